@@ -1,0 +1,26 @@
+"""Refuses hand-written source files over the hard limit; names those over the soft one.
+
+Usage: python tools/check_lengths.py     exit 0 = none over 800 lines
+"""
+
+import pathlib
+import subprocess
+import sys
+
+SOFT = 400
+HARD = 800
+
+
+def main() -> int:
+    files = subprocess.run(
+        ["git", "ls-files", "*.cc", "*.h", "*.c", "*.py", "dev"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    lengths = {path: len(pathlib.Path(path).read_text(encoding="utf-8").splitlines()) for path in files}
+    over_soft = sorted((n, path) for path, n in lengths.items() if n > SOFT)
+    for n, path in over_soft:
+        print(f"{path}: {n} lines ({'over the hard' if n > HARD else 'over the soft'} limit)")
+    return 1 if any(n > HARD for n, _ in over_soft) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
