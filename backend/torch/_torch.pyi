@@ -1,0 +1,199 @@
+"""The hpu device for PyTorch and the program executor (C++; backend/torch).
+
+Importing this module registers the device with PyTorch (allocator, guard, hooks, kernels, autocast).
+No device is acquired by the import; the first use of device memory, streams or a program acquires it.
+Sizes are bytes and times milliseconds unless a name says otherwise.
+"""
+
+from collections.abc import Buffer, Sequence
+
+import torch
+
+class DeviceError(RuntimeError):
+    """A device call failed; the text carries the call, the status number and its meaning."""
+
+class AliasedInputs(RuntimeError):
+    """A mutated input of a program shares memory with another input; run the graph eagerly."""
+
+# --- life cycle -----------------------------------------------------------------------------------
+
+def initialize(default_library_path: str) -> None:
+    """Says where libSynapse.so is if HPU_SYNAPSE_LIBRARY is not set. Acquires nothing."""
+
+def acquire() -> None:
+    """Acquires the device now (otherwise done at first use). Harmless when repeated."""
+
+def is_acquired() -> bool: ...
+def is_available() -> bool:
+    """True if the library loads and reports a device. Never raises."""
+
+def device_count() -> int:
+    """0 or 1: one device per process. Never raises."""
+
+def is_in_bad_fork() -> bool:
+    """True in a child forked after the parent acquired the device: every device call raises there."""
+
+def device_name() -> str:
+    """As the library names it, e.g. "GAUDI2"."""
+
+def device_kind() -> str:
+    """Lower-case device type as it enters keys: "gaudi2"."""
+
+def device_type_number() -> int:
+    """synDeviceType of the acquired device."""
+
+def isa_level() -> str:
+    """Emulator: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-amx"; "" for a real device."""
+
+def is_emulated() -> bool: ...
+def library_path() -> str:
+    """The libSynapse.so in use; "" before one is loaded."""
+
+def driver_version() -> str: ...
+def device_properties() -> dict[str, int]:
+    """sramBaseAddress, dramBaseAddress, sramSize, dramSize, tpcEnabledMask, dramEnabled, fd,
+    device_id, device_type."""
+
+def synchronize() -> None:
+    """Waits for all queued work of the device. Releases the GIL."""
+
+def set_num_threads(count: int) -> None:
+    """Compute threads of the emulated device; ignored by a real one."""
+
+# --- memory ---------------------------------------------------------------------------------------
+
+def memory_stats() -> dict[str, int]:
+    """Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize, TotalSystemAllocs,
+    TotalSystemFrees, TotalActiveAllocs. Zeros before the device is acquired."""
+
+def memory_reserved() -> int:
+    """Bytes taken from the device, cached blocks included."""
+
+def max_memory_reserved() -> int: ...
+def reset_peak_memory_stats() -> None:
+    """MaxInUse, MaxAllocSize and the reserved peak start again from the present."""
+
+def reset_accumulated_memory_stats() -> None:
+    """NumAllocs, NumFrees, TotalSystemAllocs and TotalSystemFrees start again from zero."""
+
+def mem_get_info() -> tuple[int, int]:
+    """(free, total) of the device memory."""
+
+def empty_cache() -> None: ...
+def record_stream(tensor: torch.Tensor, stream_id: int) -> None:
+    """The tensor's memory is not reused before the work now queued on that stream has ended."""
+
+def data_address(tensor: torch.Tensor) -> int:
+    """Device address of the first element."""
+
+# --- streams and events ---------------------------------------------------------------------------
+# A stream is its id (torch.Stream.stream_id); 0 is the default stream. The current stream is a
+# property of the thread.
+
+def create_stream(priority: int = 0) -> int:
+    """Next stream of a fixed pool, round robin; `priority` is kept for information only."""
+
+def default_stream() -> int: ...
+def current_stream() -> int: ...
+def set_stream(stream_id: int) -> None: ...
+def stream_handle(stream_id: int) -> int:
+    """The library's stream handle (synStreamHandle) as an integer."""
+
+def stream_query(stream_id: int) -> bool:
+    """True when nothing is pending."""
+
+def stream_synchronize(stream_id: int) -> None: ...
+def stream_wait_event(stream_id: int, event: Event) -> None: ...
+def stream_wait_stream(stream_id: int, other: int) -> None: ...
+
+class Event:
+    """A point in a stream; never recorded counts as complete."""
+
+    def __init__(self, enable_timing: bool = False) -> None: ...
+    def record(self, stream_id: int) -> None: ...
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this event to `end`; both recorded, complete and with timing."""
+
+# --- random numbers -------------------------------------------------------------------------------
+
+def manual_seed(seed: int) -> None: ...
+def seed() -> int:
+    """Seeds from the system's entropy and returns the seed."""
+
+def initial_seed() -> int: ...
+def get_rng_state() -> torch.Tensor:
+    """uint8 CPU tensor."""
+
+def set_rng_state(state: torch.Tensor) -> None: ...
+def default_generator() -> torch.Generator: ...
+
+# --- fallback, log --------------------------------------------------------------------------------
+
+def fallback_counts() -> dict[str, int]:
+    """Eager ops run on the CPU since the last reset: operator name (no namespace, no overload; the
+    underscore of in-place forms kept) -> count."""
+
+def reset_fallback_counts() -> None: ...
+
+LOG_DEVICE: int  # 0x1
+LOG_KERNEL: int  # 0x2
+LOG_BRIDGE: int  # 0x4
+LOG_SYNAPSE: int  # 0x8
+LOG_DISTRIBUTED: int  # 0x10
+LOG_LAZY: int  # 0x20
+LOG_PINNED: int  # 0x40
+LOG_FALLBACK: int  # 0x80
+LOG_FATAL: int  # 1
+LOG_WARNING: int  # 2
+LOG_TRACE: int  # 4
+LOG_DEBUG: int  # 8
+
+def log_enabled(module: int, kind: int) -> bool:
+    """True if PT_HPU_LOG_MOD_MASK has the module bit and PT_HPU_LOG_TYPE_MASK the kind bit."""
+
+def log_line(module: int, kind: int, text: str) -> None: ...
+def reload_log_settings() -> None:
+    """Reads PT_HPU_LOG_MOD_MASK, PT_HPU_LOG_TYPE_MASK, ENABLE_CONSOLE and HABANA_LOGS again, and
+    PT_HPU_PLACE_ON_CPU."""
+
+# --- programs -------------------------------------------------------------------------------------
+
+class Program:
+    """A compiled graph, ready to run. Bytes must have been verified before (signature, digests).
+
+    program: container of program/program.h; recipes: serialised recipes in the program's order.
+    Creating one loads the recipes but acquires no device.
+    """
+
+    def __init__(self, program: Buffer, recipes: Sequence[Buffer]) -> None: ...
+    def __call__(self, *inputs: object) -> tuple[object, ...]:
+        """Runs on the current stream, asynchronously. One argument per graph input; scalars are
+        ignored. Raises TypeError or ValueError for an input that does not fit its spec,
+        AliasedInputs, DeviceError, torch.OutOfMemoryError."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def launch_count(self) -> int:
+        """Recipe launches per call."""
+
+    @property
+    def eager_count(self) -> int:
+        """Eager ops per call."""
+
+    @property
+    def node_count(self) -> int: ...
+    @property
+    def eager_node_count(self) -> int: ...
+    @property
+    def call_count(self) -> int: ...
+    @property
+    def mutates_inputs(self) -> bool: ...
+    def text(self) -> str:
+        """Readable listing."""
+
+def launch_counters() -> dict[str, int]:
+    """Since the module was loaded: programs, launches, eager_ops, recipes_loaded, recipes_alive,
+    bytes_to_device, bytes_to_host."""
