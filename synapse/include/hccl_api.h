@@ -91,15 +91,15 @@ hcclResult_t hcclAllReduce(const void* send, void* receive, size_t count, hcclDa
 hcclResult_t hcclReduceScatter(const void* send, void* receive, size_t receive_count,
                                hcclDataType_t type, hcclRedOp_t op, hcclComm_t comm,
                                synStreamHandle stream);
-hcclResult_t hcclAllGather(const void* send, void* receive, size_t send_count,
-                           hcclDataType_t type, hcclComm_t comm, synStreamHandle stream);
+hcclResult_t hcclAllGather(const void* send, void* receive, size_t send_count, hcclDataType_t type,
+                           hcclComm_t comm, synStreamHandle stream);
 // count: all elements of the send buffer, divided evenly among the ranks.
 hcclResult_t hcclAlltoAll(const void* send, void* receive, size_t count, hcclDataType_t type,
                           hcclComm_t comm, synStreamHandle stream);
 hcclResult_t hcclSend(const void* send, size_t count, hcclDataType_t type, int peer,
                       hcclComm_t comm, synStreamHandle stream);
-hcclResult_t hcclRecv(void* receive, size_t count, hcclDataType_t type, int peer,
-                      hcclComm_t comm, synStreamHandle stream);
+hcclResult_t hcclRecv(void* receive, size_t count, hcclDataType_t type, int peer, hcclComm_t comm,
+                      synStreamHandle stream);
 // Sends and receives between the two are issued together.
 hcclResult_t hcclGroupStart(void);
 hcclResult_t hcclGroupEnd(void);

@@ -98,10 +98,8 @@ synStatus synMemCopyAsyncMultiple(synStreamHandle stream, const uint64_t* source
 // Counts are elements of the named width.
 synStatus synMemsetD8Async(uint64_t address, unsigned char value, size_t count,
                            synStreamHandle stream);
-synStatus synMemsetD16Async(uint64_t address, uint16_t value, size_t count,
-                            synStreamHandle stream);
-synStatus synMemsetD32Async(uint64_t address, uint32_t value, size_t count,
-                            synStreamHandle stream);
+synStatus synMemsetD16Async(uint64_t address, uint16_t value, size_t count, synStreamHandle stream);
+synStatus synMemsetD32Async(uint64_t address, uint32_t value, size_t count, synStreamHandle stream);
 
 // ---- streams and events ---------------------------------------------------------------------
 
@@ -128,8 +126,8 @@ synStatus synEventSynchronize(synEventHandle event);
 // end - start in nanoseconds, or the stamp of start if `end` is null.
 synStatus synEventElapsedTime(uint64_t* nanoseconds, synEventHandle start, synEventHandle end);
 // Event i will be signalled when the external tensor of table entry i is ready. Once per launch.
-synStatus synEventMapTensor(synEventHandle* events, size_t count,
-                            const synLaunchTensorInfo* table, synRecipeHandle recipe);
+synStatus synEventMapTensor(synEventHandle* events, size_t count, const synLaunchTensorInfo* table,
+                            synRecipeHandle recipe);
 
 // ---- graphs ---------------------------------------------------------------------------------
 
@@ -172,8 +170,7 @@ synStatus synTensorDestroy(synTensor tensor);
 // of a property never set answers synObjectNotInitialized.
 synStatus synTensorSetGeometry(synTensor tensor, const synTensorGeometry* geometry,
                                synGeometryType kind);
-synStatus synTensorGetGeometry(synTensor tensor, synTensorGeometry* geometry,
-                               synGeometryType kind);
+synStatus synTensorGetGeometry(synTensor tensor, synTensorGeometry* geometry, synGeometryType kind);
 synStatus synTensorSetDeviceDataType(synTensor tensor, synDataType type);
 synStatus synTensorGetDeviceDataType(synTensor tensor, synDataType* type);
 synStatus synTensorSetDeviceFullLayout(synTensor tensor, const synTensorDeviceFullLayout* layout);
@@ -297,8 +294,7 @@ synStatus synTensorRetrieveInfosByName(synRecipeHandle recipe, uint32_t count,
 synStatus synTensorRetrieveInfosByNameExt(synRecipeHandle recipe, uint32_t count,
                                           TensorMetadataInfoExt* infos);
 // Ids of external tensors in the order in which they become ready.
-synStatus synTensorExtExtractExecutionOrder(synRecipeHandle recipe, uint32_t count,
-                                            uint64_t* ids);
+synStatus synTensorExtExtractExecutionOrder(synRecipeHandle recipe, uint32_t count, uint64_t* ids);
 
 // ---- launch ---------------------------------------------------------------------------------
 
@@ -308,8 +304,7 @@ synStatus synLaunch(synStreamHandle stream, const synLaunchTensorInfo* table, ui
                     uint64_t workspace, synRecipeHandle recipe, uint32_t flags);
 synStatus synLaunchWithExternalEvents(synStreamHandle stream, const synLaunchTensorInfo* table,
                                       uint32_t count, uint64_t workspace, synRecipeHandle recipe,
-                                      synEventHandle* events, uint32_t num_events,
-                                      uint32_t flags);
+                                      synEventHandle* events, uint32_t num_events, uint32_t flags);
 synStatus synLaunchWithExternalEventsExt(synStreamHandle stream,
                                          const synLaunchTensorInfoExt* table, uint32_t count,
                                          uint64_t workspace, synRecipeHandle recipe,

@@ -350,11 +350,11 @@ typedef enum TransposePermutationDim {
 // ---- launch and recipe tables ---------------------------------------------------------------
 
 typedef struct synLaunchTensorInfo {
-  const char* tensorName;      // may be null when ids are used
-  uint64_t pTensorAddress;     // device address; host address for host-to-device tensors
+  const char* tensorName;   // may be null when ids are used
+  uint64_t pTensorAddress;  // device address; host address for host-to-device tensors
   synTensorType tensorType;
   TSize tensorSize[HABANA_DIM_MAX];  // read for dynamic tensors only
-  uint64_t tensorId;           // TENSOR_INVALID_ID: the entry is skipped
+  uint64_t tensorId;                 // TENSOR_INVALID_ID: the entry is skipped
 } synLaunchTensorInfo;
 typedef synLaunchTensorInfo synLaunchTensorInfoExt;
 
