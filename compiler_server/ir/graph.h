@@ -1,0 +1,182 @@
+// The IR graph: values, nodes in execution order, what comes in, what goes out, what is mutated.
+//
+// Ownership: a Graph owns its nodes and values; pointers stay valid for the graph's life, also after
+// a node left the order. Nodes are kept in an order in which every operand is defined before use.
+// There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or count uses once.
+// Not thread safe; different graphs are independent.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "compiler_server/ir/ops.h"
+#include "compiler_server/ir/types.h"
+#include "program/program.h"
+
+namespace hpu::ir {
+
+struct Node;
+
+enum class ValueKind : uint8_t { kInput, kConstant, kResult };
+
+struct Value {
+  ValueKind kind = ValueKind::kResult;
+  uint32_t id = 0;     // dense over the graph, order of creation; never reused
+  uint32_t index = 0;  // which input, which constant, or which result of `producer`
+  Node* producer = nullptr;  // kResult only
+  TensorType type;
+  Value* replacement = nullptr;  // only during a rewrite (ir/rewrite.h); nullptr otherwise
+};
+
+using Attr = std::variant<int64_t, double, bool, std::string, Dims>;
+
+// Attributes of one node, few, sorted by key.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<AttrKey, Attr>> items);
+  void Set(AttrKey key, Attr value);
+  const Attr* Find(AttrKey key) const;  // nullptr if absent
+  const std::vector<std::pair<AttrKey, Attr>>& items() const { return items_; }
+  bool operator==(const Attrs&) const = default;
+
+ private:
+  std::vector<std::pair<AttrKey, Attr>> items_;
+};
+
+// The ATen call behind an `aten` node, with all its arguments so that it can run eagerly. A
+// TensorArgument holds an index into Node::operands.
+struct AtenCall {
+  std::string target;  // "aten.addmm.default"
+  std::vector<Argument> args;
+  std::vector<std::pair<std::string, Argument>> kwargs;
+};
+
+struct Node {
+  OpKind op = OpKind::kAten;
+  std::vector<Value*> operands;  // nullptr = an optional operand that is absent
+  std::vector<Value*> results;
+  Attrs attrs;
+  std::unique_ptr<AtenCall> aten;  // kAten only
+  uint32_t source = 0;             // index into Graph::sources()
+  uint32_t origin = 0;             // captured ATen call it stems from, 1-based; 0 = none
+
+  // Attributes that the op table requires; the verifier has seen that they are there.
+  int64_t Int(AttrKey key) const;
+  double Float(AttrKey key) const;
+  bool Bool(AttrKey key) const;
+  const std::string& Text(AttrKey key) const;
+  const Dims& Ints(AttrKey key) const;
+
+  Value* result() const { return results[0]; }
+  const TensorType& type() const { return results[0]->type; }
+};
+
+struct Input {
+  Value* value = nullptr;  // nullptr: a scalar that was specialised into the graph
+  std::string name;        // "%name" in text form; unique
+  bool on_cpu = false;
+};
+
+struct Constant {
+  Value* value = nullptr;
+  Bytes data;  // little endian, row-major
+};
+
+// A region of some memory: element (i...) lies at offset + sum(i_k * strides_k).
+struct View {
+  TensorType type;
+  int64_t offset = 0;  // elements from the first element of the memory
+
+  bool operator==(const View&) const = default;
+};
+
+// What the graph returns. Fresh tensors are views of *storages*: buffer k holds storages()[k]'s value
+// in that value's strides (row-major after the pipeline). Outputs over one storage share memory, as
+// they do in eager PyTorch; different storages never do, even if they hold the same value.
+struct Output {
+  enum class Kind : uint8_t { kTensor, kInput, kNone, kInt, kFloat, kBool };
+  Kind kind = Kind::kNone;
+  uint32_t index = 0;  // kTensor: storage; kInput: input whose memory is returned
+  View view;           // kTensor, kInput (offset from the input's first element)
+  int64_t int_value = 0;
+  double float_value = 0;
+};
+
+// Write of `value` into a region of an input's memory, after everything in the graph has read it.
+// In order; a later one may overwrite an earlier one.
+struct Mutation {
+  uint32_t input = 0;
+  View view;  // offset from the input's first element
+  Value* value = nullptr;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name);
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  const std::string& name() const { return name_; }
+
+  Value* AddInput(std::string name, TensorType type, bool on_cpu = false);
+  void AddScalarInput(std::string name);
+  Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major
+  // Appends to the order. Result types are the caller's word; ir/build.h infers them.
+  Node* AddNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
+                std::vector<TensorType> result_types);
+  // As AddNode, but not in the order yet: a rewrite places it.
+  Node* CreateNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
+                   std::vector<TensorType> result_types);
+  void SetOrder(std::vector<Node*> order) { order_ = std::move(order); }
+
+  uint32_t AddStorage(Value* value);
+  void AddOutput(Output output) { outputs_.push_back(std::move(output)); }
+  void AddMutation(Mutation mutation) { mutations_.push_back(std::move(mutation)); }
+  // A storage of its own that is returned whole.
+  void ReturnValue(Value* value);
+
+  const std::vector<Node*>& nodes() const { return order_; }
+  const std::vector<Input>& inputs() const { return inputs_; }
+  const std::deque<Constant>& constants() const { return constants_; }
+  std::vector<Value*>& storages() { return storages_; }
+  const std::vector<Value*>& storages() const { return storages_; }
+  std::vector<Output>& outputs() { return outputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  std::vector<Mutation>& mutations() { return mutations_; }
+  const std::vector<Mutation>& mutations() const { return mutations_; }
+
+  // Value ids are below this: size of side tables.
+  uint32_t value_count() const { return static_cast<uint32_t>(values_.size()); }
+  // Uses by nodes, storages and mutations, by value id.
+  std::vector<uint32_t> CountUses() const;
+
+  uint32_t AddSource(std::string_view source);  // 0 = none
+  const std::string& source(const Node& node) const { return sources_[node.source]; }
+  // ATen calls in the captured graph; Node::origin is at most this.
+  uint32_t captured_nodes = 0;
+
+ private:
+  Value* NewValue(ValueKind kind, uint32_t index, TensorType type);
+
+  std::string name_;
+  std::deque<Value> values_;
+  std::deque<Node> nodes_;
+  std::vector<Node*> order_;
+  std::vector<Input> inputs_;
+  std::deque<Constant> constants_;
+  std::vector<Value*> storages_;
+  std::vector<Output> outputs_;
+  std::vector<Mutation> mutations_;
+  std::deque<std::string> sources_;
+};
+
+}  // namespace hpu::ir
