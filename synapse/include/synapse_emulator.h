@@ -1,0 +1,52 @@
+// What the emulated device offers beyond the Synapse C API. Exported by the emulator's
+// libSynapse.so only: resolve by name (synapse/loader.h does); absence means the capability is
+// absent, never an error. Plain C.
+#pragma once
+
+#include "synapse/include/synapse_api_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum synEmulatorCapability {
+  // Device addresses are pointers that this process may read and write while no queued work uses
+  // the memory. After a write call synEmulatorHostWrite.
+  SYN_EMULATOR_HOST_ADDRESSABLE = 1 << 0,
+  // Recipes are native code for an instruction-set level of the host (synEmulatorGetIsaLevel).
+  SYN_EMULATOR_NATIVE_CODE = 1 << 1,
+} synEmulatorCapability;
+
+// Bits of synEmulatorCapability.
+synStatus synEmulatorGetCapabilities(uint64_t* capabilities);
+
+// Host code wrote [address, address + size) of device memory directly: copies that the device keeps
+// in another layout are dropped. Takes effect for work queued after the call.
+synStatus synEmulatorHostWrite(uint64_t address, uint64_t size);
+
+// Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-amx"; a recipe of a
+// higher level is refused at launch. What is compiled for is the configuration key
+// EMULATOR_ISA_LEVEL.
+synStatus synEmulatorGetIsaLevel(char* buffer, size_t length);
+// Level that a recipe was compiled for.
+synStatus synEmulatorRecipeGetIsaLevel(synRecipeHandle recipe, char* buffer, size_t length);
+
+// Threads that compute, counting the one that runs the launch. 0 restores the default: the CPUs of
+// the process's affinity mask, at most HPU_EMULATOR_THREADS. Results do not depend on it. Waits for
+// running launches.
+synStatus synEmulatorSetComputeThreads(uint32_t count);
+synStatus synEmulatorGetComputeThreads(uint32_t* count);
+
+// Counters since initialisation as a JSON object (launches, kernels, copies, packs, bytes, compiled
+// graphs and kernels). *size: bytes with the terminating NUL; null buffer = size only; a buffer
+// that is too small answers synInvalidArgument.
+synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size);
+
+// As synRecipeSerialize and synRecipeDeSerialize, from and to memory. Null buffer: size only.
+synStatus synEmulatorRecipeSerialize(synRecipeHandle recipe, void* buffer, size_t capacity,
+                                     size_t* size);
+synStatus synEmulatorRecipeDeserialize(synRecipeHandle* recipe, const void* bytes, size_t size);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
