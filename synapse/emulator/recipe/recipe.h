@@ -50,7 +50,9 @@ struct KernelLaunch {
 
 // An operand rearranged for the matrix engine once and kept by the device as long as its source
 // bytes do not change (every write through the API to overlapping memory drops it). `kernel` packs:
-// operands = {source, destination}.
+// the runtime calls it with operands = {source, destination}; its own operand list is not read.
+// Packing happens before the recipe's first kernel, so no kernel of the recipe that runs before the
+// last use may write the source.
 struct PackedOperand {
   OperandRef source;          // kPersistent or kConstant
   uint64_t source_bytes = 0;  // range [source, source + source_bytes) that it depends on
@@ -96,5 +98,13 @@ struct Recipe {
 inline constexpr uint32_t kRecipeVersion = 1;
 Bytes EncodeRecipe(const Recipe& recipe);
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);
+
+// Every index, offset and range that the runtime follows; DecodeRecipe calls it.
+absl::Status ValidateRecipe(const Recipe& recipe);
+
+// Bytes of one element on the device; 0 for types that tensors cannot have (4-bit ones too).
+uint64_t ElementSize(synDataType dtype);
+// Overflow-free for tensors of a valid recipe.
+uint64_t TensorBytes(const RecipeTensor& tensor);
 
 }  // namespace hpu::emulator
