@@ -1,0 +1,29 @@
+// Byte copies between host and device and on the device, ordered by a stream.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace hpu::runtime {
+
+class Stream;
+
+// Host memory -> device. The source may be changed as soon as this returns, except with
+// `may_defer` and a pinned source: then the copy is queued and the source must stay as it is until
+// the stream has passed it.
+absl::Status CopyToDevice(Stream& stream, uint64_t device, const void* host, uint64_t bytes,
+                          bool may_defer = false);
+
+// Device -> host. The data is there when this returns, except with `may_defer` and a pinned
+// destination: then it is there when the stream has passed it.
+absl::Status CopyToHost(Stream& stream, void* host, uint64_t device, uint64_t bytes,
+                        bool may_defer = false);
+
+// Queued; ranges must not overlap.
+absl::Status CopyOnDevice(Stream& stream, uint64_t destination, uint64_t source, uint64_t bytes);
+
+// Queued fill with a byte.
+absl::Status FillOnDevice(Stream& stream, uint64_t device, uint8_t value, uint64_t bytes);
+
+}  // namespace hpu::runtime

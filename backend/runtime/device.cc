@@ -1,0 +1,233 @@
+#include "backend/runtime/device.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/runtime/bridge_log.h"
+#include "backend/runtime/syn_status.h"
+
+namespace hpu::runtime {
+namespace {
+
+// Types in the order in which a free device is looked for.
+constexpr synDeviceType kTypes[] = {synDeviceGaudi2, synDeviceGaudi3, synDeviceGaudi};
+
+std::string KindOf(synDeviceType type) {
+  switch (static_cast<int>(type)) {
+    case synDeviceGaudi:
+      return "gaudi";
+    case synDeviceGaudi2:
+      return "gaudi2";
+    case synDeviceGaudi3:
+      return "gaudi3";
+    default:
+      return "device type " + std::to_string(static_cast<int>(type));
+  }
+}
+
+}  // namespace
+
+Device& Device::Get() {
+  static Device* device = new Device;  // outlives tensors that die late
+  return *device;
+}
+
+Device::Device() { pthread_atfork(nullptr, nullptr, &Device::AfterForkInChild); }
+
+void Device::AfterForkInChild() {
+  Device& device = Get();
+  // A fork while another thread was acquiring leaves mutex_ locked for ever: also unusable.
+  if (device.acquired() || device.acquiring_.load()) device.state_.store(State::kForked);
+}
+
+absl::Status Device::NotUsable() const {
+  if (in_bad_fork()) {
+    return Error(
+        absl::StatusCode::kFailedPrecondition,
+        "the hpu device was acquired by the parent process and cannot be used after fork; "
+        "start workers with the multiprocessing method \"spawn\", or use the device in the "
+        "parent only after they were started");
+  }
+  return Error(absl::StatusCode::kFailedPrecondition, "the hpu device has not been acquired");
+}
+
+void Device::SetDefaultLibrary(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  default_library_ = path;
+}
+
+absl::Status Device::EnsureLibrary() {
+  if (in_bad_fork()) return NotUsable();
+  std::lock_guard lock(mutex_);
+  return EnsureLibraryLocked();
+}
+
+absl::Status Device::EnsureLibraryLocked() {
+  if (api_ != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const SynapseFunctions* const api, LoadSynapse(default_library_));
+  const synStatus status = api->synInitialize();
+  // The compile client of this process may have started the library before.
+  if (status != synSuccess && status != synAlreadyInitialized &&
+      status != synObjectAlreadyInitialized) {
+    return ToStatus(*api, status, "synInitialize");
+  }
+  library_path_ = api->path;
+  properties_.emulated = api->is_emulator();
+  properties_.host_addressable = api->host_addressable();
+  if (num_threads_ > 0 && api->synEmulatorSetComputeThreads != nullptr) {
+    RETURN_IF_SYN_ERROR(*api, synEmulatorSetComputeThreads, static_cast<uint32_t>(num_threads_));
+  }
+  api_ = api;
+  BRIDGE_LOG(kDevice, kDebug,
+             "library path=" << library_path_ << " emulated=" << properties_.emulated);
+  return absl::OkStatus();
+}
+
+int Device::Count() {
+  if (acquired()) return 1;
+  uint32_t count = 0;
+  if (!EnsureLibrary().ok() || api_->synDeviceGetCount(&count) != synSuccess) return 0;
+  return count > 0 ? 1 : 0;
+}
+
+absl::StatusOr<synDeviceType> Device::FindType() {
+  for (const synDeviceType type : kTypes) {
+    uint32_t count = 0;
+    if (api_->synDeviceGetCountByDeviceType(&count, type) == synSuccess && count > 0) return type;
+  }
+  return Error(absl::StatusCode::kFailedPrecondition, "no Gaudi device found by ", library_path_);
+}
+
+absl::StatusOr<std::string> Device::Kind() {
+  RETURN_IF_ERROR(EnsureLibrary());
+  if (acquired()) return KindOf(properties_.info.deviceType);
+  ASSIGN_OR_RETURN(const synDeviceType type, FindType());
+  return KindOf(type);
+}
+
+absl::StatusOr<std::string> Device::IsaLevel() {
+  RETURN_IF_ERROR(EnsureLibrary());
+  if (api_->synEmulatorGetIsaLevel == nullptr) return std::string();
+  char level[64] = "";
+  RETURN_IF_SYN_ERROR(*api_, synEmulatorGetIsaLevel, level, sizeof(level));
+  return std::string(level);
+}
+
+absl::StatusOr<std::string> Device::DriverVersion() {
+  RETURN_IF_ERROR(EnsureLibrary());
+  char version[256] = "";
+  RETURN_IF_SYN_ERROR(*api_, synDriverGetVersion, version, sizeof(version));
+  return std::string(version);
+}
+
+absl::Status Device::SetNumThreads(int count) {
+  if (count < 1) return InvalidArgument("set_num_threads: ", count, " is not a positive number");
+  std::lock_guard lock(mutex_);
+  num_threads_ = count;
+  if (api_ == nullptr || api_->synEmulatorSetComputeThreads == nullptr) return absl::OkStatus();
+  RETURN_IF_SYN_ERROR(*api_, synEmulatorSetComputeThreads, static_cast<uint32_t>(count));
+  return absl::OkStatus();
+}
+
+absl::Status Device::Acquire() {
+  if (in_bad_fork()) return NotUsable();
+  std::lock_guard lock(mutex_);
+  if (acquired()) return absl::OkStatus();
+  acquiring_.store(true);
+  const absl::Status status = AcquireLocked();
+  if (!status.ok() && id_ != SYN_INVALID_DEVICE_ID) {
+    api_->synDeviceRelease(id_);  // so that a later try starts from the beginning
+    id_ = SYN_INVALID_DEVICE_ID;
+  }
+  acquiring_.store(false);
+  return status;
+}
+
+absl::Status Device::AcquireLocked() {
+  RETURN_IF_ERROR(EnsureLibraryLocked());
+  RETURN_IF_ERROR(TakeDevice());
+  char name[256] = "";
+  RETURN_IF_SYN_ERROR(*api_, synDeviceGetName, name, sizeof(name), id_);
+  RETURN_IF_SYN_ERROR(*api_, synDeviceGetInfo, id_, &properties_.info);
+  uint64_t free_bytes = 0;
+  RETURN_IF_SYN_ERROR(*api_, synDeviceGetMemoryInfo, id_, &free_bytes, &properties_.total_bytes);
+  properties_.name = name;
+  allocator_ = std::make_unique<DeviceAllocator>(*this, properties_.total_bytes);
+  host_allocator_ = std::make_unique<HostAllocator>(*this);
+  synStreamHandle handle = nullptr;
+  RETURN_IF_SYN_ERROR(*api_, synStreamCreateGeneric, &handle, id_, 0);
+  streams_[0].store(new Stream(*this, 0, handle));
+  state_.store(State::kAcquired, std::memory_order_release);
+  BRIDGE_LOG(kDevice, kDebug,
+             "device acquired name=" << name << " memory=" << properties_.total_bytes
+                                     << " library=" << library_path_);
+  return absl::OkStatus();
+}
+
+absl::Status Device::TakeDevice() {
+  const char* module = std::getenv("HLS_MODULE_ID");
+  if (module != nullptr && *module != '\0') {
+    synModuleId module_id = 0;
+    const char* end = module + std::strlen(module);
+    if (std::from_chars(module, end, module_id).ptr != end) {
+      return InvalidArgument("HLS_MODULE_ID=", module, " is not a number");
+    }
+    RETURN_IF_SYN_ERROR(*api_, synDeviceAcquireByModuleId, &id_, module_id);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const synDeviceType type, FindType());
+  RETURN_IF_SYN_ERROR(*api_, synDeviceAcquireByDeviceType, &id_, type);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
+  RETURN_IF_ERROR(CheckUsable());
+  if (id >= kMaxStreams) {
+    return InvalidArgument("stream id ", id, " is outside [0, ", kMaxStreams, ")");
+  }
+  if (Stream* stream = streams_[id].load(std::memory_order_acquire)) return stream;
+  std::lock_guard lock(mutex_);
+  if (Stream* stream = streams_[id].load(std::memory_order_relaxed)) return stream;
+  synStreamHandle handle = nullptr;
+  RETURN_IF_SYN_ERROR(*api_, synStreamCreateGeneric, &handle, id_, 0);
+  auto* stream = new Stream(*this, id, handle);
+  streams_[id].store(stream, std::memory_order_release);
+  return stream;
+}
+
+uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % (kMaxStreams - 1); }
+
+absl::Status Device::Synchronize() {
+  RETURN_IF_ERROR(CheckUsable());
+  RETURN_IF_SYN_ERROR(*api_, synDeviceSynchronize, id_);
+  return absl::OkStatus();
+}
+
+absl::Status Device::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) {
+  RETURN_IF_ERROR(CheckUsable());
+  RETURN_IF_SYN_ERROR(*api_, synDeviceGetMemoryInfo, id_, free_bytes, total_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status Device::EmptyCache() {
+  RETURN_IF_ERROR(CheckUsable());
+  for (std::atomic<Stream*>& slot : streams_) {
+    Stream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr) continue;
+    std::lock_guard lock(stream->launch_mutex());
+    stream->ReleaseWorkspace();
+  }
+  return allocator_->EmptyCache();
+}
+
+void Device::NotifyHostWrite(uint64_t address, uint64_t bytes) {
+  if (api_->synEmulatorHostWrite != nullptr && bytes > 0)
+    api_->synEmulatorHostWrite(address, bytes);
+}
+
+}  // namespace hpu::runtime

@@ -1,0 +1,116 @@
+// The one device of this process: acquired at first use, never released (the process's end does).
+//
+// Fork: a child forked after the parent acquired the device shares none of its threads or mappings.
+// Every call there answers FAILED_PRECONDITION, and freeing what the parent allocated does nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backend/runtime/device_allocator.h"
+#include "backend/runtime/host_memory.h"
+#include "backend/runtime/stream.h"
+#include "base/status.h"
+#include "synapse/include/synapse_api.h"
+#include "synapse/loader.h"
+
+namespace hpu::runtime {
+
+struct DeviceProperties {
+  std::string name;  // "GAUDI2"
+  synDeviceInfo info = {};
+  uint64_t total_bytes = 0;       // device memory
+  bool emulated = false;          // the library is our emulator
+  bool host_addressable = false;  // device addresses are valid host pointers
+};
+
+class Device {
+ public:
+  static constexpr uint32_t kMaxStreams = 9;  // the default one and a pool of eight
+
+  // The process's device; acquires nothing.
+  static Device& Get();
+
+  // Where libSynapse.so is if HPU_SYNAPSE_LIBRARY is not set. Before the first use.
+  void SetDefaultLibrary(const std::string& path);
+
+  // ---- without a device ----
+  // Loads and starts the library.
+  absl::Status EnsureLibrary();
+  const std::string& library_path() const { return library_path_; }
+  // 1 if a device is present or acquired, else 0. Never fails.
+  int Count();
+  // The type that would be acquired ("gaudi2"), and the emulator's ISA level ("" for a card).
+  absl::StatusOr<std::string> Kind();
+  absl::StatusOr<std::string> IsaLevel();
+  // Text of the driver or library version.
+  absl::StatusOr<std::string> DriverVersion();
+  // Compute threads of the emulated device, kept until a library is loaded.
+  absl::Status SetNumThreads(int count);
+
+  // ---- with a device ----
+  // Acquires the device if that has not happened. Cheap afterwards.
+  absl::Status EnsureAcquired() {
+    if (state_.load(std::memory_order_acquire) == State::kAcquired) return absl::OkStatus();
+    return Acquire();
+  }
+  bool acquired() const { return state_.load(std::memory_order_acquire) == State::kAcquired; }
+  bool in_bad_fork() const { return state_.load(std::memory_order_acquire) == State::kForked; }
+  // OK if acquired and not in a forked child.
+  absl::Status CheckUsable() const {
+    if (state_.load(std::memory_order_acquire) == State::kAcquired) return absl::OkStatus();
+    return NotUsable();
+  }
+
+  // The following need an acquired device.
+  const SynapseFunctions& api() const { return *api_; }
+  synDeviceId id() const { return id_; }
+  const DeviceProperties& properties() const { return properties_; }
+  DeviceAllocator& allocator() { return *allocator_; }
+  HostAllocator& host_allocator() { return *host_allocator_; }
+  // Creates the stream at its first use. `id` < kMaxStreams.
+  absl::StatusOr<Stream*> GetStream(uint32_t id);
+  absl::StatusOr<Stream*> CurrentStream() { return GetStream(CurrentStreamId()); }
+  // Id of the next stream of the pool, round robin.
+  uint32_t NextStreamId();
+  absl::Status Synchronize();
+  absl::Status MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes);
+  // Gives cached blocks and idle scratch memory back to the device.
+  absl::Status EmptyCache();
+  // Tells an emulated device that the host wrote its memory directly (host_addressable).
+  void NotifyHostWrite(uint64_t address, uint64_t bytes);
+
+ private:
+  enum class State : int { kNone = 0, kAcquired = 1, kForked = 2 };
+
+  Device();
+  absl::Status Acquire();
+  absl::Status AcquireLocked();
+  absl::Status TakeDevice();
+  absl::Status NotUsable() const;
+  absl::Status EnsureLibraryLocked();
+  absl::StatusOr<synDeviceType> FindType();
+  static void AfterForkInChild();
+
+  std::atomic<State> state_{State::kNone};
+  std::atomic<bool> acquiring_{false};
+
+  std::mutex mutex_;  // guards what follows until the device is acquired; constant afterwards
+  std::string default_library_;
+  std::string library_path_;
+  const SynapseFunctions* api_ = nullptr;
+  int num_threads_ = 0;  // 0: not set
+  synDeviceId id_ = SYN_INVALID_DEVICE_ID;
+  DeviceProperties properties_;
+  std::unique_ptr<DeviceAllocator> allocator_;
+  std::unique_ptr<HostAllocator> host_allocator_;
+
+  std::array<std::atomic<Stream*>, kMaxStreams> streams_{};  // created under mutex_, never freed
+  std::atomic<uint32_t> next_stream_{0};
+};
+
+}  // namespace hpu::runtime

@@ -1,0 +1,111 @@
+// Caching allocator over the device's memory.
+//
+// Memory is taken from the device in segments and cut into blocks; freed blocks are kept, joined
+// with free neighbours and given out again. A block belongs to the stream it was allocated for: it
+// may be reused at once by that stream, whose work runs in order. A block that another stream used
+// (RecordStream) is reused only after the work queued there at the time of Free has ended.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/status.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::runtime {
+
+class Device;
+class Stream;
+
+// Read `address` and `bytes`; everything else belongs to the allocator.
+struct DeviceBlock {
+  uint64_t address = 0;
+  uint64_t bytes = 0;  // at least what was asked for; a multiple of kBlockAlignment
+  Stream* stream = nullptr;
+  bool small = false;  // cut from a small segment
+  bool allocated = false;
+  uint32_t pending_events = 0;  // of other streams, between Free and reuse
+  std::vector<Stream*> used_by;
+  DeviceBlock* previous = nullptr;  // neighbours inside the segment
+  DeviceBlock* next = nullptr;
+};
+
+// The names are those of torch.hpu.memory_stats. Bytes, unless the name says Num or Total.
+struct MemoryStats {
+  uint64_t limit = 0;       // memory of the device
+  uint64_t in_use = 0;      // blocks given out
+  uint64_t max_in_use = 0;  // peak of in_use
+  uint64_t num_allocs = 0;  // allocations served
+  uint64_t num_frees = 0;
+  uint64_t active_allocs = 0;        // blocks given out now
+  uint64_t max_alloc_size = 0;       // largest allocation served
+  uint64_t total_system_allocs = 0;  // segments taken from the device
+  uint64_t total_system_frees = 0;   // segments given back
+  uint64_t total_active_allocs = 0;  // segments held now
+  uint64_t reserved = 0;             // bytes of the segments held
+  uint64_t max_reserved = 0;
+};
+
+class DeviceAllocator {
+ public:
+  static constexpr uint64_t kBlockAlignment = 512;
+
+  DeviceAllocator(Device& device, uint64_t limit_bytes);
+  DeviceAllocator(const DeviceAllocator&) = delete;
+  DeviceAllocator& operator=(const DeviceAllocator&) = delete;
+
+  // `bytes` > 0. RESOURCE_EXHAUSTED names request, free, total and use, after cached blocks were
+  // given back and a second try failed.
+  absl::StatusOr<DeviceBlock*> Allocate(uint64_t bytes, Stream& stream);
+  // Never fails: in a forked child it does nothing.
+  void Free(DeviceBlock* block);
+  // `stream` uses the block too: see above.
+  void RecordStream(DeviceBlock* block, Stream& stream);
+  // Gives every segment without a block in use back to the device. Waits for pending frees.
+  absl::Status EmptyCache();
+
+  MemoryStats stats() const;
+  void ResetPeak();
+  void ResetAccumulated();
+
+ private:
+  struct BySizeThenAddress {
+    bool operator()(const DeviceBlock* a, const DeviceBlock* b) const {
+      return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+    }
+  };
+  using FreeList = std::set<DeviceBlock*, BySizeThenAddress>;
+  struct PendingEvent {
+    synEventHandle event;
+    DeviceBlock* block;
+  };
+
+  FreeList& ListOf(const DeviceBlock& block);
+  FreeList& ListOf(const Stream& stream, bool small);
+  DeviceBlock* TakeCached(uint64_t bytes, Stream& stream, bool small);
+  absl::StatusOr<DeviceBlock*> TakeSegment(uint64_t bytes, Stream& stream, bool small);
+  absl::StatusOr<DeviceBlock*> TakeSegmentOfSize(uint64_t segment_bytes, Stream& stream,
+                                                 bool small);
+  void Split(DeviceBlock* block, uint64_t bytes);
+  void ReturnToList(DeviceBlock* block);
+  DeviceBlock* JoinWith(DeviceBlock* block, DeviceBlock* neighbour);
+  bool RecordUses(DeviceBlock* block);
+  void ReclaimFinished(bool wait);
+  absl::Status ReleaseCached();
+  absl::Status OutOfMemory(uint64_t bytes) const;
+
+  Device& device_;
+  mutable std::mutex mutex_;
+  // All below guarded by mutex_.
+  std::vector<FreeList> free_lists_;  // index 2 * stream id + small
+  std::deque<PendingEvent> pending_;
+  MemoryStats stats_;
+};
+
+// "1.50 GiB", "640 bytes".
+std::string FormatBytes(uint64_t bytes);
+
+}  // namespace hpu::runtime

@@ -1,0 +1,225 @@
+#include "backend/runtime/program_executor.h"
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "backend/runtime/copy.h"
+#include "backend/runtime/counters.h"
+#include "backend/runtime/device.h"
+#include "backend/runtime/syn_status.h"
+
+namespace hpu::runtime {
+namespace {
+
+constexpr uint64_t kAlignment = 128;  // of buffers, as the program format promises
+
+uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+void CollectTensors(const Argument& argument, std::vector<uint32_t>* tensors) {
+  if (const auto* tensor = std::get_if<TensorArgument>(&argument.value)) {
+    tensors->push_back(tensor->tensor);
+  } else if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
+    for (const Argument& item : *list) CollectTensors(item, tensors);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProgramExecutor>> ProgramExecutor::Create(
+    std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes) {
+  ASSIGN_OR_RETURN(Program decoded, DecodeProgram(program));
+  const std::string context = "program " + decoded.name;
+  if (recipes.size() != decoded.recipes.size()) {
+    return InvalidArgument(context, ": ", recipes.size(), " recipes given, ",
+                           decoded.recipes.size(), " needed");
+  }
+  std::unique_ptr<ProgramExecutor> executor(new ProgramExecutor(std::move(decoded)));
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    const RecipeRef& reference = executor->program_.recipes[i];
+    auto recipe = LoadRecipe(reference.digest, reference.name, recipes[i]);
+    if (!recipe.ok()) return Annotate(recipe.status(), context);
+    executor->recipes_.push_back(*std::move(recipe));
+  }
+  executor->PlanBuffers();
+  for (const Step& step : executor->program_.steps) {
+    executor->launch_of_step_.push_back(static_cast<uint32_t>(executor->launches_.size()));
+    if (const auto* launch = std::get_if<LaunchStep>(&step)) {
+      RETURN_IF_ERROR_AT(executor->PrepareLaunch(*launch), context);
+    }
+  }
+  return executor;
+}
+
+ProgramExecutor::~ProgramExecutor() {
+  if (!Device::Get().CheckUsable().ok()) return;
+  for (DeviceBlock* block : constants_) {
+    if (block != nullptr) Device::Get().allocator().Free(block);
+  }
+}
+
+uint32_t ProgramExecutor::eager_count() const {
+  return static_cast<uint32_t>(program_.steps.size()) - launch_count();
+}
+
+uint32_t ProgramExecutor::SlotOf(uint32_t tensor) const {
+  const ProgramTensor& entry = program_.tensors[tensor];
+  switch (entry.placement) {
+    case Placement::kInput:
+      return InputSlot(entry.index);
+    case Placement::kBuffer:
+      return BufferSlot(entry.index);
+    case Placement::kConstant:
+      return ConstantSlot(entry.index);
+    case Placement::kEager:
+      break;
+  }
+  return EagerSlot(tensor);
+}
+
+void ProgramExecutor::PlanBuffers() {
+  slot_count_ = EagerSlot(static_cast<uint32_t>(program_.tensors.size()));
+  std::vector<uint32_t> seen_outside;
+  for (const ProgramOutput& output : program_.outputs) {
+    if (output.kind == ProgramOutput::Kind::kTensor) seen_outside.push_back(output.index);
+  }
+  for (const Step& step : program_.steps) {
+    const auto* eager = std::get_if<EagerStep>(&step);
+    if (eager == nullptr) continue;
+    for (const Argument& argument : eager->args) CollectTensors(argument, &seen_outside);
+    for (const auto& [name, argument] : eager->kwargs) CollectTensors(argument, &seen_outside);
+  }
+  buffer_is_visible_.resize(program_.buffer_bytes.size());
+  for (const uint32_t tensor : seen_outside) {
+    const ProgramTensor& entry = program_.tensors[tensor];
+    if (entry.placement == Placement::kBuffer) buffer_is_visible_[entry.index] = true;
+  }
+  scratch_offset_.resize(program_.buffer_bytes.size());
+  for (size_t i = 0; i < program_.buffer_bytes.size(); ++i) {
+    if (buffer_is_visible_[i]) continue;
+    scratch_offset_[i] = scratch_bytes_;
+    scratch_bytes_ += RoundUp(program_.buffer_bytes[i]);
+  }
+}
+
+absl::Status ProgramExecutor::PrepareLaunch(const LaunchStep& step) {
+  PreparedLaunch launch;
+  launch.recipe = recipes_[step.recipe];
+  const std::string context = "recipe " + launch.recipe->name();
+  const auto& tensors = launch.recipe->tensors();
+  std::unordered_map<std::string_view, uint32_t> entry_of;
+  launch.table.resize(tensors.size());
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    entry_of.emplace(tensors[i].name, i);
+    launch.table[i].tensorName = tensors[i].name.c_str();
+    launch.table[i].tensorType = tensors[i].type;
+    launch.table[i].tensorId = tensors[i].id;
+  }
+  std::vector<bool> bound(tensors.size());
+  for (const Binding& binding : step.bindings) {
+    const auto found = entry_of.find(binding.tensor_name);
+    if (found == entry_of.end()) {
+      return InvalidArgument(context, ": the program binds \"", binding.tensor_name,
+                             "\", which is no tensor of the recipe's launch table");
+    }
+    const ProgramTensor& tensor = program_.tensors[binding.tensor];
+    const int64_t offset = tensor.placement == Placement::kEager
+                               ? 0
+                               : tensor.spec.storage_offset * DTypeSize(tensor.spec.dtype);
+    launch.patches.push_back(
+        {found->second, SlotOf(binding.tensor), static_cast<uint64_t>(offset)});
+    bound[found->second] = true;
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!bound[i] && !tensors[i].is_const) {
+      return InvalidArgument(context, ": tensor \"", tensors[i].name, "\" is not bound");
+    }
+  }
+  launches_.push_back(std::move(launch));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::PlaceConstants(Stream& stream) {
+  constants_.resize(program_.constants.size());
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    const Bytes& data = program_.constants[i].data;
+    if (data.empty() || constants_[i] != nullptr) continue;
+    ASSIGN_OR_RETURN(constants_[i], stream.device().allocator().Allocate(data.size(), stream));
+    RETURN_IF_ERROR(CopyToDevice(stream, constants_[i]->address, data.data(), data.size()));
+  }
+  for (PreparedLaunch& launch : launches_) {
+    RETURN_IF_ERROR(launch.recipe->PlaceConstSections(stream));
+    for (size_t i = 0; i < launch.table.size(); ++i) {
+      const LoadedRecipe::Tensor& tensor = launch.recipe->tensors()[i];
+      if (tensor.is_const) launch.table[i].pTensorAddress = launch.recipe->ConstAddress(tensor);
+    }
+  }
+  RETURN_IF_ERROR(stream.Synchronize());  // any stream may run the next call
+  placed_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!placed_) {
+      RETURN_IF_ERROR_AT(PlaceConstants(stream), "program " + program_.name + ": constants");
+    }
+  }
+  for (uint32_t i = 0; i < constants_.size(); ++i) slots[ConstantSlot(i)] = ConstantAddress(i);
+  ++GetCounters().programs;
+  if (scratch_bytes_ == 0) return absl::OkStatus();
+  call->device_ = &stream.device();
+  ASSIGN_OR_RETURN(call->scratch_, stream.device().allocator().Allocate(scratch_bytes_, stream));
+  for (uint32_t i = 0; i < scratch_offset_.size(); ++i) {
+    if (!buffer_is_visible_[i]) slots[BufferSlot(i)] = call->scratch_->address + scratch_offset_[i];
+  }
+  return absl::OkStatus();
+}
+
+ProgramExecutor::Call::~Call() {
+  if (scratch_ != nullptr) device_->allocator().Free(scratch_);
+}
+
+absl::Status ProgramExecutor::Launch(uint32_t step, Stream& stream,
+                                     std::span<const uint64_t> slots) {
+  Device& device = stream.device();
+  RETURN_IF_ERROR(device.CheckUsable());
+  PreparedLaunch& launch = launches_[launch_of_step_[step]];
+  std::lock_guard stream_lock(stream.launch_mutex());
+  ASSIGN_OR_RETURN(const uint64_t workspace, stream.Workspace(launch.recipe->workspace_bytes()));
+  std::lock_guard lock(mutex_);
+  for (const Patch& patch : launch.patches) {
+    launch.table[patch.entry].pTensorAddress = slots[patch.slot] + patch.offset;
+  }
+  const synStatus status = device.api().synLaunchWithExternalEvents(
+      stream.handle(), launch.table.data(), static_cast<uint32_t>(launch.table.size()), workspace,
+      launch.recipe->handle(), nullptr, 0, 0);
+  if (status != synSuccess) {
+    return Annotate(ToStatus(device.api(), status, "synLaunchWithExternalEvents"),
+                    "program " + program_.name + ": recipe " + launch.recipe->name());
+  }
+  ++GetCounters().launches;
+  return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::Run(Stream& stream, std::span<uint64_t> slots) {
+  if (eager_count() > 0) {
+    return InvalidArgument("program ", program_.name, " has eager steps; they need PyTorch");
+  }
+  Call call;
+  RETURN_IF_ERROR(BeginCall(stream, slots, &call));
+  for (uint32_t step = 0; step < program_.steps.size(); ++step) {
+    RETURN_IF_ERROR(Launch(step, stream, slots));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t ProgramExecutor::ConstantAddress(uint32_t constant) const {
+  return constant < constants_.size() && constants_[constant] != nullptr
+             ? constants_[constant]->address
+             : 0;
+}
+
+}  // namespace hpu::runtime

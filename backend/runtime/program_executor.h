@@ -1,0 +1,115 @@
+// A program made ready to run: recipes loaded, launch tables laid out, addresses reduced to "base +
+// offset". The caller owns inputs and outputs and walks the steps; LaunchSteps are run here.
+//
+//   ExecutionFrame: one base address per slot, filled by the caller before the first launch
+//     [ inputs | buffers | constants | program tensors made by eager steps ]
+//   Constants and the buffers that nobody outside sees are filled by BeginCall.
+//
+// Slots of inputs hold the address of the input's first element; of eager tensors likewise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/runtime/recipe_cache.h"
+#include "base/status.h"
+#include "program/program.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::runtime {
+
+class Device;
+class Stream;
+struct DeviceBlock;
+
+class ProgramExecutor {
+ public:
+  // `program`: container bytes (program/program.h); `recipes`: serialised recipes in the program's
+  // order. All verified before. Loads the library, acquires no device.
+  static absl::StatusOr<std::unique_ptr<ProgramExecutor>> Create(
+      std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes);
+  ~ProgramExecutor();
+  ProgramExecutor(const ProgramExecutor&) = delete;
+  ProgramExecutor& operator=(const ProgramExecutor&) = delete;
+
+  const Program& program() const { return program_; }
+  uint32_t launch_count() const { return static_cast<uint32_t>(launches_.size()); }
+  uint32_t eager_count() const;
+
+  uint32_t slot_count() const { return slot_count_; }
+  uint32_t InputSlot(uint32_t input) const { return input; }
+  uint32_t BufferSlot(uint32_t buffer) const {
+    return static_cast<uint32_t>(program_.inputs.size()) + buffer;
+  }
+  uint32_t ConstantSlot(uint32_t constant) const {
+    return BufferSlot(static_cast<uint32_t>(program_.buffer_bytes.size())) + constant;
+  }
+  uint32_t EagerSlot(uint32_t tensor) const {
+    return ConstantSlot(static_cast<uint32_t>(program_.constants.size())) + tensor;
+  }
+  uint32_t SlotOf(uint32_t tensor) const;
+
+  // True if an output or an eager step refers to the buffer: then the caller allocates it and sets
+  // its slot. The others live for one call and are handled here.
+  bool BufferIsVisible(uint32_t buffer) const { return buffer_is_visible_[buffer]; }
+
+  // Scratch memory of one call; given back, in stream order, at the end of its life.
+  class Call {
+   public:
+    Call() = default;
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    friend class ProgramExecutor;
+    Device* device_ = nullptr;
+    DeviceBlock* scratch_ = nullptr;
+  };
+
+  // Fills the slots of constants and of buffers that are not visible. The first call copies the
+  // constants and const sections to the device. `slots` has slot_count() entries.
+  absl::Status BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call);
+  // Queues the launch of program().steps[step], which is a LaunchStep. Asynchronous.
+  absl::Status Launch(uint32_t step, Stream& stream, std::span<const uint64_t> slots);
+  // Runs a program without eager steps from the input and visible-buffer slots set by the caller.
+  absl::Status Run(Stream& stream, std::span<uint64_t> slots);
+
+  // Device address of a constant; 0 before the first BeginCall.
+  uint64_t ConstantAddress(uint32_t constant) const;
+
+ private:
+  struct Patch {  // table[entry].pTensorAddress = slots[slot] + offset
+    uint32_t entry;
+    uint32_t slot;
+    uint64_t offset;
+  };
+  struct PreparedLaunch {
+    std::shared_ptr<LoadedRecipe> recipe;
+    std::vector<synLaunchTensorInfo> table;
+    std::vector<Patch> patches;
+  };
+
+  explicit ProgramExecutor(Program program) : program_(std::move(program)) {}
+  void PlanBuffers();
+  absl::Status PrepareLaunch(const LaunchStep& step);
+  absl::Status PlaceConstants(Stream& stream);
+
+  const Program program_;
+  std::vector<std::shared_ptr<LoadedRecipe>> recipes_;
+  std::vector<PreparedLaunch> launches_;
+  std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
+  std::vector<bool> buffer_is_visible_;
+  std::vector<uint64_t> scratch_offset_;  // of buffers that are not visible
+  uint64_t scratch_bytes_ = 0;
+  uint32_t slot_count_ = 0;
+
+  std::mutex mutex_;  // guards the tables while one is patched and copied, and the placing below
+  bool placed_ = false;
+  std::vector<DeviceBlock*> constants_;  // null for empty ones
+};
+
+}  // namespace hpu::runtime

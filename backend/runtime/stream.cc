@@ -1,0 +1,116 @@
+#include "backend/runtime/stream.h"
+
+#include "backend/runtime/device.h"
+#include "backend/runtime/device_allocator.h"
+#include "backend/runtime/syn_status.h"
+
+namespace hpu::runtime {
+namespace {
+thread_local uint32_t current_stream_id = 0;
+}  // namespace
+
+uint32_t CurrentStreamId() { return current_stream_id; }
+void SetCurrentStreamId(uint32_t id) { current_stream_id = id; }
+
+absl::Status Stream::Synchronize() {
+  RETURN_IF_ERROR(device_.CheckUsable());
+  const SynapseFunctions& api = device_.api();
+  if (!device_.properties().emulated) {
+    // A real device may report a stream idle before a late transfer is visible; an event behind
+    // everything is reliable.
+    Event tail;
+    RETURN_IF_ERROR(tail.Record(*this));
+    RETURN_IF_ERROR(tail.Synchronize());
+  }
+  RETURN_IF_SYN_ERROR(api, synStreamSynchronize, handle_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Stream::Query() {
+  RETURN_IF_ERROR(device_.CheckUsable());
+  const synStatus status = device_.api().synStreamQuery(handle_);
+  if (status == synBusy) return false;
+  RETURN_IF_ERROR(ToStatus(device_.api(), status, "synStreamQuery"));
+  return true;
+}
+
+absl::Status Stream::Wait(Event& event) {
+  RETURN_IF_ERROR(device_.CheckUsable());
+  if (event.handle() == nullptr) return absl::OkStatus();
+  RETURN_IF_SYN_ERROR(device_.api(), synStreamWaitEvent, handle_, event.handle(), 0);
+  return absl::OkStatus();
+}
+
+absl::Status Stream::WaitStream(Stream& other) {
+  Event tail;
+  RETURN_IF_ERROR(tail.Record(other));
+  return Wait(tail);
+}
+
+absl::StatusOr<uint64_t> Stream::Workspace(uint64_t bytes) {
+  if (bytes == 0) return 0;
+  if (workspace_ == nullptr || workspace_->bytes < bytes) {
+    // Freed first: the allocator may hand the same memory to this stream again.
+    ReleaseWorkspace();
+    ASSIGN_OR_RETURN(workspace_, device_.allocator().Allocate(bytes, *this));
+  }
+  return workspace_->address;
+}
+
+void Stream::ReleaseWorkspace() {
+  if (workspace_ != nullptr) device_.allocator().Free(workspace_);
+  workspace_ = nullptr;
+}
+
+Event::~Event() {
+  if (handle_ == nullptr || !device_->CheckUsable().ok()) return;
+  device_->api().synEventDestroy(handle_);
+}
+
+absl::Status Event::Record(Stream& stream) {
+  Device& device = stream.device();
+  RETURN_IF_ERROR(device.CheckUsable());
+  if (handle_ == nullptr) {
+    RETURN_IF_SYN_ERROR(device.api(), synEventCreate, &handle_, device.id(),
+                        timing_ ? EVENT_COLLECT_TIME : 0);
+    device_ = &device;
+  }
+  RETURN_IF_SYN_ERROR(device.api(), synEventRecord, handle_, stream.handle());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Event::Query() const {
+  if (handle_ == nullptr) return true;
+  RETURN_IF_ERROR(device_->CheckUsable());
+  const synStatus status = device_->api().synEventQuery(handle_);
+  if (status == synBusy) return false;
+  RETURN_IF_ERROR(ToStatus(device_->api(), status, "synEventQuery"));
+  return true;
+}
+
+absl::Status Event::Synchronize() const {
+  if (handle_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(device_->CheckUsable());
+  RETURN_IF_SYN_ERROR(device_->api(), synEventSynchronize, handle_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Event::ElapsedMs(const Event& end) const {
+  if (!timing_ || !end.timing_) {
+    return InvalidArgument("elapsed_time needs events made with enable_timing=True");
+  }
+  if (handle_ == nullptr || end.handle_ == nullptr) {
+    return InvalidArgument("elapsed_time needs both events recorded");
+  }
+  RETURN_IF_ERROR(device_->CheckUsable());
+  uint64_t ns = 0;
+  const synStatus status = device_->api().synEventElapsedTime(&ns, handle_, end.handle_);
+  if (status == synBusy) {
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "elapsed_time: an event has not completed; synchronize it first");
+  }
+  RETURN_IF_ERROR(ToStatus(device_->api(), status, "synEventElapsedTime"));
+  return static_cast<double>(ns) * 1e-6;
+}
+
+}  // namespace hpu::runtime

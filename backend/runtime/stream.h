@@ -1,0 +1,80 @@
+// Streams and events over the device's. Streams live as long as the device; a stream is named by
+// its id, 0 is the default one. Work of one stream runs in order, different streams run
+// independently.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "base/status.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::runtime {
+
+class Device;
+struct DeviceBlock;
+class Event;
+
+class Stream {
+ public:
+  Stream(Device& device, uint32_t id, synStreamHandle handle)
+      : device_(device), id_(id), handle_(handle) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  uint32_t id() const { return id_; }
+  synStreamHandle handle() const { return handle_; }
+  Device& device() const { return device_; }
+
+  // Blocks until all work queued so far has ended; reports what failed in it.
+  absl::Status Synchronize();
+  // True when nothing is pending.
+  absl::StatusOr<bool> Query();
+  // Later work of this stream waits for what `event` has recorded now.
+  absl::Status Wait(Event& event);
+  absl::Status WaitStream(Stream& other);
+
+  // Held from asking for scratch memory to the launch that uses it: launches of one stream may
+  // share a workspace because they run one after another.
+  std::mutex& launch_mutex() { return launch_mutex_; }
+  // Device address of at least `bytes` of scratch, 0 for 0 bytes. Needs launch_mutex().
+  absl::StatusOr<uint64_t> Workspace(uint64_t bytes);
+  // Gives the scratch back to the allocator. Needs launch_mutex().
+  void ReleaseWorkspace();
+
+ private:
+  Device& device_;
+  const uint32_t id_;
+  const synStreamHandle handle_;
+  std::mutex launch_mutex_;
+  DeviceBlock* workspace_ = nullptr;  // guarded by launch_mutex_
+};
+
+// A point in a stream. Not safe for use by two threads at once. Never recorded counts as complete.
+class Event {
+ public:
+  explicit Event(bool timing = false) : timing_(timing) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  absl::Status Record(Stream& stream);
+  absl::StatusOr<bool> Query() const;
+  absl::Status Synchronize() const;
+  // Milliseconds from this event to `end`; both recorded, complete, made with timing.
+  absl::StatusOr<double> ElapsedMs(const Event& end) const;
+
+  synEventHandle handle() const { return handle_; }  // null before the first Record
+  bool timing() const { return timing_; }
+
+ private:
+  const bool timing_;
+  Device* device_ = nullptr;
+  synEventHandle handle_ = nullptr;
+};
+
+// The calling thread's current stream id (0 at thread start).
+uint32_t CurrentStreamId();
+void SetCurrentStreamId(uint32_t id);
+
+}  // namespace hpu::runtime
