@@ -1,4 +1,4 @@
-// What is known about every op, from proto/ops.yaml (generated: ops_generated.h).
+// What is known about every op. The rows come from proto/ops.yaml by way of proto/gen_ops.py.
 #pragma once
 
 #include <cstdint>
@@ -6,21 +6,10 @@
 #include <span>
 #include <string_view>
 
-#include "compiler_server/ir/ops_generated.h"  // enum class OpKind, enum class AttrKey, counts
+#include "base/dtype.h"
+#include "compiler_server/ir/ops_generated.h"  // OpKind, OpClass, AttrKey, ShapeRule ...
 
 namespace hpu::ir {
-
-enum class OpClass : uint8_t {
-  kOpaque,       // aten
-  kElementwise,  // operands broadcast against each other
-  kReduce,
-  kNormalize,
-  kContract,
-  kMovement,
-  kIndex,
-  kSource,
-  kWindow,
-};
 
 enum class AttrType : uint8_t { kInt, kFloat, kBool, kText, kInts };
 
@@ -32,24 +21,28 @@ struct AttrSpec {
 struct OpTraits {
   std::string_view name;
   OpClass op_class;
-  int min_operands;
+  int min_operands;  // those that must be present; optional ones follow
   int max_operands;  // -1 = any number
   int results;
-  std::span<const AttrSpec> attrs;
-  std::string_view dtypes;  // named set: "float", "int", "bool", "number", "any"
-  std::string_view shape;   // named rule, docs/ir.md
-  // Base of the Synapse GUID ("relu_fwd"; the lowering appends the type). Empty: no recipe can hold
-  // the op, so decompositions must not produce it.
+  std::span<const AttrSpec> attrs;  // all required, sorted by name
+  DTypeSet dtypes;
+  ResultType result_type;
+  ShapeRule shape;
+  // Base of the Synapse node name ("relu_fwd"; the lowering appends the type). Empty: no recipe can
+  // hold the op, and decompositions do not produce it.
   std::string_view guid;
 };
 
 const OpTraits& Traits(OpKind op);
 inline std::string_view OpName(OpKind op) { return Traits(op).name; }
+inline bool IsElementwise(OpKind op) { return Traits(op).op_class == OpClass::kElementwise; }
 std::optional<OpKind> OpFromName(std::string_view name);
 std::string_view AttrName(AttrKey key);
 std::optional<AttrKey> AttrFromName(std::string_view name);
-// The op that a functional pointwise ATen target maps onto one to one ("aten.relu.default").
-std::optional<OpKind> OpFromAten(std::string_view target);
-bool InDTypeSet(std::string_view set, DType dtype);
+// The elementwise op that an ATen target maps onto one to one ("aten.relu.default").
+std::optional<OpKind> ElementwiseFromAten(std::string_view target);
+bool Contains(DTypeSet set, DType dtype);
+// Types that recipes can hold.
+bool DeviceHolds(DType dtype);
 
 }  // namespace hpu::ir

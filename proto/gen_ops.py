@@ -1,0 +1,251 @@
+"""Generates from proto/ops.yaml: C++ enums, traits, element functions and the ATen map (into the
+build tree), and docs/ops.md (committed).
+
+    gen_ops.py --out DIR    write the C++ files to DIR/compiler_server/ir
+    gen_ops.py --docs       rewrite docs/ops.md
+    gen_ops.py --check      fail if the table is malformed or docs/ops.md is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import sys
+from dataclasses import dataclass
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TABLE = ROOT / "proto" / "ops.yaml"
+DOCS = ROOT / "docs" / "ops.md"
+
+KINDS = ("opaque", "elementwise", "reduce", "scan", "normalize", "contract", "movement", "index",
+         "source", "window")
+ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
+DTYPE_SETS = ("float", "number", "integer", "bool", "any")
+RESULT_TYPES = ("same", "bool", "i64", "declared")
+SHAPES = ("broadcast", "same", "reduce", "norm", "matmul", "conv", "conv_transpose", "sdpa",
+          "reshape", "permute", "expand", "slice", "concat", "pad", "strided", "strided_scatter",
+          "gather", "gather_elements", "scatter", "topk", "vector", "pool", "window_declared",
+          "declared")
+OP_FIELDS = {"op", "aten", "args", "attrs", "kind", "dtypes", "result", "shape", "results", "expr",
+             "guid"}
+COMPOSITE_FIELDS = {"composite", "aten", "into"}
+
+
+class TableError(Exception):
+    """The table breaks its own rules; the message names the row."""
+
+
+@dataclass(frozen=True)
+class Op:
+    name: str
+    aten: tuple[str, ...]
+    args: tuple[str, ...]
+    attrs: dict[str, str]
+    kind: str
+    dtypes: str
+    result: str
+    shape: str
+    results: int
+    expr: str
+    guid: str
+
+    @property
+    def enum(self) -> str:
+        return camel(self.name)
+
+    @property
+    def min_operands(self) -> int:
+        return sum(arg[-1] not in "?*" for arg in self.args)
+
+    @property
+    def max_operands(self) -> int:
+        return -1 if any(arg.endswith("*") for arg in self.args) else len(self.args)
+
+
+@dataclass(frozen=True)
+class Composite:
+    """ATen targets without an op of their own: rewritten into the ops `into`."""
+
+    name: str
+    aten: tuple[str, ...]
+    into: tuple[str, ...]
+
+
+def camel(name: str) -> str:
+    return "k" + "".join(part.capitalize() for part in name.split("_"))
+
+
+def require(condition: bool, row: str, text: str) -> None:
+    if not condition:
+        raise TableError(f"{TABLE.name}: {row}: {text}")
+
+
+def parse_op(row: dict) -> Op:
+    name = row["op"]
+    unknown = set(row) - OP_FIELDS
+    require(not unknown, name, f"unknown fields {sorted(unknown)}")
+    kind = row.get("kind", "")
+    op = Op(name, tuple(row.get("aten", ())), tuple(row.get("args") or ()), row.get("attrs") or {},
+            kind, row.get("dtypes", ""), row.get("result", "same"),
+            row.get("shape", "broadcast" if kind == "elementwise" else ""), row.get("results", 1),
+            row.get("expr", ""), row.get("guid", ""))
+    require(re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None, name, "bad name")
+    require(kind in KINDS, name, f"kind must be one of {KINDS}")
+    require(op.dtypes in DTYPE_SETS, name, f"dtypes must be one of {DTYPE_SETS}")
+    require(op.result in RESULT_TYPES, name, f"result must be one of {RESULT_TYPES}")
+    require(op.shape in SHAPES, name, f"shape must be one of {SHAPES}")
+    require(bool(op.expr) == (kind == "elementwise"), name, "expr goes with elementwise")
+    for attr, attr_type in op.attrs.items():
+        require(attr_type in ATTR_TYPES, name, f"attribute {attr}: unknown type {attr_type}")
+    return op
+
+
+def parse_composite(row: dict) -> Composite:
+    name = row["composite"]
+    unknown = set(row) - COMPOSITE_FIELDS
+    require(not unknown, name, f"unknown fields {sorted(unknown)}")
+    return Composite(name, tuple(row["aten"]), tuple(row.get("into") or ()))
+
+
+def load() -> tuple[list[Op], list[Composite]]:
+    rows = yaml.safe_load(TABLE.read_text())
+    ops = [parse_op(row) for row in rows if "op" in row]
+    composites = [parse_composite(row) for row in rows if "op" not in row]
+    for names, what in (([op.name for op in ops], "op"), ([c.name for c in composites], "composite")):
+        for before, after in zip(names, names[1:], strict=False):
+            require(before < after, after, f"{what} rows must be sorted and unique")
+    known = {op.name for op in ops}
+    for composite in composites:
+        missing = set(composite.into) - known
+        require(not missing, composite.name, f"into names unknown ops {sorted(missing)}")
+    seen: dict[str, str] = {}
+    for row in [*ops, *composites]:
+        for target in row.aten:
+            require(target not in seen, row.name, f"{target} is also in {seen.get(target)}")
+            seen[target] = row.name
+    return ops, composites
+
+
+HEADER = "// Generated by proto/gen_ops.py from proto/ops.yaml.\n"
+
+
+def generate_enums(ops: list[Op]) -> str:
+    attrs = sorted({attr for op in ops for attr in op.attrs})
+    lines = [HEADER + "#pragma once\n", "#include <cstdint>\n", "namespace hpu::ir {\n",
+             "enum class OpKind : uint16_t {"]
+    lines += [f"  {op.enum}," for op in ops]
+    lines += ["};", f"inline constexpr int kNumOps = {len(ops)};\n",
+              "enum class OpClass : uint8_t {"]
+    lines += [f"  {camel(kind)}," for kind in KINDS]
+    lines += ["};\n", "enum class ShapeRule : uint8_t {"]
+    lines += [f"  {camel(shape)}," for shape in SHAPES]
+    lines += ["};\n", "enum class DTypeSet : uint8_t {"]
+    lines += [f"  {camel(name)}," for name in DTYPE_SETS]
+    lines += ["};\n", "enum class ResultType : uint8_t {"]
+    lines += [f"  {camel(name)}," for name in RESULT_TYPES]
+    lines += ["};\n", "enum class AttrKey : uint8_t {"]
+    lines += [f"  {camel(attr)}," for attr in attrs]
+    lines += ["};", f"inline constexpr int kNumAttrs = {len(attrs)};\n", "}  // namespace hpu::ir\n"]
+    return "\n".join(lines)
+
+
+def generate_tables(ops: list[Op]) -> str:
+    attrs = sorted({attr for op in ops for attr in op.attrs})
+    lines = [HEADER]
+    for op in ops:
+        if op.attrs:
+            specs = ", ".join(f"{{AttrKey::{camel(a)}, AttrType::{ATTR_TYPES[t]}}}"
+                              for a, t in sorted(op.attrs.items()))
+            lines.append(f"constexpr AttrSpec {op.enum}Attrs[] = {{{specs}}};")
+    lines.append("\nconstexpr OpTraits kTraits[] = {")
+    for op in ops:
+        spec = f"{op.enum}Attrs" if op.attrs else "{}"
+        lines.append(
+            f'    {{"{op.name}", OpClass::{camel(op.kind)}, {op.min_operands}, {op.max_operands}, '
+            f"{op.results}, {spec}, DTypeSet::{camel(op.dtypes)}, "
+            f"ResultType::{camel(op.result)}, ShapeRule::{camel(op.shape)}, \"{op.guid}\"}},")
+    lines += ["};\n", "constexpr std::string_view kAttrNames[] = {"]
+    lines += [f'    "{attr}",' for attr in attrs]
+    lines += ["};\n", "// Sorted by target.", "constexpr AtenRow kAtenRows[] = {"]
+    pointwise = sorted((target, op.enum) for op in ops if op.kind == "elementwise"
+                       for target in op.aten)
+    lines += [f'    {{"{target}", OpKind::{enum}}},' for target, enum in pointwise]
+    lines.append("};\n")
+    return "\n".join(lines)
+
+
+def generate_elements(ops: list[Op]) -> str:
+    lines = [HEADER, "// Indexed by OpKind; nullptr unless elementwise.",
+             "constexpr ElementFunction kElementFunctions[] = {"]
+    for op in ops:
+        if op.kind != "elementwise":
+            lines.append(f"    nullptr,  // {op.name}")
+            continue
+        names = [f"{arg} = v[{i}]" for i, arg in enumerate(op.args)]
+        names += [f"{attr} = a[{i}]" for i, attr in enumerate(sorted(op.attrs))]
+        params = "[[maybe_unused]] const double* a"
+        lines += [f"    // {op.name}", f"    [](const double* v, {params}) -> double {{",
+                  f"      const double {', '.join(names)};", f"      return {op.expr};", "    },"]
+    lines.append("};\n")
+    return "\n".join(lines)
+
+
+def generate_docs(ops: list[Op], composites: list[Composite]) -> str:
+    lines = ["# Ops", "",
+             "Generated by `proto/gen_ops.py --docs` from `proto/ops.yaml`; do not edit.", "",
+             "*import*: ATen targets turned into the op. *recipe*: base name of the Synapse node; `-` "
+             "means that no recipe holds the op and it runs eagerly.", "",
+             f"## IR ops ({len(ops)})", "", "| op | kind | operands | attributes | types | import | recipe |",
+             "|---|---|---|---|---|---|---|"]
+    for op in ops:
+        aten = " ".join(f"`{target.removeprefix('aten.')}`" for target in op.aten) or "-"
+        attrs = ", ".join(f"{k}: {v}" for k, v in sorted(op.attrs.items())) or "-"
+        lines.append(f"| {op.name} | {op.kind} | {', '.join(op.args) or '-'} | {attrs} | "
+                     f"{op.dtypes} | {aten} | {op.guid or '-'} |")
+    lines += ["", f"## Composite ATen calls ({len(composites)})", "", "| name | import | becomes |",
+              "|---|---|---|"]
+    for composite in composites:
+        aten = " ".join(f"`{target.removeprefix('aten.')}`" for target in composite.aten)
+        lines.append(f"| {composite.name} | {aten} | {', '.join(composite.into) or 'its operand'} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_if_changed(path: pathlib.Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Generator of the op table.")
+    parser.add_argument("--out", type=pathlib.Path, help="build tree to write the C++ files to")
+    parser.add_argument("--docs", action="store_true", help="rewrite docs/ops.md")
+    parser.add_argument("--check", action="store_true", help="fail if docs/ops.md is stale")
+    arguments = parser.parse_args()
+    try:
+        ops, composites = load()
+    except TableError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if arguments.out:
+        folder = arguments.out / "compiler_server" / "ir"
+        targets = sorted(target for row in [*ops, *composites] for target in row.aten)
+        write_if_changed(folder / "ops_generated.h", generate_enums(ops))
+        write_if_changed(folder / "ops_table.inc", generate_tables(ops))
+        write_if_changed(folder / "element_functions.inc", generate_elements(ops))
+        write_if_changed(folder / "aten_targets.inc",
+                         HEADER + "".join(f'"{target}",\n' for target in targets))
+    docs = generate_docs(ops, composites)
+    if arguments.docs:
+        write_if_changed(DOCS, docs)
+    if arguments.check and (not DOCS.exists() or DOCS.read_text() != docs):
+        print("docs/ops.md is stale: run proto/gen_ops.py --docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
