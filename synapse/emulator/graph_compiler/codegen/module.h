@@ -40,6 +40,10 @@ struct KernelFrame {
   // Address of operand `index` (loaded once in the entry block, noalias across written operands is
   // NOT implied: outputs may alias inputs element for element).
   llvm::Value* Operand(llvm::IRBuilder<>& builder, uint32_t index) const;
+  // A stack slot in the entry block, `bytes` long and 64-byte aligned.
+  llvm::AllocaInst* StackSlot(uint64_t bytes) const;
+
+  mutable std::vector<llvm::Value*> operand_cache;  // by index; filled by Operand
 };
 
 class KernelModule {
@@ -50,22 +54,33 @@ class KernelModule {
   const TargetInfo& target() const { return target_; }
   llvm::Module& llvm_module() { return *module_; }
   llvm::LLVMContext& context() { return *context_; }
+  int num_kernels() const { return static_cast<int>(kernels_.size()); }
 
   // Adds `void name(ptr operands, i64 begin, i64 end, ptr scratch)`. `emit` fills the body of ONE
   // task: it gets the frame and the task number and must leave the builder at a block without
   // terminator; the loop over tasks is added around it.
-  void AddKernel(const std::string& name,
-                 const std::function<void(llvm::IRBuilder<>&, const KernelFrame&, llvm::Value* task)>& emit);
+  using EmitTask =
+      std::function<void(llvm::IRBuilder<>&, const KernelFrame&, llvm::Value* task)>;
+  void AddKernel(const std::string& name, const EmitTask& emit);
+
+  // Adds an internal function of the module that kernels may call, with the target attributes set.
+  llvm::Function* AddHelper(const std::string& name, llvm::FunctionType* type);
 
   // Optimises, generates an object for the target and lays it out as one image.
-  // entry_offsets[i] belongs to the i-th added kernel.
+  // entry_offsets[i] belongs to the i-th added kernel. Memory intrinsics are served by functions
+  // inside the image; any other external symbol is an INTERNAL error. Call once.
   struct Image {
     Bytes code;
     std::vector<uint32_t> entry_offsets;
   };
   absl::StatusOr<Image> Finish();
 
+  // LLVM text of the module as it stands (dumps).
+  std::string ToText() const;
+
  private:
+  void SetTargetAttributes(llvm::Function* function) const;
+
   TargetInfo target_;
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::Module> module_;
