@@ -1,0 +1,344 @@
+"""Dynamo graph -> wire graph, without AOTAutograd.
+
+Every node's result metadata is known (Dynamo's example values, or our own propagation for a
+concrete shape), so a node is traced alone: a composite function that the server takes whole is one
+call (whole_ops); anything else runs once on fake tensors under a mode that records its ATen calls.
+Equal nodes share the recording. A graph that writes to tensors is traced as a whole under
+functionalization instead (functional.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.node import map_aggregate
+from torch.utils import _pytree as pytree
+
+from .functional import GraphRunner, record_functional
+from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute
+from .recorder import RecordingMode, SnippetRecorder
+from .snippet import GraphBuilder, GraphWriter, Markers, Slot, Snippet
+from .whole_ops import find_handler
+from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, source_line
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """A tensor of the graph while capturing: its value id and a fake with its metadata."""
+
+    id: int
+    fake: torch.Tensor
+
+
+def autocast_state() -> tuple[object, ...]:
+    return tuple(
+        (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("hpu", "cpu")
+    )
+
+
+def autocast_active() -> bool:
+    return torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu")
+
+
+def fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def declare_input(writer: GraphWriter, value: Any, name: str) -> Any:
+    """Declares one graph input; a TensorValue, or the specialised number itself."""
+    if isinstance(value, torch.Tensor):
+        check_plain(value, f"input {name}")
+        dtype, sizes, strides, _ = meta_of(value)
+        on_cpu = value.device.type == "cpu"
+        return TensorValue(
+            writer.builder.add_tensor_input(dtype, sizes, strides, on_cpu, name), value
+        )
+    if value is None or isinstance(value, (int, float, bool)):
+        writer.builder.add_scalar_input(name)
+        return value
+    raise CaptureError(f"input {name} is a {type(value).__name__}")
+
+
+def encode_output(writer: GraphWriter, value: Any) -> Any:
+    """A graph output in the form the builder takes."""
+    if isinstance(value, TensorValue):
+        return writer.markers.Value(value.id)
+    if value is None or type(value) in (int, float, bool):
+        return value
+    raise CaptureError(f"the graph returns a {type(value).__name__}")
+
+
+class _Signature:
+    """Hashable description of a node's call; equal signatures make equal ATen calls."""
+
+    def __init__(self) -> None:
+        self.tensors: list[TensorValue] = []
+        self._positions: dict[int, int] = {}
+
+    def add(self, value: Any) -> Any:
+        if isinstance(value, TensorValue):
+            position = self._positions.get(value.id)
+            if position is None:
+                position = self._positions[value.id] = len(self.tensors)
+                self.tensors.append(value)
+            fake = value.fake
+            return (position, fake.device.type, *meta_of(fake))
+        if isinstance(value, (list, tuple)):
+            return (type(value), *map(self.add, value))
+        if isinstance(value, dict):
+            return (dict, *((k, self.add(v)) for k, v in value.items()))
+        if isinstance(value, slice):
+            return (slice, self.add(value.start), self.add(value.stop), self.add(value.step))
+        if isinstance(value, float):
+            return (float, value.hex())
+        return (type(value), value)
+
+
+class Capture:
+    """One capture of one graph module.
+
+    values: the example value of every node except outputs and attributes.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        inputs: GraphInputs,
+        values: dict[torch.fx.Node, Any],
+        builder: GraphBuilder,
+        markers: Markers,
+        refuse_cpu_writes: bool = True,
+    ) -> None:
+        self.module = module
+        self.refuse_cpu_writes = refuse_cpu_writes
+        self.inputs = inputs
+        self.values = values
+        self.writer = GraphWriter(builder, markers)
+        self.mode = fake_mode_of(pytree.tree_leaves(list(values.values())))
+        self._env: dict[torch.fx.Node, Any] = {}
+        self._attributes: dict[str, TensorValue] = {}
+        self._snippets: dict[Any, Snippet] = {}
+
+    def run(self) -> None:
+        """Records the whole graph. CaptureError or NeedsFunctionalization if it cannot be."""
+        self._declare_inputs()
+        autocast_before = [
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+            for kind in ("hpu", "cpu")
+        ]
+        try:
+            with torch.no_grad():
+                for node in self.module.graph.nodes:
+                    self._node(node)
+        finally:
+            for kind, enabled, dtype in autocast_before:
+                torch.set_autocast_enabled(kind, enabled)
+                torch.set_autocast_dtype(kind, dtype)
+
+    def run_functional(self) -> None:
+        """Records the whole graph under functionalization: it may write to its inputs."""
+        self._declare_inputs()
+        sources = [self._env[node] for node in self.inputs.placeholders]
+        tensors = [v for v in sources if isinstance(v, TensorValue)]
+        paths = list(self._attributes)
+        tensors += [self._attributes[path] for path in paths]
+
+        def run(wrapped: list[torch.Tensor], recording: RecordingMode) -> Any:
+            values = iter(wrapped)
+            arguments = [next(values) if isinstance(v, TensorValue) else v for v in sources]
+            attributes = dict(zip(paths, values, strict=True))
+            return GraphRunner(self.module, attributes, recording).run(*arguments)
+
+        with torch.no_grad():
+            recorded = record_functional(self.mode, [t.fake for t in tensors], run)
+        for i in recorded.mutated:
+            if tensors[i].fake.device.type == "cpu" and self.refuse_cpu_writes:
+                raise CaptureError("the graph writes to an input on the CPU")
+            path = paths[i - len(tensors)] if i >= len(tensors) - len(paths) else ""
+            if path in self.inputs.constants:
+                raise CaptureError(f"the graph writes to constant {path}")
+        ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
+        leaves = pytree.tree_leaves(recorded.snippet.output)
+        outputs = [
+            self.writer.markers.Value(ids[v.index])
+            if isinstance(v, Slot)
+            else encode_output(self.writer, v)
+            for v in leaves
+        ]
+        self.writer.builder.set_outputs(outputs)
+
+    def _declare_inputs(self) -> None:
+        for node in self.inputs.placeholders:
+            self._env[node] = declare_input(self.writer, self.values[node], node.name)
+        for path in self.inputs.attributes:
+            fake = self.mode.from_tensor(attribute(self.module, path), static_shapes=True)
+            self._attributes[path] = declare_input(self.writer, fake, path)
+        for path, tensor in self.inputs.constants.items():
+            fake = self.mode.from_tensor(tensor, static_shapes=True)
+            snippet = Snippet(constants=[(0, tensor)], slot_count=1)
+            (id,) = self.writer.write(snippet, [], "")
+            assert id is not None
+            self._attributes[path] = TensorValue(id, fake)
+
+    def _node(self, node: torch.fx.Node) -> None:
+        if node.op == "placeholder":
+            return
+        if node.op == "get_attr":
+            self._env[node] = self._attributes[str(node.target)]
+        elif node.op == "output":
+            outputs = map_aggregate(node.args[0], lambda n: self._read(n))
+            leaves = pytree.tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
+            self.writer.builder.set_outputs([encode_output(self.writer, v) for v in leaves])
+        else:
+            self._env[node] = self._call(node)
+
+    def _read(self, value: Any) -> Any:
+        return self._env[value] if isinstance(value, torch.fx.Node) else value
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        if node.target in NO_EFFECT or node.target in GRAD_SWITCHES:
+            return None
+        args = map_aggregate(node.args, self._read)
+        kwargs = map_aggregate(node.kwargs, self._read)
+        if node.target in AUTOCAST:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+        if node.target == "copy_" or isinstance(node.target, torch._ops.HigherOrderOperator):
+            self._refuse(node)
+        signature = _Signature()
+        key = (
+            node.op,
+            node.target,
+            signature.add(args),
+            signature.add(kwargs),
+            autocast_state(),
+        )
+        try:
+            snippet = self._snippets.get(key)
+        except TypeError as error:
+            raise CaptureError(f"{node.target} has an unusual argument: {error}") from error
+        if snippet is None:
+            snippet = self._record(node, args, kwargs, signature)
+            self._snippets[key] = snippet
+        ids = self.writer.write(
+            snippet, [t.id for t in signature.tensors], source_line(node.stack_trace)
+        )
+        return self._result(node, snippet.output, ids)
+
+    def _refuse(self, node: torch.fx.Node) -> None:
+        if node.target == "copy_":
+            raise NeedsFunctionalization("copy_")
+        raise CaptureError(f"the graph has higher-order operation {node.target}")
+
+    def _result(self, node: torch.fx.Node, output: Any, ids: list[int | None]) -> Any:
+        """The node's value: recorded structure, value ids, metadata of the example value."""
+        example, spec = pytree.tree_flatten(self.values[node])
+        recorded = pytree.tree_leaves(output)
+        if len(recorded) != len(example):
+            raise CaptureError(f"{node.target} returned another structure when traced")
+        leaves: list[Any] = []
+        for slot, value in zip(recorded, example, strict=True):
+            if isinstance(slot, Slot):
+                id = ids[slot.index]
+                assert id is not None
+                leaves.append(TensorValue(id, value))
+            else:
+                leaves.append(slot)
+        return pytree.tree_unflatten(leaves, spec)
+
+    def _record(
+        self, node: torch.fx.Node, args: Any, kwargs: Any, signature: _Signature
+    ) -> Snippet:
+        fakes = [t.fake for t in signature.tensors]
+        example = self.values[node]
+        fake_args = map_tensors(args)
+        fake_kwargs = map_tensors(kwargs)
+        handler = None if autocast_active() else find_handler(node.op, node.target)
+        if handler is not None:
+            call = handler(*fake_args, **fake_kwargs)
+            if call is not None:
+                recorder = SnippetRecorder(fakes)
+                recorder.record(call[0], call[1], call[2], example)
+                return recorder.finish(example)
+        snippet, result = record_call(
+            self.mode, fakes, node.op, node.target, fake_args, fake_kwargs
+        )
+        self._check_metadata(node, result)
+        return snippet
+
+    def _check_metadata(self, node: torch.fx.Node, result: Any) -> None:
+        expected = pytree.tree_leaves(self.values[node])
+        for ours, theirs in zip(pytree.tree_leaves(result), expected, strict=False):
+            if isinstance(ours, torch.Tensor) != isinstance(theirs, torch.Tensor):
+                raise CaptureError(f"{node.target} returned another structure when traced")
+            if isinstance(ours, torch.Tensor):
+                check_plain(ours, f"the result of {node.target}")
+                if meta_of(ours) != meta_of(theirs):
+                    raise CaptureError(f"{node.target} gave another shape when traced")
+
+
+def map_tensors(value: Any) -> Any:
+    """Fakes in place of TensorValues."""
+    if isinstance(value, TensorValue):
+        return value.fake
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(map_tensors(v) for v in value)
+    if isinstance(value, dict):
+        return {k: map_tensors(v) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(map_tensors(value.start), map_tensors(value.stop), map_tensors(value.step))
+    return value
+
+
+def call_target(op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if op == "call_method":
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    return target(*args, **kwargs)
+
+
+def record_call(
+    mode: FakeTensorMode,
+    fakes: Sequence[torch.Tensor],
+    op: str,
+    target: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> tuple[Snippet, Any]:
+    """Runs one call on fakes and records it. NeedsFunctionalization if it writes to a tensor."""
+    recorder = SnippetRecorder(fakes)
+    try:
+        with mode, RecordingMode(recorder):
+            result = call_target(op, target, args, kwargs)
+        return recorder.finish(result), result
+    except NeedsFunctionalization:
+        return _record_with_writes(mode, fakes, op, target, args, kwargs)
+
+
+def _record_with_writes(
+    mode: FakeTensorMode,
+    fakes: Sequence[torch.Tensor],
+    op: str,
+    target: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> tuple[Snippet, Any]:
+    """A call that writes to tensors of its own; raises if it writes to its arguments."""
+
+    def run(wrapped: list[torch.Tensor], _: RecordingMode) -> Any:
+        functional = {id(fake): w for fake, w in zip(fakes, wrapped, strict=True)}
+        arguments, keywords = pytree.tree_map_only(
+            torch.Tensor, lambda t: functional[id(t)], (list(args), kwargs)
+        )
+        return call_target(op, target, arguments, keywords)
+
+    recording = record_functional(mode, fakes, run)
+    if recording.mutated:
+        raise NeedsFunctionalization(str(target))
+    return recording.snippet, recording.result

@@ -1,0 +1,169 @@
+"""Tracing of code that writes to tensors: PyTorch's functionalization turns writes into new values.
+
+A write to a graph input ends as one `aten.copy_.default` onto it after everything else; all other
+writes disappear. Used for a whole graph, or for one node whose function writes only to tensors of
+its own (one_hot, for example).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from .recorder import RecordingMode, SnippetRecorder
+from .snippet import Snippet
+from .whole_ops import find_handler
+from .wire import CaptureError
+
+
+@dataclass(frozen=True)
+class FunctionalRecording:
+    snippet: Snippet
+    result: Any  # fakes
+    mutated: list[int]  # inputs that were written to
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _unwrap(tensor: torch.Tensor) -> torch.Tensor:
+    if not torch._is_functional_tensor(tensor):
+        return tensor
+    torch._sync(tensor)
+    inner: torch.Tensor = torch._from_functional_tensor(tensor)
+    return inner
+
+
+class _Functionalization:
+    """`with`: writes become new values inside the block."""
+
+    def __enter__(self) -> None:
+        torch._enable_functionalization(reapply_views=True)
+
+    def __exit__(self, *_: object) -> None:
+        torch._disable_functionalization()
+
+
+def _check_aliases(
+    wrapped: Sequence[torch.Tensor],
+    fakes: Sequence[torch.Tensor],
+    mutated: Sequence[int],
+    outputs: Sequence[torch.Tensor],
+    inner: Sequence[torch.Tensor],
+) -> None:
+    """Refuses sharing of memory that the recorded graph would not reproduce."""
+    storages = [_storage(fake) for fake in fakes]
+    for i in mutated:
+        if storages.count(storages[i]) > 1:
+            raise CaptureError("the graph writes to an input that shares memory with another one")
+    written = {_storage(wrapped[i]) for i in mutated}
+    own = {id(w) for w in wrapped}
+    for k, output in enumerate(outputs):
+        if id(output) in own:
+            continue
+        if _storage(output) in written:
+            raise CaptureError("the graph returns a view of an input that it writes to")
+        for other, other_inner in zip(outputs[:k], inner[:k], strict=True):
+            together = _storage(output) == _storage(other)
+            if together != (_storage(inner[k]) == _storage(other_inner)):
+                raise CaptureError("outputs share memory after a write through one of them")
+
+
+def record_functional(
+    mode: FakeTensorMode,
+    fakes: Sequence[torch.Tensor],
+    run: Callable[[list[torch.Tensor], RecordingMode], Any],
+) -> FunctionalRecording:
+    """Runs `run` on functional wrappers of `fakes` and records the functional calls."""
+    recorder = SnippetRecorder(fakes)
+    recording = RecordingMode(recorder)
+    with mode, recording:
+        wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
+        with _Functionalization():
+            result = run(wrapped, recording)
+        mutated: list[int] = []
+        renewed = [_unwrap(w) for w in wrapped]
+        for i, (fake, new) in enumerate(zip(fakes, renewed, strict=True)):
+            if new is fake:
+                continue
+            if new.shape != fake.shape or new.dtype != fake.dtype:
+                raise CaptureError("the graph changes the shape or type of an input in place")
+            mutated.append(i)
+        leaves, spec = pytree.tree_flatten(result)
+        outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        inner = [_unwrap(output) for output in outputs]
+        _check_aliases(wrapped, fakes, mutated, outputs, inner)
+        recording.allow_copy = True
+        for i in mutated:
+            fakes[i].copy_(renewed[i])
+    inputs = {id(w): fake for w, fake in zip(wrapped, fakes, strict=True)}
+    finals = iter([inputs.get(id(o), final) for o, final in zip(outputs, inner, strict=True)])
+    values = [next(finals) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    final_result = pytree.tree_unflatten(values, spec)
+    return FunctionalRecording(recorder.finish(final_result), final_result, mutated)
+
+
+class GraphRunner(torch.fx.Interpreter):
+    """Runs a graph on functional tensors; composite functions stay whole where that is safe."""
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        attributes: dict[str, torch.Tensor],
+        recording: RecordingMode,
+    ) -> None:
+        super().__init__(module)
+        self.attributes = attributes
+        self.recording = recording
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.attributes[str(target)]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            raise CaptureError(f"the graph has higher-order operation {target}")
+        return self._call("call_function", target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self._call("call_method", target, args, kwargs)
+
+    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+        handler = find_handler(op, target)
+        if handler is not None and not _transformed(args, kwargs):
+            call = handler(*args, **kwargs)
+            if call is not None:
+                return self._whole(*call)
+        if op == "call_method":
+            return super().call_method(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+    def _whole(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """One recorded call on the present values of its functional arguments."""
+        torch._disable_functionalization()
+        try:
+            args, kwargs = pytree.tree_map_only(torch.Tensor, _unwrap, (args, kwargs))
+            with self.recording.paused():
+                result = op(*args, **kwargs)
+            self.recording.recorder.record(op, args, kwargs, result)
+            return torch._to_functional_tensor(result)
+        finally:
+            torch._enable_functionalization(reapply_views=True)
+
+
+def _transformed(args: Any, kwargs: Any) -> bool:
+    """True under autocast or inside a functorch transform (vmap), where whole calls are not."""
+    if torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu"):
+        return True
+    return any(
+        isinstance(leaf, torch.Tensor)
+        and torch._C._functorch.is_functorch_wrapped_tensor(leaf)
+        and not torch._is_functional_tensor(leaf)
+        for leaf in pytree.tree_leaves((args, kwargs))
+    )

@@ -1,0 +1,133 @@
+"""What a Dynamo graph takes in: placeholders, module attributes, and their example values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from .wire import CaptureError, is_static
+
+# Calls that matter to the process, not to the result.
+NO_EFFECT = frozenset({torch._C._log_api_usage_once})
+# Calls that switch gradients on or off: without inputs that require them there is nothing to do.
+GRAD_SWITCHES = frozenset({torch._C._set_grad_enabled})
+AUTOCAST = frozenset(
+    {torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
+)
+
+# A plain tensor attribute of at most this size is a constant by content; a larger one, a parameter
+# or a buffer is an input.
+CONSTANT_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class GraphInputs:
+    """Inputs in the order of the program: placeholders, then module attributes."""
+
+    placeholders: list[torch.fx.Node]
+    # First get_attr node and path of each attribute that is an input.
+    attributes: dict[str, torch.fx.Node]
+    # get_attr paths that are constants by content.
+    constants: dict[str, torch.Tensor]
+
+
+def attribute(module: torch.nn.Module, path: str) -> Any:
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _is_constant(module: torch.nn.Module, path: str, value: torch.Tensor) -> bool:
+    owner_path, _, name = path.rpartition(".")
+    owner = attribute(module, owner_path) if owner_path else module
+    if isinstance(value, torch.nn.Parameter):
+        return False
+    if name in getattr(owner, "_buffers", {}) and not name.startswith("_tensor_constant"):
+        return False
+    return value.numel() * value.element_size() <= CONSTANT_BYTES
+
+
+def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
+    """Sorts the sources of a graph. CaptureError for attributes that are not tensors."""
+    inputs = GraphInputs([], {}, {})
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            inputs.placeholders.append(node)
+        elif node.op == "get_attr":
+            path = str(node.target)
+            value = attribute(module, path)
+            if isinstance(value, torch.fx.GraphModule):
+                raise CaptureError("the graph has a higher-order operation (a nested graph)")
+            if not isinstance(value, torch.Tensor):
+                raise CaptureError(f"attribute {path} is a {type(value).__name__}")
+            if _is_constant(module, path, value):
+                inputs.constants[path] = value
+            else:
+                inputs.attributes.setdefault(path, node)
+        elif node.op == "call_module":
+            raise CaptureError(f"the graph calls module {node.target} as a whole")
+    return inputs
+
+
+def has_symbols(values: Sequence[Any]) -> bool:
+    """True if a number or a tensor size among the values is symbolic."""
+    for value in values:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return True
+        if isinstance(value, torch.Tensor) and not is_static(value):
+            return True
+    return False
+
+
+def example_values(module: torch.fx.GraphModule) -> dict[torch.fx.Node, Any] | None:
+    """Dynamo's example value of every node; None if some are missing or symbolic."""
+    values: dict[torch.fx.Node, Any] = {}
+    for node in module.graph.nodes:
+        if node.op in ("output", "get_attr"):
+            continue
+        if node.target in NO_EFFECT or node.target in GRAD_SWITCHES or node.target in AUTOCAST:
+            continue
+        if "example_value" not in node.meta:
+            return None
+        value = node.meta["example_value"]
+        leaves = torch.utils._pytree.tree_leaves(value)
+        if has_symbols(leaves):
+            return None
+        if any(isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) for v in leaves):
+            return None
+        values[node] = value
+    return values
+
+
+class _Propagator(torch.fx.Interpreter):
+    def __init__(self, module: torch.fx.GraphModule, mode: FakeTensorMode) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.mode = mode
+        self.values: dict[torch.fx.Node, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op == "get_attr" and isinstance(result, torch.Tensor):
+            result = self.mode.from_tensor(result)
+        if n.op != "output":
+            self.values[n] = result
+        return result
+
+
+def propagate(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> dict[torch.fx.Node, Any]:
+    """Runs the graph on fake tensors with the sizes of `arguments` (tensors and numbers)."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [
+        mode.from_tensor(a, static_shapes=True) if isinstance(a, torch.Tensor) else a
+        for a in arguments
+    ]
+    propagator = _Propagator(module, mode)
+    with torch.no_grad(), mode:
+        propagator.run(*fakes)
+    return propagator.values

@@ -1,0 +1,166 @@
+"""Records the ATen calls that a piece of Python makes on fake tensors as a Snippet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .snippet import Call, Slot, Snippet
+from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_of
+
+# Identity on values; only autograd or tracing sees a difference.
+_IDENTITY = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
+# Checks without a result that held while tracing and hold for every input that passes the guards.
+_CHECKS = frozenset(
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten._functional_assert_async.msg",
+        "aten.sym_constrain_range_for_size.default",
+        "aten.sym_constrain_range.default",
+    }
+)
+# Answers about metadata, never data: run, not recorded.
+_METADATA = frozenset(
+    {
+        "aten.is_same_size.default",
+        "aten._has_compatible_shallow_copy_type.default",
+        "aten.is_pinned.default",
+    }
+)
+
+
+class SnippetRecorder:
+    """Builds one Snippet; knows tensors by identity."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self.snippet = Snippet(slot_count=len(inputs))
+        self._input_count = len(inputs)
+        self._slots = {id(tensor): slot for slot, tensor in enumerate(inputs)}
+        self._alive: list[torch.Tensor] = list(inputs)
+
+    def _new_slot(self, tensor: torch.Tensor) -> int:
+        slot = self.snippet.slot_count
+        self.snippet.slot_count += 1
+        self._slots[id(tensor)] = slot
+        self._alive.append(tensor)
+        return slot
+
+    def slot_of(self, tensor: torch.Tensor) -> Slot:
+        """The slot of a known tensor; a real tensor becomes a constant."""
+        slot = self._slots.get(id(tensor))
+        if slot is None:
+            if isinstance(tensor, FakeTensor):
+                if tensor.constant is None:
+                    raise CaptureError("a tensor from outside the graph is used in it")
+                data = tensor.constant
+            else:
+                data = tensor
+            check_plain(data, "a constant")
+            slot = self._new_slot(tensor)
+            self.snippet.constants.append((slot, data.detach().clone()))
+        return Slot(slot)
+
+    def template(self, value: Any) -> Any:
+        """Arguments with slots in place of tensors."""
+        if isinstance(value, torch.Tensor):
+            return self.slot_of(value)
+        if isinstance(value, (list, tuple)):
+            return [self.template(item) for item in value]
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise CaptureError("a symbolic number reached an operation")
+        if isinstance(value, torch.Generator):
+            raise CaptureError("the graph draws random numbers")
+        return value
+
+    def is_fresh(self, tensor: torch.Tensor) -> bool:
+        """True for a tensor made inside the snippet, which nothing else can hold yet."""
+        return self._slots.get(id(tensor), 0) >= self._input_count
+
+    def rename(self, tensor: torch.Tensor, known: torch.Tensor) -> None:
+        """`tensor` is another object for the value of `known`."""
+        self._slots[id(tensor)] = self.slot_of(known).index
+        self._alive.append(tensor)
+
+    def record(
+        self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """Appends one call with its results' metadata."""
+        arguments = tuple(self.template(a) for a in args)
+        keywords = {k: self.template(v) for k, v in kwargs.items()}
+        results: list[Meta] = []
+        slots: list[int] = []
+        for item in result if isinstance(result, (list, tuple)) else (result,):
+            if not isinstance(item, torch.Tensor):
+                raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
+            check_plain(item, f"the result of {op}")
+            results.append(meta_of(item))
+            slots.append(self._new_slot(item))
+        self.snippet.calls.append(Call(str(op), arguments, keywords, results, slots))
+
+    def finish(self, output: Any) -> Snippet:
+        self.snippet.output = torch.utils._pytree.tree_map_only(torch.Tensor, self.slot_of, output)
+        return self.snippet
+
+
+def check_op(op: OpOverload) -> None:
+    """Refuses what no compiled graph may contain."""
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        raise CaptureError(f"{op} draws random numbers")
+    if torch.Tag.inplace_view in op.tags:
+        raise CaptureError(f"{op} changes the shape of an existing tensor")
+
+
+class RecordingMode(TorchDispatchMode):
+    """Puts every ATen call on fake tensors into a SnippetRecorder.
+
+    allow_copy: the final `copy_` onto graph inputs is let through (functionalized tracing).
+    """
+
+    def __init__(self, recorder: SnippetRecorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.allow_copy = False
+        self._paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lets calls through unrecorded inside the block."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload):
+            raise CaptureError(f"higher-order operation {func}")
+        name = str(func)
+        if self._paused or func.namespace == "prim" or name in _METADATA:
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:
+            if not (self.allow_copy and name == "aten.copy_.default"):
+                raise NeedsFunctionalization(name)
+            self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
+            return args[0]
+        check_op(func)
+        if name in _CHECKS:
+            return None
+        result = func(*args, **kwargs)
+        if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
+            self.recorder.rename(result, args[0])
+        else:
+            self.recorder.record(func, args, kwargs, result)
+        return result

@@ -1,0 +1,107 @@
+"""How PyTorch's values are spelt on the wire (proto/graph.proto, base/dtype.h)."""
+
+from __future__ import annotations
+
+
+import torch
+
+# base/dtype.h; stored on disk and on the wire, append only.
+DTYPE_NUMBERS: dict[torch.dtype, int] = {
+    torch.float32: 1,
+    torch.bfloat16: 2,
+    torch.float16: 3,
+    torch.float64: 4,
+    torch.int8: 5,
+    torch.uint8: 6,
+    torch.int16: 7,
+    torch.int32: 8,
+    torch.int64: 9,
+    torch.bool: 10,
+    torch.float8_e4m3fn: 11,
+    torch.float8_e5m2: 12,
+    torch.complex64: 13,
+    torch.complex128: 14,
+    torch.uint16: 15,
+    torch.uint32: 16,
+    torch.uint64: 17,
+}
+
+Meta = tuple[int, tuple[int, ...], tuple[int, ...], int]
+
+
+class CaptureError(Exception):
+    """This graph cannot be captured; the text says why. It runs eagerly."""
+
+
+class NeedsFunctionalization(Exception):
+    """The graph writes to a tensor; it has to be traced under functionalization."""
+
+
+def is_static(tensor: torch.Tensor) -> bool:
+    """True if no size, stride or offset is symbolic."""
+    return (
+        all(type(n) is int for n in tensor.shape)
+        and all(type(n) is int for n in tensor.stride())
+        and type(tensor.storage_offset()) is int
+    )
+
+
+def check_plain(tensor: torch.Tensor, what: str) -> None:
+    """Raises CaptureError for tensors that have no strided description of static sizes."""
+    if tensor.layout != torch.strided:
+        raise CaptureError(f"{what} has layout {tensor.layout}; only strided tensors are compiled")
+    if tensor.dtype not in DTYPE_NUMBERS:
+        raise CaptureError(f"{what} has element type {tensor.dtype}, which has no wire form")
+    if tensor.is_complex() or tensor.is_neg():
+        raise CaptureError(f"{what} is complex or a negated view")
+    if not is_static(tensor):
+        raise CaptureError(f"{what} has a size that depends on data or is symbolic")
+
+
+def meta_of(tensor: torch.Tensor) -> Meta:
+    """(dtype number, sizes, strides, storage offset) in elements."""
+    return (
+        DTYPE_NUMBERS[tensor.dtype],
+        tuple(tensor.shape),
+        tensor.stride(),
+        int(tensor.storage_offset()),
+    )
+
+
+def dtype_number(dtype: torch.dtype) -> int:
+    number = DTYPE_NUMBERS.get(dtype)
+    if number is None:
+        raise CaptureError(f"element type {dtype} has no wire form")
+    return number
+
+
+def enum_name(value: torch.memory_format | torch.layout) -> str:
+    """ "contiguous_format" for torch.contiguous_format."""
+    return str(value).removeprefix("torch.")
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """Elements of a contiguous copy, little endian."""
+    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """ "float32[2, 3]{3, 1}@hpu" for messages and keys."""
+    sizes = ", ".join(map(str, tensor.shape))
+    strides = ", ".join(map(str, tensor.stride()))
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype}[{sizes}]{{{strides}}}@{tensor.device.type}"
+
+
+def source_line(stack_trace: str | None) -> str:
+    """ "model.py:12 in forward" of the innermost user frame of an FX stack trace."""
+    if not stack_trace:
+        return ""
+    frame = stack_trace.rfind('File "')
+    if frame < 0:
+        return ""
+    head = stack_trace[frame + 6 :].split("\n", 1)[0]
+    path, _, rest = head.partition('", line ')
+    line, _, function = rest.partition(", in ")
+    return f"{path.rsplit('/', 1)[-1]}:{line} in {function}"
