@@ -1,4 +1,4 @@
-"""A GraphBuilder in Python that keeps what it is told, and an interpreter that replays it with torch.
+"""A GraphBuilder in Python that keeps what it is told, and a replay of it with torch.
 
 Grounds the capture: a recorded graph replayed on the same inputs must give eager's result, with the
 same strides and aliases.
@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 import torch
+
 from habana_frameworks.torch.dynamo.wire import DTYPE_NUMBERS
 
 _DTYPES = {number: dtype for dtype, number in DTYPE_NUMBERS.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import torch
 
 # base/dtype.h; stored on disk and on the wire, append only.
