@@ -1,0 +1,29 @@
+#include "synapse/emulator/graph_compiler/contraction/contraction.h"
+
+#include "synapse/emulator/graph_compiler/contraction/gemm.h"
+#include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
+
+namespace hpu::emulator {
+
+struct ContractionEmitter::State {
+  KernelCache cache;
+};
+
+ContractionEmitter::ContractionEmitter(KernelModule& module)
+    : state_(new State{KernelCache(module)}) {}
+
+ContractionEmitter::~ContractionEmitter() = default;
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec) {
+  return EmitGemmKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {
+  return Unimplemented(spec.name, ": convolution");
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {
+  return Unimplemented(spec.name, ": attention");
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,176 @@
+#include "synapse/emulator/graph_compiler/contraction/gemm.h"
+
+#include <algorithm>
+
+#include "synapse/emulator/graph_compiler/contraction/epilogue.h"
+#include "synapse/emulator/graph_compiler/contraction/packing.h"
+
+namespace hpu::emulator {
+namespace {
+
+// Row tiles that must share a panel before copying it pays.
+constexpr int64_t kTilesWorthPacking = 4;
+// A walk over k by columns of A touches a line per step; beyond this it is staged.
+constexpr int64_t kLongestColumnWalk = 128;
+// Rows of B shorter than this are no stream.
+constexpr int64_t kShortestStream = 32;
+
+bool IsContractionType(MemoryType type) {
+  return type == MemoryType::kF32 || type == MemoryType::kBF16 || type == MemoryType::kF16;
+}
+
+absl::Status Check(const GemmSpec& spec) {
+  if (!IsContractionType(spec.a.type) || !IsContractionType(spec.b.type)) {
+    return Unimplemented(spec.name, ": gemm operands must be f32, bf16 or f16");
+  }
+  const size_t rank = spec.batch.size();
+  if (spec.a.batch_strides.size() != rank || spec.b.batch_strides.size() != rank) {
+    return InvalidArgument(spec.name, ": gemm has ", rank, " batch sizes but ",
+                           spec.a.batch_strides.size(), " and ", spec.b.batch_strides.size(),
+                           " batch strides");
+  }
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    return InvalidArgument(spec.name, ": gemm sizes must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+void FoldOffset(MatrixAccess& access) {
+  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
+  access.offset = 0;
+}
+
+bool HasNegativeStride(const MatrixAccess& access) {
+  return access.row_stride < 0 || access.col_stride < 0 ||
+         std::any_of(access.batch_strides.begin(), access.batch_strides.end(),
+                     [](int64_t stride) { return stride < 0; });
+}
+
+class GemmForms {
+ public:
+  GemmForms(KernelCache& cache, const GemmSpec& spec) : cache_(cache) {
+    gemm_.batch = spec.batch;
+    gemm_.m = spec.m;
+    gemm_.n = spec.n;
+    gemm_.k = spec.k;
+    gemm_.a = spec.a;
+    gemm_.b = spec.b;
+    gemm_.name = spec.name;
+    FoldOffset(gemm_.a);
+    FoldOffset(gemm_.b);
+    DropUnusedStrides();
+    spec_epilogue_ = &spec.epilogue;
+    epilogue_operands_ = &spec.epilogue_operands;
+  }
+
+  EmittedKernels Emit() {
+    if (gemm_.m == 0 || gemm_.n == 0 || gemm_.batch_count() == 0) return std::move(out_);
+    if (gemm_.m <= kMaxStreamedRows && gemm_.k >= kShortestStream) {
+      if (gemm_.b.row_stride == 1) return Stream(EmitDotGemm);
+      if (gemm_.b.col_stride == 1 && gemm_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
+    }
+    return Tiled();
+  }
+
+ private:
+  // A stride over one element or none is free to be anything: make it what kernels like best.
+  void DropUnusedStrides() {
+    if (gemm_.k <= 1) gemm_.a.col_stride = 1;
+    if (gemm_.m <= 1) gemm_.a.row_stride = 0;
+    if (gemm_.n <= 1 && gemm_.b.col_stride != 1) gemm_.b.col_stride = gemm_.b.row_stride == 1 ? gemm_.k : 1;
+    if (gemm_.k <= 1 && gemm_.b.col_stride != 1) gemm_.b.row_stride = 1;
+    for (size_t i = 0; i < gemm_.batch.size(); ++i) {
+      if (gemm_.batch[i] == 1) gemm_.a.batch_strides[i] = gemm_.b.batch_strides[i] = 0;
+    }
+  }
+
+  void Bind() {
+    gemm_.operands = {gemm_.a.buffer, gemm_.b.buffer};
+    gemm_.epilogue = BindEpilogue(*spec_epilogue_, *epilogue_operands_, gemm_.operands);
+  }
+
+  EmittedKernels Stream(KernelLaunch (*emit)(KernelCache&, const BoundGemm&)) {
+    if (gemm_.a.type != MemoryType::kF32 || gemm_.a.col_stride != 1) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
+    Bind();
+    out_.launches.push_back(emit(cache_, gemm_));
+    return std::move(out_);
+  }
+
+  bool ReadsAInPlace() const {
+    if (gemm_.a.type != MemoryType::kF32) return false;
+    return gemm_.a.col_stride == 1 ||
+           (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
+  }
+
+  PanelForm ChoosePanelForm(const TargetInfo& target, int vectors) const {
+    if (gemm_.k == 0) return PanelForm::kInPlace;
+    if (gemm_.b.stable && !HasNegativeStride(gemm_.b)) return PanelForm::kPacked;
+    const int64_t panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+    const bool has_masks = target.isa >= IsaLevel::kV3 || gemm_.n % panel_cols == 0;
+    const bool few_tiles = gemm_.m <= kTilesWorthPacking * MaxTileRows(target, vectors);
+    const bool readable = gemm_.b.type == MemoryType::kF32 && gemm_.b.col_stride == 1;
+    return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
+  }
+
+  EmittedKernels Tiled() {
+    const TargetInfo& target = cache_.module().target();
+    if (gemm_.k > 0 && !ReadsAInPlace()) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
+    const int vectors = ChoosePanelVectors(target, gemm_.n);
+    const PanelForm form = ChoosePanelForm(target, vectors);
+    const GemmBlocks blocks =
+        ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, vectors,
+                         form == PanelForm::kPackedByTask);
+    MemoryType packed_type = MemoryType::kF32;
+    if (form == PanelForm::kPacked) {
+      if (gemm_.b.type == MemoryType::kBF16 && vectors % 2 == 0) packed_type = MemoryType::kBF16;
+      out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
+                                             {blocks.panel_cols, packed_type}));
+    }
+    Bind();
+    if (form == PanelForm::kPacked) gemm_.operands[1] = {OperandRef::Kind::kPacked, 0, 0};
+    out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
+    return std::move(out_);
+  }
+
+  KernelCache& cache_;
+  BoundGemm gemm_;
+  const Body* spec_epilogue_;
+  const std::vector<OperandRef>* epilogue_operands_;
+  EmittedKernels out_;
+};
+
+}  // namespace
+
+int64_t BoundGemm::batch_count() const {
+  int64_t count = 1;
+  for (const int64_t size : batch) count *= size;
+  return count;
+}
+
+uint64_t BoundGemm::flops() const {
+  return 2 * static_cast<uint64_t>(batch_count() * m * n * k);
+}
+
+uint64_t BoundGemm::bytes() const {
+  uint64_t total = EpilogueBytes(epilogue, static_cast<uint64_t>(batch_count() * m * n));
+  const std::pair<const MatrixAccess*, int64_t> matrices[] = {{&a, m * k}, {&b, k * n}};
+  for (const auto& [access, elements] : matrices) {
+    int64_t count = elements * MemoryTypeSize(access->type);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (access->batch_strides[i] != 0) count *= batch[i];
+    }
+    total += static_cast<uint64_t>(count);
+  }
+  return total;
+}
+
+absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
+  RETURN_IF_ERROR(Check(spec));
+  return GemmForms(cache, spec).Emit();
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,113 @@
+#include "synapse/emulator/graph_compiler/contraction/matrix_copy.h"
+
+#include <optional>
+
+namespace hpu::emulator {
+namespace {
+
+using llvm::Value;
+
+constexpr int kMaxUnrolledVectors = 4;
+
+class MatrixCopy {
+ public:
+  MatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target, Value* rows,
+             Value* cols)
+      : e_(e), source_(source), target_(target), rows_(rows), cols_(cols), lanes_(e.lanes()) {}
+
+  void RowsContiguous() {
+    e_.For(e_.Int(0), rows_, 1, [&](Value* row) {
+      const std::optional<int64_t> fixed = UnrollableColumns();
+      if (fixed.has_value()) {
+        for (int64_t col = 0; col < *fixed; col += lanes_) CopyVector(row, e_.Int(col));
+        return;
+      }
+      Value* full = e_.Mul(e_.DivConst(cols_, lanes_), lanes_);
+      e_.For(e_.Int(0), full, lanes_, [&](Value* col) { CopyVector(row, col); });
+      CopyScalars(row, full);
+    });
+  }
+
+  void ColumnsContiguous() {
+    Value* full_rows = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
+    e_.For(e_.Int(0), full_rows, lanes_, [&](Value* row) {
+      e_.For(e_.Int(0), e_.Int(target_.padded_cols), lanes_,
+             [&](Value* col) { CopyTransposed(row, col); });
+    });
+    e_.For(full_rows, rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
+  }
+
+  void Scattered() {
+    e_.For(e_.Int(0), rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
+  }
+
+ private:
+  std::optional<int64_t> UnrollableColumns() const {
+    const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
+    if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return std::nullopt;
+    if (target_.padded_cols > kMaxUnrolledVectors * lanes_) return std::nullopt;
+    return target_.padded_cols;
+  }
+
+  Value* SourceAddress(Value* row, Value* col) {
+    const int size = MemoryTypeSize(source_.type);
+    return e_.Address(source_.base, e_.Add(e_.Mul(row, source_.row_stride * size),
+                                           e_.Mul(col, source_.col_stride * size)));
+  }
+
+  Value* TargetAddress(Value* row, Value* col) {
+    return e_.Address(target_.base, e_.Add(e_.Mul(row, target_.row_stride * 4), e_.Mul(col, 4)));
+  }
+
+  void CopyVector(Value* row, Value* col) {
+    e_.StoreF32(TargetAddress(row, col),
+                e_.LoadWide(SourceAddress(row, col), source_.type, lanes_));
+  }
+
+  // Columns [from, cols) one by one, then zeros.
+  void CopyScalars(Value* row, Value* from) {
+    e_.For(from, cols_, 1, [&](Value* col) {
+      e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
+    });
+    e_.For(cols_, e_.Int(target_.padded_cols), 1,
+           [&](Value* col) { e_.StoreF32(TargetAddress(row, col), e_.Zero(1)); });
+  }
+
+  // A lanes x lanes block; missing columns read the last one (a valid address) and become 0.
+  void CopyTransposed(Value* row, Value* col) {
+    Value* last = e_.Add(cols_, -1);
+    Values columns;
+    for (int j = 0; j < lanes_; ++j) {
+      Value* number = e_.Add(col, j);
+      Value* vector =
+          e_.LoadWide(SourceAddress(row, e_.Min(number, last)), source_.type, lanes_);
+      Value* exists = e_.b.CreateICmpSLE(number, last);
+      columns.push_back(e_.b.CreateSelect(exists, vector, e_.Zero(lanes_)));
+    }
+    const Values rows = e_.Transpose(std::move(columns));
+    for (int i = 0; i < lanes_; ++i) e_.StoreF32(TargetAddress(e_.Add(row, i), col), rows[i]);
+  }
+
+  IrEmitter& e_;
+  const MatrixSource& source_;
+  const MatrixTarget& target_;
+  Value* rows_;
+  Value* cols_;
+  int lanes_;
+};
+
+}  // namespace
+
+void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
+                    Value* rows, Value* cols) {
+  MatrixCopy copy(e, source, target, rows, cols);
+  if (source.col_stride == 1) {
+    copy.RowsContiguous();
+  } else if (source.row_stride == 1) {
+    copy.ColumnsContiguous();
+  } else {
+    copy.Scattered();
+  }
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,27 @@
+// Copies a strided matrix of a float type into row-major f32: packing of B panels, staging of A
+// operands whose k stride is not 1, widening of narrow types.
+#pragma once
+
+#include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
+
+namespace hpu::emulator {
+
+struct MatrixSource {
+  llvm::Value* base = nullptr;  // address of element (0, 0)
+  MemoryType type = MemoryType::kF32;
+  int64_t row_stride = 0;  // elements
+  int64_t col_stride = 0;
+};
+
+struct MatrixTarget {
+  llvm::Value* base = nullptr;
+  int64_t row_stride = 0;   // f32 elements; columns are contiguous
+  int64_t padded_cols = 0;  // columns from `cols` up to here are set to 0; a multiple of the lanes
+};
+
+// target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Rows or columns of the source
+// that are contiguous are read by vectors, transposed in registers where they are columns.
+void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
+                    llvm::Value* rows, llvm::Value* cols);
+
+}  // namespace hpu::emulator

@@ -1,0 +1,44 @@
+// The inner kernel of every contraction: a rows x (vectors * lanes) tile of accumulators held in
+// registers while k runs.
+//   acc[r][v] += A(r, k) broadcast * B(k, v)
+#pragma once
+
+#include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
+
+namespace hpu::emulator {
+
+struct TileShape {
+  int rows = 0;
+  int vectors = 0;  // of TargetInfo::f32_lanes each
+};
+
+// f32 elements addressed as row_bases[r or 0] + row_offsets[r] + k * k_stride, in bytes. One base
+// and constant offsets cost no registers; one base per row serves irregular rows (pixels).
+struct TileA {
+  Values row_bases;
+  std::vector<int64_t> row_offsets;
+  int64_t k_stride = 4;
+};
+
+// Vector v of row k at base + k * k_stride + v * lanes * 4 bytes, f32; kBF16 means pairs of
+// vectors interleaved as dwords (low half: vector 2i, high half: vector 2i + 1), so that widening
+// is one shift and one mask.
+struct TileB {
+  llvm::Value* base = nullptr;
+  int64_t k_stride = 0;
+  MemoryType type = MemoryType::kF32;
+  Values masks;  // per vector, for f32 rows read in place beyond whose end nothing may be touched
+};
+
+// Accumulators are in row-major order of (row, vector). `count` is the number of k steps.
+Values ZeroTile(IrEmitter& e, TileShape shape);
+Values LoadTile(IrEmitter& e, TileShape shape, llvm::Value* base, int64_t row_stride_bytes);
+void StoreTile(IrEmitter& e, TileShape shape, llvm::Value* base, int64_t row_stride_bytes,
+               const Values& accumulators);
+Values AccumulateTile(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b, int64_t count,
+                      const Values& accumulators);
+// For counts known at run time only.
+Values AccumulateTile(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b,
+                      llvm::Value* count, const Values& accumulators);
+
+}  // namespace hpu::emulator

@@ -1,0 +1,186 @@
+#include "synapse/emulator/graph_compiler/contraction/packing.h"
+
+#include <algorithm>
+
+#include "synapse/emulator/graph_compiler/contraction/matrix_copy.h"
+#include "synapse/emulator/graph_compiler/contraction/tiling.h"
+
+namespace hpu::emulator {
+namespace {
+
+using llvm::Value;
+
+constexpr int64_t kNarrowChunkRows = 64;
+constexpr int64_t kStagedRowsPerTask = 16;
+
+// The batch dimensions that are not broadcast.
+struct DenseBatch {
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // of the source, elements
+  int64_t count = 1;
+};
+
+DenseBatch DenseDimensions(const std::vector<int64_t>& batch, const std::vector<int64_t>& strides) {
+  DenseBatch dense;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (strides[i] == 0 || batch[i] == 1) continue;
+    dense.sizes.push_back(batch[i]);
+    dense.strides.push_back(strides[i]);
+    dense.count *= batch[i];
+  }
+  return dense;
+}
+
+// Copies k x panel_cols of f32 to pairs of bf16: the source was bf16, so the halves are exact.
+void InterleavePairs(IrEmitter& e, Value* from, Value* to, Value* rows, int64_t panel_cols) {
+  llvm::Type* dwords = llvm::FixedVectorType::get(e.b.getInt32Ty(), e.lanes());
+  const int bytes = e.lanes() * 4;
+  e.For(e.Int(0), rows, 1, [&](Value* row) {
+    Value* source = e.Address(from, e.Mul(row, panel_cols * 4));
+    Value* target = e.Address(to, e.Mul(row, panel_cols * 2));
+    for (int64_t pair = 0; pair * 2 * e.lanes() < panel_cols; ++pair) {
+      Value* low = e.b.CreateAlignedLoad(dwords, e.Address(source, pair * 2 * bytes), llvm::Align(4));
+      Value* high =
+          e.b.CreateAlignedLoad(dwords, e.Address(source, (pair * 2 + 1) * bytes), llvm::Align(4));
+      Value* joined =
+          e.b.CreateOr(e.b.CreateLShr(low, llvm::ConstantInt::get(dwords, 16)),
+                       e.b.CreateAnd(high, llvm::ConstantInt::get(dwords, 0xffff0000u)));
+      e.b.CreateAlignedStore(joined, e.Address(target, pair * bytes), llvm::Align(4));
+    }
+  });
+}
+
+void CopyPanel(IrEmitter& e, const MatrixSource& source, Value* target, int64_t panel_cols,
+               Value* rows, Value* cols, bool may_be_short) {
+  const MatrixTarget panel{target, panel_cols, panel_cols};
+  if (source.col_stride != 1 || !may_be_short) {
+    return EmitMatrixCopy(e, source, panel, rows, may_be_short ? cols : e.Int(panel_cols));
+  }
+  e.If(
+      e.b.CreateICmpEQ(cols, e.Int(panel_cols)),
+      [&] { EmitMatrixCopy(e, source, panel, rows, e.Int(panel_cols)); },
+      [&] { EmitMatrixCopy(e, source, panel, rows, cols); });
+}
+
+}  // namespace
+
+std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
+                                       const std::vector<int64_t>& strides, int64_t* count) {
+  std::vector<int64_t> dense(batch.size(), 0);
+  *count = 1;
+  for (size_t i = batch.size(); i-- > 0;) {
+    if (strides[i] == 0 || batch[i] == 1) continue;
+    dense[i] = *count;
+    *count *= batch[i];
+  }
+  return dense;
+}
+
+PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
+                               const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format) {
+  const DenseBatch dense = DenseDimensions(batch, b.batch_strides);
+  const int64_t panels = CeilDiv(n, format.panel_cols);
+  const int64_t source_size = MemoryTypeSize(b.type);
+  const int64_t panel_bytes = k * format.panel_cols * PackedSize(format.packed_type);
+
+  KernelKey key("pack_panels");
+  key.Add(dense.sizes).Add(dense.strides).Add(b.type).Add(b.row_stride).Add(b.col_stride);
+  key.Add(k).Add(n).Add(format.panel_cols).Add(format.packed_type);
+
+  PackedOperand packed;
+  packed.source = b.buffer;
+  int64_t last = (k - 1) * b.row_stride + (n - 1) * b.col_stride;
+  for (size_t i = 0; i < dense.sizes.size(); ++i) last += (dense.sizes[i] - 1) * dense.strides[i];
+  packed.source_bytes = static_cast<uint64_t>((last + 1) * source_size);
+  packed.packed_bytes = static_cast<uint64_t>(dense.count * panels * panel_bytes);
+  packed.format = key.text();
+
+  KernelLaunch& launch = packed.kernel;
+  launch.name = "pack weight";
+  launch.engine = Engine::kMme;
+  launch.tasks = static_cast<uint64_t>(dense.count * panels);
+  launch.bytes = packed.source_bytes + packed.packed_bytes;
+  const bool narrow = format.packed_type == MemoryType::kBF16;
+  if (narrow) {
+    launch.scratch_bytes = static_cast<uint64_t>(kNarrowChunkRows * format.panel_cols * 4);
+  }
+  const TargetInfo& target = cache.module().target();
+  launch.entry = cache.GetOrAdd(
+      key, "pack_panels", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        IrEmitter e(builder, target);
+        Value* panel = e.RemConst(task, panels);
+        const Values index = e.Decompose(e.DivConst(task, panels), dense.sizes);
+        Value* first_col = e.Mul(panel, format.panel_cols);
+        Value* offset = e.Add(e.Dot(index, dense.strides), e.Mul(first_col, b.col_stride));
+        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, source_size));
+        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(task, panel_bytes));
+        Value* cols = e.Min(e.Sub(e.Int(n), first_col), e.Int(format.panel_cols));
+        const bool may_be_short = n % format.panel_cols != 0;
+        if (!narrow) {
+          CopyPanel(e, {from, b.type, b.row_stride, b.col_stride}, to, format.panel_cols,
+                    e.Int(k), cols, may_be_short);
+          return;
+        }
+        e.For(e.Int(0), e.Int(k), kNarrowChunkRows, [&](Value* k0) {
+          Value* rows = e.Min(e.Sub(e.Int(k), k0), e.Int(kNarrowChunkRows));
+          Value* chunk = e.Address(from, e.Mul(k0, b.row_stride * source_size));
+          CopyPanel(e, {chunk, b.type, b.row_stride, b.col_stride}, frame.scratch,
+                    format.panel_cols, rows, cols, may_be_short);
+          InterleavePairs(e, frame.scratch, e.Address(to, e.Mul(k0, format.panel_cols * 2)), rows,
+                          format.panel_cols);
+        });
+      });
+  return packed;
+}
+
+void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
+               MatrixAccess& a, EmittedKernels& out) {
+  const TargetInfo& target = cache.module().target();
+  const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
+  // A line more than needed keeps rows of a power of two from meeting in one cache set.
+  const int64_t row_stride = RoundUp(cols, 16) + 16;
+  const int64_t chunks = CeilDiv(rows, kStagedRowsPerTask);
+  const int64_t size = MemoryTypeSize(a.type);
+  const uint64_t workspace = out.workspace_bytes;
+  const uint64_t staged_bytes = static_cast<uint64_t>(dense.count * rows * row_stride * 4);
+  out.workspace_bytes += (staged_bytes + 127) / 128 * 128;
+  const OperandRef staged{OperandRef::Kind::kWorkspace, kExtraWorkspace, workspace};
+
+  KernelKey key("stage_rows");
+  key.Add(dense.sizes).Add(dense.strides).Add(a.type).Add(a.row_stride).Add(a.col_stride);
+  key.Add(rows).Add(cols);
+  KernelLaunch launch;
+  launch.name = "stage";
+  launch.engine = Engine::kMme;
+  launch.operands = {a.buffer, staged};
+  launch.tasks = static_cast<uint64_t>(dense.count * chunks);
+  launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * cols * size);
+  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
+  launch.entry = cache.GetOrAdd(
+      key, "stage_rows", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        IrEmitter e(builder, target);
+        Value* matrix = e.DivConst(task, chunks);
+        Value* row = e.Mul(e.RemConst(task, chunks), kStagedRowsPerTask);
+        Value* offset =
+            e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides), e.Mul(row, a.row_stride));
+        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, size));
+        Value* to_row = e.Add(e.Mul(matrix, rows), row);
+        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(to_row, row_stride * 4));
+        Value* count = e.Min(e.Sub(e.Int(rows), row), e.Int(kStagedRowsPerTask));
+        EmitMatrixCopy(e, {from, a.type, a.row_stride, a.col_stride},
+                       {to, row_stride, RoundUp(cols, e.lanes())}, count, e.Int(cols));
+      });
+  out.launches.push_back(std::move(launch));
+
+  int64_t count = 0;
+  a.batch_strides = DenseBatchStrides(batch, a.batch_strides, &count);
+  for (int64_t& stride : a.batch_strides) stride *= rows * row_stride;
+  a.buffer = staged;
+  a.type = MemoryType::kF32;
+  a.offset = 0;
+  a.row_stride = row_stride;
+  a.col_stride = 1;
+  a.stable = false;
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,33 @@
+// Kernels that rearrange operands: weights into panels (once, kept by the device) and A operands
+// into row-major f32 (a launch of its own, into workspace).
+#pragma once
+
+#include "synapse/emulator/graph_compiler/contraction/contraction.h"
+#include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
+
+namespace hpu::emulator {
+
+// B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. `packed_type` is kF32
+// or kBF16 (pairs of vectors interleaved as dwords, see TileB; panel_cols is then an even number
+// of vectors). Broadcast batch dimensions are packed once.
+struct PanelFormat {
+  int64_t panel_cols = 0;
+  MemoryType packed_type = MemoryType::kF32;
+};
+PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
+                               const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
+
+// Bytes per element of a packed panel.
+inline int64_t PackedSize(MemoryType type) { return type == MemoryType::kBF16 ? 2 : 4; }
+
+// Strides of a dense array over the batch dimensions that `strides` does not broadcast, in units
+// of one matrix; `count` receives the number of matrices.
+std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
+                                       const std::vector<int64_t>& strides, int64_t* count);
+
+// Replaces `a` by an f32 copy with contiguous rows in extra workspace, made by a launch that is
+// appended to `out`.
+void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
+               MatrixAccess& a, EmittedKernels& out);
+
+}  // namespace hpu::emulator

@@ -1,0 +1,85 @@
+// Runs what ContractionEmitter returns, in this process: buffers play persistent tensors, a vector
+// plays workspace, packing kernels run first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "synapse/emulator/graph_compiler/codegen/run_image.h"
+#include "synapse/emulator/graph_compiler/contraction/contraction.h"
+
+namespace hpu::emulator {
+
+// ISA levels that this CPU runs.
+std::vector<IsaLevel> RunnableLevels();
+std::string LevelName(IsaLevel isa);
+
+float FromBF16(uint16_t bits);
+uint16_t ToBF16(float value);  // nearest even
+float FromF16(uint16_t bits);
+uint16_t ToF16(float value);  // exact for small integers over powers of two; truncates else
+
+// A tensor in memory with guard bytes on both sides: reads outside show as NaN, writes outside are
+// found by CheckGuards.
+class TestBuffer {
+ public:
+  TestBuffer(MemoryType type, int64_t elements);
+  void* data() { return bytes_.data() + kGuard; }
+  uint64_t size_bytes() const { return bytes_.size() - 2 * kGuard; }
+  int64_t elements() const { return elements_; }
+  MemoryType type() const { return type_; }
+  float Get(int64_t i) const;
+  void Set(int64_t i, float value);
+  void FillRandom(uint32_t seed, float low = -1, float high = 1);
+  bool GuardsIntact() const;
+
+ private:
+  static constexpr size_t kGuard = 256;
+  MemoryType type_;
+  int64_t elements_;
+  std::vector<uint8_t> bytes_;
+};
+
+using EmitFn = std::function<absl::StatusOr<EmittedKernels>(ContractionEmitter&)>;
+
+// Compiled once; runs with any split of the tasks. Operand kPersistent i is buffers[i].
+class CompiledContraction {
+ public:
+  CompiledContraction(IsaLevel isa, const EmitFn& emit);
+  // Packing kernels, then every launch, its tasks in `splits` equal ranges (reverse order if
+  // `reverse`), each with fresh scratch.
+  void Run(const std::vector<TestBuffer*>& buffers, int splits = 1, bool reverse = false);
+  // One launch's tasks [begin, end) without packing; for benchmarks. Pack() first.
+  void Pack(const std::vector<TestBuffer*>& buffers);
+  void RunPacked(const std::vector<TestBuffer*>& buffers, int splits, bool reverse);
+
+  const EmittedKernels& kernels() const { return kernels_; }
+  double compile_ms() const { return compile_ms_; }
+  size_t code_bytes() const { return code_bytes_; }
+
+ private:
+  void* Resolve(const OperandRef& ref, const std::vector<TestBuffer*>& buffers);
+  void RunLaunch(const KernelLaunch& launch, const std::vector<void*>& operands, int splits,
+                 bool reverse);
+
+  EmittedKernels kernels_;
+  std::vector<uint32_t> entries_;
+  std::unique_ptr<MappedImage> image_;
+  std::vector<uint8_t> workspace_;
+  std::vector<std::vector<uint8_t>> packed_;
+  double compile_ms_ = 0;
+  size_t code_bytes_ = 0;
+};
+
+inline OperandRef Persistent(uint32_t index) {
+  return {OperandRef::Kind::kPersistent, index, 0};
+}
+
+// Body: store(accumulator) with the given strides to operand 0.
+Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);
+
+}  // namespace hpu::emulator
