@@ -181,6 +181,16 @@ void CompiledContraction::RunPacked(const std::vector<TestBuffer*>& buffers, int
   }
 }
 
+void CompiledContraction::RunShare(const std::vector<TestBuffer*>& buffers, int part, int parts) {
+  for (const KernelLaunch& launch : kernels_.launches) {
+    std::vector<void*> operands;
+    for (const OperandRef& ref : launch.operands) operands.push_back(Resolve(ref, buffers));
+    const auto tasks = static_cast<int64_t>(launch.tasks);
+    image_->Run(entries_[launch.entry], operands, tasks * part / parts, tasks * (part + 1) / parts,
+                launch.scratch_bytes);
+  }
+}
+
 void CompiledContraction::Run(const std::vector<TestBuffer*>& buffers, int splits, bool reverse) {
   Pack(buffers);
   RunPacked(buffers, splits, reverse);

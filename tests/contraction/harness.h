@@ -53,9 +53,12 @@ class CompiledContraction {
   // Packing kernels, then every launch, its tasks in `splits` equal ranges (reverse order if
   // `reverse`), each with fresh scratch.
   void Run(const std::vector<TestBuffer*>& buffers, int splits = 1, bool reverse = false);
-  // One launch's tasks [begin, end) without packing; for benchmarks. Pack() first.
+  // The two halves of Run.
   void Pack(const std::vector<TestBuffer*>& buffers);
   void RunPacked(const std::vector<TestBuffer*>& buffers, int splits, bool reverse);
+  // Share `part` of `parts` of every launch. Threads that run different shares at once must not
+  // depend on each other's results: launches are not separated by barriers.
+  void RunShare(const std::vector<TestBuffer*>& buffers, int part, int parts);
 
   const EmittedKernels& kernels() const { return kernels_; }
   double compile_ms() const { return compile_ms_; }
