@@ -94,8 +94,8 @@ class Math32 : public FloatMath {
   // With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for negative x.
   Value Sigmoid(Value x) const {
     Value exponential = Exp(Neg(Abs(x)));
-    Value result = Div(Const(1.0), Add(Const(1.0), exponential));
-    return Select(Less(x, Const(0.0)), Mul(result, exponential), result);
+    Value numerator = Select(Less(x, Const(0.0)), exponential, Const(1.0));
+    return Div(numerator, Add(Const(1.0), exponential));
   }
 
  private:

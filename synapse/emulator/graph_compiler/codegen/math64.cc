@@ -73,7 +73,10 @@ class Math64 : public FloatMath {
     Value cos_negative = HasBit(b.CreateAdd(angle.quadrant, Int(1)), 2);
     Value first = Select(odd, cos, sin);
     Value second = Select(odd, sin, cos);
-    return {Select(sin_negative, Neg(first), first), Select(cos_negative, Neg(second), second)};
+    // The reduction loses the sign of -0.
+    sin = Select(Equal(angle.r, Const(0.0)), b.CreateFPExt(x32, type),
+                 Select(sin_negative, Neg(first), first));
+    return {sin, Select(cos_negative, Neg(second), second)};
   }
 
   // For x >= 0. Above tan(3 pi/8) the reciprocal, above tan(pi/8) (x - 1) / (x + 1) is reduced to.
@@ -294,7 +297,8 @@ llvm::Value* Asinh(const Math64& m, llvm::Value* x) {
 
 llvm::Value* Acosh(const Math64& m, llvm::Value* x) {
   llvm::Value* t = m.Sub(x, m.Const(1.0));
-  return m.Log1p(m.Add(t, m.Sqrt(m.Add(m.Add(t, t), m.Mul(t, t)))));
+  llvm::Value* log = m.Log1p(m.Add(t, m.Sqrt(m.Add(m.Add(t, t), m.Mul(t, t)))));
+  return m.Select(m.Less(x, m.Const(1.0)), m.Nan(), log);
 }
 
 llvm::Value* Atanh(const Math64& m, llvm::Value* x) {
