@@ -25,7 +25,7 @@ long double Reciprocal(long double x) { return 1 / x; }
 const MathCase kCases[] = {
     {"exp", Opcode::kExp, expl, 1.0},          {"expm1", Opcode::kExpm1, expm1l, 2.0},
     {"log", Opcode::kLog, logl, 1.0},          {"tanh", Opcode::kTanh, tanhl, 2.0},
-    {"erf", Opcode::kErf, erfl, 2.0},          {"sigmoid", Opcode::kSigmoid, Sigmoid, 2.0},
+    {"erf", Opcode::kErf, erfl, 2.0},          {"sigmoid", Opcode::kSigmoid, Sigmoid, 2.5},
     {"rsqrt", Opcode::kRsqrt, Rsqrt, 1.5},     {"reciprocal", Opcode::kReciprocal, Reciprocal, 0.501},
     {"sqrt", Opcode::kSqrt, sqrtl, 0.501},     {"log1p", Opcode::kLog1p, log1pl, 0.51},
     {"log2", Opcode::kLog2, log2l, 0.51},      {"log10", Opcode::kLog10, log10l, 0.51},
