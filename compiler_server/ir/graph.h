@@ -99,9 +99,15 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-// What the graph returns. Fresh tensors are views of *storages*: buffer k holds storages()[k]'s value
-// in that value's strides (row-major after the pipeline). Outputs over one storage share memory, as
-// they do in eager PyTorch; different storages never do, even if they hold the same value.
+// A buffer that the graph fills: element (i...) of `value` lies at sum(i_k * type.strides[k]). Dense;
+// row-major after the pipeline. Outputs over one storage share memory, as they do in eager PyTorch;
+// different storages never do, even if they hold the same value.
+struct Storage {
+  Value* value = nullptr;
+  TensorType type;
+};
+
+// What the graph returns. Fresh tensors are views of storages.
 struct Output {
   enum class Kind : uint8_t { kTensor, kInput, kNone, kInt, kFloat, kBool };
   Kind kind = Kind::kNone;
@@ -138,7 +144,8 @@ class Graph {
                    std::vector<TensorType> result_types);
   void SetOrder(std::vector<Node*> order) { order_ = std::move(order); }
 
-  uint32_t AddStorage(Value* value);
+  uint32_t AddStorage(Value* value) { return AddStorage({value, value->type}); }
+  uint32_t AddStorage(Storage storage);
   void AddOutput(Output output) { outputs_.push_back(std::move(output)); }
   void AddMutation(Mutation mutation) { mutations_.push_back(std::move(mutation)); }
   // A storage of its own that is returned whole.
@@ -147,8 +154,8 @@ class Graph {
   const std::vector<Node*>& nodes() const { return order_; }
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::deque<Constant>& constants() const { return constants_; }
-  std::vector<Value*>& storages() { return storages_; }
-  const std::vector<Value*>& storages() const { return storages_; }
+  std::vector<Storage>& storages() { return storages_; }
+  const std::vector<Storage>& storages() const { return storages_; }
   std::vector<Output>& outputs() { return outputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   std::vector<Mutation>& mutations() { return mutations_; }
@@ -173,7 +180,7 @@ class Graph {
   std::vector<Node*> order_;
   std::vector<Input> inputs_;
   std::deque<Constant> constants_;
-  std::vector<Value*> storages_;
+  std::vector<Storage> storages_;
   std::vector<Output> outputs_;
   std::vector<Mutation> mutations_;
   std::deque<std::string> sources_;

@@ -1,7 +1,6 @@
 #include "compiler_server/ir/types.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace hpu::ir {
 
@@ -50,21 +49,26 @@ int64_t SpanElements(const TensorType& type) {
 }
 
 bool IsDensePermutation(const TensorType& type, Dims* perm) {
-  Dims order(type.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  // Dimensions of size 1 stay where PyTorch's order has them: their strides say nothing.
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    if (type.sizes[a] == 1 || type.sizes[b] == 1) return false;
-    return type.strides[a] > type.strides[b];
-  });
+  // Strides of dimensions of size 1 say nothing: those stay at their own place.
+  Dims moving;
+  for (int64_t i = 0; i < type.rank(); ++i) {
+    if (type.sizes[i] != 1) moving.push_back(i);
+  }
+  std::stable_sort(moving.begin(), moving.end(),
+                   [&](int64_t a, int64_t b) { return type.strides[a] > type.strides[b]; });
   int64_t expected = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    const int64_t size = type.sizes[order[i]];
-    if (size == 1) continue;
-    if (size == 0 || type.strides[order[i]] != expected) return false;
+  for (size_t i = moving.size(); i-- > 0;) {
+    const int64_t size = type.sizes[moving[i]];
+    if (size == 0 || type.strides[moving[i]] != expected) return false;
     expected *= size;
   }
-  if (perm != nullptr) *perm = std::move(order);
+  if (perm != nullptr) {
+    perm->clear();
+    size_t next = 0;
+    for (int64_t i = 0; i < type.rank(); ++i) {
+      perm->push_back(type.sizes[i] == 1 ? i : moving[next++]);
+    }
+  }
   return true;
 }
 

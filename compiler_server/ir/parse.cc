@@ -1,0 +1,370 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler_server/ir/infer.h"
+#include "compiler_server/ir/lexer.h"
+#include "compiler_server/ir/text.h"
+#include "compiler_server/ir/verify.h"
+
+namespace hpu::ir {
+namespace {
+
+constexpr int kMaxArgumentDepth = 8;
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text), graph_("") {}
+
+  absl::StatusOr<Graph> Run() {
+    lexer_.Expect("graph");
+    lexer_.Expect("@");
+    graph_ = Graph(std::string(lexer_.Word()));
+    Inputs();
+    std::vector<std::string> types;
+    if (lexer_.Try("->")) {
+      do types.push_back(OutputType());
+      while (lexer_.Try(","));
+    }
+    lexer_.Expect("{");
+    while (lexer_.ok() && !lexer_.Peek("return")) Statement();
+    Return();
+    lexer_.Expect("}");
+    if (!lexer_.AtEnd()) lexer_.Fail("text behind the graph");
+    RETURN_IF_ERROR(lexer_.status());
+    RETURN_IF_ERROR(Verify(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  TensorType Type() {
+    const std::string_view name = lexer_.Word();
+    const std::optional<DType> dtype = DTypeFromName(name);
+    if (!dtype) {
+      lexer_.Fail("'", name, "' is no element type");
+      return Contiguous(DType::kF32, {});
+    }
+    Dims sizes = List("[", "]");
+    const auto bad = [](int64_t v) { return v < 0 || v > kMaxElements; };
+    if (sizes.size() > kMaxRank || std::any_of(sizes.begin(), sizes.end(), bad)) {
+      lexer_.Fail("bad sizes ", ToText(sizes));
+      sizes.clear();
+    }
+    TensorType type{*dtype, sizes, {}};
+    if (lexer_.Peek("{")) {
+      type.strides = List("{", "}");
+      if (type.strides.size() != sizes.size()) {
+        lexer_.Fail("strides for ", sizes.size(), " dimensions are expected");
+        type.strides.resize(sizes.size());
+      }
+    } else if (lexer_.ok()) {
+      type.strides = ContiguousStrides(sizes);
+    }
+    type.strides.resize(sizes.size());
+    return type;
+  }
+
+  Dims List(std::string_view open, std::string_view close) {
+    Dims values;
+    lexer_.Expect(open);
+    if (lexer_.Try(close)) return values;
+    do values.push_back(lexer_.Integer());
+    while (lexer_.ok() && lexer_.Try(","));
+    lexer_.Expect(close);
+    return values;
+  }
+
+  std::string OutputType() {
+    for (const char* word : {"none", "int", "float", "bool"}) {
+      // "bool" alone is a Python value, "bool[" a tensor.
+      if (lexer_.PeekWord() == word) {
+        lexer_.Word();
+        if (!lexer_.Peek("[")) return word;
+        const TensorType type = Contiguous(DType::kBool, List("[", "]"));
+        return ToText(type);
+      }
+    }
+    return ToText(Type());
+  }
+
+  void Define(std::string_view name, Value* value) {
+    if (!values_.emplace(std::string(name), value).second) {
+      lexer_.Fail("%", name, " is defined twice");
+    }
+  }
+
+  Value* Use() {
+    const std::string_view name = lexer_.ValueName();
+    const auto found = values_.find(std::string(name));
+    if (found == values_.end()) {
+      lexer_.Fail("%", name, " is not defined");
+      return nullptr;
+    }
+    return found->second;
+  }
+
+  void Inputs() {
+    lexer_.Expect("(");
+    if (lexer_.Try(")")) return;
+    do {
+      const std::string name(lexer_.ValueName());
+      lexer_.Expect(":");
+      if (lexer_.Try("scalar")) {
+        graph_.AddScalarInput(name);
+        continue;
+      }
+      TensorType type = Type();
+      Define(name, graph_.AddInput(name, std::move(type), lexer_.Try("cpu")));
+    } while (lexer_.ok() && lexer_.Try(","));
+    lexer_.Expect(")");
+  }
+
+  void Statement() {
+    if (lexer_.Try("const")) return ConstantStatement();
+    if (lexer_.Try("mutate")) return MutateStatement();
+    std::vector<std::string> names;
+    if (lexer_.Peek("%")) {
+      do names.emplace_back(lexer_.ValueName());
+      while (lexer_.ok() && lexer_.Try(","));
+      lexer_.Expect("=");
+    }
+    NodeStatement(names);
+  }
+
+  void ConstantStatement() {
+    const std::string name(lexer_.ValueName());
+    lexer_.Expect(":");
+    TensorType type = Type();
+    lexer_.Expect("=");
+    const std::string_view word = lexer_.Word();
+    Bytes data;
+    bool good = word.size() >= 2 && word.substr(0, 2) == "0x" && word.size() % 2 == 0;
+    for (size_t i = 2; good && i + 1 < word.size(); i += 2) {
+      const int high = HexDigit(word[i]);
+      const int low = HexDigit(word[i + 1]);
+      good = high >= 0 && low >= 0;
+      data.push_back(static_cast<uint8_t>(high * 16 + low));
+    }
+    if (!good) return lexer_.Fail("bytes as 0x... are expected");
+    Define(name, graph_.AddConstant(std::move(type), std::move(data)));
+  }
+
+  View ViewOf(const TensorType& whole) {
+    View view{whole, 0};
+    if (!lexer_.Try("as")) return view;
+    view.type = Type();
+    if (lexer_.Try("+")) view.offset = lexer_.Integer();
+    return view;
+  }
+
+  // The input named next; fails if the value is none.
+  const Value* UseInput() {
+    const Value* value = Use();
+    if (value != nullptr && value->kind != ValueKind::kInput) lexer_.Fail("this is no input");
+    return lexer_.ok() ? value : nullptr;
+  }
+
+  void MutateStatement() {
+    Mutation mutation;
+    const Value* input = UseInput();
+    if (input == nullptr) return;
+    mutation.input = input->index;
+    mutation.view = ViewOf(input->type);
+    lexer_.Expect("=");
+    mutation.value = Use();
+    if (lexer_.ok()) graph_.AddMutation(std::move(mutation));
+  }
+
+  Attr AttrValue(AttrType type) {
+    switch (type) {
+      case AttrType::kInt: return lexer_.Integer();
+      case AttrType::kFloat: return lexer_.Real();
+      case AttrType::kText: return lexer_.QuotedText();
+      case AttrType::kInts: return List("[", "]");
+      case AttrType::kBool:
+        if (lexer_.Try("true")) return true;
+        lexer_.Expect("false");
+        return false;
+    }
+    return false;
+  }
+
+  Attrs Attributes(OpKind op) {
+    Attrs attrs;
+    for (const AttrSpec& spec : Traits(op).attrs) {
+      if (spec.type == AttrType::kBool) attrs.Set(spec.key, false);
+    }
+    if (!lexer_.Try("{")) return attrs;
+    do {
+      const std::string_view name = lexer_.Word();
+      const std::optional<AttrKey> key = AttrFromName(name);
+      const auto specs = Traits(op).attrs;
+      const auto spec = std::find_if(specs.begin(), specs.end(),
+                                     [&](const AttrSpec& s) { return key && s.key == *key; });
+      if (spec == specs.end()) {
+        lexer_.Fail(OpName(op), " has no attribute '", name, "'");
+        return attrs;
+      }
+      lexer_.Expect("=");
+      attrs.Set(*key, AttrValue(spec->type));
+    } while (lexer_.ok() && lexer_.Try(","));
+    lexer_.Expect("}");
+    return attrs;
+  }
+
+  Argument ArgumentValue(std::vector<Value*>& operands, int depth) {
+    if (depth > kMaxArgumentDepth) lexer_.Fail("arguments are nested too deep");
+    if (!lexer_.ok()) return {NoneArgument{}};
+    if (lexer_.Peek("%")) {
+      operands.push_back(Use());
+      return {TensorArgument{static_cast<uint32_t>(operands.size() - 1)}};
+    }
+    if (lexer_.Peek("\"")) return {lexer_.QuotedText()};
+    if (lexer_.Try("none")) return {NoneArgument{}};
+    if (lexer_.Try("true")) return {true};
+    if (lexer_.Try("false")) return {false};
+    if (lexer_.Try("enum")) return {EnumArgument{lexer_.QuotedText()}};
+    if (lexer_.Try("device")) return {DeviceArgument{lexer_.QuotedText()}};
+    if (lexer_.Try("dtype")) {
+      const std::optional<DType> dtype = DTypeFromName(lexer_.Word());
+      if (!dtype) lexer_.Fail("an element type is expected");
+      return {DTypeArgument{dtype.value_or(DType::kInvalid)}};
+    }
+    if (lexer_.Try("[")) {
+      ArgumentList list;
+      if (lexer_.Try("]")) return {list};
+      do list.push_back(ArgumentValue(operands, depth + 1));
+      while (lexer_.ok() && lexer_.Try(","));
+      lexer_.Expect("]");
+      return {list};
+    }
+    const Lexer::Number number = lexer_.NextNumber();
+    if (number.is_float) return {number.real};
+    return {number.integer};
+  }
+
+  std::unique_ptr<AtenCall> Aten(std::vector<Value*>& operands) {
+    auto call = std::make_unique<AtenCall>();
+    call->target = lexer_.QuotedText();
+    lexer_.Expect("(");
+    if (lexer_.Try(")")) return call;
+    do {
+      const Lexer before = lexer_;
+      const std::string name(lexer_.PeekWord());
+      if (!name.empty()) {
+        lexer_.Word();
+        if (lexer_.Try("=")) {
+          call->kwargs.emplace_back(name, ArgumentValue(operands, 0));
+          continue;
+        }
+        lexer_ = before;
+      }
+      call->args.push_back(ArgumentValue(operands, 0));
+    } while (lexer_.ok() && lexer_.Try(","));
+    lexer_.Expect(")");
+    return call;
+  }
+
+  std::vector<Value*> Operands() {
+    std::vector<Value*> operands;
+    if (!lexer_.Peek("%") && !lexer_.Peek("none")) return operands;
+    do operands.push_back(lexer_.Try("none") ? nullptr : Use());
+    while (lexer_.ok() && lexer_.Try(","));
+    return operands;
+  }
+
+  void NodeStatement(const std::vector<std::string>& names) {
+    const std::string_view word = lexer_.Word();
+    const std::optional<OpKind> op = OpFromName(word);
+    if (!op) return lexer_.Fail("'", word, "' is no op");
+    std::vector<Value*> operands;
+    std::unique_ptr<AtenCall> aten;
+    Attrs attrs;
+    if (*op == OpKind::kAten) {
+      aten = Aten(operands);
+    } else {
+      operands = Operands();
+      attrs = Attributes(*op);
+    }
+    std::vector<TensorType> types;
+    if (!names.empty()) {
+      lexer_.Expect(":");
+      do types.push_back(Type());
+      while (lexer_.ok() && lexer_.Try(","));
+    }
+    if (names.size() != types.size()) {
+      lexer_.Fail(names.size(), " results but ", types.size(), " types");
+    }
+    if (!lexer_.ok()) return;
+    Node* node = graph_.AddNode(*op, std::move(operands), std::move(attrs), std::move(types));
+    node->aten = std::move(aten);
+    for (size_t i = 0; i < names.size(); ++i) Define(names[i], node->results[i]);
+  }
+
+  void Return() {
+    lexer_.Expect("return");
+    if (lexer_.Peek("}")) return;
+    do ReturnItem();
+    while (lexer_.ok() && lexer_.Try(","));
+  }
+
+  void ReturnItem() {
+    Output output;
+    if (lexer_.Try("none")) {
+      output.kind = Output::Kind::kNone;
+    } else if (lexer_.Try("int")) {
+      output.kind = Output::Kind::kInt;
+      output.int_value = lexer_.Integer();
+    } else if (lexer_.Try("float")) {
+      output.kind = Output::Kind::kFloat;
+      output.float_value = lexer_.Real();
+    } else if (lexer_.Try("bool")) {
+      output.kind = Output::Kind::kBool;
+      output.int_value = std::get<bool>(AttrValue(AttrType::kBool)) ? 1 : 0;
+    } else if (lexer_.Try("alias")) {
+      const Value* input = UseInput();
+      if (input == nullptr) return;
+      output.kind = Output::Kind::kInput;
+      output.index = input->index;
+      output.view = ViewOf(input->type);
+    } else {
+      StorageItem(output);
+    }
+    if (lexer_.ok()) graph_.AddOutput(std::move(output));
+  }
+
+  void StorageItem(Output& output) {
+    Storage storage{Use(), {}};
+    if (storage.value == nullptr) return;
+    storage.type = lexer_.Try("in") ? Type() : storage.value->type;
+    output.kind = Output::Kind::kTensor;
+    output.view = ViewOf(storage.type);
+    const std::vector<Storage>& known = graph_.storages();
+    const auto same = [&](const Storage& other) {
+      return other.value == storage.value && other.type == storage.type;
+    };
+    int64_t index = std::find_if(known.begin(), known.end(), same) - known.begin();
+    if (lexer_.Try("buffer")) index = lexer_.Integer();
+    const auto count = static_cast<int64_t>(known.size());
+    if (index < 0 || index > count || (index < count && !same(known[index]))) {
+      return lexer_.Fail("buffer ", index, " is not the next one and holds no such value");
+    }
+    if (index == count) graph_.AddStorage(std::move(storage));
+    output.index = static_cast<uint32_t>(index);
+  }
+
+  Lexer lexer_;
+  Graph graph_;
+  std::unordered_map<std::string, Value*> values_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> Parse(std::string_view text) { return Parser(text).Run(); }
+
+}  // namespace hpu::ir

@@ -1,0 +1,12 @@
+// Checks everything that passes and lowering rely on. Costs one walk. Messages name the node, its
+// source line and, in brackets, the constraint of docs/ir.md.
+#pragma once
+
+#include "base/status.h"
+#include "compiler_server/ir/graph.h"
+
+namespace hpu::ir {
+
+absl::Status Verify(const Graph& graph);
+
+}  // namespace hpu::ir
