@@ -1,0 +1,126 @@
+#include "recipe_store/build_id.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+namespace hpu::store {
+namespace {
+
+constexpr char kSynapseLibrary[] = "libSynapse.so";
+constexpr char kGraphCompiler[] = "libSynapseCompiler.so";
+constexpr size_t kReadBytes = 1 << 20;
+
+// Changes whenever the file is replaced or written: "size.mtime.ctime.inode.device".
+std::string Fingerprint(const struct stat& info) {
+  std::ostringstream text;
+  text << info.st_size << '.' << info.st_mtim.tv_sec << '.' << info.st_mtim.tv_nsec << '.'
+       << info.st_ctim.tv_sec << '.' << info.st_ctim.tv_nsec << '.' << info.st_ino << '.'
+       << info.st_dev;
+  return text.str();
+}
+
+struct CachedDigest {
+  std::string fingerprint;
+  std::string digest_hex;
+};
+using DigestCache = std::map<std::string, CachedDigest>;  // by path
+
+// Lines "fingerprint digest path"; anything else is skipped.
+DigestCache ReadCache(const std::string& path) {
+  DigestCache cache;
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    std::istringstream fields(line);
+    CachedDigest entry;
+    std::string file;
+    fields >> entry.fingerprint >> entry.digest_hex >> std::ws;
+    std::getline(fields, file);
+    if (DigestFromHex(entry.digest_hex)) cache[file] = std::move(entry);
+  }
+  return cache;
+}
+
+void WriteCache(const std::string& path, const DigestCache& cache) {
+  const std::string temporary = path + ".new." + std::to_string(getpid());
+  {
+    std::ofstream out(temporary, std::ios::trunc);
+    for (const auto& [file, entry] : cache) {
+      out << entry.fingerprint << ' ' << entry.digest_hex << ' ' << file << '\n';
+    }
+    if (!out) {
+      std::remove(temporary.c_str());
+      return;
+    }
+  }
+  std::rename(temporary.c_str(), path.c_str());
+}
+
+absl::Status Unreadable(const std::string& path) {
+  return NotFound("compiler file ", path, " cannot be read: ", std::strerror(errno));
+}
+
+absl::StatusOr<std::string> DigestOfFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Unreadable(path);
+  Hasher hasher;
+  Bytes buffer(kReadBytes);
+  ssize_t count = 0;
+  while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
+    hasher.Raw(buffer.data(), static_cast<size_t>(count));
+  }
+  const absl::Status failed = count < 0 ? Unreadable(path) : absl::OkStatus();
+  close(fd);
+  RETURN_IF_ERROR(failed);
+  return ToHex(hasher.Finish());
+}
+
+}  // namespace
+
+std::vector<std::string> CompilerFiles(const std::string& server_program) {
+  std::vector<std::string> files = {server_program};
+  const std::filesystem::path beside = std::filesystem::path(server_program).parent_path();
+  const char* configured = std::getenv("HPU_SYNAPSE_LIBRARY");
+  const bool has_configured = configured != nullptr && *configured != '\0';
+  const std::filesystem::path library =
+      has_configured ? std::filesystem::path(configured) : beside / kSynapseLibrary;
+  for (const std::filesystem::path& file : {library, library.parent_path() / kGraphCompiler}) {
+    if (std::error_code error; std::filesystem::exists(file, error)) files.push_back(file.string());
+  }
+  return files;
+}
+
+absl::StatusOr<std::string> BuildId(const std::vector<std::string>& files,
+                                    const std::string& cache_file) {
+  DigestCache cache = cache_file.empty() ? DigestCache() : ReadCache(cache_file);
+  bool changed = false;
+  Hasher hasher;
+  for (const std::string& file : files) {
+    struct stat info {};
+    if (stat(file.c_str(), &info) != 0) return Unreadable(file);
+    const std::string fingerprint = Fingerprint(info);
+    CachedDigest& known = cache[file];
+    if (known.fingerprint != fingerprint) {
+      ASSIGN_OR_RETURN(known.digest_hex, DigestOfFile(file));
+      known.fingerprint = fingerprint;
+      changed = true;
+    }
+    hasher.Field(std::filesystem::path(file).filename().string()).Field(known.digest_hex);
+  }
+  if (changed && !cache_file.empty()) WriteCache(cache_file, cache);
+  return ToHex(hasher.Finish());
+}
+
+}  // namespace hpu::store

@@ -1,0 +1,23 @@
+// Build id: digest of the bytes that decide what a compilation gives (the server's program file and
+// the Synapse library it loads), not a version string. It enters every key and manifest, so that a
+// rebuilt compiler never answers with what an older one made.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpu::store {
+
+// The files of a compiler: the server's program, then the Synapse library (HPU_SYNAPSE_LIBRARY or
+// libSynapse.so next to the program) and its graph compiler, as far as they exist.
+std::vector<std::string> CompilerFiles(const std::string& server_program);
+
+// Hex SHA-256 over names and contents. With a `cache_file`, digests of files whose size, times and
+// inode are unchanged are taken from it, and it is brought up to date (best effort). NOT_FOUND: a
+// file cannot be read.
+absl::StatusOr<std::string> BuildId(const std::vector<std::string>& files,
+                                    const std::string& cache_file);
+
+}  // namespace hpu::store

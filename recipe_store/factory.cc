@@ -1,0 +1,66 @@
+#include "recipe_store/factory.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/log.h"
+#include "recipe_store/memory_recipe_store.h"
+#include "recipe_store/metrics_recipe_store.h"
+#include "recipe_store/read_caching_recipe_store.h"
+#include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/verifying_recipe_store.h"
+
+namespace hpu::store {
+namespace {
+
+absl::Status MakePrivateFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
+  if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnavailable, "creating ", folder, ": ", std::strerror(errno));
+}
+
+absl::StatusOr<std::unique_ptr<RecipeStore>> OpenPersistent(const StoreConfig& config) {
+  RETURN_IF_ERROR(MakePrivateFolder(config.folder));
+  return RocksDbRecipeStore::Open(config.folder + "/db", config.max_bytes);
+}
+
+SigningKey LoadKey(const StoreConfig& config) {
+  absl::StatusOr<SigningKey> key = SigningKey::LoadOrCreate(config.folder);
+  if (key.ok()) return *std::move(key);
+  HPU_LOG(kWarning, "signing with a key of this process only; stored programs will be misses error="
+                        << ToText(key.status()));
+  return SigningKey::Generate();
+}
+
+std::unique_ptr<RecipeStore> WithMetrics(std::unique_ptr<RecipeStore> store) {
+  return std::make_unique<MetricsRecipeStore>(std::move(store), "store");
+}
+
+}  // namespace
+
+absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
+  if (config.max_bytes == 0 || config.memory_bytes == 0) {
+    return InvalidArgument("the store's size limits must be above 0");
+  }
+  auto memory = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
+  if (config.folder.empty()) {
+    return OpenedStore{WithMetrics(std::move(memory)), SigningKey::Generate(), false};
+  }
+  absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
+  if (!disk.ok()) {
+    HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
+                                                                 << ToText(disk.status()));
+    return OpenedStore{WithMetrics(std::move(memory)), SigningKey::Generate(), false};
+  }
+  SigningKey key = LoadKey(config);
+  auto verifying = std::make_unique<VerifyingRecipeStore>(*std::move(disk), key.public_key());
+  return OpenedStore{WithMetrics(std::make_unique<ReadCachingRecipeStore>(std::move(memory),
+                                                                          std::move(verifying))),
+                     std::move(key), true};
+}
+
+}  // namespace hpu::store

@@ -1,0 +1,71 @@
+#include "recipe_store/memory_recipe_store.h"
+
+namespace hpu::store {
+
+absl::StatusOr<Entry> MemoryRecipeStore::Get(const Digest& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!index_.Touch(key)) return NotFound("key ", ToHex(key), " is not in memory");
+  return entries_.at(key);
+}
+
+absl::Status MemoryRecipeStore::Put(const Entry& entry) {
+  const Digest& key = entry.manifest.key;
+  const uint64_t manifest_bytes = entry.signed_manifest.manifest.size();
+  const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
+  std::lock_guard<std::mutex> lock(mutex_);
+  ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
+  Apply(change);
+  evictions_ += change.evicted;
+  index_.Insert(key, manifest_bytes, refs);
+  Entry& kept = entries_[key] = entry;
+  for (size_t i = 0; i < refs.size(); ++i) {
+    // Equal blobs of several entries are kept once, as the index counts them.
+    kept.blobs[i] = blobs_.try_emplace(refs[i].digest, entry.blobs[i]).first->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> MemoryRecipeStore::Contains(std::span<const Digest> keys) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<bool> found;
+  for (const Digest& key : keys) found.push_back(index_.Contains(key));
+  return found;
+}
+
+absl::StatusOr<Blob> MemoryRecipeStore::GetBlob(const Digest& digest) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = blobs_.find(digest);
+  if (found == blobs_.end()) return NotFound("blob ", ToHex(digest), " is not in memory");
+  return found->second;
+}
+
+absl::StatusOr<std::vector<Manifest>> MemoryRecipeStore::List(size_t limit) {
+  std::vector<Manifest> manifests;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, entry] : entries_) manifests.push_back(entry.manifest);
+  }
+  NewestFirst(manifests, limit);
+  return manifests;
+}
+
+absl::Status MemoryRecipeStore::Quarantine(const Digest& key, const std::string& /*reason*/) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Apply(index_.PlanRemove(key));
+  return absl::OkStatus();
+}
+
+void MemoryRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  counters["memory.bytes"] += index_.total_bytes();
+  counters["memory.entries"] += index_.entry_count();
+  counters["memory.evictions"] += evictions_;
+}
+
+void MemoryRecipeStore::Apply(const StoreIndex::Change& change) {
+  index_.Apply(change);
+  for (const Digest& key : change.removed_keys) entries_.erase(key);
+  for (const Digest& digest : change.dropped_blobs) blobs_.erase(digest);
+}
+
+}  // namespace hpu::store

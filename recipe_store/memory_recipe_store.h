@@ -1,0 +1,36 @@
+// Keeps entries in this process, bounded by bytes, least recently used go first.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "recipe_store/recipe_store.h"
+#include "recipe_store/store_index.h"
+
+namespace hpu::store {
+
+class MemoryRecipeStore : public RecipeStore {
+ public:
+  explicit MemoryRecipeStore(uint64_t max_bytes) : index_(max_bytes) {}
+
+  absl::StatusOr<Entry> Get(const Digest& key) override;
+  absl::Status Put(const Entry& entry) override;
+  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
+  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  absl::Status Flush() override { return absl::OkStatus(); }
+  void AddCounters(std::map<std::string, uint64_t>& counters) const override;
+
+ private:
+  void Apply(const StoreIndex::Change& change);  // mutex_ held
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  StoreIndex index_;
+  std::map<Digest, Entry> entries_;
+  std::map<Digest, Blob> blobs_;
+  uint64_t evictions_ = 0;
+};
+
+}  // namespace hpu::store

@@ -1,0 +1,30 @@
+// A fast store in front of a slow one: reads fill the fast one, writes go to both.
+#pragma once
+
+#include "recipe_store/recipe_store.h"
+
+namespace hpu::store {
+
+class ReadCachingRecipeStore : public RecipeStore {
+ public:
+  ReadCachingRecipeStore(std::unique_ptr<RecipeStore> fast, std::unique_ptr<RecipeStore> slow)
+      : fast_(std::move(fast)), slow_(std::move(slow)) {}
+
+  // A fault of the fast store is a miss there.
+  absl::StatusOr<Entry> Get(const Digest& key) override;
+  // The slow store's answer. The fast one is filled even if the slow one cannot be written, so that
+  // serving goes on while a disk is full.
+  absl::Status Put(const Entry& entry) override;
+  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
+  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  absl::Status Flush() override;
+  void AddCounters(std::map<std::string, uint64_t>& counters) const override;
+
+ private:
+  const std::unique_ptr<RecipeStore> fast_;
+  const std::unique_ptr<RecipeStore> slow_;
+};
+
+}  // namespace hpu::store

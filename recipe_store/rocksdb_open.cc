@@ -1,0 +1,137 @@
+#include "recipe_store/rocksdb_open.h"
+
+#include <rocksdb/file_checksum.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+
+namespace hpu::store {
+namespace {
+
+constexpr size_t kMemtableBytes = 16 << 20;
+// Blobs from this size on live in blob files, so that compaction does not copy them.
+constexpr uint64_t kMinBlobFileBytes = 4096;
+
+rocksdb::DBOptions DatabaseOptions() {
+  rocksdb::DBOptions options;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.max_open_files = 256;
+  options.max_background_jobs = 2;
+  options.max_total_wal_size = 64 << 20;
+  options.wal_compression = rocksdb::kZSTD;
+  options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.keep_log_file_num = 2;
+  options.max_log_file_size = 1 << 20;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions SmallFamilyOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.write_buffer_size = kMemtableBytes;
+  options.memtable_protection_bytes_per_key = 8;
+  options.compression = rocksdb::kZSTD;
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions BlobFamilyOptions() {
+  rocksdb::ColumnFamilyOptions options = SmallFamilyOptions();
+  options.enable_blob_files = true;
+  options.min_blob_size = kMinBlobFileBytes;
+  options.blob_compression_type = rocksdb::kZSTD;
+  options.enable_blob_garbage_collection = true;
+  options.blob_garbage_collection_age_cutoff = 0.5;
+  return options;
+}
+
+// Order of Database's handles.
+std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
+  return {{rocksdb::kDefaultColumnFamilyName, SmallFamilyOptions()},
+          {"manifests", SmallFamilyOptions()},
+          {"blobs", BlobFamilyOptions()},
+          {"accesses", SmallFamilyOptions()},
+          {"quarantine", SmallFamilyOptions()}};
+}
+
+rocksdb::Status TryOpen(const std::string& folder, bool writable, Database* database) {
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status =
+      writable ? rocksdb::DB::Open(DatabaseOptions(), folder, Families(), &database->handles, &db)
+               : rocksdb::DB::OpenForReadOnly(DatabaseOptions(), folder, Families(),
+                                              &database->handles, &db);
+  if (!status.ok()) return status;
+  database->db.reset(db);
+  database->manifests = database->handles[1];
+  database->blobs = database->handles[2];
+  database->accesses = database->handles[3];
+  database->quarantine = database->handles[4];
+  database->writable = writable;
+  return status;
+}
+
+bool IsDamage(const rocksdb::Status& status) {
+  return status.IsCorruption() || status.IsInvalidArgument();
+}
+
+absl::Status MoveAside(const std::string& folder) {
+  std::error_code error;
+  const std::string aside = folder + ".damaged";
+  std::filesystem::remove_all(aside, error);
+  std::filesystem::rename(folder, aside, error);
+  if (!error) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnavailable, "moving the damaged database ", folder, " to ",
+               aside, ": ", error.message());
+}
+
+}  // namespace
+
+Database::Database(Database&& other) noexcept
+    : db(std::move(other.db)),
+      manifests(other.manifests),
+      blobs(other.blobs),
+      accesses(other.accesses),
+      quarantine(other.quarantine),
+      handles(std::exchange(other.handles, {})),
+      writable(other.writable) {}
+
+Database::~Database() {
+  if (db == nullptr) return;
+  for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
+  db->Close().PermitUncheckedError();
+}
+
+absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
+  Database database;
+  rocksdb::Status status = TryOpen(folder, /*writable=*/true, &database);
+  if (IsDamage(status)) {
+    HPU_LOG(kError, "store damaged, starting a new one folder=" << folder
+                                                                << " error=" << status.ToString());
+    RETURN_IF_ERROR(MoveAside(folder));
+    status = TryOpen(folder, /*writable=*/true, &database);
+  }
+  if (status.ok()) return database;
+  const rocksdb::Status read_only = TryOpen(folder, /*writable=*/false, &database);
+  // Another process holding the lock also ends here; reading beside a live writer is undefined.
+  const bool locked = status.ToString().find("lock") != std::string::npos;
+  if (!read_only.ok() || locked) {
+    return ToStatus(status, "opening the recipe store " + folder);
+  }
+  HPU_LOG(kWarning, "store cannot be written, serving what it has; new programs are not kept folder="
+                        << folder << " error=" << status.ToString());
+  return database;
+}
+
+absl::Status ToStatus(const rocksdb::Status& status, const std::string& what) {
+  if (status.ok()) return absl::OkStatus();
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
+  if (status.IsNotFound()) code = absl::StatusCode::kNotFound;
+  if (status.IsCorruption()) code = absl::StatusCode::kDataLoss;
+  return Error(code, what, ": ", status.ToString());
+}
+
+}  // namespace hpu::store

@@ -1,0 +1,38 @@
+// Opening the database of RocksDbRecipeStore: options, column families, status conversion.
+#pragma once
+
+#include <rocksdb/db.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpu::store {
+
+// An open database with its column families. Closed by the destructor.
+struct Database {
+  std::unique_ptr<rocksdb::DB> db;
+  rocksdb::ColumnFamilyHandle* manifests = nullptr;   // key -> encoded SignedManifest
+  rocksdb::ColumnFamilyHandle* blobs = nullptr;       // digest -> bytes
+  rocksdb::ColumnFamilyHandle* accesses = nullptr;    // key -> u64 microseconds of the last use
+  rocksdb::ColumnFamilyHandle* quarantine = nullptr;  // key -> reason, line feed, SignedManifest
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;  // all of them, owned
+  bool writable = false;
+
+  Database() = default;
+  Database(Database&& other) noexcept;
+  Database& operator=(Database&&) = delete;
+  ~Database();
+};
+
+// Opens or creates the database in `folder`. If it cannot be written (read-only or full file
+// system) it is opened for reading only. A database that RocksDB finds damaged is moved aside to
+// "<folder>.damaged" and a new one is begun. UNAVAILABLE: in use by another process or unreadable.
+absl::StatusOr<Database> OpenDatabase(const std::string& folder);
+
+// NOT_FOUND, DATA_LOSS (corruption), UNAVAILABLE (everything else), annotated with `what`.
+absl::Status ToStatus(const rocksdb::Status& status, const std::string& what);
+
+}  // namespace hpu::store

@@ -1,0 +1,342 @@
+#include "recipe_store/rocksdb_recipe_store.h"
+
+#include <rocksdb/write_batch.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace hpu::store {
+namespace {
+
+// Kept for inspection; older builds' and older faults' records go when there are more.
+constexpr size_t kMaxQuarantined = 1000;
+
+rocksdb::Slice ToSlice(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const uint8_t> ToSpan(const rocksdb::Slice& slice) {
+  return {reinterpret_cast<const uint8_t*>(slice.data()), slice.size()};
+}
+
+uint64_t NowMicros() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
+}
+
+bool ToKey(const rocksdb::Slice& slice, Digest* key) {
+  if (slice.size() != key->size()) return false;
+  std::memcpy(key->data(), slice.data(), slice.size());
+  return true;
+}
+
+// A batch whose records carry checksums until they are in the memtable.
+rocksdb::WriteBatch ProtectedBatch() {
+  return rocksdb::WriteBatch(/*reserved_bytes=*/0, /*max_bytes=*/0, /*protection_bytes_per_key=*/8,
+                             /*default_cf_ts_sz=*/0);
+}
+
+class ScopedSnapshot {
+ public:
+  explicit ScopedSnapshot(rocksdb::DB* db) : db_(db), snapshot_(db->GetSnapshot()) {}
+  ~ScopedSnapshot() { db_->ReleaseSnapshot(snapshot_); }
+  ScopedSnapshot(const ScopedSnapshot&) = delete;
+  const rocksdb::Snapshot* get() const { return snapshot_; }
+
+ private:
+  rocksdb::DB* const db_;
+  const rocksdb::Snapshot* const snapshot_;
+};
+
+absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedManifest* signed_manifest) {
+  ASSIGN_OR_RETURN(*signed_manifest, DecodeSignedManifest(ToSpan(value)));
+  return DecodeManifest(signed_manifest->manifest);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
+    const std::string& folder, uint64_t max_bytes) {
+  ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
+  std::unique_ptr<RocksDbRecipeStore> store(
+      new RocksDbRecipeStore(std::move(database), max_bytes));
+  RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
+  if (store->database_.writable) {
+    if (absl::Status trimmed = store->TrimToLimits(); !trimmed.ok()) {
+      HPU_LOG(kWarning, "store not trimmed error=" << ToText(trimmed));
+    }
+  }
+  return store;
+}
+
+RocksDbRecipeStore::~RocksDbRecipeStore() {
+  if (absl::Status flushed = Flush(); !flushed.ok()) {
+    HPU_LOG(kDebug, "access times lost error=" << ToText(flushed));
+  }
+}
+
+absl::Status RocksDbRecipeStore::LoadIndex() {
+  struct Known {
+    uint64_t used_micros = 0;
+    Digest key{};
+    uint64_t manifest_bytes = 0;
+    std::vector<BlobRef> blobs;
+  };
+  std::vector<Known> entries;
+  const std::unique_ptr<rocksdb::Iterator> it(
+      database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    Known known;
+    SignedManifest signed_manifest;
+    const absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
+    // Entries of other versions and damaged ones weigh what their record weighs, so that they age
+    // out as all others do; Get judges them.
+    if (!ToKey(it->key(), &known.key)) continue;
+    if (absl::IsNotFound(manifest.status())) has_other_versions_ = true;
+    known.manifest_bytes = manifest.ok() ? signed_manifest.manifest.size() : it->value().size();
+    if (manifest.ok()) known.blobs = BlobRefs(*manifest);
+    std::string used;
+    if (database_.db->Get(rocksdb::ReadOptions(), database_.accesses, it->key(), &used).ok() &&
+        used.size() == sizeof(known.used_micros)) {
+      std::memcpy(&known.used_micros, used.data(), used.size());
+    }
+    entries.push_back(std::move(known));
+  }
+  RETURN_IF_ERROR(ToStatus(it->status(), "listing manifests"));
+  std::ranges::sort(entries, {}, &Known::used_micros);
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const Known& known : entries) index_.Insert(known.key, known.manifest_bytes, known.blobs);
+  return absl::OkStatus();
+}
+
+// A smaller limit than last time, blobs without an entry (their manifests were of another version),
+// too many quarantine records.
+absl::Status RocksDbRecipeStore::TrimToLimits() {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  StoreIndex::Change change;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    change = index_.PlanTrim();
+  }
+  AddRemovals(change, &batch);
+  const std::unique_ptr<rocksdb::Iterator> blobs(
+      database_.db->NewIterator(rocksdb::ReadOptions(), database_.blobs));
+  // What manifests of other versions need is unknown, so nothing is an orphan while there are any.
+  for (blobs->SeekToFirst(); !has_other_versions_ && blobs->Valid(); blobs->Next()) {
+    Digest digest;
+    if (ToKey(blobs->key(), &digest) && index_.ContainsBlob(digest)) continue;
+    batch.Delete(database_.blobs, blobs->key());
+  }
+  const std::unique_ptr<rocksdb::Iterator> bad(
+      database_.db->NewIterator(rocksdb::ReadOptions(), database_.quarantine));
+  size_t count = 0;
+  for (bad->SeekToFirst(); bad->Valid(); bad->Next()) {
+    if (++count > kMaxQuarantined) batch.Delete(database_.quarantine, bad->key());
+  }
+  if (batch.Count() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  std::lock_guard<std::mutex> lock(mutex_);
+  index_.Apply(change);
+  evictions_ += change.evicted;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(
+    const Manifest& manifest, const rocksdb::Snapshot* snapshot) {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot;
+  std::vector<Blob> blobs;
+  for (const BlobRef& ref : BlobRefs(manifest)) {
+    rocksdb::PinnableSlice value;
+    const rocksdb::Status status =
+        database_.db->Get(options, database_.blobs, ToSlice(ref.digest), &value);
+    if (status.IsNotFound()) return DataLoss("blob ", ToHex(ref.digest), " is missing");
+    RETURN_IF_ERROR(ToStatus(status, "reading blob " + ToHex(ref.digest)));
+    const auto bytes = ToSpan(value);
+    blobs.push_back(std::make_shared<const Bytes>(bytes.begin(), bytes.end()));
+  }
+  return blobs;
+}
+
+absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!index_.Touch(key)) return NotFound("key ", ToHex(key), " is not in the store");
+    if (database_.writable) unsaved_accesses_[key] = NowMicros();
+  }
+  // One snapshot for manifest and blobs: an eviction in between must not look like damage.
+  const ScopedSnapshot snapshot(database_.db.get());
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot.get();
+  rocksdb::PinnableSlice value;
+  RETURN_IF_ERROR(ToStatus(database_.db->Get(options, database_.manifests, ToSlice(key), &value),
+                           "reading manifest " + ToHex(key)));
+  SignedManifest signed_manifest;
+  ASSIGN_OR_RETURN(const Manifest manifest, DecodeStored(value, &signed_manifest));
+  if (manifest.key != key) return DataLoss("the manifest under ", ToHex(key), " is of another key");
+  ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(manifest, snapshot.get()));
+  return MakeEntry(std::move(signed_manifest), std::move(blobs));
+}
+
+absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
+  const Digest& key = entry.manifest.key;
+  const Bytes record = EncodeSignedManifest(entry.signed_manifest);
+  const uint64_t manifest_bytes = entry.signed_manifest.manifest.size();
+  const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  StoreIndex::Change change;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ASSIGN_OR_RETURN(change, index_.PlanInsert(key, manifest_bytes, refs));
+  }
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  AddRemovals(change, &batch);
+  for (size_t i = 0; i < refs.size(); ++i) {
+    // Also blobs that are there already: a damaged one is healed this way.
+    batch.Put(database_.blobs, ToSlice(refs[i].digest), ToSlice(*entry.blobs[i]));
+  }
+  batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
+  AddAccess(key, NowMicros(), &batch);
+  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  std::lock_guard<std::mutex> lock(mutex_);
+  index_.Apply(change);
+  index_.Insert(key, manifest_bytes, refs);
+  evictions_ += change.evicted;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> RocksDbRecipeStore::Contains(std::span<const Digest> keys) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<bool> found;
+  for (const Digest& key : keys) found.push_back(index_.Contains(key));
+  return found;
+}
+
+absl::StatusOr<Blob> RocksDbRecipeStore::GetBlob(const Digest& digest) {
+  rocksdb::PinnableSlice value;
+  RETURN_IF_ERROR(ToStatus(database_.db->Get(rocksdb::ReadOptions(), database_.blobs,
+                                             ToSlice(digest), &value),
+                           "reading blob " + ToHex(digest)));
+  const auto bytes = ToSpan(value);
+  return std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+}
+
+absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(size_t limit) {
+  std::vector<Manifest> manifests;
+  const std::unique_ptr<rocksdb::Iterator> it(
+      database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    SignedManifest signed_manifest;
+    absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
+    if (manifest.ok()) manifests.push_back(*std::move(manifest));
+  }
+  RETURN_IF_ERROR(ToStatus(it->status(), "listing manifests"));
+  NewestFirst(manifests, limit);
+  return manifests;
+}
+
+absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  StoreIndex::Change change;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    change = index_.PlanRemove(key);
+    if (change.removed_keys.empty()) return absl::OkStatus();
+  }
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  std::string record;
+  if (database_.db->Get(rocksdb::ReadOptions(), database_.manifests, ToSlice(key), &record).ok()) {
+    batch.Put(database_.quarantine, ToSlice(key), reason + "\n" + record);
+  }
+  AddRemovals(change, &batch);
+  // Out of the index first: even if the disk refuses the deletion, nobody is handed the entry again.
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    index_.Apply(change);
+    ++quarantined_;
+  }
+  RETURN_IF_ERROR(CheckWritable());
+  return Write(&batch, /*sync=*/true);
+}
+
+absl::Status RocksDbRecipeStore::Flush() {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  if (!database_.writable) return absl::OkStatus();
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  AddRemovals({}, &batch);
+  if (batch.Count() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckWritable());
+  return Write(&batch, /*sync=*/true);
+}
+
+void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  counters["rocksdb.bytes"] += index_.total_bytes();
+  counters["rocksdb.max_bytes"] += index_.max_bytes();
+  counters["rocksdb.entries"] += index_.entry_count();
+  counters["rocksdb.blobs"] += index_.blob_count();
+  counters["rocksdb.evictions"] += evictions_;
+  counters["rocksdb.quarantined"] += quarantined_;
+  counters["rocksdb.write_failures"] += write_failures_;
+}
+
+void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch) {
+  std::map<Digest, uint64_t> accesses;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    accesses.swap(unsaved_accesses_);
+  }
+  for (const Digest& key : change.removed_keys) {
+    batch->Delete(database_.manifests, ToSlice(key));
+    batch->Delete(database_.accesses, ToSlice(key));
+    accesses.erase(key);
+  }
+  for (const auto& [key, micros] : accesses) AddAccess(key, micros, batch);
+  for (const Digest& digest : change.dropped_blobs) {
+    batch->Delete(database_.blobs, ToSlice(digest));
+  }
+}
+
+void RocksDbRecipeStore::AddAccess(const Digest& key, uint64_t micros,
+                                   rocksdb::WriteBatch* batch) const {
+  batch->Put(database_.accesses, ToSlice(key),
+             rocksdb::Slice(reinterpret_cast<const char*>(&micros), sizeof(micros)));
+}
+
+absl::Status RocksDbRecipeStore::CheckWritable() {
+  if (!database_.writable) {
+    return Error(absl::StatusCode::kUnavailable, "the store is open for reading only");
+  }
+  if (!failing_) return absl::OkStatus();
+  if (std::chrono::steady_clock::now() < retry_at_) {
+    return Error(absl::StatusCode::kUnavailable, "the store cannot be written at the moment");
+  }
+  return ToStatus(database_.db->Resume(), "resuming writes");
+}
+
+absl::Status RocksDbRecipeStore::Write(rocksdb::WriteBatch* batch, bool sync) {
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  const rocksdb::Status status = database_.db->Write(options, batch);
+  if (status.ok()) {
+    if (std::exchange(failing_, false)) HPU_LOG(kInfo, "store can be written again");
+    return absl::OkStatus();
+  }
+  if (!std::exchange(failing_, true)) {
+    HPU_LOG(kWarning, "store cannot be written, serving what it has; new programs are not kept error="
+                          << status.ToString());
+  }
+  retry_at_ = std::chrono::steady_clock::now() + kRetryInterval;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++write_failures_;
+  }
+  return ToStatus(status, "writing to the store");
+}
+
+}  // namespace hpu::store

@@ -1,0 +1,71 @@
+// The persistent layer. One process writes; RocksDB's lock enforces it.
+//
+// An entry is written as one synced batch (blobs, then manifest, then access time), so a crash at
+// any instant leaves all of it or nothing. Digests are not checked here: put VerifyingRecipeStore on
+// top. The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on open.
+// When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log line says
+// so, and writing is tried again every kRetryInterval.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <set>
+
+#include "recipe_store/recipe_store.h"
+#include "recipe_store/rocksdb_open.h"
+#include "recipe_store/store_index.h"
+
+namespace hpu::store {
+
+class RocksDbRecipeStore : public RecipeStore {
+ public:
+  static constexpr uint64_t kDefaultMaxBytes = uint64_t{10} << 30;
+  static constexpr std::chrono::seconds kRetryInterval{30};
+
+  // `max_bytes` bounds blobs and manifests before compression.
+  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(const std::string& folder,
+                                                                  uint64_t max_bytes);
+  ~RocksDbRecipeStore() override;
+
+  absl::StatusOr<Entry> Get(const Digest& key) override;
+  absl::Status Put(const Entry& entry) override;
+  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
+  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  absl::Status Flush() override;
+  void AddCounters(std::map<std::string, uint64_t>& counters) const override;
+
+ private:
+  RocksDbRecipeStore(Database database, uint64_t max_bytes)
+      : database_(std::move(database)), index_(max_bytes) {}
+
+  absl::Status LoadIndex();
+  absl::Status TrimToLimits();
+  absl::StatusOr<std::vector<Blob>> ReadBlobs(const Manifest& manifest,
+                                              const rocksdb::Snapshot* snapshot);
+  // Deletes of a change; then the access times noted since the last write.
+  void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
+  void AddAccess(const Digest& key, uint64_t micros, rocksdb::WriteBatch* batch) const;
+  absl::Status Write(rocksdb::WriteBatch* batch, bool sync);  // write_mutex_ held
+  absl::Status CheckWritable();                               // write_mutex_ held
+
+  const Database database_;
+  bool has_other_versions_ = false;  // manifests of another version; constant after Open
+
+  // Serialises writers from plan to write to index; readers never wait for it.
+  std::mutex write_mutex_;
+  // Guarded by write_mutex_.
+  bool failing_ = false;
+  std::chrono::steady_clock::time_point retry_at_{};
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  StoreIndex index_;
+  std::map<Digest, uint64_t> unsaved_accesses_;  // key -> microseconds
+  uint64_t evictions_ = 0;
+  uint64_t quarantined_ = 0;
+  uint64_t write_failures_ = 0;
+};
+
+}  // namespace hpu::store
