@@ -67,15 +67,6 @@ def declare_input(writer: GraphWriter, value: Any, name: str) -> Any:
     raise CaptureError(f"input {name} is a {type(value).__name__}")
 
 
-def encode_output(writer: GraphWriter, value: Any) -> Any:
-    """A graph output in the form the builder takes."""
-    if isinstance(value, TensorValue):
-        return writer.markers.Value(value.id)
-    if value is None or type(value) in (int, float, bool):
-        return value
-    raise CaptureError(f"the graph returns a {type(value).__name__}")
-
-
 class _Signature:
     """Hashable description of a node's call; equal signatures make equal ATen calls."""
 
@@ -106,6 +97,7 @@ class Capture:
     """One capture of one graph module.
 
     values: the example value of every node except outputs and attributes.
+    device: where outputs and inputs that are written to must be.
     """
 
     def __init__(
@@ -115,10 +107,10 @@ class Capture:
         values: dict[torch.fx.Node, Any],
         builder: GraphBuilder,
         markers: Markers,
-        refuse_cpu_writes: bool = True,
+        device: str = "hpu",
     ) -> None:
         self.module = module
-        self.refuse_cpu_writes = refuse_cpu_writes
+        self.device = device
         self.inputs = inputs
         self.values = values
         self.writer = GraphWriter(builder, markers)
@@ -160,20 +152,32 @@ class Capture:
         with torch.no_grad():
             recorded = record_functional(self.mode, [t.fake for t in tensors], run)
         for i in recorded.mutated:
-            if tensors[i].fake.device.type == "cpu" and self.refuse_cpu_writes:
-                raise CaptureError("the graph writes to an input on the CPU")
+            if tensors[i].fake.device.type != self.device:
+                raise CaptureError(f"the graph writes to an input that is not on {self.device}")
             path = paths[i - len(tensors)] if i >= len(tensors) - len(paths) else ""
             if path in self.inputs.constants:
                 raise CaptureError(f"the graph writes to constant {path}")
         ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
-        leaves = pytree.tree_leaves(recorded.snippet.output)
-        outputs = [
-            self.writer.markers.Value(ids[v.index])
-            if isinstance(v, Slot)
-            else encode_output(self.writer, v)
-            for v in leaves
-        ]
+        outputs: list[Any] = []
+        fakes = pytree.tree_leaves(recorded.result)
+        for slot, fake in zip(pytree.tree_leaves(recorded.snippet.output), fakes, strict=True):
+            if isinstance(slot, Slot):
+                id = ids[slot.index]
+                assert id is not None
+                outputs.append(self._output(TensorValue(id, fake)))
+            else:
+                outputs.append(self._output(slot))
         self.writer.builder.set_outputs(outputs)
+
+    def _output(self, value: Any) -> Any:
+        """A graph output in the form the builder takes."""
+        if isinstance(value, TensorValue):
+            if value.fake.device.type != self.device:
+                raise CaptureError(f"the graph returns a tensor on {value.fake.device.type}")
+            return self.writer.markers.Value(value.id)
+        if value is None or type(value) in (int, float, bool):
+            return value
+        raise CaptureError(f"the graph returns a {type(value).__name__}")
 
     def _declare_inputs(self) -> None:
         for node in self.inputs.placeholders:
@@ -196,7 +200,7 @@ class Capture:
         elif node.op == "output":
             outputs = map_aggregate(node.args[0], lambda n: self._read(n))
             leaves = pytree.tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
-            self.writer.builder.set_outputs([encode_output(self.writer, v) for v in leaves])
+            self.writer.builder.set_outputs([self._output(v) for v in leaves])
         else:
             self._env[node] = self._call(node)
 
@@ -209,7 +213,7 @@ class Capture:
         args = map_aggregate(node.args, self._read)
         kwargs = map_aggregate(node.kwargs, self._read)
         if node.target in AUTOCAST:
-            return node.target(*args, **kwargs)  # type: ignore[operator]
+            return node.target(*args, **kwargs)
         if node.target == "copy_" or isinstance(node.target, torch._ops.HigherOrderOperator):
             self._refuse(node)
         signature = _Signature()

@@ -36,7 +36,7 @@ def _storage(tensor: torch.Tensor) -> int:
 def _unwrap(tensor: torch.Tensor) -> torch.Tensor:
     if not torch._is_functional_tensor(tensor):
         return tensor
-    torch._sync(tensor)
+    torch._sync(tensor)  # type: ignore[attr-defined]
     inner: torch.Tensor = torch._from_functional_tensor(tensor)
     return inner
 

@@ -33,8 +33,6 @@ def _linear(
 
 
 def _matmul(input: torch.Tensor, other: torch.Tensor) -> AtenCall | None:
-    if not (isinstance(input, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return None
     return _aten.matmul.default, (input, other), {}
 
 

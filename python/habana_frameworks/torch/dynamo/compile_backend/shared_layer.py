@@ -1,0 +1,34 @@
+"""Log of the decision per node: compiled, or run eagerly."""
+
+from __future__ import annotations
+
+import logging
+
+import torch.fx
+
+from ...utils.debug.logger import Logger
+
+logger = Logger("PT_COMPILE")
+
+
+def _base_name(node: torch.fx.Node) -> str:
+    target = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.strip("_")
+
+
+def log_decisions(module: torch.fx.GraphModule, eager_ops: set[str]) -> None:
+    """One line per call node. eager_ops: names of the ops that the program runs eagerly."""
+    if not logger.enabled(logging.WARNING):
+        return
+    for node in module.graph.nodes:
+        if node.op not in ("call_function", "call_method"):
+            continue
+        eager = _base_name(node) in eager_ops
+        logger.debug(f"Node: {node.name} requires fallback: {eager}")
+        if eager:
+            meta = node.meta.get("example_value")
+            logger.warn(
+                "Fallback required. Node: {} Target: {} Meta: {}", node.name, node.target, meta
+            )
+            logger.warn("Node.args: {}, Node.kwargs: {}", node.args, node.kwargs)

@@ -1,0 +1,154 @@
+"""The key's view of a Dynamo graph: a canonical text and the factors beside it.
+
+Names do not enter (nodes are numbered), nor does anything of the host; constants enter by content.
+What cannot be described by content (an opaque callable) makes the graph uncacheable, with a reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from .inputs import GraphInputs
+from .wire import describe, tensor_bytes
+
+Factors = list[tuple[str, str]]
+
+# Inputs are listed one by one up to this number, so that a miss can be explained by reading.
+_LISTED_INPUTS = 16
+
+
+class Uncacheable(Exception):
+    """The graph has no key; the text says why. It is compiled and not stored."""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _callable_name(target: Any) -> str:
+    """Import path of a function that is what it says it is, content included."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", None) or "torch"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    root = module.split(".")[0]
+    if root not in ("torch", "_operator", "operator", "builtins", "math"):
+        raise Uncacheable(f"function {module}.{name} is not PyTorch's")
+    short = getattr(target, "__name__", "")
+    for owner in (sys.modules.get(module), torch, torch._C._VariableFunctions, torch.Tensor):
+        if owner is not None and getattr(owner, short, None) is target:
+            return f"{module}.{short}"
+    raise Uncacheable(f"function {module}.{name} cannot be found again by its name")
+
+
+class _Canonical:
+    def __init__(self, inputs: GraphInputs) -> None:
+        self.inputs = inputs
+        self.numbers: dict[torch.fx.Node, int] = {}
+
+    def token(self, value: Any) -> str:
+        kind = type(value)
+        if isinstance(value, torch.fx.Node):
+            return f"%{self.numbers[value]}"
+        if value is None or kind in (bool, int):
+            return repr(value)
+        if kind is float:
+            return str(value.hex())
+        if kind is complex:
+            return f"complex({value.real.hex()},{value.imag.hex()})"
+        if kind is str:
+            return repr(value)
+        if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return f"device({value.type})"
+        if isinstance(value, slice):
+            return f"slice({self.tokens((value.start, value.stop, value.step))})"
+        if value is Ellipsis:
+            return "..."
+        if isinstance(value, (tuple, torch.Size)):
+            return f"({self.tokens(value)})"
+        if isinstance(value, list):
+            return f"[{self.tokens(value)}]"
+        if isinstance(value, dict):
+            return "{" + self.tokens([p for item in value.items() for p in item]) + "}"
+        raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
+
+    def tokens(self, values: Sequence[Any]) -> str:
+        return ",".join(map(self.token, values))
+
+    def line(self, node: torch.fx.Node) -> str:
+        if node.op == "get_attr":
+            path = str(node.target)
+            constant = self.inputs.constants.get(path)
+            if constant is None:
+                return f"attribute {list(self.inputs.attributes).index(path)}"
+            content = hashlib.sha256(tensor_bytes(constant)).hexdigest()
+            return f"constant {describe(constant)} {content}"
+        if node.op == "output":
+            return f"return {self.token(node.args[0])}"
+        target = _callable_name(node.target) if node.op == "call_function" else f".{node.target}"
+        return f"{target}({self.tokens(node.args)};{self.token(dict(node.kwargs))})"
+
+
+def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
+    """One line per node; equal graphs give equal texts in every process."""
+    canonical = _Canonical(inputs)
+    lines: list[str] = []
+    for number, node in enumerate(module.graph.nodes):
+        canonical.numbers[node] = number
+        lines.append("input" if node.op == "placeholder" else canonical.line(node))
+    return "\n".join(lines)
+
+
+def _input_text(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return describe(value) + (" grad" if value.requires_grad else "")
+    return f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
+
+
+def ambient_factors() -> Factors:
+    """PyTorch's global state that changes results."""
+    autocast = [
+        f"{kind}:{torch.get_autocast_dtype(kind)}"
+        for kind in ("hpu", "cpu")
+        if torch.is_autocast_enabled(kind)
+    ]
+    return [
+        ("torch", torch.__version__.partition("+")[0]),
+        ("python", ".".join(platform.python_version_tuple()[:2])),
+        ("grad_mode", str(torch.is_grad_enabled())),
+        ("inference_mode", str(torch.is_inference_mode_enabled())),
+        ("autocast", " ".join(autocast) or "off"),
+        ("deterministic", str(torch.are_deterministic_algorithms_enabled())),
+        ("default_dtype", str(torch.get_default_dtype())),
+        ("float32_matmul_precision", torch.get_float32_matmul_precision()),
+    ]
+
+
+def graph_factors(
+    module: torch.fx.GraphModule, inputs: GraphInputs, values: Sequence[Any]
+) -> Factors:
+    """Factors of one graph with these input values (placeholders, then attributes).
+
+    Raises Uncacheable.
+    """
+    text = canonical_text(module, inputs)
+    described = [_input_text(value) for value in values]
+    count = len(module.graph.nodes)
+    factors = [("graph", _digest(text)), ("nodes", str(count)), ("inputs", str(len(values)))]
+    listed = [
+        (i, d)
+        for i, (value, d) in enumerate(zip(values, described, strict=True))
+        if not isinstance(value, torch.nn.Parameter)
+    ][:_LISTED_INPUTS]
+    factors += [(f"input {i}", d) for i, d in listed]
+    factors.append(("all inputs", _digest("\n".join(described))))
+    return factors + ambient_factors()

@@ -1,0 +1,308 @@
+"""hpu_backend: from a Dynamo graph to a callable, by the ladder memory, store, compile, eager."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import native
+from . import records
+from .capture import Capture
+from .compile_backend import passes, shared_layer
+from .graph_key import Factors, Uncacheable, ambient_factors, graph_factors
+from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols, propagate
+from .options import OptionError, key_options, resolve, without_effect
+from .progress import CompileProgress
+from .records import GraphRecord
+from .service import Loaded, NoProgram, service
+from .wire import CaptureError, NeedsFunctionalization
+
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
+_warned: set[str] = set()
+
+Compiled = Callable[..., Any]
+Settings = dict[str, bool | int | float | str]
+
+
+def warn_once(text: str) -> None:
+    """One warning per text and process."""
+    if text not in _warned:
+        _warned.add(text)
+        _log.warning("%s", text)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One Dynamo graph to compile."""
+
+    module: torch.fx.GraphModule
+    inputs: GraphInputs
+    settings: Settings
+    name: str
+
+    def attributes(self) -> list[torch.Tensor]:
+        return [attribute(self.module, path) for path in self.inputs.attributes]
+
+
+def hpu_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Compiled:
+    """The torch.compile backend.
+
+    options: see docs/options.md. OptionError (a ValueError) names a wrong key or value. Whatever
+    else goes wrong, the answer is a callable that gives eager's result.
+    """
+    if kwargs:
+        raise OptionError(f"hpu_backend takes only `options`, not {', '.join(sorted(kwargs))}")
+    settings = resolve(options)
+    for sentence in without_effect(settings):
+        warn_once(sentence)
+    name = f"graph_{len(records.report().graphs)}"
+    reason = _eager_reason(gm, example_inputs, settings)
+    if reason:
+        return _eager(gm, GraphRecord(name), reason)
+    try:
+        request = Request(gm, graph_inputs(gm), settings, name)
+    except CaptureError as error:
+        return _eager(gm, GraphRecord(name), str(error))
+    if has_symbols(example_inputs):
+        return DynamicGraph(request)
+    values = example_values(gm)
+    return compile_static(request, example_inputs, values)
+
+
+def _eager_reason(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> str:
+    """Why a graph is not for the compiler at all; "" if it is."""
+    if not settings["use_compiled_recipes"]:
+        return "option use_compiled_recipes is off"
+    if not settings["inference"]:
+        return "option inference is off"
+    tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return "gradients are needed (use torch.no_grad() or torch.inference_mode())"
+    devices = {t.device.type for t in tensors}
+    if tensors and "hpu" not in devices:
+        warn_once(
+            f"a graph with tensors on {', '.join(sorted(devices))} only runs eagerly: "
+            'move the model and its inputs to the device with .to("hpu")'
+        )
+        return "no input is on hpu"
+    if devices - {"hpu", "cpu"}:
+        return f"inputs on {', '.join(sorted(devices))}"
+    return ""
+
+
+def _eager(gm: torch.fx.GraphModule, record: GraphRecord, reason: str) -> Compiled:
+    record.origin = "eager"
+    record.reason = reason
+    records.add(record)
+    warn_once(f"{record.name} runs eagerly: {reason}")
+    shared_layer.log_decisions(gm, set())
+    return gm.forward
+
+
+class DynamicGraph:
+    """A graph with symbolic sizes: one program per concrete shape, compiled at its first call."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._by_shape: dict[tuple[Any, ...], Compiled] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        shape = tuple(
+            (*a.shape, -1, *a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a)
+            for a in args
+        )
+        compiled = self._by_shape.get(shape)
+        if compiled is None:
+            compiled = compile_static(self._request, args, None)
+            self._by_shape[shape] = compiled
+        return compiled(*args)
+
+
+def compile_static(
+    request: Request, example_inputs: Sequence[Any], values: dict[torch.fx.Node, Any] | None
+) -> Compiled:
+    """The callable for one concrete shape. values: known example values of all nodes."""
+    record = GraphRecord(request.name)
+    try:
+        loaded = _climb(request, example_inputs, values, record)
+    except (CaptureError, NoProgram) as error:
+        if (
+            isinstance(error, NoProgram)
+            and not error.lasting
+            and request.settings["require_server"]
+        ):
+            raise
+        return _eager(request.module, record, str(error))
+    records.add(record)
+    _describe(request, loaded, record)
+    return _bind(request, loaded.program, record)
+
+
+def _climb(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    record: GraphRecord,
+) -> Loaded:
+    """Memory, store, compile."""
+    started = time.perf_counter()
+    build_id = service.build_id
+    factors = _factors(request, example_inputs, record)
+    builder = native.client_module().KeyBuilder()
+    device = native.torch_module()
+    options = key_options(request.settings)
+    for factor in (
+        ("compiler", build_id),
+        ("device", device.device_kind()),
+        ("isa_level", device.isa_level()),
+        *sorted(options.items()),
+        *factors,
+    ):
+        builder.field(*factor)
+    key: bytes = builder.digest()
+    record.key = key.hex()
+    record.factors = list(builder.factors())
+    record.key_ms = (time.perf_counter() - started) * 1e3
+    if record.cacheable and not request.settings["skip_cache_lookup"]:
+        remembered = service.remembered(key)
+        if remembered is not None:
+            record.origin = "memory"
+            return remembered
+        loaded = service.fetch(key, record)
+        if loaded is not None:
+            return loaded
+    try:
+        graph = _capture(request, example_inputs, values, record)
+        with CompileProgress(request.name, str(request.settings["show_progress"])) as progress:
+            return service.compile(
+                key,
+                graph,
+                options,
+                record.factors,
+                record,
+                progress,
+                float(request.settings["compile_timeout_s"]),
+            )
+    except CaptureError as error:
+        service.remember_failure(key, str(error))
+        raise
+    except NoProgram as error:
+        if error.lasting:
+            service.remember_failure(key, str(error))
+        raise
+
+
+def _factors(request: Request, example_inputs: Sequence[Any], record: GraphRecord) -> Factors:
+    inputs = [*example_inputs, *request.attributes()]
+    try:
+        return graph_factors(request.module, request.inputs, inputs)
+    except Uncacheable as error:
+        record.cacheable = False
+        record.reason = f"not stored: {error}"
+        return [("uncacheable", uuid.uuid4().hex), *ambient_factors()]
+
+
+def _capture(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    record: GraphRecord,
+) -> bytes:
+    """The serialised graph. CaptureError says why there is none."""
+    started = time.perf_counter()
+    client = native.client_module()
+
+    def attempt(functional: bool) -> tuple[bytes, int]:
+        builder = client.GraphBuilder(request.name)
+        if passes.logger.enabled(logging.DEBUG):
+            builder = passes.GraphListing(builder)
+        capture = Capture(request.module, request.inputs, known, builder, client)
+        if functional:
+            capture.run_functional()
+        else:
+            capture.run()
+        if isinstance(builder, passes.GraphListing):
+            builder.log()
+        return builder.serialize(), capture.writer.node_count
+
+    try:
+        known = values if values is not None else propagate(request.module, example_inputs)
+        try:
+            graph, record.nodes = attempt(functional=False)
+        except NeedsFunctionalization:
+            if not request.settings["keep_input_mutations"]:
+                raise CaptureError("the graph writes to tensors") from None
+            graph, record.nodes = attempt(functional=True)
+    except (CaptureError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        _log.debug("capture of %s failed", request.name, exc_info=True)
+        raise CaptureError(f"capture failed: {type(error).__name__}: {error}") from error
+    record.capture_ms = (time.perf_counter() - started) * 1e3
+    return graph
+
+
+def _describe(request: Request, loaded: Loaded, record: GraphRecord) -> None:
+    program = loaded.program
+    record.recipes = loaded.recipes
+    record.nodes = program.node_count
+    record.eager_nodes = program.eager_node_count
+    if record.eager_nodes:
+        text = program.text()
+        record.eager_steps = [
+            line.strip() for line in text.splitlines() if line.strip().startswith("eager ")
+        ]
+        for step in record.eager_steps:
+            warn_once(f"{request.name}: {step}")
+        if not request.settings["use_eager_fallback"]:
+            raise AssertionError(
+                f"option use_eager_fallback is off and {request.name} has eager ops: "
+                + "; ".join(record.eager_steps)
+            )
+    names = {step.split()[1].split("::")[-1].split("(")[0] for step in record.eager_steps}
+    shared_layer.log_decisions(request.module, names)
+
+
+def _bind(request: Request, program: Any, record: GraphRecord) -> Compiled:
+    """The function that Dynamo calls: one C++ call."""
+    aliased: type[Exception] = native.torch_module().AliasedInputs
+    module = request.module
+    attributes = tuple(request.attributes())
+
+    def run_eagerly(*args: Any) -> Any:
+        record.aliased_calls += 1
+        warn_once(f"{record.name}: inputs share memory with one that is written; run eagerly")
+        return module.forward(*args)
+
+    if attributes:
+
+        def call_with_attributes(*args: Any) -> Any:
+            try:
+                return program(*args, *attributes)
+            except aliased:
+                return run_eagerly(*args)
+
+        return call_with_attributes
+
+    def call(*args: Any) -> Any:
+        try:
+            return program(*args)
+        except aliased:
+            return run_eagerly(*args)
+
+    return call

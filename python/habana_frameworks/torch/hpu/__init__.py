@@ -1,0 +1,190 @@
+"""torch.hpu: the device's Python interface.
+
+A process has one device, index 0. It is acquired at its first use, not by the import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import native
+from . import metrics as metrics
+from .memory import empty_cache as empty_cache
+from .memory import max_memory_allocated as max_memory_allocated
+from .memory import max_memory_cached as max_memory_cached
+from .memory import max_memory_reserved as max_memory_reserved
+from .memory import mem_get_info as mem_get_info
+from .memory import memory_allocated as memory_allocated
+from .memory import memory_cached as memory_cached
+from .memory import memory_reserved as memory_reserved
+from .memory import memory_stats as memory_stats
+from .memory import memory_summary as memory_summary
+from .memory import memory_usage as memory_usage
+from .memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
+from .memory import reset_peak_memory_stats as reset_peak_memory_stats
+from .placement import DeviceArgument as DeviceArgument
+from .placement import check_device
+from .placement import current_device as current_device
+from .placement import device as device
+from .placement import device_of as device_of
+from .placement import set_device as set_device
+from .random import default_generators as default_generators
+from .random import get_rng_state as get_rng_state
+from .random import get_rng_state_all as get_rng_state_all
+from .random import initial_seed as initial_seed
+from .random import manual_seed as manual_seed
+from .random import manual_seed_all as manual_seed_all
+from .random import seed as seed
+from .random import seed_all as seed_all
+from .random import set_rng_state as set_rng_state
+from .random import set_rng_state_all as set_rng_state_all
+from .streams import Event as Event
+from .streams import Stream as Stream
+from .streams import StreamContext as StreamContext
+from .streams import current_stream as current_stream
+from .streams import default_stream as default_stream
+from .streams import get_stream_info as get_stream_info
+from .streams import record_stream as record_stream
+from .streams import set_stream as set_stream
+from .streams import stream as stream
+
+
+def init() -> None:
+    """Acquires the device now; otherwise its first use does."""
+    native.torch_module().acquire()
+
+
+def _lazy_init() -> None:
+    init()
+
+
+def is_initialized() -> bool:
+    """True once the device is acquired."""
+    return bool(native.torch_module().is_acquired())
+
+
+def _is_in_bad_fork() -> bool:
+    """True in a child forked after the parent acquired the device; the device is unusable there."""
+    return bool(native.torch_module().is_in_bad_fork())
+
+
+def is_available() -> bool:
+    """True if a device, real or emulated, can be had. Never raises."""
+    return bool(native.torch_module().is_available())
+
+
+def device_count() -> int:
+    """0 or 1."""
+    return int(native.torch_module().device_count())
+
+
+def synchronize(device: DeviceArgument = None) -> None:
+    """Waits for all queued work."""
+    check_device(device)
+    native.torch_module().synchronize()
+
+
+def get_device_name(device: DeviceArgument = None) -> str:
+    """As the driver library names it, e.g. "GAUDI2"."""
+    check_device(device)
+    return str(native.torch_module().device_name())
+
+
+def get_device_capability(device: DeviceArgument = None) -> str:
+    """The driver's version text."""
+    check_device(device)
+    return str(native.torch_module().driver_version())
+
+
+def get_device_properties(device: DeviceArgument = None) -> str:
+    """ "(sramBaseAddress=..., dramBaseAddress=..., ...)"."""
+    check_device(device)
+    properties = native.torch_module().device_properties()
+    return "(" + ", ".join(f"{name}={value}" for name, value in properties.items()) + ")"
+
+
+def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
+    """False: there is no second device in a process."""
+    check_device(device)
+    check_device(peer_device)
+    return False
+
+
+def get_arch_list() -> list[str]:
+    return [get_device_name()] if is_available() else []
+
+
+def get_gencode_flags() -> str:
+    return ""
+
+
+def is_bf16_supported() -> bool:
+    return True
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.bfloat16, torch.float16]
+
+
+def set_autocast_hpu_enabled(enabled: bool) -> None:
+    torch.set_autocast_enabled("hpu", enabled)
+
+
+def is_autocast_hpu_enabled() -> bool:
+    return torch.is_autocast_enabled("hpu")
+
+
+def set_autocast_hpu_dtype(dtype: torch.dtype) -> None:
+    torch.set_autocast_dtype("hpu", dtype)
+
+
+def get_autocast_hpu_dtype() -> torch.dtype:
+    return torch.get_autocast_dtype("hpu")
+
+
+def setDeterministic(val: bool) -> None:
+    """Deprecated spelling of torch.use_deterministic_algorithms."""
+    torch.use_deterministic_algorithms(val)
+
+
+def getDeterministic() -> bool:
+    """Deprecated spelling of torch.are_deterministic_algorithms_enabled."""
+    return torch.are_deterministic_algorithms_enabled()
+
+
+def set_num_threads(count: int) -> None:
+    """Compute threads of the emulated device; a real one ignores it."""
+    native.torch_module().set_num_threads(count)
+
+
+_LEGACY_TYPES = {
+    "BFloat16Tensor": torch.bfloat16,
+    "BoolTensor": torch.bool,
+    "ByteTensor": torch.uint8,
+    "CharTensor": torch.int8,
+    "DoubleTensor": torch.float64,
+    "FloatTensor": torch.float32,
+    "HalfTensor": torch.float16,
+    "IntTensor": torch.int32,
+    "LongTensor": torch.int64,
+    "ShortTensor": torch.int16,
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The typed tensor constructors: torch.hpu.FloatTensor([1, 2]) or FloatTensor(2, 3)."""
+    dtype = _LEGACY_TYPES.get(name)
+    if dtype is None:
+        raise AttributeError(f"torch.hpu has no attribute {name!r}")
+
+    def construct(*args: Any) -> torch.Tensor:
+        if args and all(isinstance(a, int) for a in args):
+            return torch.empty(args, dtype=dtype, device="hpu")
+        if not args:
+            return torch.empty(0, dtype=dtype, device="hpu")
+        return torch.tensor(args[0], dtype=dtype, device="hpu")
+
+    construct.__name__ = name
+    return construct

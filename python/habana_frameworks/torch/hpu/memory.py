@@ -1,0 +1,80 @@
+"""Device memory: what is allocated, reserved, and was at most. Bytes throughout."""
+
+from __future__ import annotations
+
+from .. import native
+from .placement import DeviceArgument, check_device
+
+
+def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
+    """Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize, TotalSystemAllocs,
+    TotalSystemFrees, TotalActiveAllocs."""
+    check_device(device)
+    return dict(native.torch_module().memory_stats())
+
+
+def memory_allocated(device: DeviceArgument = None) -> int:
+    """In use by tensors."""
+    return memory_stats(device)["InUse"]
+
+
+def max_memory_allocated(device: DeviceArgument = None) -> int:
+    """Peak of memory_allocated."""
+    return memory_stats(device)["MaxInUse"]
+
+
+def memory_reserved(device: DeviceArgument = None) -> int:
+    """Taken from the device, cached blocks included."""
+    check_device(device)
+    return int(native.torch_module().memory_reserved())
+
+
+def max_memory_reserved(device: DeviceArgument = None) -> int:
+    """Peak of memory_reserved."""
+    check_device(device)
+    return int(native.torch_module().max_memory_reserved())
+
+
+def memory_cached(device: DeviceArgument = None) -> int:
+    """Older name of memory_reserved."""
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceArgument = None) -> int:
+    """The limit of the device's memory."""
+    return memory_stats(device)["Limit"]
+
+
+def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
+    """(free, total)."""
+    check_device(device)
+    free, total = native.torch_module().mem_get_info()
+    return int(free), int(total)
+
+
+def memory_usage(device: DeviceArgument = None) -> int:
+    """Percent of the device's memory in use."""
+    stats = memory_stats(device)
+    return round(100 * stats["InUse"] / stats["Limit"]) if stats["Limit"] else 0
+
+
+def memory_summary(device: DeviceArgument = None) -> str:
+    """memory_stats as lines of text."""
+    stats = memory_stats(device)
+    width = max(map(len, stats))
+    return "\n".join(f"{name:<{width}} {value:>20,}" for name, value in stats.items())
+
+
+def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
+    check_device(device)
+    native.torch_module().reset_peak_memory_stats()
+
+
+def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
+    check_device(device)
+    native.torch_module().reset_accumulated_memory_stats()
+
+
+def empty_cache() -> None:
+    """Gives cached blocks back to the device."""
+    native.torch_module().empty_cache()

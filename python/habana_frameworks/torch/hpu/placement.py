@@ -1,0 +1,62 @@
+"""Which device: a process has one, index 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+DeviceArgument = torch.device | str | int | None
+
+
+def check_device(value: DeviceArgument) -> int:
+    """Index of a device argument; None is the current device. Refuses other devices."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        if value.partition(":")[0] == "habana":
+            raise ValueError(f'device "{value}": the device is called "hpu" now')
+        value = torch.device(value)
+    if isinstance(value, torch.device):
+        if value.type != "hpu":
+            raise ValueError(f"expected an hpu device, got {value}")
+        value = 0 if value.index is None else value.index
+    if value not in (0, -1):
+        raise ValueError(f"hpu:{value}: a process has one device, hpu:0")
+    return 0
+
+
+def current_device() -> int:
+    """0."""
+    return 0
+
+
+def set_device(device: DeviceArgument) -> None:
+    """Checks the argument: the one device is always the current one."""
+    check_device(device)
+
+
+class device:
+    """Context manager: the current device inside the block."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = check_device(device)
+
+    def __enter__(self) -> device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class device_of(device):
+    """Context manager: the device of a tensor; no change for a tensor elsewhere."""
+
+    def __init__(self, obj: torch.Tensor) -> None:
+        super().__init__(obj.device if obj.device.type == "hpu" else None)
+
+
+# Names that torch.accelerator and Dynamo look for.
+def _exchange_device(device: int) -> int:
+    check_device(device)
+    return 0

@@ -1,0 +1,57 @@
+"""Random numbers: one generator for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from .. import native
+from .placement import DeviceArgument, check_device
+
+
+def get_rng_state(device: DeviceArgument = "hpu") -> torch.Tensor:
+    """uint8 CPU tensor."""
+    check_device(device)
+    state: torch.Tensor = native.torch_module().get_rng_state()
+    return state
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    return [get_rng_state()]
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceArgument = "hpu") -> None:
+    check_device(device)
+    native.torch_module().set_rng_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    for state in new_states:
+        set_rng_state(state)
+
+
+def manual_seed(seed: int) -> None:
+    native.torch_module().manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    manual_seed(seed)
+
+
+def seed() -> None:
+    """Seeds from the system's entropy."""
+    native.torch_module().seed()
+
+
+def seed_all() -> None:
+    seed()
+
+
+def initial_seed() -> int:
+    return int(native.torch_module().initial_seed())
+
+
+def default_generators() -> tuple[torch.Generator, ...]:
+    """The device's generator, as a tuple of one."""
+    return (native.torch_module().default_generator(),)
