@@ -10,31 +10,6 @@
 namespace hpu::ir {
 namespace {
 
-absl::Status CheckType(const TensorType& type) {
-  CONSTRAINT(type.dtype != DType::kInvalid && static_cast<int>(type.dtype) < kNumDTypes, "type_c1",
-             "unknown element type");
-  CONSTRAINT(type.rank() <= kMaxRank, "type_c2", "rank ", type.rank(), " is above ", kMaxRank);
-  CONSTRAINT(type.strides.size() == type.sizes.size(), "type_c3", type.strides.size(),
-             " strides for ", type.sizes.size(), " sizes");
-  int64_t elements = 1;
-  int64_t span = 1;
-  for (size_t i = 0; i < type.sizes.size(); ++i) {
-    const int64_t size = type.sizes[i];
-    const int64_t stride = type.strides[i];
-    CONSTRAINT(size >= 0 && stride >= 0, "type_c4", "negative size or stride in ", ToText(type));
-    CONSTRAINT(size <= kMaxElements && stride <= kMaxElements, "type_c5", "size or stride above ",
-               kMaxElements);
-    elements *= std::max<int64_t>(size, 1);
-    CONSTRAINT(elements <= kMaxElements, "type_c5", "more than ", kMaxElements, " elements");
-    if (size > 1) {
-      CONSTRAINT(stride <= (kMaxElements - span) / (size - 1), "type_c5", "spans more than ",
-                 kMaxElements, " elements");
-      span += (size - 1) * stride;
-    }
-  }
-  return absl::OkStatus();
-}
-
 // A view of memory with `room` elements.
 absl::Status CheckView(const View& view, int64_t room) {
   RETURN_IF_ERROR(CheckType(view.type));
@@ -193,6 +168,31 @@ class Verifier {
 };
 
 }  // namespace
+
+absl::Status CheckType(const TensorType& type) {
+  CONSTRAINT(type.dtype != DType::kInvalid && static_cast<int>(type.dtype) < kNumDTypes, "type_c1",
+             "unknown element type");
+  CONSTRAINT(type.rank() <= kMaxRank, "type_c2", "rank ", type.rank(), " is above ", kMaxRank);
+  CONSTRAINT(type.strides.size() == type.sizes.size(), "type_c3", type.strides.size(),
+             " strides for ", type.sizes.size(), " sizes");
+  int64_t elements = 1;
+  int64_t span = 1;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    const int64_t size = type.sizes[i];
+    const int64_t stride = type.strides[i];
+    CONSTRAINT(size >= 0 && stride >= 0, "type_c4", "negative size or stride in ", ToText(type));
+    CONSTRAINT(size <= kMaxElements && stride <= kMaxElements, "type_c5", "size or stride above ",
+               kMaxElements);
+    elements *= std::max<int64_t>(size, 1);
+    CONSTRAINT(elements <= kMaxElements, "type_c5", "more than ", kMaxElements, " elements");
+    if (size > 1) {
+      CONSTRAINT(stride <= (kMaxElements - span) / (size - 1), "type_c5", "spans more than ",
+                 kMaxElements, " elements");
+      span += (size - 1) * stride;
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Verify(const Graph& graph) { return Verifier(graph).Run(); }
 

@@ -8,5 +8,7 @@
 namespace hpu::ir {
 
 absl::Status Verify(const Graph& graph);
+// Element type, rank, sizes and strides are in range.
+absl::Status CheckType(const TensorType& type);
 
 }  // namespace hpu::ir
