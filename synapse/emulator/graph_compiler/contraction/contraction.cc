@@ -1,5 +1,6 @@
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
 
+#include "synapse/emulator/graph_compiler/contraction/conv.h"
 #include "synapse/emulator/graph_compiler/contraction/gemm.h"
 #include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
 
@@ -19,7 +20,7 @@ absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {
-  return Unimplemented(spec.name, ": convolution");
+  return EmitConvKernels(state_->cache, spec);
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {

@@ -27,17 +27,25 @@ class TileEpilogue {
         cols_(shape.vectors * e.lanes()) {}
 
   void Emit(const Values& tile) {
-    const bool has_tail = place_.cols_total % cols_ != 0;
-    if (!has_tail) return IsShort(body_) ? OnRegisters(tile) : FromBuffer(tile, nullptr);
-    Value* left = e_.Sub(e_.Int(place_.cols_total), place_.col);
-    if (place_.cols_total < cols_) return FromBuffer(tile, e_.LaneMask(left, cols_));
+    if (place_.rows_left == nullptr) return EmitRows(tile, e_.Int(shape_.rows));
     e_.If(
-        e_.b.CreateICmpSGE(left, e_.Int(cols_)),
-        [&] { IsShort(body_) ? OnRegisters(tile) : FromBuffer(tile, nullptr); },
-        [&] { FromBuffer(tile, e_.LaneMask(left, cols_)); });
+        e_.b.CreateICmpSGE(place_.rows_left, e_.Int(shape_.rows)),
+        [&] { EmitRows(tile, e_.Int(shape_.rows)); }, [&] { EmitRows(tile, place_.rows_left); });
   }
 
  private:
+  void EmitRows(const Values& tile, Value* rows) {
+    const bool inline_rows = IsShort(body_) && llvm::isa<llvm::ConstantInt>(rows);
+    const bool has_tail = place_.cols_total % cols_ != 0;
+    if (!has_tail) return inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr);
+    Value* left = e_.Sub(e_.Int(place_.cols_total), place_.col);
+    if (place_.cols_total < cols_) return FromBuffer(tile, rows, e_.LaneMask(left, cols_));
+    e_.If(
+        e_.b.CreateICmpSGE(left, e_.Int(cols_)),
+        [&] { inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr); },
+        [&] { FromBuffer(tile, rows, e_.LaneMask(left, cols_)); });
+  }
+
   void OnRegisters(const Values& tile) {
     for (int r = 0; r < shape_.rows; ++r) {
       for (int v = 0; v < shape_.vectors; ++v) {
@@ -47,10 +55,10 @@ class TileEpilogue {
     }
   }
 
-  void FromBuffer(const Values& tile, Value* mask) {
+  void FromBuffer(const Values& tile, Value* rows, Value* mask) {
     const int64_t row_bytes = cols_ * 4;
     StoreTile(e_, shape_, place_.tile_buffer, row_bytes, tile);
-    e_.For(e_.Int(0), e_.Int(shape_.rows), 1, [&](Value* r) {
+    e_.For(e_.Int(0), rows, 1, [&](Value* r) {
       Value* sums = e_.LoadF32(e_.Address(place_.tile_buffer, e_.Mul(r, row_bytes)), cols_);
       Row(e_.Add(place_.row, r), place_.col, cols_, mask, sums);
     });
@@ -64,7 +72,7 @@ class TileEpilogue {
     } else {
       position.index.push_back(row);
     }
-    position.index.push_back(col);
+    position.index.push_back(place_.first_col == nullptr ? col : e_.Add(place_.first_col, col));
     position.lanes = lanes;
     position.mask = mask;
     EmitBody(e_.b, frame_, e_.target(), body_, position, {sums});

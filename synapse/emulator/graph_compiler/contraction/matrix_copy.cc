@@ -30,9 +30,12 @@ class MatrixCopy {
 
   void ColumnsContiguous() {
     Value* full_rows = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
+    const int64_t full_cols = target_.padded_cols / lanes_ * lanes_;
+    if (full_cols == 0) return Scattered();
     e_.For(e_.Int(0), full_rows, lanes_, [&](Value* row) {
-      e_.For(e_.Int(0), e_.Int(target_.padded_cols), lanes_,
-             [&](Value* col) { CopyTransposed(row, col); });
+      e_.For(e_.Int(0), e_.Int(full_cols), lanes_, [&](Value* col) { CopyTransposed(row, col); });
+      if (full_cols == target_.padded_cols) return;
+      e_.For(row, e_.Add(row, lanes_), 1, [&](Value* r) { CopyScalars(r, e_.Int(full_cols)); });
     });
     e_.For(full_rows, rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
   }
@@ -46,6 +49,7 @@ class MatrixCopy {
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
     if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return std::nullopt;
     if (target_.padded_cols > kMaxUnrolledVectors * lanes_) return std::nullopt;
+    if (target_.padded_cols % lanes_ != 0) return std::nullopt;
     return target_.padded_cols;
   }
 

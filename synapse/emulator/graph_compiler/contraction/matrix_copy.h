@@ -16,11 +16,13 @@ struct MatrixSource {
 struct MatrixTarget {
   llvm::Value* base = nullptr;
   int64_t row_stride = 0;   // f32 elements; columns are contiguous
-  int64_t padded_cols = 0;  // columns from `cols` up to here are set to 0; a multiple of the lanes
+  int64_t padded_cols = 0;  // columns from `cols` up to here are set to 0; 0 = none are
 };
 
-// target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Rows or columns of the source
-// that are contiguous are read by vectors, transposed in registers where they are columns.
+// target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Rows or columns of
+// the source that are contiguous are read by vectors, transposed in registers where they are
+// columns. Nothing beyond cols and
+// padded_cols is written.
 void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
                     llvm::Value* rows, llvm::Value* cols);
 

@@ -27,7 +27,7 @@ class TileEmitter {
                         : e_.Mul(e_.DivConst(count, unroll_), unroll_);
     // Byte offsets into A and the address in B are carried so that every access is base plus
     // index plus constant.
-    state.push_back(e_.Int(0));
+    state.push_back(a_.start != nullptr ? a_.start : e_.Int(0));
     state.push_back(b_.base);
     state = Loop(e_.Int(0), full, unroll_, std::move(state));
     if (known) {

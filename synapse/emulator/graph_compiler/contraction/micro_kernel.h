@@ -18,6 +18,7 @@ struct TileA {
   Values row_bases;
   std::vector<int64_t> row_offsets;
   int64_t k_stride = 4;
+  llvm::Value* start = nullptr;  // bytes that lie before k = 0; null = none
 };
 
 // Vector v of row k at base + k * k_stride + v * lanes * 4 bytes, f32; kBF16 means pairs of

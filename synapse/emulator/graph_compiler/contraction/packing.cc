@@ -81,16 +81,23 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
   const DenseBatch dense = DenseDimensions(batch, b.batch_strides);
   const int64_t panels = CeilDiv(n, format.panel_cols);
   const int64_t source_size = MemoryTypeSize(b.type);
-  const int64_t panel_bytes = k * format.panel_cols * PackedSize(format.packed_type);
+  int64_t outer_k = 1;
+  for (const int64_t size : format.outer_k_sizes) outer_k *= size;
+  const int64_t run_bytes = k * format.panel_cols * PackedSize(format.packed_type);
+  const int64_t panel_bytes = outer_k * run_bytes;
 
   KernelKey key("pack_panels");
   key.Add(dense.sizes).Add(dense.strides).Add(b.type).Add(b.row_stride).Add(b.col_stride);
   key.Add(k).Add(n).Add(format.panel_cols).Add(format.packed_type);
+  key.Add(format.outer_k_sizes).Add(format.outer_k_strides);
 
   PackedOperand packed;
   packed.source = b.buffer;
   int64_t last = (k - 1) * b.row_stride + (n - 1) * b.col_stride;
   for (size_t i = 0; i < dense.sizes.size(); ++i) last += (dense.sizes[i] - 1) * dense.strides[i];
+  for (size_t i = 0; i < format.outer_k_sizes.size(); ++i) {
+    last += (format.outer_k_sizes[i] - 1) * format.outer_k_strides[i];
+  }
   packed.source_bytes = static_cast<uint64_t>((last + 1) * source_size);
   packed.packed_bytes = static_cast<uint64_t>(dense.count * panels * panel_bytes);
   packed.format = key.text();
@@ -112,23 +119,34 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
         const Values index = e.Decompose(e.DivConst(task, panels), dense.sizes);
         Value* first_col = e.Mul(panel, format.panel_cols);
         Value* offset = e.Add(e.Dot(index, dense.strides), e.Mul(first_col, b.col_stride));
-        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, source_size));
         Value* to = e.Address(frame.Operand(builder, 1), e.Mul(task, panel_bytes));
         Value* cols = e.Min(e.Sub(e.Int(n), first_col), e.Int(format.panel_cols));
         const bool may_be_short = n % format.panel_cols != 0;
-        if (!narrow) {
-          CopyPanel(e, {from, b.type, b.row_stride, b.col_stride}, to, format.panel_cols,
-                    e.Int(k), cols, may_be_short);
-          return;
+        const auto pack_run = [&](Value* outer) {
+          Value* outer_offset =
+              e.Dot(e.Decompose(outer, format.outer_k_sizes), format.outer_k_strides);
+          Value* run_offset = e.Mul(e.Add(offset, outer_offset), source_size);
+          Value* from = e.Address(frame.Operand(builder, 0), run_offset);
+          Value* run = e.Address(to, e.Mul(outer, run_bytes));
+          if (!narrow) {
+            CopyPanel(e, {from, b.type, b.row_stride, b.col_stride}, run, format.panel_cols,
+                      e.Int(k), cols, may_be_short);
+            return;
+          }
+          e.For(e.Int(0), e.Int(k), kNarrowChunkRows, [&](Value* k0) {
+            Value* rows = e.Min(e.Sub(e.Int(k), k0), e.Int(kNarrowChunkRows));
+            Value* chunk = e.Address(from, e.Mul(k0, b.row_stride * source_size));
+            CopyPanel(e, {chunk, b.type, b.row_stride, b.col_stride}, frame.scratch,
+                      format.panel_cols, rows, cols, may_be_short);
+            InterleavePairs(e, frame.scratch, e.Address(run, e.Mul(k0, format.panel_cols * 2)),
+                            rows, format.panel_cols);
+          });
+        };
+        if (outer_k == 1) {
+          pack_run(e.Int(0));
+        } else {
+          e.For(e.Int(0), e.Int(outer_k), 1, pack_run);
         }
-        e.For(e.Int(0), e.Int(k), kNarrowChunkRows, [&](Value* k0) {
-          Value* rows = e.Min(e.Sub(e.Int(k), k0), e.Int(kNarrowChunkRows));
-          Value* chunk = e.Address(from, e.Mul(k0, b.row_stride * source_size));
-          CopyPanel(e, {chunk, b.type, b.row_stride, b.col_stride}, frame.scratch,
-                    format.panel_cols, rows, cols, may_be_short);
-          InterleavePairs(e, frame.scratch, e.Address(to, e.Mul(k0, format.panel_cols * 2)), rows,
-                          format.panel_cols);
-        });
       });
   return packed;
 }

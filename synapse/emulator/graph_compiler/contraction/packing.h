@@ -9,10 +9,13 @@ namespace hpu::emulator {
 
 // B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. `packed_type` is kF32
 // or kBF16 (pairs of vectors interleaved as dwords, see TileB; panel_cols is then an even number
-// of vectors). Broadcast batch dimensions are packed once.
+// of vectors). Broadcast batch dimensions are packed once. `outer_k` are further k dimensions
+// around the rows of B (kernel taps), outermost first: k of a panel runs over outer_k, then `k`.
 struct PanelFormat {
   int64_t panel_cols = 0;
   MemoryType packed_type = MemoryType::kF32;
+  std::vector<int64_t> outer_k_sizes = {};
+  std::vector<int64_t> outer_k_strides = {};  // elements of B
 };
 PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
                                const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);

@@ -1,0 +1,105 @@
+// Convolution, channels last in its iteration space. Forms:
+//
+//   gemm       1x1, stride 1, no padding, one group: pixels are rows
+//   tiled      implicit GEMM: register tiles of output pixels x output channels, k runs over
+//              (kernel row, kernel column, channel); weights in panels
+//   depthwise  one channel per group: lanes are channels
+//
+// The tiled and depthwise forms read the input through a *strip*: the input rows of a task's output
+// pixels as dense f32 [rows][columns][channels] in scratch, padding filled with zeros. Copying it
+// costs one pass over data that is then used kernel_h * kernel_w * out_c times, and makes the inner
+// loops free of branches whatever the padding, the layout and the type of x. The tiled form reads x
+// in place where nothing is padded and x is f32 with contiguous channels.
+#pragma once
+
+#include "synapse/emulator/graph_compiler/contraction/contraction.h"
+#include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
+#include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
+#include "synapse/emulator/graph_compiler/contraction/tiling.h"
+
+namespace hpu::emulator {
+
+absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpec& spec);
+
+// How a convolution is cut: a task computes tile_h x tile_w output pixels of one image and group
+// for some panels of output channels.
+struct ConvPlan {
+  int64_t group_in = 0, group_out = 0;  // channels per group
+  int64_t strip_channels = 0;           // channels that a strip holds
+  bool strip = true;                    // else x is read in place
+  int64_t tile_h = 0, tile_w = 0;
+  int64_t blocks_h = 0, blocks_w = 0;
+  RowTiles tiles;  // of tile_h * tile_w pixels
+  int vectors = 0;
+  int64_t panel_cols = 0, panels = 0;  // per group (depthwise: of all channels)
+  int64_t panels_per_task = 0, panel_blocks = 0;
+
+  int64_t pixels() const { return tile_h * tile_w; }
+  int64_t strip_rows(const ConvSpec& spec) const {
+    return (tile_h - 1) * spec.stride_h + (spec.kernel_h - 1) * spec.dilation_h + 1;
+  }
+  int64_t strip_cols(const ConvSpec& spec) const {
+    return (tile_w - 1) * spec.stride_w + (spec.kernel_w - 1) * spec.dilation_w + 1;
+  }
+  int64_t strip_floats(const ConvSpec& spec) const {
+    return strip ? strip_rows(spec) * strip_cols(spec) * strip_channels : 0;
+  }
+};
+ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec);
+ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec);
+
+// True when no tap of any output pixel falls outside the input.
+bool ReadsNoPadding(const ConvSpec& spec);
+
+// What the two forms share inside a kernel: position of the task, strip, table of pixels.
+// Scratch: strip, then the table, then whatever the form adds (`end_of_scratch`).
+class ConvTask {
+ public:
+  ConvTask(IrEmitter& e, const KernelFrame& frame, const ConvSpec& spec, const ConvPlan& plan,
+           llvm::Value* image, llvm::Value* block_h, llvm::Value* block_w);
+
+  static int64_t ScratchBytes(const ConvSpec& spec, const ConvPlan& plan);
+
+  // Copies channels [first_channel, first_channel + channels) of the strip's pixels.
+  void FillStrip(llvm::Value* first_channel, llvm::Value* channels);
+  // One entry per pixel of the tile: where its first tap lies, and its output row and column.
+  // Entries beyond the pixels that exist repeat the last one.
+  void FillPixelTable();
+
+  // Base of all pixel addresses for channel `first_channel` (of the strip: of channel 0).
+  llvm::Value* InputBase(llvm::Value* first_channel);
+  // Bytes from a pixel's first tap to tap (row, column).
+  llvm::Value* TapOffset(llvm::Value* row, llvm::Value* col);
+  llvm::Value* PixelOffset(llvm::Value* pixel);
+  Values PixelIndex(llvm::Value* pixel);  // {ho, wo}
+  // Pixels of this task, or null when every task has plan.pixels().
+  llvm::Value* pixel_count() const { return pixel_count_; }
+  llvm::Value* image() const { return image_; }
+  llvm::Value* end_of_scratch();
+
+ private:
+  int64_t RowBytes() const;
+  int64_t ColBytes() const;
+  llvm::Value* TableEntry(llvm::Value* pixel, int field);
+
+  IrEmitter& e_;
+  const KernelFrame& frame_;
+  const ConvSpec& spec_;
+  const ConvPlan& plan_;
+  llvm::Value* image_;
+  llvm::Value* first_h_;      // of the output
+  llvm::Value* first_w_;
+  llvm::Value* tile_h_;       // output rows and columns that exist in this task
+  llvm::Value* tile_w_;
+  llvm::Value* pixel_count_ = nullptr;
+};
+
+KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
+                           MemoryType packed_type);
+KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan);
+
+// Everything of spec and plan that reaches code.
+KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan& plan);
+KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups);
+
+}  // namespace hpu::emulator

@@ -1,0 +1,129 @@
+// Implicit GEMM: rows of the register tile are output pixels, each with its own input address; k
+// runs over kernel rows, then over (kernel column, channel), which is one contiguous run of the
+// strip unless columns are dilated.
+#include "synapse/emulator/graph_compiler/contraction/conv.h"
+#include "synapse/emulator/graph_compiler/contraction/epilogue.h"
+#include "synapse/emulator/graph_compiler/contraction/micro_kernel.h"
+#include "synapse/emulator/graph_compiler/contraction/packing.h"
+
+namespace hpu::emulator {
+namespace {
+
+using llvm::Value;
+
+class TiledConv {
+ public:
+  TiledConv(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
+            const ConvSpec& spec, const ConvPlan& plan, MemoryType packed_type)
+      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), packed_type_(packed_type) {
+    const bool columns_adjoin =
+        plan.strip || spec.x_strides[2] == plan.group_in || spec.kernel_w == 1;
+    fused_columns_ = spec.dilation_w == 1 && columns_adjoin;
+    run_ = fused_columns_ ? spec.kernel_w * plan.group_in : plan.group_in;
+    k_bytes_ = plan.panel_cols * PackedSize(packed_type);
+  }
+
+  void Emit(Value* task) {
+    const Values index = e_.Decompose(
+        task, {spec_.batch, spec_.groups, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
+    group_ = index[1];
+    ConvTask position(e_, frame_, spec_, plan_, index[0], index[2], index[3]);
+    position_ = &position;
+    Value* first_channel = e_.Mul(group_, plan_.group_in);
+    if (plan_.strip) position.FillStrip(first_channel, e_.Int(plan_.group_in));
+    position.FillPixelTable();
+    input_ = position.InputBase(first_channel);
+    weights_ = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(group_, plan_.panels * PanelBytes()));
+    Value* first_panel = e_.Mul(index[4], plan_.panels_per_task);
+    Value* end_panel = e_.Min(e_.Add(first_panel, plan_.panels_per_task), e_.Int(plan_.panels));
+    e_.For(first_panel, end_panel, 1, [&](Value* panel) { Panel(panel); });
+  }
+
+ private:
+  int64_t PanelBytes() const {
+    return spec_.kernel_h * spec_.kernel_w * plan_.group_in * k_bytes_;
+  }
+
+  void Panel(Value* panel) {
+    const RowTiles& tiles = plan_.tiles;
+    Value* pixels = position_->pixel_count();
+    const auto limit = [&](int64_t end) {
+      return pixels == nullptr ? e_.Int(end) : e_.Min(pixels, e_.Int(end));
+    };
+    const int64_t main_end = tiles.main_rows * tiles.main_count;
+    e_.For(e_.Int(0), limit(main_end), tiles.main_rows,
+           [&](Value* pixel) { Tile(tiles.main_rows, pixel, panel); });
+    if (tiles.tail_count == 0) return;
+    e_.For(e_.Int(main_end), limit(plan_.pixels()), tiles.tail_rows,
+           [&](Value* pixel) { Tile(tiles.tail_rows, pixel, panel); });
+  }
+
+  void Tile(int rows, Value* pixel, Value* panel) {
+    const TileShape shape{rows, plan_.vectors};
+    TileA a;
+    for (int r = 0; r < rows; ++r) {
+      a.row_bases.push_back(e_.Address(input_, position_->PixelOffset(e_.Add(pixel, r))));
+      a.row_offsets.push_back(0);
+    }
+    Value* panel_base = e_.Address(weights_, e_.Mul(panel, PanelBytes()));
+    const auto run = [&](Value* kernel_row, Value* kernel_col, const Values& sums) {
+      a.start = position_->TapOffset(kernel_row, kernel_col);
+      TileB b;
+      b.type = packed_type_;
+      b.k_stride = k_bytes_;
+      Value* tap = e_.Add(e_.Mul(kernel_row, spec_.kernel_w), kernel_col);
+      b.base = e_.Address(panel_base, e_.Mul(tap, plan_.group_in * k_bytes_));
+      return AccumulateTile(e_, shape, a, b, run_, sums);
+    };
+    const auto kernel_row = [&](Value* row, const Values& sums) {
+      if (fused_columns_ || spec_.kernel_w == 1) return run(row, e_.Int(0), sums);
+      return e_.For(e_.Int(0), e_.Int(spec_.kernel_w), 1, sums,
+                    [&](Value* col, const Values& carried) { return run(row, col, carried); });
+    };
+    Values sums = ZeroTile(e_, shape);
+    sums = spec_.kernel_h == 1
+               ? kernel_row(e_.Int(0), sums)
+               : e_.For(e_.Int(0), e_.Int(spec_.kernel_h), 1, sums, kernel_row);
+
+    TilePlace place;
+    place.prefix = {position_->image()};
+    place.row = pixel;
+    place.col = e_.Mul(panel, plan_.panel_cols);
+    place.cols_total = plan_.group_out;
+    place.tile_buffer = position_->end_of_scratch();
+    place.row_index = [&](Value* row) { return position_->PixelIndex(row); };
+    place.first_col = e_.Mul(group_, plan_.group_out);
+    if (Value* pixels = position_->pixel_count()) place.rows_left = e_.Sub(pixels, pixel);
+    EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
+  }
+
+  IrEmitter e_;
+  const KernelFrame& frame_;
+  const ConvSpec& spec_;
+  const ConvPlan& plan_;
+  const MemoryType packed_type_;
+  bool fused_columns_ = false;
+  int64_t run_ = 0;      // k steps without a jump in the input
+  int64_t k_bytes_ = 0;  // of a panel per k step
+  ConvTask* position_ = nullptr;
+  Value* group_ = nullptr;
+  Value* input_ = nullptr;
+  Value* weights_ = nullptr;
+};
+
+}  // namespace
+
+KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
+                           MemoryType packed_type) {
+  KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups);
+  launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
+                                               plan.tiles.max_rows() * plan.panel_cols * 4);
+  const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);
+  launch.entry = cache.GetOrAdd(
+      key, "conv", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        TiledConv(builder, cache.module().target(), frame, spec, plan, packed_type).Emit(task);
+      });
+  return launch;
+}
+
+}  // namespace hpu::emulator
