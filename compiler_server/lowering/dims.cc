@@ -1,0 +1,166 @@
+#include "compiler_server/lowering/dims.h"
+
+#include <algorithm>
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Dims;
+using ir::OpKind;
+
+// `sizes` with leading ones up to `rank`.
+Dims Padded(const Dims& sizes, size_t rank) {
+  Dims padded(rank - sizes.size(), 1);
+  padded.insert(padded.end(), sizes.begin(), sizes.end());
+  return padded;
+}
+
+}  // namespace
+
+int64_t Product(const Dims& sizes, size_t begin, size_t end) {
+  int64_t product = 1;
+  for (size_t i = begin; i < end; ++i) product *= sizes[i];
+  return product;
+}
+
+Dims AroundDim(const Dims& sizes, int64_t dim) {
+  const auto at = static_cast<size_t>(dim);
+  return {Product(sizes, 0, at), sizes[at], Product(sizes, at + 1, sizes.size())};
+}
+
+std::vector<Dims> MergeBroadcastDims(const std::vector<Dims>& sizes) {
+  const size_t rank = sizes[0].size();
+  std::vector<Dims> padded;
+  for (const Dims& dims : sizes) padded.push_back(Padded(dims, rank));
+  std::vector<Dims> merged(sizes.size());
+  size_t previous = rank;  // last dimension that was kept, rank = none
+  for (size_t d = 0; d < rank; ++d) {
+    if (padded[0][d] == 1) continue;
+    const bool alike = previous < rank && std::all_of(padded.begin(), padded.end(), [&](const Dims& dims) {
+      return (dims[previous] == padded[0][previous]) == (dims[d] == padded[0][d]);
+    });
+    for (size_t i = 0; i < merged.size(); ++i) {
+      if (alike) {
+        merged[i].back() *= padded[i][d];
+      } else {
+        merged[i].push_back(padded[i][d]);
+      }
+    }
+    previous = d;
+  }
+  return merged;
+}
+
+MergedPermutation MergePermutation(const Dims& sizes, const Dims& perm) {
+  // Groups of source dimensions, in the order of the result.
+  std::vector<std::pair<int64_t, int64_t>> groups;  // first source dimension, merged size
+  int64_t previous = -1;
+  const auto next_real = [&](int64_t d) {
+    do {
+      ++d;
+    } while (d < static_cast<int64_t>(sizes.size()) && sizes[d] == 1);
+    return d;
+  };
+  for (int64_t p : perm) {
+    if (sizes[p] == 1) continue;
+    if (previous >= 0 && next_real(previous) == p) {
+      groups.back().second *= sizes[p];
+    } else {
+      groups.emplace_back(p, sizes[p]);
+    }
+    previous = p;
+  }
+  std::vector<size_t> by_source(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) by_source[i] = i;
+  std::sort(by_source.begin(), by_source.end(),
+            [&](size_t a, size_t b) { return groups[a].first < groups[b].first; });
+  MergedPermutation merged;
+  merged.perm.resize(groups.size());
+  for (size_t s = 0; s < by_source.size(); ++s) {
+    merged.sizes.push_back(groups[by_source[s]].second);
+    merged.perm[by_source[s]] = static_cast<int64_t>(s);
+  }
+  return merged;
+}
+
+std::optional<Dims> ReshapedStrides(const ir::TensorType& from, const Dims& sizes) {
+  if (from.elements() == 0) return ir::ContiguousStrides(sizes);
+  // Source dimensions without those of size 1, with neighbours merged that lie one in the other.
+  Dims chunk_sizes, chunk_strides;
+  for (size_t d = 0; d < from.sizes.size(); ++d) {
+    if (from.sizes[d] == 1) continue;
+    if (!chunk_sizes.empty() && chunk_strides.back() == from.sizes[d] * from.strides[d]) {
+      chunk_sizes.back() *= from.sizes[d];
+      chunk_strides.back() = from.strides[d];
+    } else {
+      chunk_sizes.push_back(from.sizes[d]);
+      chunk_strides.push_back(from.strides[d]);
+    }
+  }
+  // Each chunk must be made of whole target dimensions, innermost first.
+  Dims strides(sizes.size(), 1);
+  size_t chunk = chunk_sizes.size();
+  int64_t left = 1, stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] != 1 && left == 1) {
+      --chunk;
+      left = chunk_sizes[chunk];
+      stride = chunk_strides[chunk];
+    }
+    if (left % sizes[d] != 0) return std::nullopt;
+    strides[d] = stride;
+    stride *= sizes[d];
+    left /= sizes[d];
+  }
+  return strides;
+}
+
+std::optional<ir::View> ApplyView(const ir::Node& node, ir::View view) {
+  ir::TensorType& type = view.type;
+  const Dims& sizes = node.type().sizes;
+  switch (node.op) {
+    case OpKind::kPermute: {
+      Dims strides;
+      for (int64_t p : node.Ints(AttrKey::kPerm)) strides.push_back(type.strides[p]);
+      type.strides = std::move(strides);
+      break;
+    }
+    case OpKind::kSlice: {
+      const Dims& starts = node.Ints(AttrKey::kStarts);
+      const Dims& steps = node.Ints(AttrKey::kSteps);
+      for (size_t d = 0; d < sizes.size(); ++d) {
+        view.offset += starts[d] * type.strides[d];
+        type.strides[d] *= steps[d];
+      }
+      break;
+    }
+    case OpKind::kExpand: {
+      const size_t added = sizes.size() - type.sizes.size();
+      Dims strides(sizes.size(), 0);
+      for (size_t d = added; d < sizes.size(); ++d) {
+        if (type.sizes[d - added] == sizes[d]) strides[d] = type.strides[d - added];
+      }
+      type.strides = std::move(strides);
+      break;
+    }
+    case OpKind::kReshape: {
+      std::optional<Dims> strides = ReshapedStrides(type, sizes);
+      if (!strides.has_value()) return std::nullopt;
+      type.strides = *std::move(strides);
+      break;
+    }
+    case OpKind::kAsStrided:
+      // The op addresses its operand's elements in row-major order.
+      if (!type.contiguous()) return std::nullopt;
+      type.strides = node.Ints(AttrKey::kStrides);
+      view.offset += node.Int(AttrKey::kOffset);
+      break;
+    default:
+      return std::nullopt;
+  }
+  type.sizes = sizes;
+  return view;
+}
+
+}  // namespace hpu::compiler

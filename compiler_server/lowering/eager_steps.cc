@@ -1,0 +1,118 @@
+#include "compiler_server/lowering/eager_steps.h"
+
+#include <utility>
+
+#include "compiler_server/lowering/lower.h"
+
+namespace hpu::compiler {
+namespace {
+
+// "aten.addmm.default" -> "aten::addmm", "".
+absl::Status SplitTarget(const std::string& target, EagerStep* step) {
+  const size_t first = target.find('.');
+  const size_t last = target.rfind('.');
+  if (first == std::string::npos || first == last) {
+    return InvalidArgument("target \"", target, "\" is not of the form namespace.op.overload");
+  }
+  step->op = target.substr(0, first) + "::" + target.substr(first + 1, last - first - 1);
+  step->overload = target.substr(last + 1);
+  if (step->overload == "default") step->overload.clear();
+  return absl::OkStatus();
+}
+
+ArgumentList IntList(const ir::Dims& dims) {
+  ArgumentList list(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) list[i].value = dims[i];
+  return list;
+}
+
+}  // namespace
+
+absl::Status EagerSteps::Add(const ir::Node& node) {
+  if (node.aten == nullptr) return Internal(ir::OpName(node.op), " has no ATen call");
+  EagerStep step;
+  RETURN_IF_ERROR(SplitTarget(node.aten->target, &step));
+  step.args = node.aten->args;
+  step.kwargs = node.aten->kwargs;
+  for (Argument& argument : step.args) RETURN_IF_ERROR(Resolve(node, &argument));
+  for (auto& [name, argument] : step.kwargs) RETURN_IF_ERROR(Resolve(node, &argument));
+  for (const ir::Value* result : node.results) {
+    step.outputs.push_back(memory_.HomeOf(*result)->index);
+  }
+  step.reason = node.aten->reason.empty() ? std::string(CheckLowerable(node).message())
+                                          : node.aten->reason;
+  program_.steps.emplace_back(std::move(step));
+  return absl::OkStatus();
+}
+
+// Tensor arguments count the node's operands before, the program's tensors after.
+absl::Status EagerSteps::Resolve(const ir::Node& node, Argument* argument) {
+  if (auto* tensor = std::get_if<TensorArgument>(&argument->value)) {
+    if (tensor->tensor >= node.operands.size() || node.operands[tensor->tensor] == nullptr) {
+      return Internal(node.aten->target, ": no operand ", tensor->tensor);
+    }
+    ASSIGN_OR_RETURN(tensor->tensor, OperandTensor(node.operands[tensor->tensor]));
+  } else if (auto* list = std::get_if<ArgumentList>(&argument->value)) {
+    for (Argument& item : *list) RETURN_IF_ERROR(Resolve(node, &item));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> EagerSteps::OperandTensor(ir::Value* value) {
+  std::optional<RootView> view = plan_.FindRootView(value);
+  if (!view.has_value()) return Internal("operand ", value->id, " cannot be addressed by strides");
+  std::optional<Memory> memory = memory_.HomeOf(*view->root);
+  if (!memory.has_value()) return Internal("operand ", value->id, " has no memory");
+  memory->view.type = view->view.type;
+  memory->view.offset += view->view.offset;
+  return TensorFor(*memory);
+}
+
+uint32_t EagerSteps::AddView(const std::string& op, const std::string& overload,
+                             std::vector<Argument> args, const ir::TensorType& type) {
+  const uint32_t result = memory_.NewEagerTensor(type);
+  EagerStep step;
+  step.op = op;
+  step.overload = overload;
+  step.args = std::move(args);
+  step.outputs = {result};
+  step.reason = "view of an eager result";
+  program_.steps.emplace_back(std::move(step));
+  return result;
+}
+
+uint32_t EagerSteps::AddAsStrided(uint32_t tensor, const ir::TensorType& type) {
+  std::vector<Argument> args(3);
+  args[0].value = TensorArgument{tensor};
+  args[1].value = IntList(type.sizes);
+  args[2].value = IntList(type.strides);
+  return AddView("aten::as_strided", "", std::move(args), type);
+}
+
+uint32_t EagerSteps::TensorFor(const Memory& memory) {
+  const ir::View& view = memory.view;
+  if (memory.placement != Placement::kEager) {
+    return memory_.Tensor(memory.placement, memory.index, SpecOf(view));
+  }
+  const TensorSpec& whole = program_.tensors[memory.index].spec;
+  if (view.offset == 0 && view.type.sizes == whole.sizes && view.type.strides == whole.strides) {
+    return memory.index;
+  }
+  // as_strided counts its offset from the storage's start, which is unknown here; without one it
+  // keeps the tensor's. So an offset is a slice of the elements as they lie.
+  uint32_t base = memory.index;
+  if (view.offset != 0) {
+    const int64_t span = view.offset + ir::SpanElements(view.type);
+    const ir::TensorType flat = ir::Contiguous(view.type.dtype, {span});
+    std::vector<Argument> args(4);
+    args[0].value = TensorArgument{AddAsStrided(base, flat)};
+    args[1].value = int64_t{0};
+    args[2].value = view.offset;
+    args[3].value = span;
+    base = AddView("aten::slice", "Tensor", std::move(args),
+                   ir::Contiguous(view.type.dtype, {span - view.offset}));
+  }
+  return AddAsStrided(base, view.type);
+}
+
+}  // namespace hpu::compiler

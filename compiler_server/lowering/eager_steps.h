@@ -1,0 +1,40 @@
+// Eager ops of a program: ATen calls with their arguments, and views of what they return.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/memory_plan.h"
+#include "compiler_server/lowering/segment.h"
+#include "program/program.h"
+
+namespace hpu::compiler {
+
+class EagerSteps {
+ public:
+  // Appends to program.steps. All must outlive the object.
+  EagerSteps(const SegmentPlan& plan, MemoryPlan& memory, Program& program)
+      : plan_(plan), memory_(memory), program_(program) {}
+
+  // An `aten` node as a step.
+  absl::Status Add(const ir::Node& node);
+  // The program tensor for a region. Memory that an eager op allocated has no fixed strides or address,
+  // so regions of it are taken by further eager views.
+  uint32_t TensorFor(const Memory& memory);
+
+ private:
+  absl::StatusOr<uint32_t> OperandTensor(ir::Value* value);
+  absl::Status Resolve(const ir::Node& node, Argument* argument);
+  uint32_t AddView(const std::string& op, const std::string& overload, std::vector<Argument> args,
+                   const ir::TensorType& type);
+  uint32_t AddAsStrided(uint32_t tensor, const ir::TensorType& type);
+
+  const SegmentPlan& plan_;
+  MemoryPlan& memory_;
+  Program& program_;
+};
+
+}  // namespace hpu::compiler

@@ -1,0 +1,166 @@
+// Matrix products, convolutions and attention. The IR keeps images channels-last, which read
+// FCD-first is the native order of the matrix engine ("CWHN", weights "KCSR"), so no node names a
+// layout.
+#include "compiler_server/lowering/dims.h"
+#include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_kernel_params.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Dims;
+
+Dims WithMatrix(Dims batch, const Dims& sizes) {
+  batch.insert(batch.end(), sizes.end() - 2, sizes.end());
+  return batch;
+}
+
+Dims BatchOf(const Dims& sizes) { return Dims(sizes.begin(), sizes.end() - 2); }
+
+// A one-dimensional window is a two-dimensional one of height 1.
+Dims WithHeight(const Dims& sizes) {
+  Dims with = sizes;
+  with.insert(with.begin() + 1, 1);
+  return with;
+}
+
+Dims WeightWithHeight(const Dims& sizes) {
+  Dims with = sizes;
+  with.insert(with.begin(), 1);
+  return with;
+}
+
+struct Window {
+  Dims kernel, stride, dilation, pads;  // pads: low and high per dimension; outermost first
+};
+
+Window ConvWindow(const ir::Node& node, const Dims& weight) {
+  Window window{Dims(weight.begin(), weight.end() - 2), node.Ints(AttrKey::kStride),
+                node.Ints(AttrKey::kDilation), node.Ints(AttrKey::kPads)};
+  if (window.kernel.size() == 1) {
+    window.kernel.insert(window.kernel.begin(), 1);
+    window.stride.insert(window.stride.begin(), 1);
+    window.dilation.insert(window.dilation.begin(), 1);
+    window.pads.insert(window.pads.begin(), {0, 0});
+  }
+  return window;
+}
+
+synConvolutionParams ConvParams2d(const Window& window, int64_t groups) {
+  synConvolutionParams params = {};
+  params.kH = static_cast<uint32_t>(window.kernel[0]);
+  params.kW = static_cast<uint32_t>(window.kernel[1]);
+  params.dH = static_cast<uint32_t>(window.stride[0]);
+  params.dW = static_cast<uint32_t>(window.stride[1]);
+  params.padT = static_cast<int32_t>(window.pads[0]);
+  params.padB = static_cast<int32_t>(window.pads[1]);
+  params.padL = static_cast<int32_t>(window.pads[2]);
+  params.padR = static_cast<int32_t>(window.pads[3]);
+  params.dilH = static_cast<uint32_t>(window.dilation[0]);
+  params.dilW = static_cast<uint32_t>(window.dilation[1]);
+  params.nGroups = static_cast<uint32_t>(groups);
+  return params;
+}
+
+synConvolution3DParams ConvParams3d(const Window& window, int64_t groups) {
+  synConvolution3DParams params = {};
+  for (int i = 0; i < 3; ++i) {  // width, height, depth
+    const int d = 2 - i;
+    params.kernel[i] = static_cast<uint32_t>(window.kernel[d]);
+    params.stride[i] = static_cast<uint32_t>(window.stride[d]);
+    params.dilation[i] = static_cast<uint32_t>(window.dilation[d]);
+    params.padding[2 * i] = static_cast<int32_t>(window.pads[2 * d]);
+    params.padding[2 * i + 1] = static_cast<int32_t>(window.pads[2 * d + 1]);
+  }
+  params.nGroups = static_cast<uint32_t>(groups);
+  return params;
+}
+
+}  // namespace
+
+void LowerMatmul(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& out = at.out[0];
+  if (!at.has(0) || !at.has(1)) {  // no inner elements: an empty sum
+    graph.Broadcast(graph.Scalar(out.dtype, 0), out);
+    return;
+  }
+  Tensor a = at.in[0];
+  Tensor b = at.in[1];
+  const synGEMMParams params{
+      .transpose_a = static_cast<uint8_t>(at.node.Bool(AttrKey::kTransposeA)),
+      .transpose_b = static_cast<uint8_t>(at.node.Bool(AttrKey::kTransposeB))};
+  if (out.rank() <= kMaxKernelRank) {
+    const bool plain = a.rank() == 2 && b.rank() == 2;
+    graph.Node(plain ? "gemm" : "batch_gemm", {a, b}, at.out, Params(params));
+    return;
+  }
+  const std::vector<Dims> batch =
+      MergeBroadcastDims({BatchOf(out.sizes), BatchOf(a.sizes), BatchOf(b.sizes)});
+  a = graph.Reshaped(a, WithMatrix(batch[1], a.sizes));
+  b = graph.Reshaped(b, WithMatrix(batch[2], b.sizes));
+  const Tensor product = graph.Intermediate(out.dtype, WithMatrix(batch[0], out.sizes));
+  graph.Node("batch_gemm", {a, b}, {product}, Params(params));
+  graph.Reshape(product, out);
+}
+
+// Convolution and, by the gradient node of its input, transposed convolution.
+void LowerConv(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Window window = ConvWindow(at.node, at.in[1].sizes);
+  const int64_t groups = at.node.Int(AttrKey::kGroups);
+  const bool transposed = at.node.op == ir::OpKind::kConvTranspose;
+  if (at.in[0].rank() == 5) {
+    const synConvolution3DParams params = ConvParams3d(window, groups);
+    graph.Node(transposed ? "dedx3d" : "spatial_convolution3d", {at.in[0], at.in[1]}, at.out,
+               Params(params));
+    return;
+  }
+  const std::string guid = transposed ? "dedx" : "spatial_convolution";
+  const synConvolutionParams params = ConvParams2d(window, groups);
+  if (at.in[0].rank() == 4) {
+    graph.Node(guid, {at.in[0], at.in[1]}, at.out, Params(params));
+    return;
+  }
+  const Tensor x = graph.Reshaped(at.in[0], WithHeight(at.in[0].sizes));
+  const Tensor weight = graph.Reshaped(at.in[1], WeightWithHeight(at.in[1].sizes));
+  const Tensor y = graph.Intermediate(at.out[0].dtype, WithHeight(at.out[0].sizes));
+  graph.Node(guid, {x, weight}, {y}, Params(params));
+  graph.Reshape(y, at.out[0]);
+}
+
+// Grouped-query attention: query heads that share a key head become a dimension of their own, over
+// which keys and values broadcast.
+void LowerSdpa(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  Tensor q = at.in[0], k = at.in[1], v = at.in[2], out = at.out[0];
+  Tensor mask = at.has(3) ? at.in[3] : Tensor{};
+  const int64_t key_heads = k.sizes[1];
+  const int64_t shared = q.sizes[1] / key_heads;
+  const auto grouped = [&](const Dims& sizes, int64_t heads) {
+    return Dims{sizes[0], sizes[1] / heads, heads, sizes[2], sizes[3]};
+  };
+  if (at.has(3)) {
+    Dims sizes(4 - mask.sizes.size(), 1);
+    sizes.insert(sizes.end(), mask.sizes.begin(), mask.sizes.end());
+    if (shared > 1) sizes = grouped(sizes, sizes[1] == 1 ? 1 : shared);
+    mask = graph.Reshaped(mask, sizes);
+  }
+  if (shared > 1) {
+    q = graph.Reshaped(q, grouped(q.sizes, shared));
+    k = graph.Reshaped(k, grouped(k.sizes, 1));
+    v = graph.Reshaped(v, grouped(v.sizes, 1));
+    out = graph.Intermediate(out.dtype, grouped(out.sizes, shared));
+  }
+  ns_Sdpa_ParamsV3 params = {};
+  params.scale = static_cast<float>(at.node.Float(AttrKey::kScale));
+  params.is_causal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
+  params.dropout.disableMaskOut = 1;
+  params.is_inference = 1;
+  graph.TypedNode("sdpa_recomp_fwd", q.dtype, {q, k, v, mask}, {out}, Params(params));
+  if (shared > 1) graph.Reshape(out, at.out[0]);
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,97 @@
+#include "compiler_server/lowering/lower_graph.h"
+
+#include <utility>
+
+#include "compiler_server/lowering/eager_steps.h"
+#include "compiler_server/lowering/memory_plan.h"
+#include "compiler_server/lowering/segment.h"
+#include "compiler_server/lowering/segment_lowering.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::Graph;
+
+void AddInputs(const Graph& graph, Program* program) {
+  for (const ir::Input& input : graph.inputs()) {
+    ProgramInput& entry = program->inputs.emplace_back();
+    if (input.value == nullptr) {
+      entry.kind = ProgramInput::Kind::kScalar;
+      continue;
+    }
+    entry.spec = SpecOf({input.value->type, 0});
+    entry.on_cpu = input.on_cpu;
+  }
+  for (const ir::Mutation& mutation : graph.mutations()) {
+    program->inputs[mutation.input].mutated = true;
+  }
+}
+
+void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager, Program* program) {
+  for (const ir::Output& output : graph.outputs()) {
+    ProgramOutput entry;
+    entry.index = output.index;
+    switch (output.kind) {
+      case ir::Output::Kind::kTensor: {
+        entry.kind = ProgramOutput::Kind::kTensor;
+        Memory region = memory.StorageMemory(output.index);
+        region.view.type = output.view.type;
+        region.view.offset = output.view.offset;
+        entry.index = eager.TensorFor(region);
+        break;
+      }
+      case ir::Output::Kind::kInput: {
+        const bool whole = output.view == memory.InputMemory(output.index).view;
+        entry.kind = whole ? ProgramOutput::Kind::kInput : ProgramOutput::Kind::kInputView;
+        if (!whole) entry.view = SpecOf(output.view);
+        break;
+      }
+      case ir::Output::Kind::kNone:
+        entry.kind = ProgramOutput::Kind::kNone;
+        break;
+      case ir::Output::Kind::kInt:
+        entry.kind = ProgramOutput::Kind::kInt;
+        break;
+      case ir::Output::Kind::kFloat:
+        entry.kind = ProgramOutput::Kind::kFloat;
+        break;
+      case ir::Output::Kind::kBool:
+        entry.kind = ProgramOutput::Kind::kBool;
+        break;
+    }
+    entry.int_value = output.int_value;
+    entry.float_value = output.float_value;
+    program->outputs.push_back(std::move(entry));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<LoweredGraph> LowerGraph(const Graph& graph, const SynapseFunctions& functions,
+                                        const LoweringOptions& options) {
+  LoweredGraph lowered;
+  Program& program = lowered.program;
+  program.name = graph.name();
+  program.node_count = graph.captured_nodes;
+  AddInputs(graph, &program);
+  ASSIGN_OR_RETURN(const SegmentPlan plan, SegmentPlan::Create(graph));
+  MemoryPlan memory(graph, plan, program);
+  EagerSteps eager(plan, memory, program);
+  for (const Segment& segment : plan.segments()) {
+    if (segment.eager) {
+      for (const ir::Node* node : segment.nodes) RETURN_IF_ERROR(eager.Add(*node));
+      program.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
+      continue;
+    }
+    auto syn = std::make_unique<SynGraph>(functions, options.device, options.deterministic);
+    SegmentLowering lowering(graph, plan, segment, memory, *syn);
+    RETURN_IF_ERROR(lowering.Run());
+    if (syn->node_count() == 0) continue;  // only tensors without elements
+    lowered.recipes.push_back({std::move(syn), static_cast<uint32_t>(program.steps.size())});
+    program.steps.emplace_back(LaunchStep{0, lowering.bindings()});
+  }
+  AddOutputs(graph, memory, eager, &program);
+  return lowered;
+}
+
+}  // namespace hpu::compiler

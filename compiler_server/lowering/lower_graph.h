@@ -1,0 +1,37 @@
+// A graph after the pass pipeline -> a Program with its Synapse node graphs, ready to compile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/syn_graph.h"
+#include "program/program.h"
+#include "synapse/loader.h"
+
+namespace hpu::compiler {
+
+struct LoweringOptions {
+  synDeviceType device = synDeviceGaudi2;
+  bool deterministic = false;
+};
+
+struct LoweredRecipe {
+  std::unique_ptr<SynGraph> graph;
+  uint32_t step = 0;  // its LaunchStep in Program::steps
+};
+
+struct LoweredGraph {
+  // Complete but for `recipes` and LaunchStep::recipe.
+  Program program;
+  std::vector<LoweredRecipe> recipes;
+};
+
+// `functions` must outlive the result. UNIMPLEMENTED: some node can run neither in a recipe nor by ATen.
+absl::StatusOr<LoweredGraph> LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
+                                        const LoweringOptions& options);
+
+}  // namespace hpu::compiler

@@ -1,0 +1,146 @@
+// Movement: permute, reshape, expand, slice, concat, pad, strided access, constants.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler_server/lowering/dims.h"
+#include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_kernel_params.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Dims;
+
+synStridedOpParams StridedParams(const ir::Node& node) {
+  synStridedOpParams params = {};
+  params.baseOffset = static_cast<uint64_t>(node.Int(AttrKey::kOffset));
+  const Dims& strides = node.Ints(AttrKey::kStrides);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
+  }
+  return params;
+}
+
+}  // namespace
+
+void LowerPermute(const NodeLowering& at) {
+  const Dims& perm = at.node.Ints(AttrKey::kPerm);
+  if (static_cast<int>(perm.size()) <= kMaxKernelRank) {
+    at.graph.Transpose(at.in[0], at.out[0], perm);
+    return;
+  }
+  const MergedPermutation merged = MergePermutation(at.in[0].sizes, perm);
+  const Tensor from = at.graph.Reshaped(at.in[0], merged.sizes);
+  at.graph.Reshape(at.graph.Transposed(from, merged.perm), at.out[0]);
+}
+
+void LowerReshape(const NodeLowering& at) { at.graph.Reshape(at.in[0], at.out[0]); }
+
+void LowerExpand(const NodeLowering& at) {
+  if (at.out[0].rank() <= kMaxKernelRank) {
+    at.graph.Broadcast(at.in[0], at.out[0]);
+    return;
+  }
+  const std::vector<Dims> merged = MergeBroadcastDims({at.out[0].sizes, at.in[0].sizes});
+  const Tensor from = at.graph.Reshaped(at.in[0], merged[1]);
+  at.graph.Reshape(at.graph.Expanded(from, merged[0]), at.out[0]);
+}
+
+void LowerSlice(const NodeLowering& at) {
+  synSliceParamsV2 params = {};
+  const int rank = at.in[0].rank();
+  for (int d = 0; d < rank; ++d) {
+    const int axis = FcdAxis(d, rank);
+    params.axes[axis] = static_cast<uint32_t>(axis);
+    params.starts[axis] = static_cast<uint64_t>(at.node.Ints(AttrKey::kStarts)[d]);
+    params.ends[axis] = static_cast<uint64_t>(at.node.Ints(AttrKey::kLimits)[d]);
+    params.steps[axis] = static_cast<uint64_t>(at.node.Ints(AttrKey::kSteps)[d]);
+  }
+  at.graph.Node("slice", {at.in[0]}, {at.out[0]}, Params(params));
+}
+
+void LowerConcat(const NodeLowering& at) {
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : at.in) {
+    if (tensor.handle != nullptr) parts.push_back(tensor);
+  }
+  if (parts.size() == 1) {
+    at.graph.Copy(parts[0], at.out[0]);
+    return;
+  }
+  const synConcatenateParams params{
+      .axis = static_cast<uint32_t>(FcdAxis(at.node.Int(AttrKey::kDim), at.out[0].rank()))};
+  at.graph.Node("concat", parts, at.out, Params(params));
+}
+
+void LowerPad(const NodeLowering& at) {
+  const DType dtype = at.out[0].dtype;
+  const double value = at.node.Float(AttrKey::kValue);
+  if (!at.has(0)) {
+    at.graph.Broadcast(at.graph.Scalar(dtype, value), at.out[0]);
+    return;
+  }
+  ns_PadKernelEx_Params params = {};
+  if (IsFloat(dtype)) {
+    params.value.f = static_cast<float>(value);
+  } else {
+    params.value.i = static_cast<int32_t>(value);
+  }
+  const int rank = at.in[0].rank();
+  for (int d = 0; d < rank; ++d) {
+    const int axis = FcdAxis(d, rank);
+    params.pads[axis] = static_cast<uint32_t>(at.node.Ints(AttrKey::kLow)[d]);
+    params.pads[axis + rank] = static_cast<uint32_t>(at.node.Ints(AttrKey::kHigh)[d]);
+  }
+  params.mode = NS_PAD_CONSTANT;
+  at.graph.TypedNode("pad_fwd", dtype, {at.in[0]}, at.out, Params(params));
+}
+
+void LowerAsStrided(const NodeLowering& at) {
+  const synStridedOpParams params = StridedParams(at.node);
+  at.graph.Node("strided_view", {at.in[0]}, at.out, Params(params));
+}
+
+void LowerAsStridedScatter(const NodeLowering& at) {
+  if (!at.has(1)) {
+    at.graph.Copy(at.in[0], at.out[0]);
+    return;
+  }
+  const synStridedOpParams params = StridedParams(at.node);
+  at.graph.Node("strided_insert", {at.in[0], at.in[1]}, at.out, Params(params));
+}
+
+void LowerFull(const NodeLowering& at) {
+  const Tensor value = at.graph.Scalar(at.out[0].dtype, at.node.Float(AttrKey::kValue));
+  at.graph.Broadcast(value, at.out[0]);
+}
+
+void LowerIota(const NodeLowering& at) {
+  const double start = at.node.Float(AttrKey::kStart);
+  const double step = at.node.Float(AttrKey::kStep);
+  // The kernel counts in f32 or i32; other types are cast from the one that holds the values.
+  const bool real = IsFloat(at.out[0].dtype);
+  const DType dtype = real ? DType::kF32 : DType::kI32;
+  ns_RangeKernel_Params params = {};
+  const double limit = start + step * static_cast<double>(at.out[0].elements());
+  if (real) {
+    params.start.f = static_cast<float>(start);
+    params.limit.f = static_cast<float>(limit);
+    params.delta.f = static_cast<float>(step);
+  } else {
+    params.start.i = static_cast<int32_t>(start);
+    params.limit.i = static_cast<int32_t>(limit);
+    params.delta.i = static_cast<int32_t>(step);
+  }
+  if (at.out[0].dtype == dtype) {
+    at.graph.TypedNode("range", dtype, {}, at.out, Params(params));
+    return;
+  }
+  const Tensor counted = at.graph.Intermediate(dtype, at.out[0].sizes);
+  at.graph.TypedNode("range", dtype, {}, {counted}, Params(params));
+  at.graph.Cast(counted, at.out[0]);
+}
+
+}  // namespace hpu::compiler

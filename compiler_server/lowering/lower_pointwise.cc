@@ -1,0 +1,100 @@
+// Elementwise ops: GUID base from the op table, suffix of the operands' type, parameters from the
+// table below. Operands broadcast inside the node (size-1 dimensions, missing leading dimensions).
+#include <algorithm>
+
+#include "compiler_server/lowering/dims.h"
+#include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_kernel_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::OpKind;
+
+template <typename T>
+Bytes AsBytes(const T& params) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(&params);
+  return Bytes(begin, begin + sizeof(T));
+}
+
+struct ParamsRow {
+  OpKind op;
+  Bytes (*make)(const ir::Node& node);
+};
+
+constexpr ParamsRow kParams[] = {
+    {OpKind::kElu,
+     [](const ir::Node& node) {
+       return AsBytes(ns_EluKernel_Params{.alpha = static_cast<float>(node.Float(AttrKey::kAlpha))});
+     }},
+    {OpKind::kGelu, [](const ir::Node&) { return AsBytes(ns_GeluKernel_Params{.approximation = 0}); }},
+    {OpKind::kGeluTanh,
+     [](const ir::Node&) { return AsBytes(ns_GeluKernel_Params{.approximation = 1}); }},
+    {OpKind::kHardSigmoid,
+     [](const ir::Node&) {
+       return AsBytes(ns_HardSigmoidKernel_Params{.alpha = 1.0F / 6, .beta = 0.5F});
+     }},
+    {OpKind::kIsinf,
+     [](const ir::Node&) {
+       return AsBytes(ns_IsInfKernel_Params{.detect_negative = 1, .detect_positive = 1});
+     }},
+    {OpKind::kLeakyRelu,
+     [](const ir::Node& node) {
+       return AsBytes(ns_LeakyReluKernel_Params{.alpha = node.Float(AttrKey::kAlpha)});
+     }},
+    {OpKind::kRound,
+     [](const ir::Node&) {
+       return AsBytes(ns_RoundKernel_Params{.roundMode = NS_ROUND_HALF_TO_EVEN});
+     }},
+    {OpKind::kSoftplus,
+     [](const ir::Node& node) {
+       return AsBytes(
+           ns_Softplus_Params{.beta = static_cast<float>(node.Float(AttrKey::kBeta)),
+                              .threshold = static_cast<float>(node.Float(AttrKey::kThreshold))});
+     }},
+};
+
+Bytes ParamsOf(const ir::Node& node) {
+  for (const ParamsRow& row : kParams) {
+    if (row.op == node.op) return row.make(node);
+  }
+  return {};
+}
+
+std::string GuidBase(const ir::Node& node, DType dtype) {
+  // The bitwise complement of a boolean's byte would not be a boolean.
+  if (node.op == OpKind::kBitwiseNot && dtype == DType::kBool) return "not_fwd";
+  return std::string(ir::Traits(node.op).guid);
+}
+
+}  // namespace
+
+void LowerPointwise(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  std::vector<Tensor> in = at.in;
+  Tensor out = at.out[0];
+  if (out.rank() > kMaxKernelRank) {
+    std::vector<ir::Dims> sizes{out.sizes};
+    for (const Tensor& tensor : in) sizes.push_back(tensor.sizes);
+    const std::vector<ir::Dims> merged = MergeBroadcastDims(sizes);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = graph.Reshaped(in[i], merged[i + 1]);
+    out = graph.Intermediate(out.dtype, merged[0]);
+  }
+  const DType dtype = in.back().dtype;
+  const Bytes bytes = ParamsOf(at.node);
+  Params params;
+  params.data = bytes.empty() ? nullptr : bytes.data();
+  params.size = static_cast<unsigned>(bytes.size());
+  std::vector<Tensor> outputs{out};
+  if (at.node.op == OpKind::kGelu || at.node.op == OpKind::kGeluTanh) {
+    // The kernel's second output (its tanh) is declared though nothing reads it.
+    outputs.push_back(graph.Intermediate(out.dtype, out.sizes));
+  }
+  graph.TypedNode(GuidBase(at.node, dtype), dtype, in, outputs, params);
+  if (out.handle != at.out[0].handle) graph.Reshape(out, at.out[0]);
+}
+
+void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }
+
+}  // namespace hpu::compiler

@@ -1,0 +1,115 @@
+// Reductions, scans and sorting.
+#include <cmath>
+
+#include "compiler_server/lowering/dims.h"
+#include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_kernel_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Dims;
+
+// The operand with runs of neighbouring dimensions merged that are all reduced or all kept.
+struct Runs {
+  Dims sizes;
+  std::vector<bool> reduced;
+};
+
+std::vector<bool> ReducedDims(const ir::Node& node, int rank) {
+  std::vector<bool> reduced(rank, false);
+  for (int64_t d : node.Ints(AttrKey::kDims)) reduced[d] = true;
+  return reduced;
+}
+
+Runs MergeRuns(const Dims& sizes, const std::vector<bool>& reduced) {
+  Runs runs;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    if (!runs.sizes.empty() && runs.reduced.back() == reduced[d]) {
+      runs.sizes.back() *= sizes[d];
+    } else {
+      runs.sizes.push_back(sizes[d]);
+      runs.reduced.push_back(reduced[d]);
+    }
+  }
+  return runs;
+}
+
+double EmptyReduction(ir::OpKind op) {
+  switch (op) {
+    case ir::OpKind::kReduceProd:
+      return 1;
+    case ir::OpKind::kReduceMean:
+      return std::nan("");
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void LowerReduce(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  if (!at.has(0)) {  // over no elements; other reductions have no value then
+    graph.Broadcast(graph.Scalar(at.out[0].dtype, EmptyReduction(at.node.op)), at.out[0]);
+    return;
+  }
+  const Runs runs = MergeRuns(x.sizes, ReducedDims(at.node, x.rank()));
+  ns_Reduction_ParamsV2 params = {.reductionDimensionMask = 0, .keepDim = 1};
+  Dims kept;
+  const int rank = static_cast<int>(runs.sizes.size());
+  for (int d = 0; d < rank; ++d) {
+    if (runs.reduced[d]) params.reductionDimensionMask |= 1U << FcdAxis(d, rank);
+    kept.push_back(runs.reduced[d] ? 1 : runs.sizes[d]);
+  }
+  if (params.reductionDimensionMask == 0) {  // only dimensions of size 1
+    graph.Reshape(x, at.out[0]);
+    return;
+  }
+  const bool in_place = kept == at.out[0].sizes;
+  const Tensor reduced = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, kept);
+  graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, runs.sizes)}, {reduced},
+                  Params(params));
+  if (!in_place) graph.Reshape(reduced, at.out[0]);
+}
+
+void LowerArgReduce(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  const Dims sizes = AroundDim(x.sizes, at.node.Ints(AttrKey::kDims)[0]);
+  const ns_Reduction_Params params{.reductionDimension = 1};
+  const Tensor index = graph.Intermediate(DType::kI32, {sizes[0], 1, sizes[2]});
+  graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {index},
+                  Params(params));
+  graph.Cast(graph.Reshaped(index, at.out[0].sizes), at.out[0]);
+}
+
+void LowerScan(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  const Dims sizes = AroundDim(x.sizes, at.node.Int(AttrKey::kDim));
+  // Cumulative sum and product have parameters of one layout.
+  const ns_CumSumKernel_Params params{.axis = 1, .exclusive = 0, .reverse = 0};
+  const bool in_place = x.sizes == sizes;
+  const Tensor result = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, sizes);
+  graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {result},
+                  Params(params));
+  if (!in_place) graph.Reshape(result, at.out[0]);
+}
+
+void LowerTopk(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  ns_TopkNodeV2_ParamsV4 params = {};
+  params.bsw = static_cast<uint32_t>(at.node.Int(AttrKey::kK));
+  params.axis = static_cast<uint32_t>(FcdAxis(at.node.Int(AttrKey::kDim), x.rank()));
+  params.bottomK = at.node.Bool(AttrKey::kLargest) ? 0 : 1;
+  params.isStable = 1;
+  params.kType = NS_TOPK_K_NONE;
+  graph.Node("topk", {x}, at.out, Params(params));
+}
+
+}  // namespace hpu::compiler

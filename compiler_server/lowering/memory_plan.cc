@@ -1,0 +1,107 @@
+#include "compiler_server/lowering/memory_plan.h"
+
+#include <algorithm>
+
+#include "compiler_server/lowering/lower.h"
+
+namespace hpu::compiler {
+
+using ir::Value;
+using ir::ValueKind;
+
+TensorSpec SpecOf(const ir::View& view) {
+  return {view.type.dtype, view.type.sizes, view.type.strides, view.offset};
+}
+
+MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program)
+    : graph_(graph), program_(program), homes_(graph.value_count()) {
+  for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
+    const Value* value = graph.inputs()[i].value;
+    if (value != nullptr) homes_[value->id] = InputMemory(i);
+  }
+  for (const Segment& segment : plan.segments()) {
+    if (!segment.eager) continue;
+    for (const ir::Node* node : segment.nodes) {
+      for (const Value* result : node->results) {
+        homes_[result->id] =
+            Memory{Placement::kEager, NewEagerTensor(result->type), {result->type, 0}};
+      }
+    }
+  }
+  std::vector<bool> has_storage(graph.value_count());
+  for (const ir::Storage& storage : graph.storages()) {
+    const Value& value = *storage.value;
+    if (IsEagerStorage(storage) && !has_storage[value.id]) {
+      storages_.push_back(*homes_[value.id]);
+    } else {
+      storages_.push_back({Placement::kBuffer, NewBuffer(storage.type), {storage.type, 0}});
+      if (!homes_[value.id].has_value() && value.kind == ValueKind::kResult) {
+        homes_[value.id] = storages_.back();
+      }
+    }
+    has_storage[value.id] = true;
+  }
+  FindHomes(plan);
+}
+
+// Results of recipes that another step reads.
+void MemoryPlan::FindHomes(const SegmentPlan& plan) {
+  const auto read = [&](Value* operand, int segment) {
+    if (operand == nullptr) return;
+    const Value* root = plan.Root(operand);
+    if (homes_[root->id].has_value() || plan.SegmentOf(*root) < 0) return;
+    if (plan.SegmentOf(*root) == segment) return;
+    homes_[root->id] = Memory{Placement::kBuffer, NewBuffer(root->type), {root->type, 0}};
+  };
+  for (size_t s = 0; s < plan.segments().size(); ++s) {
+    const Segment& segment = plan.segments()[s];
+    for (const ir::Node* node : segment.nodes) {
+      for (Value* operand : node->operands) read(operand, static_cast<int>(s));
+    }
+    for (const Write& write : segment.writes) {
+      Value* value = write.kind == Write::Kind::kStorage ? graph_.storages()[write.index].value
+                                                         : graph_.mutations()[write.index].value;
+      read(value, static_cast<int>(s));
+    }
+  }
+}
+
+std::optional<Memory> MemoryPlan::HomeOf(const Value& value) {
+  if (value.kind == ValueKind::kConstant && !homes_[value.id].has_value()) {
+    homes_[value.id] = Memory{Placement::kConstant, ConstantIndex(value), {value.type, 0}};
+  }
+  return homes_[value.id];
+}
+
+Memory MemoryPlan::StorageMemory(uint32_t storage) { return storages_[storage]; }
+
+Memory MemoryPlan::InputMemory(uint32_t input) const {
+  return {Placement::kInput, input, {graph_.inputs()[input].value->type, 0}};
+}
+
+uint32_t MemoryPlan::Tensor(Placement placement, uint32_t index, const TensorSpec& spec) {
+  for (uint32_t i = 0; i < program_.tensors.size(); ++i) {
+    const ProgramTensor& tensor = program_.tensors[i];
+    if (tensor.placement == placement && tensor.index == index && tensor.spec == spec) return i;
+  }
+  program_.tensors.push_back({placement, index, spec});
+  return static_cast<uint32_t>(program_.tensors.size() - 1);
+}
+
+uint32_t MemoryPlan::NewEagerTensor(const ir::TensorType& type) {
+  program_.tensors.push_back({Placement::kEager, 0, SpecOf({type, 0})});
+  return static_cast<uint32_t>(program_.tensors.size() - 1);
+}
+
+uint32_t MemoryPlan::NewBuffer(const ir::TensorType& type) {
+  const int64_t elements = ir::SpanElements(type);
+  program_.buffer_bytes.push_back(static_cast<uint64_t>(elements * DTypeSize(type.dtype)));
+  return static_cast<uint32_t>(program_.buffer_bytes.size() - 1);
+}
+
+uint32_t MemoryPlan::ConstantIndex(const Value& value) {
+  program_.constants.push_back({SpecOf({value.type, 0}), graph_.constants()[value.index].data});
+  return static_cast<uint32_t>(program_.constants.size() - 1);
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,57 @@
+// Where the values of a graph lie while its program runs: the tensors, buffers and constants of the
+// Program, and which of them is the home of which value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/segment.h"
+#include "program/program.h"
+
+namespace hpu::compiler {
+
+// Constants up to this size are put into recipes, larger ones are carried by the program. (Synapse
+// takes at most 1 MiB outside const sections.)
+inline constexpr int64_t kMaxRecipeConstantBytes = 64 * 1024;
+
+// A region of memory. For Placement::kEager `index` is the program tensor.
+struct Memory {
+  Placement placement = Placement::kBuffer;
+  uint32_t index = 0;
+  ir::View view;  // offset from the first element of input, buffer, constant or eager tensor
+};
+
+class MemoryPlan {
+ public:
+  // `program` receives buffers, constants and tensors. All must outlive the plan.
+  MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program);
+
+  // Memory of a value that has some while steps run: an input, a constant, an eager op's result, or a
+  // recipe's result that is returned or read by another step. nullopt for what lives only inside
+  // one recipe.
+  std::optional<Memory> HomeOf(const ir::Value& value);
+  // Memory of storage k.
+  Memory StorageMemory(uint32_t storage);
+  Memory InputMemory(uint32_t input) const;
+
+  // The program tensor for a region; equal regions give equal tensors.
+  uint32_t Tensor(Placement placement, uint32_t index, const TensorSpec& spec);
+  uint32_t NewEagerTensor(const ir::TensorType& type);
+
+ private:
+  void FindHomes(const SegmentPlan& plan);
+  uint32_t NewBuffer(const ir::TensorType& type);
+  uint32_t ConstantIndex(const ir::Value& value);
+
+  const ir::Graph& graph_;
+  Program& program_;
+  std::vector<std::optional<Memory>> homes_;  // by value id
+  std::vector<Memory> storages_;
+};
+
+// The spec of a region, offset included.
+TensorSpec SpecOf(const ir::View& view);
+
+}  // namespace hpu::compiler

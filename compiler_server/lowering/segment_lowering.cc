@@ -1,0 +1,281 @@
+#include "compiler_server/lowering/segment_lowering.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler_server/lowering/dims.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::Dims;
+using ir::Value;
+using ir::ValueKind;
+
+std::string_view PlacementName(Placement placement) {
+  switch (placement) {
+    case Placement::kInput:
+      return "input";
+    case Placement::kBuffer:
+      return "buffer";
+    case Placement::kConstant:
+      return "constant";
+    case Placement::kEager:
+      return "eager";
+  }
+  return "";
+}
+
+// How strided memory becomes a row-major tensor: the elements as they lie (row-major `physical`), and
+// the way from there to the value.
+struct StridedAccess {
+  bool dense = false;  // else the elements are `span` long and need a strided view
+  Dims physical;
+  Dims perm;      // value without broadcast = permute(physical, perm), with size-1 dims put back
+  Dims unexpanded;  // sizes of the value before broadcasting
+};
+
+// Dimensions of stride 0 are broadcast, of size 1 skipped; the others must lie one in the other.
+StridedAccess AnalyseStrides(const ir::TensorType& type) {
+  StridedAccess access;
+  std::vector<int64_t> real;  // dimensions with more than one address
+  access.unexpanded = type.sizes;
+  for (int64_t d = 0; d < type.rank(); ++d) {
+    if (type.sizes[d] == 1 || type.strides[d] == 0) {
+      access.unexpanded[d] = 1;
+    } else {
+      real.push_back(d);
+    }
+  }
+  ir::TensorType core{type.dtype, {}, {}};
+  for (int64_t d : real) {
+    core.sizes.push_back(type.sizes[d]);
+    core.strides.push_back(type.strides[d]);
+  }
+  Dims order;
+  access.dense = ir::IsDensePermutation(core, &order);
+  if (!access.dense) return access;
+  access.perm.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    access.physical.push_back(core.sizes[order[i]]);
+    access.perm[order[i]] = static_cast<int64_t>(i);
+  }
+  return access;
+}
+
+synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
+  synStridedOpParams params = {};
+  params.baseOffset = static_cast<uint64_t>(offset);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
+  }
+  return params;
+}
+
+}  // namespace
+
+absl::Status SegmentLowering::Run() {
+  for (const ir::Node* node : segment_.nodes) Emit(*node);
+  std::vector<const ir::Mutation*> mutations;
+  for (const Write& write : segment_.writes) {
+    if (write.kind == Write::Kind::kStorage) {
+      WriteStorage(write.index);
+    } else {
+      mutations.push_back(&graph_.mutations()[write.index]);
+    }
+  }
+  ApplyMutations(mutations);
+  return syn_.status();
+}
+
+void SegmentLowering::WriteStorage(uint32_t storage) {
+  Value* value = graph_.storages()[storage].value;
+  const Memory memory = memory_.StorageMemory(storage);
+  const Tensor tensor = Get(value);
+  const auto direct = stored_directly_.find(value->id);
+  if (direct != stored_directly_.end() && direct->second == memory.index) return;
+  syn_.SetOp("store");
+  StoreTo(tensor, memory, "");
+}
+
+// All values first: what lies in memory that a mutation overwrites is copied. Then the writes, each
+// ordered after everything before it.
+void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mutations) {
+  std::set<uint32_t> mutated, by_insertion;
+  for (const ir::Mutation* mutation : mutations) {
+    mutated.insert(graph_.inputs()[mutation->input].value->id);
+    if (!AnalyseStrides(mutation->view.type).dense) by_insertion.insert(mutation->input);
+  }
+  std::vector<Tensor> values;
+  for (const ir::Mutation* mutation : mutations) {
+    values.push_back(Get(mutation->value));
+    syn_.SetOp("mutate");
+    if (!mutated.contains(plan_.Root(mutation->value)->id)) continue;
+    const Tensor copy = syn_.Intermediate(values.back().dtype, values.back().sizes);
+    syn_.Node("memcpy", {values.back()}, {copy});
+    values.back() = copy;
+  }
+  std::map<uint32_t, Tensor> contents;
+  for (uint32_t input : by_insertion) {
+    const Memory memory = memory_.InputMemory(input);
+    const ir::TensorType& type = memory.view.type;
+    contents[input] = Bind(memory, MovedType(type.dtype), {ir::SpanElements(type)}, 0, "");
+  }
+  for (size_t i = 0; i < mutations.size(); ++i) {
+    const ir::Mutation& mutation = *mutations[i];
+    const size_t begin = syn_.node_count();
+    Memory memory = memory_.InputMemory(mutation.input);
+    // The written tensor shares section and offset with what it overwrites.
+    if (by_insertion.contains(mutation.input)) {
+      Tensor& before = contents[mutation.input];
+      const Tensor after = Bind(memory, before.dtype, before.sizes, 0, "_written");
+      const synStridedOpParams params =
+          StridedParams(mutation.view.type.strides, mutation.view.offset);
+      syn_.Node("strided_insert", {before, values[i]}, {after}, Params(params));
+      before = after;
+    } else {
+      memory.view = mutation.view;
+      StoreTo(values[i], memory, "_written");
+    }
+    syn_.RunAfterAllBefore(begin, syn_.node_count());
+  }
+}
+
+// A value's tensor. Values from outside are loaded, free nodes emitted, at their first use.
+Tensor SegmentLowering::Get(Value* value) {
+  const auto known = tensors_.find(value->id);
+  if (known != tensors_.end()) return known->second;
+  const DType dtype = MovedType(value->type.dtype);
+  if (value->type.elements() == 0) return tensors_[value->id] = {nullptr, dtype, value->type.sizes};
+  if (value->kind == ValueKind::kResult && plan_.IsFree(*value->producer)) {
+    Emit(*value->producer);
+    return tensors_[value->id];
+  }
+  if (value->kind == ValueKind::kConstant && value->type.bytes() <= kMaxRecipeConstantBytes) {
+    return tensors_[value->id] =
+               syn_.Constant(dtype, value->type.sizes, graph_.constants()[value->index].data);
+  }
+  const std::optional<Memory> home = memory_.HomeOf(*value);
+  if (!home.has_value()) {
+    syn_.Fail(Internal("value ", value->id, " is read by a step but has no memory"));
+    return {};
+  }
+  syn_.SetOp("load");
+  return tensors_[value->id] = Load(*home);
+}
+
+void SegmentLowering::Emit(const ir::Node& node) {
+  const bool empty = std::all_of(node.results.begin(), node.results.end(), [](const Value* result) {
+    return result->type.elements() == 0;
+  });
+  if (empty || !syn_.status().ok()) return;
+  NodeLowering at{syn_, node, {}, {}};
+  for (Value* operand : node.operands) {
+    at.in.push_back(operand == nullptr ? Tensor{} : Get(operand));
+  }
+  for (Value* result : node.results) {
+    at.out.push_back(ResultTensor(result));
+    tensors_[result->id] = at.out.back();
+  }
+  Lower(at);
+}
+
+// The memory that a node may write its result to without a copy: its home or a storage of it in this
+// segment, if in row-major order.
+std::optional<Memory> SegmentLowering::DirectTarget(const Value& value) {
+  if (!plan_.IsFree(*value.producer)) {
+    const std::optional<Memory> home = memory_.HomeOf(value);
+    if (home.has_value() && home->view.type.contiguous()) return home;
+  }
+  for (const Write& write : segment_.writes) {
+    if (write.kind != Write::Kind::kStorage || graph_.storages()[write.index].value != &value) {
+      continue;
+    }
+    const Memory memory = memory_.StorageMemory(write.index);
+    if (memory.view.type.contiguous()) return memory;
+  }
+  return std::nullopt;
+}
+
+Tensor SegmentLowering::ResultTensor(Value* value) {
+  const DType dtype = MovedType(value->type.dtype);
+  const std::optional<Memory> target = DirectTarget(*value);
+  if (!target.has_value()) return syn_.Intermediate(dtype, value->type.sizes);
+  stored_directly_[value->id] = target->index;
+  return Bind(*target, dtype, value->type.sizes, target->view.offset, "");
+}
+
+synSectionHandle SegmentLowering::SectionOf(const MemoryKey& key) {
+  const auto known = sections_.find(key);
+  if (known != sections_.end()) return known->second;
+  return sections_[key] = syn_.Section();
+}
+
+// A row-major tensor over memory from element `offset` on. Names are unique in the recipe.
+Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& sizes, int64_t offset,
+                             std::string_view role) {
+  const MemoryKey key{memory.placement, memory.index};
+  std::string name = std::string(PlacementName(memory.placement)) + std::to_string(memory.index) +
+                     std::string(role);
+  const auto same = [&](const Binding& binding) { return binding.tensor_name == name; };
+  for (int n = 1; std::any_of(bindings_.begin(), bindings_.end(), same); ++n) {
+    name = std::string(PlacementName(memory.placement)) + std::to_string(memory.index) +
+           std::string(role) + "_" + std::to_string(n);
+  }
+  const DType stored = memory.view.type.dtype;
+  const uint32_t tensor =
+      memory.placement == Placement::kEager
+          ? memory.index
+          : memory_.Tensor(memory.placement, memory.index,
+                           {stored, sizes, ir::ContiguousStrides(sizes), offset});
+  bindings_.push_back({name, tensor});
+  return syn_.Persistent(name, dtype, sizes, SectionOf(key),
+                         static_cast<uint64_t>(offset * DTypeSize(stored)));
+}
+
+// Memory with any strides as a row-major tensor.
+Tensor SegmentLowering::Load(const Memory& memory) {
+  const ir::TensorType& type = memory.view.type;
+  const DType dtype = MovedType(type.dtype);
+  const StridedAccess access = AnalyseStrides(type);
+  if (access.dense) {
+    if (type.contiguous()) return Bind(memory, dtype, type.sizes, memory.view.offset, "");
+    const Tensor physical = Bind(memory, dtype, access.physical, memory.view.offset, "");
+    const Tensor ordered = syn_.Transposed(physical, access.perm);
+    return syn_.Expanded(syn_.Reshaped(ordered, access.unexpanded), type.sizes);
+  }
+  const Tensor flat = Bind(memory, dtype, {ir::SpanElements(type)}, memory.view.offset, "");
+  const Tensor value = syn_.Intermediate(dtype, type.sizes);
+  const synStridedOpParams params = StridedParams(type.strides, 0);
+  syn_.Node("strided_view", {flat}, {value}, Params(params));
+  return value;
+}
+
+// Writes a row-major tensor to memory whose strides are a dense permutation.
+void SegmentLowering::StoreTo(const Tensor& value, const Memory& memory, std::string_view role) {
+  const ir::TensorType& type = memory.view.type;
+  const StridedAccess access = AnalyseStrides(type);
+  if (!access.dense || access.unexpanded != type.sizes) {
+    syn_.Fail(Unimplemented("writes to memory with strides ", ir::ToText(type)));
+    return;
+  }
+  if (type.contiguous()) {
+    syn_.Copy(value, Bind(memory, value.dtype, type.sizes, memory.view.offset, role));
+    return;
+  }
+  Dims core, order(access.perm.size());
+  for (size_t i = 0; i < access.perm.size(); ++i) order[access.perm[i]] = static_cast<int64_t>(i);
+  for (int64_t size : type.sizes) {
+    if (size != 1) core.push_back(size);
+  }
+  const Tensor target = Bind(memory, value.dtype, access.physical, memory.view.offset, role);
+  const Tensor squeezed = syn_.Reshaped(value, core);
+  if (std::is_sorted(order.begin(), order.end())) {
+    syn_.Copy(squeezed, target);
+  } else {
+    syn_.Transpose(squeezed, target, order);
+  }
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,58 @@
+// One recipe segment as a Synapse node graph, with the memory that its launch table binds.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/lower.h"
+#include "compiler_server/lowering/memory_plan.h"
+#include "compiler_server/lowering/segment.h"
+#include "compiler_server/lowering/syn_graph.h"
+#include "program/program.h"
+
+namespace hpu::compiler {
+
+class SegmentLowering {
+ public:
+  // All must outlive the object.
+  SegmentLowering(const ir::Graph& graph, const SegmentPlan& plan, const Segment& segment,
+                  MemoryPlan& memory, SynGraph& syn)
+      : graph_(graph), plan_(plan), segment_(segment), memory_(memory), syn_(syn) {}
+
+  // Emits the segment; errors stick to the SynGraph and are returned.
+  absl::Status Run();
+  // Launch table entries and what they are bound to.
+  const std::vector<Binding>& bindings() const { return bindings_; }
+
+ private:
+  using MemoryKey = std::pair<Placement, uint32_t>;
+
+  void WriteStorage(uint32_t storage);
+  void ApplyMutations(const std::vector<const ir::Mutation*>& mutations);
+  Tensor Get(ir::Value* value);
+  void Emit(const ir::Node& node);
+  Tensor ResultTensor(ir::Value* value);
+  Tensor Load(const Memory& memory);
+  Tensor Bind(const Memory& memory, DType dtype, const ir::Dims& sizes, int64_t offset,
+              std::string_view role);
+  void StoreTo(const Tensor& value, const Memory& memory, std::string_view role);
+  synSectionHandle SectionOf(const MemoryKey& key);
+  std::optional<Memory> DirectTarget(const ir::Value& value);
+
+  const ir::Graph& graph_;
+  const SegmentPlan& plan_;
+  const Segment& segment_;
+  MemoryPlan& memory_;
+  SynGraph& syn_;
+
+  std::map<uint32_t, Tensor> tensors_;            // by value id
+  std::map<uint32_t, uint32_t> stored_directly_;  // value id -> buffer that its node writes
+  std::map<MemoryKey, synSectionHandle> sections_;
+  std::vector<Binding> bindings_;
+};
+
+}  // namespace hpu::compiler

@@ -1,0 +1,285 @@
+#include "compiler_server/lowering/syn_graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "synapse/include/synapse_kernel_params.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::compiler {
+namespace {
+
+struct DeviceTypeRow {
+  DType dtype;
+  synDataType device;
+  std::string_view suffix;
+};
+
+// Booleans are int8 with 0 and 1. float64 and complex have no device type.
+constexpr DeviceTypeRow kDeviceTypes[] = {
+    {DType::kF32, syn_type_single, "f32"},     {DType::kBF16, syn_type_bf16, "bf16"},
+    {DType::kF16, syn_type_fp16, "f16"},       {DType::kI8, syn_type_int8, "i8"},
+    {DType::kU8, syn_type_uint8, "u8"},        {DType::kI16, syn_type_int16, "i16"},
+    {DType::kI32, syn_type_int32, "i32"},      {DType::kI64, syn_type_int64, "i64"},
+    {DType::kBool, syn_type_int8, "i8"},       {DType::kF8E4M3, syn_type_fp8_143, "hf8"},
+    {DType::kF8E5M2, syn_type_fp8_152, "f8"},  {DType::kU16, syn_type_uint16, "u16"},
+    {DType::kU32, syn_type_uint32, "u32"},     {DType::kU64, syn_type_uint64, "u64"},
+};
+
+const DeviceTypeRow* FindDeviceType(DType dtype) {
+  for (const DeviceTypeRow& row : kDeviceTypes) {
+    if (row.dtype == dtype) return &row;
+  }
+  return nullptr;
+}
+
+synTensorGeometry FcdGeometry(const ir::Dims& sizes) {
+  synTensorGeometry geometry = {};
+  geometry.dims = std::max<uint32_t>(1, static_cast<uint32_t>(sizes.size()));
+  geometry.sizes[0] = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    geometry.sizes[i] = static_cast<TSize>(sizes[sizes.size() - 1 - i]);
+  }
+  return geometry;
+}
+
+template <typename T>
+Bytes BytesOf(const T& value) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(&value);
+  return Bytes(begin, begin + sizeof(T));
+}
+
+// Round to nearest even; a NaN stays one.
+uint16_t BFloat16Bits(float value) {
+  if (std::isnan(value)) return 0x7FC0;
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+}  // namespace
+
+synDataType DeviceType(DType dtype) {
+  const DeviceTypeRow* row = FindDeviceType(dtype);
+  return row == nullptr ? syn_type_na : row->device;
+}
+
+std::string_view GuidSuffix(DType dtype) {
+  const DeviceTypeRow* row = FindDeviceType(dtype);
+  return row == nullptr ? std::string_view() : row->suffix;
+}
+
+int FcdAxis(int64_t dim, int rank) {
+  const int known = std::max(rank, 1);
+  return static_cast<int>(known - 1 - (dim < 0 ? dim + known : dim));
+}
+
+SynGraph::SynGraph(const SynapseFunctions& functions, synDeviceType device, bool deterministic)
+    : functions_(functions), deterministic_(deterministic) {
+  Check(functions_.synGraphCreate(&graph_, device), "synGraphCreate");
+}
+
+SynGraph::~SynGraph() {
+  for (synSectionHandle section : sections_) functions_.synSectionDestroy(section);
+  if (graph_ != nullptr) functions_.synGraphDestroy(graph_);
+}
+
+void SynGraph::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+bool SynGraph::Check(synStatus status, const char* call) {
+  if (!status_.ok()) return false;
+  if (status == synSuccess) return true;
+  Fail(Annotate(ToStatus(functions_, status, call), op_));
+  return false;
+}
+
+synSectionHandle SynGraph::Section() {
+  synSectionHandle section = nullptr;
+  if (!status_.ok()) return section;
+  if (Check(functions_.synSectionCreate(&section, 0, graph_), "synSectionCreate")) {
+    sections_.push_back(section);
+    Check(functions_.synSectionSetPersistent(section, true), "synSectionSetPersistent");
+  }
+  return section;
+}
+
+Tensor SynGraph::NewTensor(const std::string& name, DType dtype, const ir::Dims& sizes) {
+  Tensor tensor{nullptr, dtype, sizes};
+  if (!status_.ok()) return tensor;
+  const synDataType type = DeviceType(dtype);
+  if (type == syn_type_na) {
+    Fail(Unimplemented(op_, ": the device has no type ", DTypeName(dtype)));
+    return tensor;
+  }
+  const synTensorGeometry geometry = FcdGeometry(sizes);
+  if (Check(functions_.synTensorHandleCreate(&tensor.handle, graph_, DATA_TENSOR, name.c_str()),
+            "synTensorHandleCreate") &&
+      Check(functions_.synTensorSetGeometry(tensor.handle, &geometry, synGeometryMaxSizes),
+            "synTensorSetGeometry")) {
+    Check(functions_.synTensorSetDeviceDataType(tensor.handle, type), "synTensorSetDeviceDataType");
+  }
+  return tensor;
+}
+
+Tensor SynGraph::Persistent(const std::string& name, DType dtype, const ir::Dims& sizes,
+                            synSectionHandle section, uint64_t offset_bytes) {
+  Tensor tensor = NewTensor(name, dtype, sizes);
+  if (status_.ok()) {
+    Check(functions_.synTensorAssignToSection(tensor.handle, section, offset_bytes),
+          "synTensorAssignToSection");
+  }
+  return tensor;
+}
+
+Tensor SynGraph::Intermediate(DType dtype, const ir::Dims& sizes) {
+  return NewTensor(AutoName('t'), dtype, sizes);
+}
+
+Tensor SynGraph::Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data) {
+  Tensor tensor = NewTensor(AutoName('c'), dtype, sizes);
+  if (status_.ok()) {
+    // The interface takes a mutable pointer and copies from it.
+    Check(functions_.synTensorSetHostPtr(tensor.handle, const_cast<uint8_t*>(data.data()),
+                                         data.size(), DeviceType(dtype), true),
+          "synTensorSetHostPtr");
+  }
+  return tensor;
+}
+
+Tensor SynGraph::Scalar(DType dtype, double value) {
+  switch (dtype) {
+    case DType::kF32:
+      return Constant(dtype, {}, BytesOf(static_cast<float>(value)));
+    case DType::kBF16:
+      return Constant(dtype, {}, BytesOf(BFloat16Bits(static_cast<float>(value))));
+    case DType::kF16:
+      return Constant(dtype, {}, BytesOf(static_cast<_Float16>(value)));
+    case DType::kF64:
+      return Constant(DType::kI64, {}, BytesOf(value));  // moved as bits
+    case DType::kBool:
+      return Constant(dtype, {}, BytesOf(static_cast<uint8_t>(value != 0)));
+    default:
+      break;
+  }
+  const Bytes wide = BytesOf(static_cast<int64_t>(value));
+  const auto size = static_cast<size_t>(DTypeSize(dtype));
+  return Constant(dtype, {}, std::span(wide).first(std::min(size, wide.size())));
+}
+
+void SynGraph::Node(const std::string& guid, const std::vector<Tensor>& inputs,
+                    const std::vector<Tensor>& outputs, Params params, const Layouts* layouts) {
+  if (!status_.ok()) return;
+  std::vector<synTensor> in, out;
+  for (const Tensor& tensor : inputs) in.push_back(tensor.handle);
+  for (const Tensor& tensor : outputs) out.push_back(tensor.handle);
+  while (!in.empty() && in.back() == nullptr) in.pop_back();
+  const std::string name = op_ + "/" + guid + "/" + std::to_string(nodes_.size());
+  const char** in_layouts = nullptr;
+  const char** out_layouts = nullptr;
+  std::vector<const char*> in_copy, out_copy;
+  if (layouts != nullptr) {
+    in_copy = layouts->inputs;
+    out_copy = layouts->outputs;
+    in_copy.resize(in.size(), nullptr);
+    out_copy.resize(out.size(), nullptr);
+    in_layouts = in_copy.data();
+    out_layouts = out_copy.data();
+  }
+  synNodeId id = 0;
+  if (!Check(functions_.synNodeCreateWithId(
+                 graph_, in.data(), out.data(), static_cast<uint32_t>(in.size()),
+                 static_cast<uint32_t>(out.size()), params.data, params.size, guid.c_str(),
+                 name.c_str(), &id, in_layouts, out_layouts),
+             "synNodeCreateWithId")) {
+    if (!status_.ok()) status_ = Annotate(status_, guid);
+    return;
+  }
+  nodes_.push_back(id);
+  if (deterministic_) {
+    Check(functions_.synNodeSetDeterministic(graph_, id, true), "synNodeSetDeterministic");
+  }
+}
+
+void SynGraph::TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& outputs, Params params) {
+  Node(std::string(base) + "_" + std::string(GuidSuffix(dtype)), inputs, outputs, params);
+}
+
+void SynGraph::Reshape(const Tensor& from, const Tensor& to) { Node("reshape", {from}, {to}); }
+
+void SynGraph::Transpose(const Tensor& from, const Tensor& to, const ir::Dims& perm) {
+  synTransposeParamsNDims params = {};
+  const auto rank = static_cast<uint32_t>(perm.size());
+  params.tensorDim = rank;
+  for (uint32_t i = 0; i < rank; ++i) {
+    params.permutation[i] = rank - 1 - static_cast<uint32_t>(perm[rank - 1 - i]);
+  }
+  Node("transpose", {from}, {to}, Params(params));
+}
+
+void SynGraph::Broadcast(const Tensor& from, const Tensor& to) { Node("broadcast", {from}, {to}); }
+
+void SynGraph::Copy(const Tensor& from, const Tensor& to) { Node("identity", {from}, {to}); }
+
+void SynGraph::Cast(const Tensor& from, const Tensor& to) {
+  if (from.dtype == to.dtype) {
+    Copy(from, to);
+  } else if (to.dtype == DType::kBool) {
+    // True is "not equal to zero", also for NaN.
+    const Tensor is_zero = Intermediate(DType::kBool, from.sizes);
+    TypedNode("equal_fwd", from.dtype, {from, Scalar(from.dtype, 0)}, {is_zero});
+    TypedNode("not_fwd", DType::kBool, {is_zero}, {to});
+  } else if (GuidSuffix(from.dtype) == GuidSuffix(to.dtype)) {
+    Copy(from, to);  // bool to int8: the same bytes
+  } else {
+    const bool truncates = IsFloat(from.dtype) && !IsFloat(to.dtype);
+    const ns_CastKernel_Params params{.round_mode = truncates ? NS_CAST_ROUND_TOWARD_ZERO
+                                                              : NS_CAST_ROUND_HALF_TO_EVEN};
+    Node("cast_" + std::string(GuidSuffix(from.dtype)) + "_to_" + std::string(GuidSuffix(to.dtype)),
+         {from}, {to}, Params(params));
+  }
+}
+
+Tensor SynGraph::Reshaped(const Tensor& from, const ir::Dims& sizes) {
+  if (from.sizes == sizes) return from;
+  Tensor to = Intermediate(from.dtype, sizes);
+  Reshape(from, to);
+  return to;
+}
+
+Tensor SynGraph::Transposed(const Tensor& from, const ir::Dims& perm) {
+  if (std::is_sorted(perm.begin(), perm.end())) return from;
+  ir::Dims sizes;
+  for (int64_t p : perm) sizes.push_back(from.sizes[p]);
+  Tensor to = Intermediate(from.dtype, sizes);
+  Transpose(from, to, perm);
+  return to;
+}
+
+Tensor SynGraph::Expanded(const Tensor& from, const ir::Dims& sizes) {
+  if (from.sizes == sizes) return from;
+  Tensor to = Intermediate(from.dtype, sizes);
+  Broadcast(from, to);
+  return to;
+}
+
+void SynGraph::RunAfterAllBefore(size_t begin, size_t end) {
+  if (!status_.ok() || begin == 0 || begin == end) return;
+  Check(functions_.synNodeDependencySet(graph_, nodes_.data(), nodes_.data() + begin,
+                                        static_cast<uint32_t>(begin),
+                                        static_cast<uint32_t>(end - begin)),
+        "synNodeDependencySet");
+}
+
+absl::StatusOr<synRecipeHandle> SynGraph::Compile(const std::string& name) {
+  RETURN_IF_ERROR(status_);
+  op_ = "recipe " + name;
+  synRecipeHandle recipe = nullptr;
+  Check(functions_.synGraphCompile(&recipe, graph_, name.c_str(), nullptr), "synGraphCompile");
+  RETURN_IF_ERROR(status_);
+  return recipe;
+}
+
+}  // namespace hpu::compiler

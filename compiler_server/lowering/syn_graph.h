@@ -1,0 +1,122 @@
+// Builds one Synapse node graph. The rest of the lowering speaks PyTorch order (outermost dimension
+// first, 0-d tensors, named dtypes); this class alone turns it into FCD-first sizes, type suffixes
+// and syn* calls.
+//
+// Errors stick: the first failing call is remembered, later calls do nothing, and status() or
+// Compile() reports it. So a lowering function is a straight list of nodes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "compiler_server/ir/types.h"
+#include "synapse/loader.h"
+
+namespace hpu::compiler {
+
+// Element type of `dtype` on the device; syn_type_na if it has none (f64, complex).
+synDataType DeviceType(DType dtype);
+// "f32", "bf16", "i8" (also for bool) ...: tail of a GUID. Empty if the device has no such type.
+std::string_view GuidSuffix(DType dtype);
+
+// A tensor of the node graph. Null handle: absent (an optional operand) or without elements.
+struct Tensor {
+  synTensor handle = nullptr;
+  DType dtype = DType::kInvalid;
+  ir::Dims sizes;  // PyTorch order
+
+  int rank() const { return static_cast<int>(sizes.size()); }
+  int64_t elements() const { return ir::ElementCount(sizes); }
+};
+
+// A parameter struct as the bytes that synNodeCreate takes.
+struct Params {
+  Params() = default;
+  template <typename T>
+  explicit Params(const T& value) : data(&value), size(sizeof(T)) {}  // refers to `value`
+  const void* data = nullptr;
+  unsigned size = 0;
+};
+
+// FCD-first names of the dimensions of inputs and outputs; nullptr = irrelevant.
+struct Layouts {
+  std::vector<const char*> inputs;
+  std::vector<const char*> outputs;
+};
+
+class SynGraph {
+ public:
+  // `functions` must outlive the graph. `deterministic` is set on every node.
+  SynGraph(const SynapseFunctions& functions, synDeviceType device, bool deterministic);
+  ~SynGraph();
+  SynGraph(const SynGraph&) = delete;
+  SynGraph& operator=(const SynGraph&) = delete;
+
+  // Nodes that follow are named "<op>/<guid>/<n>".
+  void SetOp(std::string_view op) { op_ = op; }
+
+  // Memory given at launch. Tensors of one section share a base address.
+  synSectionHandle Section();
+  // Row-major tensor at `offset_bytes` of the section. The name is the launch table's.
+  Tensor Persistent(const std::string& name, DType dtype, const ir::Dims& sizes,
+                    synSectionHandle section, uint64_t offset_bytes);
+  Tensor Intermediate(DType dtype, const ir::Dims& sizes);
+  // Row-major little-endian data, copied.
+  Tensor Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data);
+  // A 0-d constant of `dtype` (a real number type or bool; float64 as the integer of its bits).
+  Tensor Scalar(DType dtype, double value);
+
+  // `guid` is complete: "gemm", "add_fwd_f32".
+  void Node(const std::string& guid, const std::vector<Tensor>& inputs,
+            const std::vector<Tensor>& outputs, Params params = {}, const Layouts* layouts = nullptr);
+  // Adds the suffix of `dtype` to `base`.
+  void TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
+                 const std::vector<Tensor>& outputs, Params params = {});
+
+  // Movement. Each writes to `to`, whose sizes say what is wanted.
+  void Reshape(const Tensor& from, const Tensor& to);
+  void Transpose(const Tensor& from, const Tensor& to, const ir::Dims& perm);
+  void Broadcast(const Tensor& from, const Tensor& to);
+  void Copy(const Tensor& from, const Tensor& to);
+  // PyTorch's conversion: towards zero for integers, nearest even for floats, "not zero" for bool.
+  void Cast(const Tensor& from, const Tensor& to);
+  // The same with a new intermediate; `from` itself if there is nothing to do.
+  Tensor Reshaped(const Tensor& from, const ir::Dims& sizes);
+  Tensor Transposed(const Tensor& from, const ir::Dims& perm);
+  Tensor Expanded(const Tensor& from, const ir::Dims& sizes);
+
+  // Number of nodes so far; nodes are numbered from 0.
+  size_t node_count() const { return nodes_.size(); }
+  // Nodes [begin, end) run after all nodes before `begin`.
+  void RunAfterAllBefore(size_t begin, size_t end);
+
+  const absl::Status& status() const { return status_; }
+  void Fail(absl::Status status);
+  // The graph's recipe; the caller destroys it.
+  absl::StatusOr<synRecipeHandle> Compile(const std::string& name);
+
+ private:
+  bool Check(synStatus status, const char* call);
+  std::string AutoName(char prefix) { return std::string(1, prefix).append(std::to_string(unnamed_++)); }
+  Tensor NewTensor(const std::string& name, DType dtype, const ir::Dims& sizes);
+
+  const SynapseFunctions& functions_;
+  const bool deterministic_;
+  synGraphHandle graph_ = nullptr;
+  std::vector<synSectionHandle> sections_;
+  std::vector<synNodeId> nodes_;
+  std::string op_ = "graph";
+  uint32_t unnamed_ = 0;
+  absl::Status status_;
+};
+
+// PyTorch dimension `dim` of a tensor of `rank` as a Synapse axis (0-d counts as rank 1).
+int FcdAxis(int64_t dim, int rank);
+
+}  // namespace hpu::compiler
