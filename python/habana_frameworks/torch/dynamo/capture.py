@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from .functional import GraphRunner, record_functional
 from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute
-from .recorder import RecordingMode, SnippetRecorder
+from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Markers, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, source_line
@@ -39,10 +39,6 @@ def autocast_state() -> tuple[object, ...]:
     return tuple(
         (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("hpu", "cpu")
     )
-
-
-def autocast_active() -> bool:
-    return torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu")
 
 
 def fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
@@ -143,11 +139,11 @@ class Capture:
         paths = list(self._attributes)
         tensors += [self._attributes[path] for path in paths]
 
-        def run(wrapped: list[torch.Tensor], recording: RecordingMode) -> Any:
+        def run(wrapped: list[torch.Tensor]) -> Any:
             values = iter(wrapped)
             arguments = [next(values) if isinstance(v, TensorValue) else v for v in sources]
             attributes = dict(zip(paths, values, strict=True))
-            return GraphRunner(self.module, attributes, recording).run(*arguments)
+            return GraphRunner(self.module, attributes).run(*arguments)
 
         with torch.no_grad():
             recorded = record_functional(self.mode, [t.fake for t in tensors], run)
@@ -318,7 +314,8 @@ def record_call(
     """Runs one call on fakes and records it. NeedsFunctionalization if it writes to a tensor."""
     recorder = SnippetRecorder(fakes)
     try:
-        with mode, RecordingMode(recorder):
+        recording = RecordingMode(recorder)
+        with mode, recording, WholeOpsMode(recording, functional=False):
             result = call_target(op, target, args, kwargs)
         return recorder.finish(result), result
     except NeedsFunctionalization:
@@ -335,7 +332,7 @@ def _record_with_writes(
 ) -> tuple[Snippet, Any]:
     """A call that writes to tensors of its own; raises if it writes to its arguments."""
 
-    def run(wrapped: list[torch.Tensor], _: RecordingMode) -> Any:
+    def run(wrapped: list[torch.Tensor]) -> Any:
         functional = {id(fake): w for fake, w in zip(fakes, wrapped, strict=True)}
         arguments, keywords = pytree.tree_map_only(
             torch.Tensor, lambda t: functional[id(t)], (list(args), kwargs)

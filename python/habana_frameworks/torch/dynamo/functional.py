@@ -16,9 +16,8 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from .recorder import RecordingMode, SnippetRecorder
+from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, unwrap_functional
 from .snippet import Snippet
-from .whole_ops import find_handler
 from .wire import CaptureError
 
 
@@ -31,14 +30,6 @@ class FunctionalRecording:
 
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _unwrap(tensor: torch.Tensor) -> torch.Tensor:
-    if not torch._is_functional_tensor(tensor):
-        return tensor
-    torch._sync(tensor)  # type: ignore[attr-defined]
-    inner: torch.Tensor = torch._from_functional_tensor(tensor)
-    return inner
 
 
 class _Functionalization:
@@ -79,17 +70,17 @@ def _check_aliases(
 def record_functional(
     mode: FakeTensorMode,
     fakes: Sequence[torch.Tensor],
-    run: Callable[[list[torch.Tensor], RecordingMode], Any],
+    run: Callable[[list[torch.Tensor]], Any],
 ) -> FunctionalRecording:
     """Runs `run` on functional wrappers of `fakes` and records the functional calls."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
     with mode, recording:
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
-        with _Functionalization():
-            result = run(wrapped, recording)
+        with _Functionalization(), WholeOpsMode(recording, functional=True):
+            result = run(wrapped)
         mutated: list[int] = []
-        renewed = [_unwrap(w) for w in wrapped]
+        renewed = [unwrap_functional(w) for w in wrapped]
         for i, (fake, new) in enumerate(zip(fakes, renewed, strict=True)):
             if new is fake:
                 continue
@@ -98,7 +89,7 @@ def record_functional(
             mutated.append(i)
         leaves, spec = pytree.tree_flatten(result)
         outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        inner = [_unwrap(output) for output in outputs]
+        inner = [unwrap_functional(output) for output in outputs]
         _check_aliases(wrapped, fakes, mutated, outputs, inner)
         recording.allow_copy = True
         for i in mutated:
@@ -111,17 +102,11 @@ def record_functional(
 
 
 class GraphRunner(torch.fx.Interpreter):
-    """Runs a graph on functional tensors; composite functions stay whole where that is safe."""
+    """Runs a graph on functional tensors."""
 
-    def __init__(
-        self,
-        module: torch.fx.GraphModule,
-        attributes: dict[str, torch.Tensor],
-        recording: RecordingMode,
-    ) -> None:
+    def __init__(self, module: torch.fx.GraphModule, attributes: dict[str, torch.Tensor]) -> None:
         super().__init__(module)
         self.attributes = attributes
-        self.recording = recording
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.attributes[str(target)]
@@ -129,41 +114,4 @@ class GraphRunner(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
-        return self._call("call_function", target, args, kwargs)
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return self._call("call_method", target, args, kwargs)
-
-    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        handler = find_handler(op, target)
-        if handler is not None and not _transformed(args, kwargs):
-            call = handler(*args, **kwargs)
-            if call is not None:
-                return self._whole(*call)
-        if op == "call_method":
-            return super().call_method(target, args, kwargs)
         return super().call_function(target, args, kwargs)
-
-    def _whole(self, op: Any, args: Any, kwargs: Any) -> Any:
-        """One recorded call on the present values of its functional arguments."""
-        torch._disable_functionalization()
-        try:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, _unwrap, (args, kwargs))
-            with self.recording.paused():
-                result = op(*args, **kwargs)
-            self.recording.recorder.record(op, args, kwargs, result)
-            return torch._to_functional_tensor(result)
-        finally:
-            torch._enable_functionalization(reapply_views=True)
-
-
-def _transformed(args: Any, kwargs: Any) -> bool:
-    """True under autocast or inside a functorch transform (vmap), where whole calls are not."""
-    if torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu"):
-        return True
-    return any(
-        isinstance(leaf, torch.Tensor)
-        and torch._C._functorch.is_functorch_wrapped_tensor(leaf)
-        and not torch._is_functional_tensor(leaf)
-        for leaf in pytree.tree_leaves((args, kwargs))
-    )

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .snippet import Call, Slot, Snippet
+from .whole_ops import find_handler
 from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_of
 
 # Identity on values; only autograd or tracing sees a difference.
@@ -63,7 +66,8 @@ class SnippetRecorder:
                 data = tensor
             check_plain(data, "a constant")
             slot = self._new_slot(tensor)
-            self.snippet.constants.append((slot, data.detach().clone()))
+            with _disable_current_modes():
+                self.snippet.constants.append((slot, data.detach().clone()))
         return Slot(slot)
 
     def template(self, value: Any) -> Any:
@@ -104,7 +108,7 @@ class SnippetRecorder:
         self.snippet.calls.append(Call(str(op), arguments, keywords, results, slots))
 
     def finish(self, output: Any) -> Snippet:
-        self.snippet.output = torch.utils._pytree.tree_map_only(torch.Tensor, self.slot_of, output)
+        self.snippet.output = pytree.tree_map_only(torch.Tensor, self.slot_of, output)
         return self.snippet
 
 
@@ -164,3 +168,67 @@ class RecordingMode(TorchDispatchMode):
         else:
             self.recorder.record(func, args, kwargs, result)
         return result
+
+
+def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:
+    """The present value behind a functional wrapper; other tensors as they are."""
+    if not torch._is_functional_tensor(tensor):
+        return tensor
+    torch._sync(tensor)  # type: ignore[attr-defined]
+    inner: torch.Tensor = torch._from_functional_tensor(tensor)
+    return inner
+
+
+def _is_transformed(values: Any) -> bool:
+    """True inside a functorch transform (vmap), where a call does not mean its ATen op."""
+    return any(
+        isinstance(leaf, torch.Tensor)
+        and torch._C._functorch.is_functorch_wrapped_tensor(leaf)
+        and not torch._is_functional_tensor(leaf)
+        for leaf in pytree.tree_leaves(values)
+    )
+
+
+class WholeOpsMode(TorchFunctionMode):
+    """Records composite functions (whole_ops) as one call, also inside other Python functions.
+
+    functional: the tensors are functional wrappers, and functionalization is on.
+    """
+
+    def __init__(self, recording: RecordingMode, functional: bool) -> None:
+        super().__init__()
+        self.recording = recording
+        self.functional = functional
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        handler = None if autocast_active() else find_handler("call_function", func)
+        if handler is not None and not _is_transformed((args, kwargs)):
+            call = handler(*args, **kwargs)
+            if call is not None:
+                return self._record_functional(*call) if self.functional else self._record(*call)
+        return func(*args, **kwargs)
+
+    def _record(self, op: OpOverload, args: Any, kwargs: Any) -> torch.Tensor:
+        with self.recording.paused():
+            result: torch.Tensor = op(*args, **kwargs)
+        self.recording.recorder.record(op, args, kwargs, result)
+        return result
+
+    def _record_functional(self, op: OpOverload, args: Any, kwargs: Any) -> torch.Tensor:
+        torch._disable_functionalization()
+        try:
+            args, kwargs = pytree.tree_map_only(torch.Tensor, unwrap_functional, (args, kwargs))
+            return torch._to_functional_tensor(self._record(op, args, kwargs))
+        finally:
+            torch._enable_functionalization(reapply_views=True)
+
+
+def autocast_active() -> bool:
+    return torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu")

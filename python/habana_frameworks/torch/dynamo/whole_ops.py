@@ -101,6 +101,8 @@ def _attention(
 _FUNCTIONS: dict[Any, Handler] = {
     F.linear: _linear,
     torch.matmul: _matmul,
+    torch.Tensor.matmul: _matmul,
+    torch.Tensor.__matmul__: _matmul,
     operator.matmul: _matmul,
     F.layer_norm: _layer_norm,
     torch.layer_norm: lambda *a, **k: _layer_norm(*a[:5], **_without(k, "cudnn_enable")),
