@@ -116,12 +116,26 @@ absl::Status CopyOnDevice(Stream& stream, uint64_t destination, uint64_t source,
   return QueueCopy(stream, source, bytes, destination, DRAM_TO_DRAM);
 }
 
-absl::Status FillOnDevice(Stream& stream, uint64_t device, uint8_t value, uint64_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
+absl::Status FillOnDevice(Stream& stream, uint64_t device, uint32_t pattern, uint32_t width,
+                          uint64_t count) {
+  if (count == 0) return absl::OkStatus();
   RETURN_IF_ERROR(stream.device().CheckUsable());
-  RETURN_IF_SYN_ERROR(stream.device().api(), synMemsetD8Async, device, value, bytes,
-                      stream.handle());
-  return absl::OkStatus();
+  const SynapseFunctions& api = stream.device().api();
+  switch (width) {
+    case 1:
+      RETURN_IF_SYN_ERROR(api, synMemsetD8Async, device, static_cast<unsigned char>(pattern), count,
+                          stream.handle());
+      return absl::OkStatus();
+    case 2:
+      RETURN_IF_SYN_ERROR(api, synMemsetD16Async, device, static_cast<uint16_t>(pattern), count,
+                          stream.handle());
+      return absl::OkStatus();
+    case 4:
+      RETURN_IF_SYN_ERROR(api, synMemsetD32Async, device, pattern, count, stream.handle());
+      return absl::OkStatus();
+    default:
+      return InvalidArgument("fill with elements of ", width, " bytes");
+  }
 }
 
 }  // namespace hpu::runtime

@@ -23,7 +23,8 @@ absl::Status CopyToHost(Stream& stream, void* host, uint64_t device, uint64_t by
 // Queued; ranges must not overlap.
 absl::Status CopyOnDevice(Stream& stream, uint64_t destination, uint64_t source, uint64_t bytes);
 
-// Queued fill with a byte.
-absl::Status FillOnDevice(Stream& stream, uint64_t device, uint8_t value, uint64_t bytes);
+// Queued fill of `count` elements of `width` bytes (1, 2 or 4) with the low bytes of `pattern`.
+absl::Status FillOnDevice(Stream& stream, uint64_t device, uint32_t pattern, uint32_t width,
+                          uint64_t count);
 
 }  // namespace hpu::runtime

@@ -118,6 +118,11 @@ absl::StatusOr<std::string> Device::IsaLevel() {
   return std::string(level);
 }
 
+absl::StatusOr<bool> Device::IsEmulated() {
+  RETURN_IF_ERROR(EnsureLibrary());
+  return properties_.emulated;
+}
+
 absl::StatusOr<std::string> Device::DriverVersion() {
   RETURN_IF_ERROR(EnsureLibrary());
   char version[256] = "";

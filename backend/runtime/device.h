@@ -47,6 +47,7 @@ class Device {
   // The type that would be acquired ("gaudi2"), and the emulator's ISA level ("" for a card).
   absl::StatusOr<std::string> Kind();
   absl::StatusOr<std::string> IsaLevel();
+  absl::StatusOr<bool> IsEmulated();
   // Text of the driver or library version.
   absl::StatusOr<std::string> DriverVersion();
   // Compute threads of the emulated device, kept until a library is loaded.

@@ -1,0 +1,303 @@
+#include "backend/torch/compiled_program.h"
+
+#include <ATen/EmptyTensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/object_ptr.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend/runtime/copy.h"
+#include "backend/torch/allocator.h"
+#include "backend/torch/dtypes.h"
+#include "backend/torch/errors.h"
+#include "backend/torch/kernels.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using runtime::DeviceBlock;
+
+// Tensors that are more than memory: their bytes are not their values.
+constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::DispatchKey::Conjugate,
+                                         c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
+                                         c10::DispatchKey::FuncTorchBatched,
+                                         c10::DispatchKey::Functionalize});
+
+at::ScalarType TypeOf(DType dtype, const Program& program) {
+  const auto type = ToScalarType(dtype);
+  if (!type.has_value()) Throw(InvalidArgument("program ", program.name, ": invalid dtype"));
+  return *type;
+}
+
+at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU),
+      c10::scalarTypeToTypeMeta(*ToScalarType(spec.dtype)));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides,
+                                                      spec.storage_offset);
+  return tensor;
+}
+
+// Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
+bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wanted) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (given[i] != wanted[i] && sizes[i] > 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct CompiledProgram::Frame {
+  Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
+      : stream(stream_in),
+        slots(executor.slot_count()),
+        inputs(executor.program().inputs.size()),
+        storages(executor.program().buffer_bytes.size()) {}
+  ~Frame() {
+    // Stream order keeps the memory until the work queued so far is done.
+    for (DeviceBlock* block : uploads) stream.device().allocator().Free(block);
+  }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  runtime::Stream& stream;
+  c10::SmallVector<uint64_t, 512> slots;
+  c10::SmallVector<PyObject*, 256> inputs;  // borrowed from the caller
+  c10::SmallVector<c10::Storage, 16> storages;
+  std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
+  c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
+  runtime::ProgramExecutor::Call call;
+
+  const at::Tensor& Input(size_t index) const { return THPVariable_Unpack(inputs[index]); }
+};
+
+CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor)
+    : executor_(std::move(executor)) {
+  const Program& program = executor_->program();
+  for (uint32_t i = 0; i < program.inputs.size(); ++i) {
+    inputs_.push_back(PrepareInput(i));
+    if (inputs_.back().mutated) mutated_.push_back(i);
+  }
+  for (uint32_t i = 0; i < program.buffer_bytes.size(); ++i) {
+    if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
+  }
+  for (const ProgramTensor& tensor : program.tensors) TypeOf(tensor.spec.dtype, program);
+  for (const ProgramOutput& output : program.outputs) {
+    constant_outputs_.push_back(PrepareOutput(output));
+  }
+  for (const Step& step : program.steps) {
+    const auto* eager = std::get_if<EagerStep>(&step);
+    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(program, *eager) : nullptr);
+  }
+}
+
+CompiledProgram::Input CompiledProgram::PrepareInput(size_t index) const {
+  const ProgramInput& given = program().inputs[index];
+  Input input;
+  input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
+  if (!input.is_tensor) return input;
+  input.on_cpu = given.on_cpu;
+  input.mutated = given.mutated;
+  if (input.on_cpu && input.mutated) {
+    Throw(InvalidArgument("program ", program().name, ": input ", index,
+                          " lies on the CPU and is written"));
+  }
+  input.dtype = TypeOf(given.spec.dtype, program());
+  input.sizes = given.spec.sizes;
+  input.strides = given.spec.strides;
+  input.numel = c10::multiply_integers(given.spec.sizes);
+  input.bytes =
+      at::detail::computeStorageNbytes(input.sizes, input.strides, c10::elementSize(input.dtype));
+  return input;
+}
+
+PyObject* CompiledProgram::PrepareOutput(const ProgramOutput& output) const {
+  switch (output.kind) {
+    case ProgramOutput::Kind::kNone:
+      return Py_NewRef(Py_None);
+    case ProgramOutput::Kind::kInt:
+      return PyLong_FromLongLong(output.int_value);
+    case ProgramOutput::Kind::kFloat:
+      return PyFloat_FromDouble(output.float_value);
+    case ProgramOutput::Kind::kBool:
+      return PyBool_FromLong(output.int_value != 0);
+    case ProgramOutput::Kind::kInputView:
+      if (output.view.dtype != program().inputs[output.index].spec.dtype) {
+        Throw(Unimplemented("program ", program().name,
+                            ": an output is a view of an input in another dtype"));
+      }
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool CompiledProgram::Fits(const at::Tensor& tensor, const Input& input) const {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const c10::DeviceType device = input.on_cpu ? c10::DeviceType::CPU : c10::DeviceType::HPU;
+  return impl.device_type() == device && c10::typeMetaToScalarType(impl.dtype()) == input.dtype &&
+         !impl.key_set().has_any(kNotPlain) && impl.sizes() == at::IntArrayRef(input.sizes) &&
+         (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
+}
+
+void CompiledProgram::Misfit(const at::Tensor& tensor, size_t index) const {
+  const Input& input = inputs_[index];
+  TORCH_CHECK_VALUE(
+      false, "program ", program().name, ": input ", index, " must be a plain tensor on ",
+      input.on_cpu ? "cpu" : "hpu", " of ", c10::toString(input.dtype), ", sizes ",
+      at::IntArrayRef(input.sizes), ", strides ", at::IntArrayRef(input.strides),
+      "; given: ", tensor.device(), ", ", c10::toString(tensor.scalar_type()), ", sizes ",
+      tensor.sizes(),
+      tensor.layout() == at::kStrided ? c10::str(", strides ", tensor.strides()) : "");
+  __builtin_unreachable();
+}
+
+void CompiledProgram::BindInput(Frame& frame, size_t index, PyObject* argument) const {
+  const Input& input = inputs_[index];
+  frame.inputs[index] = argument;
+  if (!input.is_tensor) return;
+  if (!THPVariable_Check(argument)) {
+    throw torch::TypeError(c10::str("program ", program().name, ": input ", index,
+                                    " must be a tensor, not ", Py_TYPE(argument)->tp_name));
+  }
+  const at::Tensor& tensor = THPVariable_Unpack(argument);
+  if (!Fits(tensor, input)) Misfit(tensor, index);
+  uint64_t& slot = frame.slots[executor_->InputSlot(static_cast<uint32_t>(index))];
+  if (input.on_cpu && input.bytes > 0) {
+    DeviceBlock* block =
+        Check(frame.stream.device().allocator().Allocate(input.bytes, frame.stream));
+    frame.uploads.push_back(block);
+    Check(
+        runtime::CopyToDevice(frame.stream, block->address, tensor.const_data_ptr(), input.bytes));
+    slot = block->address;
+    return;
+  }
+  slot = AddressOf(tensor.const_data_ptr());
+}
+
+void CompiledProgram::CheckOverlap(const Frame& frame) const {
+  for (const uint32_t written : mutated_) {
+    const uint64_t begin = frame.slots[executor_->InputSlot(written)];
+    const uint64_t end = begin + inputs_[written].bytes;
+    for (uint32_t other = 0; other < inputs_.size(); ++other) {
+      if (other == written || !inputs_[other].is_tensor) continue;
+      const uint64_t other_begin = frame.slots[executor_->InputSlot(other)];
+      if (other_begin < end && begin < other_begin + inputs_[other].bytes) {
+        throw AliasedInputs(c10::str("program ", program().name, ": input ", written,
+                                     " is written and shares memory with input ", other));
+      }
+    }
+  }
+}
+
+void CompiledProgram::AllocateBuffers(Frame& frame) const {
+  for (const uint32_t buffer : visible_buffers_) {
+    c10::Storage storage = NewStorage(program().buffer_bytes[buffer]);
+    frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
+    frame.storages[buffer] = std::move(storage);
+  }
+}
+
+PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
+  if (count != inputs_.size()) {
+    throw torch::TypeError(c10::str("program ", program().name, " takes ", inputs_.size(),
+                                    " inputs, ", count, " given"));
+  }
+  runtime::Device& device = runtime::Device::Get();
+  if (!device.acquired()) {
+    const pybind11::gil_scoped_release no_gil;
+    Check(device.EnsureAcquired());
+  }
+  Frame frame(*Check(device.CurrentStream()), *executor_);
+  for (size_t i = 0; i < count; ++i) BindInput(frame, i, arguments[i]);
+  if (!mutated_.empty()) CheckOverlap(frame);
+  AllocateBuffers(frame);
+  Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
+  RunSteps(frame);
+  for (const uint32_t written : mutated_) {
+    const at::Tensor& tensor = frame.Input(written);
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(program().outputs.size())));
+  if (!result) throw python_error();
+  for (size_t i = 0; i < program().outputs.size(); ++i) {
+    PyObject* output = MakeOutput(frame, i);
+    if (output == nullptr) throw python_error();
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), output);
+  }
+  call_count_.fetch_add(1, std::memory_order_relaxed);
+  return result.release();
+}
+
+void CompiledProgram::RunSteps(Frame& frame) const {
+  for (size_t step = 0; step < eager_.size(); ++step) {
+    if (eager_[step] != nullptr) {
+      RunEager(frame, step);
+    } else {
+      Check(executor_->Launch(static_cast<uint32_t>(step), frame.stream, frame.slots));
+    }
+  }
+}
+
+void CompiledProgram::RunEager(Frame& frame, size_t step) const {
+  const pybind11::gil_scoped_release no_gil;
+  frame.tensors.resize(program().tensors.size());
+  const PreparedEagerStep& eager = *eager_[step];
+  for (const uint32_t tensor : eager.inputs()) {
+    if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
+  }
+  eager.Run(frame.tensors);
+  for (const uint32_t tensor : std::get<EagerStep>(program().steps[step]).outputs) {
+    if (!frame.tensors[tensor].defined()) continue;
+    frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());
+  }
+}
+
+// A tensor over the memory of a program tensor, for eager steps and outputs.
+at::Tensor CompiledProgram::TensorOf(Frame& frame, uint32_t tensor) const {
+  const ProgramTensor& entry = program().tensors[tensor];
+  switch (entry.placement) {
+    case Placement::kInput: {
+      const at::Tensor& input = frame.Input(entry.index);
+      const ProgramInput& declared = program().inputs[entry.index];
+      if (declared.on_cpu) return input.to(kHpuDevice);
+      return input.as_strided(entry.spec.sizes, entry.spec.strides,
+                              input.storage_offset() + entry.spec.storage_offset);
+    }
+    case Placement::kBuffer:
+      return Over(frame.storages[entry.index], entry.spec);
+    case Placement::kConstant: {
+      // A copy: the constant must survive whatever is done with the tensor.
+      c10::Storage storage = NewStorage(program().constants[entry.index].data.size());
+      Check(runtime::CopyOnDevice(frame.stream, AddressOf(storage.data()),
+                                  executor_->ConstantAddress(entry.index), storage.nbytes()));
+      return Over(std::move(storage), entry.spec);
+    }
+    case Placement::kEager:
+      break;
+  }
+  if (tensor >= frame.tensors.size() || !frame.tensors[tensor].defined()) {
+    Throw(Internal("program ", program().name, ": tensor ", tensor, " is used before it is made"));
+  }
+  return frame.tensors[tensor];
+}
+
+PyObject* CompiledProgram::MakeOutput(Frame& frame, size_t index) const {
+  const ProgramOutput& output = program().outputs[index];
+  switch (output.kind) {
+    case ProgramOutput::Kind::kTensor:
+      return THPVariable_Wrap(TensorOf(frame, output.index));
+    case ProgramOutput::Kind::kInput:
+      return Py_NewRef(frame.inputs[output.index]);
+    case ProgramOutput::Kind::kInputView: {
+      const at::Tensor& input = frame.Input(output.index);
+      return THPVariable_Wrap(
+          input.as_strided(output.view.sizes, output.view.strides,
+                           input.storage_offset() + output.view.storage_offset));
+    }
+    default:
+      return Py_NewRef(constant_outputs_[index]);
+  }
+}
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,66 @@
+// A program bound to PyTorch: checks inputs, makes outputs, runs launches and eager steps.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/runtime/program_executor.h"
+#include "backend/torch/eager_step.h"
+
+namespace hpu::torch_backend {
+
+class CompiledProgram {
+ public:
+  explicit CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor);
+
+  // One argument per program input. Returns a new tuple. Needs the GIL; throws what errors.h says,
+  // TypeError and ValueError for inputs that do not fit.
+  PyObject* Call(PyObject* const* arguments, size_t count);
+
+  const Program& program() const { return executor_->program(); }
+  const runtime::ProgramExecutor& executor() const { return *executor_; }
+  uint64_t call_count() const { return call_count_.load(std::memory_order_relaxed); }
+  bool mutates_inputs() const { return !mutated_.empty(); }
+
+ private:
+  struct Input {
+    bool is_tensor = false;
+    bool on_cpu = false;
+    bool mutated = false;
+    at::ScalarType dtype = at::kFloat;
+    at::DimVector sizes;
+    at::DimVector strides;
+    int64_t numel = 0;
+    uint64_t bytes = 0;  // from the first element to the end of the last
+  };
+  struct Frame;  // of one call
+
+  Input PrepareInput(size_t index) const;
+  PyObject* PrepareOutput(const ProgramOutput& output) const;
+  void BindInput(Frame& frame, size_t index, PyObject* argument) const;
+  bool Fits(const at::Tensor& tensor, const Input& input) const;
+  [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
+  void CheckOverlap(const Frame& frame) const;
+  void AllocateBuffers(Frame& frame) const;
+  void RunSteps(Frame& frame) const;
+  void RunEager(Frame& frame, size_t step) const;
+  at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
+  PyObject* MakeOutput(Frame& frame, size_t index) const;
+
+  const std::unique_ptr<runtime::ProgramExecutor> executor_;
+  std::vector<Input> inputs_;
+  std::vector<uint32_t> mutated_;          // inputs that some step writes
+  std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own
+  // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as
+  // the process: programs may be destroyed after the interpreter.
+  std::vector<PyObject*> constant_outputs_;
+  std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
+  std::atomic<uint64_t> call_count_{0};
+};
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,50 @@
+// CPU tensors over the memory of hpu tensors, for running CPU kernels on them.
+//
+// Where device memory is host memory (the emulator) the CPU tensors share it and nothing is copied.
+// On a card each storage is copied to the host once, and copied back by Finish() if it was written.
+// Either way views, in-place writes, out= and lists keep their meaning: tensors that share a
+// storage on the device share one here.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+namespace hpu::torch_backend {
+
+class HostAccess {
+ public:
+  // Waits for the current stream at the first ToHost.
+  HostAccess() = default;
+  HostAccess(const HostAccess&) = delete;
+  HostAccess& operator=(const HostAccess&) = delete;
+
+  // CPU tensor with the same sizes, strides, offset, dtype and memory as `tensor`. `written` says
+  // that its elements will be changed.
+  at::Tensor ToHost(const at::Tensor& tensor, bool written);
+
+  // A hpu tensor for a CPU tensor that came out of a kernel: a view if it lies in a storage of this
+  // object, else a new tensor with a copy of the data (same sizes and strides).
+  at::Tensor ToDevice(const at::Tensor& host);
+
+  // Call after the kernel for each tensor that it may have resized (`host` = what ToHost gave).
+  void TakeResize(const at::Tensor& host, const at::Tensor& tensor);
+
+  // Makes the written bytes visible to the device. Call once, after the kernel.
+  void Finish();
+
+ private:
+  struct Shared {
+    c10::Storage device;
+    c10::Storage host;
+    void* data = nullptr;  // of `host` at the start; another one later means it was resized
+    bool written = false;
+  };
+
+  Shared& Share(const c10::Storage& storage);
+  const Shared* FindHost(const c10::StorageImpl* host) const;
+
+  std::vector<Shared> shared_;
+};
+
+}  // namespace hpu::torch_backend

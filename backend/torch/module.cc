@@ -1,0 +1,215 @@
+// Python bindings of _torch; _torch.pyi is their documentation.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <map>
+#include <string>
+
+#include "backend/runtime/bridge_log.h"
+#include "backend/runtime/counters.h"
+#include "backend/torch/allocator.h"
+#include "backend/torch/errors.h"
+#include "backend/torch/fallback.h"
+#include "backend/torch/generator.h"
+#include "backend/torch/program.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+namespace py = pybind11;
+using runtime::Device;
+using runtime::Event;
+using ReleaseGil = py::call_guard<py::gil_scoped_release>;
+
+runtime::Stream& StreamWithId(uint32_t id) { return *Check(AcquiredDevice().GetStream(id)); }
+
+void BindDevice(py::module_& m) {
+  m.def("initialize", [](const std::string& path) { Device::Get().SetDefaultLibrary(path); });
+  m.def("acquire", [] { AcquiredDevice(); }, ReleaseGil());
+  m.def("is_acquired", [] { return Device::Get().acquired(); });
+  m.def("is_available", [] { return Device::Get().Count() > 0; }, ReleaseGil());
+  m.def("device_count", [] { return Device::Get().Count(); }, ReleaseGil());
+  m.def("is_in_bad_fork", [] { return Device::Get().in_bad_fork(); });
+  m.def("device_name", [] { return AcquiredDevice().properties().name; }, ReleaseGil());
+  m.def("device_kind", [] { return Check(Device::Get().Kind()); }, ReleaseGil());
+  m.def(
+      "device_type_number",
+      [] { return static_cast<int>(AcquiredDevice().properties().info.deviceType); }, ReleaseGil());
+  m.def("isa_level", [] { return Check(Device::Get().IsaLevel()); }, ReleaseGil());
+  m.def("is_emulated", [] { return Check(Device::Get().IsEmulated()); }, ReleaseGil());
+  m.def("library_path", [] { return Device::Get().library_path(); });
+  m.def("driver_version", [] { return Check(Device::Get().DriverVersion()); }, ReleaseGil());
+  m.def("device_properties", [] {
+    const synDeviceInfo& info = AcquiredDevice().properties().info;
+    return std::map<std::string, uint64_t>{{"sramBaseAddress", info.sramBaseAddress},
+                                           {"dramBaseAddress", info.dramBaseAddress},
+                                           {"sramSize", info.sramSize},
+                                           {"dramSize", info.dramSize},
+                                           {"tpcEnabledMask", info.tpcEnabledMask},
+                                           {"dramEnabled", info.dramEnabled},
+                                           {"fd", info.fd},
+                                           {"device_id", info.deviceId},
+                                           {"device_type", static_cast<uint64_t>(info.deviceType)}};
+  });
+  m.def("synchronize", [] { Check(AcquiredDevice().Synchronize()); }, ReleaseGil());
+  m.def(
+      "set_num_threads", [](int count) { Check(Device::Get().SetNumThreads(count)); },
+      ReleaseGil());
+}
+
+runtime::MemoryStats Stats() {
+  return Device::Get().acquired() ? Device::Get().allocator().stats() : runtime::MemoryStats{};
+}
+
+void BindMemory(py::module_& m) {
+  m.def("memory_stats", [] {
+    const runtime::MemoryStats stats = Stats();
+    return std::map<std::string, uint64_t>{{"Limit", stats.limit},
+                                           {"InUse", stats.in_use},
+                                           {"MaxInUse", stats.max_in_use},
+                                           {"NumAllocs", stats.num_allocs},
+                                           {"NumFrees", stats.num_frees},
+                                           {"ActiveAllocs", stats.active_allocs},
+                                           {"MaxAllocSize", stats.max_alloc_size},
+                                           {"TotalSystemAllocs", stats.total_system_allocs},
+                                           {"TotalSystemFrees", stats.total_system_frees},
+                                           {"TotalActiveAllocs", stats.total_active_allocs}};
+  });
+  m.def("memory_reserved", [] { return Stats().reserved; });
+  m.def("max_memory_reserved", [] { return Stats().max_reserved; });
+  m.def("reset_peak_memory_stats", [] { GetDeviceAllocator().resetPeakStats(0); });
+  m.def("reset_accumulated_memory_stats", [] { GetDeviceAllocator().resetAccumulatedStats(0); });
+  m.def("mem_get_info", [] { return GetDeviceAllocator().getMemoryInfo(0); }, ReleaseGil());
+  m.def("empty_cache", [] { GetDeviceAllocator().emptyCache(); }, ReleaseGil());
+  m.def("record_stream", [](const at::Tensor& tensor, uint32_t stream) {
+    runtime::DeviceBlock* block = BlockOf(tensor.storage().data_ptr());
+    if (block != nullptr) Device::Get().allocator().RecordStream(block, StreamWithId(stream));
+  });
+  m.def("data_address", [](const at::Tensor& tensor) {
+    TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU,
+                      "data_address: the tensor is on ", tensor.device());
+    return AddressOf(tensor.const_data_ptr());
+  });
+}
+
+void BindStreams(py::module_& m) {
+  m.def(
+      "create_stream",
+      [](int /*priority*/) { return StreamWithId(Device::Get().NextStreamId()).id(); },
+      py::arg("priority") = 0, ReleaseGil());
+  m.def("default_stream", [] { return 0; });
+  m.def("current_stream", [] { return runtime::CurrentStreamId(); });
+  m.def("set_stream", [](uint32_t id) { runtime::SetCurrentStreamId(StreamWithId(id).id()); });
+  m.def("stream_handle",
+        [](uint32_t id) { return reinterpret_cast<uintptr_t>(StreamWithId(id).handle()); });
+  m.def("stream_query", [](uint32_t id) { return Check(StreamWithId(id).Query()); });
+  m.def(
+      "stream_synchronize", [](uint32_t id) { Check(StreamWithId(id).Synchronize()); },
+      ReleaseGil());
+  m.def("stream_wait_event",
+        [](uint32_t id, Event& event) { Check(StreamWithId(id).Wait(event)); });
+  m.def("stream_wait_stream", [](uint32_t id, uint32_t other) {
+    Check(StreamWithId(id).WaitStream(StreamWithId(other)));
+  });
+  py::class_<Event>(m, "Event")
+      .def(py::init<bool>(), py::arg("enable_timing") = false)
+      .def("record", [](Event& event, uint32_t id) { Check(event.Record(StreamWithId(id))); })
+      .def("query", [](const Event& event) { return Check(event.Query()); })
+      .def(
+          "synchronize", [](const Event& event) { Check(event.Synchronize()); }, ReleaseGil())
+      .def("elapsed_time",
+           [](const Event& start, const Event& end) { return Check(start.ElapsedMs(end)); });
+}
+
+void BindRandom(py::module_& m) {
+  m.def("manual_seed", [](int64_t seed) {
+    at::Generator generator = DefaultGenerator();
+    std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(static_cast<uint64_t>(seed));
+  });
+  m.def("seed", [] {
+    at::Generator generator = DefaultGenerator();
+    std::lock_guard lock(generator.mutex());
+    return generator.seed();
+  });
+  m.def("initial_seed", [] { return DefaultGenerator().current_seed(); });
+  m.def("get_rng_state", [] { return DefaultGenerator().get_state(); });
+  m.def("set_rng_state",
+        [](const at::Tensor& state) { at::Generator(DefaultGenerator()).set_state(state); });
+  m.def("default_generator",
+        [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(DefaultGenerator())); });
+}
+
+void BindLog(py::module_& m) {
+  m.def("fallback_counts", &FallbackCounts);
+  m.def("reset_fallback_counts", &ResetFallbackCounts);
+  m.def("log_enabled",
+        [](uint64_t module, uint64_t kind) { return runtime::LogEnabled(module, kind); });
+  m.def("log_line", [](uint64_t module, uint64_t kind, const std::string& text) {
+    if (runtime::LogEnabled(module, kind)) runtime::WriteLogLine(text);
+  });
+  m.def("reload_log_settings", [] {
+    runtime::ReloadLogSettings();
+    ReloadFallbackPolicy();
+  });
+  const std::map<const char*, runtime::LogModule> modules = {
+      {"LOG_DEVICE", runtime::LogModule::kDevice},
+      {"LOG_KERNEL", runtime::LogModule::kKernel},
+      {"LOG_BRIDGE", runtime::LogModule::kBridge},
+      {"LOG_SYNAPSE", runtime::LogModule::kSynapse},
+      {"LOG_DISTRIBUTED", runtime::LogModule::kDistributed},
+      {"LOG_LAZY", runtime::LogModule::kLazy},
+      {"LOG_PINNED", runtime::LogModule::kPinnedMemory},
+      {"LOG_FALLBACK", runtime::LogModule::kFallback}};
+  for (const auto& [name, bit] : modules) m.attr(name) = static_cast<uint32_t>(bit);
+  const std::map<const char*, runtime::LogKind> kinds = {
+      {"LOG_FATAL", runtime::LogKind::kFatal},
+      {"LOG_WARNING", runtime::LogKind::kWarning},
+      {"LOG_TRACE", runtime::LogKind::kTrace},
+      {"LOG_DEBUG", runtime::LogKind::kDebug}};
+  for (const auto& [name, bit] : kinds) m.attr(name) = static_cast<uint32_t>(bit);
+}
+
+void BindCounters(py::module_& m) {
+  m.def("launch_counters", [] {
+    const runtime::Counters& counters = runtime::GetCounters();
+    return std::map<std::string, uint64_t>{
+        {"programs", counters.programs},           {"launches", counters.launches},
+        {"eager_ops", counters.eager_ops},         {"recipes_loaded", counters.recipes_loaded},
+        {"recipes_alive", counters.recipes_alive}, {"bytes_to_device", counters.bytes_to_device},
+        {"bytes_to_host", counters.bytes_to_host}};
+  });
+}
+
+// pybind11 knows std exceptions; PyTorch's carry their own Python types.
+void TranslateErrors() {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const c10::Error&) {
+      torch::translate_exception_to_python(pointer);
+    } catch (const torch::PyTorchError&) {
+      torch::translate_exception_to_python(pointer);
+    }
+  });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_torch, m) {
+  m.doc() = "The hpu device for PyTorch; see _torch.pyi.";
+  AddExceptionTypes(m.ptr());
+  TranslateErrors();
+  RegisterAllocators();
+  RegisterFallback();
+  ReloadFallbackPolicy();
+  AddProgramType(m.ptr());
+  BindDevice(m);
+  BindMemory(m);
+  BindStreams(m);
+  BindRandom(m);
+  BindLog(m);
+  BindCounters(m);
+}
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,11 @@
+// The Python type _torch.Program: a compiled graph, called like a function.
+#pragma once
+
+#include <Python.h>
+
+namespace hpu::torch_backend {
+
+// Creates the type and adds it to the module.
+void AddProgramType(PyObject* module);
+
+}  // namespace hpu::torch_backend
