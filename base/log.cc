@@ -28,16 +28,19 @@ std::shared_ptr<spdlog::logger>& Logger() {
 
 void ConfigureLog(const std::string& program, LogLevel level, const std::string& file) {
   std::lock_guard<std::mutex> lock(mutex);
-  spdlog::sink_ptr sink;
-  if (file.empty()) {
-    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  } else {
-    sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kMaxFileBytes, kMaxFiles);
+  spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (!file.empty()) {
+    // A log that cannot be written (read-only or full disk) must not end the program.
+    try {
+      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kMaxFileBytes, kMaxFiles);
+    } catch (const spdlog::spdlog_ex&) {
+    }
   }
   auto made = std::make_shared<spdlog::logger>(program, sink);
   made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %n[%P] %l %v");
   made->set_level(static_cast<spdlog::level::level_enum>(level));
   made->flush_on(spdlog::level::info);
+  made->set_error_handler([](const std::string&) {});
   Logger() = made;
 }
 

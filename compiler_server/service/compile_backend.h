@@ -1,0 +1,48 @@
+// What the service needs of a compiler. It runs in a worker process, one request at a time; the
+// product's is bin/compiler_backend.h, tests bring one that is quick, slow or crashes on demand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace hpu::server {
+
+struct CompileInput {
+  std::string graph;  // serialised hpu.wire.Graph, not looked at before
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string device_kind;
+  std::string isa_level;
+};
+
+struct CompileOutput {
+  Bytes program;               // program/program.h container
+  std::vector<Bytes> recipes;  // in the order of Program::recipes
+};
+
+struct CompileProgress {
+  std::string stage;  // "pass fuse-elementwise", "recipe 2/3"
+  uint32_t done = 0;
+  uint32_t total = 0;
+
+  bool operator==(const CompileProgress&) const = default;
+};
+using ProgressFunction = std::function<void(const CompileProgress&)>;
+
+class CompileBackend {
+ public:
+  virtual ~CompileBackend() = default;
+  // UNIMPLEMENTED and INVALID_ARGUMENT must be verdicts about the input alone: they are remembered.
+  virtual absl::StatusOr<CompileOutput> Compile(const CompileInput& input,
+                                                const ProgressFunction& progress) = 0;
+};
+
+using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<CompileBackend>>()>;
+
+}  // namespace hpu::server

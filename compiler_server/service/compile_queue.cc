@@ -1,0 +1,189 @@
+#include "compiler_server/service/compile_queue.h"
+
+#include "base/log.h"
+
+namespace hpu::server {
+namespace {
+
+absl::Status Stopping() {
+  return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
+}
+
+}  // namespace
+
+CompileQueue::Seat::~Seat() {
+  if (flight_ != nullptr) queue_->Leave(flight_->job().key, flight_.get());
+}
+
+CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
+    : options_(std::move(options)), hooks_(std::move(hooks)) {
+  workers_.resize(static_cast<size_t>(options_.workers));
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    threads_.emplace_back([this, i] { RunThread(i); });
+  }
+}
+
+CompileQueue::~CompileQueue() { Stop(std::chrono::milliseconds(0)); }
+
+absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
+  const Digest key = job.key;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopping_) return Stopping();
+  if (const auto found = flights_.find(key); found != flights_.end()) {
+    ++found->second.seats;
+    ++coalesced_;
+    return Seat(this, found->second.flight, /*leader=*/false);
+  }
+  if (queue_.size() >= options_.max_waiting) {
+    return Error(absl::StatusCode::kResourceExhausted, queue_.size(),
+                 " compilations are waiting; try again later");
+  }
+  Waiting& waiting = flights_[key];
+  waiting.flight = std::make_shared<Flight>(std::move(job));
+  waiting.seats = 1;
+  queue_.push_back(key);
+  TellPositions();
+  work_.notify_one();
+  return Seat(this, waiting.flight, /*leader=*/true);
+}
+
+void CompileQueue::Leave(const Digest& key, const Flight* flight) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = flights_.find(key);
+  if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
+  if (--found->second.seats > 0 || found->second.started) return;
+  ++abandoned_;
+  std::erase(queue_, key);
+  flights_.erase(found);
+  TellPositions();
+}
+
+void CompileQueue::Stop(std::chrono::milliseconds grace) {
+  std::vector<std::shared_ptr<Flight>> refused;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    stopping_ = true;
+    for (const Digest& key : queue_) {
+      refused.push_back(flights_.at(key).flight);
+      flights_.erase(key);
+    }
+    queue_.clear();
+    work_.notify_all();
+  }
+  for (const std::shared_ptr<Flight>& flight : refused) flight->Finish(Stopping());
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    idle_.wait_for(lock, grace, [this] { return running_ == 0; });
+    for (const std::unique_ptr<WorkerProcess>& worker : workers_) {
+      if (worker != nullptr) worker->Kill();
+    }
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+size_t CompileQueue::in_flight() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return flights_.size();
+}
+
+void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  counters["compile.compiled"] += compiled_;
+  counters["compile.coalesced"] += coalesced_;
+  counters["compile.failed"] += failed_;
+  counters["compile.worker_losses"] += worker_losses_;
+  counters["compile.abandoned"] += abandoned_;
+  std::lock_guard<std::mutex> lock(mutex_);
+  counters["compile.waiting"] += queue_.size();
+  counters["compile.running"] += running_;
+}
+
+void CompileQueue::RunThread(size_t index) {
+  // Warm before the first request; a failure shows again, and is told, when work comes.
+  if (const auto worker = ReadyWorker(index); !worker.ok()) {
+    HPU_LOG(kError, "no compile worker error=" << ToText(worker.status()));
+  }
+  while (const std::shared_ptr<Flight> flight = NextFlight()) {
+    Run(index, *flight);
+    // A lost worker is replaced at once, so that the next request finds a warm one.
+    ReadyWorker(index).status().IgnoreError();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  workers_[index].reset();
+}
+
+std::shared_ptr<Flight> CompileQueue::NextFlight() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  if (stopping_) return nullptr;
+  Waiting& next = flights_.at(queue_.front());
+  queue_.pop_front();
+  next.started = true;
+  ++running_;
+  TellPositions();
+  return next.flight;
+}
+
+void CompileQueue::Run(size_t index, Flight& flight) {
+  const CompileJob& job = flight.job();
+  flight.Start();
+  absl::StatusOr<store::Entry> result = absl::UnknownError("");
+  // Whoever waits must be answered whatever happens here, allocation failures included.
+  try {
+    result = CompileOnce(index, flight,
+                         [&](const CompileProgress& now) { flight.SetProgress(now); });
+  } catch (const std::exception& error) {
+    result = Internal("the server failed while compiling: ", error.what());
+  }
+  if (!result.ok()) {
+    ++failed_;
+    hooks_.fail(job, result.status());
+  }
+  {
+    // Filed or remembered by now: a request that comes after this finds it there.
+    std::lock_guard<std::mutex> lock(mutex_);
+    flights_.erase(job.key);
+    if (--running_ == 0) idle_.notify_all();
+  }
+  flight.Finish(std::move(result));
+}
+
+absl::StatusOr<store::Entry> CompileQueue::CompileOnce(size_t index, const Flight& flight,
+                                                       const ProgressFunction& progress) {
+  const CompileJob& job = flight.job();
+  absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
+  if (known.ok()) return known;
+  ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));
+  const auto begin = std::chrono::steady_clock::now();
+  absl::StatusOr<CompileOutput> output =
+      worker->Compile(job.input, progress, options_.time_limit);
+  if (worker->dead()) {
+    ++worker_losses_;
+    HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)
+                                               << " error=" << ToText(output.status()));
+  }
+  RETURN_IF_ERROR(output.status());
+  ++compiled_;
+  return hooks_.publish(job, *std::move(output),
+                        std::chrono::duration_cast<std::chrono::microseconds>(
+                            std::chrono::steady_clock::now() - begin));
+}
+
+absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
+  // Only this thread replaces its worker, so reading the pointer needs no lock.
+  std::unique_ptr<WorkerProcess>& worker = workers_[index];
+  if (worker != nullptr && worker->CheckAlive()) return worker.get();
+  ASSIGN_OR_RETURN(std::unique_ptr<WorkerProcess> started,
+                   WorkerProcess::Start(options_.worker_command));
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopping_) return Stopping();
+  worker = std::move(started);
+  return worker.get();
+}
+
+void CompileQueue::TellPositions() {
+  uint32_t position = 0;
+  for (const Digest& key : queue_) flights_.at(key).flight->SetPosition(position++);
+}
+
+}  // namespace hpu::server

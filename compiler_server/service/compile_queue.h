@@ -1,0 +1,112 @@
+// Single flight and admission: at most one compilation per key, a bounded number at a time, a
+// bounded number waiting. Each queue thread owns one worker process and keeps it warm.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "compiler_server/service/flight.h"
+#include "compiler_server/service/worker_process.h"
+
+namespace hpu::server {
+
+struct QueueOptions {
+  int workers = 2;
+  size_t max_waiting = 1024;
+  std::chrono::milliseconds time_limit{240'000};  // of one compilation
+  std::vector<std::string> worker_command;
+};
+
+// What happens around a compilation; called on queue threads, without locks.
+struct QueueHooks {
+  // Last look before compiling: another request may have finished in between. NOT_FOUND = compile.
+  std::function<absl::StatusOr<store::Entry>(const Digest& key)> look_up;
+  // Makes the entry out of what the compiler gave, and files it.
+  std::function<absl::StatusOr<store::Entry>(const CompileJob& job, CompileOutput output,
+                                             std::chrono::microseconds duration)>
+      publish;
+  // Sees every failure of a compilation.
+  std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
+};
+
+class CompileQueue {
+ public:
+  // A request's place in a flight; leaving it is enough to cancel. A flight that everybody has left
+  // is dropped if it still waits; if it runs it is finished and stored.
+  class Seat {
+   public:
+    Seat(CompileQueue* queue, std::shared_ptr<Flight> flight, bool leader)
+        : queue_(queue), flight_(std::move(flight)), leader_(leader) {}
+    Seat(Seat&& other) noexcept = default;
+    Seat& operator=(Seat&&) = delete;
+    ~Seat();
+
+    Flight& flight() const { return *flight_; }
+    bool leader() const { return leader_; }  // this request began it
+
+   private:
+    CompileQueue* queue_;
+    std::shared_ptr<Flight> flight_;  // empty after a move
+    bool leader_;
+  };
+
+  CompileQueue(QueueOptions options, QueueHooks hooks);
+  // Stop(0) if it was not stopped.
+  ~CompileQueue();
+
+  // Joins the flight of the job's key or begins one. RESOURCE_EXHAUSTED: too many are waiting.
+  // UNAVAILABLE: stopping.
+  absl::StatusOr<Seat> Join(CompileJob job);
+
+  // Refuses new work, fails what waits, gives what runs `grace` to finish, then kills it.
+  void Stop(std::chrono::milliseconds grace);
+
+  size_t in_flight() const;
+  void AddCounters(std::map<std::string, uint64_t>& counters) const;
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Flight> flight;
+    int seats = 0;
+    bool started = false;
+  };
+
+  void RunThread(size_t index);
+  std::shared_ptr<Flight> NextFlight();  // null = stop
+  void Run(size_t index, Flight& flight);
+  absl::StatusOr<store::Entry> CompileOnce(size_t index, const Flight& flight,
+                                           const ProgressFunction& progress);
+  absl::StatusOr<WorkerProcess*> ReadyWorker(size_t index);
+  void Leave(const Digest& key, const Flight* flight);
+  void TellPositions();  // mutex_ held
+
+  const QueueOptions options_;
+  const QueueHooks hooks_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable idle_;
+  // Guarded by mutex_. A worker object is made and destroyed by its thread only, with mutex_ held.
+  std::map<Digest, Waiting> flights_;
+  std::deque<Digest> queue_;  // keys of flights that have not started
+  std::vector<std::unique_ptr<WorkerProcess>> workers_;
+  bool stopping_ = false;
+  size_t running_ = 0;
+
+  std::atomic<uint64_t> compiled_{0};
+  std::atomic<uint64_t> coalesced_{0};
+  std::atomic<uint64_t> failed_{0};
+  std::atomic<uint64_t> worker_losses_{0};
+  std::atomic<uint64_t> abandoned_{0};
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace hpu::server

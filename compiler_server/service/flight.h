@@ -1,0 +1,53 @@
+// One compilation of one key, under way or waiting for a worker, and everyone who waits for it. The
+// work belongs to the queue's threads, not to the request that began it, so any request may leave.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "base/hash.h"
+#include "compiler_server/service/compile_backend.h"
+#include "recipe_store/recipe_store.h"
+
+namespace hpu::server {
+
+// What a request hands in.
+struct CompileJob {
+  Digest key{};
+  CompileInput input;
+  std::vector<store::KeyFactor> factors;
+};
+
+class Flight {
+ public:
+  struct View {
+    uint64_t version = 0;  // grows with every change
+    bool started = false;
+    uint32_t position = 0;  // in the queue, while not started; 0 = next
+    CompileProgress progress;
+    std::optional<absl::StatusOr<store::Entry>> result;  // set at the end
+  };
+
+  explicit Flight(CompileJob job) : job_(std::move(job)) {}
+
+  const CompileJob& job() const { return job_; }
+
+  // The state as soon as it is newer than `seen`, or as it is after `timeout`.
+  View Wait(uint64_t seen, std::chrono::milliseconds timeout);
+
+  void SetPosition(uint32_t position);
+  void Start();
+  void SetProgress(const CompileProgress& progress);
+  // Once; wakes everybody.
+  void Finish(absl::StatusOr<store::Entry> result);
+
+ private:
+  const CompileJob job_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  View view_;  // guarded by mutex_
+};
+
+}  // namespace hpu::server

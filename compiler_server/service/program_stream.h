@@ -1,0 +1,26 @@
+// Cuts an entry into the messages of the wire: the signed manifest, then the blobs in chunks.
+#pragma once
+
+#include "compile_service.pb.h"
+#include "recipe_store/recipe_store.h"
+
+namespace hpu::server {
+
+class ProgramStream {
+ public:
+  // `entry` must live longer.
+  ProgramStream(const store::Entry& entry, size_t chunk_bytes)
+      : entry_(entry), chunk_bytes_(chunk_bytes) {}
+
+  // Fills the next message; false after the last one. Chunks do not span blobs.
+  bool Next(wire::ProgramPart* part);
+
+ private:
+  const store::Entry& entry_;
+  const size_t chunk_bytes_;
+  bool header_sent_ = false;
+  size_t blob_ = 0;
+  size_t offset_ = 0;
+};
+
+}  // namespace hpu::server

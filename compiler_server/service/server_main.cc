@@ -1,0 +1,192 @@
+#include "compiler_server/service/server_main.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "base/log.h"
+#include "compiler_server/service/compile_server.h"
+#include "compiler_server/service/worker_main.h"
+#include "recipe_store/build_id.h"
+
+namespace hpu::server {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitAlreadyRunning = 3;
+
+struct Flags {
+  std::string cache_dir;
+  std::string socket;
+  std::string store;
+  std::string log_file;
+  uint64_t max_size = uint64_t{10} << 30;
+  uint64_t memory_size = 256 << 20;
+  uint64_t worker_memory = uint64_t{64} << 30;
+  int idle_timeout_s = 15 * 60;
+  int compile_timeout_s = 240;
+  int stop_grace_s = 10;
+  int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int log_level = static_cast<int>(LogLevel::kInfo);
+  bool foreground = false;
+  bool memory_only = false;
+  bool worker = false;
+  bool print_build_id = false;
+};
+
+void Declare(CLI::App& app, Flags& flags) {
+  app.add_option("--cache-dir", flags.cache_dir,
+                 "folder of the socket, the store and the log, unless these are given");
+  app.add_option("--socket", flags.socket, "unix socket to listen on (CACHE_DIR/server.sock)");
+  app.add_option("--store", flags.store, "folder of stored programs and keys (CACHE_DIR/store)");
+  app.add_option("--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
+  app.add_option("--max-size", flags.max_size, "bytes the store may take, e.g. 10GB")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--memory-size", flags.memory_size, "bytes of programs kept in memory")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--worker-memory", flags.worker_memory,
+                 "address space of one compile worker; 0 = no limit")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--idle-timeout", flags.idle_timeout_s,
+                 "end after this many seconds without requests; 0 = never")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--compile-timeout", flags.compile_timeout_s, "seconds one compilation may take")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--stop-grace", flags.stop_grace_s,
+                 "seconds running compilations are given when the server stops")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--workers", flags.workers, "compilations at a time")->check(CLI::Range(1, 256));
+  app.add_option("--log-level", flags.log_level, "0 trace .. 4 error, 6 off")
+      ->check(CLI::Range(0, 6));
+  app.add_flag("--foreground", flags.foreground, "log to standard error instead of the file");
+  app.add_flag("--memory-only", flags.memory_only, "keep programs in memory, never on disk");
+  app.add_flag("--print-build-id", flags.print_build_id, "print the compiler's build id and end");
+  app.add_flag("--worker", flags.worker, "be a compile worker (started by the server itself)");
+}
+
+// Paths that were not given follow the cache folder.
+absl::Status Complete(Flags& flags) {
+  if (flags.cache_dir.empty() && (flags.socket.empty() || flags.store.empty())) {
+    return InvalidArgument("give --cache-dir, or --socket and --store");
+  }
+  if (!flags.cache_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(flags.cache_dir).parent_path(),
+                                        error);
+    mkdir(flags.cache_dir.c_str(), 0700);
+    if (flags.socket.empty()) flags.socket = flags.cache_dir + "/server.sock";
+    if (flags.store.empty()) flags.store = flags.cache_dir + "/store";
+    if (flags.log_file.empty()) flags.log_file = flags.cache_dir + "/server.log";
+  }
+  if (flags.memory_only) flags.store.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Internal("/proc/self/exe: ", error.message());
+  const std::string cache_file = flags.cache_dir.empty() ? "" : flags.cache_dir + "/build_id";
+  return store::BuildId(store::CompilerFiles(program.string()), cache_file);
+}
+
+std::vector<std::string> WorkerCommand(const Flags& flags) {
+  return {"/proc/self/exe", "--worker", "--worker-memory", std::to_string(flags.worker_memory),
+          "--log-level", std::to_string(flags.log_level)};
+}
+
+ServerOptions ToOptions(const Flags& flags, std::string build_id) {
+  ServerOptions options;
+  options.socket_path = flags.socket;
+  options.build_id = std::move(build_id);
+  options.store = {flags.store, flags.max_size, flags.memory_size};
+  options.queue.workers = flags.workers;
+  options.queue.time_limit = std::chrono::seconds(flags.compile_timeout_s);
+  options.queue.worker_command = WorkerCommand(flags);
+  options.idle_timeout = std::chrono::seconds(flags.idle_timeout_s);
+  options.stop_grace = std::chrono::seconds(flags.stop_grace_s);
+  return options;
+}
+
+// Turns signals into stop requests while it lives. The signals must be blocked in all threads.
+class SignalWaiter {
+ public:
+  SignalWaiter(const sigset_t& signals, CompileServer* server)
+      : thread_([signals, server] {
+          int signal = 0;
+          sigwait(&signals, &signal);
+          server->RequestStop(std::string("signal ") + std::to_string(signal));
+        }) {}
+  ~SignalWaiter() {
+    // Ends the wait if no signal came.
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+ private:
+  std::thread thread_;
+};
+
+int Serve(const Flags& flags) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  absl::StatusOr<std::string> build_id = OwnBuildId(flags);
+  if (!build_id.ok()) {
+    HPU_LOG(kError, "no build id error=" << ToText(build_id.status()));
+    return kExitFailed;
+  }
+  absl::StatusOr<std::unique_ptr<CompileServer>> server =
+      CompileServer::Start(ToOptions(flags, *std::move(build_id)));
+  if (!server.ok()) {
+    HPU_LOG(kError, "server not started error=" << ToText(server.status()));
+    return absl::IsAlreadyExists(server.status()) ? kExitAlreadyRunning : kExitFailed;
+  }
+  {
+    const SignalWaiter waiter(signals, server->get());
+    const std::string reason = (*server)->WaitForStopRequest();
+    HPU_LOG(kInfo, "stopping reason=" << reason);
+  }
+  (*server)->Stop();
+  HPU_LOG(kInfo, "stopped");
+  return 0;
+}
+
+}  // namespace
+
+int ServerMain(int argc, char** argv, const BackendFactory& factory) {
+  Flags flags;
+  CLI::App app("Compile server: compiles PyTorch graphs to Gaudi programs and keeps them.");
+  Declare(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  // Own files are for their owner only.
+  umask(077);
+  const auto level = static_cast<LogLevel>(flags.log_level);
+  if (flags.worker) {
+    ConfigureLog("worker", level, "");
+    return RunWorker(factory, {flags.worker_memory});
+  }
+  if (flags.print_build_id) {
+    const absl::StatusOr<std::string> build_id = OwnBuildId(flags);
+    std::cout << (build_id.ok() ? *build_id : ToText(build_id.status())) << '\n';
+    return build_id.ok() ? 0 : kExitFailed;
+  }
+  if (absl::Status complete = Complete(flags); !complete.ok()) {
+    std::cerr << ToText(complete) << '\n';
+    return kExitFailed;
+  }
+  ConfigureLog("server", level, flags.foreground ? "" : flags.log_file);
+  return Serve(flags);
+}
+
+}  // namespace hpu::server

@@ -1,0 +1,59 @@
+// A compiler in a process of its own: whatever it does, the server lives.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "compiler_server/service/compile_backend.h"
+#include "compiler_server/service/frame_channel.h"
+
+namespace hpu::server {
+
+class WorkerProcess {
+ public:
+  // Starts `command` (program, then arguments) with one end of a socket pair as kWorkerSocket. The
+  // starting thread must live as long as the worker (the kernel ties a worker's life to it).
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(
+      const std::vector<std::string>& command);
+
+  // Kills and reaps.
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED or CANCELLED the worker is dead.
+  absl::StatusOr<CompileOutput> Compile(const CompileInput& input,
+                                        const ProgressFunction& progress,
+                                        std::chrono::milliseconds time_limit);
+
+  // Ends a Compile under way with CANCELLED. Any thread.
+  void Kill();
+
+  // False once it has died, also on its own while it had nothing to do.
+  bool CheckAlive();
+  bool dead() const { return dead_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  WorkerProcess(pid_t pid, int fd) : pid_(pid), channel_(fd) {}
+
+  absl::StatusOr<CompileOutput> Converse(const CompileInput& input,
+                                         const ProgressFunction& progress, Deadline deadline);
+  // Kills if need be, waits for the end, tells how it ended.
+  std::string Bury();
+
+  const pid_t pid_;
+  FrameChannel channel_;
+  bool dead_ = false;
+  std::atomic<bool> killed_{false};
+  std::mutex mutex_;
+  bool reaped_ = false;  // guarded by mutex_: pid_ may belong to another process
+};
+
+}  // namespace hpu::server
