@@ -183,6 +183,13 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   return target;
 }
 
+// Registered beside _copy_from: tensors with the conjugate or negative bit reach this kernel as
+// they are, while _copy_from would resolve the bit first, which copies, which calls _copy_from.
+Tensor& Copy(Tensor& self, const Tensor& source, bool non_blocking) {
+  if (!self.is_same(source)) CopyFrom(source, self, non_blocking);
+  return self;
+}
+
 Tensor CopyFromAndResize(const Tensor& self, const Tensor& target) {
   target.resize_(self.sizes());
   return CopyFrom(self, target, /*non_blocking=*/false);
@@ -262,6 +269,7 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("set_.source_Storage_storage_offset", &SetStorage);
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
   m.impl("record_stream", &RecordStream);
+  m.impl("copy_", &Copy);
   m.impl("_copy_from", &CopyFrom);
   m.impl("_copy_from_and_resize", &CopyFromAndResize);
   m.impl("_local_scalar_dense", &LocalScalar);
