@@ -20,7 +20,7 @@ from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
 from .functional import GraphRunner, record_functional
-from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute
+from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute, fake_input
 from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Markers, Slot, Snippet
 from .whole_ops import find_handler
@@ -179,10 +179,10 @@ class Capture:
         for node in self.inputs.placeholders:
             self._env[node] = declare_input(self.writer, self.values[node], node.name)
         for path in self.inputs.attributes:
-            fake = self.mode.from_tensor(attribute(self.module, path), static_shapes=True)
+            fake = fake_input(self.mode, attribute(self.module, path))
             self._attributes[path] = declare_input(self.writer, fake, path)
         for path, tensor in self.inputs.constants.items():
-            fake = self.mode.from_tensor(tensor, static_shapes=True)
+            fake = fake_input(self.mode, tensor)
             snippet = Snippet(constants=[(0, tensor)], slot_count=1)
             (id,) = self.writer.write(snippet, [], "")
             assert id is not None

@@ -85,8 +85,23 @@ def has_symbols(values: Sequence[Any]) -> bool:
     return False
 
 
+def has_offset(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.storage_offset() != 0
+
+
+def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
+    """A fake of a graph input that starts at the first element of its memory."""
+    if not has_offset(value):
+        return mode.from_tensor(value, static_shapes=True)
+    with mode:
+        return torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        )
+
+
 def example_values(module: torch.fx.GraphModule) -> dict[torch.fx.Node, Any] | None:
-    """Dynamo's example value of every node; None if some are missing or symbolic."""
+    """Dynamo's example value of every node; None if some are missing or symbolic, or if an input
+    starts inside its memory (on the wire offsets count from an input's first element)."""
     values: dict[torch.fx.Node, Any] = {}
     for node in module.graph.nodes:
         if node.op in ("output", "get_attr"):
@@ -101,6 +116,8 @@ def example_values(module: torch.fx.GraphModule) -> dict[torch.fx.Node, Any] | N
             return None
         if any(isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) for v in leaves):
             return None
+        if node.op == "placeholder" and has_offset(value):
+            return None
         values[node] = value
     return values
 
@@ -114,7 +131,7 @@ class _Propagator(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
         result = super().run_node(n)
         if n.op == "get_attr" and isinstance(result, torch.Tensor):
-            result = self.mode.from_tensor(result)
+            result = fake_input(self.mode, result)
         if n.op != "output":
             self.values[n] = result
         return result
@@ -123,10 +140,7 @@ class _Propagator(torch.fx.Interpreter):
 def propagate(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> dict[torch.fx.Node, Any]:
     """Runs the graph on fake tensors with the sizes of `arguments` (tensors and numbers)."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [
-        mode.from_tensor(a, static_shapes=True) if isinstance(a, torch.Tensor) else a
-        for a in arguments
-    ]
+    fakes = [fake_input(mode, a) if isinstance(a, torch.Tensor) else a for a in arguments]
     propagator = _Propagator(module, mode)
     with torch.no_grad(), mode:
         propagator.run(*fakes)
