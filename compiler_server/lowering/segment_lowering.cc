@@ -147,7 +147,9 @@ Tensor SegmentLowering::Get(Value* value) {
   const auto known = tensors_.find(value->id);
   if (known != tensors_.end()) return known->second;
   const DType dtype = MovedType(value->type.dtype);
-  if (value->type.elements() == 0) return tensors_[value->id] = {nullptr, dtype, value->type.sizes};
+  if (value->type.elements() == 0) {
+    return tensors_[value->id] = Tensor{nullptr, dtype, value->type.sizes};
+  }
   if (value->kind == ValueKind::kResult && plan_.IsFree(*value->producer)) {
     Emit(*value->producer);
     return tensors_[value->id];

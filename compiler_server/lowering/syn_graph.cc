@@ -76,6 +76,7 @@ int FcdAxis(int64_t dim, int rank) {
 
 SynGraph::SynGraph(const SynapseFunctions& functions, synDeviceType device, bool deterministic)
     : functions_(functions), deterministic_(deterministic) {
+  digest_.Number(device).Number(deterministic);
   Check(functions_.synGraphCreate(&graph_, device), "synGraphCreate");
 }
 
@@ -106,7 +107,9 @@ synSectionHandle SynGraph::Section() {
 }
 
 Tensor SynGraph::NewTensor(const std::string& name, DType dtype, const ir::Dims& sizes) {
-  Tensor tensor{nullptr, dtype, sizes};
+  Tensor tensor{nullptr, dtype, sizes, ++tensors_};
+  digest_.Field("tensor").Number(static_cast<int64_t>(dtype)).Number(tensor.rank());
+  for (int64_t size : sizes) digest_.Number(size);
   if (!status_.ok()) return tensor;
   const synDataType type = DeviceType(dtype);
   if (type == syn_type_na) {
@@ -126,6 +129,7 @@ Tensor SynGraph::NewTensor(const std::string& name, DType dtype, const ir::Dims&
 Tensor SynGraph::Persistent(const std::string& name, DType dtype, const ir::Dims& sizes,
                             synSectionHandle section, uint64_t offset_bytes) {
   Tensor tensor = NewTensor(name, dtype, sizes);
+  digest_.Field(name).Number(static_cast<int64_t>(offset_bytes));
   if (status_.ok()) {
     Check(functions_.synTensorAssignToSection(tensor.handle, section, offset_bytes),
           "synTensorAssignToSection");
@@ -139,6 +143,7 @@ Tensor SynGraph::Intermediate(DType dtype, const ir::Dims& sizes) {
 
 Tensor SynGraph::Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data) {
   Tensor tensor = NewTensor(AutoName('c'), dtype, sizes);
+  digest_.Number(static_cast<int64_t>(data.size())).Raw(data.data(), data.size());
   if (status_.ok()) {
     // The interface takes a mutable pointer and copies from it.
     Check(functions_.synTensorSetHostPtr(tensor.handle, const_cast<uint8_t*>(data.data()),
@@ -172,8 +177,15 @@ void SynGraph::Node(const std::string& guid, const std::vector<Tensor>& inputs,
                     const std::vector<Tensor>& outputs, Params params, const Layouts* layouts) {
   if (!status_.ok()) return;
   std::vector<synTensor> in, out;
-  for (const Tensor& tensor : inputs) in.push_back(tensor.handle);
-  for (const Tensor& tensor : outputs) out.push_back(tensor.handle);
+  digest_.Field(guid).Number(params.size).Raw(params.data, params.size);
+  for (const Tensor& tensor : inputs) {
+    in.push_back(tensor.handle);
+    digest_.Number(tensor.handle == nullptr ? 0 : tensor.ordinal);
+  }
+  for (const Tensor& tensor : outputs) {
+    out.push_back(tensor.handle);
+    digest_.Number(tensor.ordinal);
+  }
   while (!in.empty() && in.back() == nullptr) in.pop_back();
   const std::string name = op_ + "/" + guid + "/" + std::to_string(nodes_.size());
   const char** in_layouts = nullptr;
@@ -267,6 +279,7 @@ Tensor SynGraph::Expanded(const Tensor& from, const ir::Dims& sizes) {
 
 void SynGraph::RunAfterAllBefore(size_t begin, size_t end) {
   if (!status_.ok() || begin == 0 || begin == end) return;
+  digest_.Field("order").Number(static_cast<int64_t>(begin)).Number(static_cast<int64_t>(end));
   Check(functions_.synNodeDependencySet(graph_, nodes_.data(), nodes_.data() + begin,
                                         static_cast<uint32_t>(begin),
                                         static_cast<uint32_t>(end - begin)),

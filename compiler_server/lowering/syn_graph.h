@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "compiler_server/ir/types.h"
 #include "synapse/loader.h"
@@ -29,7 +30,8 @@ std::string_view GuidSuffix(DType dtype);
 struct Tensor {
   synTensor handle = nullptr;
   DType dtype = DType::kInvalid;
-  ir::Dims sizes;  // PyTorch order
+  ir::Dims sizes;          // PyTorch order
+  uint32_t ordinal = 0;    // of its creation in the graph
 
   int rank() const { return static_cast<int>(sizes.size()); }
   int64_t elements() const { return ir::ElementCount(sizes); }
@@ -96,6 +98,10 @@ class SynGraph {
   // Nodes [begin, end) run after all nodes before `begin`.
   void RunAfterAllBefore(size_t begin, size_t end);
 
+  // Of everything that was built so far: graphs of equal digest compile to equal recipes, but for
+  // their names.
+  Digest ContentDigest() const { return Hasher(digest_).Finish(); }
+
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);
   // The graph's recipe; the caller destroys it.
@@ -113,6 +119,8 @@ class SynGraph {
   std::vector<synNodeId> nodes_;
   std::string op_ = "graph";
   uint32_t unnamed_ = 0;
+  uint32_t tensors_ = 0;
+  Hasher digest_;
   absl::Status status_;
 };
 

@@ -1,0 +1,71 @@
+// The compiler: a captured graph in, a program and its recipes out. Knows neither gRPC nor the store.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "compiler_server/ir/graph.h"
+#include "synapse/loader.h"
+
+namespace hpu::compiler {
+
+struct CompileOptions {
+  std::string device_kind = "gaudi2";  // "gaudi", "gaudi2" or "gaudi3"
+  std::string isa_level;               // emulator only: "x86-64-v3"; empty = this host's
+  bool deterministic = false;
+  std::set<std::string> disabled_passes;
+  std::string visualization_dir;  // dumps of every stage; empty = none
+  unsigned threads = 0;           // recipes compiled at the same time; 0 = one per CPU
+  // "import", pass names, "lower", "recipe"; never called by two threads at once.
+  std::function<void(std::string_view stage, uint32_t done, uint32_t total)> progress;
+};
+
+struct CompileStatistics {
+  struct Stage {
+    std::string name;
+    std::chrono::microseconds time{};
+  };
+  std::vector<Stage> stages;  // import, passes in order, lower, recipes
+  uint32_t captured_nodes = 0;
+  uint32_t eager_nodes = 0;
+  uint32_t launches = 0;  // recipe launches per call; equal recipes are stored once
+};
+
+struct CompiledProgram {
+  Bytes program;              // container, program/program.h
+  std::vector<Bytes> recipes;  // serialised, in the order of Program::recipes
+  CompileStatistics statistics;
+};
+
+// Thread-safe. Compiles with different isa_level or visualization_dir wait for each other, because the
+// Synapse library is configured process-wide.
+class Compiler {
+ public:
+  // Starts the library; no device is needed. `functions` must outlive the compiler.
+  static absl::StatusOr<std::unique_ptr<Compiler>> Create(const SynapseFunctions& functions);
+
+  // `wire_graph`: a serialised hpu.wire.Graph. UNIMPLEMENTED: something that neither recipes nor eager
+  // steps can express. INVALID_ARGUMENT: a malformed graph or option.
+  absl::StatusOr<CompiledProgram> Compile(std::span<const uint8_t> wire_graph,
+                                          const CompileOptions& options) const;
+  // A graph in any form: imported, or parsed from text.
+  absl::StatusOr<CompiledProgram> Compile(ir::Graph graph, const CompileOptions& options) const;
+
+ private:
+  explicit Compiler(const SynapseFunctions& functions) : functions_(functions) {}
+  absl::StatusOr<CompiledProgram> Run(ir::Graph graph, const CompileOptions& options,
+                                      CompileStatistics statistics) const;
+
+  const SynapseFunctions& functions_;
+};
+
+}  // namespace hpu::compiler
