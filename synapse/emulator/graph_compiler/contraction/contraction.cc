@@ -1,5 +1,6 @@
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
 
+#include "synapse/emulator/graph_compiler/contraction/attention.h"
 #include "synapse/emulator/graph_compiler/contraction/conv.h"
 #include "synapse/emulator/graph_compiler/contraction/gemm.h"
 #include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
@@ -24,7 +25,7 @@ absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {
-  return Unimplemented(spec.name, ": attention");
+  return EmitAttentionKernels(state_->cache, spec);
 }
 
 }  // namespace hpu::emulator

@@ -60,7 +60,7 @@ struct ConvSpec {
 struct AttentionSpec {
   int64_t batch = 0, heads = 0, kv_repeat = 1, m = 0, n = 0, d = 0, dv = 0;
   float scale = 1;
-  bool causal = false;  // key j visible to query i iff j <= i + (n - m)... see .cc: PyTorch's rule j <= i
+  bool causal = false;  // key j is visible to query i iff j <= i (PyTorch's top-left rule)
   OperandRef q, k, v, out, mask;  // mask kNull = none
   MemoryType type = MemoryType::kF32;       // q, k, v, out
   MemoryType mask_type = MemoryType::kF32;  // kF32/kBF16 additive; kBool true = keep

@@ -1,6 +1,6 @@
 // The tiled product. One task is a block of rows times some panels of B:
 //
-//   for panel                         B: k_block x panel_cols stays in L1
+//   for panel                         B: k_block x panel_cols stays in L2
 //     for block of k                  C partials of the task's rows lie in scratch between blocks
 //       for row tile                  accumulators in registers (micro_kernel.h)
 //         last block of k: epilogue

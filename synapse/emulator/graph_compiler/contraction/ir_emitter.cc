@@ -2,6 +2,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 #include "synapse/emulator/graph_compiler/codegen/arithmetic.h"
 #include "synapse/emulator/graph_compiler/codegen/convert.h"
 
@@ -188,6 +190,10 @@ llvm::Value* IrEmitter::LoadWide(Value* address, MemoryType type, int lanes, Val
   } else {
     raw = b.CreateMaskedLoad(loaded, address, llvm::Align(size), mask,
                              llvm::Constant::getNullValue(loaded));
+  }
+  if (type == MemoryType::kBool) {
+    Value* keep = b.CreateICmpNE(raw, llvm::Constant::getNullValue(raw->getType()));
+    return b.CreateSelect(keep, Zero(lanes), F32Const(-INFINITY, lanes));
   }
   return Widen(b, target_, raw, type);
 }

@@ -66,7 +66,7 @@ class IrEmitter {
   llvm::Value* LoadF32(llvm::Value* address, int lanes);
   void StoreF32(llvm::Value* address, llvm::Value* value);
   // Loads `lanes` consecutive elements of a float type as f32; with `mask` (vector of i1) missing
-  // lanes are not touched and read as 0.
+  // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
   // An i1 vector whose first `count` lanes are set.

@@ -5,7 +5,7 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr int64_t kPanelBytesInL1 = 24 * 1024;    // leaves room for A and C in 32 KiB
+constexpr int64_t kPanelBytesInL2 = 192 * 1024;   // a panel streams from L2 as fast as from L1
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 512 * 1024;   // A of this size stays in L2 across panels
@@ -85,8 +85,8 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   blocks.panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 
-  // One row tile uses a panel once: nothing to keep in L1.
-  const int64_t longest = kPanelBytesInL1 / (blocks.panel_cols * 4);
+  // One row tile uses a panel once: nothing to keep.
+  const int64_t longest = kPanelBytesInL2 / (blocks.panel_cols * 4);
   blocks.k_blocks = blocks.tiles.count() <= 1 ? 1 : std::max<int64_t>(1, CeilDiv(k, longest));
   while (blocks.k_blocks > 1 && k % blocks.k_blocks != 0 && k / blocks.k_blocks > longest / 2) {
     ++blocks.k_blocks;
