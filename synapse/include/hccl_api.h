@@ -65,6 +65,7 @@ typedef enum hcclDataType_t {
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 // major * 1000 + minor * 100 + patch.
 hcclResult_t hcclGetVersion(int* version);
@@ -104,6 +105,7 @@ hcclResult_t hcclRecv(void* receive, size_t count, hcclDataType_t type, int peer
 hcclResult_t hcclGroupStart(void);
 hcclResult_t hcclGroupEnd(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }  // extern "C"
 #endif

@@ -14,6 +14,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 // ---- life cycle, configuration, errors ------------------------------------------------------
 
@@ -334,6 +335,7 @@ synStatus synProfilerAddCustomMeasurementArgsAndThread(const char* text, uint64_
 synStatus synProfilerAddCustomEvent(const char* text, uint64_t start, uint64_t end,
                                     const char** args, size_t num_args);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }  // extern "C"
 #endif

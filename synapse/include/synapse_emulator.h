@@ -8,6 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum synEmulatorCapability {
   // Device addresses are pointers that this process may read and write while no queued work uses
@@ -47,6 +48,7 @@ synStatus synEmulatorRecipeSerialize(synRecipeHandle recipe, void* buffer, size_
                                      size_t* size);
 synStatus synEmulatorRecipeDeserialize(synRecipeHandle* recipe, const void* bytes, size_t size);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }  // extern "C"
 #endif

@@ -1,0 +1,19 @@
+// Instruction-set level of the host and its names.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "synapse/emulator/recipe/recipe.h"
+
+namespace hpu::emulator {
+
+// Highest level whose instructions the CPU has and the operating system saves (cpuid, xgetbv; for
+// AMX also the kernel's permission, which this asks for). nullopt: below x86-64-v2. Computed once.
+std::optional<IsaLevel> HostIsaLevel();
+
+// "x86-64-v3", "x86-64-v4-amx" ...
+std::string_view IsaLevelName(IsaLevel level);
+std::optional<IsaLevel> IsaLevelFromName(std::string_view name);
+
+}  // namespace hpu::emulator

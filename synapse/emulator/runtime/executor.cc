@@ -1,0 +1,187 @@
+#include "synapse/emulator/runtime/executor.h"
+
+#include "synapse/emulator/status.h"
+#include "synapse/emulator/streams/event.h"
+
+namespace hpu::emulator {
+namespace {
+
+// One kernel as a parallel loop.
+struct KernelCall {
+  KernelFunction function = nullptr;
+  void* const* operands = nullptr;
+};
+
+void RunTasks(const void* context, int64_t begin, int64_t end, void* scratch) {
+  const auto* call = static_cast<const KernelCall*>(context);
+  call->function(call->operands, begin, end, scratch);
+}
+
+ParallelLoop LoopOf(const KernelLaunch& kernel, const KernelCall* call, void* caller_scratch) {
+  return {.function = &RunTasks,
+          .context = call,
+          .tasks = kernel.tasks,
+          .grain = kernel.grain,
+          .caller_scratch = caller_scratch};
+}
+
+}  // namespace
+
+// State of one launch while it runs; kept per thread so that buffers are reused.
+struct Executor::RunState {
+  std::vector<std::shared_ptr<PackedCopy>> packed;
+  std::vector<void*> operands;
+  AlignedBuffer scratch;  // of the thread that runs the launch
+};
+
+std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, uint32_t index,
+                                                 const RunState& run) {
+  LoadedRecipe& recipe = *request.recipe;
+  const PackedOperand& packed = recipe.recipe().packed[index];
+  const uint64_t address =
+      packed.source.offset + (packed.source.kind == OperandRef::Kind::kPersistent
+                                  ? request.addresses[packed.source.index]
+                                  : reinterpret_cast<uint64_t>(recipe.constants()));
+  const uint64_t now = clock_.load(std::memory_order_relaxed);
+  LoadedRecipe::PackMemo& memo = recipe.pack_memo()[index];
+  if (memo.address == address) {
+    std::shared_ptr<PackedCopy> copy = memo.copy.lock();
+    if (copy != nullptr && copy->valid()) {
+      copy->Touch(now);
+      Count(counters_->pack_hits);
+      return copy;
+    }
+  }
+  const auto pack = [&](uint8_t* destination) {
+    void* operands[] = {reinterpret_cast<void*>(address), destination};
+    const KernelCall call{recipe.function(packed.kernel.entry), operands};
+    pool_->Run(LoopOf(packed.kernel, &call, run.scratch.data()));
+  };
+  const PackKey key{address, packed.source_bytes, packed.format};
+  std::shared_ptr<PackedCopy> copy = packs_.Get(key, packed.packed_bytes, now, pack);
+  memo = {address, copy};
+  return copy;
+}
+
+synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
+  const uint32_t count = static_cast<uint32_t>(request.recipe->recipe().packed.size());
+  run->packed.resize(count);
+  if (count == 0) return synSuccess;
+  std::lock_guard lock(request.recipe->pack_mutex());
+  for (uint32_t i = 0; i < count; ++i) {
+    run->packed[i] = FindPacked(request, i, *run);
+    if (run->packed[i] == nullptr && request.recipe->recipe().packed[i].packed_bytes != 0) {
+      return Fail(synOutOfHostMemory, "no memory for packed operands of ",
+                  request.recipe->recipe().name);
+    }
+  }
+  return synSuccess;
+}
+
+void Executor::RunKernels(const LaunchRequest& request, const RunState& run) {
+  const LoadedRecipe& recipe = *request.recipe;
+  const std::vector<KernelLaunch>& kernels = recipe.recipe().kernels;
+  const bool profile = profiler_->device_tracing();
+  size_t next_signal = 0;
+  const auto signal_up_to = [&](uint32_t done) {
+    while (next_signal < request.signals.size() &&
+           request.signals[next_signal].after_kernels <= done) {
+      request.signals[next_signal++].progress->Advance();
+    }
+  };
+  for (uint32_t k = 0; k < kernels.size(); ++k) {
+    signal_up_to(k);
+    const KernelLaunch& kernel = kernels[k];
+    const KernelCall call{recipe.function(kernel.entry),
+                          run.operands.data() + recipe.first_operand(k)};
+    const uint64_t start = profile ? NowNanoseconds() : 0;
+    if (recipe.runs_on_one_thread(k)) {
+      RunTasks(&call, 0, static_cast<int64_t>(kernel.tasks), run.scratch.data());
+    } else {
+      pool_->Run(LoopOf(kernel, &call, run.scratch.data()));
+    }
+    if (profile) profiler_->AddKernel(recipe.recipe().name, kernel, start, NowNanoseconds());
+  }
+  signal_up_to(static_cast<uint32_t>(kernels.size()));
+}
+
+// Addresses of all operands of all kernels, kernel after kernel.
+void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) const {
+  const LoadedRecipe& recipe = *request.recipe;
+  run->operands.resize(recipe.num_operands());
+  const auto base_of = [&](const OperandRef& operand) -> uint64_t {
+    switch (operand.kind) {
+      case OperandRef::Kind::kPersistent:
+        return request.addresses[operand.index];
+      case OperandRef::Kind::kWorkspace:
+        return request.workspace;
+      case OperandRef::Kind::kConstant:
+        return reinterpret_cast<uint64_t>(recipe.constants());
+      case OperandRef::Kind::kPacked:
+        return reinterpret_cast<uint64_t>(run->packed[operand.index]->buffer().data());
+      case OperandRef::Kind::kNull:
+        return 0;
+    }
+    return 0;
+  };
+  uint32_t next = 0;
+  for (const KernelLaunch& kernel : recipe.recipe().kernels) {
+    for (const OperandRef& operand : kernel.operands) {
+      run->operands[next++] = operand.kind == OperandRef::Kind::kNull
+                                  ? nullptr
+                                  : reinterpret_cast<void*>(base_of(operand) + operand.offset);
+    }
+  }
+}
+
+// Copies of everything that the launch may have written are stale.
+void Executor::DropWritten(const LaunchRequest& request) {
+  const LoadedRecipe& recipe = *request.recipe;
+  for (const uint32_t tensor : recipe.written_tensors()) {
+    packs_.Drop(request.addresses[tensor], recipe.tensor_bytes(tensor));
+  }
+  packs_.Drop(request.workspace, recipe.recipe().workspace_bytes);
+}
+
+synStatus Executor::Run(const LaunchRequest& request) {
+  thread_local RunState run;
+  std::shared_lock pool_lock(pool_mutex_);
+  clock_.fetch_add(1, std::memory_order_relaxed);
+  synStatus status = faults_->Check(FaultPoint::kExecution);
+  const uint64_t scratch_bytes = request.recipe->max_scratch_bytes();
+  if (status == synSuccess &&
+      (!run.scratch.Reserve(scratch_bytes) || !pool_->ReserveScratch(scratch_bytes))) {
+    status =
+        Fail(synOutOfHostMemory, "no memory for the scratch of ", request.recipe->recipe().name);
+  }
+  if (status == synSuccess) status = Pack(request, &run);
+  if (status == synSuccess) {
+    ResolveOperands(request, &run);
+    RunKernels(request, run);
+    Count(counters_->launches);
+    Count(counters_->kernels, request.recipe->recipe().kernels.size());
+    DropWritten(request);
+  } else {
+    // The outputs stay undefined, but nobody may wait for them for ever.
+    for (const LaunchSignal& signal : request.signals) {
+      signal.progress->Fail(status);
+      signal.progress->Advance();
+    }
+  }
+  run.packed.clear();
+  return status;
+}
+
+void Executor::SetThreads(uint32_t threads) {
+  const uint32_t wanted = threads == 0 ? DefaultComputeThreads() : threads;
+  std::unique_lock lock(pool_mutex_);
+  if (pool_->threads() == wanted) return;
+  pool_ = std::make_unique<ThreadPool>(wanted);
+}
+
+uint32_t Executor::threads() const {
+  std::shared_lock lock(pool_mutex_);
+  return pool_->threads();
+}
+
+}  // namespace hpu::emulator

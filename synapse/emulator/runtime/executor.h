@@ -1,0 +1,67 @@
+// Runs launches: packs what the matrix engine wants packed, then the recipe's kernels in order,
+// each over the compute threads. Called by whichever thread runs a stream.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "synapse/emulator/faults/fault_injector.h"
+#include "synapse/emulator/profiler/profiler.h"
+#include "synapse/emulator/runtime/counters.h"
+#include "synapse/emulator/runtime/launch.h"
+#include "synapse/emulator/runtime/pack_cache.h"
+#include "synapse/emulator/runtime/thread_pool.h"
+#include "synapse/emulator/streams/stream.h"
+
+namespace hpu::emulator {
+
+class Executor {
+ public:
+  Executor(uint64_t pack_limit, Counters* counters, Profiler* profiler, FaultInjector* faults)
+      : packs_(pack_limit, counters),
+        counters_(counters),
+        profiler_(profiler),
+        faults_(faults),
+        pool_(std::make_unique<ThreadPool>(DefaultComputeThreads())) {}
+
+  synStatus Run(const LaunchRequest& request);
+
+  // Waits for running launches. 0 = default.
+  void SetThreads(uint32_t threads);
+  uint32_t threads() const;
+
+  PackCache& packs() { return packs_; }
+
+ private:
+  struct RunState;
+  synStatus Pack(const LaunchRequest& request, RunState* run);
+  std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index,
+                                         const RunState& run);
+  void ResolveOperands(const LaunchRequest& request, RunState* run) const;
+  void DropWritten(const LaunchRequest& request);
+  void RunKernels(const LaunchRequest& request, const RunState& run);
+
+  PackCache packs_;
+  Counters* const counters_;
+  Profiler* const profiler_;
+  FaultInjector* const faults_;
+  std::atomic<uint64_t> clock_{0};        // counts launches
+  mutable std::shared_mutex pool_mutex_;  // shared while a launch uses the pool
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+class LaunchWork : public Work {
+ public:
+  LaunchWork(Executor* executor, LaunchRequest request)
+      : executor_(executor), request_(std::move(request)) {}
+  synStatus Run() override { return executor_->Run(request_); }
+
+ private:
+  Executor* const executor_;
+  const LaunchRequest request_;
+};
+
+}  // namespace hpu::emulator

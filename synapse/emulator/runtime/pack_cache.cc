@@ -1,0 +1,99 @@
+#include "synapse/emulator/runtime/pack_cache.h"
+
+#include <algorithm>
+
+namespace hpu::emulator {
+
+std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes, uint64_t now,
+                                           const std::function<void(uint8_t* destination)>& pack) {
+  std::shared_ptr<PackedCopy> copy;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found != entries_.end()) {
+      copy = found->second;
+      Count(counters_->pack_hits);
+    } else {
+      if (bytes_ + packed_bytes > limit_) {
+        EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
+      }
+      copy = std::make_shared<PackedCopy>(packed_bytes);
+      if (copy->buffer().size() < packed_bytes) return nullptr;
+      // In the table before it is filled: a change of the source meanwhile must find it.
+      const auto entry = entries_.emplace(key, copy).first;
+      by_address_.emplace(key.address, entry);
+      longest_source_ = std::max(longest_source_, key.bytes);
+      bytes_ += packed_bytes;
+      size_.store(entries_.size(), std::memory_order_release);
+      Count(counters_->packs);
+      counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
+      if (bytes_ > counters_->pack_bytes_peak.load(std::memory_order_relaxed)) {
+        counters_->pack_bytes_peak.store(bytes_, std::memory_order_relaxed);
+      }
+    }
+    copy->Touch(now);
+  }
+  if (!copy->ready_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(copy->packing_);
+    if (!copy->ready_.load(std::memory_order_relaxed)) {
+      pack(copy->buffer_.data());
+      copy->ready_.store(true, std::memory_order_release);
+    }
+  }
+  return copy;
+}
+
+void PackCache::Erase(Entries::iterator entry) {
+  entry->second->valid_.store(false, std::memory_order_release);
+  bytes_ -= entry->second->buffer().size();
+  auto [it, end] = by_address_.equal_range(entry->first.address);
+  while (it->second != entry) ++it;
+  by_address_.erase(it);
+  entries_.erase(entry);
+  size_.store(entries_.size(), std::memory_order_release);
+  counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
+}
+
+// Copies that the launch at `now` uses stay.
+void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
+  while (bytes_ > bytes) {
+    auto oldest = entries_.end();
+    uint64_t oldest_use = now;
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      const uint64_t use = entry->second->last_use_.load(std::memory_order_relaxed);
+      if (use < oldest_use) {
+        oldest = entry;
+        oldest_use = use;
+      }
+    }
+    if (oldest == entries_.end()) return;
+    Erase(oldest);
+    Count(counters_->packs_evicted);
+  }
+}
+
+void PackCache::Drop(uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || size_.load(std::memory_order_acquire) == 0) return;
+  std::lock_guard lock(mutex_);
+  const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
+  auto it = by_address_.lower_bound(first);
+  while (it != by_address_.end() && it->first < address + bytes) {
+    const auto entry = it->second;
+    ++it;
+    if (entry->first.address + entry->first.bytes <= address) continue;
+    Erase(entry);
+    Count(counters_->packs_dropped);
+  }
+}
+
+void PackCache::DropAll() {
+  std::lock_guard lock(mutex_);
+  while (!entries_.empty()) Erase(entries_.begin());
+}
+
+uint64_t PackCache::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace hpu::emulator
