@@ -27,6 +27,9 @@ from .wire import CaptureError, NeedsFunctionalization
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 _warned: set[str] = set()
 
+# Where graphs must compute; tests of the ladder without a device say "cpu".
+DEVICE = "hpu"
+
 Compiled = Callable[..., Any]
 Settings = dict[str, bool | int | float | str]
 
@@ -94,13 +97,13 @@ def _eager_reason(
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return "gradients are needed (use torch.no_grad() or torch.inference_mode())"
     devices = {t.device.type for t in tensors}
-    if tensors and "hpu" not in devices:
+    if tensors and DEVICE not in devices:
         warn_once(
             f"a graph with tensors on {', '.join(sorted(devices))} only runs eagerly: "
             'move the model and its inputs to the device with .to("hpu")'
         )
-        return "no input is on hpu"
-    if devices - {"hpu", "cpu"}:
+        return f"no input is on {DEVICE}"
+    if devices - {DEVICE, "cpu"}:
         return f"inputs on {', '.join(sorted(devices))}"
     return ""
 
@@ -231,7 +234,7 @@ def _capture(
         builder = client.GraphBuilder(request.name)
         if passes.logger.enabled(logging.DEBUG):
             builder = passes.GraphListing(builder)
-        capture = Capture(request.module, request.inputs, known, builder, client)
+        capture = Capture(request.module, request.inputs, known, builder, client, DEVICE)
         if functional:
             capture.run_functional()
         else:

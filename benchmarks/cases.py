@@ -1,0 +1,147 @@
+"""What is measured: the models of examples/models.py in several shapes, and some of our own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+
+from models import SEED, make_model, to_device
+
+
+@dataclass(frozen=True)
+class Case:
+    """A callable module and its keyword arguments."""
+
+    model: nn.Module
+    inputs: dict[str, Any]
+
+
+class Mlp(nn.Module):
+    """Layers of a few microseconds: what a launch costs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = F.relu(layer(x))
+        return x
+
+
+class ElementwiseChain(nn.Module):
+    """Forty elementwise operations and a reduction per block, four blocks."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            y = x
+            for step in range(10):
+                y = torch.tanh(y * 0.9 + 0.1 * step) + torch.sigmoid(y) * x
+            x = y - y.mean(-1, keepdim=True)
+            x = x / (x.std(-1, keepdim=True) + 1e-5)
+        return x
+
+
+class UNet(nn.Module):
+    """Two levels down, two up, with skips."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+
+        def block(inputs: int, outputs: int) -> nn.Sequential:
+            return nn.Sequential(
+                nn.Conv2d(inputs, outputs, 3, padding=1),
+                nn.GroupNorm(8, outputs),
+                nn.SiLU(),
+                nn.Conv2d(outputs, outputs, 3, padding=1),
+                nn.SiLU(),
+            )
+
+        self.down1, self.down2 = block(3, width), block(width, 2 * width)
+        self.middle = block(2 * width, 4 * width)
+        self.up2, self.up1 = block(6 * width, 2 * width), block(3 * width, width)
+        self.out = nn.Conv2d(width, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = self.down1(x)
+        b = self.down2(F.max_pool2d(a, 2))
+        c = self.middle(F.max_pool2d(b, 2))
+        c = self.up2(torch.cat([F.interpolate(c, scale_factor=2.0), b], 1))
+        c = self.up1(torch.cat([F.interpolate(c, scale_factor=2.0), a], 1))
+        return self.out(c)
+
+
+class DecoderStep(nn.Module):
+    """One token of a Llama-like decoder with a static key/value cache that the graph writes."""
+
+    def __init__(self, layers: int = 12, width: int = 768, heads: int = 12, length: int = 256):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2 * layers))
+        self.qkv = nn.ModuleList(nn.Linear(width, 3 * width, bias=False) for _ in range(layers))
+        self.out = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(layers))
+        self.gate = nn.ModuleList(nn.Linear(width, 2048, bias=False) for _ in range(layers))
+        self.up = nn.ModuleList(nn.Linear(width, 2048, bias=False) for _ in range(layers))
+        self.down = nn.ModuleList(nn.Linear(2048, width, bias=False) for _ in range(layers))
+        self.register_buffer("cache", torch.zeros(layers, 2, 1, heads, length, self.size))
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        length = self.cache.shape[-2]
+        mask = torch.arange(length, device=x.device) <= position
+        for i in range(len(self.qkv)):
+            q, k, v = self.qkv[i](self.norms[2 * i](x)).view(1, 3, self.heads, 1, -1).unbind(1)
+            keys, values = self.cache[i, 0], self.cache[i, 1]
+            keys.index_copy_(2, position, k)
+            values.index_copy_(2, position, v)
+            y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+            x = x + self.out[i](y.reshape(1, 1, -1))
+            z = self.norms[2 * i + 1](x)
+            x = x + self.down[i](F.silu(self.gate[i](z)) * self.up[i](z))
+        return x
+
+
+def _random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
+
+
+def _transformer(name: str, batch: int, length: int = 128) -> Callable[[torch.dtype], Case]:
+    def make(dtype: torch.dtype) -> Case:
+        case = make_model(name, length=length, dtype=dtype)
+        return Case(case.model, to_device(case.inputs(batch), "cpu", dtype))
+
+    return make
+
+
+def _own(
+    model: Callable[[], nn.Module], inputs: Callable[[], dict[str, Any]]
+) -> Callable[[torch.dtype], Case]:
+    def make(dtype: torch.dtype) -> Case:
+        torch.manual_seed(SEED)
+        return Case(model().eval().to(dtype), to_device(inputs(), "cpu", dtype))
+
+    return make
+
+
+CASES: dict[str, Callable[[torch.dtype], Case]] = {
+    "bert-base": _transformer("bert-base", 1),
+    "bert-base b8": _transformer("bert-base", 8),
+    "bert-base s512": _transformer("bert-base", 1, 512),
+    "gpt2": _transformer("gpt2", 1),
+    "llama prefill": _transformer("llama", 1),
+    "decode": _own(DecoderStep, lambda: {"x": _random(1, 1, 768), "position": torch.tensor([17])}),
+    "vit": _transformer("vit", 1),
+    "resnet50": _transformer("resnet50", 1),
+    "resnet50 b8": _transformer("resnet50", 8),
+    "unet": _own(UNet, lambda: {"x": _random(1, 3, 128, 128)}),
+    "mlp": _own(Mlp, lambda: {"x": _random(16, 256)}),
+    "elementwise": _own(ElementwiseChain, lambda: {"x": _random(256, 1024)}),
+}

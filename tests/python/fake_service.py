@@ -1,0 +1,145 @@
+"""Stand-ins for _client and _torch: a service in memory whose programs replay on the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from typing import Any
+
+import recorded_graph
+
+
+class CompileError(Exception):
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServerUnavailable(Exception):
+    pass
+
+
+class KeyBuilder:
+    def __init__(self) -> None:
+        self._factors: list[tuple[str, str]] = []
+
+    def field(self, name: str, value: str) -> None:
+        assert isinstance(name, str)
+        assert isinstance(value, str)
+        self._factors.append((name, value))
+
+    def factors(self) -> list[tuple[str, str]]:
+        return self._factors
+
+    def digest(self) -> bytes:
+        return hashlib.sha256(repr(self._factors).encode()).digest()
+
+
+class AliasedInputs(RuntimeError):
+    pass
+
+
+class Program:
+    """Replays a recorded graph; refuses like _torch.Program where told to."""
+
+    alias_error = False
+
+    def __init__(self, program: Any, recipes: Any) -> None:
+        self._graph = program
+        self.node_count = len(program.nodes)
+        self.eager_node_count = 0
+        self.call_count = 0
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        if Program.alias_error:
+            raise AliasedInputs("input 0 shares memory with input 1")
+        self.call_count += 1
+        return tuple(recorded_graph.replay(self._graph, list(inputs)))
+
+    def text(self) -> str:
+        return ""
+
+
+class Store:
+    """What survives a process; shared by the clients of one test."""
+
+    def __init__(self) -> None:
+        self.programs: dict[bytes, Any] = {}
+        self.compilations = 0
+        self.starts = 0
+        self.start_error: Exception | None = None
+        self.compile_errors: list[Exception] = []
+        self.get_errors: list[Exception] = []
+
+
+class Builder(recorded_graph.GraphBuilder):
+    def serialize(self) -> Any:
+        return self
+
+
+def client_module(store: Store) -> Any:
+    """A module like _client over `store`."""
+
+    class CompileClient:
+        def __init__(self, socket: str) -> None:
+            pass
+
+        def hello(self) -> str:
+            return "build-1"
+
+        def _loaded(self, graph: Any, origin: str) -> Any:
+            return types.SimpleNamespace(
+                program=graph, recipes=[b""], origin=origin, compile_ms=1.0, fetch_ms=0.1
+            )
+
+        def get(self, key: bytes) -> Any:
+            if store.get_errors:
+                raise store.get_errors.pop(0)
+            graph = store.programs.get(key)
+            return None if graph is None else self._loaded(graph, "store")
+
+        def compile(
+            self, key, graph, options, factors, device_kind, isa_level, progress, timeout_s
+        ) -> Any:
+            if store.compile_errors:
+                raise store.compile_errors.pop(0)
+            store.compilations += 1
+            progress("pass", 1, 2)
+            store.programs[key] = graph
+            return self._loaded(graph, "compiled")
+
+    def ensure_server(**_: Any) -> str:
+        store.starts += 1
+        if store.start_error is not None:
+            raise store.start_error
+        return "socket"
+
+    names = ("Value", "DType", "MemoryFormat", "Layout", "Device")
+    return types.SimpleNamespace(
+        **{name: getattr(recorded_graph, name) for name in names},
+        GraphBuilder=Builder,
+        KeyBuilder=KeyBuilder,
+        CompileClient=CompileClient,
+        CompileError=CompileError,
+        ServerUnavailable=ServerUnavailable,
+        ensure_server=ensure_server,
+    )
+
+
+class TorchModule:
+    """Like _torch where the hook uses it for programs and keys; the rest is the real module's."""
+
+    Program = Program
+    AliasedInputs = AliasedInputs
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def device_kind(self) -> str:
+        return "gaudi2"
+
+    def isa_level(self) -> str:
+        return "x86-64-v3"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
