@@ -61,6 +61,7 @@ class CompiledContraction {
   void RunShare(const std::vector<TestBuffer*>& buffers, int part, int parts);
 
   const EmittedKernels& kernels() const { return kernels_; }
+  // CPU time of emission and code generation.
   double compile_ms() const { return compile_ms_; }
   size_t code_bytes() const { return code_bytes_; }
 

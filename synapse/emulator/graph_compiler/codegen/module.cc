@@ -7,6 +7,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -37,6 +38,13 @@ void InitialiseLlvmOnce() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
+    // Loop strength reduction would take most of the compile time (exponential search over the
+    // many constant offsets of unrolled kernels) to arrive at the addresses that the emitters write
+    // to begin with. There is no switch for it but LLVM's command line.
+    const auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto found = options.find("disable-lsr"); found != options.end()) {
+      found->second->addOccurrence(1, "disable-lsr", "true");
+    }
   });
 }
 
