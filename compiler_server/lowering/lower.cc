@@ -29,17 +29,27 @@ const char* Rank5(const ir::Node& node) {
   return fits ? nullptr : "more than 5 dimensions";
 }
 
-const char* MergedRank5(const ir::Node& node) {
-  if (node.type().rank() <= kMaxKernelRank) return nullptr;
+size_t MergedRank(const ir::Node& node) {
   std::vector<ir::Dims> sizes{node.type().sizes};
   for (const ir::Value* operand : node.operands) sizes.push_back(operand->type.sizes);
-  return MergeBroadcastDims(sizes)[0].size() <= kMaxKernelRank
+  return MergeBroadcastDims(sizes)[0].size();
+}
+
+const char* MergedRank5(const ir::Node& node) {
+  return node.type().rank() <= kMaxKernelRank || MergedRank(node) <= kMaxKernelRank
              ? nullptr
              : "more than 5 dimensions that cannot be merged";
 }
 
+const char* Expandable(const ir::Node& node) {
+  return node.type().rank() <= kMaxMovementRank || MergedRank(node) <= kMaxMovementRank
+             ? nullptr
+             : "more than 8 dimensions that cannot be merged";
+}
+
 const char* MovementRank(const ir::Node& node) {
-  const int rank = std::max(node.type().rank(), node.operands[0]->type.rank());
+  int rank = node.type().rank();
+  for (const ir::Value* operand : node.operands) rank = std::max(rank, operand->type.rank());
   return rank <= kMaxMovementRank ? nullptr : "more than 8 dimensions";
 }
 
@@ -89,7 +99,7 @@ struct Rule {
   ShapeRefusal refuses;
 };
 
-// All but elementwise ops, which share one row (kPointwise).
+// All but the elementwise ops that share one row (kPointwise).
 constexpr Rule kRules[] = {
     {OpKind::kAdaptiveAvgPool, LowerAdaptivePool, Types::kFloat, Window2d},
     {OpKind::kArgmax, LowerArgReduce, Types::kArithmetic, Any},
@@ -103,7 +113,8 @@ constexpr Rule kRules[] = {
     {OpKind::kConvTranspose, LowerConv, Types::kFloat, Any},
     {OpKind::kCumprod, LowerScan, Types::kArithmetic, Any},
     {OpKind::kCumsum, LowerScan, Types::kArithmetic, Any},
-    {OpKind::kExpand, LowerExpand, Types::kMoved, MergedRank5},
+    {OpKind::kExp2, LowerExp2, Types::kFloat, MergedRank5},
+    {OpKind::kExpand, LowerExpand, Types::kMoved, Expandable},
     {OpKind::kFull, LowerFull, Types::kMoved, MovementRank},
     {OpKind::kGather, LowerGather, Types::kMoved, Any},
     {OpKind::kGatherElements, LowerGatherElements, Types::kMoved, Rank5},

@@ -38,6 +38,7 @@ bool IsView(const ir::Node& node);
 
 // Families. Each expects what CheckLowerable accepted.
 void LowerPointwise(const NodeLowering& at);
+void LowerExp2(const NodeLowering& at);
 void LowerCast(const NodeLowering& at);
 void LowerMatmul(const NodeLowering& at);
 void LowerConv(const NodeLowering& at);

@@ -131,36 +131,15 @@ void LowerConv(const NodeLowering& at) {
   graph.Reshape(y, at.out[0]);
 }
 
-// Grouped-query attention: query heads that share a key head become a dimension of their own, over
-// which keys and values broadcast.
+// In grouped-query attention the key and value heads are a divisor of the query heads; the node
+// repeats them itself.
 void LowerSdpa(const NodeLowering& at) {
-  SynGraph& graph = at.graph;
-  Tensor q = at.in[0], k = at.in[1], v = at.in[2], out = at.out[0];
-  Tensor mask = at.has(3) ? at.in[3] : Tensor{};
-  const int64_t key_heads = k.sizes[1];
-  const int64_t shared = q.sizes[1] / key_heads;
-  const auto grouped = [&](const Dims& sizes, int64_t heads) {
-    return Dims{sizes[0], sizes[1] / heads, heads, sizes[2], sizes[3]};
-  };
-  if (at.has(3)) {
-    Dims sizes(4 - mask.sizes.size(), 1);
-    sizes.insert(sizes.end(), mask.sizes.begin(), mask.sizes.end());
-    if (shared > 1) sizes = grouped(sizes, sizes[1] == 1 ? 1 : shared);
-    mask = graph.Reshaped(mask, sizes);
-  }
-  if (shared > 1) {
-    q = graph.Reshaped(q, grouped(q.sizes, shared));
-    k = graph.Reshaped(k, grouped(k.sizes, 1));
-    v = graph.Reshaped(v, grouped(v.sizes, 1));
-    out = graph.Intermediate(out.dtype, grouped(out.sizes, shared));
-  }
-  ns_Sdpa_ParamsV3 params = {};
+  auto params = ZeroedParams<ns_Sdpa_ParamsV3>();
   params.scale = static_cast<float>(at.node.Float(AttrKey::kScale));
   params.is_causal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
   params.dropout.disableMaskOut = 1;
   params.is_inference = 1;
-  graph.TypedNode("sdpa_recomp_fwd", q.dtype, {q, k, v, mask}, {out}, Params(params));
-  if (shared > 1) graph.Reshape(out, at.out[0]);
+  at.graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 
 }  // namespace hpu::compiler

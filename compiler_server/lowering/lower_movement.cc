@@ -27,7 +27,7 @@ synStridedOpParams StridedParams(const ir::Node& node) {
 
 void LowerPermute(const NodeLowering& at) {
   const Dims& perm = at.node.Ints(AttrKey::kPerm);
-  if (static_cast<int>(perm.size()) <= kMaxKernelRank) {
+  if (static_cast<int>(perm.size()) <= kMaxMovementRank) {
     at.graph.Transpose(at.in[0], at.out[0], perm);
     return;
   }
@@ -39,7 +39,7 @@ void LowerPermute(const NodeLowering& at) {
 void LowerReshape(const NodeLowering& at) { at.graph.Reshape(at.in[0], at.out[0]); }
 
 void LowerExpand(const NodeLowering& at) {
-  if (at.out[0].rank() <= kMaxKernelRank) {
+  if (at.out[0].rank() <= kMaxMovementRank) {
     at.graph.Broadcast(at.in[0], at.out[0]);
     return;
   }

@@ -68,21 +68,19 @@ std::string GuidBase(const ir::Node& node, DType dtype) {
   return std::string(ir::Traits(node.op).guid);
 }
 
-}  // namespace
-
-void LowerPointwise(const NodeLowering& at) {
+// The kernel over `in`, with dimensions merged where there are too many for it.
+void Emit(const NodeLowering& at, const std::string& base, std::vector<Tensor> in,
+          const Bytes& bytes) {
   SynGraph& graph = at.graph;
-  std::vector<Tensor> in = at.in;
   Tensor out = at.out[0];
-  if (out.rank() > kMaxKernelRank) {
+  const bool merges = out.rank() > kMaxKernelRank;
+  if (merges) {
     std::vector<ir::Dims> sizes{out.sizes};
     for (const Tensor& tensor : in) sizes.push_back(tensor.sizes);
     const std::vector<ir::Dims> merged = MergeBroadcastDims(sizes);
     for (size_t i = 0; i < in.size(); ++i) in[i] = graph.Reshaped(in[i], merged[i + 1]);
     out = graph.Intermediate(out.dtype, merged[0]);
   }
-  const DType dtype = in.back().dtype;
-  const Bytes bytes = ParamsOf(at.node);
   Params params;
   params.data = bytes.empty() ? nullptr : bytes.data();
   params.size = static_cast<unsigned>(bytes.size());
@@ -91,8 +89,20 @@ void LowerPointwise(const NodeLowering& at) {
     // The kernel's second output (its tanh) is declared though nothing reads it.
     outputs.push_back(graph.Intermediate(out.dtype, out.sizes));
   }
-  graph.TypedNode(GuidBase(at.node, dtype), dtype, in, outputs, params);
-  if (out.handle != at.out[0].handle) graph.Reshape(out, at.out[0]);
+  graph.TypedNode(base, in.back().dtype, in, outputs, params);
+  if (merges) graph.Reshape(out, at.out[0]);
+}
+
+}  // namespace
+
+void LowerPointwise(const NodeLowering& at) {
+  const DType dtype = at.in.back().dtype;
+  Emit(at, GuidBase(at.node, dtype), at.in, ParamsOf(at.node));
+}
+
+// Whether pow2_fwd squares or raises 2 is not documented.
+void LowerExp2(const NodeLowering& at) {
+  Emit(at, "pow_fwd", {at.graph.Scalar(at.in[0].dtype, 2), at.in[0]}, {});
 }
 
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }

@@ -58,7 +58,8 @@ void LowerReduce(const NodeLowering& at) {
     return;
   }
   const Runs runs = MergeRuns(x.sizes, ReducedDims(at.node, x.rank()));
-  ns_Reduction_ParamsV2 params = {.reductionDimensionMask = 0, .keepDim = 1};
+  auto params = ZeroedParams<ns_Reduction_ParamsV2>();
+  params.keepDim = 1;
   Dims kept;
   const int rank = static_cast<int>(runs.sizes.size());
   for (int d = 0; d < rank; ++d) {
@@ -103,7 +104,7 @@ void LowerScan(const NodeLowering& at) {
 void LowerTopk(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
-  ns_TopkNodeV2_ParamsV4 params = {};
+  auto params = ZeroedParams<ns_TopkNodeV2_ParamsV4>();
   params.bsw = static_cast<uint32_t>(at.node.Int(AttrKey::kK));
   params.axis = static_cast<uint32_t>(FcdAxis(at.node.Int(AttrKey::kDim), x.rank()));
   params.bottomK = at.node.Bool(AttrKey::kLargest) ? 0 : 1;

@@ -62,7 +62,7 @@ void LowerAdaptivePool(const NodeLowering& at) {
 
 void LowerResize(const NodeLowering& at) {
   const std::string& mode = at.node.Text(AttrKey::kMode);
-  ns_ResizeKernel_Params params = {};
+  auto params = ZeroedParams<ns_ResizeKernel_Params>();
   params.size1 = static_cast<int32_t>(at.out[0].sizes[2]);
   params.size2 = static_cast<int32_t>(at.out[0].sizes[1]);
   params.size3 = 1;

@@ -69,7 +69,9 @@ void SegmentPlan::PinEagerOperands() {
 absl::Status SegmentPlan::CheckNodes() const {
   for (const Node* node : graph_->nodes()) {
     if (IsEager(*node) || IsFree(*node)) continue;
-    RETURN_IF_ERROR_AT(CheckLowerable(*node), graph_->source(*node));
+    const absl::Status status = CheckLowerable(*node);
+    const std::string& source = graph_->source(*node);
+    if (!status.ok()) return source.empty() ? status : Annotate(status, source);
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,14 @@ struct Params {
   const void* data = nullptr;
   unsigned size = 0;
 };
+
+// Parameters whose padding bytes are zero too, so that equal nodes have equal bytes.
+template <typename T>
+T ZeroedParams() {
+  T params;
+  std::memset(&params, 0, sizeof(params));
+  return params;
+}
 
 // FCD-first names of the dimensions of inputs and outputs; nullptr = irrelevant.
 struct Layouts {
