@@ -58,6 +58,7 @@ struct AtenCall {
   std::string target;  // "aten.addmm.default"
   std::vector<Argument> args;
   std::vector<std::pair<std::string, Argument>> kwargs;
+  std::string reason;  // why no recipe holds it; set by passes/decompose
 };
 
 struct Node {

@@ -1,0 +1,283 @@
+// Matrix products, convolutions, attention, pooling, resizing.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler_server/ir/evaluate.h"
+
+namespace hpu::ir::evaluate {
+namespace {
+
+Dims BatchStrides(const Dims& batch, const Dims& sizes) {
+  const size_t lead = sizes.size() - batch.size();
+  const Dims own = ContiguousStrides(batch);
+  Dims strides(sizes.size(), 0);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i] != 1) strides[lead + i] = own[i];
+  }
+  return strides;
+}
+
+void Matmul(const Node& node, Operands in, HostTensor& out) {
+  const HostTensor& a = *in[0];
+  const HostTensor& b = *in[1];
+  const bool ta = node.Bool(AttrKey::kTransposeA);
+  const bool tb = node.Bool(AttrKey::kTransposeB);
+  const int64_t rows = out.sizes[out.rank() - 2];
+  const int64_t columns = out.sizes[out.rank() - 1];
+  const int64_t inner = a.sizes[a.rank() - (ta ? 2 : 1)];
+  const Dims batch(out.sizes.begin(), out.sizes.end() - 2);
+  const Dims a_strides = BatchStrides({a.sizes.begin(), a.sizes.end() - 2}, batch);
+  const Dims b_strides = BatchStrides({b.sizes.begin(), b.sizes.end() - 2}, batch);
+  IndexWalk walk(batch);
+  for (int64_t base = 0; base < out.elements(); base += rows * columns) {
+    const double* left = a.data.data() + walk.Offset(a_strides) * rows * inner;
+    const double* right = b.data.data() + walk.Offset(b_strides) * inner * columns;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; ++k) {
+          sum += left[ta ? k * rows + i : i * inner + k] *
+                 right[tb ? j * inner + k : k * columns + j];
+        }
+        out.data[base + i * columns + j] = RoundTo(out.dtype, sum);
+      }
+    }
+    walk.Next();
+  }
+}
+
+void Sdpa(const Node& node, Operands in, HostTensor& out) {
+  const HostTensor& q = *in[0];
+  const HostTensor& k = *in[1];
+  const HostTensor& v = *in[2];
+  const HostTensor* mask = in.size() > 3 ? in[3] : nullptr;
+  const int64_t heads = q.sizes[1], rows = q.sizes[2], depth = q.sizes[3];
+  const int64_t kv_heads = k.sizes[1], columns = k.sizes[2], width = v.sizes[3];
+  const Dims score_sizes = {q.sizes[0], heads, rows, columns};
+  const Dims mask_strides = mask == nullptr ? Dims(4, 0) : BatchStrides(mask->sizes, score_sizes);
+  std::vector<double> scores(columns);
+  for (int64_t row = 0; row < q.sizes[0] * heads * rows; ++row) {
+    const int64_t i = row % rows, head = row / rows % heads, batch = row / rows / heads;
+    const int64_t kv = batch * kv_heads + head / (heads / kv_heads);
+    double peak = -INFINITY;
+    for (int64_t j = 0; j < columns; ++j) {
+      double score = 0;
+      for (int64_t d = 0; d < depth; ++d) {
+        score += q.data[row * depth + d] * k.data[(kv * columns + j) * depth + d];
+      }
+      score *= node.Float(AttrKey::kScale);
+      if (mask != nullptr) {
+        score += mask->data[batch * mask_strides[0] + head * mask_strides[1] +
+                            i * mask_strides[2] + j * mask_strides[3]];
+      }
+      if (node.Bool(AttrKey::kCausal) && j > i) score = -INFINITY;
+      scores[j] = score;
+      peak = std::max(peak, score);
+    }
+    double sum = 0;
+    for (double& score : scores) sum += score = std::exp(score - peak);
+    for (int64_t d = 0; d < width; ++d) {
+      double value = 0;
+      for (int64_t j = 0; j < columns; ++j) {
+        value += scores[j] * v.data[(kv * columns + j) * width + d];
+      }
+      out.data[row * width + d] = RoundTo(out.dtype, value / sum);
+    }
+  }
+}
+
+// Calls f(window position of x, i.e. spatial index) for every kernel element of the output position
+// that lies inside x. Spatial sizes are dims 1..n of `x_sizes`.
+template <typename F>
+void ForWindow(const Node& node, const Dims& x_sizes, const Dims& kernel, const IndexWalk& at,
+               F f) {
+  const size_t spatial = kernel.size();
+  const Dims& stride = node.Ints(AttrKey::kStride);
+  const Dims& pads = node.Ints(AttrKey::kPads);
+  const bool dilated = node.attrs.Find(AttrKey::kDilation) != nullptr;
+  const Dims dilation = dilated ? node.Ints(AttrKey::kDilation) : Dims(spatial, 1);
+  IndexWalk tap(kernel);
+  Dims position(spatial);
+  for (int64_t n = 0; n < ElementCount(kernel); ++n) {
+    bool inside = true;
+    for (size_t i = 0; i < spatial; ++i) {
+      position[i] = at[i + 1] * stride[i] + tap[i] * dilation[i] - pads[2 * i];
+      inside = inside && position[i] >= 0 && position[i] < x_sizes[i + 1];
+    }
+    if (inside) f(n, position);
+    tap.Next();
+  }
+}
+
+int64_t Offset(const Dims& sizes, int64_t batch, const Dims& position, int64_t channel) {
+  int64_t offset = batch;
+  for (size_t i = 0; i < position.size(); ++i) offset = offset * sizes[i + 1] + position[i];
+  return offset * sizes.back() + channel;
+}
+
+void Conv(const Node& node, Operands in, HostTensor& out) {
+  const HostTensor& x = *in[0];
+  const HostTensor& weight = *in[1];
+  const Dims kernel(weight.sizes.begin(), weight.sizes.end() - 2);
+  const int64_t filters = weight.sizes.back();
+  const int64_t depth = weight.sizes[kernel.size()];
+  const int64_t per_group = filters / node.Int(AttrKey::kGroups);
+  IndexWalk walk(out.sizes);
+  for (double& value : out.data) {
+    const int64_t filter = walk[out.sizes.size() - 1];
+    double sum = 0;
+    ForWindow(node, x.sizes, kernel, walk, [&](int64_t tap, const Dims& position) {
+      for (int64_t c = 0; c < depth; ++c) {
+        sum += x.data[Offset(x.sizes, walk[0], position, filter / per_group * depth + c)] *
+               weight.data[(tap * depth + c) * filters + filter];
+      }
+    });
+    value = RoundTo(out.dtype, sum);
+    walk.Next();
+  }
+}
+
+// Every element of x is spread over the window that the convolution would have read.
+void ConvTranspose(const Node& node, Operands in, HostTensor& out) {
+  const HostTensor& x = *in[0];
+  const HostTensor& weight = *in[1];
+  const Dims kernel(weight.sizes.begin(), weight.sizes.end() - 2);
+  const int64_t filters = weight.sizes.back();
+  const int64_t depth = weight.sizes[kernel.size()];
+  const int64_t per_group = filters / node.Int(AttrKey::kGroups);
+  IndexWalk walk(x.sizes);
+  for (double value : x.data) {
+    const int64_t filter = walk[x.sizes.size() - 1];
+    ForWindow(node, out.sizes, kernel, walk, [&](int64_t tap, const Dims& position) {
+      for (int64_t c = 0; c < depth; ++c) {
+        out.data[Offset(out.sizes, walk[0], position, filter / per_group * depth + c)] +=
+            value * weight.data[(tap * depth + c) * filters + filter];
+      }
+    });
+    walk.Next();
+  }
+  for (double& value : out.data) value = RoundTo(out.dtype, value);
+}
+
+// Window elements that count for an average: those in the padded input.
+int64_t PaddedCount(const Node& node, const Dims& x_sizes, const Dims& kernel,
+                    const IndexWalk& at) {
+  const Dims& stride = node.Ints(AttrKey::kStride);
+  const Dims& pads = node.Ints(AttrKey::kPads);
+  int64_t count = 1;
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    const int64_t start = at[i + 1] * stride[i] - pads[2 * i];
+    const int64_t end = std::min(start + kernel[i], x_sizes[i + 1] + pads[2 * i + 1]);
+    count *= end - start;
+  }
+  return count;
+}
+
+void Pool(const Node& node, const HostTensor& x, HostTensor& out) {
+  const Dims& kernel = node.Ints(AttrKey::kKernel);
+  const bool average = node.op == OpKind::kAvgPool;
+  IndexWalk walk(out.sizes);
+  for (double& value : out.data) {
+    double result = average ? 0 : -INFINITY;
+    int64_t count = 0;
+    ForWindow(node, x.sizes, kernel, walk, [&](int64_t, const Dims& position) {
+      const double element = x.data[Offset(x.sizes, walk[0], position, walk[x.sizes.size() - 1])];
+      if (average) {
+        result += element;
+      } else if (!(element <= result)) {
+        result = element;
+      }
+      ++count;
+    });
+    if (average) {
+      if (node.Bool(AttrKey::kCountPadding)) count = PaddedCount(node, x.sizes, kernel, walk);
+      if (node.Int(AttrKey::kDivisor) != 0) count = node.Int(AttrKey::kDivisor);
+      result /= static_cast<double>(count);
+    }
+    value = RoundTo(out.dtype, result);
+    walk.Next();
+  }
+}
+
+void AdaptivePool(const HostTensor& x, HostTensor& out) {
+  IndexWalk walk(out.sizes);
+  const auto start = [&](size_t d) { return walk[d] * x.sizes[d] / out.sizes[d]; };
+  const auto end = [&](size_t d) {
+    return ((walk[d] + 1) * x.sizes[d] + out.sizes[d] - 1) / out.sizes[d];
+  };
+  for (double& value : out.data) {
+    double sum = 0;
+    for (int64_t h = start(1); h < end(1); ++h) {
+      for (int64_t w = start(2); w < end(2); ++w) {
+        sum += x.data[Offset(x.sizes, walk[0], {h, w}, walk[3])];
+      }
+    }
+    const auto count = static_cast<double>((end(1) - start(1)) * (end(2) - start(2)));
+    value = RoundTo(out.dtype, sum / count);
+    walk.Next();
+  }
+}
+
+// Source coordinate of an output coordinate, as PyTorch computes it.
+struct Sample {
+  int64_t low = 0;
+  int64_t high = 0;
+  double weight = 0;  // of `high`
+};
+Sample SampleAt(const Node& node, int64_t at, int64_t in, int64_t out) {
+  const double ratio = static_cast<double>(in) / static_cast<double>(out);
+  Sample sample;
+  if (node.Text(AttrKey::kMode) != "linear") {
+    const double shift = node.Text(AttrKey::kMode) == "nearest" ? 0 : 0.5;
+    sample.low = std::min(static_cast<int64_t>((static_cast<double>(at) + shift) * ratio), in - 1);
+    sample.high = sample.low;
+    return sample;
+  }
+  double position = 0;
+  if (node.Bool(AttrKey::kAlignCorners)) {
+    position = out > 1 ? static_cast<double>(at * (in - 1)) / static_cast<double>(out - 1) : 0;
+  } else {
+    position = std::max((static_cast<double>(at) + 0.5) * ratio - 0.5, 0.0);
+  }
+  sample.low = std::min(static_cast<int64_t>(position), in - 1);
+  sample.high = std::min(sample.low + 1, in - 1);
+  sample.weight = position - static_cast<double>(sample.low);
+  return sample;
+}
+
+void Resize(const Node& node, const HostTensor& x, HostTensor& out) {
+  IndexWalk walk(out.sizes);
+  for (double& value : out.data) {
+    const Sample h = SampleAt(node, walk[1], x.sizes[1], out.sizes[1]);
+    const Sample w = SampleAt(node, walk[2], x.sizes[2], out.sizes[2]);
+    const auto at = [&](int64_t row, int64_t column) {
+      return x.data[Offset(x.sizes, walk[0], {row, column}, walk[3])];
+    };
+    const double top = at(h.low, w.low) * (1 - w.weight) + at(h.low, w.high) * w.weight;
+    const double bottom = at(h.high, w.low) * (1 - w.weight) + at(h.high, w.high) * w.weight;
+    value = RoundTo(out.dtype, top * (1 - h.weight) + bottom * h.weight);
+    walk.Next();
+  }
+}
+
+}  // namespace
+
+void Contract(const Node& node, Operands in, HostTensor& out) {
+  switch (node.op) {
+    case OpKind::kMatmul: return Matmul(node, in, out);
+    case OpKind::kSdpa: return Sdpa(node, in, out);
+    case OpKind::kConv: return Conv(node, in, out);
+    case OpKind::kConvTranspose: return ConvTranspose(node, in, out);
+    default: HPU_CHECK(false, "contraction without evaluation");
+  }
+}
+
+void Window(const Node& node, Operands in, HostTensor& out) {
+  switch (node.op) {
+    case OpKind::kAdaptiveAvgPool: return AdaptivePool(*in[0], out);
+    case OpKind::kResize: return Resize(node, *in[0], out);
+    default: return Pool(node, *in[0], out);
+  }
+}
+
+}  // namespace hpu::ir::evaluate

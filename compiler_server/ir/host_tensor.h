@@ -1,0 +1,55 @@
+// Tensors of the reference interpreter: every element a double, rounded to its type after each op.
+// Integers beyond 2^53 are not exact.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "compiler_server/ir/types.h"
+
+namespace hpu::ir {
+
+struct HostTensor {
+  DType dtype = DType::kF32;
+  Dims sizes;
+  std::vector<double> data;  // row-major
+
+  int rank() const { return static_cast<int>(sizes.size()); }
+  int64_t elements() const { return static_cast<int64_t>(data.size()); }
+};
+
+// Nearest value of the type (ties to even); integers truncate and wrap, booleans are x != 0.
+double RoundTo(DType dtype, double value);
+HostTensor MakeHostTensor(DType dtype, Dims sizes, double value = 0);
+
+// Element bytes, little endian, row-major. Types without arithmetic here (complex, f8): empty.
+Bytes ToBytes(const HostTensor& tensor);
+HostTensor FromBytes(DType dtype, const Dims& sizes, std::span<const uint8_t> bytes);
+bool HasHostArithmetic(DType dtype);
+
+// Walks all index tuples of `sizes` in row-major order.
+class IndexWalk {
+ public:
+  explicit IndexWalk(const Dims& sizes) : sizes_(sizes), index_(sizes.size(), 0) {}
+  const Dims& operator*() const { return index_; }
+  int64_t operator[](size_t i) const { return index_[i]; }
+  void Next() {
+    for (size_t i = sizes_.size(); i-- > 0;) {
+      if (++index_[i] < sizes_[i]) return;
+      index_[i] = 0;
+    }
+  }
+  // Position in memory with these strides.
+  int64_t Offset(const Dims& strides) const {
+    int64_t offset = 0;
+    for (size_t i = 0; i < index_.size(); ++i) offset += index_[i] * strides[i];
+    return offset;
+  }
+
+ private:
+  const Dims& sizes_;
+  Dims index_;
+};
+
+}  // namespace hpu::ir

@@ -1,0 +1,82 @@
+#include "compiler_server/passes/decompose.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler_server/ir/rewrite.h"
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+const std::unordered_map<std::string_view, Handler>& Handlers() {
+  static const auto* const handlers = [] {
+    auto* map = new std::unordered_map<std::string_view, Handler>;
+    for (const auto rows : {PointwiseRows(), ReduceRows(), NormRows(), ContractRows(), ConvRows(),
+                            ViewRows(), MovementRows(), IndexRows(), SourceRows(), WindowRows()}) {
+      for (const HandlerRow& row : rows) {
+        HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");
+      }
+    }
+    return map;
+  }();
+  return *handlers;
+}
+
+// Runs the target's handler; refused() if there is none.
+void Rewrite(Call& call) {
+  if (const auto op = ir::ElementwiseFromAten(call.target())) return RewriteElementwise(call, *op);
+  const auto handler = Handlers().find(call.target());
+  if (handler == Handlers().end()) return call.Refuse("no rule for this operator");
+  handler->second(call);
+}
+
+// What was built must be what the capture declared, and recipes must be able to hold it.
+absl::Status CheckResult(Call& call, std::span<ir::Node* const> emitted,
+                         const PassContext& context) {
+  RETURN_IF_ERROR(call.b.status());
+  for (size_t i = 0; i < call.result_count(); ++i) {
+    const Value* value = i < call.results().size() ? call.results()[i] : nullptr;
+    if (value == nullptr) {
+      if (call.used(i)) return Unimplemented("result ", i, " is used");
+    } else if (value->type.dtype != call.type(i).dtype || value->type.sizes != call.type(i).sizes) {
+      return Unimplemented("would give ", ToText(value->type), " instead of ",
+                           ToText(call.type(i)));
+    }
+  }
+  for (const ir::Node* node : emitted) RETURN_IF_ERROR(context.accept(*node));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
+  const std::vector<uint32_t> uses = graph.CountUses();
+  ir::Rewriter rewriter(graph);
+  ir::Builder& builder = rewriter.builder();
+  return rewriter.Run([&](ir::Node& node) -> absl::StatusOr<ir::Visit> {
+    if (node.op != OpKind::kAten) return ir::Visit::kKeep;
+    const size_t mark = builder.Mark();
+    Call call(node, builder, uses);
+    Rewrite(call);
+    const absl::Status status = CheckResult(call, builder.Since(mark), context);
+    if (!status.ok()) {
+      builder.Rewind(mark);
+      node.aten->reason = std::string(status.message());
+      return ir::Visit::kKeep;
+    }
+    for (size_t i = 0; i < call.results().size() && i < node.results.size(); ++i) {
+      if (call.results()[i] != nullptr) rewriter.Replace(node.results[i], call.results()[i]);
+    }
+    return ir::Visit::kDrop;
+  });
+}
+
+std::vector<std::string_view> DecomposedTargets() {
+  std::vector<std::string_view> targets;
+  for (const auto& [target, handler] : Handlers()) targets.push_back(target);
+  std::sort(targets.begin(), targets.end());
+  return targets;
+}
+
+}  // namespace hpu::compiler

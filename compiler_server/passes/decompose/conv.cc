@@ -1,0 +1,194 @@
+// Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups, K].
+// Each call is wrapped in the permutations that get there; passes/layout moves them out of chains.
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kInput{0, "input"};
+constexpr Arg kWeight{1, "weight"};
+constexpr Arg kBias{2, "bias"};
+
+struct Window {
+  Dims stride;
+  Dims pads;  // low and high per dimension
+  Dims dilation;
+  int64_t groups = 1;
+};
+
+// One value for all dimensions, or one for each.
+Dims PerDimension(Call& call, Dims values, int64_t spatial) {
+  if (values.size() == 1) values.resize(spatial, values[0]);
+  if (static_cast<int64_t>(values.size()) != spatial) {
+    call.Refuse("window argument with ", values.size(), " entries for ", spatial, " dimensions");
+    values.assign(spatial, 1);
+  }
+  return values;
+}
+
+Dims BothSides(const Dims& padding) {
+  Dims pads;
+  for (int64_t pad : padding) pads.insert(pads.end(), {pad, pad});
+  return pads;
+}
+
+Dims ChannelsLast(int64_t rank) {
+  Dims perm = {0};
+  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  return perm;
+}
+
+Dims ChannelsFirst(int64_t rank) {
+  Dims perm = {0, rank - 1};
+  for (int64_t i = 1; i < rank - 1; ++i) perm.push_back(i);
+  return perm;
+}
+
+// [K, C/groups, spatial] -> [spatial, C/groups, K]
+Dims WeightPerm(int64_t rank) {
+  Dims perm;
+  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  perm.push_back(0);
+  return perm;
+}
+
+ir::Attrs WindowAttrs(const Window& window) {
+  return {{AttrKey::kStride, window.stride},
+          {AttrKey::kPads, window.pads},
+          {AttrKey::kDilation, window.dilation},
+          {AttrKey::kGroups, window.groups}};
+}
+
+// A 1-d convolution is a 2-d one of height 1.
+void AddHeight(Call& call, Value*& x, Value*& weight, Window& window) {
+  const auto with_height = [&](Value* value) {
+    Dims sizes = value->type.sizes;
+    sizes.insert(sizes.end() - 1, 1);
+    return call.b.Reshape(value, sizes);
+  };
+  x = with_height(x);
+  weight = with_height(weight);
+  window.stride.insert(window.stride.begin(), 1);
+  window.pads.insert(window.pads.begin(), {0, 0});
+  window.dilation.insert(window.dilation.begin(), 1);
+}
+
+void Finish(Call& call, Value* y, Value* bias) {
+  if (bias != nullptr) y = call.b.Binary(OpKind::kAdd, y, bias);
+  if (call.refused()) return;
+  y = call.b.Permute(y, ChannelsFirst(y->type.rank()));
+  call.Return(call.b.Reshape(y, call.type().sizes));
+}
+
+void EmitConv(Call& call, Window window) {
+  Value* x = call.Tensor(kInput);
+  Value* weight = call.Tensor(kWeight);
+  Value* bias = call.OptionalTensor(kBias);
+  if (call.refused()) return;
+  if (x->type.rank() == 3) AddHeight(call, x, weight, window);
+  x = call.b.Permute(x, ChannelsLast(x->type.rank()));
+  weight = call.b.Permute(weight, WeightPerm(weight->type.rank()));
+  Finish(call, call.b.Emit(OpKind::kConv, {x, weight}, WindowAttrs(window)), bias);
+}
+
+void EmitConvTranspose(Call& call, Window window) {
+  Value* x = call.Tensor(kInput);
+  Value* weight = call.Tensor(kWeight);
+  Value* bias = call.OptionalTensor(kBias);
+  Dims sizes = call.type().sizes;
+  if (call.refused()) return;
+  if (x->type.rank() == 3) {
+    AddHeight(call, x, weight, window);
+    sizes.insert(sizes.end() - 1, 1);
+  }
+  const Dims last = ChannelsLast(x->type.rank());
+  TensorType type = call.type();
+  type.sizes.clear();
+  for (int64_t dim : last) type.sizes.push_back(sizes[dim]);
+  x = call.b.Permute(x, last);
+  // PyTorch's weight is [C in, C out / groups, spatial]: that of the convolution run backwards.
+  weight = call.b.Permute(weight, WeightPerm(weight->type.rank()));
+  Finish(call, call.b.Emit(OpKind::kConvTranspose, {x, weight}, WindowAttrs(window), &type), bias);
+}
+
+// Number of spatial dimensions, or a refusal (unbatched inputs have another rank than the weight).
+int64_t SpatialDims(Call& call) {
+  const int64_t rank = call.Tensor(kInput)->type.rank();
+  if (rank < 3 || rank > 5 || call.Tensor(kWeight)->type.rank() != rank) {
+    call.Refuse("convolution of ", ToText(call.Tensor(kInput)->type));
+    return 1;
+  }
+  return rank - 2;
+}
+
+// convNd(x, weight, bias, stride, padding, dilation, groups)
+void Conv(Call& call) {
+  const int64_t spatial = SpatialDims(call);
+  Window window;
+  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
+  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
+  window.groups = call.Int({6, "groups"}, 1);
+  EmitConv(call, std::move(window));
+}
+
+// convNd.padding: "same" (stride 1 only) or "valid"
+void ConvPadding(Call& call) {
+  const int64_t spatial = SpatialDims(call);
+  Window window;
+  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
+  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
+  window.groups = call.Int({6, "groups"}, 1);
+  const bool same = call.Text({4, "padding"}, "valid") == "same";
+  for (int64_t i = 0; i < spatial && !call.refused(); ++i) {
+    const int64_t kernel = call.Tensor(kWeight)->type.sizes[i + 2];
+    const int64_t total = same ? window.dilation[i] * (kernel - 1) : 0;
+    window.pads.insert(window.pads.end(), {total / 2, total - total / 2});
+  }
+  EmitConv(call, std::move(window));
+}
+
+// convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...)
+void Convolution(Call& call) {
+  const int64_t spatial = SpatialDims(call);
+  Window window;
+  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
+  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
+  window.groups = call.Int({8, "groups"}, 1);
+  if (call.Bool({6, "transposed"}, false)) return EmitConvTranspose(call, std::move(window));
+  EmitConv(call, std::move(window));
+}
+
+// conv_transposeNd(x, weight, bias, stride, padding, output_padding, groups, dilation)
+void ConvTranspose(Call& call) {
+  const int64_t spatial = SpatialDims(call);
+  Window window;
+  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
+  window.groups = call.Int({6, "groups"}, 1);
+  window.dilation = PerDimension(call, call.Ints({7, "dilation"}, {1}), spatial);
+  EmitConvTranspose(call, std::move(window));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten._convolution.default", Convolution},
+    {"aten.conv1d.default", Conv},
+    {"aten.conv1d.padding", ConvPadding},
+    {"aten.conv2d.default", Conv},
+    {"aten.conv2d.padding", ConvPadding},
+    {"aten.conv3d.default", Conv},
+    {"aten.conv3d.padding", ConvPadding},
+    {"aten.conv_transpose1d.default", ConvTranspose},
+    {"aten.conv_transpose2d.input", ConvTranspose},
+    {"aten.conv_transpose3d.input", ConvTranspose},
+    {"aten.convolution.default", Convolution},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> ConvRows() { return kRows; }
+
+}  // namespace hpu::compiler

@@ -1,0 +1,230 @@
+// Calls that rearrange elements: joining, padding, repeating, triangles.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kSelf{0, "self"};
+
+void Cat(Call& call) {
+  std::vector<Value*> parts;
+  for (Value* part : call.Tensors({0, "tensors"})) {
+    // PyTorch ignores empty vectors among tensors of any rank.
+    if (part->type.rank() == 1 && part->type.sizes[0] == 0) continue;
+    parts.push_back(call.b.Cast(part, call.dtype()));
+  }
+  if (parts.empty()) return call.Refuse("nothing to join");
+  const int64_t dim = call.Dim({1, "dim"}, parts[0]->type.rank(), 0);
+  call.Return(call.b.Concat(std::move(parts), dim));
+}
+
+void Stack(Call& call) {
+  const int64_t dim = call.Dim({1, "dim"}, call.type().rank(), 0);
+  std::vector<Value*> parts;
+  for (Value* part : call.Tensors({0, "tensors"})) {
+    if (call.refused()) return;
+    Dims sizes = part->type.sizes;
+    if (static_cast<int64_t>(sizes.size()) + 1 != call.type().rank()) {
+      return call.Refuse("parts of another rank");
+    }
+    sizes.insert(sizes.begin() + dim, 1);
+    parts.push_back(call.b.Cast(call.b.Reshape(part, sizes), call.dtype()));
+  }
+  if (parts.empty()) return call.Refuse("nothing to stack");
+  call.Return(call.b.Concat(std::move(parts), dim));
+}
+
+// pad = (low, high) of the last dimension, then of the one before, ...; negative values cut off.
+void EmitPad(Call& call, double value) {
+  Value* x = call.Tensor(kSelf);
+  const Dims pad = call.Ints({1, "pad"});
+  const int64_t rank = x->type.rank();
+  if (pad.size() % 2 != 0 || static_cast<int64_t>(pad.size()) > 2 * rank) {
+    return call.Refuse("padding ", ir::ToText(pad), " of ", ToText(x->type));
+  }
+  Dims low(rank, 0);
+  Dims high(rank, 0);
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    const int64_t dim = rank - 1 - static_cast<int64_t>(i);
+    low[dim] = std::max<int64_t>(pad[2 * i], 0);
+    high[dim] = std::max<int64_t>(pad[2 * i + 1], 0);
+    const int64_t start = std::max<int64_t>(-pad[2 * i], 0);
+    const int64_t cut = std::max<int64_t>(-pad[2 * i + 1], 0);
+    x = call.b.Slice(x, dim, start, x->type.sizes[dim] - cut);
+    if (call.refused()) return;
+  }
+  const auto positive = [](int64_t v) { return v > 0; };
+  const bool grows = std::any_of(low.begin(), low.end(), positive) ||
+                     std::any_of(high.begin(), high.end(), positive);
+  call.Return(grows ? call.b.Pad(x, low, high, value) : x);
+}
+void ConstantPad(Call& call) { EmitPad(call, call.Float({2, "value"}, 0)); }
+void Pad(Call& call) {
+  if (call.Text({2, "mode"}, "constant") != "constant") return call.Refuse("padding mode");
+  EmitPad(call, call.Float({3, "value"}, 0));
+}
+
+// Copies along the dimensions: [a, b] x (r, s) -> [r, a, s, b] -> [r * a, s * b].
+void Repeat(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Dims repeats = call.Ints({1, "repeats"});
+  Dims sizes = x->type.sizes;
+  if (repeats.size() < sizes.size()) {  // tile(): missing repeats are 1
+    repeats.insert(repeats.begin(), sizes.size() - repeats.size(), 1);
+  }
+  sizes.insert(sizes.begin(), repeats.size() - sizes.size(), 1);
+  Dims apart;
+  Dims copied;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    apart.insert(apart.end(), {1, sizes[i]});
+    copied.insert(copied.end(), {repeats[i], sizes[i]});
+  }
+  if (copied.size() > ir::kMaxRank) return call.Refuse("repeat of ", sizes.size(), " dimensions");
+  x = call.b.Expand(call.b.Reshape(x, apart), copied);
+  call.Return(call.b.Reshape(x, call.type().sizes));
+}
+
+// repeat_interleave(x, n, dim): each element n times in a row.
+void RepeatInterleave(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t count = call.Int({1, "repeats"});
+  if (!call.Has({2, "dim"})) x = call.b.Reshape(x, {x->type.elements()});
+  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
+  if (call.refused()) return;
+  Dims sizes = x->type.sizes;
+  sizes.insert(sizes.begin() + dim + 1, 1);
+  x = call.b.Reshape(x, sizes);
+  sizes[dim + 1] = count;
+  call.Return(call.b.Reshape(call.b.Expand(x, sizes), call.type().sizes));
+}
+
+void Roll(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const Dims shifts = call.Ints({1, "shifts"});
+  Dims dims = call.Ints({2, "dims"});
+  const bool flat = dims.empty();
+  if (flat) {
+    x = call.b.Reshape(x, {x->type.elements()});
+    dims = {0};
+  }
+  if (shifts.size() != dims.size()) return call.Refuse("roll with unequal shifts and dims");
+  for (size_t i = 0; i < dims.size() && !call.refused(); ++i) {
+    const int64_t dim = call.WrapDim(dims[i], x->type.rank());
+    if (call.refused() || x->type.sizes[dim] == 0) continue;
+    const int64_t size = x->type.sizes[dim];
+    const int64_t shift = ((shifts[i] % size) + size) % size;
+    if (shift == 0) continue;
+    x = call.b.Concat({call.b.Slice(x, dim, size - shift, size),
+                       call.b.Slice(x, dim, 0, size - shift)}, dim);
+  }
+  call.Return(flat ? call.b.Reshape(x, call.type().sizes) : x);
+}
+
+void Flip(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  for (int64_t dim : call.Ints({1, "dims"})) {
+    dim = call.WrapDim(dim, x->type.rank());
+    if (call.refused()) return;
+    const int64_t size = x->type.sizes[dim];
+    if (size < 2) continue;
+    Value* backwards = call.b.Iota(static_cast<double>(size - 1), -1, DType::kI32, size);
+    x = call.b.Gather(x, backwards, dim);
+  }
+  call.Return(x);
+}
+
+// Elements whose column - row is on the wanted side of the diagonal.
+void Triangle(Call& call, OpKind keep) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t rank = x->type.rank();
+  if (rank < 2) return call.Refuse("triangle of ", ToText(x->type));
+  const int64_t rows = x->type.sizes[rank - 2];
+  Value* row = call.b.Reshape(call.b.Iota(0, 1, DType::kI32, rows), {rows, 1});
+  Value* column = call.b.Iota(0, 1, DType::kI32, x->type.sizes[rank - 1]);
+  const auto diagonal = static_cast<double>(call.Int({1, "diagonal"}, 0));
+  Value* edge = call.b.Binary(OpKind::kAdd, row, diagonal);
+  Value* zero = call.b.Scalar(0, x->type.dtype);
+  call.Return(call.b.Emit(OpKind::kWhere, {call.b.Binary(keep, column, edge), x, zero}));
+}
+void Tril(Call& call) { Triangle(call, OpKind::kLe); }
+void Triu(Call& call) { Triangle(call, OpKind::kGe); }
+
+// x with the window start:limit of one dimension replaced.
+Value* ReplaceWindow(Call& call, Value* x, Value* source, int64_t dim, int64_t start) {
+  const int64_t limit = start + source->type.sizes[dim];
+  std::vector<Value*> parts;
+  if (start > 0) parts.push_back(call.b.Slice(x, dim, 0, start));
+  parts.push_back(source);
+  if (limit < x->type.sizes[dim]) {
+    parts.push_back(call.b.Slice(x, dim, limit, x->type.sizes[dim]));
+  }
+  return call.b.Concat(std::move(parts), dim);
+}
+
+// slice_scatter(x, source, dim, start, end, step)
+void SliceScatter(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* source = call.b.Cast(call.Tensor({1, "src"}), x->type.dtype);
+  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
+  if (call.Int({5, "step"}, 1) != 1) return call.Refuse("slice_scatter with a step");
+  if (call.refused() || source->type.rank() != x->type.rank()) return call.Refuse("source rank");
+  const int64_t size = x->type.sizes[dim];
+  int64_t start = call.Int({3, "start"}, 0);
+  if (start < 0) start += size;
+  start = std::clamp<int64_t>(start, 0, size);
+  call.Return(ReplaceWindow(call, x, source, dim, start));
+}
+
+// select_scatter(x, source, dim, index)
+void SelectScatter(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({2, "dim"}, x->type.rank());
+  if (call.refused()) return;
+  const int64_t index = call.Dim({3, "index"}, x->type.sizes[dim]);
+  Dims sizes = x->type.sizes;
+  sizes[dim] = 1;
+  Value* source = call.b.Cast(call.b.Reshape(call.Tensor({1, "src"}), sizes), x->type.dtype);
+  if (call.refused()) return;
+  call.Return(ReplaceWindow(call, x, source, dim, index));
+}
+
+// [.., C * r * r, H, W] -> [.., C, H * r, W * r]
+void PixelShuffle(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t factor = call.Int({1, "upscale_factor"});
+  const int64_t rank = x->type.rank();
+  if (rank < 3 || factor < 1) return call.Refuse("pixel_shuffle of ", ToText(x->type));
+  const Dims& sizes = x->type.sizes;
+  const int64_t batch = ir::ElementCount(std::span(sizes).first(rank - 3));
+  Value* y = call.b.Reshape(x, {batch, sizes[rank - 3] / (factor * factor), factor, factor,
+                                sizes[rank - 2], sizes[rank - 1]});
+  y = call.b.Permute(y, {0, 1, 4, 2, 5, 3});
+  call.Return(call.b.Reshape(y, call.type().sizes));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.cat.default", Cat},
+    {"aten.concat.default", Cat},
+    {"aten.constant_pad_nd.default", ConstantPad},
+    {"aten.flip.default", Flip},
+    {"aten.pad.default", Pad},
+    {"aten.pixel_shuffle.default", PixelShuffle},
+    {"aten.repeat.default", Repeat},
+    {"aten.repeat_interleave.self_int", RepeatInterleave},
+    {"aten.roll.default", Roll},
+    {"aten.select_scatter.default", SelectScatter},
+    {"aten.slice_scatter.default", SliceScatter},
+    {"aten.stack.default", Stack},
+    {"aten.tile.default", Repeat},
+    {"aten.tril.default", Tril},
+    {"aten.triu.default", Triu},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> MovementRows() { return kRows; }
+
+}  // namespace hpu::compiler

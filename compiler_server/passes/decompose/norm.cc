@@ -1,0 +1,158 @@
+// Softmax and normalisations.
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kInput{0, "input"};
+
+void SoftmaxOf(Call& call, OpKind op) {
+  // softmax.int(x, dim, dtype): the conversion comes first; _softmax(x, dim, half_to_float) too.
+  Value* x = call.Operand(kInput, call.dtype());
+  call.Return(call.b.Emit(op, {x}, {{AttrKey::kDim, call.Dim({1, "dim"}, x->type.rank())}}));
+}
+void Softmax(Call& call) { SoftmaxOf(call, OpKind::kSoftmax); }
+void LogSoftmax(Call& call) { SoftmaxOf(call, OpKind::kLogSoftmax); }
+
+// An optional parameter in x's type.
+Value* Parameter(Call& call, Arg arg, const Value* x) {
+  Value* value = call.OptionalTensor(arg);
+  return value == nullptr ? nullptr : call.b.Cast(value, x->type.dtype);
+}
+
+// The last optional operand may be left out altogether.
+std::vector<Value*> WithParameters(Value* x, Value* weight, Value* bias) {
+  if (bias != nullptr) return {x, weight, bias};
+  if (weight != nullptr) return {x, weight};
+  return {x};
+}
+
+void LayerNorm(Call& call) {
+  Value* x = call.Tensor(kInput);
+  const auto axes = static_cast<int64_t>(call.Ints({1, "normalized_shape"}).size());
+  Value* weight = Parameter(call, {2, "weight"}, x);
+  Value* bias = Parameter(call, {3, "bias"}, x);
+  const double eps = call.Float({4, "eps"}, 1e-5);
+  call.Return(call.b.Emit(OpKind::kLayerNorm, WithParameters(x, weight, bias),
+                          {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
+}
+
+double EpsilonOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return 0.0078125;
+    case DType::kF16: return 0.0009765625;
+    case DType::kF64: return 2.220446049250313e-16;
+    default: return 1.1920928955078125e-07;
+  }
+}
+
+void RmsNorm(Call& call) {
+  Value* x = call.Tensor(kInput);
+  const auto axes = static_cast<int64_t>(call.Ints({1, "normalized_shape"}).size());
+  Value* weight = Parameter(call, {2, "weight"}, x);
+  // PyTorch's default is the machine epsilon of the input's type.
+  const double eps = call.Float({3, "eps"}, EpsilonOf(x->type.dtype));
+  call.Return(call.b.Emit(OpKind::kRmsNorm, WithParameters(x, weight, nullptr),
+                          {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
+}
+
+// A per-channel parameter [C] against [N, C, ...].
+Value* PerChannel(Call& call, Value* parameter, const Value* x) {
+  Dims sizes(x->type.rank() - 1, 1);
+  sizes[0] = parameter->type.elements();
+  return call.b.Reshape(parameter, sizes);
+}
+
+Value* ScaleAndShift(Call& call, Value* x, Value* weight, Value* bias) {
+  if (weight != nullptr) x = call.b.Binary(OpKind::kMul, x, PerChannel(call, weight, x));
+  if (bias != nullptr) x = call.b.Binary(OpKind::kAdd, x, PerChannel(call, bias, x));
+  return x;
+}
+
+// Groups of channels are normalised like the rows of a layer norm.
+void EmitGroupNorm(Call& call, Value* x, Value* weight, Value* bias, int64_t groups, double eps) {
+  if (call.refused()) return;
+  if (x->type.rank() < 2 || groups < 1) return call.Refuse("group norm of ", ToText(x->type));
+  const Dims sizes = x->type.sizes;
+  const int64_t rows = sizes[0] * groups;
+  if (rows == 0) return call.Refuse("group norm of nothing");
+  Value* y = call.b.Reshape(x, {rows, x->type.elements() / rows});
+  y = call.b.Emit(OpKind::kLayerNorm, {y}, {{AttrKey::kAxes, int64_t{1}}, {AttrKey::kEps, eps}});
+  call.Return(ScaleAndShift(call, call.b.Reshape(y, sizes), weight, bias));
+}
+
+void GroupNorm(Call& call) {
+  Value* x = call.Tensor(kInput);
+  EmitGroupNorm(call, x, Parameter(call, {2, "weight"}, x), Parameter(call, {3, "bias"}, x),
+                call.Int({1, "num_groups"}), call.Float({4, "eps"}, 1e-5));
+}
+
+// native_group_norm(x, weight, bias, N, C, HxW, groups, eps)
+void NativeGroupNorm(Call& call) {
+  Value* x = call.Tensor(kInput);
+  EmitGroupNorm(call, x, Parameter(call, {1, "weight"}, x), Parameter(call, {2, "bias"}, x),
+                call.Int({6, "group"}), call.Float({7, "eps"}, 1e-5));
+}
+
+// instance_norm(x, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn)
+void InstanceNorm(Call& call) {
+  if (!call.Bool({5, "use_input_stats"}, true)) return call.Refuse("instance norm by statistics");
+  if (call.Has({3, "running_mean"})) return call.Refuse("instance norm that tracks statistics");
+  Value* x = call.Tensor(kInput);
+  if (x->type.rank() < 2) return call.Refuse("instance norm of ", ToText(x->type));
+  EmitGroupNorm(call, x, Parameter(call, {1, "weight"}, x), Parameter(call, {2, "bias"}, x),
+                x->type.sizes[1], call.Float({7, "eps"}, 1e-5));
+}
+
+// Inference: one multiplication and one addition per element, with factors made per channel in f32.
+void EmitBatchNorm(Call& call, double eps) {
+  Value* x = call.Tensor(kInput);
+  Value* mean = call.b.Cast(call.Tensor({3, "running_mean"}), DType::kF32);
+  Value* variance = call.b.Cast(call.Tensor({4, "running_var"}), DType::kF32);
+  Value* weight = call.OptionalTensor({1, "weight"});
+  Value* bias = call.OptionalTensor({2, "bias"});
+  if (call.refused()) return;
+  if (x->type.rank() < 2) return call.Refuse("batch norm of ", ToText(x->type));
+  Value* scale = call.b.Unary(OpKind::kRsqrt, call.b.Binary(OpKind::kAdd, variance, eps));
+  if (weight != nullptr) {
+    scale = call.b.Binary(OpKind::kMul, scale, call.b.Cast(weight, DType::kF32));
+  }
+  Value* shift = call.b.Unary(OpKind::kNeg, call.b.Binary(OpKind::kMul, mean, scale));
+  if (bias != nullptr) {
+    shift = call.b.Binary(OpKind::kAdd, shift, call.b.Cast(bias, DType::kF32));
+  }
+  Value* y = ScaleAndShift(call, call.b.Cast(x, DType::kF32), scale, shift);
+  call.Return(call.b.Cast(y, x->type.dtype));
+}
+
+// batch_norm(x, weight, bias, mean, var, training, momentum, eps[, cudnn])
+void BatchNorm(Call& call) {
+  if (call.Bool({5, "training"}, true)) return call.Refuse("batch norm in training");
+  EmitBatchNorm(call, call.Float({7, "eps"}, 1e-5));
+}
+
+// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
+void BatchNormNoTraining(Call& call) { EmitBatchNorm(call, call.Float({6, "eps"}, 1e-5)); }
+
+constexpr HandlerRow kRows[] = {
+    {"aten._fused_rms_norm.default", RmsNorm},
+    {"aten._log_softmax.default", LogSoftmax},
+    {"aten._native_batch_norm_legit_no_training.default", BatchNormNoTraining},
+    {"aten._softmax.default", Softmax},
+    {"aten.batch_norm.default", BatchNorm},
+    {"aten.group_norm.default", GroupNorm},
+    {"aten.instance_norm.default", InstanceNorm},
+    {"aten.layer_norm.default", LayerNorm},
+    {"aten.log_softmax.int", LogSoftmax},
+    {"aten.native_batch_norm.default", BatchNorm},
+    {"aten.native_group_norm.default", NativeGroupNorm},
+    {"aten.native_layer_norm.default", LayerNorm},
+    {"aten.rms_norm.default", RmsNorm},
+    {"aten.softmax.int", Softmax},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> NormRows() { return kRows; }
+
+}  // namespace hpu::compiler

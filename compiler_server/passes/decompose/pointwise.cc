@@ -1,0 +1,350 @@
+// Pointwise calls: those that are one op of the table, and those made of several.
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kSelf{0, "self"};
+constexpr Arg kOther{1, "other"};
+constexpr Arg kAddAlpha{2, "alpha"};
+
+// c10::promoteTypes for the types we know.
+DType Promote(DType a, DType b) {
+  if (a == b || b == DType::kInvalid) return a;
+  if (a == DType::kInvalid) return b;
+  if (IsComplex(a) || IsComplex(b)) return DType::kC64;
+  if (IsFloat(a) && IsFloat(b)) {
+    if (DTypeSize(a) == DTypeSize(b)) return DType::kF32;
+    return DTypeSize(a) > DTypeSize(b) ? a : b;
+  }
+  if (IsFloat(a) || b == DType::kBool) return a;
+  if (IsFloat(b) || a == DType::kBool) return b;
+  if (DTypeSize(a) != DTypeSize(b) && b != DType::kU8 && a != DType::kU8) {
+    return DTypeSize(a) > DTypeSize(b) ? a : b;
+  }
+  if (DTypeSize(a) == DTypeSize(b)) return DType::kI16;  // i8 with u8
+  return DTypeSize(a) > DTypeSize(b) ? a : b;
+}
+
+enum Category { kNone, kBoolean, kIntegral, kReal, kComplexNumber };
+
+Category CategoryOf(DType dtype) {
+  if (dtype == DType::kInvalid) return kNone;
+  if (IsComplex(dtype)) return kComplexNumber;
+  if (IsFloat(dtype)) return kReal;
+  return dtype == DType::kBool ? kBoolean : kIntegral;
+}
+
+Value* Add(Call& call, Value* x, Value* y, double alpha, OpKind op) {
+  if (alpha != 1) y = call.b.Binary(OpKind::kMul, y, alpha);
+  return call.b.Binary(op, x, y);
+}
+
+void AddOrSub(Call& call, OpKind op) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* y = call.Operand(kOther, call.dtype());
+  const double alpha = call.Float(kAddAlpha, 1);
+  if (call.dtype() == DType::kBool) {
+    if (op == OpKind::kSub || alpha != 1) return call.Refuse("arithmetic on booleans");
+    return call.Return(call.b.Binary(OpKind::kLogicalOr, x, y));
+  }
+  call.Return(Add(call, x, y, alpha, op));
+}
+void AddTensor(Call& call) { AddOrSub(call, OpKind::kAdd); }
+void SubTensor(Call& call) { AddOrSub(call, OpKind::kSub); }
+void Rsub(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* y = call.Operand(kOther, call.dtype());
+  call.Return(Add(call, y, x, call.Float(kAddAlpha, 1), OpKind::kSub));
+}
+
+// self + value * t1 * t2, self + value * t1 / t2
+void AddProduct(Call& call, OpKind op) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* y = call.Operand({1, "tensor1"}, call.dtype());
+  Value* z = call.Operand({2, "tensor2"}, call.dtype());
+  const double value = call.Float({3, "value"}, 1);
+  if (value != 1) y = call.b.Binary(OpKind::kMul, y, value);
+  call.Return(call.b.Binary(OpKind::kAdd, x, call.b.Binary(op, y, z)));
+}
+void Addcmul(Call& call) { AddProduct(call, OpKind::kMul); }
+void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
+
+void Lerp(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* end = call.Operand({1, "end"}, call.dtype());
+  Value* weight = call.Operand({2, "weight"}, call.dtype());
+  Value* step = call.b.Binary(OpKind::kMul, weight, call.b.Binary(OpKind::kSub, end, x));
+  call.Return(call.b.Binary(OpKind::kAdd, x, step));
+}
+
+void ClampBetween(Call& call, Arg low, Arg high) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  if (call.Has(low)) x = call.b.Binary(OpKind::kMax, x, call.Operand(low, call.dtype()));
+  if (call.Has(high)) x = call.b.Binary(OpKind::kMin, x, call.Operand(high, call.dtype()));
+  call.Return(x);
+}
+void Clamp(Call& call) { ClampBetween(call, {1, "min"}, {2, "max"}); }
+void ClampMin(Call& call) { ClampBetween(call, {1, "min"}, {9, ""}); }
+void ClampMax(Call& call) { ClampBetween(call, {9, ""}, {1, "max"}); }
+
+void ClampTo(Call& call, double low, double high) {
+  Value* x = call.b.Binary(OpKind::kMax, call.Tensor(kSelf), low);
+  call.Return(call.b.Binary(OpKind::kMin, x, high));
+}
+void Hardtanh(Call& call) {
+  ClampTo(call, call.Float({1, "min_val"}, -1), call.Float({2, "max_val"}, 1));
+}
+void Relu6(Call& call) { ClampTo(call, 0, 6); }
+
+void Gelu(Call& call) {
+  const bool tanh = call.Text({1, "approximate"}, "none") == "tanh";
+  call.Return(call.b.Unary(tanh ? OpKind::kGeluTanh : OpKind::kGelu, call.Tensor(kSelf)));
+}
+
+Value* EmitElu(Call& call, Value* x, double alpha) {
+  return call.b.Emit(OpKind::kElu, {x}, {{AttrKey::kAlpha, alpha}});
+}
+void Elu(Call& call) {
+  if (call.Float({3, "input_scale"}, 1) != 1) return call.Refuse("elu with input_scale");
+  Value* y = EmitElu(call, call.Tensor(kSelf), call.Float({1, "alpha"}, 1));
+  const double scale = call.Float({2, "scale"}, 1);
+  call.Return(scale == 1 ? y : call.b.Binary(OpKind::kMul, y, scale));
+}
+void Selu(Call& call) {
+  constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
+  constexpr double kScale = 1.0507009873554804934193349852946;
+  call.Return(call.b.Binary(OpKind::kMul, EmitElu(call, call.Tensor(kSelf), kSeluAlpha), kScale));
+}
+void Celu(Call& call) {
+  const double alpha = call.Float({1, "alpha"}, 1);
+  Value* x = call.Tensor(kSelf);
+  if (alpha == 1) return call.Return(EmitElu(call, x, 1));
+  Value* y = EmitElu(call, call.b.Binary(OpKind::kDiv, x, alpha), 1);
+  // max(x, 0) + min(0, alpha * expm1(x / alpha)): elu(x / alpha) * alpha.
+  call.Return(call.b.Binary(OpKind::kMul, y, alpha));
+}
+void LeakyRelu(Call& call) {
+  call.Return(call.b.Emit(OpKind::kLeakyRelu, {call.Tensor(kSelf)},
+                          {{AttrKey::kAlpha, call.Float({1, "negative_slope"}, 0.01)}}));
+}
+Value* EmitSoftplus(Call& call, Value* x, double beta, double threshold) {
+  return call.b.Emit(OpKind::kSoftplus, {x},
+                     {{AttrKey::kBeta, beta}, {AttrKey::kThreshold, threshold}});
+}
+void Softplus(Call& call) {
+  call.Return(EmitSoftplus(call, call.Tensor(kSelf), call.Float({1, "beta"}, 1),
+                           call.Float({2, "threshold"}, 20)));
+}
+void LogSigmoid(Call& call) {
+  // -log(1 + exp(-x)); far from 0 softplus(-x) is -x itself.
+  Value* negative = call.b.Unary(OpKind::kNeg, call.Tensor(kSelf));
+  call.Return(call.b.Unary(OpKind::kNeg, EmitSoftplus(call, negative, 1, 88)));
+}
+void Softsign(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* scale = call.b.Binary(OpKind::kAdd, call.b.Unary(OpKind::kAbs, x), 1);
+  call.Return(call.b.Binary(OpKind::kDiv, x, scale));
+}
+void Threshold(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* above = call.b.Binary(OpKind::kGt, x, call.Float({1, "threshold"}, 0));
+  call.Return(call.b.Emit(
+      OpKind::kWhere, {above, x, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype)}));
+}
+void Glu(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), -1);
+  if (call.refused()) return;
+  const int64_t size = x->type.sizes[dim];
+  Value* gate = call.b.Unary(OpKind::kSigmoid, call.b.Slice(x, dim, size / 2, size));
+  call.Return(call.b.Binary(OpKind::kMul, call.b.Slice(x, dim, 0, size / 2), gate));
+}
+void Prelu(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* weight = call.b.Cast(call.Tensor({1, "weight"}), x->type.dtype);
+  if (weight->type.rank() == 1 && weight->type.sizes[0] != 1 && x->type.rank() > 2) {
+    Dims sizes(x->type.rank() - 1, 1);
+    sizes[0] = weight->type.sizes[0];
+    weight = call.b.Reshape(weight, sizes);
+  }
+  Value* positive = call.b.Binary(OpKind::kGt, x, 0.0);
+  call.Return(call.b.Emit(OpKind::kWhere, {positive, x, call.b.Binary(OpKind::kMul, x, weight)}));
+}
+
+void NotEqual(Call& call) {
+  const std::array<Arg, 2> args = {kSelf, kOther};
+  const DType dtype = PromotedType(call, args);
+  Value* equal =
+      call.b.Binary(OpKind::kEq, call.Operand(kSelf, dtype), call.Operand(kOther, dtype));
+  call.Return(call.b.Unary(OpKind::kLogicalNot, equal));
+}
+
+Value* IntegerPower(Call& call, Value* x, int64_t exponent) {
+  Value* power = nullptr;
+  for (Value* square = x; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) {
+      power = power == nullptr ? square : call.b.Binary(OpKind::kMul, power, square);
+    }
+    if (exponent > 1) square = call.b.Binary(OpKind::kMul, square, square);
+  }
+  return power;
+}
+void PowScalar(Call& call) {
+  constexpr double kLargestProduct = 8;
+  Value* x = call.Operand(kSelf, call.dtype());
+  const double exponent = call.Float({1, "exponent"}, 1);
+  if (exponent == 0) return call.Return(call.b.Full(1, call.dtype(), x->type.sizes));
+  if (exponent == 0.5) return call.Return(call.b.Unary(OpKind::kSqrt, x));
+  if (exponent == -0.5) return call.Return(call.b.Unary(OpKind::kRsqrt, x));
+  if (exponent == -1) return call.Return(call.b.Unary(OpKind::kReciprocal, x));
+  if (exponent > 0 && exponent <= kLargestProduct && exponent == std::floor(exponent)) {
+    return call.Return(IntegerPower(call, x, static_cast<int64_t>(exponent)));
+  }
+  call.Return(call.b.Binary(OpKind::kPow, x, exponent));
+}
+void Square(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  call.Return(call.b.Binary(OpKind::kMul, x, x));
+}
+void DivMode(Call& call) {
+  const std::string mode = call.Text({2, "rounding_mode"}, "");
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* y = call.Operand(kOther, call.dtype());
+  if (mode == "floor") return call.Return(call.b.Binary(OpKind::kFloorDiv, x, y));
+  Value* quotient = call.b.Binary(OpKind::kDiv, x, y);
+  call.Return(mode == "trunc" ? call.b.Unary(OpKind::kTrunc, quotient) : quotient);
+}
+void MaskedFill(Call& call) {
+  Value* mask = call.b.Cast(call.Tensor({1, "mask"}), DType::kBool);
+  Value* value = call.Operand({2, "value"}, call.dtype());
+  call.Return(call.b.Emit(OpKind::kWhere, {mask, value, call.Operand(kSelf, call.dtype())}));
+}
+void Erfc(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* one = call.b.Scalar(1, call.dtype());
+  call.Return(call.b.Binary(OpKind::kSub, one, call.b.Unary(OpKind::kErf, x)));
+}
+void LogAddExp(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* y = call.Operand(kOther, call.dtype());
+  Value* gap = call.b.Unary(OpKind::kAbs, call.b.Binary(OpKind::kSub, x, y));
+  Value* rest = call.b.Unary(OpKind::kLog1p,
+                             call.b.Unary(OpKind::kExp, call.b.Unary(OpKind::kNeg, gap)));
+  call.Return(call.b.Binary(OpKind::kAdd, call.b.Binary(OpKind::kMax, x, y), rest));
+}
+void NanToNum(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  // The type's own limits replace infinities; f32's are the ones that matter in recipes.
+  if (x->type.dtype != DType::kF32) return call.Refuse("nan_to_num of ", DTypeName(x->type.dtype));
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  Value* nan = call.b.Unary(OpKind::kIsnan, x);
+  Value* value = call.b.Scalar(call.Float({1, "nan"}, 0), x->type.dtype);
+  Value* positive = call.b.Scalar(call.Float({2, "posinf"}, kLargest), x->type.dtype);
+  Value* negative = call.b.Scalar(call.Float({3, "neginf"}, -kLargest), x->type.dtype);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Value* y = call.b.Emit(OpKind::kWhere, {nan, value, x});
+  Value* above = call.b.Binary(OpKind::kEq, x, kInfinity);
+  Value* below = call.b.Binary(OpKind::kEq, x, -kInfinity);
+  y = call.b.Emit(OpKind::kWhere, {above, positive, y});
+  call.Return(call.b.Emit(OpKind::kWhere, {below, negative, y}));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.add.Scalar", AddTensor},
+    {"aten.add.Tensor", AddTensor},
+    {"aten.addcdiv.default", Addcdiv},
+    {"aten.addcmul.default", Addcmul},
+    {"aten.celu.default", Celu},
+    {"aten.clamp.Tensor", Clamp},
+    {"aten.clamp.default", Clamp},
+    {"aten.clamp_max.Tensor", ClampMax},
+    {"aten.clamp_max.default", ClampMax},
+    {"aten.clamp_min.Tensor", ClampMin},
+    {"aten.clamp_min.default", ClampMin},
+    {"aten.div.Scalar_mode", DivMode},
+    {"aten.div.Tensor_mode", DivMode},
+    {"aten.elu.default", Elu},
+    {"aten.erfc.default", Erfc},
+    {"aten.gelu.default", Gelu},
+    {"aten.glu.default", Glu},
+    {"aten.hardtanh.default", Hardtanh},
+    {"aten.leaky_relu.default", LeakyRelu},
+    {"aten.lerp.Scalar", Lerp},
+    {"aten.lerp.Tensor", Lerp},
+    {"aten.log_sigmoid.default", LogSigmoid},
+    {"aten.logaddexp.default", LogAddExp},
+    {"aten.masked_fill.Scalar", MaskedFill},
+    {"aten.masked_fill.Tensor", MaskedFill},
+    {"aten.nan_to_num.default", NanToNum},
+    {"aten.ne.Scalar", NotEqual},
+    {"aten.ne.Tensor", NotEqual},
+    {"aten.pow.Tensor_Scalar", PowScalar},
+    {"aten.prelu.default", Prelu},
+    {"aten.relu6.default", Relu6},
+    {"aten.rsub.Scalar", Rsub},
+    {"aten.rsub.Tensor", Rsub},
+    {"aten.selu.default", Selu},
+    {"aten.softplus.default", Softplus},
+    {"aten.softsign.default", Softsign},
+    {"aten.square.default", Square},
+    {"aten.sub.Scalar", SubTensor},
+    {"aten.sub.Tensor", SubTensor},
+    {"aten.threshold.default", Threshold},
+    {"aten.true_divide.Tensor", DivMode},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> PointwiseRows() { return kRows; }
+
+DType PromotedType(Call& call, std::span<const Arg> args) {
+  DType dimensioned = DType::kInvalid;
+  DType zero_dim = DType::kInvalid;
+  DType number = DType::kInvalid;
+  for (const Arg& arg : args) {
+    if (call.IsTensor(arg)) {
+      const TensorType& type = call.Tensor(arg)->type;
+      DType& group = type.rank() > 0 ? dimensioned : zero_dim;
+      group = Promote(group, type.dtype);
+    } else if (call.IsNumber(arg)) {
+      number = Promote(number, call.NumberType(arg));
+    }
+  }
+  // A lower group counts only if its category is higher.
+  const auto combine = [](DType higher, DType lower) {
+    if (CategoryOf(higher) == kNone || CategoryOf(lower) > CategoryOf(higher)) {
+      return CategoryOf(higher) == kNone ? lower : Promote(higher, lower);
+    }
+    return higher;
+  };
+  return combine(dimensioned, combine(zero_dim, number));
+}
+
+void RewriteElementwise(Call& call, OpKind op) {
+  constexpr std::array<Arg, 3> kArgs = {Arg{0, "self"}, Arg{1, "other"}, Arg{2, "other"}};
+  const ir::OpTraits& traits = ir::Traits(op);
+  const size_t count = static_cast<size_t>(traits.min_operands);
+  DType dtype = call.dtype();
+  if (traits.dtypes == ir::DTypeSet::kBool) {
+    dtype = DType::kBool;
+  } else if (traits.result_type == ir::ResultType::kBool) {
+    dtype = PromotedType(call, std::span(kArgs).first(count));
+    // isnan and the like: integers are never anything of that.
+    if (!ir::Contains(traits.dtypes, dtype)) return call.Refuse(traits.name, " of integers");
+  }
+  std::vector<Value*> operands;
+  for (size_t i = 0; i < count; ++i) {
+    const bool condition = op == OpKind::kWhere && i == 0;
+    operands.push_back(call.Operand(kArgs[i], condition ? DType::kBool : dtype));
+  }
+  // Multiplication of booleans is conjunction.
+  if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;
+  call.Return(call.b.Emit(op, std::move(operands)));
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,65 @@
+// Tensors out of nothing.
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+void Fill(Call& call, double value) {
+  call.Return(call.b.Full(value, call.dtype(), call.type().sizes));
+}
+void Zeros(Call& call) { Fill(call, 0); }
+void Ones(Call& call) { Fill(call, 1); }
+// full(size, value), full_like(x, value)
+void Full(Call& call) { Fill(call, call.Float({1, "fill_value"}, 0)); }
+// new_full(x, size, value)
+void NewFull(Call& call) { Fill(call, call.Float({2, "fill_value"}, 0)); }
+void ScalarTensor(Call& call) { Fill(call, call.Float({0, "s"}, 0)); }
+// fill(x, value): a number or a 0-d tensor.
+void FillWith(Call& call) {
+  call.Return(call.b.Expand(call.Operand({1, "value"}, call.dtype()), call.type().sizes));
+}
+
+void EmitRange(Call& call, double start, double step) {
+  if (call.type().rank() != 1) return call.Refuse("range of rank ", call.type().rank());
+  call.Return(call.b.Iota(start, step, call.dtype(), call.type().sizes[0]));
+}
+void Arange(Call& call) { EmitRange(call, 0, 1); }
+void ArangeStart(Call& call) { EmitRange(call, call.Float({0, "start"}, 0), 1); }
+void ArangeStep(Call& call) {
+  EmitRange(call, call.Float({0, "start"}, 0), call.Float({2, "step"}, 1));
+}
+// linspace(start, end, steps)
+void Linspace(Call& call) {
+  const double start = call.Float({0, "start"}, 0);
+  const double end = call.Float({1, "end"}, 0);
+  const int64_t steps = call.Int({2, "steps"});
+  EmitRange(call, start, steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0);
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.arange.default", Arange},
+    {"aten.arange.start", ArangeStart},
+    {"aten.arange.start_step", ArangeStep},
+    {"aten.empty.memory_format", Zeros},
+    {"aten.empty_like.default", Zeros},
+    {"aten.fill.Scalar", FillWith},
+    {"aten.fill.Tensor", FillWith},
+    {"aten.full.default", Full},
+    {"aten.full_like.default", Full},
+    {"aten.linspace.default", Linspace},
+    {"aten.new_empty.default", Zeros},
+    {"aten.new_full.default", NewFull},
+    {"aten.new_ones.default", Ones},
+    {"aten.new_zeros.default", Zeros},
+    {"aten.ones.default", Ones},
+    {"aten.ones_like.default", Ones},
+    {"aten.scalar_tensor.default", ScalarTensor},
+    {"aten.zeros.default", Zeros},
+    {"aten.zeros_like.default", Zeros},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> SourceRows() { return kRows; }
+
+}  // namespace hpu::compiler

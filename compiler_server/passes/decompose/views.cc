@@ -1,0 +1,209 @@
+// Views, copies and conversions: what moves no data in PyTorch, or only copies it.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kSelf{0, "self"};
+
+// view, flatten, squeeze ...: the declared sizes say everything.
+void ReshapeToDeclared(Call& call) {
+  call.Return(call.b.Reshape(call.Tensor(kSelf), call.type().sizes));
+}
+
+void ExpandToDeclared(Call& call) {
+  call.Return(call.b.Expand(call.Tensor(kSelf), call.type().sizes));
+}
+
+// clone, detach, contiguous: the same elements; memory is the business of storages.
+void Identity(Call& call) { call.Return(call.Tensor(kSelf)); }
+
+void Convert(Call& call) {
+  // The device may stand first (to.device) or by keyword (_to_copy).
+  for (const Arg arg : {Arg{1, "device"}, Arg{9, "device"}}) {
+    if (call.DeviceIs(arg, "cpu")) return call.Refuse("copy to the host");
+  }
+  call.Return(call.b.Cast(call.Tensor(kSelf), call.dtype()));
+}
+
+// dropout(x, p, train)
+void Dropout(Call& call) {
+  if (call.Bool({2, "train"}, true) && call.Float({1, "p"}, 0.5) != 0) {
+    return call.Refuse("dropout in training");
+  }
+  call.Return(call.Tensor(kSelf));
+}
+
+void NativeDropout(Call& call) {
+  if (call.Bool({2, "train"}, true)) return call.Refuse("dropout in training");
+  Value* x = call.Tensor(kSelf);
+  call.Return({x, call.b.Full(1, DType::kBool, x->type.sizes)});
+}
+
+Dims InOrder(int64_t rank) {
+  Dims perm(rank);
+  std::iota(perm.begin(), perm.end(), 0);
+  return perm;
+}
+
+void Permute(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Dims perm = call.Ints({1, "dims"});
+  for (int64_t& dim : perm) dim = call.WrapDim(dim, x->type.rank());
+  call.Return(call.b.Permute(x, std::move(perm)));
+}
+
+void Swap(Call& call, int64_t first, int64_t second) {
+  Value* x = call.Tensor(kSelf);
+  Dims perm = InOrder(x->type.rank());
+  if (call.refused()) return;
+  std::swap(perm[first], perm[second]);
+  call.Return(call.b.Permute(x, std::move(perm)));
+}
+
+void Transpose(Call& call) {
+  const int64_t rank = call.Tensor(kSelf)->type.rank();
+  Swap(call, call.Dim({1, "dim0"}, rank), call.Dim({2, "dim1"}, rank));
+}
+
+void MatrixTranspose(Call& call) {
+  const int64_t rank = call.Tensor(kSelf)->type.rank();
+  if (rank < 2) return Identity(call);
+  Swap(call, rank - 2, rank - 1);
+}
+
+void ReverseDims(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Dims perm = InOrder(x->type.rank());
+  call.Return(call.b.Permute(x, Dims(perm.rbegin(), perm.rend())));
+}
+
+void MoveDim(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t from = call.Dim({1, "source"}, x->type.rank());
+  const int64_t to = call.Dim({2, "destination"}, x->type.rank());
+  if (call.refused()) return;
+  Dims perm = InOrder(x->type.rank());
+  perm.erase(perm.begin() + from);
+  perm.insert(perm.begin() + to, from);
+  call.Return(call.b.Permute(x, std::move(perm)));
+}
+
+void Slice(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), 0);
+  if (call.refused()) return;
+  const int64_t size = x->type.sizes[dim];
+  const auto clamp = [&](int64_t at) {
+    if (at < 0) at += size;
+    return std::clamp<int64_t>(at, 0, size);
+  };
+  const int64_t start = clamp(call.Int({2, "start"}, 0));
+  const int64_t end = clamp(call.Int({3, "end"}, size));
+  call.Return(call.b.Slice(x, dim, start, std::max(start, end), call.Int({4, "step"}, 1)));
+}
+
+void Select(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  if (call.refused()) return;
+  const int64_t index = call.Dim({2, "index"}, x->type.sizes[dim]);
+  Value* y = call.b.Slice(x, dim, index, index + 1);
+  call.Return(call.b.Reshape(y, call.type().sizes));
+}
+
+void Narrow(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  if (call.refused()) return;
+  int64_t start = call.Int({2, "start"});
+  if (start < 0) start += x->type.sizes[dim];
+  call.Return(call.b.Slice(x, dim, start, start + call.Int({3, "length"})));
+}
+
+// split, chunk: consecutive pieces as long as the declared results.
+void Split(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
+  if (call.refused()) return;
+  std::vector<Value*> pieces;
+  int64_t start = 0;
+  for (size_t i = 0; i < call.result_count(); ++i) {
+    if (call.type(i).rank() != x->type.rank()) return call.Refuse("pieces of another rank");
+    const int64_t limit = start + call.type(i).sizes[dim];
+    pieces.push_back(call.used(i) ? call.b.Slice(x, dim, start, limit) : nullptr);
+    start = limit;
+  }
+  call.Return(std::move(pieces));
+}
+
+void Unbind(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), 0);
+  std::vector<Value*> pieces;
+  for (size_t i = 0; i < call.result_count() && !call.refused(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    pieces.push_back(call.used(i) ? call.b.Reshape(call.b.Slice(x, dim, at, at + 1),
+                                                   call.type(i).sizes)
+                                  : nullptr);
+  }
+  call.Return(std::move(pieces));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten._to_copy.default", Convert},
+    {"aten._unsafe_view.default", ReshapeToDeclared},
+    {"aten.alias.default", Identity},
+    {"aten.broadcast_to.default", ExpandToDeclared},
+    {"aten.chunk.default", Split},
+    {"aten.clone.default", Identity},
+    {"aten.contiguous.default", Identity},
+    {"aten.detach.default", Identity},
+    {"aten.dropout.default", Dropout},
+    {"aten.expand.default", ExpandToDeclared},
+    {"aten.expand_as.default", ExpandToDeclared},
+    {"aten.feature_dropout.default", Dropout},
+    {"aten.flatten.using_ints", ReshapeToDeclared},
+    {"aten.lift_fresh.default", Identity},
+    {"aten.lift_fresh_copy.default", Identity},
+    {"aten.mT.default", MatrixTranspose},
+    {"aten.movedim.int", MoveDim},
+    {"aten.narrow.default", Narrow},
+    {"aten.native_dropout.default", NativeDropout},
+    {"aten.numpy_T.default", ReverseDims},
+    {"aten.permute.default", Permute},
+    {"aten.ravel.default", ReshapeToDeclared},
+    {"aten.reshape.default", ReshapeToDeclared},
+    {"aten.reshape_as.default", ReshapeToDeclared},
+    {"aten.select.int", Select},
+    {"aten.slice.Tensor", Slice},
+    {"aten.split.Tensor", Split},
+    {"aten.split.sizes", Split},
+    {"aten.split_with_sizes.default", Split},
+    {"aten.squeeze.default", ReshapeToDeclared},
+    {"aten.squeeze.dim", ReshapeToDeclared},
+    {"aten.squeeze.dims", ReshapeToDeclared},
+    {"aten.swapaxes.default", Transpose},
+    {"aten.swapdims.default", Transpose},
+    {"aten.t.default", MatrixTranspose},
+    {"aten.to.device", Convert},
+    {"aten.to.dtype", Convert},
+    {"aten.to.dtype_layout", Convert},
+    {"aten.to.other", Convert},
+    {"aten.transpose.int", Transpose},
+    {"aten.type_as.default", Convert},
+    {"aten.unbind.int", Unbind},
+    {"aten.unflatten.int", ReshapeToDeclared},
+    {"aten.unsqueeze.default", ReshapeToDeclared},
+    {"aten.view.default", ReshapeToDeclared},
+    {"aten.view_as.default", ReshapeToDeclared},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> ViewRows() { return kRows; }
+
+}  // namespace hpu::compiler

@@ -1,0 +1,164 @@
+// Pooling and resizing, in channels-last form between permutations as convolutions are.
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Arg kSelf{0, "self"};
+
+// Runs `emit` on x as [N, H, W, C] and brings the result back to the declared sizes. Takes
+// [C, H, W], [N, C, H, W]; with `spatial` 1 also [C, L] and [N, C, L], with a height of 1.
+template <typename F>
+void InChannelsLast(Call& call, int64_t spatial, F emit) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t rank = x->type.rank();
+  if (rank != spatial + 1 && rank != spatial + 2) {
+    return call.Refuse("window over ", ToText(x->type));
+  }
+  Dims sizes = x->type.sizes;
+  if (rank == spatial + 1) sizes.insert(sizes.begin(), 1);
+  if (spatial == 1) sizes.insert(sizes.end() - 1, 1);
+  x = call.b.Permute(call.b.Reshape(x, sizes), {0, 2, 3, 1});
+  Value* y = emit(x);
+  if (call.refused()) return;
+  call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
+}
+
+// Window argument for H and W: one value for both, or one for each; height 1 in front for 1-d.
+Dims ForPlane(Call& call, const Dims& values, int64_t spatial, int64_t height) {
+  if (spatial == 1 && values.size() == 1) return {height, values[0]};
+  if (values.size() == 1) return {values[0], values[0]};
+  if (values.size() != 2 || spatial == 1) {
+    call.Refuse("window argument ", ir::ToText(values));
+    return {1, 1};
+  }
+  return values;
+}
+
+struct PoolWindow {
+  Dims kernel;
+  Dims stride;
+  Dims pads;
+};
+PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
+  PoolWindow window;
+  const Dims kernel = call.Ints({1, "kernel_size"});
+  Dims stride = call.Ints({2, "stride"});
+  if (stride.empty()) stride = kernel;
+  window.kernel = ForPlane(call, kernel, spatial, 1);
+  window.stride = ForPlane(call, stride, spatial, 1);
+  for (int64_t pad : ForPlane(call, call.Ints({3, "padding"}, {0}), spatial, 0)) {
+    window.pads.insert(window.pads.end(), {pad, pad});
+  }
+  return window;
+}
+
+// (x, kernel, stride, padding, dilation, ceil_mode)
+void EmitMaxPool(Call& call, int64_t spatial) {
+  const PoolWindow window = PoolWindowOf(call, spatial);
+  const Dims dilation = ForPlane(call, call.Ints({4, "dilation"}, {1}), spatial, 1);
+  const bool ceil = call.Bool({5, "ceil_mode"}, false);
+  InChannelsLast(call, spatial, [&](Value* x) {
+    return call.b.Emit(OpKind::kMaxPool, {x},
+                       {{AttrKey::kKernel, window.kernel},
+                        {AttrKey::kStride, window.stride},
+                        {AttrKey::kPads, window.pads},
+                        {AttrKey::kDilation, dilation},
+                        {AttrKey::kCeil, ceil}});
+  });
+}
+void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
+void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
+
+// (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+void EmitAvgPool(Call& call, int64_t spatial) {
+  const PoolWindow window = PoolWindowOf(call, spatial);
+  const bool ceil = call.Bool({4, "ceil_mode"}, false);
+  const bool count_padding = call.Bool({5, "count_include_pad"}, true);
+  const int64_t divisor = call.Int({6, "divisor_override"}, 0);
+  InChannelsLast(call, spatial, [&](Value* x) {
+    return call.b.Emit(OpKind::kAvgPool, {x},
+                       {{AttrKey::kKernel, window.kernel},
+                        {AttrKey::kStride, window.stride},
+                        {AttrKey::kPads, window.pads},
+                        {AttrKey::kCeil, ceil},
+                        {AttrKey::kCountPadding, count_padding},
+                        {AttrKey::kDivisor, divisor}});
+  });
+}
+void AvgPool1d(Call& call) { EmitAvgPool(call, 1); }
+void AvgPool2d(Call& call) { EmitAvgPool(call, 2); }
+
+void AdaptiveAvgPool2d(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t rank = x->type.rank();
+  const Dims& sizes = call.type().sizes;
+  if (rank < 3 || static_cast<int64_t>(sizes.size()) != rank) {
+    return call.Refuse("pooling of ", ToText(x->type));
+  }
+  if (sizes[rank - 2] == 1 && sizes[rank - 1] == 1) {
+    return call.Return(call.b.Reduce(OpKind::kReduceMean, x, {rank - 2, rank - 1}, true));
+  }
+  InChannelsLast(call, 2, [&](Value* last) {
+    const TensorType type =
+        ir::Contiguous(call.dtype(), {last->type.sizes[0], sizes[rank - 2], sizes[rank - 1],
+                                      last->type.sizes[3]});
+    return call.b.Emit(OpKind::kAdaptiveAvgPool, {last}, {}, &type);
+  });
+}
+
+// A scale factor that does not divide exactly shifts PyTorch's sampling points. The factors stand
+// last, behind align_corners if the mode has that: a list (.vec) or one by one.
+bool ScalesAreExact(Call& call, size_t position) {
+  const TensorType& x = call.Tensor(kSelf)->type;
+  if (x.rank() != 4 || call.type().rank() != 4) return false;
+  std::vector<double> scales;
+  if (call.target().ends_with(".vec")) {
+    scales = call.Floats({position, "scale_factors"});
+  } else {
+    scales = {call.Float({position, "scales_h"}, 0), call.Float({position + 1, "scales_w"}, 0)};
+  }
+  for (size_t i = 0; i < scales.size() && i < 2; ++i) {
+    const double size = static_cast<double>(x.sizes[i + 2]) * scales[i];
+    if (scales[i] != 0 && size != static_cast<double>(call.type().sizes[i + 2])) return false;
+  }
+  return true;
+}
+
+void Resize(Call& call, std::string mode, bool align_corners, size_t scales_position) {
+  if (!ScalesAreExact(call, scales_position)) return call.Refuse("resize by a factor that does not divide");
+  InChannelsLast(call, 2, [&](Value* x) {
+    const TensorType type = ir::Contiguous(
+        call.dtype(), {x->type.sizes[0], call.type().sizes[2], call.type().sizes[3],
+                       x->type.sizes[3]});
+    return call.b.Emit(OpKind::kResize, {x},
+                       {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &type);
+  });
+}
+void Nearest(Call& call) { Resize(call, "nearest", false, 2); }
+void NearestExact(Call& call) { Resize(call, "nearest_exact", false, 2); }
+void Bilinear(Call& call) {
+  Resize(call, "linear", call.Bool({2, "align_corners"}, false), 3);
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
+    {"aten._upsample_nearest_exact2d.default", NearestExact},
+    {"aten._upsample_nearest_exact2d.vec", NearestExact},
+    {"aten.adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
+    {"aten.avg_pool1d.default", AvgPool1d},
+    {"aten.avg_pool2d.default", AvgPool2d},
+    {"aten.max_pool1d.default", MaxPool1d},
+    {"aten.max_pool2d.default", MaxPool2d},
+    {"aten.max_pool2d_with_indices.default", MaxPool2d},
+    {"aten.upsample_bilinear2d.default", Bilinear},
+    {"aten.upsample_bilinear2d.vec", Bilinear},
+    {"aten.upsample_nearest2d.default", Nearest},
+    {"aten.upsample_nearest2d.vec", Nearest},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> WindowRows() { return kRows; }
+
+}  // namespace hpu::compiler
