@@ -134,11 +134,11 @@ void LowerConv(const NodeLowering& at) {
 // In grouped-query attention the key and value heads are a divisor of the query heads; the node
 // repeats them itself.
 void LowerSdpa(const NodeLowering& at) {
-  auto params = ZeroedParams<ns_Sdpa_ParamsV3>();
-  params.scale = static_cast<float>(at.node.Float(AttrKey::kScale));
-  params.is_causal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
-  params.dropout.disableMaskOut = 1;
-  params.is_inference = 1;
+  ZeroedParams<ns_Sdpa_ParamsV3> params;
+  params->scale = static_cast<float>(at.node.Float(AttrKey::kScale));
+  params->is_causal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
+  params->dropout.disableMaskOut = 1;
+  params->is_inference = 1;
   at.graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 

@@ -56,9 +56,9 @@ void LowerLayerNorm(const NodeLowering& at) {
   const Tensor weight = FeatureVector(at, 1, rows.features, 1);
   const Tensor mean = graph.Intermediate(DType::kF32, {1, 1, rows.count, 1});
   const Tensor rstd = graph.Intermediate(DType::kF32, {1, 1, rows.count, 1});
-  auto params = ZeroedParams<ns_LayerNormKernel_Params>();
-  params.epsValid = 1;
-  params.eps = static_cast<float>(at.node.Float(AttrKey::kEps));
+  ZeroedParams<ns_LayerNormKernel_Params> params;
+  params->epsValid = 1;
+  params->eps = static_cast<float>(at.node.Float(AttrKey::kEps));
   const Tensor y = graph.Intermediate(at.out[0].dtype, sizes);
   graph.TypedNode("layer_norm_fwd", at.in[0].dtype, {graph.Reshaped(at.in[0], sizes), bias, weight},
                   {y, mean, rstd}, Params(params));
@@ -71,9 +71,9 @@ void LowerRmsNorm(const NodeLowering& at) {
   const Dims sizes = {rows.count, rows.features};
   const Tensor weight = FeatureVector(at, 1, rows.features, 1);
   const Tensor inverse = graph.Intermediate(DType::kF32, {rows.count, 1});
-  auto params = ZeroedParams<ns_LayerNormKernel_ParamsRmsNorm>();
-  params.epsValid = 1;
-  params.eps = static_cast<float>(at.node.Float(AttrKey::kEps));
+  ZeroedParams<ns_LayerNormKernel_ParamsRmsNorm> params;
+  params->epsValid = 1;
+  params->eps = static_cast<float>(at.node.Float(AttrKey::kEps));
   const Tensor x = graph.Reshaped(at.in[0], sizes);
   const bool in_place = at.out[0].sizes == sizes;
   const Tensor y = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, sizes);

@@ -58,15 +58,15 @@ void LowerReduce(const NodeLowering& at) {
     return;
   }
   const Runs runs = MergeRuns(x.sizes, ReducedDims(at.node, x.rank()));
-  auto params = ZeroedParams<ns_Reduction_ParamsV2>();
-  params.keepDim = 1;
+  ZeroedParams<ns_Reduction_ParamsV2> params;
+  params->keepDim = 1;
   Dims kept;
   const int rank = static_cast<int>(runs.sizes.size());
   for (int d = 0; d < rank; ++d) {
-    if (runs.reduced[d]) params.reductionDimensionMask |= 1U << FcdAxis(d, rank);
+    if (runs.reduced[d]) params->reductionDimensionMask |= 1U << FcdAxis(d, rank);
     kept.push_back(runs.reduced[d] ? 1 : runs.sizes[d]);
   }
-  if (params.reductionDimensionMask == 0) {  // only dimensions of size 1
+  if (params->reductionDimensionMask == 0) {  // only dimensions of size 1
     graph.Reshape(x, at.out[0]);
     return;
   }
@@ -104,12 +104,12 @@ void LowerScan(const NodeLowering& at) {
 void LowerTopk(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
-  auto params = ZeroedParams<ns_TopkNodeV2_ParamsV4>();
-  params.bsw = static_cast<uint32_t>(at.node.Int(AttrKey::kK));
-  params.axis = static_cast<uint32_t>(FcdAxis(at.node.Int(AttrKey::kDim), x.rank()));
-  params.bottomK = at.node.Bool(AttrKey::kLargest) ? 0 : 1;
-  params.isStable = 1;
-  params.kType = NS_TOPK_K_NONE;
+  ZeroedParams<ns_TopkNodeV2_ParamsV4> params;
+  params->bsw = static_cast<uint32_t>(at.node.Int(AttrKey::kK));
+  params->axis = static_cast<uint32_t>(FcdAxis(at.node.Int(AttrKey::kDim), x.rank()));
+  params->bottomK = at.node.Bool(AttrKey::kLargest) ? 0 : 1;
+  params->isStable = 1;
+  params->kType = NS_TOPK_K_NONE;
   graph.Node("topk", {x}, at.out, Params(params));
 }
 

@@ -62,19 +62,19 @@ void LowerAdaptivePool(const NodeLowering& at) {
 
 void LowerResize(const NodeLowering& at) {
   const std::string& mode = at.node.Text(AttrKey::kMode);
-  auto params = ZeroedParams<ns_ResizeKernel_Params>();
-  params.size1 = static_cast<int32_t>(at.out[0].sizes[2]);
-  params.size2 = static_cast<int32_t>(at.out[0].sizes[1]);
-  params.size3 = 1;
+  ZeroedParams<ns_ResizeKernel_Params> params;
+  params->size1 = static_cast<int32_t>(at.out[0].sizes[2]);
+  params->size2 = static_cast<int32_t>(at.out[0].sizes[1]);
+  params->size3 = 1;
   if (mode == "bilinear") {
-    params.mode = NS_RESIZE_LINEAR;
-    params.coordTransMode = at.node.Bool(AttrKey::kAlignCorners)
+    params->mode = NS_RESIZE_LINEAR;
+    params->coordTransMode = at.node.Bool(AttrKey::kAlignCorners)
                                 ? NS_RESIZE_COORD_ALIGN_CORNERS
                                 : NS_RESIZE_COORD_PYTORCH_HALF_PIXEL;
   } else {
-    params.mode = NS_RESIZE_NEAREST;
-    params.coordTransMode = NS_RESIZE_COORD_ASYMMETRIC;
-    params.nearestMode =
+    params->mode = NS_RESIZE_NEAREST;
+    params->coordTransMode = NS_RESIZE_COORD_ASYMMETRIC;
+    params->nearestMode =
         mode == "nearest_exact" ? NS_RESIZE_NEAREST_ROUND_DEFAULT : NS_RESIZE_NEAREST_FLOOR;
   }
   at.graph.TypedNode("resize_fwd", at.in[0].dtype, {at.in[0]}, at.out, Params(params));

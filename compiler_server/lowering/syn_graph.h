@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,22 +37,29 @@ struct Tensor {
   int64_t elements() const { return ir::ElementCount(sizes); }
 };
 
-// A parameter struct as the bytes that synNodeCreate takes.
+// A parameter struct filled field by field over zero bytes. A plain struct would have arbitrary padding,
+// and equal nodes must have equal bytes.
+template <typename T>
+class ZeroedParams {
+ public:
+  T* operator->() { return reinterpret_cast<T*>(bytes_); }
+  const unsigned char* bytes() const { return bytes_; }
+
+ private:
+  alignas(T) unsigned char bytes_[sizeof(T)] = {};
+};
+
+// What synNodeCreate takes. Refers to the struct.
 struct Params {
   Params() = default;
+  // For structs without padding.
   template <typename T>
-  explicit Params(const T& value) : data(&value), size(sizeof(T)) {}  // refers to `value`
+  explicit Params(const T& value) : data(&value), size(sizeof(T)) {}
+  template <typename T>
+  explicit Params(const ZeroedParams<T>& value) : data(value.bytes()), size(sizeof(T)) {}
   const void* data = nullptr;
   unsigned size = 0;
 };
-
-// Parameters whose padding bytes are zero too, so that equal nodes have equal bytes.
-template <typename T>
-T ZeroedParams() {
-  T params;
-  std::memset(&params, 0, sizeof(params));
-  return params;
-}
 
 // FCD-first names of the dimensions of inputs and outputs; nullptr = irrelevant.
 struct Layouts {
