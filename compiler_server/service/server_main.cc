@@ -36,6 +36,7 @@ struct Flags {
   int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   int log_level = static_cast<int>(LogLevel::kInfo);
   bool foreground = false;
+  bool daemon = false;
   bool memory_only = false;
   bool worker = false;
   bool print_build_id = false;
@@ -44,7 +45,7 @@ struct Flags {
 void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--cache-dir", flags.cache_dir,
                  "folder of the socket, the store and the log, unless these are given");
-  app.add_option("--socket", flags.socket, "unix socket to listen on (CACHE_DIR/server.sock)");
+  app.add_option("--socket", flags.socket, "unix socket to listen on (CACHE_DIR/run/server.sock)");
   app.add_option("--store", flags.store, "folder of stored programs and keys (CACHE_DIR/store)");
   app.add_option("--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
   app.add_option("--max-size", flags.max_size, "bytes the store may take, e.g. 10GB")
@@ -66,6 +67,8 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "0 trace .. 4 error, 6 off")
       ->check(CLI::Range(0, 6));
   app.add_flag("--foreground", flags.foreground, "log to standard error instead of the file");
+  app.add_flag("--daemon", flags.daemon,
+               "go on in the background; prints \"ready\" when the socket can be used");
   app.add_flag("--memory-only", flags.memory_only, "keep programs in memory, never on disk");
   app.add_flag("--print-build-id", flags.print_build_id, "print the compiler's build id and end");
   app.add_flag("--worker", flags.worker, "be a compile worker (started by the server itself)");
@@ -81,9 +84,17 @@ absl::Status Complete(Flags& flags) {
     std::filesystem::create_directories(std::filesystem::path(flags.cache_dir).parent_path(),
                                         error);
     mkdir(flags.cache_dir.c_str(), 0700);
-    if (flags.socket.empty()) flags.socket = flags.cache_dir + "/server.sock";
+    if (flags.socket.empty()) {
+      // A folder of its own, because the cache folder itself may be open to others.
+      mkdir((flags.cache_dir + "/run").c_str(), 0700);
+      flags.socket = flags.cache_dir + "/run/server.sock";
+    }
     if (flags.store.empty()) flags.store = flags.cache_dir + "/store";
     if (flags.log_file.empty()) flags.log_file = flags.cache_dir + "/server.log";
+  }
+  // A daemon changes its working folder.
+  for (std::string* path : {&flags.cache_dir, &flags.socket, &flags.store, &flags.log_file}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
   }
   if (flags.memory_only) flags.store.clear();
   return absl::OkStatus();
@@ -134,6 +145,21 @@ class SignalWaiter {
   std::thread thread_;
 };
 
+// Goes on in a child process while the caller's process ends. Before any thread exists.
+void Detach() {
+  const pid_t child = fork();
+  if (child != 0) _exit(child > 0 ? 0 : kExitFailed);
+  // A folder that others may want to remove or unmount.
+  if (chdir("/") != 0) HPU_LOG(kDebug, "chdir failed");
+}
+
+// Tells the starting process, which reads our standard output, and lets go of it.
+void ReportReady() {
+  constexpr std::string_view kReady = "ready\n";
+  if (write(STDOUT_FILENO, kReady.data(), kReady.size()) < 0) HPU_LOG(kDebug, "nobody waits");
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 int Serve(const Flags& flags) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -152,6 +178,7 @@ int Serve(const Flags& flags) {
     HPU_LOG(kError, "server not started error=" << ToText(server.status()));
     return absl::IsAlreadyExists(server.status()) ? kExitAlreadyRunning : kExitFailed;
   }
+  if (flags.daemon) ReportReady();
   {
     const SignalWaiter waiter(signals, server->get());
     const std::string reason = (*server)->WaitForStopRequest();
@@ -185,6 +212,7 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
     std::cerr << ToText(complete) << '\n';
     return kExitFailed;
   }
+  if (flags.daemon) Detach();
   ConfigureLog("server", level, flags.foreground ? "" : flags.log_file);
   return Serve(flags);
 }

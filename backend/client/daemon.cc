@@ -1,0 +1,158 @@
+#include "backend/client/daemon.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "backend/client/server_paths.h"
+#include "backend/client/spawn.h"
+#include "recipe_store/build_id.h"
+
+namespace hpu::client {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kHelloTimeout{2000};
+constexpr std::chrono::milliseconds kLockPoll{10};
+
+// flock with a bound. The lock goes with the object, or with the process.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), path_(path) {}
+  ~FileLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+  // False if another process holds it.
+  absl::StatusOr<bool> Try() {
+    if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (fd_ >= 0 && errno == EWOULDBLOCK) return false;
+    return Error(absl::StatusCode::kUnavailable, "lock file ", path_, ": ", std::strerror(errno));
+  }
+
+  absl::Status Take(Clock::time_point deadline, const Interrupt& interrupt) {
+    while (true) {
+      ASSIGN_OR_RETURN(const bool taken, Try());
+      if (taken) return absl::OkStatus();
+      RETURN_IF_ERROR(interrupt());
+      if (Clock::now() >= deadline) {
+        return Error(absl::StatusCode::kUnavailable, path_, " stayed locked by another process");
+      }
+      std::this_thread::sleep_for(kLockPoll);
+    }
+  }
+
+ private:
+  const int fd_;
+  const std::string path_;
+};
+
+absl::StatusOr<ServerInfo> SayHello(const std::string& socket, const Interrupt& interrupt) {
+  RpcClient client({.socket_path = socket, .public_key_path = "", .call_timeout = kHelloTimeout});
+  return client.Hello(interrupt);
+}
+
+class Starter {
+ public:
+  Starter(const DaemonOptions& options, ServerPaths paths, std::string build_id,
+          const Interrupt& interrupt)
+      : options_(options),
+        paths_(std::move(paths)),
+        build_id_(std::move(build_id)),
+        interrupt_(interrupt),
+        deadline_(Clock::now() + options.start_timeout) {}
+
+  absl::StatusOr<std::string> Run() {
+    if (IsOurs(SayHello(paths_.socket, interrupt_))) return paths_.socket;
+    FileLock starting(paths_.socket + ".start");
+    RETURN_IF_ERROR(starting.Take(deadline_, interrupt_));
+    // From here on nobody else starts or replaces a server.
+    ASSIGN_OR_RETURN(const bool running, AwaitOtherServers());
+    if (running) return paths_.socket;
+    RETURN_IF_ERROR(Spawn());
+    const absl::StatusOr<ServerInfo> started = SayHello(paths_.socket, interrupt_);
+    if (IsOurs(started)) return paths_.socket;
+    RETURN_IF_ERROR(started.status());
+    return Error(absl::StatusCode::kUnavailable, "the compile server that started has build ",
+                 started->build_id.substr(0, 16), ", its files have ", build_id_.substr(0, 16),
+                 ": they changed in between, try again");
+  }
+
+ private:
+  bool IsOurs(const absl::StatusOr<ServerInfo>& info) const {
+    return info.ok() && info->build_id == build_id_;
+  }
+
+  // True: one of our build answers (another process has started it while we waited). False: there is
+  // none, and the place is free. A server of another build is asked to stop, one that does not
+  // answer is given the time we have.
+  absl::StatusOr<bool> AwaitOtherServers() {
+    // Held by a server from before it listens until it has left the store.
+    FileLock serving(paths_.socket + ".lock");
+    while (true) {
+      const absl::StatusOr<ServerInfo> running = SayHello(paths_.socket, interrupt_);
+      if (IsOurs(running)) return true;
+      RETURN_IF_ERROR(interrupt_());
+      if (running.ok()) RETURN_IF_ERROR(StopOther());
+      ASSIGN_OR_RETURN(const bool place_is_free, serving.Try());
+      if (place_is_free) return false;
+      if (Clock::now() >= deadline_) {
+        return Error(absl::StatusCode::kUnavailable, "the compile server at ", paths_.socket,
+                     " neither answers as build ", build_id_.substr(0, 16), " nor ends (",
+                     running.ok() ? "it has another build" : ToText(running.status()), ")");
+      }
+      std::this_thread::sleep_for(kLockPoll);
+    }
+  }
+
+  absl::Status StopOther() {
+    RpcClient client(
+        {.socket_path = paths_.socket, .public_key_path = "", .call_timeout = kHelloTimeout});
+    const absl::Status asked =
+        client.Shutdown("replaced by build " + build_id_.substr(0, 16), interrupt_);
+    // One that went away by itself has done what was asked.
+    return absl::IsUnavailable(asked) ? absl::OkStatus() : asked;
+  }
+
+  absl::Status Spawn() {
+    const std::vector<std::string> command = {
+        options_.server_binary, "--daemon", "--cache-dir", paths_.state_dir, "--socket",
+        paths_.socket, "--store", paths_.store, "--log-file", paths_.log, "--log-level",
+        std::to_string(options_.log_level), "--idle-timeout",
+        std::to_string(options_.idle_timeout.count())};
+    return SpawnDaemon(command, paths_.log, deadline_, interrupt_);
+  }
+
+  const DaemonOptions& options_;
+  const ServerPaths paths_;
+  const std::string build_id_;
+  const Interrupt& interrupt_;
+  const Clock::time_point deadline_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Interrupt& interrupt) {
+  DaemonOptions resolved = options;
+  std::error_code error;
+  resolved.server_binary = std::filesystem::canonical(options.server_binary, error).string();
+  if (error) {
+    return NotFound("compile server ", options.server_binary, ": ", error.message());
+  }
+  ASSIGN_OR_RETURN(ServerPaths paths, MakeServerPaths(options.cache_dir));
+  ASSIGN_OR_RETURN(std::string build_id,
+                   store::BuildId(store::CompilerFiles(resolved.server_binary),
+                                  paths.state_dir + "/build_id"));
+  return Starter(resolved, std::move(paths), std::move(build_id), interrupt).Run();
+}
+
+}  // namespace hpu::client

@@ -1,0 +1,292 @@
+#include "backend/client/py_client.h"
+
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <utility>
+
+#include "backend/client/daemon.h"
+#include "backend/client/key_builder.h"
+#include "backend/client/py_support.h"
+#include "backend/client/rpc_client.h"
+#include "recipe_store/memory_recipe_store.h"
+
+namespace hpu::client {
+namespace {
+
+namespace py = pybind11;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kDefaultMemoryBytes = 256 << 20;
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+double MillisecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+const char* OriginName(Origin origin) {
+  switch (origin) {
+    case Origin::kCompiled:
+      return "compiled";
+    case Origin::kCoalesced:
+      return "coalesced";
+    case Origin::kStore:
+      return "store";
+    case Origin::kMemory:
+      return "memory";
+  }
+  return "";
+}
+
+// Read-only bytes for Python without a copy; shares the blob.
+class BlobView {
+ public:
+  explicit BlobView(store::Blob blob) : blob_(std::move(blob)) {}
+  py::buffer_info Describe() const {
+    return py::buffer_info(const_cast<uint8_t*>(blob_->data()), 1,
+                           py::format_descriptor<uint8_t>::format(), 1, {size()}, {1},
+                           /*readonly=*/true);
+  }
+  py::bytes ToBytes() const {
+    return py::bytes(reinterpret_cast<const char*>(blob_->data()), blob_->size());
+  }
+  py::ssize_t size() const { return static_cast<py::ssize_t>(blob_->size()); }
+
+ private:
+  store::Blob blob_;
+};
+
+py::list FactorList(const std::vector<store::KeyFactor>& factors) {
+  py::list list;
+  for (const store::KeyFactor& factor : factors) {
+    list.append(py::make_tuple(factor.name, factor.value));
+  }
+  return list;
+}
+
+py::dict ManifestDict(const store::Manifest& manifest) {
+  py::list recipes;
+  for (const store::BlobRef& recipe : manifest.recipes) {
+    recipes.append(py::make_tuple(ToHex(recipe.digest), recipe.size_bytes));
+  }
+  py::dict dict;
+  dict["key"] = ToHex(manifest.key);
+  dict["program"] = py::make_tuple(ToHex(manifest.program.digest), manifest.program.size_bytes);
+  dict["recipes"] = recipes;
+  dict["compiler_build_id"] = manifest.compiler_build_id;
+  dict["device_kind"] = manifest.device_kind;
+  dict["isa_level"] = manifest.isa_level;
+  dict["compile_ms"] = static_cast<double>(manifest.compile_micros) / 1000;
+  dict["created"] = manifest.created_unix_seconds;
+  dict["factors"] = FactorList(manifest.factors);
+  return dict;
+}
+
+struct LoadedProgram {
+  store::Entry entry;
+  Origin origin = Origin::kCompiled;
+  double fetch_ms = 0;
+
+  BlobView program() const { return BlobView(entry.blobs[0]); }
+  std::vector<BlobView> recipes() const {
+    std::vector<BlobView> views;
+    for (size_t i = 1; i < entry.blobs.size(); ++i) views.emplace_back(entry.blobs[i]);
+    return views;
+  }
+};
+
+// Methods are called with the GIL held; it also guards memory_, so that a fork never copies a lock
+// that another thread holds.
+class CompileClient {
+ public:
+  CompileClient(const std::string& socket_path, const std::string& public_key_path,
+                double call_timeout_s, uint64_t memory_bytes)
+      : rpc_({socket_path, public_key_path, Milliseconds(call_timeout_s)}), memory_(memory_bytes) {}
+
+  py::dict Hello() {
+    PythonCall call;
+    const ServerInfo info =
+        call.Run<ServerInfo>([&] { return rpc_.Hello([&] { return call.CheckSignals(); }); });
+    py::dict dict;
+    dict["build_id"] = info.build_id;
+    dict["protocol_version"] = info.protocol_version;
+    dict["pid"] = info.pid;
+    return dict;
+  }
+
+  std::optional<LoadedProgram> Get(const py::bytes& key_bytes) {
+    const auto begin = Clock::now();
+    const Digest key = ToDigest(key_bytes);
+    absl::StatusOr<store::Entry> cached = memory_.Get(key);
+    if (cached.ok()) {
+      return LoadedProgram{*std::move(cached), Origin::kMemory, MillisecondsSince(begin)};
+    }
+    PythonCall call;
+    using Found = std::optional<store::Entry>;
+    Found found = call.Run<Found>([&]() -> absl::StatusOr<Found> {
+      absl::StatusOr<store::Entry> entry = rpc_.Get(key, [&] { return call.CheckSignals(); });
+      if (absl::IsNotFound(entry.status())) return Found();
+      RETURN_IF_ERROR(entry.status());
+      return Found(*std::move(entry));
+    });
+    if (!found.has_value()) return std::nullopt;
+    Remember(*found);
+    return LoadedProgram{*std::move(found), Origin::kStore, MillisecondsSince(begin)};
+  }
+
+  LoadedProgram Compile(const py::bytes& key, std::string graph,
+                        std::vector<std::pair<std::string, std::string>> options,
+                        const std::vector<std::pair<std::string, std::string>>& factors,
+                        const std::string& device_kind, const std::string& isa_level,
+                        const py::object& progress, double timeout_s) {
+    const auto begin = Clock::now();
+    CompileCall compile{ToDigest(key), std::move(graph), std::move(options), {}, device_kind,
+                        isa_level};
+    for (const auto& [name, value] : factors) compile.factors.push_back({name, value});
+    PythonCall call;
+    const ProgressSink sink = [&](const Progress& now) -> absl::Status {
+      if (progress.is_none()) return absl::OkStatus();
+      return call.Callback([&] { progress(now.stage, now.done, now.total); });
+    };
+    Compiled compiled = call.Run<Compiled>([&] {
+      return rpc_.Compile(compile, Milliseconds(timeout_s), sink,
+                          [&] { return call.CheckSignals(); });
+    });
+    Remember(compiled.entry);
+    return LoadedProgram{std::move(compiled.entry), compiled.origin, MillisecondsSince(begin)};
+  }
+
+  std::map<std::string, uint64_t> Stats() {
+    PythonCall call;
+    return call.Run<std::map<std::string, uint64_t>>(
+        [&] { return rpc_.Stats([&] { return call.CheckSignals(); }); });
+  }
+
+  py::list List(uint32_t limit) {
+    PythonCall call;
+    py::list list;
+    for (const store::Manifest& manifest : call.Run<std::vector<store::Manifest>>(
+             [&] { return rpc_.List(limit, [&] { return call.CheckSignals(); }); })) {
+      list.append(ManifestDict(manifest));
+    }
+    return list;
+  }
+
+  void Shutdown(const std::string& reason) {
+    PythonCall call;
+    call.Run<bool>([&]() -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(rpc_.Shutdown(reason, [&] { return call.CheckSignals(); }));
+      return true;
+    });
+  }
+
+ private:
+  // Programs too large for the cache are simply not kept.
+  void Remember(const store::Entry& entry) { memory_.Put(entry).IgnoreError(); }
+
+  RpcClient rpc_;
+  store::MemoryRecipeStore memory_;
+};
+
+std::string EnsureServerFromPython(const std::string& server_binary, const std::string& cache_dir,
+                                   int log_level, double start_timeout_s, int idle_timeout_s) {
+  const DaemonOptions options{server_binary, cache_dir, log_level, Milliseconds(start_timeout_s),
+                              std::chrono::seconds(idle_timeout_s)};
+  PythonCall call;
+  return call.Run<std::string>(
+      [&] { return EnsureServer(options, [&] { return call.CheckSignals(); }); });
+}
+
+// dict[str, str] in its order.
+std::vector<std::pair<std::string, std::string>> ToOptions(const py::dict& dict) {
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const auto& [name, value] : dict) {
+    options.emplace_back(py::cast<std::string>(name), py::cast<std::string>(value));
+  }
+  return options;
+}
+
+void AddField(KeyBuilder& builder, const std::string& name, const py::object& value) {
+  if (PyUnicode_Check(value.ptr())) {
+    builder.AddText(name, py::cast<std::string>(value));
+  } else if (PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr())) {
+    builder.AddNumber(name, py::cast<int64_t>(value));
+  } else if (PyBytes_Check(value.ptr())) {
+    const std::string_view bytes = py::cast<std::string_view>(value);
+    builder.AddBytes(name, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  } else {
+    throw py::type_error("key field " + name + " must be str, int or bytes, not " +
+                         Py_TYPE(value.ptr())->tp_name);
+  }
+}
+
+}  // namespace
+
+void BindKeyBuilder(py::module_& module) {
+  py::class_<KeyBuilder>(module, "KeyBuilder",
+                         "SHA-256 over named fields in order, and the fields as text.")
+      .def(py::init<>())
+      .def("field", &AddField, py::arg("name"), py::arg("value"))
+      .def("factors", [](const KeyBuilder& builder) { return FactorList(builder.factors()); })
+      .def("digest", [](const KeyBuilder& builder) {
+        const Digest digest = builder.digest();
+        return py::bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
+      });
+}
+
+void BindClient(py::module_& module) {
+  py::class_<BlobView>(module, "BlobView", py::buffer_protocol(),
+                       "Read-only bytes; memoryview() and bytes() work on it.")
+      .def_buffer(&BlobView::Describe)
+      .def("__len__", &BlobView::size)
+      .def("__bytes__", &BlobView::ToBytes);
+
+  py::class_<LoadedProgram>(module, "LoadedProgram", "A program with its recipes, verified.")
+      .def_property_readonly("program", &LoadedProgram::program)
+      .def_property_readonly("recipes", &LoadedProgram::recipes)
+      .def_property_readonly("origin", [](const LoadedProgram& p) { return OriginName(p.origin); })
+      .def_property_readonly("compile_ms",
+                             [](const LoadedProgram& p) {
+                               return static_cast<double>(p.entry.manifest.compile_micros) / 1000;
+                             })
+      .def_readonly("fetch_ms", &LoadedProgram::fetch_ms)
+      .def_property_readonly("manifest",
+                             [](const LoadedProgram& p) { return ManifestDict(p.entry.manifest); });
+
+  py::class_<CompileClient>(module, "CompileClient", "A user's connection to a compile server.")
+      .def(py::init([](const std::string& socket_path,
+                       const std::optional<std::string>& store_public_key_path,
+                       double call_timeout_s, uint64_t memory_bytes) {
+             return std::make_unique<CompileClient>(
+                 socket_path, store_public_key_path.value_or(""), call_timeout_s, memory_bytes);
+           }),
+           py::arg("socket_path"), py::arg("store_public_key_path") = py::none(),
+           py::arg("call_timeout_s") = 10.0, py::arg("memory_bytes") = kDefaultMemoryBytes)
+      .def("hello", &CompileClient::Hello)
+      .def("get", &CompileClient::Get, py::arg("key"))
+      .def("compile",
+           [](CompileClient& client, const py::bytes& key, const py::bytes& graph,
+              const py::dict& options,
+              const std::vector<std::pair<std::string, std::string>>& factors,
+              const std::string& device_kind, const std::string& isa_level,
+              const py::object& progress, double timeout_s) {
+             return client.Compile(key, graph, ToOptions(options), factors, device_kind, isa_level,
+                                   progress, timeout_s);
+           },
+           py::arg("key"), py::arg("graph"), py::arg("options"), py::arg("factors"),
+           py::arg("device_kind"), py::arg("isa_level"), py::arg("progress") = py::none(),
+           py::arg("timeout_s") = 300.0)
+      .def("stats", &CompileClient::Stats)
+      .def("list", &CompileClient::List, py::arg("limit") = 0)
+      .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
+
+  module.def("ensure_server", &EnsureServerFromPython, py::arg("server_binary"),
+             py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("start_timeout_s") = 20.0,
+             py::arg("idle_timeout_s") = 900,
+             "Starts the user's compile server if need be; the path of its socket.");
+}
+
+}  // namespace hpu::client

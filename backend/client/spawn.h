@@ -1,0 +1,24 @@
+// Starting a program that detaches itself (it forks, its first process ends at once) and reports on
+// standard output when it is ready.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpu::client {
+
+// What a daemon writes when it can be used; the server's --daemon mode does.
+inline constexpr char kReadyLine[] = "ready\n";
+
+// Runs `command` in a session of its own with standard error appended to `log_path`, and waits for
+// kReadyLine. UNAVAILABLE: it ended before, or the deadline passed; the message has the last line of
+// the log. No atfork handlers run, and no descriptor is inherited.
+absl::Status SpawnDaemon(const std::vector<std::string>& command, const std::string& log_path,
+                         std::chrono::steady_clock::time_point deadline,
+                         const std::function<absl::Status()>& interrupt);
+
+}  // namespace hpu::client

@@ -1,0 +1,86 @@
+#include "tests/service/fake_backend.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <thread>
+
+#include "graph.pb.h"
+#include "program/program.h"
+
+namespace hpu::server {
+namespace {
+
+void NoteCompile(const std::string& name) {
+  const char* path = std::getenv(kFakeCompileLogVariable);
+  if (path != nullptr) std::ofstream(path, std::ios::app) << name + "\n" << std::flush;
+}
+
+void Sleep(int total_ms, const ProgressFunction& progress) {
+  constexpr int kSteps = 10;
+  for (int i = 0; i < kSteps; ++i) {
+    progress({"sleep", static_cast<uint32_t>(i), kSteps});
+    std::this_thread::sleep_for(std::chrono::milliseconds(total_ms / kSteps));
+  }
+}
+
+void EatMemory() {
+  constexpr size_t kBlock = 256 << 20;
+  std::vector<std::unique_ptr<char[]>> blocks;
+  while (true) blocks.push_back(std::make_unique_for_overwrite<char[]>(kBlock));
+}
+
+CompileOutput MakeOutput(const wire::Graph& graph, size_t recipe_bytes) {
+  CompileOutput output;
+  Bytes recipe(recipe_bytes);
+  uint64_t state = std::hash<std::string>()(graph.name()) | 1;
+  for (uint8_t& byte : recipe) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<uint8_t>(state >> 56);
+  }
+  Program program;
+  program.name = graph.name();
+  program.node_count = static_cast<uint32_t>(graph.nodes_size());
+  program.recipes.push_back({Sha256(recipe), recipe.size(), "fake"});
+  program.steps.push_back(LaunchStep{0, {}});
+  output.program = EncodeProgram(program);
+  output.recipes.push_back(std::move(recipe));
+  return output;
+}
+
+}  // namespace
+
+absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
+                                                   const ProgressFunction& progress) {
+  wire::Graph graph;
+  if (!graph.ParseFromString(input.graph)) return InvalidArgument("the graph cannot be parsed");
+  NoteCompile(graph.name());
+  size_t recipe_bytes = 100;
+  std::istringstream words(graph.name());
+  std::string word;
+  while (words >> word) {
+    const std::string name = word.substr(0, word.find(':'));
+    const int number = name.size() < word.size() ? std::atoi(word.c_str() + name.size() + 1) : 0;
+    if (name == "sleep") Sleep(number, progress);
+    if (name == "size") recipe_bytes = static_cast<size_t>(number);
+    if (name == "crash") raise(SIGSEGV);
+    if (name == "exit") _exit(number);
+    if (name == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
+    if (name == "invalid") return InvalidArgument("node 3: sizes differ");
+    if (name == "internal") return Internal("pass fake: broken");
+    if (name == "memory") EatMemory();
+    if (name == "garbage") return CompileOutput{Bytes(64, 7), {}};
+  }
+  return MakeOutput(graph, recipe_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend() {
+  return std::make_unique<FakeBackend>();
+}
+
+}  // namespace hpu::server

@@ -1,0 +1,27 @@
+// A compiler that does what the graph's name says, for tests of everything around compilers:
+//   "quick ..."          answers at once
+//   "sleep:MS ..."       reports progress, then answers after MS milliseconds
+//   "size:BYTES ..."     answers with one recipe of that size
+//   "crash ..."          dies by SIGSEGV; "exit:CODE ..." ends the process
+//   "unimplemented ...", "invalid ...", "internal ..."   fail with that status
+//   "memory ..."         allocates until it is refused
+//   "garbage ..."        answers with bytes that are no program
+// Words may be combined: "sleep:200 crash". Equal graphs give equal bytes. Each compilation appends
+// one line (the graph's name) to the file named by HPU_FAKE_COMPILE_LOG, if set.
+#pragma once
+
+#include "compiler_server/service/compile_backend.h"
+
+namespace hpu::server {
+
+inline constexpr char kFakeCompileLogVariable[] = "HPU_FAKE_COMPILE_LOG";
+
+class FakeBackend : public CompileBackend {
+ public:
+  absl::StatusOr<CompileOutput> Compile(const CompileInput& input,
+                                        const ProgressFunction& progress) override;
+};
+
+absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend();
+
+}  // namespace hpu::server
