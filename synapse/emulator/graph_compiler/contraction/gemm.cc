@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kTilesWorthPacking = 4;
 // A walk over k by columns of A touches a line per step; beyond this it is staged.
 constexpr int64_t kLongestColumnWalk = 128;
+constexpr int64_t kWaysOfL1 = 8;
+constexpr int kUsualVectors = 2;
 // Rows of B shorter than this are no stream.
 constexpr int64_t kShortestStream = 32;
 
@@ -98,8 +100,16 @@ class GemmForms {
     return std::move(out_);
   }
 
+  // Rows a multiple of 4 KiB apart fall into the same sets of L1: more of them than it has ways
+  // would evict each other while a tile walks along them.
+  bool RowsCollide() const {
+    const int tile_rows = MaxTileRows(cache_.module().target(), kUsualVectors);
+    return gemm_.m > kWaysOfL1 && tile_rows > kWaysOfL1 && gemm_.a.row_stride % 1024 == 0 &&
+           gemm_.a.row_stride != 0;
+  }
+
   bool ReadsAInPlace() const {
-    if (gemm_.a.type != MemoryType::kF32) return false;
+    if (gemm_.a.type != MemoryType::kF32 || RowsCollide()) return false;
     return gemm_.a.col_stride == 1 ||
            (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
   }

@@ -1,7 +1,8 @@
 // The tiled product. One task is a block of rows times some panels of B:
 //
-//   for panel                         B: k_block x panel_cols stays in L2
-//     for block of k                  C partials of the task's rows lie in scratch between blocks
+//   for block of k                    A: the task's rows x k_block stay in L2; partial sums lie in
+//                                     scratch between blocks
+//     for panel                       B: k_block x panel_cols streams by
 //       for row tile                  accumulators in registers (micro_kernel.h)
 //         last block of k: epilogue
 #include <algorithm>
@@ -16,6 +17,9 @@ namespace {
 
 using llvm::Value;
 
+// A prefetch per few k steps must suffice: with fewer row tiles the panel passes too quickly.
+constexpr int kMaxPrefetchScale = 8;
+
 class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -24,9 +28,13 @@ class TiledGemm {
       : e_(builder, target), frame_(frame), gemm_(gemm), form_(form), blocks_(blocks),
         packed_type_(packed_type) {}
 
+  // Partial sums of one panel.
+  static int64_t PanelPartialBytes(const GemmBlocks& blocks) {
+    return blocks.tiles_per_block * blocks.tiles.max_rows() * blocks.panel_cols * 4;
+  }
   static uint64_t PartialBytes(const GemmBlocks& blocks) {
-    return static_cast<uint64_t>(blocks.tiles_per_block * blocks.tiles.max_rows() *
-                                 blocks.panel_cols * 4);
+    if (blocks.k_blocks == 1) return 0;
+    return static_cast<uint64_t>(blocks.panels_per_task * PanelPartialBytes(blocks));
   }
   static uint64_t TileBufferBytes(const GemmBlocks& blocks) {
     return static_cast<uint64_t>(blocks.tiles.max_rows() * blocks.panel_cols * 4);
@@ -63,8 +71,16 @@ class TiledGemm {
     Value* first_panel = e_.Mul(panel_block, blocks_.panels_per_task);
     Value* end_panel =
         e_.Min(e_.Add(first_panel, blocks_.panels_per_task), e_.Int(blocks_.panels));
-    if (blocks_.panels_per_task == 1) return Panel(first_panel);
-    e_.For(first_panel, end_panel, 1, [&](Value* panel) { Panel(panel); });
+    const auto panels = [&](Value* k0) {
+      if (blocks_.panels_per_task == 1) return Panel(first_panel, k0);
+      e_.For(first_panel, end_panel, 1, [&](Value* panel) {
+        partials_ = e_.Address(frame_.scratch, e_.Mul(e_.Sub(panel, first_panel),
+                                                      PanelPartialBytes(blocks_)));
+        Panel(panel, k0);
+      });
+    };
+    if (blocks_.k_blocks == 1) return panels(e_.Int(0));
+    e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block, panels);
   }
 
  private:
@@ -92,14 +108,8 @@ class TiledGemm {
     return gemm_.k * blocks_.panel_cols * PackedSize(packed_type_);
   }
 
-  void Panel(Value* panel) {
+  void Panel(Value* panel, Value* k0) {
     Value* col = e_.Mul(panel, blocks_.panel_cols);
-    if (blocks_.k_blocks == 1) return KBlock(panel, col, e_.Int(0));
-    e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block,
-           [&](Value* k0) { KBlock(panel, col, k0); });
-  }
-
-  void KBlock(Value* panel, Value* col, Value* k0) {
     const bool equal_blocks = blocks_.k_block * blocks_.k_blocks == gemm_.k;
     Value* steps = equal_blocks ? e_.Int(blocks_.k_block)
                                 : e_.Min(e_.Sub(e_.Int(gemm_.k), k0), e_.Int(blocks_.k_block));
@@ -143,7 +153,7 @@ class TiledGemm {
     return b;
   }
 
-  void Tile(int rows, Value* row, Value* col, Value* k0, Value* steps, const TileB& b) {
+  void Tile(int rows, Value* row, Value* col, Value* k0, Value* steps, TileB b) {
     const TileShape shape{rows, blocks_.vectors};
     TileA a;
     a.k_stride = gemm_.a.col_stride * 4;
@@ -160,6 +170,7 @@ class TiledGemm {
           e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { return ZeroTile(e_, shape); },
           [&] { return LoadTile(e_, shape, partial, partial_stride); });
     }
+    AddPrefetch(b, row);
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(steps);
     sums = fixed != nullptr ? AccumulateTile(e_, shape, a, b, fixed->getSExtValue(), sums)
                             : AccumulateTile(e_, shape, a, b, steps, sums);
@@ -170,6 +181,20 @@ class TiledGemm {
     if (blocks_.k_blocks == 1) return finish();
     e_.If(e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k)), finish,
           [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
+  }
+
+  // While the tiles of a block pass over a panel they fetch the next one, a share per tile.
+  void AddPrefetch(TileB& b, Value* row) {
+    if (form_ != PanelForm::kPacked || gemm_.a.col_stride != 1) return;
+    const int64_t bytes_per_step = blocks_.panel_cols * PackedSize(packed_type_);
+    int scale = 1;
+    while (scale * 4 * blocks_.tiles_per_block < bytes_per_step) scale *= 2;
+    if (scale > kMaxPrefetchScale) return;
+    // Rows stand for tiles: any order of shares will do as long as together they cover the panel.
+    Value* share = e_.Mul(e_.DivConst(e_.Sub(row, first_row_), blocks_.tiles.max_rows()),
+                          blocks_.k_block * 4 * scale);
+    b.prefetch = e_.Address(e_.Address(b.base, PanelBytes()), share);
+    b.prefetch_scale = scale;
   }
 
   IrEmitter e_;

@@ -198,6 +198,12 @@ llvm::Value* IrEmitter::LoadWide(Value* address, MemoryType type, int lanes, Val
   return Widen(b, target_, raw, type);
 }
 
+void IrEmitter::PrefetchToL2(Value* address) {
+  constexpr int kRead = 0, kLocalityL2 = 2, kData = 1;
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                    {address, b.getInt32(kRead), b.getInt32(kLocalityL2), b.getInt32(kData)});
+}
+
 llvm::Value* IrEmitter::LaneMask(Value* count, int lanes) {
   if (lanes == 1) return b.CreateICmpSGT(count, Int(0));
   std::vector<llvm::Constant*> numbers;

@@ -69,6 +69,7 @@ class IrEmitter {
   // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
+  void PrefetchToL2(llvm::Value* address);
   // An i1 vector whose first `count` lanes are set.
   llvm::Value* LaneMask(llvm::Value* count, int lanes);
   // vectors[i][j] -> result[j][i]; as many vectors as lanes.

@@ -47,6 +47,9 @@ class TileEmitter {
   Values Steps(int count, Values state) {
     Value* a_offset = state[state.size() - 2];
     Value* b_base = state.back();
+    if (b_.prefetch != nullptr && count == unroll_) {
+      e_.PrefetchToL2(e_.Address(b_.prefetch, e_.Mul(a_offset, b_.prefetch_scale)));
+    }
     for (int k = 0; k < count; ++k) Step(k, a_offset, b_base, state);
     if (count > 0) {
       state[state.size() - 2] = e_.Add(a_offset, count * a_.k_stride);

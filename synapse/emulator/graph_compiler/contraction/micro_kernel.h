@@ -29,6 +29,10 @@ struct TileB {
   int64_t k_stride = 0;
   MemoryType type = MemoryType::kF32;
   Values masks;  // per vector, for f32 rows read in place beyond whose end nothing may be touched
+  // Memory that will be needed soon: prefetch + prefetch_scale * (bytes into A) is fetched along the
+  // way. A hint only, the address need not exist; null = none.
+  llvm::Value* prefetch = nullptr;
+  int prefetch_scale = 1;
 };
 
 // Accumulators are in row-major order of (row, vector). `count` is the number of k steps.

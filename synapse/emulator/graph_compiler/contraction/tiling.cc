@@ -6,10 +6,13 @@ namespace hpu::emulator {
 namespace {
 
 constexpr int64_t kPanelBytesInL2 = 192 * 1024;   // a panel streams from L2 as fast as from L1
+constexpr int64_t kABytesInL2 = 448 * 1024;
+constexpr int64_t kPanelTasksWanted = 8;
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 512 * 1024;   // A of this size stays in L2 across panels
 constexpr int64_t kTasksWanted = 64;
+constexpr int64_t kFewestTilesPerBlock = 8;     // passes over a panel that pay for fetching it
 constexpr int64_t kMinTaskFlops = 512 * 1024;     // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
 
@@ -17,6 +20,24 @@ constexpr uint64_t kMinThreadFlops = 256 * 1024;
 // half a cycle pays for starting and ending the tile.
 double TileCost(int rows, int vectors) {
   return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
+}
+
+// Long k is cut so that a task's rows of A stay in L2 while its panels pass; then more than one
+// panel per task should pass.
+void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
+  const int64_t rows = std::min(m, blocks.tiles_per_block * blocks.tiles.max_rows());
+  const int64_t longest = std::min(kABytesInL2 / (std::max<int64_t>(1, rows) * 4),
+                                   kPanelBytesInL2 / (blocks.panel_cols * 4));
+  blocks.k_blocks = blocks.tiles_per_block <= 1 ? 1 : std::max<int64_t>(1, CeilDiv(k, longest));
+  while (blocks.k_blocks > 1 && k % blocks.k_blocks != 0 && k / blocks.k_blocks > longest / 2) {
+    ++blocks.k_blocks;
+  }
+  blocks.k_block = CeilDiv(k, blocks.k_blocks);
+  blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
+  if (blocks.k_blocks > 1) {
+    blocks.panels_per_task = std::max(
+        blocks.panels_per_task, std::clamp<int64_t>(blocks.panels / kPanelTasksWanted, 1, 8));
+  }
 }
 
 }  // namespace
@@ -85,20 +106,11 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   blocks.panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 
-  // One row tile uses a panel once: nothing to keep.
-  const int64_t longest = kPanelBytesInL2 / (blocks.panel_cols * 4);
-  blocks.k_blocks = blocks.tiles.count() <= 1 ? 1 : std::max<int64_t>(1, CeilDiv(k, longest));
-  while (blocks.k_blocks > 1 && k % blocks.k_blocks != 0 && k / blocks.k_blocks > longest / 2) {
-    ++blocks.k_blocks;
-  }
-  blocks.k_block = CeilDiv(k, blocks.k_blocks);
-  blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
-
   const int64_t rows = packs_b ? kRowsPerPackingBlock : kRowsPerBlock;
   int64_t row_blocks = CeilDiv(m, rows + rows / 4);
   const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
   while (batch * row_blocks * blocks.panels < kTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&
-         row_blocks * 2 <= blocks.tiles.count()) {
+         row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {
     row_blocks *= 2;
   }
   blocks.tiles_per_block = CeilDiv(blocks.tiles.count(), row_blocks);
@@ -106,6 +118,7 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   blocks.panels_per_task =
       std::clamp<int64_t>(CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1,
                           blocks.panels);
+  ChooseKBlocks(blocks, m, k);
   blocks.panel_blocks = CeilDiv(blocks.panels, blocks.panels_per_task);
   blocks.rows_first = m * k * 4 <= kResidentABytes;
   return blocks;
