@@ -12,12 +12,24 @@ struct Row {
   Class kind;
 };
 constexpr std::array<Row, kNumDTypes> kRows = {{
-    {"invalid", 0, Class::kNone},     {"f32", 4, Class::kFloat},       {"bf16", 2, Class::kFloat},
-    {"f16", 2, Class::kFloat},        {"f64", 8, Class::kFloat},       {"i8", 1, Class::kInteger},
-    {"u8", 1, Class::kInteger},       {"i16", 2, Class::kInteger},     {"i32", 4, Class::kInteger},
-    {"i64", 8, Class::kInteger},      {"bool", 1, Class::kBool},       {"f8e4m3", 1, Class::kFloat},
-    {"f8e5m2", 1, Class::kFloat},     {"c64", 8, Class::kComplex},     {"c128", 16, Class::kComplex},
-    {"u16", 2, Class::kInteger},      {"u32", 4, Class::kInteger},     {"u64", 8, Class::kInteger},
+    {"invalid", 0, Class::kNone},
+    {"f32", 4, Class::kFloat},
+    {"bf16", 2, Class::kFloat},
+    {"f16", 2, Class::kFloat},
+    {"f64", 8, Class::kFloat},
+    {"i8", 1, Class::kInteger},
+    {"u8", 1, Class::kInteger},
+    {"i16", 2, Class::kInteger},
+    {"i32", 4, Class::kInteger},
+    {"i64", 8, Class::kInteger},
+    {"bool", 1, Class::kBool},
+    {"f8e4m3", 1, Class::kFloat},
+    {"f8e5m2", 1, Class::kFloat},
+    {"c64", 8, Class::kComplex},
+    {"c128", 16, Class::kComplex},
+    {"u16", 2, Class::kInteger},
+    {"u32", 4, Class::kInteger},
+    {"u64", 8, Class::kInteger},
 }};
 
 const Row& RowOf(DType dtype) {

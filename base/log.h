@@ -7,7 +7,15 @@
 
 namespace hpu {
 
-enum class LogLevel { kTrace = 0, kDebug = 1, kInfo = 2, kWarning = 3, kError = 4, kCritical = 5, kOff = 6 };
+enum class LogLevel {
+  kTrace = 0,
+  kDebug = 1,
+  kInfo = 2,
+  kWarning = 3,
+  kError = 4,
+  kCritical = 5,
+  kOff = 6
+};
 
 // Lines go to stderr by default, or to `file` (rotated at 10 MiB, 5 kept) when it is not empty.
 // Thread-safe; call once at start-up. Level numbers are those of LOG_LEVEL_ALL (guide FLAG-6).
@@ -18,11 +26,11 @@ void LogLine(LogLevel level, const std::string& text);
 }  // namespace hpu
 
 // HPU_LOG(kInfo, "compiled key=" << key << " ms=" << ms);
-#define HPU_LOG(level, parts)                                    \
-  do {                                                           \
-    if (::hpu::LogEnabled(::hpu::LogLevel::level)) {             \
-      std::ostringstream hpu_log_text_;                          \
-      hpu_log_text_ << parts;                                    \
+#define HPU_LOG(level, parts)                                      \
+  do {                                                             \
+    if (::hpu::LogEnabled(::hpu::LogLevel::level)) {               \
+      std::ostringstream hpu_log_text_;                            \
+      hpu_log_text_ << parts;                                      \
       ::hpu::LogLine(::hpu::LogLevel::level, hpu_log_text_.str()); \
-    }                                                            \
+    }                                                              \
   } while (false)

@@ -48,16 +48,16 @@ std::string ToText(const absl::Status& status);
 
 }  // namespace hpu
 
-#define RETURN_IF_ERROR(expr)                         \
-  do {                                                \
-    absl::Status hpu_status_ = (expr);                \
-    if (!hpu_status_.ok()) return hpu_status_;        \
+#define RETURN_IF_ERROR(expr)                  \
+  do {                                         \
+    absl::Status hpu_status_ = (expr);         \
+    if (!hpu_status_.ok()) return hpu_status_; \
   } while (false)
 
-#define RETURN_IF_ERROR_AT(expr, context)                                        \
-  do {                                                                           \
-    absl::Status hpu_status_ = (expr);                                           \
-    if (!hpu_status_.ok()) return ::hpu::Annotate(hpu_status_, (context));       \
+#define RETURN_IF_ERROR_AT(expr, context)                                  \
+  do {                                                                     \
+    absl::Status hpu_status_ = (expr);                                     \
+    if (!hpu_status_.ok()) return ::hpu::Annotate(hpu_status_, (context)); \
   } while (false)
 
 #define HPU_STATUS_CONCAT_INNER(a, b) a##b

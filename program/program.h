@@ -29,7 +29,8 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-// What graph input i is. Scalars (int, float, bool) were specialised into the graph and are ignored.
+// What graph input i is. Scalars (int, float, bool) were specialised into the graph and are
+// ignored.
 struct ProgramInput {
   enum class Kind : uint8_t { kTensor = 0, kScalar = 1 };
   Kind kind = Kind::kTensor;
@@ -42,10 +43,10 @@ struct ProgramInput {
 
 // Where the elements of a program tensor lie.
 enum class Placement : uint8_t {
-  kInput = 0,      // index = input; offset counts from the input's first element
-  kBuffer = 1,     // index = buffer allocated by the executor for this call
-  kConstant = 2,   // index = constant carried by the program, copied to the device once
-  kEager = 3,      // produced by an EagerStep; index unused; strides must match what comes out
+  kInput = 0,     // index = input; offset counts from the input's first element
+  kBuffer = 1,    // index = buffer allocated by the executor for this call
+  kConstant = 2,  // index = constant carried by the program, copied to the device once
+  kEager = 3,     // produced by an EagerStep; index unused; strides must match what comes out
 };
 
 struct ProgramTensor {
@@ -108,9 +109,9 @@ using Step = std::variant<LaunchStep, EagerStep>;
 
 struct ProgramOutput {
   enum class Kind : uint8_t {
-    kTensor = 0,  // index into tensors; a fresh tensor over its buffer (strides as in the spec).
-                  // Two outputs over one buffer share storage.
-    kInput = 1,   // input `index` itself, the same object
+    kTensor = 0,     // index into tensors; a fresh tensor over its buffer (strides as in the spec).
+                     // Two outputs over one buffer share storage.
+    kInput = 1,      // input `index` itself, the same object
     kInputView = 2,  // view of input `index` with `view` (storage_offset from its first element)
     kNone = 3,
     kInt = 4,
@@ -131,9 +132,9 @@ struct RecipeRef {
 };
 
 struct Program {
-  std::string name;                   // graph name for logs
+  std::string name;  // graph name for logs
   std::vector<ProgramInput> inputs;
-  std::vector<uint64_t> buffer_bytes; // allocated per call, 128-byte aligned
+  std::vector<uint64_t> buffer_bytes;  // allocated per call, 128-byte aligned
   std::vector<ProgramConstant> constants;
   std::vector<ProgramTensor> tensors;
   std::vector<RecipeRef> recipes;

@@ -1,4 +1,4 @@
-"""Checks that includes follow the arrows of ARCHITECTURE.md, and that torch and protobuf never meet.
+"""Checks that includes follow ARCHITECTURE.md's arrows and that torch and protobuf never meet.
 
 Usage: python tools/check_arrows.py      exit 0 = clean, 1 = violations printed as file:line
 """
@@ -16,17 +16,35 @@ ARROWS: dict[str, set[str]] = {
     "synapse/include": set(),
     "synapse": {"base", "synapse"},
     "recipe_store": {"base", "program", "proto"},
-    "compiler_server": {"base", "program", "proto", "recipe_store", "synapse/include", "synapse/loader.h"},
+    "compiler_server": {
+        "base",
+        "program",
+        "proto",
+        "recipe_store",
+        "synapse/include",
+        "synapse/loader.h",
+    },
     "backend/client": {"base", "program", "proto", "recipe_store"},
     "backend/runtime": {"base", "program", "synapse/include", "synapse/loader.h"},
     "backend/torch": {"base", "program", "backend/runtime", "synapse/include", "synapse/loader.h"},
 }
-OUR_ROOTS = ("base/", "program/", "proto/", "synapse/", "recipe_store/", "compiler_server/", "backend/")
+OUR_ROOTS = (
+    "base/",
+    "program/",
+    "proto/",
+    "synapse/",
+    "recipe_store/",
+    "compiler_server/",
+    "backend/",
+)
 
 # Outside headers and the only folders that may include them.
 OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
     (re.compile(r"^(torch|ATen|c10)/"), {"backend/torch"}),
-    (re.compile(r"^(google/protobuf|grpc)"), {"compiler_server", "recipe_store", "backend/client", "proto"}),
+    (
+        re.compile(r"^(google/protobuf|grpc)"),
+        {"compiler_server", "recipe_store", "backend/client", "proto"},
+    ),
     (re.compile(r"^rocksdb/"), {"recipe_store"}),
     (
         re.compile(r"^(llvm|llvm-c)/"),

@@ -13,9 +13,14 @@ HARD = 800
 
 def main() -> int:
     files = subprocess.run(
-        ["git", "ls-files", "*.cc", "*.h", "*.c", "*.py", "dev"], check=True, capture_output=True, text=True
+        ["git", "ls-files", "*.cc", "*.h", "*.c", "*.py", "dev"],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.split()
-    lengths = {path: len(pathlib.Path(path).read_text(encoding="utf-8").splitlines()) for path in files}
+    lengths = {
+        path: len(pathlib.Path(path).read_text(encoding="utf-8").splitlines()) for path in files
+    }
     over_soft = sorted((n, path) for path, n in lengths.items() if n > SOFT)
     for n, path in over_soft:
         print(f"{path}: {n} lines ({'over the hard' if n > HARD else 'over the soft'} limit)")

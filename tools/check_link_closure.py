@@ -53,7 +53,10 @@ def main() -> int:
     objects = [
         p
         for p in build.rglob("*")
-        if p.is_file() and not p.is_symlink() and "CMakeFiles" not in p.parts and (".so" in p.name or not p.suffix)
+        if p.is_file()
+        and not p.is_symlink()
+        and "CMakeFiles" not in p.parts
+        and (".so" in p.name or not p.suffix)
     ]
     objects = [p for p in objects if is_elf(p)]
     own = {p.name: p for p in objects}

@@ -1,6 +1,6 @@
 """Differential fuzzer: random programs compiled with hpu_backend against CPU eager.
 
-Usage: python tests/fuzz/differential.py [--seed N] [--count N | --minutes M] [--length N] [--backend NAME]
+Usage: python tests/fuzz/differential.py [--seed N] [--count N | --minutes M] [...]
 
 Prints the seed of every failing program with its source; exit status 1 if any failed. Compared are
 values, dtypes, sizes, strides, which outputs share memory, and what happened to the inputs.
@@ -28,7 +28,9 @@ def copy_to(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 def storages(tensors: list[torch.Tensor]) -> list[int]:
     """Which tensors share memory: number of the first one over the same storage."""
-    pointers = [t.untyped_storage().data_ptr() if t.numel() else -1 - i for i, t in enumerate(tensors)]
+    pointers = [
+        t.untyped_storage().data_ptr() if t.numel() else -1 - i for i, t in enumerate(tensors)
+    ]
     return [pointers.index(p) for p in pointers]
 
 

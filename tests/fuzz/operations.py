@@ -12,8 +12,22 @@ if TYPE_CHECKING:
 
 Proposal = tuple[str, bool] | None
 
-SMOOTH = ("torch.tanh", "torch.sigmoid", "torch.sin", "torch.cos", "torch.erf", "F.silu", "F.gelu",
-          "F.softplus", "F.mish", "F.elu", "F.hardswish", "F.leaky_relu", "torch.expm1", "torch.atan")
+SMOOTH = (
+    "torch.tanh",
+    "torch.sigmoid",
+    "torch.sin",
+    "torch.cos",
+    "torch.erf",
+    "F.silu",
+    "F.gelu",
+    "F.softplus",
+    "F.mish",
+    "F.elu",
+    "F.hardswish",
+    "F.leaky_relu",
+    "torch.expm1",
+    "torch.atan",
+)
 EXACT_UNARY = ("torch.neg", "torch.abs", "torch.relu", "torch.clone")
 JUMPS = ("torch.floor", "torch.ceil", "torch.round", "torch.trunc", "torch.sign")
 COMPARISONS = ("torch.eq", "torch.ne", "torch.lt", "torch.le", "torch.gt", "torch.ge")
@@ -28,10 +42,17 @@ def smooth(g: Grower) -> Proposal:
 def guarded(g: Grower) -> Proposal:
     """Functions with poles, kept away from them."""
     x = g.pick_float()
-    form = g.random.choice(("torch.log({}.abs() + 0.5)", "torch.sqrt({}.abs() + 0.25)",
-                            "torch.rsqrt({}.abs() + 0.5)", "torch.exp(-{}.abs())",
-                            "torch.reciprocal({}.abs() + 1)", "torch.pow({}.abs() + 0.5, 1.5)",
-                            "torch.log1p({}.abs())"))
+    form = g.random.choice(
+        (
+            "torch.log({}.abs() + 0.5)",
+            "torch.sqrt({}.abs() + 0.25)",
+            "torch.rsqrt({}.abs() + 0.5)",
+            "torch.exp(-{}.abs())",
+            "torch.reciprocal({}.abs() + 1)",
+            "torch.pow({}.abs() + 0.5, 1.5)",
+            "torch.log1p({}.abs())",
+        )
+    )
     return x and (form.format(x.name), False)
 
 
@@ -50,7 +71,9 @@ def arithmetic(g: Grower) -> Proposal:
     if a is None or b is None:
         return None
     op = g.random.choice(("+", "-", "*"))
-    exact = a.exact and b.exact and not (a.tensor.is_floating_point() or b.tensor.is_floating_point())
+    exact = (
+        a.exact and b.exact and not (a.tensor.is_floating_point() or b.tensor.is_floating_point())
+    )
     return f"{a.name} {op} {b.name}", exact
 
 
@@ -70,7 +93,10 @@ def extremum(g: Grower) -> Proposal:
     a, b = g.pick_float(), g.pick_float()
     if a is None or b is None:
         return None
-    return f"{g.random.choice(('torch.maximum', 'torch.minimum'))}({a.name}, {b.name})", a.exact and b.exact
+    return (
+        f"{g.random.choice(('torch.maximum', 'torch.minimum'))}({a.name}, {b.name})",
+        a.exact and b.exact,
+    )
 
 
 def compare(g: Grower) -> Proposal:
@@ -88,7 +114,10 @@ def where(g: Grower) -> Proposal:
 
 def clamp(g: Grower) -> Proposal:
     x = g.pick_float()
-    return x and (f"{x.name}.clamp({g.random.choice((-1, -0.5))}, {g.random.choice((0.5, 2))})", x.exact)
+    return x and (
+        f"{x.name}.clamp({g.random.choice((-1, -0.5))}, {g.random.choice((0.5, 2))})",
+        x.exact,
+    )
 
 
 def cast(g: Grower) -> Proposal:
@@ -112,7 +141,9 @@ def reduce(g: Grower) -> Proposal:
 
 
 def variance(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1)
+    x = g.pick(
+        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1
+    )
     return x and (f"{x.name}.var(dim=-1, keepdim=True, correction={g.random.randint(0, 1)})", False)
 
 
@@ -123,11 +154,16 @@ def argmax(g: Grower) -> Proposal:
 
 def softmax(g: Grower) -> Proposal:
     x = g.pick_float(rank=1)
-    return x and (f"{g.random.choice(('torch.softmax', 'torch.log_softmax'))}({x.name}, dim={g.dim(x)})", False)
+    return x and (
+        f"{g.random.choice(('torch.softmax', 'torch.log_softmax'))}({x.name}, dim={g.dim(x)})",
+        False,
+    )
 
 
 def norm(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1)
+    x = g.pick(
+        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1
+    )
     if x is None:
         return None
     return f"F.layer_norm({x.name}, [{x.tensor.shape[-1]}])", False
@@ -143,7 +179,11 @@ def matmul(g: Grower) -> Proposal:
     if a is None:
         return None
     k = a.tensor.shape[-1]
-    b = g.pick(lambda v: v.tensor.dtype == a.tensor.dtype and v.tensor.dim() >= 2 and k in v.tensor.shape[-2:])
+    b = g.pick(
+        lambda v: (
+            v.tensor.dtype == a.tensor.dtype and v.tensor.dim() >= 2 and k in v.tensor.shape[-2:]
+        )
+    )
     if b is None:
         return None
     right = b.name if b.tensor.shape[-2] == k else f"{b.name}.transpose(-1, -2)"
@@ -155,7 +195,11 @@ def linear(g: Grower) -> Proposal:
     if x is None:
         return None
     k = x.tensor.shape[-1]
-    w = g.pick(lambda v: v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 2 and v.tensor.shape[1] == k)
+    w = g.pick(
+        lambda v: (
+            v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 2 and v.tensor.shape[1] == k
+        )
+    )
     return w and (f"F.linear({x.name}, {w.name})", False)
 
 
@@ -166,14 +210,26 @@ def view(g: Grower) -> Proposal:
     t = x.tensor
     d, size = g.dim(x), 0
     size = t.shape[d]
-    forms = [f"{x.name}.reshape(-1)", f"{x.name}.unsqueeze({d})", f"{x.name}.squeeze()", f"{x.name}.flip({d})",
-             f"{x.name}.transpose({d}, {g.dim(x)})", f"{x.name}.contiguous()", f"{x.name}.expand({[2, *t.shape]})"]
+    forms = [
+        f"{x.name}.reshape(-1)",
+        f"{x.name}.unsqueeze({d})",
+        f"{x.name}.squeeze()",
+        f"{x.name}.flip({d})",
+        f"{x.name}.transpose({d}, {g.dim(x)})",
+        f"{x.name}.contiguous()",
+        f"{x.name}.expand({[2, *t.shape]})",
+    ]
     if size > 1:
         start = g.random.randrange(size)
         step = g.random.choice((1, 1, 2, 3))
-        forms += [f"{x.name}.narrow({d}, {start}, {size - start})", f"{x.name}.select({d}, {start})",
-                  f"torch.roll({x.name}, {start}, {d})", f"{x.name}.repeat_interleave(2, dim={d})",
-                  f"{x.name}.split({start or 1}, dim={d})[0]", f"{x.name}.movedim({d}, 0)[::{step}]"]
+        forms += [
+            f"{x.name}.narrow({d}, {start}, {size - start})",
+            f"{x.name}.select({d}, {start})",
+            f"torch.roll({x.name}, {start}, {d})",
+            f"{x.name}.repeat_interleave(2, dim={d})",
+            f"{x.name}.split({start or 1}, dim={d})[0]",
+            f"{x.name}.movedim({d}, 0)[::{step}]",
+        ]
     return g.random.choice(forms), x.exact
 
 
@@ -188,12 +244,18 @@ def join(g: Grower) -> Proposal:
 
 def pad(g: Grower) -> Proposal:
     x = g.pick_float(rank=1)
-    return x and (f"F.pad({x.name}, ({g.random.randint(0, 2)}, {g.random.randint(0, 3)}), value=0.5)", x.exact)
+    return x and (
+        f"F.pad({x.name}, ({g.random.randint(0, 2)}, {g.random.randint(0, 3)}), value=0.5)",
+        x.exact,
+    )
 
 
 def triangle(g: Grower) -> Proposal:
     x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() >= 2)
-    return x and (f"torch.{g.random.choice(('tril', 'triu'))}({x.name}, {g.random.randint(-1, 2)})", x.exact)
+    return x and (
+        f"torch.{g.random.choice(('tril', 'triu'))}({x.name}, {g.random.randint(-1, 2)})",
+        x.exact,
+    )
 
 
 def index(g: Grower) -> Proposal:
@@ -207,30 +269,85 @@ def index(g: Grower) -> Proposal:
 
 def write(g: Grower) -> Proposal:
     """Writes in place into a copy, also through a view."""
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[0] > 1)
-    form = g.random.choice(("{}.clone().mul_(2)", "{0}.clone().index_fill_(0, torch.tensor([0], device={0}.device), 1.0)",
-                            "{}.clone().add_(1).clamp_(-1, 1)"))
+    x = g.pick(
+        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[0] > 1
+    )
+    form = g.random.choice(
+        (
+            "{}.clone().mul_(2)",
+            "{0}.clone().index_fill_(0, torch.tensor([0], device={0}.device), 1.0)",
+            "{}.clone().add_(1).clamp_(-1, 1)",
+        )
+    )
     return x and (form.format(x.name), False)
 
 
 def convolution(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() == 4 and v.tensor.shape[1] > 0)
+    x = g.pick(
+        lambda v: v.tensor.is_floating_point() and v.tensor.dim() == 4 and v.tensor.shape[1] > 0
+    )
     if x is None:
         return None
     c = x.tensor.shape[1]
-    w = g.pick(lambda v: v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 4 and v.tensor.shape[1] == c)
+    w = g.pick(
+        lambda v: (
+            v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 4 and v.tensor.shape[1] == c
+        )
+    )
     if w is None:
         return None
-    return f"F.conv2d({x.name}, {w.name}, stride={g.random.randint(1, 2)}, padding={g.random.randint(0, 2)}) * 0.1", False
+    return (
+        f"F.conv2d({x.name}, {w.name}, stride={g.random.randint(1, 2)}, "
+        f"padding={g.random.randint(0, 2)}) * 0.1",
+        False,
+    )
 
 
 def pooling(g: Grower) -> Proposal:
     x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() == 4)
-    form = g.random.choice(("F.max_pool2d({}, 2)", "F.avg_pool2d({}, 2)", "F.adaptive_avg_pool2d({}, 1)",
-                            "F.max_pool2d({}, 3, stride=2, padding=1)"))
+    form = g.random.choice(
+        (
+            "F.max_pool2d({}, 2)",
+            "F.avg_pool2d({}, 2)",
+            "F.adaptive_avg_pool2d({}, 1)",
+            "F.max_pool2d({}, 3, stride=2, padding=1)",
+        )
+    )
     return x and (form.format(x.name), "max" in form and x.exact)
 
 
-OPERATIONS = (smooth, guarded, exact_unary, jump, arithmetic, arithmetic, with_number, division, extremum, compare,
-              where, clamp, cast, reduce, reduce, variance, argmax, softmax, norm, cumsum, matmul, matmul, linear,
-              view, view, view, join, pad, triangle, index, write, convolution, pooling)
+OPERATIONS = (
+    smooth,
+    guarded,
+    exact_unary,
+    jump,
+    arithmetic,
+    arithmetic,
+    with_number,
+    division,
+    extremum,
+    compare,
+    where,
+    clamp,
+    cast,
+    reduce,
+    reduce,
+    variance,
+    argmax,
+    softmax,
+    norm,
+    cumsum,
+    matmul,
+    matmul,
+    linear,
+    view,
+    view,
+    view,
+    join,
+    pad,
+    triangle,
+    index,
+    write,
+    convolution,
+    pooling,
+)

@@ -121,13 +121,21 @@ class Grower:
             result = eval(expression, {"torch": torch, "F": torch.nn.functional}, scope)
         except (RuntimeError, IndexError, ValueError, NotImplementedError, TypeError):
             return False
-        if not isinstance(result, torch.Tensor) or result.numel() > MAX_ELEMENTS or result.dim() > 5:
+        if (
+            not isinstance(result, torch.Tensor)
+            or result.numel() > MAX_ELEMENTS
+            or result.dim() > 5
+        ):
             return False
         if result.is_complex() or result.dtype in (torch.float64, torch.float16):
             return False
+        # `not <=` also catches NaN.
         if result.is_floating_point() and result.numel() > 0:
-            if not torch.isfinite(result).all() or result.abs().max() > MAX_MAGNITUDE:
-                return False
+            usable = bool(result.abs().max() <= MAX_MAGNITUDE)
+        else:
+            usable = True
+        if not usable:
+            return False
         name = f"v{len(self.lines)}"
         self.lines.append(f"{name} = {expression}")
         self.values.append(Value(name, result, exact))
@@ -140,7 +148,9 @@ class Grower:
         for i in range(self.random.randint(1, 3)):
             tensor = self.restride(self.data(self.shape()))
             inputs.append(tensor)
-            self.values.append(Value(f"x{i}", tensor.clone(memory_format=torch.preserve_format), True))
+            self.values.append(
+                Value(f"x{i}", tensor.clone(memory_format=torch.preserve_format), True)
+            )
             # What the program computes must see the strides of the input.
             self.values[-1].tensor = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype

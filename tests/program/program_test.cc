@@ -16,7 +16,8 @@ TensorSpec Spec(DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> st
 Program Sample() {
   Program program;
   program.name = "mlp";
-  program.inputs.push_back({ProgramInput::Kind::kTensor, Spec(DType::kF32, {2, 3}, {3, 1}), true, false});
+  program.inputs.push_back(
+      {ProgramInput::Kind::kTensor, Spec(DType::kF32, {2, 3}, {3, 1}), true, false});
   program.inputs.push_back({ProgramInput::Kind::kScalar, {}, false, false});
   program.buffer_bytes = {64};
   program.constants.push_back({Spec(DType::kI64, {1}, {1}), Bytes(8, 1)});
@@ -28,9 +29,15 @@ Program Sample() {
   program.steps.push_back(LaunchStep{0, {{"x", 0}, {"y", 1}}});
   EagerStep eager;
   eager.op = "aten::lgamma";
-  eager.args = {{TensorArgument{1}}, {int64_t{3}}, {2.5}, {true}, {std::string("mean")},
-                {DTypeArgument{DType::kBF16}}, {EnumArgument{"channels_last"}},
-                {DeviceArgument{"hpu"}}, {ArgumentList{{int64_t{1}}, {NoneArgument{}}}}};
+  eager.args = {{TensorArgument{1}},
+                {int64_t{3}},
+                {2.5},
+                {true},
+                {std::string("mean")},
+                {DTypeArgument{DType::kBF16}},
+                {EnumArgument{"channels_last"}},
+                {DeviceArgument{"hpu"}},
+                {ArgumentList{{int64_t{1}}, {NoneArgument{}}}}};
   eager.kwargs = {{"out", {NoneArgument{}}}};
   eager.outputs = {3};
   eager.reason = "no recipe kernel";
@@ -67,9 +74,10 @@ TEST(Program, PrintsReadableListing) {
   EXPECT_NE(text.find("program mlp: 4 nodes, 1 eager\n"), std::string::npos);
   EXPECT_NE(text.find("  input 0: f32[2,3]{3,1} mutated\n"), std::string::npos);
   EXPECT_NE(text.find("  launch recipe 0 (x=%0, y=%1)\n"), std::string::npos);
-  EXPECT_NE(text.find("  eager %3 = aten::lgamma(%1, 3, 2.5, True, \"mean\", bf16, channels_last, hpu, "
-                      "[1, None], out=None)  # no recipe kernel\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("  eager %3 = aten::lgamma(%1, 3, 2.5, True, \"mean\", bf16, channels_last, hpu, "
+                "[1, None], out=None)  # no recipe kernel\n"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("  output 2: view of input 0 f32[3]{1}@3\n"), std::string::npos);
 }
@@ -102,7 +110,8 @@ TEST(Program, ResealedMutationsNeverGiveAnInvalidProgram) {
   for (int round = 0; round < 20000; ++round) {
     Bytes damaged = bytes;
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
-      damaged[12 + random() % (damaged.size() - 12 - sizeof(Digest))] = static_cast<uint8_t>(random());
+      damaged[12 + random() % (damaged.size() - 12 - sizeof(Digest))] =
+          static_cast<uint8_t>(random());
     }
     const auto decoded = DecodeProgram(Reseal(damaged));
     if (!decoded.ok()) continue;
@@ -136,15 +145,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"TensorPastInput", [](Program& p) { p.tensors[0].spec.sizes[0] = 4; }},
         BadCase{"TensorPastBuffer", [](Program& p) { p.tensors[1].spec.storage_offset = 11; }},
         BadCase{"TensorPastConstant", [](Program& p) { p.tensors[2].spec.sizes[0] = 2; }},
-        BadCase{"SizeOverflow", [](Program& p) { p.tensors[1].spec.strides[0] = INT64_MAX / 2 + 9; p.tensors[1].spec.sizes[0] = 4; }},
+        BadCase{"SizeOverflow",
+                [](Program& p) {
+                  p.tensors[1].spec.strides[0] = INT64_MAX / 2 + 9;
+                  p.tensors[1].spec.sizes[0] = 4;
+                }},
         BadCase{"NegativeStride", [](Program& p) { p.tensors[1].spec.strides[0] = -3; }},
         BadCase{"RankMismatch", [](Program& p) { p.tensors[1].spec.strides.pop_back(); }},
         BadCase{"NoSuchInput", [](Program& p) { p.tensors[0].index = 7; }},
         BadCase{"ScalarAsTensor", [](Program& p) { p.tensors[0].index = 1; }},
         BadCase{"NoSuchRecipe", [](Program& p) { std::get<LaunchStep>(p.steps[0]).recipe = 1; }},
-        BadCase{"BindingPastEnd", [](Program& p) { std::get<LaunchStep>(p.steps[0]).bindings[0].tensor = 9; }},
-        BadCase{"EagerArgumentPastEnd", [](Program& p) { std::get<EagerStep>(p.steps[1]).args[0] = {TensorArgument{9}}; }},
-        BadCase{"EagerOutputNotEager", [](Program& p) { std::get<EagerStep>(p.steps[1]).outputs[0] = 1; }},
+        BadCase{"BindingPastEnd",
+                [](Program& p) { std::get<LaunchStep>(p.steps[0]).bindings[0].tensor = 9; }},
+        BadCase{"EagerArgumentPastEnd",
+                [](Program& p) { std::get<EagerStep>(p.steps[1]).args[0] = {TensorArgument{9}}; }},
+        BadCase{"EagerOutputNotEager",
+                [](Program& p) { std::get<EagerStep>(p.steps[1]).outputs[0] = 1; }},
         BadCase{"OutputPastEnd", [](Program& p) { p.outputs[0].index = 9; }},
         BadCase{"ViewOfNoInput", [](Program& p) { p.outputs[2].index = 9; }}),
     [](const testing::TestParamInfo<BadCase>& row) { return row.param.what; });
