@@ -10,13 +10,14 @@ import recorded_graph
 
 
 class CompileError(Exception):
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class ServerUnavailable(Exception):
-    pass
+class ServerUnavailable(CompileError):
+    def __init__(self, message: str, code: str = "UNAVAILABLE") -> None:
+        super().__init__(message, code)
 
 
 class KeyBuilder:
@@ -84,8 +85,8 @@ def client_module(store: Store) -> Any:
         def __init__(self, socket: str) -> None:
             pass
 
-        def hello(self) -> str:
-            return "build-1"
+        def hello(self) -> dict[str, Any]:
+            return {"build_id": "build-1", "protocol_version": 1, "pid": 1}
 
         def _loaded(self, graph: Any, origin: str) -> Any:
             return types.SimpleNamespace(

@@ -181,7 +181,7 @@ def _climb(
     record.key = key.hex()
     record.factors = list(builder.factors())
     record.key_ms = (time.perf_counter() - started) * 1e3
-    if record.cacheable and not request.settings["skip_cache_lookup"]:
+    if record.cacheable:
         remembered = service.remembered(key)
         if remembered is not None:
             record.origin = "memory"

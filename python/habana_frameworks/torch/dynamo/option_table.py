@@ -211,13 +211,4 @@ OPTIONS: tuple[Option, ...] = (
         text="Progress display while recipes compile; auto: on a terminal.",
         values=("auto", "on", "off"),
     ),
-    Option(
-        name="skip_cache_lookup",
-        env="HPU_SKIP_CACHE_LOOKUP",
-        kind=bool,
-        default=False,
-        key=False,
-        effect="active",
-        text="Compile anew even if the program is stored, and replace it.",
-    ),
 )

@@ -120,7 +120,7 @@ class Service:
         record.fetch_ms = (time.perf_counter() - started) * 1e3
         if found is None:
             return None
-        record.origin = "store"
+        record.origin = str(found.origin)
         return self._load(key, found, record)
 
     def compile(
@@ -160,12 +160,12 @@ class Service:
                 return request(client)
             except client_module.ServerUnavailable as error:
                 self._drop_client()
-                if attempt == 1:
+                if attempt == 1 or error.code != "UNAVAILABLE":
                     with self._lock:
                         self._mark_down(f"the compile server was lost: {error}")
                     raise NoProgram(str(error), lasting=False) from error
             except client_module.CompileError as error:
-                raise NoProgram(str(error), lasting=is_lasting(error.code)) from error
+                raise NoProgram(str(error), lasting=error.code in _LASTING_CODES) from error
         raise AssertionError("not reached")
 
     def _load(self, key: bytes, found: Any, record: GraphRecord) -> Loaded:
@@ -184,12 +184,14 @@ class Service:
             self._failed[key] = reason
 
 
-# Canonical status codes that the same graph will meet again: INVALID_ARGUMENT, UNIMPLEMENTED.
-_LASTING_CODES = frozenset({3, 12, "INVALID_ARGUMENT", "UNIMPLEMENTED"})
+# Status codes that the same graph will meet again.
+_LASTING_CODES = frozenset({"INVALID_ARGUMENT", "UNIMPLEMENTED"})
 
 
-def is_lasting(code: int | str) -> bool:
-    return code in _LASTING_CODES
+def running_socket() -> str | None:
+    """Socket of the user's daemon if there is one; starts nothing."""
+    path = os.path.join(native.cache_dir(), "run", "server.sock")
+    return path if os.path.exists(path) else None
 
 
 def open_client() -> tuple[Any, str]:
@@ -198,12 +200,12 @@ def open_client() -> tuple[Any, str]:
     socket = client_module.ensure_server(
         server_binary=native.server_binary(),
         cache_dir=native.cache_dir(),
-        log_level=os.environ.get("HPU_SERVER_LOG_LEVEL", "info"),
+        log_level=int(os.environ.get("HPU_SERVER_LOG_LEVEL", "2")),
         start_timeout_s=_START_TIMEOUT_S,
         idle_timeout_s=_IDLE_TIMEOUT_S,
     )
     client = client_module.CompileClient(socket)
-    return client, str(client.hello())
+    return client, str(client.hello()["build_id"])
 
 
 service = Service()
