@@ -1,0 +1,11 @@
+# Writes the files of BLOBS (names, "name.bin" in DIR) as C++ byte arrays into OUTPUT.
+set(text "// Generated from tests/synapse/kernels.c.\n#include <cstdint>\n")
+foreach(name ${BLOBS})
+  file(READ ${DIR}/${name}.bin hex HEX)
+  if(hex STREQUAL "")
+    message(FATAL_ERROR "kernel ${name} has no code")
+  endif()
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(APPEND text "inline constexpr uint8_t k_${name}[] = {${bytes}};\n")
+endforeach()
+file(WRITE ${OUTPUT} "${text}")

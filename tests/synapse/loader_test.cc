@@ -1,0 +1,83 @@
+#include "synapse/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace hpu {
+namespace {
+
+TEST(LoaderTest, NamesTheFileThatCannotBeOpened) {
+  const auto functions = OpenSynapse("/nonexistent/libSynapse.so");
+  ASSERT_FALSE(functions.ok());
+  EXPECT_EQ(functions.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(functions.status().message().find("/nonexistent/libSynapse.so"), std::string::npos);
+}
+
+TEST(LoaderTest, NamesEveryMissingFunction) {
+  const auto functions = OpenSynapse("libm.so.6");
+  ASSERT_FALSE(functions.ok());
+  EXPECT_EQ(functions.status().code(), absl::StatusCode::kFailedPrecondition);
+  const std::string text(functions.status().message());
+  EXPECT_NE(text.find(" synInitialize"), std::string::npos);
+  EXPECT_NE(text.find(" hcclGroupEnd"), std::string::npos);
+  // Optional ones are not missed.
+  EXPECT_EQ(text.find("synGetErrorString"), std::string::npos);
+}
+
+TEST(LoaderTest, EveryRowOfTheTableIsExportedByTheEmulator) {
+  const char* path = std::getenv(kSynapseLibraryVariable);
+  if (path == nullptr) GTEST_SKIP() << kSynapseLibraryVariable << " is not set";
+  const auto functions = OpenSynapse(path);
+  ASSERT_TRUE(functions.ok()) << functions.status();
+  if (!functions->is_emulator()) GTEST_SKIP() << "not the emulator";
+  int rows = 0;
+#define SYN_FUNCTION(name, required, since)     \
+  EXPECT_NE(functions->name, nullptr) << #name; \
+  ++rows;
+#define SYN_EMULATOR_FUNCTION(name) SYN_FUNCTION(name, 0, "")
+#include "synapse/functions.inc"
+#undef SYN_FUNCTION
+#undef SYN_EMULATOR_FUNCTION
+  EXPECT_EQ(rows, 155 + 21 + 9);
+  EXPECT_TRUE(functions->host_addressable());
+}
+
+TEST(LoaderTest, ProcessTableIsOpenedOnce) {
+  if (std::getenv(kSynapseLibraryVariable) == nullptr) {
+    GTEST_SKIP() << kSynapseLibraryVariable << " is not set";
+  }
+  std::vector<const SynapseFunctions*> seen(4, nullptr);
+  std::vector<std::thread> threads;
+  for (auto& slot : seen) {
+    threads.emplace_back(
+        [&slot] { slot = LoadSynapse("/ignored/once/loaded.so").value_or(nullptr); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_NE(seen[0], nullptr);
+  for (const auto* table : seen) EXPECT_EQ(table, seen[0]);
+}
+
+TEST(LoaderTest, StatusCarriesCallNumberTextAndDetail) {
+  const char* path = std::getenv(kSynapseLibraryVariable);
+  if (path == nullptr) GTEST_SKIP() << kSynapseLibraryVariable << " is not set";
+  const auto functions = OpenSynapse(path);
+  ASSERT_TRUE(functions.ok()) << functions.status();
+  synGraphHandle graph = nullptr;
+  const synStatus status = functions->synGraphCreate(&graph, synDeviceGaudi2);
+  ASSERT_EQ(status, synUninitialized);
+  EXPECT_EQ(ToText(ToStatus(*functions, status, "synGraphCreate")),
+            "FAILED_PRECONDITION: synGraphCreate: status 28 (library is not initialised): "
+            "synInitialize has not been called");
+  EXPECT_TRUE(ToStatus(*functions, synSuccess, "x").ok());
+}
+
+TEST(LoaderTest, FolderOfAnAddress) {
+  EXPECT_FALSE(FolderOf(reinterpret_cast<const void*>(&OpenSynapse)).empty());
+  EXPECT_EQ(FolderOf(nullptr), "");
+}
+
+}  // namespace
+}  // namespace hpu

@@ -1,0 +1,108 @@
+#include "synapse/emulator/runtime/pack_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+namespace hpu::emulator {
+namespace {
+
+class PackCacheTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<PackedCopy> Get(PackCache& cache, uint64_t address, uint64_t bytes,
+                                  const std::string& format, uint64_t now) {
+    return cache.Get({address, bytes, format}, bytes, now, [&](uint8_t* destination) {
+      ++packs_;
+      std::memset(destination, packs_, bytes);
+    });
+  }
+  Counters counters_;
+  int packs_ = 0;
+};
+
+TEST_F(PackCacheTest, SharesEqualFormatsAndKeepsOthersApart) {
+  PackCache cache(1 << 20, &counters_);
+  const auto a = Get(cache, 1000, 64, "x", 1);
+  EXPECT_EQ(Get(cache, 1000, 64, "x", 2), a);
+  EXPECT_NE(Get(cache, 1000, 64, "y", 2), a);
+  EXPECT_NE(Get(cache, 1064, 64, "x", 2), a);
+  EXPECT_EQ(packs_, 3);
+  EXPECT_EQ(counters_.packs.load(), 3u);
+  EXPECT_EQ(counters_.pack_hits.load(), 1u);
+  EXPECT_EQ(cache.bytes(), 192u);
+}
+
+TEST_F(PackCacheTest, DropsWhateverOverlapsByOneByte) {
+  PackCache cache(1 << 20, &counters_);
+  struct Case {
+    uint64_t address, bytes;
+    bool dropped;
+  };
+  for (const Case& c :
+       {Case{900, 100, false}, Case{900, 101, true}, Case{1063, 1, true}, Case{1064, 100, false},
+        Case{0, 5000, true}, Case{1010, 4, true}, Case{1010, 0, false}}) {
+    const auto copy = Get(cache, 1000, 64, "x", 1);
+    ASSERT_TRUE(copy->valid());
+    cache.Drop(c.address, c.bytes);
+    EXPECT_EQ(copy->valid(), !c.dropped) << c.address << "+" << c.bytes;
+  }
+  cache.DropAll();
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
+TEST_F(PackCacheTest, LongSourceFarBelowTheWriteIsFound) {
+  PackCache cache(1 << 20, &counters_);
+  const auto longer = Get(cache, 1000, 5000, "x", 1);
+  const auto near = Get(cache, 5900, 10, "x", 1);
+  cache.Drop(5950, 1);
+  EXPECT_FALSE(longer->valid());
+  EXPECT_TRUE(near->valid());
+}
+
+TEST_F(PackCacheTest, EvictsLeastRecentlyUsedButNothingOfThisLaunch) {
+  PackCache cache(200, &counters_);
+  const auto old = Get(cache, 1000, 100, "x", 1);
+  const auto recent = Get(cache, 2000, 100, "x", 2);
+  Get(cache, 1000, 100, "x", 3);
+  const auto third = Get(cache, 3000, 100, "x", 4);
+  EXPECT_TRUE(old->valid());
+  EXPECT_FALSE(recent->valid());
+  EXPECT_EQ(cache.bytes(), 200u);
+  EXPECT_EQ(counters_.packs_evicted.load(), 1u);
+  // A launch may need more than the limit at once.
+  const auto p = Get(cache, 4000, 100, "x", 5);
+  const auto q = Get(cache, 5000, 100, "x", 5);
+  const auto r = Get(cache, 6000, 100, "x", 5);
+  EXPECT_TRUE(p->valid() && q->valid() && r->valid());
+  EXPECT_EQ(cache.bytes(), 300u);
+}
+
+TEST_F(PackCacheTest, ChangeDuringPackingIsNotKept) {
+  PackCache cache(1 << 20, &counters_);
+  const auto copy = cache.Get({1000, 64, "x"}, 64, 1, [&](uint8_t*) { cache.Drop(1000, 64); });
+  EXPECT_FALSE(copy->valid());
+  EXPECT_NE(Get(cache, 1000, 64, "x", 2), copy);
+}
+
+TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
+  PackCache cache(1 << 20, &counters_);
+  std::atomic<int> packs{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (uint64_t i = 0; i < 200; ++i) {
+        const auto copy = cache.Get({i * 1000, 64, "x"}, 64, i, [&](uint8_t* destination) {
+          packs.fetch_add(1);
+          std::memset(destination, 7, 64);
+        });
+        ASSERT_EQ(copy->buffer().data()[63], 7);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(packs.load(), 200);
+}
+
+}  // namespace
+}  // namespace hpu::emulator

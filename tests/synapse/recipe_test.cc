@@ -1,0 +1,160 @@
+#include "synapse/emulator/recipe/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/hash.h"
+#include "synapse/emulator/recipe/loaded_recipe.h"
+#include "tests/synapse/test_recipes.h"
+
+namespace hpu::emulator {
+namespace {
+
+Recipe RichRecipe() {
+  Recipe recipe = PackedAddRecipe(100);
+  recipe.constants = {1, 2, 3, 4};
+  recipe.const_sections = {{.section = 7, .data = {9, 8, 7}}};
+  recipe.tensors[0].permutation = {0};
+  recipe.tensors[2].external = true;
+  recipe.kernels[0].flops = 12345;
+  recipe.kernels[0].scratch_bytes = 4096;
+  recipe.kernels[0].operands.push_back(
+      {.kind = OperandRef::Kind::kConstant, .index = 0, .offset = 2});
+  recipe.kernels[0].operands.push_back({.kind = OperandRef::Kind::kNull, .index = 0, .offset = 0});
+  return recipe;
+}
+
+// Makes the checksum of changed bytes right again, as a forger would.
+void Reseal(Bytes& bytes) {
+  const size_t body = bytes.size() - sizeof(Digest);
+  const Digest digest = Sha256(std::span<const uint8_t>(bytes).first(body));
+  std::memcpy(bytes.data() + body, digest.data(), digest.size());
+}
+
+TEST(RecipeTest, RoundTripGivesEqualBytes) {
+  const Bytes bytes = EncodeRecipe(RichRecipe());
+  const auto decoded = DecodeRecipe(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(EncodeRecipe(*decoded), bytes);
+  EXPECT_EQ(decoded->tensors[2].name, "out");
+  EXPECT_TRUE(decoded->tensors[2].external);
+  EXPECT_EQ(decoded->kernels[0].flops, 12345u);
+  EXPECT_EQ(decoded->packed[0].format, "test copy 100");
+  EXPECT_EQ(decoded->const_sections[0].data, (Bytes{9, 8, 7}));
+}
+
+TEST(RecipeTest, EveryFlippedByteIsDataLoss) {
+  const Bytes good = EncodeRecipe(RichRecipe());
+  for (size_t i = 0; i < good.size(); ++i) {
+    Bytes bad = good;
+    bad[i] ^= 0x40;
+    ASSERT_EQ(DecodeRecipe(bad).status().code(), absl::StatusCode::kDataLoss) << "byte " << i;
+  }
+}
+
+TEST(RecipeTest, EveryTruncationIsDataLoss) {
+  const Bytes good = EncodeRecipe(RichRecipe());
+  for (size_t size = 0; size < good.size(); ++size) {
+    ASSERT_EQ(DecodeRecipe(std::span(good).first(size)).status().code(),
+              absl::StatusCode::kDataLoss)
+        << size;
+  }
+}
+
+// With a right checksum the reader and the range checks are on their own: any outcome but a crash
+// or another code.
+TEST(RecipeTest, MutationsWithRightChecksumNeverCrash) {
+  const Bytes good = EncodeRecipe(RichRecipe());
+  const uint8_t values[] = {0x00, 0x01, 0x7F, 0x80, 0xFF};
+  int accepted = 0;
+  for (size_t i = 0; i + sizeof(Digest) < good.size(); ++i) {
+    for (const uint8_t value : values) {
+      Bytes bad = good;
+      bad[i] = value;
+      Reseal(bad);
+      auto decoded = DecodeRecipe(bad);
+      if (!decoded.ok()) {
+        ASSERT_EQ(decoded.status().code(), absl::StatusCode::kDataLoss);
+        continue;
+      }
+      ++accepted;
+      const LoadedRecipe loaded(std::move(decoded).value());
+      ASSERT_EQ(loaded.num_operands(), loaded.recipe().kernels[0].operands.size());
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+TEST(RecipeTest, RandomBytesAfterTheHeader) {
+  std::mt19937 random(1);
+  const Bytes good = EncodeRecipe(RichRecipe());
+  for (int round = 0; round < 3000; ++round) {
+    Bytes bad(good.begin(), good.begin() + 12);
+    const size_t size = random() % 400;
+    for (size_t i = 0; i < size; ++i) bad.push_back(static_cast<uint8_t>(random()));
+    bad.resize(bad.size() + sizeof(Digest));
+    Reseal(bad);
+    ASSERT_EQ(DecodeRecipe(bad).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(RecipeTest, RangeChecks) {
+  const auto refused = [](auto&& change) {
+    Recipe recipe = RichRecipe();
+    change(recipe);
+    return DecodeRecipe(EncodeRecipe(recipe)).status().code() == absl::StatusCode::kDataLoss;
+  };
+  EXPECT_FALSE(refused([](Recipe&) {}));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].entry = uint32_t(r.code.size()); }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].operands[1].index = 3; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].operands[0].index = 1; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].operands[1].offset = 401; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].grain = 0; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].scratch_bytes = uint64_t{1} << 40; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.workspace_bytes = 100; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.packed[0].source_bytes = 401; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.packed[0].source.kind = OperandRef::Kind::kWorkspace; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].sizes = {uint64_t{1} << 60, 16}; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].permutation = {1}; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].dtype = syn_type_na; }));
+}
+
+TEST(LoadedRecipeTest, PlansSectionsAndExternals) {
+  Recipe recipe = GatedAddRecipe(10);
+  recipe.tensors[2].section = 1;  // a and b share a section
+  recipe.tensors[2].section_offset = 64;
+  recipe.tensors[1].external = true;
+  const LoadedRecipe loaded(std::move(recipe));
+  ASSERT_EQ(loaded.sections().size(), 3u);
+  EXPECT_EQ(loaded.sections()[1].end, 64u + 40u);
+  EXPECT_EQ(loaded.section_of(2), loaded.section_of(1));
+  EXPECT_EQ(loaded.external_tensors(), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(loaded.external_ready_after(), (std::vector<uint32_t>{2, 2}));
+  EXPECT_EQ(loaded.FindTensor("out"), 3u);
+  EXPECT_EQ(loaded.IndexOfId(4), std::nullopt);
+  EXPECT_EQ(loaded.IndexOfId(SYN_TENSOR_ID(3, SHAPE_TENSOR)), std::nullopt);
+}
+
+TEST(LoadedRecipeTest, HigherIsaLevelIsRefusedWithBothNames) {
+  Recipe recipe = AddRecipe(10);
+  recipe.isa = IsaLevel::kV4Amx;
+  LoadedRecipe loaded(std::move(recipe));
+  const absl::Status status = loaded.EnsureExecutable();
+  if (status.ok()) GTEST_SKIP() << "this CPU has AMX";
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("x86-64-v4-amx"), std::string::npos);
+}
+
+TEST(LoadedRecipeTest, CodeRunsOnceMapped) {
+  LoadedRecipe loaded(AddRecipe(4));
+  ASSERT_TRUE(loaded.EnsureExecutable().ok());
+  int32_t a[] = {1, 2, 3, 4}, b[] = {10, 20, 30, 40}, out[4] = {};
+  void* operands[] = {a, b, out};
+  loaded.function(loaded.recipe().kernels[0].entry)(operands, 0, 4, nullptr);
+  EXPECT_EQ(out[3], 44);
+}
+
+}  // namespace
+}  // namespace hpu::emulator

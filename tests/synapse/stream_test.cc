@@ -1,0 +1,124 @@
+#include "synapse/emulator/streams/stream.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "synapse/emulator/streams/event.h"
+
+namespace hpu::emulator {
+namespace {
+
+class FunctionWork : public Work {
+ public:
+  explicit FunctionWork(std::function<synStatus()> function) : function_(std::move(function)) {}
+  synStatus Run() override { return function_(); }
+
+ private:
+  const std::function<synStatus()> function_;
+};
+
+std::unique_ptr<Work> Do(std::function<void()> function) {
+  return std::make_unique<FunctionWork>([function = std::move(function)] {
+    function();
+    return synSuccess;
+  });
+}
+
+class StreamTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Stream> MakeStream() { return std::make_shared<Stream>(&inline_executions_); }
+  static Capture Record(const std::shared_ptr<Stream>& stream) {
+    Capture capture;
+    capture.progress = stream->progress();
+    capture.sequence = stream->tail();
+    capture.stream = stream;
+    return capture;
+  }
+  std::atomic<uint64_t> inline_executions_{0};
+};
+
+TEST_F(StreamTest, RunsInOrderWhoeverRunsIt) {
+  const auto stream = MakeStream();
+  std::vector<int> order;  // touched by one thread at a time: TSan checks that
+  for (int i = 0; i < 2000; ++i) {
+    stream->Enqueue(Do([&order, i] { order.push_back(i); }));
+    if (i % 97 == 0) {
+      EXPECT_EQ(stream->Synchronize(), synSuccess);
+    }
+  }
+  EXPECT_EQ(stream->Synchronize(), synSuccess);
+  ASSERT_EQ(order.size(), 2000u);
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST_F(StreamTest, ManyThreadsMayWaitForOneStream) {
+  const auto stream = MakeStream();
+  std::atomic<int> done{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const uint64_t sequence = stream->Enqueue(Do([&] { done.fetch_add(1); }));
+        stream->WaitFor(sequence);
+        ASSERT_TRUE(stream->progress()->Reached(sequence));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done.load(), 800);
+}
+
+TEST_F(StreamTest, EventsOrderStreams) {
+  for (int round = 0; round < 50; ++round) {
+    const auto producer = MakeStream();
+    const auto consumer = MakeStream();
+    int value = 0;
+    int seen = -1;
+    std::atomic<bool> go{false};
+    producer->Enqueue(Do([&] {
+      while (!go.load()) std::this_thread::yield();
+      value = round + 1;
+    }));
+    consumer->Enqueue(std::make_unique<WaitWork>(Record(producer)));
+    consumer->Enqueue(Do([&] { seen = value; }));
+    EXPECT_FALSE(consumer->idle());
+    go.store(true);
+    EXPECT_EQ(consumer->Synchronize(), synSuccess);
+    EXPECT_EQ(seen, round + 1);
+  }
+}
+
+TEST_F(StreamTest, FailureIsReportedOnceAtSynchronisation) {
+  const auto stream = MakeStream();
+  stream->Enqueue(std::make_unique<FunctionWork>([] { return synAssertAsync; }));
+  stream->Enqueue(std::make_unique<FunctionWork>([] { return synDeviceReset; }));
+  EXPECT_EQ(stream->Synchronize(), synAssertAsync);
+  EXPECT_EQ(stream->Synchronize(), synSuccess);
+}
+
+TEST_F(StreamTest, DestructionFinishesQueuedWork) {
+  std::atomic<int> done{0};
+  {
+    const auto stream = MakeStream();
+    for (int i = 0; i < 100; ++i) stream->Enqueue(Do([&] { done.fetch_add(1); }));
+  }
+  EXPECT_EQ(done.load(), 100);
+}
+
+TEST_F(StreamTest, CaptureOutlivesItsStream) {
+  Capture capture;
+  EXPECT_TRUE(capture.Done());
+  {
+    const auto stream = MakeStream();
+    stream->Enqueue(Do([] {}));
+    capture = Record(stream);
+  }
+  EXPECT_TRUE(capture.Done());
+  capture.Wait();
+}
+
+}  // namespace
+}  // namespace hpu::emulator

@@ -1,0 +1,100 @@
+#include "synapse/emulator/runtime/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hpu::emulator {
+namespace {
+
+struct Visits {
+  std::vector<std::atomic<int>> counts;
+  std::atomic<int64_t> smallest_piece{1 << 30};
+  explicit Visits(size_t tasks) : counts(tasks) {}
+};
+
+void Visit(const void* context, int64_t begin, int64_t end, void*) {
+  auto* visits = const_cast<Visits*>(static_cast<const Visits*>(context));
+  for (int64_t i = begin; i < end; ++i) visits->counts[static_cast<size_t>(i)].fetch_add(1);
+  if (end != static_cast<int64_t>(visits->counts.size())) {
+    int64_t smallest = visits->smallest_piece.load();
+    while (end - begin < smallest &&
+           !visits->smallest_piece.compare_exchange_weak(smallest, end - begin)) {
+    }
+  }
+}
+
+TEST(ThreadPoolTest, EveryTaskRunsOnceForAnySplit) {
+  for (const uint32_t threads : {1u, 2u, 3u, 7u}) {
+    ThreadPool pool(threads);
+    for (const uint64_t tasks : {0u, 1u, 5u, 64u, 1000u, 4097u}) {
+      for (const uint64_t grain : {1u, 7u, 64u, 5000u}) {
+        Visits visits(tasks);
+        pool.Run({.function = &Visit, .context = &visits, .tasks = tasks, .grain = grain});
+        for (size_t i = 0; i < tasks; ++i) {
+          ASSERT_EQ(visits.counts[i].load(), 1) << i << " of " << tasks << " by " << grain;
+        }
+        if (tasks > grain) {
+          EXPECT_GE(visits.smallest_piece.load(), static_cast<int64_t>(grain));
+        }
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolTest, ManyCallersAtOnce) {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 300; ++round) {
+        Visits visits(97);
+        pool.Run({.function = &Visit, .context = &visits, .tasks = 97, .grain = 3});
+        for (const auto& count : visits.counts) ASSERT_EQ(count.load(), 1);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(ThreadPoolTest, ThreadsHaveScratchOfTheirOwn) {
+  ThreadPool pool(4);
+  ASSERT_TRUE(pool.ReserveScratch(4096));
+  std::vector<char> own(4096);
+  struct Shared {
+    std::mutex mutex;
+    std::map<void*, std::thread::id> owner;
+  } shared;
+  const auto note = [](const void* context, int64_t, int64_t, void* scratch) {
+    auto* all = const_cast<Shared*>(static_cast<const Shared*>(context));
+    static_cast<char*>(scratch)[4095] = 1;
+    std::lock_guard lock(all->mutex);
+    const auto [it, added] = all->owner.emplace(scratch, std::this_thread::get_id());
+    EXPECT_EQ(it->second, std::this_thread::get_id());
+  };
+  for (int i = 0; i < 100; ++i) {
+    pool.Run({.function = note,
+              .context = &shared,
+              .tasks = 64,
+              .grain = 1,
+              .caller_scratch = own.data()});
+  }
+  EXPECT_EQ(shared.owner.count(own.data()), 1u);
+}
+
+TEST(ThreadPoolTest, EnvironmentLimitsTheDefault) {
+  setenv("HPU_EMULATOR_THREADS", "1", 1);
+  EXPECT_EQ(DefaultComputeThreads(), 1u);
+  setenv("HPU_EMULATOR_THREADS", "nonsense", 1);
+  EXPECT_GE(DefaultComputeThreads(), 1u);
+  unsetenv("HPU_EMULATOR_THREADS");
+  EXPECT_GE(DefaultComputeThreads(), 1u);
+}
+
+}  // namespace
+}  // namespace hpu::emulator
