@@ -1,0 +1,38 @@
+// Runs compiled programs on a Synapse device, the way an executor does, for tests: memory with guard
+// bytes, every launch table bound by name, outputs read back by their strides.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler_server/compiler/compiler.h"
+#include "compiler_server/ir/interpreter.h"
+#include "program/program.h"
+#include "synapse/loader.h"
+
+namespace hpu::testing {
+
+class ProgramRunner {
+ public:
+  // Acquires the process's device.
+  static absl::StatusOr<std::unique_ptr<ProgramRunner>> Create(const SynapseFunctions& functions);
+  ~ProgramRunner();
+
+  // `inputs`: logical elements of the tensor inputs, in order. The result has the outputs as the graph
+  // returns them and the inputs after mutations, like ir::Interpret. Fails if memory outside the
+  // elements of mutated inputs and of buffers was written.
+  // Eager steps: aten::lgamma, as_strided and slice only.
+  absl::StatusOr<ir::RunResult> Run(const compiler::CompiledProgram& compiled,
+                                    const std::vector<ir::HostTensor>& inputs);
+
+ private:
+  class Call;
+  ProgramRunner(const SynapseFunctions& functions) : functions_(functions) {}
+
+  const SynapseFunctions& functions_;
+  synDeviceId device_ = 0;
+  synStreamHandle stream_ = nullptr;
+};
+
+}  // namespace hpu::testing

@@ -1,0 +1,274 @@
+// Programs against the reference interpreter: IR text -> passes -> lowering -> recipes -> launches on the
+// emulated device, compared with the interpreter's result on the same graph. All goldens run, and a
+// table of every op and element type.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "compiler_server/compiler/compiler.h"
+#include "compiler_server/ir/interpreter.h"
+#include "compiler_server/ir/text.h"
+#include "tests/lowering/program_runner.h"
+
+namespace hpu::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kFolder[] = "tests/lowering/goldens";
+
+// One device and one compiler for the process.
+struct Device {
+  const SynapseFunctions* functions = nullptr;
+  std::unique_ptr<Compiler> compiler;
+  std::unique_ptr<hpu::testing::ProgramRunner> runner;
+};
+
+absl::StatusOr<Device> OpenDevice() {
+  Device device;
+  ASSIGN_OR_RETURN(device.functions, LoadSynapse(HPU_TEST_SYNAPSE_LIBRARY));
+  ASSIGN_OR_RETURN(device.compiler, Compiler::Create(*device.functions));
+  ASSIGN_OR_RETURN(device.runner, hpu::testing::ProgramRunner::Create(*device.functions));
+  return device;
+}
+
+absl::StatusOr<Device>& TheDevice() {
+  static auto* device = new absl::StatusOr<Device>(OpenDevice());
+  return *device;
+}
+
+// Largest accepted difference relative to the tensor's range: a few roundings of the type.
+double Tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 2e-5;
+    case DType::kBF16:
+      return 2e-2;
+    case DType::kF16:
+      return 2e-3;
+    default:
+      return 0;
+  }
+}
+
+void ExpectSame(const std::vector<ir::HostTensor>& expected,
+                const std::vector<ir::HostTensor>& actual, const char* what, double factor) {
+  ASSERT_EQ(expected.size(), actual.size()) << what;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_LE(ir::Difference(expected[i], actual[i]), factor * Tolerance(expected[i].dtype))
+        << what << " " << i << " of type " << DTypeName(expected[i].dtype);
+  }
+}
+
+// Compiles and runs the graph; compares outputs and inputs with the interpreter's.
+void CheckText(const std::string& text, double factor = 1) {
+  ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
+  absl::StatusOr<ir::Graph> graph = ir::Parse(text);
+  ASSERT_TRUE(graph.ok()) << ToText(graph.status()) << "\n" << text;
+  const std::vector<ir::HostTensor> inputs = ir::RandomInputs(*graph, 7);
+  const absl::StatusOr<ir::RunResult> expected = ir::Interpret(*graph, inputs);
+  ASSERT_TRUE(expected.ok()) << ToText(expected.status()) << "\n" << text;
+
+  const absl::StatusOr<CompiledProgram> compiled =
+      TheDevice()->compiler->Compile(*std::move(graph), {});
+  ASSERT_TRUE(compiled.ok()) << ToText(compiled.status()) << "\n" << text;
+  const absl::StatusOr<ir::RunResult> actual = TheDevice()->runner->Run(*compiled, inputs);
+  ASSERT_TRUE(actual.ok()) << ToText(actual.status()) << "\n" << text;
+  SCOPED_TRACE(text);
+  ExpectSame(expected->outputs, actual->outputs, "output", factor);
+  ExpectSame(expected->inputs, actual->inputs, "input", factor);
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Goldens that the interpreter can run: no eager ops, nothing that is refused.
+std::vector<std::string> GoldenNames() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() != ".hir" || name.starts_with("eager") || name == "refused") {
+      continue;
+    }
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class GoldenProgram : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenProgram, EqualsTheInterpreter) {
+  CheckText(ReadFile(fs::path(kFolder) / (GetParam() + ".hir")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram, ::testing::ValuesIn(GoldenNames()),
+                         [](const auto& golden) { return golden.param; });
+
+// A graph body with "T" for the element type, and the types to put in. `%x` and `%y` are T[4,6], `%s` is
+// T[6], `%i` i64[4,6] and `%b` bool[4,6]; the body defines %r.
+struct OpCase {
+  const char* name;
+  const char* body;
+  const char* types;
+  double factor = 1;
+};
+
+constexpr char kFloats[] = "f32 bf16 f16";
+constexpr char kNumbers[] = "f32 bf16 f16 i64 i32 i16 i8 u8";
+constexpr char kIntegers[] = "i64 i32 i16 i8 u8 bool";
+constexpr char kAll[] = "f32 bf16 f16 i64 i32 i16 i8 u8 bool";
+// Also types that are only moved.
+constexpr char kMoved[] = "f32 bf16 f16 i64 i32 i16 i8 u8 bool f64";
+
+#define UNARY(op, types) {#op, "%r = " #op " %x : T[4,6]", types}
+#define BINARY(op, types) {#op, "%r = " #op " %x, %s : T[4,6]", types}
+#define COMPARE(op, types) {#op, "%r = " #op " %x, %y : bool[4,6]", types}
+
+const OpCase kOps[] = {
+    UNARY(abs, kNumbers),
+    UNARY(neg, kNumbers),
+    UNARY(sign, kNumbers),
+    UNARY(relu, kNumbers),
+    UNARY(acos, kFloats),
+    UNARY(acosh, kFloats),
+    UNARY(asin, kFloats),
+    UNARY(asinh, kFloats),
+    UNARY(atan, kFloats),
+    UNARY(atanh, kFloats),
+    UNARY(ceil, kFloats),
+    UNARY(cos, kFloats),
+    UNARY(cosh, kFloats),
+    UNARY(erf, kFloats),
+    UNARY(exp, kFloats),
+    UNARY(exp2, kFloats),
+    UNARY(expm1, kFloats),
+    UNARY(floor, kFloats),
+    UNARY(gelu, kFloats),
+    UNARY(gelu_tanh, kFloats),
+    UNARY(hard_sigmoid, kFloats),
+    UNARY(hard_swish, kFloats),
+    UNARY(log, kFloats),
+    UNARY(log10, kFloats),
+    UNARY(log1p, kFloats),
+    UNARY(log2, kFloats),
+    UNARY(mish, kFloats),
+    UNARY(reciprocal, kFloats),
+    UNARY(round, kFloats),
+    UNARY(rsqrt, kFloats),
+    UNARY(sigmoid, kFloats),
+    UNARY(silu, kFloats),
+    UNARY(sin, kFloats),
+    UNARY(sinh, kFloats),
+    UNARY(sqrt, kFloats),
+    UNARY(tan, kFloats),
+    UNARY(tanh, kFloats),
+    UNARY(trunc, kFloats),
+    UNARY(bitwise_not, kIntegers),
+    UNARY(logical_not, "bool"),
+    BINARY(add, kNumbers),
+    BINARY(sub, kNumbers),
+    BINARY(mul, kNumbers),
+    BINARY(max, kNumbers),
+    BINARY(min, kNumbers),
+    BINARY(div, kFloats),
+    BINARY(pow, kFloats),
+    BINARY(atan2, kFloats),
+    BINARY(bitwise_and, kIntegers),
+    BINARY(bitwise_or, kIntegers),
+    BINARY(bitwise_xor, kIntegers),
+    BINARY(logical_and, "bool"),
+    BINARY(logical_or, "bool"),
+    BINARY(logical_xor, "bool"),
+    {"floor_div", "%k = full {value = 3.0} : T[]\n %r = floor_div %x, %k : T[4,6]", kNumbers},
+    {"mod", "%k = full {value = 3.0} : T[]\n %r = mod %x, %k : T[4,6]", kNumbers},
+    {"rem", "%k = full {value = 3.0} : T[]\n %r = rem %x, %k : T[4,6]", kNumbers},
+    COMPARE(eq, kAll),
+    COMPARE(lt, kAll),
+    COMPARE(le, kAll),
+    COMPARE(gt, kAll),
+    COMPARE(ge, kAll),
+    {"isnan", "%0 = log %x : T[4,6]\n %r = isnan %0 : bool[4,6]", kFloats},
+    {"isinf", "%0 = log %x : T[4,6]\n %r = isinf %0 : bool[4,6]", kFloats},
+    {"isfinite", "%0 = log %x : T[4,6]\n %r = isfinite %0 : bool[4,6]", kFloats},
+    {"where", "%r = where %b, %x, %s : T[4,6]", kAll},
+    {"elu", "%r = elu %x {alpha = 0.7} : T[4,6]", kFloats},
+    {"leaky_relu", "%r = leaky_relu %x {alpha = 0.1} : T[4,6]", kFloats},
+    {"softplus", "%r = softplus %x {beta = 2.0, threshold = 3.0} : T[4,6]", kFloats},
+    {"cast_f32", "%r = cast %x : f32[4,6]", kAll},
+    {"cast_bf16", "%r = cast %x : bf16[4,6]", kAll},
+    {"cast_i64", "%r = cast %x : i64[4,6]", kAll},
+    {"cast_i32", "%r = cast %x : i32[4,6]", kAll},
+    {"cast_i8", "%r = cast %x : i8[4,6]", kAll},
+    {"cast_bool", "%r = cast %x : bool[4,6]", kAll},
+    {"reduce_sum", "%r = reduce_sum %x {dims = [1]} : T[4]", kNumbers},
+    {"reduce_sum_all", "%r = reduce_sum %x {dims = [0,1]} : T[]", kNumbers},
+    {"reduce_mean", "%r = reduce_mean %x {dims = [0], keepdim = true} : T[1,6]", kFloats},
+    {"reduce_max", "%r = reduce_max %x {dims = [0]} : T[6]", kNumbers},
+    {"reduce_min", "%r = reduce_min %x {dims = [1]} : T[4]", kNumbers},
+    {"reduce_prod", "%r = reduce_prod %x {dims = [1]} : T[4]", kNumbers},
+    {"argmax", "%r = argmax %x {dims = [1]} : i64[4]", kNumbers},
+    {"argmin", "%r = argmin %x {dims = [0], keepdim = true} : i64[1,6]", kNumbers},
+    {"cumsum", "%r = cumsum %x {dim = 0} : T[4,6]", kNumbers},
+    {"cumprod", "%r = cumprod %x {dim = 1} : T[4,6]", kNumbers},
+    {"topk", "%r, %0 = topk %x {dim = 1, k = 3, largest = true} : T[4,3], i64[4,3]", kNumbers},
+    {"topk_index", "%0, %r = topk %x {dim = 0, k = 4, largest = false} : T[4,6], i64[4,6]", kNumbers},
+    {"softmax", "%r = softmax %x {dim = 1} : T[4,6]", kFloats},
+    {"softmax_outer", "%r = softmax %x {dim = 0} : T[4,6]", kFloats},
+    {"log_softmax", "%r = log_softmax %x {dim = 1} : T[4,6]", kFloats},
+    {"layer_norm", "%r = layer_norm %x, %s, %s {axes = 1, eps = 1e-05} : T[4,6]", kFloats},
+    {"layer_norm_plain", "%r = layer_norm %x, none, none {axes = 2, eps = 1e-05} : T[4,6]", kFloats},
+    {"rms_norm", "%r = rms_norm %x, %s {axes = 1, eps = 1e-05} : T[4,6]", kFloats},
+    {"matmul", "%r = matmul %x, %y {transpose_b = true} : T[4,4]", kFloats},
+    {"matmul_transposed", "%r = matmul %x, %y {transpose_a = true} : T[6,6]", kFloats},
+    {"permute", "%r = permute %x {perm = [1,0]} : T[6,4]", kMoved},
+    {"reshape", "%r = reshape %x : T[2,12]", kMoved},
+    {"expand", "%r = expand %s : T[3,4,6]", kMoved},
+    {"slice", "%r = slice %x {limits = [4,6], starts = [1,0], steps = [2,3]} : T[2,2]", kMoved},
+    {"concat", "%r = concat %x, %y {dim = 1} : T[4,12]", kMoved},
+    {"pad", "%r = pad %x {high = [0,2], low = [1,0], value = 1.0} : T[5,8]", kAll},
+    {"as_strided", "%r = as_strided %x {offset = 2, strides = [3,2]} : T[4,5]", kMoved},
+    {"as_strided_scatter", "%r = as_strided_scatter %x, %s {offset = 1, strides = [4]} : T[4,6]", kMoved},
+    {"gather", "%r = gather %x, %i {dim = 0} : T[4,6,6]", kMoved},
+    {"gather_inner", "%r = gather %x, %i {dim = 1} : T[4,4,6]", kMoved},
+    {"gather_elements", "%r = gather_elements %x, %i {dim = 0} : T[4,6]", kMoved},
+    {"full", "%r = full {value = 3.0} : T[2,3]", kMoved},
+    {"iota", "%r = iota {start = 2.0, step = 3.0} : T[20]", kNumbers},
+};
+
+std::vector<std::pair<const OpCase*, std::string>> OpMatrix() {
+  std::vector<std::pair<const OpCase*, std::string>> matrix;
+  for (const OpCase& op : kOps) {
+    std::istringstream types(op.types);
+    for (std::string type; types >> type;) matrix.emplace_back(&op, type);
+  }
+  return matrix;
+}
+
+class OpProgram : public ::testing::TestWithParam<std::pair<const OpCase*, std::string>> {};
+
+TEST_P(OpProgram, EqualsTheInterpreter) {
+  const auto& [op, type] = GetParam();
+  std::string text =
+      "graph @g(%x: T[4,6], %y: T[4,6], %s: T[6], %i: i64[4,6], %b: bool[4,6]) {\n " +
+      std::string(op->body) + "\n return %r\n}\n";
+  for (size_t at = text.find("T["); at != std::string::npos; at = text.find("T[", at)) {
+    text.replace(at, 1, type);
+    at += type.size();
+  }
+  CheckText(text, op->factor);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpProgram, ::testing::ValuesIn(OpMatrix()), [](const auto& row) {
+  return std::string(row.param.first->name) + "_" + row.param.second;
+});
+
+}  // namespace
+}  // namespace hpu::compiler
