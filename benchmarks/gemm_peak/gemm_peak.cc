@@ -202,7 +202,8 @@ Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, i
           {size * size * c, ko * c / groups * kernel * kernel, out * out * ko}};
 }
 
-// Operands as transformers lay them out: [batch, position, head, feature].
+// Operands as transformers lay them out: [batch, position, head, feature]; keys and values of a
+// single query come from a cache [batch, head, position, feature].
 Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d, bool causal) {
   AttentionSpec spec;
   spec.batch = 1;
@@ -215,7 +216,8 @@ Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d
   spec.causal = causal;
   const int64_t key_heads = heads / kv_repeat;
   const int64_t strides[] = {0, d, heads * d, 1};
-  const int64_t key_strides[] = {0, d, key_heads * d, 1};
+  const bool cached = m == 1;
+  const int64_t key_strides[] = {0, cached ? n * d : d, cached ? d : key_heads * d, 1};
   std::copy_n(strides, 4, spec.q_strides);
   std::copy_n(strides, 4, spec.out_strides);
   std::copy_n(key_strides, 4, spec.k_strides);
@@ -240,6 +242,8 @@ std::vector<Case> Cases() {
       cases.push_back(Gemm(m, n, k, false, true));
     }
   }
+  cases.push_back(Gemm(1, 32000, 768, true, true));
+  cases.push_back(Gemm(1, 32000, 768, false, true));
   cases.push_back(Gemm(128, 3072, 768, true, true, true));
   cases.push_back(Gemm(128, 768, 768, true, false));
   cases.push_back(Gemm(128, 768, 768, false, false));
