@@ -174,7 +174,18 @@ absl::Status Device::AcquireLocked() {
   return absl::OkStatus();
 }
 
+// Read-only inputs of a program may share memory (two slices of one tensor), which a launch would
+// refuse; inputs that are written are checked before it (AliasedInputs). A library that does not
+// know these keys keeps its check and names the sections in its error.
+void Device::AllowOverlappingInputs() {
+  if (api_->synConfigurationSet("ENABLE_EXPERIMENTAL_FLAGS", "true") != synSuccess ||
+      api_->synConfigurationSet("CHECK_SECTION_OVERLAP", "false") != synSuccess) {
+    BRIDGE_LOG(kSynapse, kWarning, "CHECK_SECTION_OVERLAP cannot be switched off");
+  }
+}
+
 absl::Status Device::TakeDevice() {
+  AllowOverlappingInputs();
   const char* module = std::getenv("HLS_MODULE_ID");
   if (module != nullptr && *module != '\0') {
     synModuleId module_id = 0;

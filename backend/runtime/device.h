@@ -92,6 +92,7 @@ class Device {
   absl::Status Acquire();
   absl::Status AcquireLocked();
   absl::Status TakeDevice();
+  void AllowOverlappingInputs();
   absl::Status NotUsable() const;
   absl::Status EnsureLibraryLocked();
   absl::StatusOr<synDeviceType> FindType();

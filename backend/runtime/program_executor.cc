@@ -53,7 +53,8 @@ absl::StatusOr<std::unique_ptr<ProgramExecutor>> ProgramExecutor::Create(
 }
 
 ProgramExecutor::~ProgramExecutor() {
-  if (!Device::Get().CheckUsable().ok()) return;
+  // Any stream may still read the constants. What failed there is reported where it is waited for.
+  if (constants_.empty() || !Device::Get().Synchronize().ok()) return;
   for (DeviceBlock* block : constants_) {
     if (block != nullptr) Device::Get().allocator().Free(block);
   }

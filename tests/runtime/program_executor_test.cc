@@ -1,0 +1,160 @@
+#include "backend/runtime/program_executor.h"
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "backend/runtime/copy.h"
+#include "backend/runtime/counters.h"
+#include "tests/runtime/device_environment.h"
+#include "tests/runtime/hand_made_recipe.h"
+
+namespace hpu::runtime {
+namespace {
+
+constexpr uint64_t kCount = 1000;
+constexpr uint64_t kBytes = kCount * sizeof(int32_t);
+
+absl::StatusOr<std::unique_ptr<ProgramExecutor>> Load(const Program& program, const Bytes& recipe) {
+  const std::span<const uint8_t> recipes[] = {recipe};
+  return ProgramExecutor::Create(EncodeProgram(program), recipes);
+}
+
+// Runs a program of one input and one output buffer on 1, 2, 3...
+std::vector<int32_t> RunOn(ProgramExecutor& executor, uint32_t stream_id = 0) {
+  Stream& stream = TestStream(stream_id);
+  DeviceBlock* x = *TestDevice().allocator().Allocate(kBytes, stream);
+  DeviceBlock* y = *TestDevice().allocator().Allocate(kBytes, stream);
+  std::vector<int32_t> values(kCount);
+  std::iota(values.begin(), values.end(), 1);
+  EXPECT_OK(CopyToDevice(stream, x->address, values.data(), kBytes));
+  std::vector<uint64_t> slots(executor.slot_count());
+  slots[executor.InputSlot(0)] = x->address;
+  const auto& outputs = executor.program().outputs;
+  slots[executor.SlotOf(outputs[0].index)] = y->address;
+  EXPECT_OK(executor.Run(stream, slots));
+  EXPECT_OK(CopyToHost(stream, values.data(), y->address, kBytes));
+  TestDevice().allocator().Free(x);
+  TestDevice().allocator().Free(y);
+  return values;
+}
+
+TEST(ProgramExecutor, RunsALaunch) {
+  const Bytes recipe = AddRecipe(kCount, /*workspace_bytes=*/256);
+  auto executor = Load(OneLaunch(kCount, recipe), recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ((*executor)->launch_count(), 1u);
+  EXPECT_EQ((*executor)->eager_count(), 0u);
+  EXPECT_TRUE((*executor)->BufferIsVisible(0));
+  const uint64_t launches = GetCounters().launches;
+  for (const uint32_t stream : {0, 1, 0}) {
+    const std::vector<int32_t> result = RunOn(**executor, stream);
+    EXPECT_EQ(result[0], 2);
+    EXPECT_EQ(result[kCount - 1], 2 * static_cast<int32_t>(kCount));
+  }
+  EXPECT_EQ(GetCounters().launches - launches, 3u);
+}
+
+TEST(ProgramExecutor, BuffersThatNobodySeesAreMadePerCall) {
+  const Bytes recipe = AddRecipe(kCount);
+  Program program = OneLaunch(kCount, recipe);
+  program.buffer_bytes.push_back(kBytes);
+  program.tensors.push_back(program.tensors[1]);
+  program.tensors[2].index = 1;
+  program.steps.push_back(LaunchStep{0, {{"x", 1}, {"y", 2}}});
+  program.outputs[0].index = 2;
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_FALSE((*executor)->BufferIsVisible(0));
+  EXPECT_TRUE((*executor)->BufferIsVisible(1));
+  const uint64_t in_use = TestDevice().allocator().stats().in_use;
+  EXPECT_EQ(RunOn(**executor)[1], 8);
+  EXPECT_EQ(TestDevice().allocator().stats().in_use, in_use);
+}
+
+TEST(ProgramExecutor, OffsetsReachInsideInputs) {
+  const Bytes recipe = AddRecipe(kCount / 2);
+  Program program = OneLaunch(kCount, recipe);
+  for (ProgramTensor& tensor : program.tensors) tensor.spec.sizes = {kCount / 2};
+  program.tensors[0].spec.storage_offset = 10;
+  program.tensors[1].spec.storage_offset = 3;
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ(RunOn(**executor)[3], 2 * 11);
+}
+
+TEST(ProgramExecutor, ConstantsGoToTheDeviceOnce) {
+  const Bytes recipe = AddRecipe(kCount);
+  Program program = OneLaunch(kCount, recipe);
+  Bytes data(kBytes);
+  const int32_t value = 21;
+  std::memcpy(data.data() + 4, &value, sizeof(value));
+  program.constants.push_back({program.tensors[0].spec, data});
+  program.tensors[0].placement = Placement::kConstant;
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ((*executor)->ConstantAddress(0), 0u);
+  EXPECT_EQ(RunOn(**executor)[1], 42);
+  const uint64_t address = (*executor)->ConstantAddress(0);
+  EXPECT_NE(address, 0u);
+  EXPECT_EQ(RunOn(**executor)[1], 42);
+  EXPECT_EQ((*executor)->ConstantAddress(0), address);
+}
+
+TEST(ProgramExecutor, ConstSectionsOfARecipeArePlaced) {
+  const Bytes recipe = AddRecipe(kCount, 0, /*with_const=*/true);
+  auto executor = Load(OneLaunch(kCount, recipe), recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ(RunOn(**executor)[4], 105);
+  EXPECT_EQ(RunOn(**executor, 1)[4], 105);
+}
+
+TEST(ProgramExecutor, InputsMayOverlapEachOther) {
+  const Bytes recipe = AddRecipe(kCount);
+  Program program = OneLaunch(kCount, recipe);
+  program.steps.push_back(LaunchStep{0, {{"x", 0}, {"y", 0}}});  // in place: y lies where x does
+  program.inputs[0].mutated = true;
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ(RunOn(**executor)[0], 2);
+}
+
+TEST(ProgramExecutor, RecipesAreSharedByDigest) {
+  const Bytes recipe = AddRecipe(kCount, 512);
+  const uint64_t loaded = GetCounters().recipes_loaded;
+  const uint64_t alive = GetCounters().recipes_alive;
+  auto one = Load(OneLaunch(kCount, recipe), recipe);
+  auto two = Load(OneLaunch(kCount, recipe), recipe);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_EQ(GetCounters().recipes_loaded - loaded, 1u);
+  one->reset();
+  EXPECT_EQ(RunOn(**two)[0], 2);
+  two->reset();
+  EXPECT_EQ(GetCounters().recipes_alive, alive);
+}
+
+TEST(ProgramExecutor, RefusesWhatDoesNotFit) {
+  const Bytes recipe = AddRecipe(kCount);
+  const Program good = OneLaunch(kCount, recipe);
+  Program wrong_name = good;
+  std::get<LaunchStep>(wrong_name.steps[0]).bindings[0].tensor_name = "z";
+  EXPECT_THAT(std::string(Load(wrong_name, recipe).status().message()),
+              ::testing::HasSubstr("binds \"z\""));
+  Program unbound = good;
+  std::get<LaunchStep>(unbound.steps[0]).bindings.pop_back();
+  EXPECT_THAT(std::string(Load(unbound, recipe).status().message()),
+              ::testing::HasSubstr("tensor \"y\" is not bound"));
+  EXPECT_EQ(ProgramExecutor::Create(EncodeProgram(good), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  Bytes damaged = recipe;
+  damaged[damaged.size() / 2] ^= 1;
+  Program other = good;
+  other.recipes[0].digest = Sha256(damaged);
+  const absl::Status status = Load(other, damaged).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << ToText(status);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("recipe add"));
+  EXPECT_EQ(ProgramExecutor::Create(damaged, {}).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace hpu::runtime

@@ -1,0 +1,103 @@
+#include "backend/runtime/stream.h"
+
+#include <thread>
+
+#include "backend/runtime/device_allocator.h"
+#include "tests/runtime/device_environment.h"
+#include "tests/runtime/hand_made_recipe.h"
+
+namespace hpu::runtime {
+namespace {
+
+TEST(Stream, BusyUntilItsWorkEnds) {
+  Stream& stream = TestStream(1);
+  EXPECT_TRUE(*stream.Query());
+  Gate gate(stream);
+  EXPECT_FALSE(*stream.Query());
+  EXPECT_TRUE(*TestStream(2).Query());  // others are independent
+  gate.Open();
+  EXPECT_OK(stream.Synchronize());
+  EXPECT_TRUE(*stream.Query());
+}
+
+TEST(Stream, WaitsForAnotherStream) {
+  Gate gate(TestStream(1));
+  EXPECT_OK(TestStream(2).WaitStream(TestStream(1)));
+  Event behind;
+  EXPECT_OK(behind.Record(TestStream(2)));
+  EXPECT_FALSE(*behind.Query());
+  gate.Open();
+  EXPECT_OK(behind.Synchronize());
+  EXPECT_TRUE(*behind.Query());
+}
+
+TEST(Event, NeverRecordedIsComplete) {
+  Event event;
+  EXPECT_TRUE(*event.Query());
+  EXPECT_OK(event.Synchronize());
+  EXPECT_OK(TestStream().Wait(event));
+}
+
+TEST(Event, CapturesTheTailAtTheTimeOfRecording) {
+  Event before;
+  Event after;
+  EXPECT_OK(before.Record(TestStream(1)));
+  Gate gate(TestStream(1));
+  EXPECT_OK(after.Record(TestStream(1)));
+  EXPECT_OK(before.Synchronize());
+  EXPECT_FALSE(*after.Query());
+}
+
+TEST(Event, ElapsedTimeNeedsTimingAndCompletion) {
+  Event start(/*timing=*/true);
+  Event end(/*timing=*/true);
+  Event plain;
+  EXPECT_EQ(start.ElapsedMs(plain).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start.ElapsedMs(end).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_OK(start.Record(TestStream(1)));
+  {
+    Gate gate(TestStream(1));
+    EXPECT_OK(end.Record(TestStream(1)));
+    EXPECT_EQ(start.ElapsedMs(end).status().code(), absl::StatusCode::kFailedPrecondition);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const absl::StatusOr<double> elapsed = start.ElapsedMs(end);
+  ASSERT_TRUE(elapsed.ok()) << ToText(elapsed.status());
+  EXPECT_GE(*elapsed, 19.0);
+  EXPECT_LT(*elapsed, 10000.0);
+}
+
+TEST(Stream, WorkspaceGrowsAndIsKept) {
+  Stream& stream = TestStream(3);
+  std::lock_guard lock(stream.launch_mutex());
+  EXPECT_EQ(*stream.Workspace(0), 0u);
+  const uint64_t small = *stream.Workspace(1000);
+  EXPECT_NE(small, 0u);
+  EXPECT_EQ(small % 128, 0u);
+  EXPECT_EQ(*stream.Workspace(500), small);
+  EXPECT_NE(*stream.Workspace(4 << 20), 0u);
+  stream.ReleaseWorkspace();
+}
+
+TEST(Device, StreamIdsAreBounded) {
+  EXPECT_EQ(TestDevice().GetStream(Device::kMaxStreams).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  for (int i = 0; i < 20; ++i) {
+    const uint32_t id = TestDevice().NextStreamId();
+    EXPECT_GT(id, 0u);
+    EXPECT_LT(id, Device::kMaxStreams);
+  }
+}
+
+TEST(Device, KindAndFacts) {
+  EXPECT_EQ(*TestDevice().Kind(), "gaudi2");
+  EXPECT_THAT(*TestDevice().IsaLevel(), ::testing::StartsWith("x86-64-v"));
+  EXPECT_TRUE(TestDevice().properties().emulated);
+  EXPECT_TRUE(TestDevice().properties().host_addressable);
+  EXPECT_EQ(TestDevice().properties().name, "GAUDI2");
+  EXPECT_EQ(TestDevice().Count(), 1);
+  EXPECT_EQ(TestDevice().SetNumThreads(0).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hpu::runtime
