@@ -117,6 +117,14 @@ std::vector<uint32_t> Graph::CountUses() const {
   return uses;
 }
 
+void Graph::DropUnusedConstants() {
+  const std::vector<uint32_t> uses = CountUses();
+  std::erase_if(constants_, [&](const Constant& item) { return uses[item.value->id] == 0; });
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    constants_[i].value->index = static_cast<uint32_t>(i);
+  }
+}
+
 uint32_t Graph::AddSource(std::string_view source) {
   if (sources_.back() != source) sources_.emplace_back(source);
   return static_cast<uint32_t>(sources_.size() - 1);

@@ -154,7 +154,7 @@ class Graph {
 
   const std::vector<Node*>& nodes() const { return order_; }
   const std::vector<Input>& inputs() const { return inputs_; }
-  const std::deque<Constant>& constants() const { return constants_; }
+  const std::vector<Constant>& constants() const { return constants_; }
   std::vector<Storage>& storages() { return storages_; }
   const std::vector<Storage>& storages() const { return storages_; }
   std::vector<Output>& outputs() { return outputs_; }
@@ -164,6 +164,8 @@ class Graph {
 
   // Value ids are below this: size of side tables.
   uint32_t value_count() const { return static_cast<uint32_t>(values_.size()); }
+  // Constants without uses leave constants(); the others keep their order.
+  void DropUnusedConstants();
   // Uses by nodes, storages and mutations, by value id.
   std::vector<uint32_t> CountUses() const;
 
@@ -180,7 +182,7 @@ class Graph {
   std::deque<Node> nodes_;
   std::vector<Node*> order_;
   std::vector<Input> inputs_;
-  std::deque<Constant> constants_;
+  std::vector<Constant> constants_;
   std::vector<Storage> storages_;
   std::vector<Output> outputs_;
   std::vector<Mutation> mutations_;

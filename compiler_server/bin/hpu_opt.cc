@@ -1,0 +1,171 @@
+// hpu_opt: text IR in, passes, text IR out. For tests, bug reports and curiosity.
+//
+//   hpu_opt graph.hir --passes simplify,canonicalize
+//   hpu_opt graph.hir --pipeline --evaluate          # same numbers before and after?
+//   hpu_opt captured.pb --wire --pipeline --time-passes
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "compiler_server/ir/import.h"
+#include "compiler_server/ir/interpreter.h"
+#include "compiler_server/ir/text.h"
+#include "compiler_server/passes/pipeline.h"
+#include "graph.pb.h"
+
+namespace hpu::compiler {
+namespace {
+
+struct Options {
+  std::string input = "-";
+  std::string passes;
+  bool pipeline = false;
+  bool wire = false;
+  bool evaluate = false;
+  bool values = false;
+  uint64_t seed = 1;
+  double tolerance = 1e-5;
+  bool time_passes = false;
+  std::string dump_dir;
+  std::vector<std::string> disable;
+  bool json = false;
+  bool dot = false;
+  bool quiet = false;
+};
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  if (path == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFound("cannot read ", path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+absl::StatusOr<ir::Graph> Load(const Options& options) {
+  ASSIGN_OR_RETURN(const std::string text, ReadAll(options.input));
+  if (!options.wire) return ir::Parse(text);
+  wire::Graph wire;
+  if (!wire.ParseFromString(text)) return InvalidArgument(options.input, " is no wire graph");
+  return ir::Import(wire);
+}
+
+absl::StatusOr<std::vector<Pass>> SelectPasses(const Options& options) {
+  if (options.pipeline) return std::vector<Pass>(Pipeline().begin(), Pipeline().end());
+  std::vector<Pass> passes;
+  for (const std::string& name : CLI::detail::split(options.passes, ',')) {
+    if (name.empty()) continue;
+    const Pass* pass = FindPass(name);
+    if (pass == nullptr) return InvalidArgument("no pass is named '", name, "'");
+    passes.push_back(*pass);
+  }
+  return passes;
+}
+
+nlohmann::json ToJson(const ir::HostTensor& tensor) {
+  nlohmann::json data = nlohmann::json::array();
+  for (double value : tensor.data) data.push_back(std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(std::to_string(value)));
+  return {{"dtype", DTypeName(tensor.dtype)}, {"sizes", tensor.sizes}, {"data", std::move(data)}};
+}
+
+// Largest difference between the two runs, over outputs and mutated inputs.
+absl::StatusOr<double> Compare(const ir::RunResult& before, const ir::RunResult& after) {
+  if (before.outputs.size() != after.outputs.size()) return Internal("number of outputs changed");
+  double largest = 0;
+  for (size_t i = 0; i < before.outputs.size(); ++i) {
+    largest = std::max(largest, ir::Difference(before.outputs[i], after.outputs[i]));
+  }
+  for (size_t i = 0; i < before.inputs.size(); ++i) {
+    largest = std::max(largest, ir::Difference(before.inputs[i], after.inputs[i]));
+  }
+  return largest;
+}
+
+absl::Status Run(const Options& options) {
+  ASSIGN_OR_RETURN(ir::Graph graph, Load(options));
+  ASSIGN_OR_RETURN(const std::vector<Pass> passes, SelectPasses(options));
+  nlohmann::json report;
+  const std::vector<ir::HostTensor> inputs = ir::RandomInputs(graph, options.seed);
+  std::optional<ir::RunResult> before;
+  if (options.evaluate && !passes.empty()) {
+    // A captured graph has no meaning to the interpreter before decompose.
+    auto run = ir::Interpret(graph, inputs);
+    if (run.ok()) before = *std::move(run);
+  }
+  std::vector<PassTiming> timings;
+  PassOptions pass_options;
+  pass_options.disabled = {options.disable.begin(), options.disable.end()};
+  pass_options.dump_dir = options.dump_dir;
+  pass_options.timings = &timings;
+  RETURN_IF_ERROR(RunPasses(graph, passes, {}, pass_options));
+
+  const std::string text = options.dot ? ir::PrintDot(graph) : ir::Print(graph);
+  if (options.json) {
+    report["graph"] = text;
+    report["passes"] = nlohmann::json::array();
+    for (const PassTiming& timing : timings) {
+      report["passes"].push_back({{"name", timing.pass},
+                                  {"microseconds", timing.time.count() / 1000.0},
+                                  {"nodes", timing.nodes}});
+    }
+  } else if (!options.quiet) {
+    std::cout << text;
+  }
+  if (options.time_passes && !options.json) {
+    for (const PassTiming& timing : timings) {
+      std::fprintf(stderr, "%-14s %9.1f us %6zu nodes\n", std::string(timing.pass).c_str(),
+                   static_cast<double>(timing.time.count()) / 1000, timing.nodes);
+    }
+  }
+  if (options.evaluate) {
+    ASSIGN_OR_RETURN(const ir::RunResult after, ir::Interpret(graph, inputs));
+    if (options.values) {
+      report["outputs"] = nlohmann::json::array();
+      for (const ir::HostTensor& tensor : after.outputs) report["outputs"].push_back(ToJson(tensor));
+      report["inputs"] = nlohmann::json::array();
+      for (const ir::HostTensor& tensor : inputs) report["inputs"].push_back(ToJson(tensor));
+    }
+    if (before) {
+      ASSIGN_OR_RETURN(const double difference, Compare(*before, after));
+      report["difference"] = difference;
+      if (!options.json) std::fprintf(stderr, "largest difference %g\n", difference);
+      if (!(difference <= options.tolerance)) {
+        return Internal("the passes changed the result: difference ", difference);
+      }
+    }
+  }
+  if (options.json) std::cout << report.dump(1) << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace hpu::compiler
+
+int main(int argc, char** argv) {
+  hpu::compiler::Options options;
+  CLI::App app{"Runs compiler passes on text IR and prints the result."};
+  app.add_option("input", options.input, "text IR; - is standard input")->capture_default_str();
+  app.add_option("--passes", options.passes, "comma separated names, in order");
+  app.add_flag("--pipeline", options.pipeline, "all passes, as the compile server runs them");
+  app.add_flag("--wire", options.wire, "the input is a captured graph (serialised graph.proto)");
+  app.add_flag("--evaluate", options.evaluate,
+               "run input and output graph in the reference interpreter and compare");
+  app.add_option("--seed", options.seed, "of the random inputs")->capture_default_str();
+  app.add_option("--tolerance", options.tolerance, "largest difference")->capture_default_str();
+  app.add_flag("--values", options.values, "with --evaluate --json: inputs and outputs");
+  app.add_flag("--time-passes", options.time_passes, "time and node count of each pass");
+  app.add_option("--dump-dir", options.dump_dir, "text and DOT after each pass that changed it");
+  app.add_option("--disable", options.disable, "pass to skip (repeatable)");
+  app.add_flag("--json", options.json, "one JSON object instead of text");
+  app.add_flag("--dot", options.dot, "print Graphviz instead of text IR");
+  app.add_flag("--quiet", options.quiet, "do not print the graph");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = hpu::compiler::Run(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "hpu_opt: %s\n", hpu::ToText(status).c_str());
+  return 1;
+}

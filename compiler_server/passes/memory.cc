@@ -1,0 +1,133 @@
+#include "compiler_server/passes/memory.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compiler_server/ir/rewrite.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Builder;
+using ir::Dims;
+using ir::Node;
+using ir::OpKind;
+using ir::TensorType;
+using ir::Value;
+
+Dims Inverse(const Dims& perm) {
+  Dims inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+
+Dims Permuted(const Dims& dims, const Dims& perm) {
+  Dims result;
+  for (int64_t dim : perm) result.push_back(dims[dim]);
+  return result;
+}
+
+Value* AsStrided(Builder& b, Value* memory, Dims sizes, Dims strides) {
+  const TensorType type = ir::Contiguous(memory->type.dtype, std::move(sizes));
+  return b.Emit(OpKind::kAsStrided, {memory},
+                {{AttrKey::kStrides, std::move(strides)}, {AttrKey::kOffset, int64_t{0}}}, &type);
+}
+
+// The elements of a value that lies strided in memory, row-major.
+Value* RowMajor(Builder& b, Value* value) {
+  const TensorType& type = value->type;
+  Dims perm;
+  if (ir::IsDensePermutation(type, &perm)) {
+    Dims sizes = Permuted(type.sizes, perm);
+    Dims strides = ir::ContiguousStrides(sizes);
+    return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)), Inverse(perm));
+  }
+  // Repeated elements (stride 0) are read once.
+  Dims sizes = type.sizes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (type.strides[i] == 0) sizes[i] = 1;
+  }
+  return b.Expand(AsStrided(b, value, sizes, type.strides), type.sizes);
+}
+
+class Explicit {
+ public:
+  explicit Explicit(ir::Graph& graph) : graph_(graph), rewriter_(graph) {}
+
+  absl::Status Run() {
+    RETURN_IF_ERROR(rewriter_.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
+      if (node.op == OpKind::kAten || node.op == OpKind::kAsStrided) return ir::Visit::kKeep;
+      for (Value*& operand : node.operands) {
+        // The memory that as_strided_scatter writes into is its first operand's own.
+        const bool memory = node.op == OpKind::kAsStridedScatter && operand == node.operands[0];
+        if (operand != nullptr && !memory) operand = Read(operand);
+      }
+      return ir::Visit::kKeep;
+    }));
+    for (ir::Storage& storage : graph_.storages()) MakeRowMajor(storage);
+    for (const ir::Mutation& mutation : graph_.mutations()) {
+      const TensorType& type = mutation.view.type;
+      if (!type.contiguous() && !ir::IsDensePermutation(type)) {
+        whole_.insert(graph_.inputs()[mutation.input].value);
+      }
+    }
+    for (ir::Mutation& mutation : graph_.mutations()) MakeDense(mutation);
+    return rewriter_.builder().status();
+  }
+
+ private:
+  Value* Read(Value* value) {
+    if (value->type.contiguous()) return value;
+    const auto [place, is_new] = row_major_.try_emplace(value, nullptr);
+    if (is_new) place->second = RowMajor(rewriter_.builder(), value);
+    return place->second;
+  }
+
+  void MakeRowMajor(ir::Storage& storage) {
+    storage.value = Read(storage.value);
+    Dims perm;
+    if (storage.type.contiguous() || !ir::IsDensePermutation(storage.type, &perm)) return;
+    storage.value = rewriter_.builder().Permute(storage.value, perm);
+    storage.type = ir::Contiguous(storage.value->type);
+  }
+
+  void MakeDense(ir::Mutation& mutation) {
+    mutation.value = Read(mutation.value);
+    TensorType& type = mutation.view.type;
+    Value* input = graph_.inputs()[mutation.input].value;
+    Dims perm;
+    if (whole_.count(input) > 0) {
+      WriteWhole(input, mutation);
+    } else if (!type.contiguous() && ir::IsDensePermutation(type, &perm)) {
+      mutation.value = rewriter_.builder().Permute(mutation.value, perm);
+    }
+    type = ir::Contiguous(mutation.value->type);
+  }
+
+  // Gaps keep what they hold: all of the input's memory is written back.
+  void WriteWhole(Value* input, ir::Mutation& mutation) {
+    Builder& b = rewriter_.builder();
+    Value*& memory = memory_.try_emplace(input, nullptr).first->second;
+    if (memory == nullptr) memory = AsStrided(b, input, {ir::SpanElements(input->type)}, {1});
+    memory = b.Emit(OpKind::kAsStridedScatter, {memory, mutation.value},
+                    {{AttrKey::kStrides, mutation.view.type.strides},
+                     {AttrKey::kOffset, mutation.view.offset}});
+    mutation.value = memory;
+    mutation.view.offset = 0;
+  }
+
+  ir::Graph& graph_;
+  ir::Rewriter rewriter_;
+  std::unordered_map<Value*, Value*> row_major_;  // looked up only, never walked
+  std::unordered_set<Value*> whole_;              // inputs with a mutation that leaves gaps
+  std::unordered_map<Value*, Value*> memory_;     // those, with the mutations so far
+};
+
+}  // namespace
+
+absl::Status MakeMemoryExplicit(ir::Graph& graph, const PassContext&) {
+  return Explicit(graph).Run();
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,40 @@
+#include "compiler_server/passes/pipeline.h"
+
+#include "compiler_server/passes/canonicalize.h"
+#include "compiler_server/passes/decompose.h"
+#include "compiler_server/passes/fold.h"
+#include "compiler_server/passes/layout.h"
+#include "compiler_server/passes/memory.h"
+#include "compiler_server/passes/simplify.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr Pass kPipeline[] = {
+    {"decompose", Decompose},         // first: the others see IR ops
+    {"canonicalize", Canonicalize},   // equal scalars and views become one, so that rules see them
+    {"simplify", Simplify},           // before folding: expanded constants are not worth storing
+    {"fold", FoldConstants},
+    {"memory", MakeMemoryExplicit},   // before layout: its permutes take part
+    {"layout", MovePermutes},
+    {"simplify", Simplify},           // permutes that met, transposes into matrix products
+    {"canonicalize", Canonicalize},   // last: drops what the others left unused
+};
+
+}  // namespace
+
+std::span<const Pass> Pipeline() { return kPipeline; }
+
+const Pass* FindPass(std::string_view name) {
+  for (const Pass& pass : kPipeline) {
+    if (pass.name == name) return &pass;
+  }
+  return nullptr;
+}
+
+absl::Status RunPipeline(ir::Graph& graph, const PassContext& context,
+                         const PassOptions& options) {
+  return RunPasses(graph, kPipeline, context, options);
+}
+
+}  // namespace hpu::compiler

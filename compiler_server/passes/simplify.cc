@@ -1,0 +1,247 @@
+#include "compiler_server/passes/simplify.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler_server/ir/rewrite.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Builder;
+using ir::Dims;
+using ir::Node;
+using ir::OpKind;
+using ir::Value;
+
+// The node that made the value, if it is of this op.
+const Node* MadeBy(const Value* value, OpKind op) {
+  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
+}
+
+std::optional<double> Uniform(const Value* value) {
+  const Node* full = MadeBy(value, OpKind::kFull);
+  return full == nullptr ? std::nullopt : std::optional(full->Float(AttrKey::kValue));
+}
+
+// Each rule returns the value that replaces the node's result, or nullptr.
+using Rule = Value* (*)(Node& node, Builder& b);
+
+Value* SimplifyReshape(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  while (const Node* inner = MadeBy(x, OpKind::kReshape)) x = inner->operands[0];
+  if (const auto value = Uniform(x)) return b.Full(*value, x->type.dtype, node.type().sizes);
+  if (x->type.sizes == node.type().sizes) return x;
+  return x == node.operands[0] ? nullptr : b.Reshape(x, node.type().sizes);
+}
+
+// True if only dimensions of size 1 change place.
+bool MovesOnlyOnes(const Dims& perm, const Dims& sizes) {
+  int64_t last = -1;
+  for (int64_t dim : perm) {
+    if (sizes[dim] == 1) continue;
+    if (dim < last) return false;
+    last = dim;
+  }
+  return true;
+}
+
+Value* SimplifyPermute(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  Dims perm = node.Ints(AttrKey::kPerm);
+  while (const Node* inner = MadeBy(x, OpKind::kPermute)) {
+    for (int64_t& dim : perm) dim = inner->Ints(AttrKey::kPerm)[dim];
+    x = inner->operands[0];
+  }
+  if (const auto value = Uniform(x)) return b.Full(*value, x->type.dtype, node.type().sizes);
+  if (MovesOnlyOnes(perm, x->type.sizes)) {
+    if (const Node* inner = MadeBy(x, OpKind::kReshape)) x = inner->operands[0];
+    return b.Reshape(x, node.type().sizes);
+  }
+  return x == node.operands[0] ? nullptr : b.Permute(x, std::move(perm));
+}
+
+Value* SimplifyExpand(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  while (const Node* inner = MadeBy(x, OpKind::kExpand)) x = inner->operands[0];
+  if (const auto value = Uniform(x)) return b.Full(*value, x->type.dtype, node.type().sizes);
+  if (x->type.sizes == node.type().sizes) return x;
+  return x == node.operands[0] ? nullptr : b.Expand(x, node.type().sizes);
+}
+
+Value* SimplifySlice(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  if (node.type().sizes == x->type.sizes) return x;
+  if (const auto value = Uniform(x)) return b.Full(*value, x->type.dtype, node.type().sizes);
+  const Node* inner = MadeBy(x, OpKind::kSlice);
+  if (inner == nullptr) return nullptr;
+  Dims starts = inner->Ints(AttrKey::kStarts);
+  Dims limits = starts;
+  Dims steps = inner->Ints(AttrKey::kSteps);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    starts[i] += node.Ints(AttrKey::kStarts)[i] * steps[i];
+    steps[i] *= node.Ints(AttrKey::kSteps)[i];
+    const int64_t count = node.type().sizes[i];
+    limits[i] = count == 0 ? starts[i] : starts[i] + (count - 1) * steps[i] + 1;
+  }
+  return b.Emit(OpKind::kSlice, {inner->operands[0]},
+                {{AttrKey::kStarts, std::move(starts)},
+                 {AttrKey::kLimits, std::move(limits)},
+                 {AttrKey::kSteps, std::move(steps)}});
+}
+
+Value* SimplifyConcat(Node& node, Builder&) {
+  return node.operands.size() == 1 ? node.operands[0] : nullptr;
+}
+
+// Every value of `narrow` is one of `wide`.
+bool Holds(DType wide, DType narrow) {
+  if (narrow == wide || narrow == DType::kBool) return true;
+  if (IsFloat(wide) && IsFloat(narrow)) {
+    return DTypeSize(wide) > DTypeSize(narrow) && DTypeSize(narrow) >= 2;
+  }
+  const bool wide_signed = wide == DType::kI16 || wide == DType::kI32 || wide == DType::kI64;
+  return wide_signed && IsInteger(narrow) && DTypeSize(wide) > DTypeSize(narrow);
+}
+
+Value* SimplifyCast(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  const DType dtype = node.type().dtype;
+  if (x->type.dtype == dtype) return x;
+  if (const Node* inner = MadeBy(x, OpKind::kCast)) {
+    Value* source = inner->operands[0];
+    if (Holds(x->type.dtype, source->type.dtype)) return b.Cast(source, dtype);
+  }
+  const auto value = Uniform(x);
+  // Small whole numbers are the same in every type but bool.
+  const bool whole = value && *value == static_cast<int>(*value) && *value >= 0 && *value <= 127;
+  if (whole && dtype != DType::kBool) return b.Full(*value, dtype, node.type().sizes);
+  return nullptr;
+}
+
+Value* SimplifyMatmul(Node& node, Builder& b) {
+  Value* operands[2] = {node.operands[0], node.operands[1]};
+  bool transpose[2] = {node.Bool(AttrKey::kTransposeA), node.Bool(AttrKey::kTransposeB)};
+  bool changed = false;
+  for (int i = 0; i < 2; ++i) {
+    const Node* inner = MadeBy(operands[i], OpKind::kPermute);
+    if (inner == nullptr) continue;
+    Dims perm = inner->Ints(AttrKey::kPerm);
+    std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
+    if (!std::is_sorted(perm.begin(), perm.end())) continue;
+    operands[i] = inner->operands[0];
+    transpose[i] = !transpose[i];
+    changed = true;
+  }
+  return changed ? b.Matmul(operands[0], operands[1], transpose[0], transpose[1]) : nullptr;
+}
+
+// [B, H, S, D] made of [B, H / n, S, D] by repeating every head n times.
+Value* BeforeHeadRepeat(Value* value) {
+  const Node* merge = MadeBy(value, OpKind::kReshape);
+  const Node* expand = merge == nullptr ? nullptr : MadeBy(merge->operands[0], OpKind::kExpand);
+  const Node* split =
+      expand == nullptr ? nullptr : MadeBy(expand->operands[0], OpKind::kReshape);
+  if (split == nullptr) return value;
+  const Dims& heads = split->operands[0]->type.sizes;
+  const Dims& apart = expand->operands[0]->type.sizes;
+  const Dims& repeated = expand->type().sizes;
+  if (heads.size() != 4 || apart.size() != 5 || repeated.size() != 5) return value;
+  const Dims expected = {heads[0], heads[1], 1, heads[2], heads[3]};
+  const Dims copies = {heads[0], heads[1], repeated[2], heads[2], heads[3]};
+  const Dims merged = {heads[0], heads[1] * repeated[2], heads[2], heads[3]};
+  const bool fits = apart == expected && repeated == copies && value->type.sizes == merged;
+  return fits ? split->operands[0] : value;
+}
+
+Value* SimplifySdpa(Node& node, Builder& b) {
+  std::vector<Value*> operands = node.operands;
+  Value* key = BeforeHeadRepeat(operands[1]);
+  Value* value = BeforeHeadRepeat(operands[2]);
+  if (key != operands[1] && value != operands[2]) {
+    operands[1] = key;
+    operands[2] = value;
+  }
+  if (operands.size() > 3) {
+    if (const Node* expand = MadeBy(operands[3], OpKind::kExpand)) operands[3] = expand->operands[0];
+  }
+  return operands == node.operands ? nullptr : b.Emit(OpKind::kSdpa, operands, node.attrs);
+}
+
+// x op identity = x, if x already has the result's sizes.
+Value* WithoutIdentity(const Node& node) {
+  if (node.operands.size() != 2) return nullptr;
+  double identity = 0;
+  bool commutes = true;
+  switch (node.op) {
+    case OpKind::kAdd: break;
+    case OpKind::kSub: commutes = false; break;
+    case OpKind::kMul: identity = 1; break;
+    case OpKind::kDiv:
+    case OpKind::kPow: identity = 1; commutes = false; break;
+    default: return nullptr;
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    if (i == 0 && !commutes) continue;
+    Value* other = node.operands[1 - i];
+    if (Uniform(node.operands[i]) == identity && other->type.sizes == node.type().sizes) {
+      return other;
+    }
+  }
+  return nullptr;
+}
+
+// Elementwise ops broadcast by themselves: what was expanded for them need not be.
+Value* SimplifyElementwise(Node& node, Builder& b) {
+  if (Value* x = WithoutIdentity(node)) return x;
+  std::vector<Value*> operands = node.operands;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Value* given = operands[i];
+    Value* smaller = given;
+    if (const Node* expand = MadeBy(given, OpKind::kExpand)) smaller = expand->operands[0];
+    const auto uniform = given->type.rank() > 0 ? Uniform(given) : std::nullopt;
+    const Dims wanted = uniform ? Dims{} : smaller->type.sizes;
+    if (smaller == given && !uniform) continue;
+    Dims sizes = wanted;
+    for (size_t j = 0; j < operands.size(); ++j) {
+      if (j != i) ir::BroadcastSizes(sizes, operands[j]->type.sizes, &sizes);
+    }
+    if (sizes != node.type().sizes) continue;
+    operands[i] = uniform ? b.Scalar(*uniform, given->type.dtype) : smaller;
+  }
+  if (operands == node.operands) return nullptr;
+  const ir::TensorType type = node.type();
+  return b.Emit(node.op, std::move(operands), node.attrs, &type);
+}
+
+Rule RuleFor(OpKind op) {
+  switch (op) {
+    case OpKind::kCast: return SimplifyCast;
+    case OpKind::kConcat: return SimplifyConcat;
+    case OpKind::kExpand: return SimplifyExpand;
+    case OpKind::kMatmul: return SimplifyMatmul;
+    case OpKind::kPermute: return SimplifyPermute;
+    case OpKind::kReshape: return SimplifyReshape;
+    case OpKind::kSdpa: return SimplifySdpa;
+    case OpKind::kSlice: return SimplifySlice;
+    default: return ir::IsElementwise(op) ? SimplifyElementwise : nullptr;
+  }
+}
+
+}  // namespace
+
+absl::Status Simplify(ir::Graph& graph, const PassContext&) {
+  ir::Rewriter rewriter(graph);
+  return rewriter.Run([&](ir::Node& node) -> absl::StatusOr<ir::Visit> {
+    const Rule rule = RuleFor(node.op);
+    if (rule == nullptr) return ir::Visit::kKeep;
+    Value* replacement = rule(node, rewriter.builder());
+    RETURN_IF_ERROR(rewriter.builder().status());
+    if (replacement == nullptr) return ir::Visit::kKeep;
+    rewriter.Replace(node.results[0], replacement);
+    return ir::Visit::kDrop;
+  });
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,16 @@
+// passes/simplify.h - removes work that does nothing, by looking at a node and its operands.
+//   %1 = permute %x {perm = [1,0]} ; %2 = matmul %y, %1      ==>  %2 = matmul %y, %x {transpose_b}
+//   %1 = reshape %x ; %2 = reshape %1                        ==>  %2 = reshape %x
+//   %1 = expand %s ; %2 = add %x, %1                         ==>  %2 = add %x, %s
+//   mul by 1, add of 0, casts there and back, permutes that undo each other, slices of slices,
+//   permutes of dimensions of size 1, key and value heads repeated for attention
+// One walk forwards; every rule is local. Leaves unused nodes behind for canonicalize.
+#pragma once
+
+#include "compiler_server/passes/pass.h"
+
+namespace hpu::compiler {
+
+absl::Status Simplify(ir::Graph& graph, const PassContext& context);
+
+}  // namespace hpu::compiler
