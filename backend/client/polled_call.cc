@@ -1,5 +1,7 @@
 #include "backend/client/polled_call.h"
 
+#include "proto/grpc_status.h"
+
 namespace hpu::client {
 namespace {
 
@@ -36,6 +38,15 @@ void PolledCall::Stop(absl::Status reason) {
   if (reason.ok()) return;
   stopped_ = std::move(reason);
   context_.TryCancel();
+}
+
+absl::Status PolledCall::Outcome(const grpc::Status& status) const {
+  if (!stopped_.ok()) return stopped_;
+  // Not by us, so by a server that is going away.
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return Error(absl::StatusCode::kUnavailable, "the compile server stopped during the call");
+  }
+  return FromGrpc(status);
 }
 
 }  // namespace hpu::client

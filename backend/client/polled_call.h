@@ -12,7 +12,6 @@
 #include <memory>
 
 #include "base/status.h"
-#include "proto/grpc_status.h"
 
 namespace hpu::client {
 
@@ -60,9 +59,7 @@ class PolledCall {
   // at once, because the call is cancelled.
   bool Wait();
   void Stop(absl::Status reason);
-  absl::Status Outcome(const grpc::Status& status) const {
-    return stopped_.ok() ? FromGrpc(status) : stopped_;
-  }
+  absl::Status Outcome(const grpc::Status& status) const;
 
   const std::function<absl::Status()>& interrupt_;
   grpc::ClientContext context_;

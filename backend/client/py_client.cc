@@ -9,6 +9,7 @@
 #include "backend/client/key_builder.h"
 #include "backend/client/py_support.h"
 #include "backend/client/rpc_client.h"
+#include "backend/client/server_paths.h"
 #include "recipe_store/memory_recipe_store.h"
 
 namespace hpu::client {
@@ -141,10 +142,10 @@ class CompileClient {
                         std::vector<std::pair<std::string, std::string>> options,
                         const std::vector<std::pair<std::string, std::string>>& factors,
                         const std::string& device_kind, const std::string& isa_level,
-                        const py::object& progress, double timeout_s) {
+                        const py::object& progress, double timeout_s, bool skip_cache_lookup) {
     const auto begin = Clock::now();
     CompileCall compile{ToDigest(key), std::move(graph), std::move(options), {}, device_kind,
-                        isa_level};
+                        isa_level, skip_cache_lookup};
     for (const auto& [name, value] : factors) compile.factors.push_back({name, value});
     PythonCall call;
     const ProgressSink sink = [&](const Progress& now) -> absl::Status {
@@ -272,17 +273,27 @@ void BindClient(py::module_& module) {
               const py::dict& options,
               const std::vector<std::pair<std::string, std::string>>& factors,
               const std::string& device_kind, const std::string& isa_level,
-              const py::object& progress, double timeout_s) {
+              const py::object& progress, double timeout_s, bool skip_cache_lookup) {
              return client.Compile(key, graph, ToOptions(options), factors, device_kind, isa_level,
-                                   progress, timeout_s);
+                                   progress, timeout_s, skip_cache_lookup);
            },
            py::arg("key"), py::arg("graph"), py::arg("options"), py::arg("factors"),
            py::arg("device_kind"), py::arg("isa_level"), py::arg("progress") = py::none(),
-           py::arg("timeout_s") = 300.0)
+           py::arg("timeout_s") = 300.0, py::arg("skip_cache_lookup") = false)
       .def("stats", &CompileClient::Stats)
       .def("list", &CompileClient::List, py::arg("limit") = 0)
       .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
 
+  module.def(
+      "server_socket",
+      [](const std::string& cache_dir) {
+        PythonCall call;
+        return call.Run<std::string>([&]() -> absl::StatusOr<std::string> {
+          ASSIGN_OR_RETURN(const ServerPaths paths, MakeServerPaths(cache_dir));
+          return paths.socket;
+        });
+      },
+      py::arg("cache_dir"), "Where ensure_server puts the socket; starts nothing.");
   module.def("ensure_server", &EnsureServerFromPython, py::arg("server_binary"),
              py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("start_timeout_s") = 20.0,
              py::arg("idle_timeout_s") = 900,

@@ -28,6 +28,7 @@ wire::CompileRequest ToRequest(const CompileCall& call) {
   }
   request.set_device_kind(call.device_kind);
   request.set_isa_level(call.isa_level);
+  request.set_skip_cache_lookup(call.skip_cache_lookup);
   return request;
 }
 

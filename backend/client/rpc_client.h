@@ -34,6 +34,7 @@ struct CompileCall {
   std::vector<store::KeyFactor> factors;
   std::string device_kind;
   std::string isa_level;
+  bool skip_cache_lookup = false;  // compile anew and replace what is stored
 };
 
 struct Progress {

@@ -151,8 +151,10 @@ void CompileQueue::Run(size_t index, Flight& flight) {
 absl::StatusOr<store::Entry> CompileQueue::CompileOnce(size_t index, const Flight& flight,
                                                        const ProgressFunction& progress) {
   const CompileJob& job = flight.job();
-  absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
-  if (known.ok()) return known;
+  if (!job.skip_cache_lookup) {
+    absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
+    if (known.ok()) return known;
+  }
   ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<CompileOutput> output =

@@ -12,7 +12,8 @@ namespace {
 // Requests that wait for a compilation hold a thread each.
 constexpr int kMaxRequestThreads = 1024;
 constexpr std::chrono::seconds kIdleCheck{1};
-constexpr std::chrono::seconds kCloseGrace{2};
+// For what is still being sent when everything has been answered.
+constexpr std::chrono::seconds kCloseGrace{1};
 
 std::unique_ptr<grpc::Server> BuildServer(CompileServiceImpl* service) {
   grpc::ServerBuilder builder;

@@ -46,6 +46,7 @@ absl::StatusOr<CompileJob> ToJob(const wire::CompileRequest& request) {
   }
   job.input.device_kind = request.device_kind();
   job.input.isa_level = request.isa_level();
+  job.skip_cache_lookup = request.skip_cache_lookup();
   for (const wire::KeyFactor& factor : request.factors()) {
     job.factors.push_back({factor.name(), factor.value()});
   }
@@ -176,16 +177,18 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
   ++compile_requests_;
   absl::StatusOr<CompileJob> job = ToJob(*request);
   if (!job.ok()) return ToGrpc(job.status());
-  const absl::StatusOr<store::Entry> known = LookUp(job->key);
-  if (known.ok()) {
-    ++store_hits_;
-    return SendProgram(*known, wire::CompileEvent::ORIGIN_STORE, writer);
-  }
-  if (const auto failure = negative_cache_.Find(job->key, Clock::now())) {
-    ++negative_hits_;
-    SendFailure(Annotate(*failure, "remembered verdict of compiler " + build_id_.substr(0, 16)),
-                writer);
-    return grpc::Status::OK;
+  if (!job->skip_cache_lookup) {
+    const absl::StatusOr<store::Entry> known = LookUp(job->key);
+    if (known.ok()) {
+      ++store_hits_;
+      return SendProgram(*known, wire::CompileEvent::ORIGIN_STORE, writer);
+    }
+    if (const auto failure = negative_cache_.Find(job->key, Clock::now())) {
+      ++negative_hits_;
+      SendFailure(Annotate(*failure, "remembered verdict of compiler " + build_id_.substr(0, 16)),
+                  writer);
+      return grpc::Status::OK;
+    }
   }
   absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(*std::move(job));
   if (!seat.ok()) return ToGrpc(seat.status());

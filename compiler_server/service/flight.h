@@ -18,6 +18,7 @@ struct CompileJob {
   Digest key{};
   CompileInput input;
   std::vector<store::KeyFactor> factors;
+  bool skip_cache_lookup = false;  // compile anew and replace what is stored
 };
 
 class Flight {
