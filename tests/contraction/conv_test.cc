@@ -13,6 +13,7 @@ struct ConvCase {
   bool nchw_input = false, nchw_output = false, channels_last_weight = false, stable = true;
   MemoryType type = MemoryType::kF32;
   bool bias_relu_residual = false;
+  bool in_place_residual = false;  // the residual is what the output held before
 };
 
 std::string Name(const ConvCase& c) {
@@ -77,6 +78,7 @@ class ConvRun {
     spec_.epilogue = StoreBody(MemoryType::kF32, std::vector<int64_t>(y_strides_, y_strides_ + 4));
     spec_.epilogue_operands = {Persistent(2), Persistent(3), Persistent(4)};
     if (c.bias_relu_residual) AddBiasReluResidual();
+    if (c.in_place_residual) spec_.epilogue_operands[2] = Persistent(2);
     spec_.name = "test";
   }
 
@@ -112,6 +114,7 @@ class ConvRun {
         isa, [&](ContractionEmitter& emitter) { return emitter.EmitConv(spec_); });
     const int64_t size = c_.n * spec_.out_h * spec_.out_w * c_.ko;
     TestBuffer out(MemoryType::kF32, size), again(MemoryType::kF32, size);
+    if (c_.in_place_residual) out = again = *residual_;
     compiled.Run({x_.get(), w_.get(), &out, bias_.get(), residual_.get()}, 1);
     compiled.Run({x_.get(), w_.get(), &again, bias_.get(), residual_.get()}, 5, true);
     ASSERT_TRUE(out.GuardsIntact());
@@ -175,6 +178,10 @@ TEST(ConvTest, ThreeByThree) {
             {.n = 1, .c = 32, .h = 30, .w = 31, .ko = 40, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
              .channels_last_weight = true, .bias_relu_residual = true},
             {.n = 1, .c = 20, .h = 12, .w = 12, .ko = 16, .kh = 3, .kw = 3},
+            {.n = 1, .c = 8, .h = 31, .w = 33, .ko = 24, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
+             .bias_relu_residual = true, .in_place_residual = true},
+            {.n = 1, .c = 4, .h = 5, .w = 331, .ko = 8, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
+             .bias_relu_residual = true, .in_place_residual = true},
             {.n = 1, .c = 4, .h = 12, .w = 12, .ko = 16, .kh = 3, .kw = 3, .stable = false}});
 }
 
