@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kWireVersion = 1;
 constexpr int kMaxArgumentDepth = 8;
 constexpr std::string_view kCopy = "aten.copy_.default";
+constexpr std::string_view kAsStrided = "aten.as_strided.default";
 
 absl::StatusOr<TensorType> ImportType(const wire::TensorType& wire) {
   if (wire.dtype() == 0 || wire.dtype() >= kNumDTypes) {
@@ -208,6 +209,7 @@ class Importer {
 
   absl::Status ImportNode(const wire::Node& wire, uint32_t index) {
     if (wire.target() == kCopy) return ImportCopy(wire);
+    if (wire.target() == kAsStrided) return ImportAsStrided(wire, index);
     if (wire.target().empty()) return InvalidArgument("no target");
     auto call = std::make_unique<AtenCall>();
     call->target = wire.target();
@@ -249,6 +251,42 @@ class Importer {
       result.root = operand.root;
       result.seen_writes = values_[operand.root].writes;
     }
+    return absl::OkStatus();
+  }
+
+  // as_strided(x, size, stride, storage_offset) addresses the memory x lies in, which only the capture
+  // knows: here it becomes an op over the root.
+  absl::Status ImportAsStrided(const wire::Node& wire, uint32_t index) {
+    if (wire.args_size() < 3 || wire.args(0).kind_case() != wire::Argument::kValue ||
+        wire.results_size() != 1) {
+      return InvalidArgument("as_strided takes a tensor, sizes and strides");
+    }
+    RETURN_IF_ERROR(Read(wire.args(0).value()).status());
+    const Captured operand = values_[wire.args(0).value()];
+    const Captured& root = values_[operand.root];
+    ASSIGN_OR_RETURN(const TensorType type, ImportType(wire.results(0).tensor()));
+    if (type.dtype != root.type.dtype) return InvalidArgument("as_strided changes the type");
+    Builder builder(graph_, &order_);
+    builder.SetContext(graph_.AddSource(wire.source()), index + 1);
+    Value* memory = root.origin;
+    if (memory->kind != ValueKind::kInput && !root.type.contiguous()) {
+      Dims perm;
+      if (!IsDensePermutation(root.type, &perm)) {
+        return Unimplemented("as_strided of memory that is not dense: ", ToText(root.type));
+      }
+      memory = builder.Permute(memory, std::move(perm));
+    }
+    const int64_t offset = wire.results(0).tensor().storage_offset() - root.storage_offset;
+    const TensorType contiguous = Contiguous(type);
+    Value* value =
+        builder.Emit(OpKind::kAsStrided, {memory},
+                     {{AttrKey::kStrides, type.strides}, {AttrKey::kOffset, offset}}, &contiguous);
+    if (!builder.status().ok()) return Unimplemented(builder.status().message());
+    const uint32_t id = wire.results(0).value();
+    RETURN_IF_ERROR(Define(id, value, wire.results(0).tensor().storage_offset()));
+    values_[id].type = type;
+    values_[id].root = operand.root;
+    values_[id].seen_writes = operand.seen_writes;
     return absl::OkStatus();
   }
 

@@ -27,6 +27,7 @@ class Lexer {
   bool Try(std::string_view token);
   void Expect(std::string_view token);
   bool Peek(std::string_view token);
+  bool PeekAdjacent(char c) const { return ok() && at_ < text_.size() && text_[at_] == c; }
   // Letters, digits, '_', '.'; empty if none is next.
   std::string_view Word();
   std::string_view PeekWord();

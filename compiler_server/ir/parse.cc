@@ -56,7 +56,8 @@ class Parser {
       sizes.clear();
     }
     TensorType type{*dtype, sizes, {}};
-    if (lexer_.Peek("{")) {
+    // Strides follow at once; a brace behind a space opens the graph's body.
+    if (lexer_.PeekAdjacent('{')) {
       type.strides = List("{", "}");
       if (type.strides.size() != sizes.size()) {
         lexer_.Fail("strides for ", sizes.size(), " dimensions are expected");
