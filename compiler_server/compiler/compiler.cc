@@ -64,8 +64,8 @@ class StageTimer {
   const Clock::time_point start_;
 };
 
-absl::Status RunPipeline(ir::Graph& graph, const CompileOptions& options, Progress& progress,
-                         CompileStatistics* statistics) {
+absl::Status Transform(ir::Graph& graph, const CompileOptions& options, Progress& progress,
+                       CompileStatistics* statistics) {
   std::vector<PassTiming> timings;
   PassOptions pass_options;
   pass_options.disabled = options.disabled_passes;
@@ -75,7 +75,7 @@ absl::Status RunPipeline(ir::Graph& graph, const CompileOptions& options, Progre
   };
   pass_options.timings = &timings;
   const PassContext context{.accept = CheckLowerable};
-  const absl::Status status = RunPasses(graph, Pipeline(), context, pass_options);
+  const absl::Status status = RunPipeline(graph, context, pass_options);
   for (const PassTiming& timing : timings) {
     statistics->stages.push_back(
         {std::string(timing.pass),
@@ -190,7 +190,7 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   result.statistics = std::move(statistics);
   Progress progress(options);
   ASSIGN_OR_RETURN(const synDeviceType device, DeviceTypeOf(options.device_kind));
-  RETURN_IF_ERROR_AT(RunPipeline(graph, options, progress, &result.statistics), context);
+  RETURN_IF_ERROR_AT(Transform(graph, options, progress, &result.statistics), context);
 
   ASSIGN_OR_RETURN(const ConfigurationLease lease,
                    ConfigurationLease::Take(functions_,

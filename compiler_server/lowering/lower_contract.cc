@@ -37,15 +37,12 @@ struct Window {
 };
 
 Window ConvWindow(const ir::Node& node, const Dims& weight) {
-  Window window{Dims(weight.begin(), weight.end() - 2), node.Ints(AttrKey::kStride),
-                node.Ints(AttrKey::kDilation), node.Ints(AttrKey::kPads)};
-  if (window.kernel.size() == 1) {
-    window.kernel.insert(window.kernel.begin(), 1);
-    window.stride.insert(window.stride.begin(), 1);
-    window.dilation.insert(window.dilation.begin(), 1);
-    window.pads.insert(window.pads.begin(), {0, 0});
-  }
-  return window;
+  const Dims kernel(weight.begin(), weight.end() - 2);
+  const Dims& stride = node.Ints(AttrKey::kStride);
+  const Dims& dilation = node.Ints(AttrKey::kDilation);
+  const Dims& pads = node.Ints(AttrKey::kPads);
+  if (kernel.size() > 1) return {kernel, stride, dilation, pads};
+  return {{1, kernel[0]}, {1, stride[0]}, {1, dilation[0]}, {0, 0, pads[0], pads[1]}};
 }
 
 synConvolutionParams ConvParams2d(const Window& window, int64_t groups) {
