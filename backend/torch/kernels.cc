@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -275,6 +276,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_local_scalar_dense", &LocalScalar);
   m.impl("fill_.Scalar", &Fill);
   m.impl("zero_", &Zero);
+  // Asked about fake tensors, too, while a graph is captured: it must look at metadata only.
+  m.impl("_fused_sdp_choice", &at::native::_fused_sdp_choice_cpp);
 }
 
 }  // namespace hpu::torch_backend
