@@ -14,9 +14,23 @@ from torch.utils._pytree import tree_map
 import habana_frameworks.torch  # noqa: F401  registers the device
 
 # Common operators of models, by OpInfo name; every variant of a name is run.
-NAMES = ["abs", "add", "addmm", "argmax", "bmm", "cat", "chunk", "clamp", "clone", "cos", "cumsum", "diagonal", "div", "einsum", "embedding", "eq", "erf", "exp", "expand", "flip", "floor", "gather", "ge", "gt", "index_add", "index_copy", "index_fill", "index_put", "index_select", "isin", "isnan", "le", "linalg.norm", "log", "log_softmax", "logical_and", "logsumexp", "lt", "masked_fill", "masked_select", "matmul", "max", "maximum", "mean", "min", "minimum", "mm", "mul", "narrow", "native_batch_norm", "native_layer_norm", "ne", "neg", "nn.functional.adaptive_avg_pool2d", "nn.functional.avg_pool2d", "nn.functional.batch_norm", "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv_transpose2d", "nn.functional.cross_entropy", "nn.functional.embedding", "nn.functional.gelu", "nn.functional.group_norm", "nn.functional.interpolate", "nn.functional.layer_norm", "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.mse_loss", "nn.functional.nll_loss", "nn.functional.pad", "nn.functional.relu", "nn.functional.scaled_dot_product_attention", "nn.functional.silu", "nn.functional.softplus", "nonzero", "norm", "permute", "pow", "prod", "reciprocal", "repeat", "reshape", "roll", "rsqrt", "rsub", "scatter", "scatter_add", "select", "sigmoid", "sign", "sin", "slice", "softmax", "sort", "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "svd", "t", "take_along_dim", "tanh", "tile", "topk", "transpose", "tril", "triu", "true_divide", "unbind", "unfold", "unique", "unsqueeze", "var", "view", "where", "zero_"]  # fmt: skip
+COMMON_OPS = """
+abs add addmm argmax bmm cat chunk clamp clone cos cumsum diagonal div einsum embedding
+eq erf exp expand flip floor gather ge gt index_add index_copy index_fill index_put index_select
+isin isnan le linalg.norm log log_softmax logical_and logsumexp lt masked_fill masked_select matmul
+max maximum mean min minimum mm mul narrow native_batch_norm native_layer_norm ne neg
+nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.batch_norm
+nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d
+nn.functional.cross_entropy nn.functional.embedding nn.functional.gelu nn.functional.group_norm
+nn.functional.interpolate nn.functional.layer_norm nn.functional.linear nn.functional.max_pool2d
+nn.functional.mse_loss nn.functional.nll_loss nn.functional.pad nn.functional.relu
+nn.functional.scaled_dot_product_attention nn.functional.silu nn.functional.softplus nonzero norm
+permute pow prod reciprocal repeat reshape roll rsqrt rsub scatter scatter_add select
+sigmoid sign sin slice softmax sort split sqrt squeeze stack std sub sum svd t take_along_dim tanh
+tile topk transpose tril triu true_divide unbind unfold unique unsqueeze var view where zero_
+"""
 SAMPLES_PER_OP = 4
-OPS = [op for op in op_db if op.name in NAMES and torch.float32 in op.dtypes]
+OPS = [op for op in op_db if op.name in COMMON_OPS.split() and torch.float32 in op.dtypes]
 
 
 def to_hpu(value: Any) -> Any:
@@ -32,12 +46,6 @@ def to_cpu(value: Any) -> Any:
     return tree_map(
         lambda item: item.detach().cpu() if isinstance(item, torch.Tensor) else item, value
     )
-
-
-def first_tensor(value: Any) -> torch.Tensor | None:
-    leaves = value if isinstance(value, tuple | list) else [value]
-    tensors = [x for x in leaves if isinstance(x, torch.Tensor) and x.requires_grad]
-    return tensors[0] if tensors else None
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.formatted_name)

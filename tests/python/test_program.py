@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 
-import habana_frameworks.torch  # noqa: F401  registers the device
 import program_bytes as pb
 import pytest
 import torch
-from habana_frameworks.torch import native
 from program_bytes import Eager, Program, Ref, Spec
+
+import habana_frameworks.torch  # noqa: F401  registers the device
+from habana_frameworks.torch import native
 
 _torch = native.torch_module()
 F23 = Spec("f32", (2, 3))
@@ -51,7 +52,9 @@ def test_every_kind_of_argument():
     x, y = randn(2, 3), randn(2, 3)
     torch.testing.assert_close(load(one_op(step, 2))(x, y)[0], x + 2 * y)
     cat = Eager("aten::cat", [[Ref(0), Ref(1)], -1], [2])
-    assert torch.equal(load(one_op(cat, 2, out=Spec("f32", (2, 6))))(x, y)[0], torch.cat([x, y], -1))
+    assert torch.equal(
+        load(one_op(cat, 2, out=Spec("f32", (2, 6))))(x, y)[0], torch.cat([x, y], -1)
+    )
     index = Eager("aten::index", [Ref(0), [None, Ref(1)]], [2], overload="Tensor")
     program = one_op(index, 2, out=Spec("f32", (2, 2)))
     program.inputs[1] = (Spec("i64", (2,)), False, False)
@@ -159,7 +162,9 @@ def test_aliased_mutated_input_is_refused():
     step = Eager("aten::add_", [Ref(0), Ref(1)], [2], overload="Tensor")
     program = load(one_op(step, 2, mutated=True))
     base = torch.zeros(4, 3, device="hpu")
-    with pytest.raises(_torch.AliasedInputs, match="input 0 is written and shares memory with input 1"):
+    with pytest.raises(
+        _torch.AliasedInputs, match="input 0 is written and shares memory with input 1"
+    ):
         program(base[0:2], base[1:3])
     assert base.sum().item() == 0
     program(base[0:2], base[2:4])
@@ -186,7 +191,10 @@ def test_eager_output_is_laid_out_as_the_program_says():
     ("make", "text"),
     [
         (lambda: torch.ones(2, 3), "must be a plain tensor on hpu.*given: cpu"),
-        (lambda: torch.ones(3, 2, device="hpu"), r"sizes \[2, 3\].*given: hpu:0, Float, sizes \[3, 2\]"),
+        (
+            lambda: torch.ones(3, 2, device="hpu"),
+            r"sizes \[2, 3\].*given: hpu:0, Float, sizes \[3, 2\]",
+        ),
         (lambda: torch.ones(3, 2, device="hpu").t(), r"strides \[3, 1\].*strides \[1, 2\]"),
         (lambda: torch.ones(2, 3, device="hpu", dtype=torch.bfloat16), "of Float.*BFloat16"),
     ],
@@ -232,9 +240,8 @@ def test_calls_from_threads():
 
     def work(seed: int) -> None:
         x = torch.full((2, 3), float(seed), device="hpu")
-        for _ in range(50):
-            if program(x)[0].sum().item() != 6 * seed * seed:
-                wrong.append(seed)
+        results = [program(x)[0].sum().item() for _ in range(50)]
+        wrong.extend(value for value in results if value != 6 * seed * seed)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -83,6 +83,8 @@ def autoload() -> None:
     from . import hpu
 
     torch._register_device_module("hpu", hpu)
+    hpu.random.join_manual_seed()
+    hpu.streams.join_tensor_record_stream()
     _registered = True
     hpu.metrics.install_dump()
     _announce_backend()

@@ -55,3 +55,16 @@ def initial_seed() -> int:
 def default_generators() -> tuple[torch.Generator, ...]:
     """The device's generator, as a tuple of one."""
     return (native.torch_module().default_generator(),)
+
+
+def join_manual_seed() -> None:
+    """torch.manual_seed and torch.seed reach this device too. PyTorch seeds devices it does not
+    build in through this one function, and only the one of the name "privateuseone"."""
+    seed_others = torch.random._seed_custom_device
+
+    def seed_custom_devices(seed: int) -> None:
+        seed_others(seed)
+        if not native.torch_module().is_in_bad_fork():
+            manual_seed_all(seed)
+
+    torch.random._seed_custom_device = seed_custom_devices

@@ -127,3 +127,17 @@ def stream(stream: Stream | None) -> StreamContext:
 def record_stream(tensor: torch.Tensor, stream: Stream) -> None:
     """The tensor's memory is not used again before the stream's present work has ended."""
     native.torch_module().record_stream(tensor, stream.stream_id)
+
+
+def join_tensor_record_stream() -> None:
+    """Tensor.record_stream takes the streams of this module beside torch.Stream."""
+    of_torch = torch.Tensor.record_stream
+
+    def tensor_record_stream(self: torch.Tensor, s: Stream | torch.Stream) -> None:
+        """The tensor's memory is not used again before the stream's present work has ended."""
+        if isinstance(s, Stream):
+            record_stream(self, s)
+        else:
+            of_torch(self, s)
+
+    torch.Tensor.record_stream = tensor_record_stream  # type: ignore[assignment]
