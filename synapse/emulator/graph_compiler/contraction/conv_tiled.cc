@@ -40,9 +40,8 @@ class TiledConv {
   }
 
  private:
-  int64_t PanelBytes() const {
-    return spec_.kernel_h * spec_.kernel_w * plan_.group_in * k_bytes_;
-  }
+  int64_t taps() const { return spec_.kernel_h * spec_.kernel_w; }
+  int64_t PanelBytes() const { return taps() * plan_.group_in * k_bytes_; }
 
   void Panel(Value* panel) {
     const RowTiles& tiles = plan_.tiles;
@@ -73,6 +72,9 @@ class TiledConv {
       b.k_stride = k_bytes_;
       Value* tap = e_.Add(e_.Mul(kernel_row, spec_.kernel_w), kernel_col);
       b.base = e_.Address(panel_base, e_.Mul(tap, plan_.group_in * k_bytes_));
+      Value* k_before = e_.Mul(tap, plan_.group_in);
+      PrefetchNextPanel(e_, b, PanelBytes(), plan_.tiles.count(), taps() * plan_.group_in,
+                        e_.DivConst(pixel, plan_.tiles.max_rows()), k_before);
       return AccumulateTile(e_, shape, a, b, run_, sums);
     };
     const auto kernel_row = [&](Value* row, const Values& sums) {

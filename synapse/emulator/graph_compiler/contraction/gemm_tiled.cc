@@ -17,9 +17,6 @@ namespace {
 
 using llvm::Value;
 
-// A prefetch per few k steps must suffice: with fewer row tiles the panel passes too quickly.
-constexpr int kMaxPrefetchScale = 8;
-
 class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -170,7 +167,12 @@ class TiledGemm {
           e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { return ZeroTile(e_, shape); },
           [&] { return LoadTile(e_, shape, partial, partial_stride); });
     }
-    AddPrefetch(b, row);
+    if (form_ == PanelForm::kPacked) {
+      // Rows stand for tiles: any order of shares covers the panel.
+      Value* pass = e_.DivConst(e_.Sub(row, first_row_), blocks_.tiles.max_rows());
+      PrefetchNextPanel(e_, b, PanelBytes(), blocks_.tiles_per_block, blocks_.k_block, pass,
+                        e_.Int(0));
+    }
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(steps);
     sums = fixed != nullptr ? AccumulateTile(e_, shape, a, b, fixed->getSExtValue(), sums)
                             : AccumulateTile(e_, shape, a, b, steps, sums);
@@ -181,20 +183,6 @@ class TiledGemm {
     if (blocks_.k_blocks == 1) return finish();
     e_.If(e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k)), finish,
           [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
-  }
-
-  // While the tiles of a block pass over a panel they fetch the next one, a share per tile.
-  void AddPrefetch(TileB& b, Value* row) {
-    if (form_ != PanelForm::kPacked || gemm_.a.col_stride != 1) return;
-    const int64_t bytes_per_step = blocks_.panel_cols * PackedSize(packed_type_);
-    int scale = 1;
-    while (scale * 4 * blocks_.tiles_per_block < bytes_per_step) scale *= 2;
-    if (scale > kMaxPrefetchScale) return;
-    // Rows stand for tiles: any order of shares will do as long as together they cover the panel.
-    Value* share = e_.Mul(e_.DivConst(e_.Sub(row, first_row_), blocks_.tiles.max_rows()),
-                          blocks_.k_block * 4 * scale);
-    b.prefetch = e_.Address(e_.Address(b.base, PanelBytes()), share);
-    b.prefetch_scale = scale;
   }
 
   IrEmitter e_;

@@ -9,6 +9,10 @@ using llvm::Value;
 
 // Two pipes of latency four want eight independent multiply-adds in flight.
 constexpr int kIndependentChains = 8;
+constexpr int kUnroll = 4;
+constexpr int64_t kLineBytes = 64;
+// More than half a line per k step would cost as much as what it hides.
+constexpr int64_t kMaxPrefetchStep = 32;
 
 class TileEmitter {
  public:
@@ -16,22 +20,25 @@ class TileEmitter {
       : e_(e), shape_(shape), a_(a), b_(b), size_(shape.rows * shape.vectors) {
     // Small tiles keep several sets of accumulators, k modulo the number of sets.
     sets_ = std::clamp(kIndependentChains / size_, 1, 4);
-    unroll_ = size_ >= 4 * kIndependentChains ? 2 : 4;
   }
 
   Values Run(Value* count, int64_t fixed_count, const Values& init) {
     Values state = init;
     state.resize(static_cast<size_t>(size_) * sets_, e_.Zero(e_.lanes()));
     const bool known = fixed_count >= 0;
-    Value* full = known ? e_.Int(fixed_count / unroll_ * unroll_)
-                        : e_.Mul(e_.DivConst(count, unroll_), unroll_);
+    Value* full = known ? e_.Int(fixed_count / kUnroll * kUnroll)
+                        : e_.Mul(e_.DivConst(count, kUnroll), kUnroll);
     // Byte offsets into A and the address in B are carried so that every access is base plus
     // index plus constant.
+    a_offset_ = state.size();
+    b_base_ = a_offset_ + 1;
+    prefetch_ = b_base_ + 1;
     state.push_back(a_.start != nullptr ? a_.start : e_.Int(0));
     state.push_back(b_.base);
-    state = Loop(e_.Int(0), full, unroll_, std::move(state));
+    if (b_.prefetch != nullptr) state.push_back(b_.prefetch);
+    state = Loop(e_.Int(0), full, kUnroll, std::move(state));
     if (known) {
-      state = Steps(static_cast<int>(fixed_count % unroll_), std::move(state));
+      state = Steps(static_cast<int>(fixed_count % kUnroll), std::move(state));
     } else {
       state = Loop(full, count, 1, std::move(state));
     }
@@ -45,15 +52,18 @@ class TileEmitter {
   }
 
   Values Steps(int count, Values state) {
-    Value* a_offset = state[state.size() - 2];
-    Value* b_base = state.back();
-    if (b_.prefetch != nullptr && count == unroll_) {
-      e_.PrefetchToL2(e_.Address(b_.prefetch, e_.Mul(a_offset, b_.prefetch_scale)));
+    Value* a_offset = state[a_offset_];
+    Value* b_base = state[b_base_];
+    for (int64_t line = 0; line < count * b_.prefetch_step; line += kLineBytes) {
+      e_.PrefetchToL2(e_.Address(state[prefetch_], line));
     }
     for (int k = 0; k < count; ++k) Step(k, a_offset, b_base, state);
     if (count > 0) {
-      state[state.size() - 2] = e_.Add(a_offset, count * a_.k_stride);
-      state.back() = e_.Address(b_base, count * b_.k_stride);
+      state[a_offset_] = e_.Add(a_offset, count * a_.k_stride);
+      state[b_base_] = e_.Address(b_base, count * b_.k_stride);
+      if (b_.prefetch != nullptr) {
+        state[prefetch_] = e_.Address(state[prefetch_], count * b_.prefetch_step);
+      }
     }
     return state;
   }
@@ -111,7 +121,8 @@ class TileEmitter {
   const TileB& b_;
   const int size_;
   int sets_ = 1;
-  int unroll_ = 1;
+  // Places in the carried state after the accumulators.
+  size_t a_offset_ = 0, b_base_ = 0, prefetch_ = 0;
 };
 
 }  // namespace
@@ -139,6 +150,18 @@ void StoreTile(IrEmitter& e, TileShape shape, Value* base, int64_t row_stride_by
                  accumulators[static_cast<size_t>(r) * shape.vectors + v]);
     }
   }
+}
+
+void PrefetchNextPanel(IrEmitter& e, TileB& b, int64_t panel_bytes, int64_t tiles, int64_t steps,
+                       Value* pass, Value* k_before) {
+  // A whole line per unrolled iteration; running ahead a little does no harm.
+  constexpr int64_t kGranule = kLineBytes / kUnroll;
+  const int64_t step = (b.k_stride + tiles * kGranule - 1) / (tiles * kGranule) * kGranule;
+  if (step > kMaxPrefetchStep) return;
+  Value* share = e.Add(e.Mul(pass, steps * step), e.Mul(k_before, step));
+  Value* panel = e.Address(b.base, e.Sub(e.Int(panel_bytes), e.Mul(k_before, b.k_stride)));
+  b.prefetch = e.Address(panel, share);
+  b.prefetch_step = step;
 }
 
 Values AccumulateTile(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b, int64_t count,

@@ -29,11 +29,17 @@ struct TileB {
   int64_t k_stride = 0;
   MemoryType type = MemoryType::kF32;
   Values masks;  // per vector, for f32 rows read in place beyond whose end nothing may be touched
-  // Memory that will be needed soon: prefetch + prefetch_scale * (bytes into A) is fetched along the
-  // way. A hint only, the address need not exist; null = none.
+  // Memory that will be needed soon, fetched along the way: prefetch_step bytes per k step. A hint
+  // only, the addresses need not exist; null = none.
   llvm::Value* prefetch = nullptr;
-  int prefetch_scale = 1;
+  int64_t prefetch_step = 0;
 };
+
+// Lets the `tiles` passes over a panel fetch the panel that follows it in memory, a share each.
+// `pass` numbers the tile, `k_before` the k steps of the panel before b.base; `steps` are those of
+// one pass. Does nothing where the passes are too few.
+void PrefetchNextPanel(IrEmitter& e, TileB& b, int64_t panel_bytes, int64_t tiles, int64_t steps,
+                       llvm::Value* pass, llvm::Value* k_before);
 
 // Accumulators are in row-major order of (row, vector). `count` is the number of k steps.
 Values ZeroTile(IrEmitter& e, TileShape shape);

@@ -44,7 +44,7 @@ void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
 
 int MaxTileRows(const TargetInfo& target, int vectors) {
   if (target.vector_registers >= 32) {
-    constexpr int kRows[] = {0, 24, 14, 8, 6};
+    constexpr int kRows[] = {0, 24, 12, 8, 6};
     return kRows[vectors];
   }
   if (target.fma) {
