@@ -342,8 +342,9 @@ void RewriteElementwise(Call& call, OpKind op) {
     const bool condition = op == OpKind::kWhere && i == 0;
     operands.push_back(call.Operand(kArgs[i], condition ? DType::kBool : dtype));
   }
-  // Multiplication of booleans is conjunction.
+  // On booleans multiplication is conjunction, and the complement has one bit.
   if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;
+  if (op == OpKind::kBitwiseNot && dtype == DType::kBool) op = OpKind::kLogicalNot;
   call.Return(call.b.Emit(op, std::move(operands)));
 }
 
