@@ -151,8 +151,8 @@ std::optional<ir::View> ApplyView(const ir::Node& node, ir::View view) {
       break;
     }
     case OpKind::kAsStrided:
-      // The op addresses its operand's elements in row-major order.
-      if (!type.contiguous()) return std::nullopt;
+      // The op addresses memory in which the operand lies as its type says; the region must agree.
+      if (type.strides != node.operands[0]->type.strides) return std::nullopt;
       type.strides = node.Ints(AttrKey::kStrides);
       view.offset += node.Int(AttrKey::kOffset);
       break;

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "compiler_server/ir/graph.h"
 #include "compiler_server/lowering/syn_graph.h"
+#include "synapse/include/synapse_node_params.h"
 
 namespace hpu::compiler {
 
@@ -35,6 +36,9 @@ DType MovedType(DType dtype);
 // True for ops whose result is a rearrangement of the operand that needs no arithmetic and can be
 // repeated wherever it is read: permute, slice, expand, reshape, as_strided.
 bool IsView(const ir::Node& node);
+
+// Parameters of strided_view and strided_insert; elements, PyTorch order.
+synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 
 // Families. Each expects what CheckLowerable accepted.
 void LowerPointwise(const NodeLowering& at);

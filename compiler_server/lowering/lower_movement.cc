@@ -13,17 +13,18 @@ namespace {
 using ir::AttrKey;
 using ir::Dims;
 
-synStridedOpParams StridedParams(const ir::Node& node) {
+const Dims& StridesOf(const ir::Node& node) { return node.Ints(AttrKey::kStrides); }
+
+}  // namespace
+
+synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
   synStridedOpParams params = {};
-  params.baseOffset = static_cast<uint64_t>(node.Int(AttrKey::kOffset));
-  const Dims& strides = node.Ints(AttrKey::kStrides);
+  params.baseOffset = static_cast<uint64_t>(offset);
   for (size_t i = 0; i < strides.size(); ++i) {
     params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
   }
   return params;
 }
-
-}  // namespace
 
 void LowerPermute(const NodeLowering& at) {
   const Dims& perm = at.node.Ints(AttrKey::kPerm);
@@ -99,7 +100,7 @@ void LowerPad(const NodeLowering& at) {
 }
 
 void LowerAsStrided(const NodeLowering& at) {
-  const synStridedOpParams params = StridedParams(at.node);
+  const synStridedOpParams params = StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
   at.graph.Node("strided_view", {at.in[0]}, at.out, Params(params));
 }
 
@@ -108,8 +109,17 @@ void LowerAsStridedScatter(const NodeLowering& at) {
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
-  const synStridedOpParams params = StridedParams(at.node);
-  at.graph.Node("strided_insert", {at.in[0], at.in[1]}, at.out, Params(params));
+  const synStridedOpParams params = StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
+  const ir::TensorType& type = at.node.operands[0]->type;
+  if (type.contiguous()) {
+    at.graph.Node("strided_insert", {at.in[0], at.in[1]}, at.out, Params(params));
+    return;
+  }
+  // The operand is given as its memory lies; the result is row-major.
+  const Tensor memory = at.graph.Intermediate(at.in[0].dtype, at.in[0].sizes);
+  at.graph.Node("strided_insert", {at.in[0], at.in[1]}, {memory}, Params(params));
+  const synStridedOpParams read = StridedParams(type.strides, 0);
+  at.graph.Node("strided_view", {memory}, at.out, Params(read));
 }
 
 void LowerFull(const NodeLowering& at) {

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "compiler_server/lowering/dims.h"
-#include "synapse/include/synapse_node_params.h"
 
 namespace hpu::compiler {
 namespace {
@@ -62,15 +61,6 @@ StridedAccess AnalyseStrides(const ir::TensorType& type) {
     access.perm[order[i]] = static_cast<int64_t>(i);
   }
   return access;
-}
-
-synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
-  synStridedOpParams params = {};
-  params.baseOffset = static_cast<uint64_t>(offset);
-  for (size_t i = 0; i < strides.size(); ++i) {
-    params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
-  }
-  return params;
 }
 
 }  // namespace
@@ -158,7 +148,7 @@ Tensor SegmentLowering::Get(Value* value) {
     return tensors_[value->id] =
                syn_.Constant(dtype, value->type.sizes, graph_.constants()[value->index].data);
   }
-  const std::optional<Memory> home = memory_.HomeOf(*value);
+  const std::optional<Memory> home = OutsideMemory(*value);
   if (!home.has_value()) {
     syn_.Fail(Internal("value ", value->id, " is read by a step but has no memory"));
     return {};
@@ -167,14 +157,46 @@ Tensor SegmentLowering::Get(Value* value) {
   return tensors_[value->id] = Load(*home);
 }
 
+// Memory that a value has before this recipe starts.
+std::optional<Memory> SegmentLowering::OutsideMemory(const Value& value) {
+  const int segment = plan_.SegmentOf(value);
+  if (segment >= 0 && &plan_.segments()[static_cast<size_t>(segment)] == &segment_) {
+    return std::nullopt;
+  }
+  return memory_.HomeOf(value);
+}
+
+// as_strided of memory from outside is another way to load it.
+bool SegmentLowering::EmitStridedRead(const ir::Node& node) {
+  std::optional<Memory> memory = OutsideMemory(*node.operands[0]);
+  if (!memory.has_value()) return false;
+  const Value& result = *node.result();
+  memory->view.type = {result.type.dtype, result.type.sizes, node.Ints(ir::AttrKey::kStrides)};
+  memory->view.offset += node.Int(ir::AttrKey::kOffset);
+  syn_.SetOp("load");
+  tensors_[result.id] = Load(*memory);
+  return true;
+}
+
 void SegmentLowering::Emit(const ir::Node& node) {
   const bool empty = std::all_of(node.results.begin(), node.results.end(), [](const Value* result) {
     return result->type.elements() == 0;
   });
   if (empty || !syn_.status().ok()) return;
+  if (node.op == ir::OpKind::kAsStrided && EmitStridedRead(node)) return;
   NodeLowering at{syn_, node, {}, {}};
   for (Value* operand : node.operands) {
-    at.in.push_back(operand == nullptr ? Tensor{} : Get(operand));
+    if (operand == nullptr) {
+      at.in.emplace_back();
+    } else if (node.op == ir::OpKind::kAsStridedScatter && !operand->type.contiguous()) {
+      // Only values with memory of their own are strided; the op writes into a copy of it.
+      Memory memory = *OutsideMemory(*operand);
+      const ir::TensorType& type = memory.view.type;
+      memory.view.type = ir::Contiguous(type.dtype, {ir::SpanElements(type)});
+      at.in.push_back(Load(memory));
+    } else {
+      at.in.push_back(Get(operand));
+    }
   }
   for (Value* result : node.results) {
     at.out.push_back(ResultTensor(result));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -111,6 +112,28 @@ TEST_P(GoldenProgram, EqualsTheInterpreter) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram, ::testing::ValuesIn(GoldenNames()),
                          [](const auto& golden) { return golden.param; });
+
+// lgamma runs eagerly between recipes; the interpreter cannot, so the expected numbers are spelled out.
+TEST(EagerProgram, RunsBetweenRecipes) {
+  ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
+  absl::StatusOr<ir::Graph> graph = ir::Parse(ReadFile(fs::path(kFolder) / "eager_between.hir"));
+  ASSERT_TRUE(graph.ok()) << ToText(graph.status());
+  ir::HostTensor x = ir::MakeHostTensor(DType::kF32, {4, 6});
+  for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = 0.25 + 0.5 * static_cast<double>(i);
+  const absl::StatusOr<CompiledProgram> compiled =
+      TheDevice()->compiler->Compile(*std::move(graph), {});
+  ASSERT_TRUE(compiled.ok()) << ToText(compiled.status());
+  EXPECT_EQ(compiled->statistics.eager_nodes, 1U);
+  EXPECT_EQ(compiled->statistics.launches, 2U);
+  const absl::StatusOr<ir::RunResult> result = TheDevice()->runner->Run(*compiled, {x});
+  ASSERT_TRUE(result.ok()) << ToText(result.status());
+  ASSERT_EQ(result->outputs[0].sizes, (ir::Dims{6, 4}));
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    const double in = x.data[i % 4 * 6 + i / 4];
+    EXPECT_NEAR(result->outputs[0].data[i], std::lgamma(in) + in, 1e-4 * (1 + std::lgamma(in)));
+    EXPECT_NEAR(result->outputs[1].data[i], std::lgamma(in), 1e-4 * (1 + std::lgamma(in)));
+  }
+}
 
 // A graph body with "T" for the element type, and the types to put in. `%x` and `%y` are T[4,6], `%s` is
 // T[6], `%i` i64[4,6] and `%b` bool[4,6]; the body defines %r.
