@@ -170,7 +170,10 @@ class Service:
 
     def _load(self, key: bytes, found: Any, record: GraphRecord) -> Loaded:
         started = time.perf_counter()
-        program = native.torch_module().Program(found.program, found.recipes)
+        try:
+            program = native.torch_module().Program(found.program, found.recipes)
+        except (RuntimeError, ValueError) as error:
+            raise NoProgram(f"the program cannot be loaded: {error}", lasting=False) from error
         record.load_ms = (time.perf_counter() - started) * 1e3
         loaded = Loaded(program, len(found.recipes))
         with self._lock:
