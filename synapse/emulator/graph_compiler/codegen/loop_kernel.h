@@ -1,0 +1,54 @@
+// A kernel of loops ready for code generation: a fused group with its passes laid out and its
+// dimensions ordered, merged and split into tasks, columns and the vector dimension.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "synapse/emulator/graph_compiler/codegen/module.h"
+#include "synapse/emulator/graph_compiler/loop_graph.h"
+
+namespace hpu::emulator {
+
+struct LoopPass {
+  bool row_level = false;  // once per row instead of once per element
+  Body body;               // loads of results of earlier passes are kAccumulator or scratch loads
+  // Values that leave the pass: folded over the columns (or, row level, kept as they are).
+  struct Result {
+    uint32_t value = 0;
+    ReduceKind kind = ReduceKind::kNone;
+    uint32_t accumulator = 0;
+  };
+  std::vector<Result> results;
+};
+
+// Iteration order of bodies' accesses: outer..., inner..., vector.
+struct LoopKernel {
+  std::string name;
+  Shape outer;              // rows: one task each (with blocks of the vector dimension)
+  Shape inner;              // columns, or serial dimensions, walked within a task
+  int64_t vector = 1;       // the last dimension
+  bool vector_is_row = false;  // else it is the last column
+  bool serial = false;      // inner dimensions run in order and nothing is folded
+  int64_t vector_chunk = 0;  // > 0: tasks take chunks of this many elements of the vector dimension
+  std::vector<LoopPass> passes;
+  std::vector<ScalarType> accumulators;
+  // Access::operand: < operands.size() = buffer; after that, scratch areas.
+  std::vector<ValueId> operands;
+  std::vector<uint64_t> scratch_bytes;
+  std::vector<MemoryType> scratch_types;
+
+  uint64_t Tasks() const;
+  uint64_t Grain() const;  // tasks worth a thread's while
+  uint64_t ScratchBytes() const;
+  // Equal text, equal code: names and operands' identities are left out.
+  std::string Structure() const;
+};
+
+// Rows that one task takes when the vector dimension is a row: a cache line of f32.
+inline constexpr int kRowLanes = 16;
+
+void EmitLoopKernel(KernelModule& module, const LoopKernel& kernel);
+
+}  // namespace hpu::emulator

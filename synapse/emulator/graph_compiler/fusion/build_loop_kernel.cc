@@ -1,0 +1,435 @@
+#include "synapse/emulator/graph_compiler/fusion/build_loop_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+
+namespace hpu::emulator {
+namespace {
+
+// Pseudo operands while passes are put together.
+constexpr uint32_t kAccumulatorStore = 0xF0000000;  // + accumulator: a pass result
+constexpr uint32_t kScratchBase = 0xE0000000;       // + scratch area
+constexpr int64_t kTaskElements = 16384;            // elements that are worth a task of their own
+constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
+
+bool IsScratch(uint32_t operand) {
+  return operand >= kScratchBase && operand < kAccumulatorStore;
+}
+
+MemoryType ScratchType(ScalarType type) {
+  switch (type) {
+    case ScalarType::kF32: return MemoryType::kF32;
+    case ScalarType::kI32: return MemoryType::kI32;
+    case ScalarType::kI64: return MemoryType::kI64;
+    case ScalarType::kBool: return MemoryType::kBool;
+  }
+  return MemoryType::kF32;
+}
+
+class Builder {
+ public:
+  Builder(const RowGroup& group, const std::function<bool(ValueId)>& must_be_stored)
+      : group_(group), must_be_stored_(must_be_stored) {}
+
+  LoopKernel Build() {
+    for (const RowGroup::Member& member : group_.members) AddMember(member);
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      FinishPass(passes_[i].columns, false);
+      FinishPass(passes_[i].after, true);
+    }
+    kernel_.serial = group_.members[0].node.serial > 0;
+    OrderDims();
+    CollectOperands();
+    return std::move(kernel_);
+  }
+
+ private:
+  struct PassPair {
+    LoopPass columns;
+    LoopPass after;  // row-level work once the columns are folded
+  };
+  struct Defined {
+    const RowGroup::Member* member;
+    size_t pass;
+    uint32_t value;        // op in its pass
+    MemoryType type;       // as stored
+    Access store;
+    uint32_t accumulator = kNoValue;  // per-row values
+    uint32_t scratch = kNoValue;      // full-domain values needed by later passes
+    bool stored = false;
+  };
+
+  size_t PassOf(const RowGroup::Member& member) const {
+    size_t pass = 0;
+    for (const BodyOp& op : member.node.body.ops) {
+      const auto found = op.op == Opcode::kLoad ? defined_.find(op.access.operand) : defined_.end();
+      if (found == defined_.end() || IsOwn(member, op.access.operand)) continue;
+      const bool per_row = found->second.accumulator != kNoValue;
+      const bool next = per_row && !member.row_level;
+      pass = std::max(pass, found->second.pass + (next ? 1 : 0));
+    }
+    return pass;
+  }
+
+  static bool IsOwn(const RowGroup::Member& member, ValueId value) {
+    return std::any_of(member.node.body.stores.begin(), member.node.body.stores.end(),
+                       [&](const Store& store) { return store.access.operand == value; });
+  }
+
+  void AddMember(const RowGroup::Member& member) {
+    const size_t number = PassOf(member);
+    if (number >= passes_.size()) passes_.resize(number + 1);
+    LoopPass& pass = member.row_level ? passes_[number].after : passes_[number].columns;
+    Body& body = pass.body;
+    std::vector<uint32_t> remap;
+    for (const BodyOp& op : member.node.body.ops) {
+      BodyOp copy = op;
+      for (uint32_t& arg : copy.args) arg = remap[arg];
+      if (copy.op == Opcode::kLoad) {
+        if (copy.access.indirect_value != kNoValue) {
+          copy.access.indirect_value = remap[copy.access.indirect_value];
+        }
+        const auto found = defined_.find(copy.access.operand);
+        if (found != defined_.end() && !IsOwn(member, copy.access.operand)) {
+          remap.push_back(Reuse(body, found->second, number, member.row_level));
+          continue;
+        }
+      }
+      remap.push_back(static_cast<uint32_t>(body.ops.size()));
+      body.ops.push_back(std::move(copy));
+    }
+    if (kernel_.name.size() < 200) {
+      kernel_.name += (kernel_.name.empty() ? "" : "+") + member.node.name;
+    }
+    for (const Store& store : member.node.body.stores) {
+      Define(member, number, pass, store, remap);
+    }
+  }
+
+  void Define(const RowGroup::Member& member, size_t number, LoopPass& pass, const Store& store,
+              const std::vector<uint32_t>& remap) {
+    Defined defined{&member, number, remap[store.value], store.access.type, store.access};
+    Store copy = store;
+    copy.value = defined.value;
+    if (copy.access.indirect_value != kNoValue) {
+      copy.access.indirect_value = remap[copy.access.indirect_value];
+    }
+    const ValueId value = store.access.operand;
+    defined.stored = must_be_stored_(value) || store.access.indirect_value != kNoValue ||
+                     member.node.serial > 0;
+    if (member.reduces || member.row_level) {
+      defined.accumulator = static_cast<uint32_t>(kernel_.accumulators.size());
+      kernel_.accumulators.push_back(pass.body.ops[defined.value].type);
+      results_[defined.accumulator] = member.reduces ? member.node.reduce : ReduceKind::kNone;
+      AddPseudoStore(pass.body, defined.value, kAccumulatorStore + defined.accumulator);
+    }
+    if (defined.stored) {
+      if (member.reduces) {
+        StoreFolded(number, defined);
+      } else {
+        pass.body.stores.push_back(copy);
+      }
+    }
+    defined_[value] = defined;
+  }
+
+  // A reduction's result goes to memory after its pass.
+  void StoreFolded(size_t number, const Defined& defined) {
+    Body& after = passes_[number].after.body;
+    const uint32_t value = AppendAccumulator(after, defined.accumulator);
+    after.stores.push_back({value, defined.store});
+  }
+
+  void AddPseudoStore(Body& body, uint32_t value, uint32_t operand) const {
+    Access access{operand, MemoryType::kF32, Shape(group_.domain.size(), 0), 0};
+    body.stores.push_back({value, access});
+  }
+
+  uint32_t AppendAccumulator(Body& body, uint32_t accumulator) {
+    body.ops.push_back(BodyOp{Opcode::kAccumulator, kernel_.accumulators[accumulator], {}, 0,
+                              accumulator, {}});
+    return static_cast<uint32_t>(body.ops.size() - 1);
+  }
+
+  // The value of an in-group load, as if stored and loaded.
+  uint32_t Reuse(Body& body, Defined& defined, size_t number, bool row_level) {
+    if (defined.accumulator != kNoValue) {
+      const bool same_body = row_level && defined.member->row_level && defined.pass == number;
+      const uint32_t value =
+          same_body ? defined.value : AppendAccumulator(body, defined.accumulator);
+      return Rounded(body, value, defined.type);
+    }
+    if (defined.pass == number) return Rounded(body, defined.value, defined.type);
+    Access access = defined.store;
+    if (!defined.stored) {
+      if (defined.scratch == kNoValue) AllocateScratch(defined);
+      access = ScratchAccess(defined);
+    }
+    body.ops.push_back(BodyOp{Opcode::kLoad, ComputeType(access.type), {}, 0, 0, access});
+    const auto loaded = static_cast<uint32_t>(body.ops.size() - 1);
+    return defined.stored ? loaded : Rounded(body, loaded, defined.type);
+  }
+
+  uint32_t Rounded(Body& body, uint32_t value, MemoryType type) {
+    // A placeholder load is replaced by the conversions that the store would have made.
+    body.ops.push_back(BodyOp{Opcode::kLoad, ComputeType(type), {}, 0, 0, {}});
+    const auto placeholder = static_cast<uint32_t>(body.ops.size() - 1);
+    body.stores.push_back({placeholder, Access{}});
+    ForwardValue(body, placeholder, value, type);
+    const uint32_t result = body.stores.back().value;
+    body.stores.pop_back();
+    return result;
+  }
+
+  void AllocateScratch(Defined& defined) {
+    Body& body = passes_[defined.pass].columns.body;
+    const MemoryType type = ScratchType(body.ops[defined.value].type);
+    const Shape columns(group_.domain.begin() + static_cast<int64_t>(group_.num_rows),
+                        group_.domain.end());
+    defined.scratch = static_cast<uint32_t>(kernel_.scratch_bytes.size());
+    kernel_.scratch_bytes.push_back(
+        static_cast<uint64_t>(NumElements(columns) * MemoryTypeSize(type)));
+    kernel_.scratch_types.push_back(type);
+    body.stores.push_back({defined.value, ScratchAccess(defined)});
+  }
+
+  Access ScratchAccess(const Defined& defined) const {
+    Shape strides(group_.domain.size(), 0);
+    int64_t stride = 1;
+    for (size_t d = group_.domain.size(); d-- > group_.num_rows;) {
+      strides[d] = stride;
+      stride *= group_.domain[d];
+    }
+    return {kScratchBase + defined.scratch, kernel_.scratch_types[defined.scratch], strides, 0};
+  }
+
+  void FinishPass(LoopPass& pass, bool row_level) {
+    pass.row_level = row_level;
+    if (pass.body.ops.empty()) return;
+    SimplifyBody(pass.body);
+    std::vector<Store> stores;
+    for (const Store& store : pass.body.stores) {
+      if (store.access.operand >= kAccumulatorStore && store.access.operand != kIotaOperand) {
+        const uint32_t accumulator = store.access.operand - kAccumulatorStore;
+        pass.results.push_back({store.value, results_[accumulator], accumulator});
+      } else {
+        stores.push_back(store);
+      }
+    }
+    pass.body.stores = std::move(stores);
+    if (pass.body.stores.empty() && pass.results.empty()) return;
+    kernel_.passes.push_back(std::move(pass));
+  }
+
+  // ---- dimensions ----
+
+  template <typename Function>
+  void ForEachAccess(const Function& function) {
+    for (LoopPass& pass : kernel_.passes) {
+      for (BodyOp& op : pass.body.ops) {
+        if (op.op == Opcode::kLoad) function(op.access, false);
+      }
+      for (Store& store : pass.body.stores) function(store.access, true);
+    }
+  }
+
+  // How much of the traffic walks a dimension element by element.
+  int64_t UnitStrideScore(size_t dim) {
+    int64_t score = 0;
+    ForEachAccess([&](const Access& access, bool is_store) {
+      if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
+      if (access.strides[dim] == 1) score += is_store ? 5 : 4;
+      if (access.strides[dim] == 0) score += 1;
+    });
+    return score;
+  }
+
+  int64_t WalkStride(size_t dim) {
+    int64_t stride = 0;
+    ForEachAccess([&](const Access& access, bool is_store) {
+      if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
+      stride = std::max(stride, std::abs(access.strides[dim]) * 2 + (is_store ? 1 : 0));
+    });
+    return stride;
+  }
+
+  void Reorder(const std::vector<size_t>& order) {
+    Shape domain;
+    for (const size_t d : order) domain.push_back(domain_[d]);
+    domain_ = domain;
+    ForEachAccess([&](Access& access, bool) {
+      Shape strides;
+      for (const size_t d : order) strides.push_back(access.strides[d]);
+      access.strides = strides;
+    });
+  }
+
+  bool CanMerge(size_t dim) {
+    bool fits = true;
+    ForEachAccess([&](const Access& access, bool) {
+      fits = fits && access.strides[dim] == access.strides[dim + 1] * domain_[dim + 1];
+    });
+    return fits;
+  }
+
+  void Erase(size_t dim) {
+    domain_.erase(domain_.begin() + static_cast<int64_t>(dim));
+    ForEachAccess([&](Access& access, bool) {
+      access.strides.erase(access.strides.begin() + static_cast<int64_t>(dim));
+    });
+  }
+
+  // Drops dimensions of size 1 and merges neighbours, within rows and within columns.
+  void MergeDims(size_t* num_rows) {
+    for (size_t d = domain_.size(); d-- > 0;) {
+      if (domain_[d] != 1) continue;
+      Erase(d);
+      if (d < *num_rows) --*num_rows;
+    }
+    for (size_t d = domain_.size(); d-- > 1;) {
+      if (d == *num_rows || !CanMerge(d - 1)) continue;
+      domain_[d] *= domain_[d - 1];
+      Erase(d - 1);
+      if (d - 1 < *num_rows) --*num_rows;
+    }
+  }
+
+  void SortDims(size_t begin, size_t end, std::vector<size_t>* order) {
+    std::vector<size_t> part(end - begin);
+    std::iota(part.begin(), part.end(), begin);
+    std::stable_sort(part.begin(), part.end(),
+                     [&](size_t x, size_t y) { return WalkStride(x) > WalkStride(y); });
+    order->insert(order->end(), part.begin(), part.end());
+  }
+
+  size_t BestDim(size_t begin, size_t end) {
+    size_t best = begin;
+    for (size_t d = begin; d < end; ++d) {
+      const auto key = [&](size_t dim) {
+        return std::pair(UnitStrideScore(dim), domain_[dim] >= kSmallestVectorRow);
+      };
+      if (key(d) >= key(best)) best = d;
+    }
+    return best;
+  }
+
+  void OrderDims() {
+    domain_ = group_.domain;
+    size_t num_rows = group_.num_rows;
+    std::vector<size_t> order;
+    SortDims(0, num_rows, &order);
+    if (kernel_.serial) {
+      for (size_t d = num_rows; d < domain_.size(); ++d) order.push_back(d);
+    } else {
+      SortDims(num_rows, domain_.size(), &order);
+    }
+    Reorder(order);
+    if (!kernel_.serial) MergeDims(&num_rows);
+    ChooseVector(num_rows);
+  }
+
+  void AddUnitDim() {
+    domain_.push_back(1);
+    ForEachAccess([](Access& access, bool) { access.strides.push_back(0); });
+  }
+
+  void ChooseVector(size_t num_rows) {
+    const bool has_columns = num_rows < domain_.size();
+    kernel_.vector_is_row = true;
+    size_t vector = domain_.size();
+    if (!has_columns || kernel_.serial) {
+      if (num_rows > 0) vector = BestDim(0, num_rows);
+    } else {
+      vector = BestDim(0, domain_.size());
+      // Ties and rows too short for vectors go to the columns.
+      const size_t column = BestDim(num_rows, domain_.size());
+      if (vector < num_rows && (domain_[vector] < kSmallestVectorRow ||
+                                UnitStrideScore(column) >= UnitStrideScore(vector))) {
+        vector = column;
+      }
+      kernel_.vector_is_row = vector < num_rows;
+    }
+    if (vector == domain_.size()) {
+      AddUnitDim();
+    } else {
+      std::vector<size_t> order;
+      for (size_t d = 0; d < domain_.size(); ++d) {
+        if (d != vector) order.push_back(d);
+      }
+      order.push_back(vector);
+      Reorder(order);
+      if (vector < num_rows) --num_rows;
+    }
+    const bool plain_map = !has_columns;
+    kernel_.vector = domain_.back();
+    kernel_.outer.assign(domain_.begin(), domain_.begin() + static_cast<int64_t>(num_rows));
+    kernel_.inner.assign(domain_.begin() + static_cast<int64_t>(num_rows), domain_.end() - 1);
+    if (plain_map) {
+      // Every element is its own row: the vector dimension is walked like a column, in chunks.
+      kernel_.vector_is_row = false;
+      if (kernel_.vector > kTaskElements) kernel_.vector_chunk = kTaskElements;
+    }
+    // Scratch rows of a kernel with rows as lanes hold one vector per column.
+    if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
+  }
+
+  void WidenScratch() {
+    for (uint64_t& bytes : kernel_.scratch_bytes) bytes *= kRowLanes;
+    ForEachAccess([&](Access& access, bool) {
+      if (!IsScratch(access.operand)) return;
+      for (int64_t& stride : access.strides) stride *= kRowLanes;
+      access.strides.back() = 1;
+    });
+  }
+
+  void CollectOperands() {
+    std::map<ValueId, uint32_t> numbers;
+    ForEachAccess([&](Access& access, bool) {
+      if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
+      const auto [place, is_new] =
+          numbers.emplace(access.operand, static_cast<uint32_t>(kernel_.operands.size()));
+      if (is_new) kernel_.operands.push_back(access.operand);
+      access.operand = place->second;
+    });
+    const auto first_scratch = static_cast<uint32_t>(kernel_.operands.size());
+    ForEachAccess([&](Access& access, bool) {
+      if (IsScratch(access.operand)) access.operand += first_scratch - kScratchBase;
+    });
+  }
+
+  const RowGroup& group_;
+  const std::function<bool(ValueId)>& must_be_stored_;
+  LoopKernel kernel_;
+  std::vector<PassPair> passes_;
+  std::map<ValueId, Defined> defined_;
+  std::map<uint32_t, ReduceKind> results_;
+  Shape domain_;
+};
+
+}  // namespace
+
+LoopKernel BuildLoopKernel(const RowGroup& group,
+                           const std::function<bool(ValueId)>& must_be_stored) {
+  return Builder(group, must_be_stored).Build();
+}
+
+void BuildLoopKernels(FusionState& state, std::vector<FusedKernel>& kernels) {
+  std::vector<size_t> kernel_of(state.num_nodes());
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    for (const uint32_t node : kernels[k].nodes) kernel_of[node] = k;
+  }
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (!kernels[k].is_loop) continue;
+    kernels[k].loop = BuildLoopKernel(kernels[k].group, [&](ValueId value) {
+      if (!state.IsTemporary(value) || state.writers(value).size() > 1) return true;
+      const std::vector<uint32_t>& readers = state.readers(value);
+      return std::any_of(readers.begin(), readers.end(),
+                         [&](uint32_t reader) { return kernel_of[reader] != k; });
+    });
+  }
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,146 @@
+#include "synapse/emulator/graph_compiler/fusion/inline_maps.h"
+
+#include <algorithm>
+
+#include "synapse/emulator/graph_compiler/codegen/math.h"
+#include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+
+namespace hpu::emulator {
+namespace {
+
+constexpr int kCheapCost = 6;        // recomputed rather than stored
+constexpr int kBroadcastCost = 4;    // recomputed for every element of a larger domain
+constexpr int kMathCost = 12;
+constexpr int kDivisionCost = 5;
+constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
+
+int CostOf(const Body& body) {
+  int cost = 0;
+  for (const BodyOp& op : body.ops) {
+    if (IsMathOpcode(op.op) && op.op != Opcode::kReciprocal) {
+      cost += kMathCost;
+    } else if (op.op == Opcode::kDiv || op.op == Opcode::kSqrt || op.op == Opcode::kReciprocal ||
+               op.op == Opcode::kRem || op.op == Opcode::kFloorDiv || op.op == Opcode::kFloorMod) {
+      cost += kDivisionCost;
+    } else if (op.op != Opcode::kConstF32 && op.op != Opcode::kConstInt && op.op != Opcode::kLoad &&
+               op.op != Opcode::kCast) {
+      ++cost;
+    }
+    if (op.op == Opcode::kLoad && op.access.indirect_value != kNoValue) cost += kCheapCost + 1;
+  }
+  return cost;
+}
+
+// Loads that read about one element per iteration, unlike broadcast ones.
+int FullLoads(const Node& node) {
+  int count = 0;
+  for (const BodyOp& op : node.body.ops) {
+    if (op.op != Opcode::kLoad || op.access.operand == kIotaOperand) continue;
+    bool full = true;
+    for (size_t d = 0; d < node.domain.size(); ++d) {
+      full = full && (op.access.strides[d] != 0 || node.domain[d] == 1);
+    }
+    count += full ? 1 : 0;
+  }
+  return count;
+}
+
+bool IsPureMap(const Node& node) {
+  return node.kind == NodeKind::kLoop && node.reduced == 0 && node.serial == 0 &&
+         node.body.stores.size() == 1 && !node.keep_apart && !node.overwrites &&
+         node.body.stores[0].access.indirect_value == kNoValue;
+}
+
+bool ReadsReduction(FusionState& state, const Node& node) {
+  for (const ValueId value : node.Reads()) {
+    for (const uint32_t writer : state.writers(value)) {
+      const Node& source = state.node(writer);
+      if (source.reduced > 0) return true;
+      if (IsPureMap(source) && source.domain == node.domain && ReadsReduction(state, source)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool IsFp8(MemoryType type) {
+  return type == MemoryType::kF8E4M3 || type == MemoryType::kF8E5M2;
+}
+
+// The reader with all its loads of the producer's value replaced; false if one cannot be.
+bool InlineInto(const Node& producer, ValueId value, Node* reader) {
+  const Store& store = producer.body.stores[0];
+  for (bool found = true; found;) {
+    found = false;
+    for (uint32_t i = 0; i < reader->body.ops.size(); ++i) {
+      const BodyOp& op = reader->body.ops[i];
+      if (op.op != Opcode::kLoad || op.access.operand != value) continue;
+      IndexMap map;
+      if (!ComposeAccess(*reader, op.access, producer.domain, store.access, &map)) return false;
+      InlineLoad(reader->body, i, producer.body, store.value, store.access.type, map);
+      found = true;
+      break;
+    }
+    if (reader->body.ops.size() > kLargestBody) return false;
+  }
+  SimplifyBody(reader->body);
+  return true;
+}
+
+bool ReadsAsOperand(const Node& node, ValueId value) {
+  if (node.kind == NodeKind::kLoop) return false;
+  Node operands = node;
+  operands.body.ops.clear();
+  const std::vector<ValueId> reads = operands.Reads();
+  return std::find(reads.begin(), reads.end(), value) != reads.end();
+}
+
+bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<uint32_t>& readers,
+                  InlineScope scope) {
+  if (scope == InlineScope::kConstants) return producer.Reads().empty();
+  const int cost = CostOf(producer.body);
+  const bool cheap = cost <= kCheapCost && FullLoads(producer) <= 1;
+  if (readers.size() > 1 && !cheap) return false;
+  const int64_t size = NumElements(producer.domain);
+  for (const uint32_t reader : readers) {
+    const Node& node = state.node(reader);
+    const bool grows = NumElements(node.domain) > size;
+    if (grows && cost > kBroadcastCost && !ReadsReduction(state, producer)) return false;
+    // Inside a product's epilogue or a serial loop nothing is hoisted out of the element loop.
+    if (grows && cost > kBroadcastCost && node.kind != NodeKind::kLoop) return false;
+    if (node.serial > 0 && cost > kCheapCost) return false;
+  }
+  return true;
+}
+
+void TryInline(FusionState& state, uint32_t index, InlineScope scope) {
+  const Node producer = state.node(index);
+  if (!IsPureMap(producer)) return;
+  const ValueId value = producer.body.stores[0].access.operand;
+  if (!state.IsTemporary(value) || state.writers(value).size() != 1) return;
+  if (IsFp8(producer.body.stores[0].access.type)) return;
+  const std::vector<uint32_t> readers = state.readers(value);
+  if (readers.empty() || !IsWorthwhile(state, producer, readers, scope)) return;
+  std::vector<Node> fused;
+  for (const uint32_t reader : readers) {
+    const Node& node = state.node(reader);
+    if (node.keep_apart || ReadsAsOperand(node, value)) return;
+    fused.push_back(node);
+    if (!InlineInto(producer, value, &fused.back())) return;
+    // Splitting may have changed the domain of an epilogue, which is fixed.
+    if (node.kind != NodeKind::kLoop && fused.back().domain != node.domain) return;
+  }
+  for (size_t i = 0; i < readers.size(); ++i) state.Replace(readers[i], std::move(fused[i]));
+  state.Remove(index);
+}
+
+}  // namespace
+
+void InlineMaps(FusionState& state, InlineScope scope) {
+  for (uint32_t i = 0; i < state.num_nodes(); ++i) {
+    if (state.alive(i)) TryInline(state, i, scope);
+  }
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,242 @@
+#include "synapse/emulator/graph_compiler/fusion/row_groups.h"
+
+#include <algorithm>
+
+#include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+
+namespace hpu::emulator {
+namespace {
+
+constexpr size_t kMostMembers = 24;
+
+bool CanGroup(const Node& node) {
+  return node.kind == NodeKind::kLoop && node.serial == 0 && !node.keep_apart && !node.overwrites;
+}
+
+RowGroup SingletonGroup(const Node& node) {
+  RowGroup group;
+  group.domain = node.domain;
+  group.num_rows = node.domain.size() - node.reduced - node.serial;
+  group.members.push_back({node, node.reduced > 0, false});
+  return group;
+}
+
+struct Definition {
+  const RowGroup::Member* member = nullptr;
+  const Store* store = nullptr;
+};
+
+Definition FindDefinition(const RowGroup& group, ValueId value) {
+  for (const RowGroup::Member& member : group.members) {
+    for (const Store& store : member.node.body.stores) {
+      if (store.access.operand == value) return {&member, &store};
+    }
+  }
+  return {};
+}
+
+bool HasColumns(const RowGroup& group) { return group.num_rows < group.domain.size(); }
+
+// Dimensions of the group that a definition walks.
+Shape DefinedDomain(const RowGroup& group, const RowGroup::Member& member) {
+  Shape domain = group.domain;
+  if (member.reduces || member.row_level) {
+    std::fill(domain.begin() + static_cast<int64_t>(group.num_rows), domain.end(), 1);
+  }
+  return domain;
+}
+
+bool SamePosition(const Access& load, const Access& store, const Shape& domain) {
+  if (load.offset != store.offset || load.type != store.type ||
+      load.indirect_value != kNoValue) {
+    return false;
+  }
+  for (size_t d = 0; d < domain.size(); ++d) {
+    if (domain[d] > 1 && load.strides[d] != store.strides[d]) return false;
+  }
+  return true;
+}
+
+// All loads of in-group values are at the iteration's own position.
+bool LoadsArePositional(const RowGroup& group, const RowGroup::Member& candidate) {
+  for (const BodyOp& op : candidate.node.body.ops) {
+    if (op.op != Opcode::kLoad) continue;
+    const Definition definition = FindDefinition(group, op.access.operand);
+    if (definition.member == nullptr) continue;
+    const bool per_row = definition.member->reduces || definition.member->row_level;
+    if (candidate.row_level && !per_row) return false;
+    if (!SamePosition(op.access, definition.store->access, group.domain)) return false;
+  }
+  return true;
+}
+
+// Moves the dimensions marked in `columns` to the end, in all members.
+void SetColumns(RowGroup& group, const std::vector<bool>& columns) {
+  std::vector<size_t> order;
+  for (const bool wanted : {false, true}) {
+    for (size_t d = 0; d < columns.size(); ++d) {
+      if (columns[d] == wanted) order.push_back(d);
+    }
+  }
+  Shape domain;
+  for (const size_t d : order) domain.push_back(group.domain[d]);
+  group.domain = domain;
+  group.num_rows =
+      static_cast<size_t>(std::count(columns.begin(), columns.end(), false));
+  for (RowGroup::Member& member : group.members) PermuteDims(member.node, order);
+}
+
+bool IsColumn(const RowGroup& group, size_t dim) { return dim >= group.num_rows; }
+
+// A reduction among the aligned node must fold exactly the group's columns (or choose them).
+bool FitColumns(RowGroup& group, Alignment& aligned, bool reduces) {
+  if (!reduces) return true;
+  if (!HasColumns(group)) {
+    std::vector<bool> columns = aligned.from_reduced;
+    bool any = false;
+    for (size_t d = 0; d < columns.size(); ++d) any = any || columns[d];
+    if (!any) return false;
+    std::vector<size_t> order;
+    for (const bool wanted : {false, true}) {
+      for (size_t d = 0; d < columns.size(); ++d) {
+        if (columns[d] == wanted) order.push_back(d);
+      }
+    }
+    SetColumns(group, columns);
+    PermuteDims(aligned.node, order);
+    return true;
+  }
+  for (size_t d = 0; d < group.domain.size(); ++d) {
+    if (group.domain[d] == 1) continue;
+    if (aligned.from_reduced[d] != IsColumn(group, d)) return false;
+  }
+  return true;
+}
+
+// Tries to add `node`, which reads `value` of the group.
+bool TryJoin(RowGroup& group, const Node& original, ValueId value) {
+  if (group.members.size() >= kMostMembers) return false;
+  const Definition definition = FindDefinition(group, value);
+  Node node = original;
+  const auto load = std::find_if(node.body.ops.begin(), node.body.ops.end(), [&](const BodyOp& op) {
+    return op.op == Opcode::kLoad && op.access.operand == value;
+  });
+  if (definition.member == nullptr || load == node.body.ops.end()) return false;
+  const Access access = load->access;
+  const Shape defined = DefinedDomain(group, *definition.member);
+  IndexMap map;
+  if (!ComposeAccess(node, access, defined, definition.store->access, &map)) return false;
+  const bool per_row = definition.member->reduces || definition.member->row_level;
+  std::vector<bool> free_dims(group.domain.size(), false);
+  Shape target = group.domain;
+  bool row_level = false;
+  if (per_row) {
+    // Dimensions that do not walk the rows: all columns, or none for a node about rows only.
+    int64_t loose = 1;
+    for (size_t i = 0; i < node.domain.size(); ++i) {
+      const bool walks = std::any_of(map.steps[i].begin(), map.steps[i].end(),
+                                     [](int64_t s) { return s != 0; });
+      if (!walks) loose *= node.domain[i];
+    }
+    row_level = loose == 1;
+    for (size_t d = group.num_rows; d < group.domain.size(); ++d) free_dims[d] = !row_level;
+  }
+  if (row_level && node.reduced > 0) return false;
+  Alignment aligned;
+  if (!AlignNode(node, map, target, free_dims, &aligned)) return false;
+  for (size_t d = 0; d < group.domain.size(); ++d) {
+    const bool wanted = group.domain[d] > 1 && !(row_level && IsColumn(group, d));
+    if (wanted && !aligned.has_source[d]) return false;
+  }
+  const bool reduces = node.reduced > 0;
+  RowGroup changed = group;
+  if (!FitColumns(changed, aligned, reduces)) return false;
+  RowGroup::Member member{std::move(aligned.node), reduces, row_level};
+  member.node.reduced = reduces ? changed.domain.size() - changed.num_rows : 0;
+  if (!LoadsArePositional(changed, member)) return false;
+  changed.members.push_back(std::move(member));
+  group = std::move(changed);
+  return true;
+}
+
+class Grouper {
+ public:
+  explicit Grouper(FusionState& state)
+      : state_(state), kernels_(state.num_nodes()), kernel_of_(state.num_nodes()) {}
+
+  std::vector<FusedKernel> Run() {
+    for (uint32_t i = 0; i < state_.num_nodes(); ++i) {
+      kernel_of_[i] = i;
+      const Node& node = state_.node(i);
+      FusedKernel& kernel = kernels_[i];
+      kernel.nodes = {i};
+      kernel.is_loop = node.kind == NodeKind::kLoop;
+      if (kernel.is_loop) kernel.group = SingletonGroup(node);
+      if (CanGroup(node)) JoinProducer(i);
+    }
+    std::vector<FusedKernel> result;
+    for (uint32_t i = 0; i < kernels_.size(); ++i) {
+      if (kernel_of_[i] == i) result.push_back(std::move(kernels_[i]));
+    }
+    return result;
+  }
+
+ private:
+  void JoinProducer(uint32_t index) {
+    const Node& node = state_.node(index);
+    for (const ValueId value : node.Reads()) {
+      for (const uint32_t writer : state_.writers(value)) {
+        const uint32_t target = kernel_of_[writer];
+        FusedKernel& kernel = kernels_[target];
+        if (writer >= index || !kernel.is_loop || !CanGroup(state_.node(writer))) continue;
+        if (state_.writers(value).size() != 1 || ReachedAround(index, target)) continue;
+        if (!TryJoin(kernel.group, node, value)) continue;
+        kernel.nodes.push_back(index);
+        kernel_of_[index] = target;
+        return;
+      }
+    }
+  }
+
+  // Whether a path leads from kernel `target` to node `index` through another kernel.
+  bool ReachedAround(uint32_t index, uint32_t target) {
+    std::vector<bool> visited(kernels_.size(), false);
+    std::vector<uint32_t> pending;
+    const auto visit_inputs = [&](uint32_t kernel, bool first) {
+      for (const uint32_t member : kernels_[kernel].nodes) {
+        for (const ValueId value : state_.node(member).Reads()) {
+          for (const uint32_t writer : state_.writers(value)) {
+            const uint32_t source = kernel_of_[writer];
+            if (source == kernel || writer == member) continue;
+            if (source == target) {
+              if (first) continue;
+              return true;
+            }
+            if (!visited[source]) {
+              visited[source] = true;
+              pending.push_back(source);
+            }
+          }
+        }
+      }
+      return false;
+    };
+    if (visit_inputs(index, true)) return true;
+    while (!pending.empty()) {
+      const uint32_t kernel = pending.back();
+      pending.pop_back();
+      if (visit_inputs(kernel, false)) return true;
+    }
+    return false;
+  }
+
+  FusionState& state_;
+  std::vector<FusedKernel> kernels_;   // by first node; emptied when it joined another
+  std::vector<uint32_t> kernel_of_;
+};
+
+}  // namespace
+
+std::vector<FusedKernel> GroupRows(FusionState& state) { return Grouper(state).Run(); }
+
+}  // namespace hpu::emulator

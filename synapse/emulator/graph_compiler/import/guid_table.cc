@@ -1,0 +1,88 @@
+#include "synapse/emulator/graph_compiler/import/guid_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hpu::emulator {
+namespace {
+
+constexpr std::string_view kTypeSuffixes[] = {"f32", "f16", "bf16", "f8",  "hf8", "i8",
+                                              "u8",  "i16", "u16",  "i32", "u32", "i64", "u64"};
+
+const std::map<std::string_view, const GuidRow*>& Rows() {
+  static const auto* rows = [] {
+    auto* map = new std::map<std::string_view, const GuidRow*>();
+    for (const auto area : {ElementwiseRows(), MovementRows(), NormalisationRows(),
+                            ReductionRows(), IndexingRows(), PoolingRows(), ContractionRows()}) {
+      for (const GuidRow& row : area) (*map)[row.name] = &row;
+    }
+    return map;
+  }();
+  return *rows;
+}
+
+std::string BaseName(const std::string& guid) {
+  if (guid.rfind("cast_", 0) == 0 && guid.find("_to_") != std::string::npos) return "cast";
+  const size_t underscore = guid.rfind('_');
+  if (underscore == std::string::npos) return guid;
+  const std::string_view suffix = std::string_view(guid).substr(underscore + 1);
+  const bool is_type =
+      std::find(std::begin(kTypeSuffixes), std::end(kTypeSuffixes), suffix) != std::end(kTypeSuffixes);
+  return is_type ? guid.substr(0, underscore) : guid;
+}
+
+std::string Text(const Sizes& sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i > 0) text += ",";
+    text += std::to_string(sizes[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+const GuidRow* FindGuid(const std::string& guid, std::string* base) {
+  for (const std::string& name : {guid, BaseName(guid)}) {
+    const auto row = Rows().find(name);
+    if (row == Rows().end()) continue;
+    if (base != nullptr) *base = name;
+    return row->second;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
+  Sizes result(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < result.size(); ++i) {
+    const uint64_t x = i < a.size() ? a[i] : 1;
+    const uint64_t y = i < b.size() ? b[i] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return InvalidArgument("sizes ", Text(a), " and ", Text(b), " do not broadcast (dimension ", i,
+                             " counted from the fastest)");
+    }
+    result[i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<Sizes>> InferSameAsFirst(const ShapeContext& context) {
+  if (!context.HasInput(0)) return InvalidArgument("input 0 is missing");
+  return std::vector<Sizes>(context.node.outputs.size(), context.Input(0));
+}
+
+absl::StatusOr<std::vector<Sizes>> InferBroadcast(const ShapeContext& context) {
+  if (!context.HasInput(0)) return InvalidArgument("input 0 is missing");
+  Sizes sizes = context.Input(0);
+  for (size_t i = 1; i < context.node.inputs.size(); ++i) {
+    if (!context.HasInput(i)) continue;
+    ASSIGN_OR_RETURN(sizes, BroadcastSizes(sizes, context.Input(i)));
+  }
+  return std::vector<Sizes>(context.node.outputs.size(), sizes);
+}
+
+absl::StatusOr<std::vector<Sizes>> InferDeclared(const ShapeContext& context) {
+  return std::vector<Sizes>(context.node.outputs.size());
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,57 @@
+// One row per node kind: how its output sizes follow and how it becomes loop nests. Guids are found
+// by base name; type suffixes are cut off ("add_fwd_f32" is row "add_fwd").
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "synapse/emulator/graph_compiler/graph_desc.h"
+
+namespace hpu::emulator {
+
+class Importer;
+
+// Sizes are FCD-first as in GraphDesc.
+using Sizes = std::vector<uint64_t>;
+
+// What a shape function sees: sizes of inputs (empty where absent) and the declared ones of outputs.
+struct ShapeContext {
+  const GraphDesc& graph;
+  const NodeDesc& node;
+  bool HasInput(size_t i) const {
+    return i < node.inputs.size() && node.inputs[i] != kNoTensor;
+  }
+  const Sizes& Input(size_t i) const { return graph.tensors[node.inputs[i]].sizes; }
+  const TensorDesc& Output(size_t i) const { return graph.tensors[node.outputs[i]]; }
+};
+
+struct GuidRow {
+  std::string_view name;
+  // Sizes of every output that follows from inputs and params, in order; an empty entry means that
+  // the declared sizes are taken. Checks the inputs.
+  absl::StatusOr<std::vector<Sizes>> (*infer)(const ShapeContext& context);
+  absl::Status (*import_node)(Importer& importer);
+};
+
+// The row of a full guid and its base name; null if there is none.
+const GuidRow* FindGuid(const std::string& guid, std::string* base);
+
+// Rows by area, joined in guid_table.cc.
+std::span<const GuidRow> ElementwiseRows();
+std::span<const GuidRow> MovementRows();
+std::span<const GuidRow> NormalisationRows();
+std::span<const GuidRow> ReductionRows();
+std::span<const GuidRow> IndexingRows();
+std::span<const GuidRow> PoolingRows();
+std::span<const GuidRow> ContractionRows();
+
+// Common shape functions.
+absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
+absl::StatusOr<std::vector<Sizes>> InferSameAsFirst(const ShapeContext& context);
+absl::StatusOr<std::vector<Sizes>> InferBroadcast(const ShapeContext& context);
+absl::StatusOr<std::vector<Sizes>> InferDeclared(const ShapeContext& context);
+
+}  // namespace hpu::emulator

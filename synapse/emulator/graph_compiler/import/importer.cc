@@ -1,0 +1,292 @@
+#include "synapse/emulator/graph_compiler/import/importer.h"
+
+#include <algorithm>
+
+#include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+#include "synapse/emulator/graph_compiler/import/guid_table.h"
+
+namespace hpu::emulator {
+namespace {
+
+constexpr uint64_t kConstantAlignment = 64;
+
+Shape PermutedStrides(const TensorDesc& tensor) {
+  // permutation[i] = which dimension (FCD-first) is the i-th fastest in memory.
+  const size_t rank = tensor.sizes.size();
+  Shape strides(rank);
+  int64_t stride = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t dim = tensor.permutation.empty() ? i : tensor.permutation[i];
+    strides[rank - 1 - dim] = stride;
+    stride *= std::max<int64_t>(static_cast<int64_t>(tensor.sizes[dim]), 1);
+  }
+  return strides;
+}
+
+// Order of the largest input that is dense and has the result's shape.
+const View* LayoutModel(const Shape& shape, const std::vector<View>& inputs) {
+  for (const View& view : inputs) {
+    if (view.shape == shape && IsDense(view.shape, view.strides)) return &view;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryType> ToMemoryType(synDataType type) {
+  switch (static_cast<uint32_t>(type)) {
+    case syn_type_float: return MemoryType::kF32;
+    case syn_type_bf16: return MemoryType::kBF16;
+    case syn_type_fp16: return MemoryType::kF16;
+    case syn_type_int8: return MemoryType::kI8;
+    case syn_type_uint8: return MemoryType::kU8;
+    case syn_type_int16: return MemoryType::kI16;
+    case syn_type_uint16: return MemoryType::kU16;
+    case syn_type_int32: return MemoryType::kI32;
+    case syn_type_uint32: return MemoryType::kU32;
+    case syn_type_int64:
+    case syn_type_uint64: return MemoryType::kI64;
+    case syn_type_fp8_143: return MemoryType::kF8E4M3;
+    case syn_type_fp8_152: return MemoryType::kF8E5M2;
+    default:
+      return Unimplemented("no kernel for elements of data type ", static_cast<uint32_t>(type));
+  }
+}
+
+Shape ToShape(const std::vector<uint64_t>& sizes) { return Shape(sizes.rbegin(), sizes.rend()); }
+
+Importer::Importer(const GraphDesc& graph, const std::set<uint32_t>& buffered)
+    : graph_(graph), buffered_(buffered) {}
+
+bool Importer::HasInput(size_t i) const {
+  return i < node_->inputs.size() && node_->inputs[i] != kNoTensor;
+}
+bool Importer::HasOutput(size_t i) const {
+  return i < node_->outputs.size() && node_->outputs[i] != kNoTensor;
+}
+
+absl::Status Importer::AddTensor(uint32_t index) {
+  const TensorDesc& tensor = graph_.tensors[index];
+  View view;
+  if (tensor.type != DATA_TENSOR && tensor.type != DATA_TENSOR_DYNAMIC &&
+      tensor.placement == TensorPlacement::kWorkspace) {
+    views_.push_back(view);  // shape tensors carry sizes only
+    homes_.push_back(view);
+    return absl::OkStatus();
+  }
+  view.shape = ToShape(tensor.sizes);
+  if (tensor.placement != TensorPlacement::kWorkspace) {
+    ASSIGN_OR_RETURN(view.type, ToMemoryType(tensor.dtype));
+    view.strides = PermutedStrides(tensor);
+    view.value = static_cast<ValueId>(result_.values.size());
+    Value value{tensor.name, view.type, view.shape, view.strides};
+    value.bytes = static_cast<uint64_t>(NumElements(view.shape) * MemoryTypeSize(view.type));
+    if (tensor.placement == TensorPlacement::kPersistent) {
+      value.home = Home::kPersistent;
+      value.tensor = index;
+      value.section = tensor.section;
+      value.byte_offset = tensor.section_offset;
+      result_.values.push_back(value);
+    } else {
+      if (tensor.host_data.size() < value.bytes) {
+        return InvalidArgument("constant tensor '", tensor.name, "' has ", tensor.host_data.size(),
+                               " bytes of host data, its sizes need ", value.bytes);
+      }
+      view = Constant(view.type, view.shape, tensor.host_data.data(), value.bytes);
+    }
+  }
+  views_.push_back(view);
+  homes_.push_back(view);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoopGraph> Importer::Run() {
+  for (uint32_t i = 0; i < graph_.tensors.size(); ++i) RETURN_IF_ERROR(AddTensor(i));
+  for (const NodeDesc& node : graph_.nodes) {
+    RETURN_IF_ERROR_AT(ImportNode(node), "node '" + node.name + "' (" + node.guid + ")");
+  }
+  for (const auto& [from, to] : final_copies_) {
+    MapTo(to, {from}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+    result_.nodes.back().keep_apart = true;
+    result_.nodes.back().name = "copy_out";
+  }
+  return std::move(result_);
+}
+
+absl::Status Importer::ResolveOutputTypes() {
+  output_types_.clear();
+  for (const uint32_t output : node_->outputs) {
+    if (output == kNoTensor) {
+      output_types_.push_back(MemoryType::kF32);
+      continue;
+    }
+    const TensorDesc& tensor = graph_.tensors[output];
+    if (!tensor.sizes_known) {
+      return InvalidArgument("sizes of output '", tensor.name, "' are not known");
+    }
+    ASSIGN_OR_RETURN(const MemoryType type, ToMemoryType(tensor.dtype));
+    output_types_.push_back(type);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Importer::ImportNode(const NodeDesc& node) {
+  node_ = &node;
+  const GuidRow* row = FindGuid(node.guid, &guid_base_);
+  if (row == nullptr) return Unimplemented("unknown guid");
+  RETURN_IF_ERROR(ResolveOutputTypes());
+  return row->import_node(*this);
+}
+
+View Importer::NewValue(MemoryType type, const Shape& shape, const Shape* order_of) {
+  Value value{node_->name, type, shape,
+              order_of == nullptr ? RowMajorStrides(shape) : StridesInOrderOf(shape, *order_of)};
+  value.bytes = static_cast<uint64_t>(NumElements(shape) * MemoryTypeSize(type));
+  result_.values.push_back(value);
+  return {static_cast<ValueId>(result_.values.size() - 1), type, shape, value.strides, 0};
+}
+
+View Importer::OutputValue(size_t i, const Shape* order_of) {
+  const uint32_t tensor = node_->outputs[i];
+  if (graph_.tensors[tensor].placement == TensorPlacement::kPersistent &&
+      buffered_.count(tensor) == 0) {
+    views_[tensor] = homes_[tensor];
+    return homes_[tensor];
+  }
+  const View view = NewValue(OutputType(i), OutputShape(i), order_of);
+  Bind(i, view);
+  return view;
+}
+
+void Importer::Bind(size_t i, const View& view) {
+  const uint32_t tensor = node_->outputs[i];
+  if (graph_.tensors[tensor].placement != TensorPlacement::kPersistent) {
+    views_[tensor] = view;
+    return;
+  }
+  if (buffered_.count(tensor) != 0) {
+    views_[tensor] = view;
+    final_copies_.emplace_back(view, homes_[tensor]);
+    return;
+  }
+  MapTo(homes_[tensor], {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+  views_[tensor] = homes_[tensor];
+}
+
+Access Importer::AccessOf(const View& view, const Shape& domain) {
+  const View wide = BroadcastView(view, domain);
+  return Access{wide.value, wide.type, wide.strides, wide.offset};
+}
+
+Access Importer::Iota(const Shape& strides, int64_t offset) {
+  return Access{kIotaOperand, MemoryType::kI64, strides, offset};
+}
+
+void Importer::AddNode(Node node) {
+  if (node.name.empty()) node.name = node_->name;
+  if (node.kind != NodeKind::kLoop && NumElements(node.domain) == 0) return;
+  SimplifyBody(node.body);
+  result_.nodes.push_back(std::move(node));
+}
+
+void Importer::MapTo(const View& destination, const std::vector<View>& inputs,
+                     const MapFunction& function) {
+  Node node;
+  node.domain = destination.shape;
+  BodyBuilder body;
+  std::vector<E> loads;
+  for (const View& input : inputs) loads.push_back(body.Load(AccessOf(input, node.domain)));
+  const E value = function(body, loads);
+  body.Store(value, AccessOf(destination, node.domain));
+  node.body = body.Take();
+  AddNode(std::move(node));
+}
+
+View Importer::Map(MemoryType type, const Shape& shape, const std::vector<View>& inputs,
+                   const MapFunction& function) {
+  const View* model = LayoutModel(shape, inputs);
+  const View result = NewValue(type, shape, model == nullptr ? nullptr : &model->strides);
+  MapTo(result, inputs, function);
+  return result;
+}
+
+void Importer::MapToOutput(size_t i, const std::vector<View>& inputs,
+                           const MapFunction& function) {
+  const View* model = LayoutModel(OutputShape(i), inputs);
+  const Shape order = model == nullptr ? Shape() : model->strides;
+  MapTo(OutputValue(i, model == nullptr ? nullptr : &order), inputs, function);
+}
+
+View Importer::Reduce(ReduceKind kind, MemoryType type, const Shape& shape,
+                      const std::vector<size_t>& dims, const std::vector<View>& inputs,
+                      const MapFunction& function) {
+  Shape kept = shape;
+  for (const size_t dim : dims) kept[dim] = 1;
+  const View result = NewValue(type, kept);
+  ReduceTo(result, kind, shape, dims, inputs, function);
+  return result;
+}
+
+void Importer::ReduceTo(const View& destination, ReduceKind kind, const Shape& shape,
+                        const std::vector<size_t>& dims, const std::vector<View>& inputs,
+                        const MapFunction& function) {
+  Node node;
+  node.reduce = kind;
+  BodyBuilder body;
+  std::vector<E> loads;
+  for (const View& input : inputs) loads.push_back(body.Load(AccessOf(input, shape)));
+  const E value = function(body, loads);
+  Access out = AccessOf(destination, destination.shape);
+  std::vector<size_t> order;
+  std::vector<bool> is_reduced(shape.size(), false);
+  for (const size_t dim : dims) {
+    is_reduced[dim] = true;
+    out.strides[dim] = 0;
+  }
+  body.Store(value, out);
+  node.domain = shape;
+  node.body = body.Take();
+  for (const bool wanted : {false, true}) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (is_reduced[d] == wanted) order.push_back(d);
+    }
+  }
+  PermuteDims(node, order);
+  node.reduced = dims.size();
+  AddNode(std::move(node));
+}
+
+View Importer::Contiguous(const View& view) {
+  if (view.strides == RowMajorStrides(view.shape)) return view;
+  const View result = NewValue(view.type, view.shape);
+  MapTo(result, {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+  return result;
+}
+
+View Importer::Reshape(const View& view, const Shape& shape) {
+  View result;
+  if (ReshapeView(view, shape, &result)) return result;
+  ReshapeView(Contiguous(view), shape, &result);
+  return result;
+}
+
+View Importer::CastTo(const View& view, MemoryType type) {
+  if (view.type == type) return view;
+  return Map(type, view.shape, {view},
+             [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+}
+
+View Importer::Constant(MemoryType type, const Shape& shape, const void* data, size_t bytes) {
+  Bytes& constants = result_.constants;
+  constants.resize((constants.size() + kConstantAlignment - 1) / kConstantAlignment *
+                   kConstantAlignment);
+  Value value{"constant", type, shape, RowMajorStrides(shape), Home::kConstant};
+  value.byte_offset = constants.size();
+  value.bytes = bytes;
+  const auto* first = static_cast<const uint8_t*>(data);
+  constants.insert(constants.end(), first, first + bytes);
+  result_.values.push_back(value);
+  return {static_cast<ValueId>(result_.values.size() - 1), type, shape, value.strides, 0};
+}
+
+}  // namespace hpu::emulator

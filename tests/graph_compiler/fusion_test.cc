@@ -1,0 +1,173 @@
+// Which kernels a graph becomes, and that they compute what the nodes say.
+#include "tests/graph_compiler/graph_runner.h"
+
+namespace hpu::emulator {
+namespace {
+
+class FusionTest : public testing::TestWithParam<IsaLevel> {};
+INSTANTIATE_TEST_SUITE_P(Isa, FusionTest, testing::ValuesIn(GraphIsaLevels()));
+
+std::vector<float> Softmax(const std::vector<float>& x, size_t n) {
+  std::vector<float> y(x.size());
+  for (size_t row = 0; row < x.size() / n; ++row) {
+    double maximum = -1e30;
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) maximum = std::max<double>(maximum, x[row * n + i]);
+    for (size_t i = 0; i < n; ++i) sum += std::exp(x[row * n + i] - maximum);
+    for (size_t i = 0; i < n; ++i) {
+      y[row * n + i] = static_cast<float>(std::exp(x[row * n + i] - maximum) / sum);
+    }
+  }
+  return y;
+}
+
+TEST_P(FusionTest, ElementwiseChainIsOneKernelWithoutWorkspace) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({37, 5});
+  const uint32_t y = b.Persistent({37, 1});
+  const uint32_t out = b.Persistent({37, 5});
+  const uint32_t sum = b.Temporary({37, 5});
+  const uint32_t squashed = b.Temporary({37, 5});
+  b.Node("add_fwd_f32", {x, y}, {sum});
+  b.Node("tanh_fwd_f32", {sum}, {squashed});
+  b.Node("mult_fwd_f32", {squashed, x}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(37 * 5);
+  const auto ys = RandomFloats(37, 2);
+  run.Set(x, xs);
+  run.Set(y, ys);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+  std::vector<float> wanted;
+  for (size_t i = 0; i < xs.size(); ++i) wanted.push_back(std::tanh(xs[i] + ys[i % 37]) * xs[i]);
+  ExpectNear(run.Get<float>(out), wanted, 1e-6);
+}
+
+TEST_P(FusionTest, SoftmaxIsOneKernel) {
+  for (const uint64_t n : {1, 7, 16, 33, 128}) {
+    GraphBuilder b;
+    const uint32_t x = b.Persistent({n, 3, 2});
+    const uint32_t out = b.Persistent({n, 3, 2});
+    b.Node("softmax_fwd_f32", {x}, {out}, ns_Softmax_Params{0});
+    GraphRun run(b.graph);
+    const auto xs = RandomFloats(n * 6, 3, -9, 9);
+    run.Set(x, xs);
+    ASSERT_TRUE(run.Run(GetParam()).ok());
+    EXPECT_EQ(run.recipe.kernels.size(), 1u);
+    EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+    ExpectNear(run.Get<float>(out), Softmax(xs, n), 2e-6);
+  }
+}
+
+TEST_P(FusionTest, ResidualAndLayerNormAreOneKernel) {
+  for (const uint64_t n : {5, 64, 70}) {
+    GraphBuilder b;
+    const uint32_t x = b.Persistent({n, 9});
+    const uint32_t residual = b.Persistent({n, 9});
+    const uint32_t weight = b.Persistent({n});
+    const uint32_t bias = b.Persistent({n});
+    const uint32_t out = b.Persistent({n, 9});
+    const uint32_t sum = b.Temporary({n, 9});
+    b.Node("add_fwd_f32", {x, residual}, {sum});
+    b.Node("layer_norm_fwd_f32", {sum, bias, weight},
+           {out, b.Temporary({1, 9}), b.Temporary({1, 9})}, ns_LayerNormKernel_Params{1, 1e-5f});
+    GraphRun run(b.graph);
+    const auto xs = RandomFloats(n * 9);
+    const auto rs = RandomFloats(n * 9, 2);
+    const auto ws = RandomFloats(n, 3);
+    const auto bs = RandomFloats(n, 4);
+    run.Set(x, xs);
+    run.Set(residual, rs);
+    run.Set(weight, ws);
+    run.Set(bias, bs);
+    const absl::Status status = run.Run(GetParam());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(run.recipe.kernels.size(), 1u);
+    EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+    std::vector<float> wanted(xs.size());
+    for (size_t row = 0; row < 9; ++row) {
+      double mean = 0;
+      double variance = 0;
+      for (size_t i = 0; i < n; ++i) mean += (xs[row * n + i] + rs[row * n + i]) / double(n);
+      for (size_t i = 0; i < n; ++i) {
+        const double d = xs[row * n + i] + rs[row * n + i] - mean;
+        variance += d * d / double(n);
+      }
+      for (size_t i = 0; i < n; ++i) {
+        const double d = xs[row * n + i] + rs[row * n + i] - mean;
+        wanted[row * n + i] = static_cast<float>(d / std::sqrt(variance + 1e-5) * ws[i] + bs[i]);
+      }
+    }
+    ExpectNear(run.Get<float>(out), wanted, 1e-5);
+  }
+}
+
+TEST_P(FusionTest, GemmTakesBiasGeluAndResidual) {
+  const uint64_t m = 10, k = 24, n = 40;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({k, m});
+  const uint32_t w = b.Persistent({n, k});
+  const uint32_t bias = b.Persistent({n});
+  const uint32_t residual = b.Persistent({n, m});
+  const uint32_t out = b.Persistent({n, m});
+  const uint32_t product = b.Temporary({n, m});
+  const uint32_t biased = b.Temporary({n, m});
+  const uint32_t active = b.Temporary({n, m});
+  b.Node("gemm", {x, w}, {product}, synGEMMParams{0, 0});
+  b.Node("add_fwd_f32", {product, bias}, {biased});
+  b.Node("gelu_fwd_f32", {biased}, {active, b.Temporary({n, m})}, ns_GeluKernel_Params{0});
+  b.Node("add_fwd_f32", {active, residual}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(k * m);
+  const auto ws = RandomFloats(n * k, 2);
+  const auto bs = RandomFloats(n, 3);
+  const auto rs = RandomFloats(n * m, 4);
+  run.Set(x, xs);
+  run.Set(w, ws);
+  run.Set(bias, bs);
+  run.Set(residual, rs);
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  std::vector<float> wanted(n * m);
+  for (size_t i = 0; i < m; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      double sum = bs[j];
+      for (size_t l = 0; l < k; ++l) sum += double(xs[i * k + l]) * ws[l * n + j];
+      wanted[i * n + j] =
+          static_cast<float>(sum * 0.5 * (1 + std::erf(sum / std::sqrt(2.0))) + rs[i * n + j]);
+    }
+  }
+  ExpectNear(run.Get<float>(out), wanted, 1e-5);
+}
+
+TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
+  // (B, S, H*D) -> heads -> transposed -> scaled -> back: one elementwise kernel.
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({12, 5, 2});
+  const uint32_t heads = b.Temporary({4, 3, 5, 2});
+  const uint32_t turned = b.Temporary({4, 5, 3, 2});
+  const uint32_t scaled = b.Temporary({4, 5, 3, 2});
+  const uint32_t back = b.Temporary({4, 3, 5, 2});
+  const uint32_t flat = b.Persistent({12, 5, 2});
+  b.Node("reshape", {x}, {heads});
+  synTransposeParams swap{{0, 2, 1, 3, 0}, 4};
+  b.Node("transpose", {heads}, {turned}, swap);
+  b.Node("mult_fwd_f32", {turned, turned}, {scaled});
+  b.Node("transpose", {scaled}, {back}, swap);
+  b.Node("reshape", {back}, {flat});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(120);
+  run.Set(x, xs);
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+  std::vector<float> wanted;
+  for (const float v : xs) wanted.push_back(v * v);
+  ExpectNear(run.Get<float>(flat), wanted, 0);
+}
+
+}  // namespace
+}  // namespace hpu::emulator
