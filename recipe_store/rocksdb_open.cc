@@ -1,7 +1,10 @@
 #include "recipe_store/rocksdb_open.h"
 
+#include <rocksdb/env.h>
 #include <rocksdb/file_checksum.h>
 
+#include <cstdarg>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -14,6 +17,19 @@ constexpr size_t kMemtableBytes = 16 << 20;
 // Blobs from this size on live in blob files, so that compaction does not copy them.
 constexpr uint64_t kMinBlobFileBytes = 4096;
 
+// RocksDB's messages go to our log. Its own log file would also end the process when the disk is
+// full: the packaged build has assertions on, and one forbids writing to a file that failed before.
+class LogBridge : public rocksdb::Logger {
+ public:
+  LogBridge() : rocksdb::Logger(rocksdb::WARN_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list arguments) override {
+    char text[512];
+    vsnprintf(text, sizeof(text), format, arguments);
+    HPU_LOG(kDebug, "rocksdb: " << text);
+  }
+};
+
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions options;
   options.create_if_missing = true;
@@ -23,9 +39,7 @@ rocksdb::DBOptions DatabaseOptions() {
   options.max_total_wal_size = 64 << 20;
   options.wal_compression = rocksdb::kZSTD;
   options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  options.info_log_level = rocksdb::WARN_LEVEL;
-  options.keep_log_file_num = 2;
-  options.max_log_file_size = 1 << 20;
+  options.info_log = std::make_shared<LogBridge>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   return options;

@@ -1,0 +1,185 @@
+#include "recipe_store/manifest.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <random>
+
+#include "compile_service.pb.h"
+#include "recipe_store/build_id.h"
+#include "recipe_store/signing.h"
+#include "tests/store/store_testing.h"
+
+namespace hpu::store {
+namespace {
+
+Manifest Sample() {
+  Manifest manifest;
+  manifest.key = KeyOf(1);
+  manifest.program = {KeyOf(2), 10};
+  manifest.recipes = {{KeyOf(3), 20}, {KeyOf(4), 0}};
+  manifest.compiler_build_id = "abc";
+  manifest.device_kind = "gaudi2";
+  manifest.isa_level = "x86-64-v3";
+  manifest.compile_micros = 123;
+  manifest.created_unix_seconds = 456;
+  manifest.factors = {{"shape", "[1, 2]"}, {"shape", ""}};
+  return manifest;
+}
+
+TEST(Manifest, RoundTrips) {
+  EXPECT_EQ(DecodeManifest(EncodeManifest(Sample()).value()).value(), Sample());
+}
+
+TEST(Manifest, BytesOfVersionOneArePinned) {
+  // Stores written by released builds must stay readable: this digest may change only together
+  // with kManifestVersion.
+  EXPECT_EQ(ToHex(Sha256(EncodeManifest(Sample()).value())),
+            "9d26133693fd442012d8efbb29e3bcfbce59a4aebcae167bc75fb382b5062413");
+}
+
+TEST(Manifest, AnotherVersionIsAMiss) {
+  wire::Manifest message;
+  const Bytes bytes = EncodeManifest(Sample()).value();
+  ASSERT_TRUE(message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+  message.set_version(kManifestVersion + 1);
+  const std::string changed = message.SerializeAsString();
+  const auto decoded =
+      DecodeManifest({reinterpret_cast<const uint8_t*>(changed.data()), changed.size()});
+  EXPECT_TRUE(absl::IsNotFound(decoded.status())) << decoded.status();
+}
+
+TEST(Manifest, FieldsAreBounded) {
+  Manifest manifest = Sample();
+  manifest.compiler_build_id.assign(300, 'x');
+  EXPECT_TRUE(absl::IsInvalidArgument(EncodeManifest(manifest).status()));
+  manifest = Sample();
+  manifest.program.size_bytes = kMaxBlobBytes + 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(EncodeManifest(manifest).status()));
+  manifest = Sample();
+  manifest.factors.push_back({"big", std::string(kMaxManifestBytes, 'x')});
+  EXPECT_TRUE(absl::IsInvalidArgument(EncodeManifest(manifest).status()));
+}
+
+// Any bytes give an answer, and what decodes can be encoded again.
+TEST(Manifest, SurvivesMutations) {
+  const google::protobuf::LogSilencer silencer;
+  const Bytes original = EncodeManifest(Sample()).value();
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    Bytes bytes = original;
+    for (uint32_t n = random() % 4; n <= 3; ++n) {
+      bytes[random() % bytes.size()] = static_cast<uint8_t>(random());
+    }
+    if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+    const auto decoded = DecodeManifest(bytes);
+    if (!decoded.ok()) {
+      ++refused;
+      EXPECT_TRUE(absl::IsDataLoss(decoded.status()) || absl::IsNotFound(decoded.status()));
+    } else {
+      EXPECT_TRUE(EncodeManifest(*decoded).ok());
+    }
+  }
+  EXPECT_GT(refused, 5000);
+}
+
+TEST(SignedManifest, RoundTripsAndSurvivesMutations) {
+  const SignedManifest original = TestKey().Sign(EncodeManifest(Sample()).value());
+  const Bytes encoded = EncodeSignedManifest(original);
+  EXPECT_EQ(DecodeSignedManifest(encoded).value(), original);
+  const google::protobuf::LogSilencer silencer;
+  std::mt19937 random(2);
+  int accepted = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Bytes bytes = encoded;
+    bytes[random() % bytes.size()] ^= static_cast<uint8_t>(1 + random() % 255);
+    const auto decoded = DecodeSignedManifest(bytes);
+    if (!decoded.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(decoded.status()));
+    } else if (VerifySignature(*decoded, TestKey().public_key()).ok()) {
+      ++accepted;
+      EXPECT_EQ(decoded->manifest, original.manifest);
+    }
+  }
+  EXPECT_EQ(accepted, 0) << "every changed byte must show";
+}
+
+TEST(Signing, RefusesOtherKeysOtherBytesAndNoSignature) {
+  const SigningKey other = SigningKey::Generate();
+  const SignedManifest good = TestKey().Sign(BytesOf(1, 50));
+  EXPECT_TRUE(VerifySignature(good, TestKey().public_key()).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(VerifySignature(good, other.public_key())));
+  SignedManifest bad = good;
+  bad.manifest[10] ^= 1;
+  EXPECT_TRUE(absl::IsPermissionDenied(VerifySignature(bad, TestKey().public_key())));
+  bad = good;
+  bad.signature.clear();
+  EXPECT_TRUE(absl::IsPermissionDenied(VerifySignature(bad, TestKey().public_key())));
+  bad = good;
+  bad.public_key.assign(other.public_key().begin(), other.public_key().end());
+  EXPECT_TRUE(absl::IsPermissionDenied(VerifySignature(bad, TestKey().public_key())));
+  EXPECT_TRUE(absl::IsPermissionDenied(VerifySignature(bad, other.public_key())));
+}
+
+TEST(Signing, KeyFilesAreKeptPrivateAndReused) {
+  const TemporaryFolder folder;
+  const PublicKey first = SigningKey::LoadOrCreate(folder.path()).value().public_key();
+  struct stat info {};
+  ASSERT_EQ(stat(folder.path(kSecretKeyFile).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);
+  EXPECT_EQ(ReadPublicKey(folder.path(kPublicKeyFile)).value(), first);
+
+  // A lost public half is written again from the secret one.
+  std::filesystem::remove(folder.path(kPublicKeyFile));
+  EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);
+  EXPECT_EQ(ReadPublicKey(folder.path(kPublicKeyFile)).value(), first);
+
+  ASSERT_EQ(chmod(folder.path(kSecretKeyFile).c_str(), 0644), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(SigningKey::LoadOrCreate(folder.path()).status()));
+  std::ofstream(folder.path(kSecretKeyFile), std::ios::trunc) << "short";
+  chmod(folder.path(kSecretKeyFile).c_str(), 0600);
+  EXPECT_TRUE(absl::IsDataLoss(SigningKey::LoadOrCreate(folder.path()).status()));
+}
+
+TEST(BuildId, FollowsContentsAndNotPlacesOrTimes) {
+  const TemporaryFolder a;
+  const TemporaryFolder b;
+  for (const TemporaryFolder* folder : {&a, &b}) {
+    std::ofstream(folder->path("server")) << "program";
+    std::ofstream(folder->path("libSynapse.so")) << "library";
+  }
+  const auto id = [](const TemporaryFolder& folder) {
+    return BuildId({folder.path("server"), folder.path("libSynapse.so")}, folder.path("cache"))
+        .value();
+  };
+  const std::string first = id(a);
+  EXPECT_EQ(first.size(), 64u);
+  EXPECT_EQ(id(b), first);
+  EXPECT_EQ(id(a), first) << "from the cache";
+  std::ofstream(a.path("libSynapse.so")) << "lybrary";
+  EXPECT_NE(id(a), first) << "same size, other bytes";
+  std::ofstream(a.path("cache")) << "nonsense\n1 2 3\n";
+  EXPECT_NE(id(a), first);
+  EXPECT_TRUE(absl::IsNotFound(BuildId({a.path("missing")}, "").status()));
+}
+
+TEST(BuildId, CompilerFilesLieBesideTheServer) {
+  const TemporaryFolder folder;
+  unsetenv("HPU_SYNAPSE_LIBRARY");
+  EXPECT_EQ(CompilerFiles(folder.path("server")).size(), 1u);
+  std::ofstream(folder.path("libSynapse.so")) << "x";
+  std::ofstream(folder.path("libSynapseCompiler.so")) << "x";
+  EXPECT_EQ(CompilerFiles(folder.path("server")).size(), 3u);
+  const TemporaryFolder other;
+  std::ofstream(other.path("libSynapse.so")) << "x";
+  setenv("HPU_SYNAPSE_LIBRARY", other.path("libSynapse.so").c_str(), 1);
+  EXPECT_EQ(CompilerFiles(folder.path("server")).back(), other.path("libSynapse.so"));
+  unsetenv("HPU_SYNAPSE_LIBRARY");
+}
+
+}  // namespace
+}  // namespace hpu::store

@@ -1,0 +1,217 @@
+// What only the persistent layer can get wrong: restarts, damage on disk, disks that refuse writes.
+#include "recipe_store/rocksdb_recipe_store.h"
+
+#include <gtest/gtest.h>
+#include <rocksdb/write_batch.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "compile_service.pb.h"
+#include "recipe_store/factory.h"
+#include "recipe_store/verifying_recipe_store.h"
+#include "tests/store/store_testing.h"
+
+namespace hpu::store {
+namespace {
+
+constexpr uint64_t kMaxBytes = 10'000'000;
+
+std::unique_ptr<RocksDbRecipeStore> OpenAt(const std::string& folder,
+                                           uint64_t max_bytes = kMaxBytes) {
+  return RocksDbRecipeStore::Open(folder, max_bytes).value();
+}
+
+uint64_t Counter(const RecipeStore& store, const std::string& name) {
+  std::map<std::string, uint64_t> counters;
+  store.AddCounters(counters);
+  return counters.at(name);
+}
+
+rocksdb::Slice ToSlice(const Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+// Changes the database behind the store's back.
+void Tamper(const std::string& folder, const std::function<void(Database&)>& change) {
+  Database database = OpenDatabase(folder).value();
+  change(database);
+}
+
+TEST(RocksDbRecipeStore, EntriesAndOrderOfUseSurviveRestarts) {
+  const TemporaryFolder folder;
+  uint64_t bytes = 0;
+  {
+    auto store = OpenAt(folder.path("db"));
+    for (uint64_t n = 0; n < 4; ++n) {
+      ASSERT_TRUE(store->Put(EntryOf(n, 1, 10'000)).ok());
+      bytes += EntryOf(n, 1, 10'000).size_bytes();
+    }
+    ASSERT_TRUE(store->Get(KeyOf(0)).ok());
+  }
+  EXPECT_EQ(Counter(*OpenAt(folder.path("db")), "rocksdb.bytes"), bytes);
+  // Room for two: 0 was read last, 3 was written last.
+  auto store = OpenAt(folder.path("db"), 25'000);
+  EXPECT_TRUE(SameEntry(store->Get(KeyOf(0)).value(), EntryOf(0, 1, 10'000)));
+  EXPECT_TRUE(SameEntry(store->Get(KeyOf(3)).value(), EntryOf(3, 1, 10'000)));
+  EXPECT_EQ(store->List(0).value().size(), 2u);
+  EXPECT_EQ(Counter(*store, "rocksdb.evictions"), 2u);
+}
+
+TEST(RocksDbRecipeStore, OneProcessOnly) {
+  const TemporaryFolder folder;
+  const auto first = OpenAt(folder.path("db"));
+  EXPECT_TRUE(absl::IsUnavailable(
+      RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).status()));
+}
+
+TEST(RocksDbRecipeStore, ManifestsOfAnotherVersionAreMissesAndKeepTheirBlobs) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
+  Tamper(folder.path("db"), [](Database& database) {
+    wire::Manifest manifest;
+    manifest.set_version(99);
+    SignedManifest signed_manifest = EntryOf(1).signed_manifest;
+    const std::string bytes = manifest.SerializeAsString();
+    signed_manifest.manifest.assign(bytes.begin(), bytes.end());
+    const Bytes record = EncodeSignedManifest(signed_manifest);
+    ASSERT_TRUE(database.db
+                    ->Put({}, database.manifests, ToSlice(KeyOf(1)),
+                          rocksdb::Slice(reinterpret_cast<const char*>(record.data()),
+                                         record.size()))
+                    .ok());
+  });
+  auto store = OpenAt(folder.path("db"));
+  EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(1)).status()));
+  EXPECT_TRUE(store->List(0).value().empty());
+  EXPECT_TRUE(store->GetBlob(Sha256(BytesOf(1, 100))).ok()) << "a newer build needs it";
+}
+
+TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
+  const Digest blob = Sha256(BytesOf(1001, 1000));
+  const std::function<void(Database&)> damages[] = {
+      [&](Database& db) {  // a flipped bit in a blob
+        std::string bytes;
+        ASSERT_TRUE(db.db->Get({}, db.blobs, ToSlice(blob), &bytes).ok());
+        bytes[500] ^= 4;
+        ASSERT_TRUE(db.db->Put({}, db.blobs, ToSlice(blob), bytes).ok());
+      },
+      [&](Database& db) {  // a shortened blob
+        ASSERT_TRUE(db.db->Put({}, db.blobs, ToSlice(blob), "short").ok());
+      },
+      [&](Database& db) { ASSERT_TRUE(db.db->Delete({}, db.blobs, ToSlice(blob)).ok()); },
+      [&](Database& db) {  // a flipped bit in the manifest
+        std::string bytes;
+        ASSERT_TRUE(db.db->Get({}, db.manifests, ToSlice(KeyOf(1)), &bytes).ok());
+        bytes[60] ^= 1;
+        ASSERT_TRUE(db.db->Put({}, db.manifests, ToSlice(KeyOf(1)), bytes).ok());
+      },
+      [&](Database& db) {  // another key's manifest
+        const Bytes record = EncodeSignedManifest(EntryOf(2).signed_manifest);
+        ASSERT_TRUE(db.db->Put({}, db.manifests, ToSlice(KeyOf(1)),
+                               std::string(record.begin(), record.end()))
+                        .ok());
+      },
+      [&](Database& db) {  // no manifest at all
+        ASSERT_TRUE(db.db->Put({}, db.manifests, ToSlice(KeyOf(1)), "garbage").ok());
+      }};
+  for (const auto& damage : damages) {
+    Tamper(folder.path("db"), damage);
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+    EXPECT_TRUE(absl::IsDataLoss(store.Get(KeyOf(1)).status())) << store.Get(KeyOf(1)).status();
+    EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
+    EXPECT_EQ(Counter(store, "verifying.damaged"), 1u);
+    EXPECT_EQ(Counter(store, "rocksdb.quarantined"), 1u);
+    ASSERT_TRUE(store.Put(EntryOf(1)).ok());
+    EXPECT_TRUE(SameEntry(store.Get(KeyOf(1)).value(), EntryOf(1)));
+  }
+}
+
+TEST(VerifyingRecipeStore, EntriesOfAnotherSignerAreMissesAndNotDestroyed) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
+  {
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), SigningKey::Generate().public_key());
+    EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
+    EXPECT_TRUE(absl::IsPermissionDenied(store.Put(EntryOf(2))));
+    EXPECT_EQ(Counter(store, "verifying.untrusted"), 1u);
+  }
+  VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+  EXPECT_TRUE(store.Get(KeyOf(1)).ok());
+}
+
+TEST(RocksDbRecipeStore, ADamagedDatabaseIsMovedAside) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
+  std::ofstream(folder.path("db/CURRENT"), std::ios::trunc) << "MANIFEST-nonsense\n";
+  auto store = OpenAt(folder.path("db"));
+  EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(1)).status()));
+  EXPECT_TRUE(store->Put(EntryOf(1)).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder.path("db.damaged/CURRENT")));
+}
+
+// RLIMIT_FSIZE makes writes fail as a full disk does, in this process only.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(RocksDbRecipeStore, AFullDiskStopsWritesButNotReads) {
+  const TemporaryFolder folder;
+  auto store = OpenAt(folder.path("db"));
+  ASSERT_TRUE(store->Put(EntryOf(1)).ok());
+  {
+    const FileSizeLimit full(8192);
+    EXPECT_TRUE(absl::IsUnavailable(store->Put(EntryOf(2, 1, 100'000))));
+    EXPECT_TRUE(absl::IsUnavailable(store->Put(EntryOf(3))));
+    EXPECT_TRUE(SameEntry(store->Get(KeyOf(1)).value(), EntryOf(1)));
+    EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(2)).status()));
+    EXPECT_EQ(Counter(*store, "rocksdb.write_failures"), 1u) << "then it waits before trying";
+  }
+  store.reset();
+  store = OpenAt(folder.path("db"));
+  EXPECT_TRUE(SameEntry(store->Get(KeyOf(1)).value(), EntryOf(1)));
+  EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(2)).status()));
+  EXPECT_TRUE(store->Put(EntryOf(2)).ok());
+}
+
+TEST(OpenStore, AnUnusableFolderGivesAMemoryStore) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("file")) << "not a folder";
+  OpenedStore opened = OpenStore({.folder = folder.path("file")}).value();
+  EXPECT_FALSE(opened.persistent);
+  const Entry entry = EntryOf(1);
+  EXPECT_TRUE(opened.store->Put(entry).ok());
+  EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), entry));
+}
+
+TEST(OpenStore, KeepsProgramsOfItsOwnKeyOverRestarts) {
+  const TemporaryFolder folder;
+  const auto entry_by = [](const SigningKey& key) {
+    return MakeEntry(key.Sign(EntryOf(1).signed_manifest.manifest), EntryOf(1).blobs).value();
+  };
+  {
+    OpenedStore opened = OpenStore({.folder = folder.path("store")}).value();
+    EXPECT_TRUE(opened.persistent);
+    ASSERT_TRUE(opened.store->Put(entry_by(opened.signing_key)).ok());
+  }
+  OpenedStore again = OpenStore({.folder = folder.path("store")}).value();
+  EXPECT_TRUE(SameEntry(again.store->Get(KeyOf(1)).value(), entry_by(again.signing_key)));
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenStore({.folder = "", .max_bytes = 0}).status()));
+}
+
+}  // namespace
+}  // namespace hpu::store

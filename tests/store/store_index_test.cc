@@ -1,0 +1,113 @@
+#include "recipe_store/store_index.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "tests/store/store_testing.h"
+
+namespace hpu::store {
+namespace {
+
+// The obvious implementation: recomputes everything from a list.
+class Model {
+ public:
+  explicit Model(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  struct Item {
+    Digest key;
+    uint64_t manifest_bytes;
+    std::vector<BlobRef> refs;
+  };
+
+  bool Put(const Item& item) {
+    if (Weigh({item}) > max_bytes_) return false;
+    std::erase_if(items_, [&](const Item& other) { return other.key == item.key; });
+    items_.push_back(item);
+    while (Weigh(items_) > max_bytes_) items_.erase(items_.begin());
+    return true;
+  }
+  void Touch(const Digest& key) {
+    const auto at = std::find_if(items_.begin(), items_.end(),
+                                 [&](const Item& item) { return item.key == key; });
+    if (at != items_.end()) std::rotate(at, at + 1, items_.end());
+  }
+  void Remove(const Digest& key) {
+    std::erase_if(items_, [&](const Item& item) { return item.key == key; });
+  }
+  uint64_t total_bytes() const { return Weigh(items_); }
+  std::set<Digest> Keys() const {
+    std::set<Digest> keys;
+    for (const Item& item : items_) keys.insert(item.key);
+    return keys;
+  }
+  std::set<Digest> Blobs() const {
+    std::set<Digest> blobs;
+    for (const Item& item : items_) {
+      for (const BlobRef& ref : item.refs) blobs.insert(ref.digest);
+    }
+    return blobs;
+  }
+
+ private:
+  static uint64_t Weigh(const std::vector<Item>& items) {
+    uint64_t bytes = 0;
+    std::set<Digest> seen;
+    for (const Item& item : items) {
+      bytes += item.manifest_bytes;
+      for (const BlobRef& ref : item.refs) {
+        if (seen.insert(ref.digest).second) bytes += ref.size_bytes;
+      }
+    }
+    return bytes;
+  }
+
+  const uint64_t max_bytes_;
+  std::vector<Item> items_;  // least recently used first
+};
+
+TEST(StoreIndex, AgreesWithTheModel) {
+  constexpr uint64_t kMaxBytes = 3000;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    StoreIndex index(kMaxBytes);
+    Model model(kMaxBytes);
+    std::set<Digest> blobs;  // as a store would hold them
+    for (int step = 0; step < 1000; ++step) {
+      const Digest key = KeyOf(random() % 30);
+      const uint32_t action = random() % 10;
+      if (action < 6) {
+        Model::Item item{key, 10 + random() % 50, {}};
+        // Few digests, so that entries share; the size follows from the digest.
+        for (uint32_t n = random() % 5; n > 0; --n) {
+          const uint32_t blob = random() % 12;
+          item.refs.push_back({KeyOf(1000 + blob), blob == 11 ? 5000u : blob * 60u});
+        }
+        const auto change = index.PlanInsert(key, item.manifest_bytes, item.refs);
+        ASSERT_EQ(change.ok(), model.Put(item));
+        if (!change.ok()) continue;
+        index.Apply(*change);
+        index.Insert(key, item.manifest_bytes, item.refs);
+        for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
+        for (const BlobRef& ref : item.refs) blobs.insert(ref.digest);
+      } else if (action < 9) {
+        EXPECT_EQ(index.Touch(key), model.Keys().contains(key));
+        model.Touch(key);
+      } else {
+        const StoreIndex::Change change = index.PlanRemove(key);
+        index.Apply(change);
+        for (const Digest& digest : change.dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
+        model.Remove(key);
+      }
+      ASSERT_EQ(index.total_bytes(), model.total_bytes()) << "seed " << seed << " step " << step;
+      ASSERT_EQ(index.entry_count(), model.Keys().size());
+      ASSERT_EQ(blobs, model.Blobs());
+      ASSERT_EQ(index.blob_count(), blobs.size());
+      for (const Digest& known : model.Keys()) ASSERT_TRUE(index.Contains(known));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpu::store

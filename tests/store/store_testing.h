@@ -1,0 +1,40 @@
+// Entries and stores for tests.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recipe_store/recipe_store.h"
+#include "recipe_store/signing.h"
+
+namespace hpu::store {
+
+// The key pair of a test program.
+const SigningKey& TestKey();
+
+Digest KeyOf(uint64_t number);
+Bytes BytesOf(uint64_t seed, size_t size);  // equal for equal arguments
+
+// A signed entry with the given blobs: program first, then recipes.
+Entry EntryOf(const Digest& key, std::vector<Bytes> blobs, int64_t created = 1000);
+// One program of 100 bytes and `recipes` recipes of `bytes` each; contents follow from `number`.
+Entry EntryOf(uint64_t number, size_t recipes = 1, size_t bytes = 1000);
+
+// Equal manifest bytes, signature and blob contents.
+bool SameEntry(const Entry& a, const Entry& b);
+
+// A folder that goes with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  std::string path(const std::string& name = "") const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace hpu::store
