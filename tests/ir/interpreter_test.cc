@@ -1,0 +1,114 @@
+// Values by hand; agreement with PyTorch, op by op, is tests/python/test_compiler_ops.py.
+#include "compiler_server/ir/interpreter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler_server/ir/text.h"
+
+namespace hpu::ir {
+namespace {
+
+using testing::ElementsAre;
+
+RunResult Run(const std::string& text, const std::vector<HostTensor>& inputs) {
+  auto graph = Parse(text);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  auto result = Interpret(*graph, inputs);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+HostTensor Numbers(Dims sizes, std::vector<double> data, DType dtype = DType::kF32) {
+  return {dtype, std::move(sizes), std::move(data)};
+}
+
+TEST(Interpreter, BroadcastsAndRounds) {
+  const RunResult result = Run(R"(graph @g(%x: bf16[2,1], %y: bf16[2]) {
+    %0 = add %x, %y : bf16[2,2]
+    return %0 })",
+                               {Numbers({2, 1}, {1, 256}, DType::kBF16),
+                                Numbers({2}, {0.00390625, 1}, DType::kBF16)});
+  // 8 significant bits: 1 + 2^-8 and 256 + 1 are ties that go to the even neighbour.
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 256, 256));
+}
+
+TEST(Interpreter, OutputsAreViewsOfStorages) {
+  const RunResult result = Run(R"(graph @g(%x: f32[2,3]) {
+    %0 = neg %x : f32[2,3]
+    return %0 in f32[2,3]{1,2} as f32[6] })",
+                               {Numbers({2, 3}, {1, 2, 3, 4, 5, 6})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(-1, -4, -2, -5, -3, -6));
+}
+
+TEST(Interpreter, MatmulTransposesAndBroadcastsBatches) {
+  const RunResult result = Run(R"(graph @g(%a: f32[1,2,2], %b: f32[2,1,2]) {
+    %0 = matmul %a, %b {transpose_a = true, transpose_b = true} : f32[2,2,1]
+    return %0 })",
+                               {Numbers({1, 2, 2}, {1, 2, 3, 4}), Numbers({2, 1, 2}, {1, 0, 0, 1})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
+  const RunResult result = Run(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {
+    %0 = sdpa %q, %k, %v {causal = true, scale = 1.0} : f32[1,2,2,1]
+    return %0 })",
+                               {Numbers({1, 2, 2, 1}, {0, 0, 0, 0}),
+                                Numbers({1, 1, 2, 1}, {1, 1}), Numbers({1, 1, 2, 1}, {2, 4})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(2, 3, 2, 3));
+}
+
+TEST(Interpreter, TopkKeepsTheOrderOfEqualElements) {
+  const RunResult result = Run(R"(graph @g(%x: f32[4]) {
+    %0, %1 = topk %x {dim = 0, k = 3, largest = true} : f32[3], i64[3]
+    return %0, %1 })",
+                               {Numbers({4}, {1, 5, 5, NAN})});
+  EXPECT_TRUE(std::isnan(result.outputs[0].data[0]));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(3, 1, 2));
+}
+
+TEST(Interpreter, IndicesAreChecked) {
+  auto graph = Parse(R"(graph @g(%x: f32[2], %i: i64[1]) {
+    %0 = gather %x, %i {dim = 0} : f32[1]
+    return %0 })");
+  ASSERT_TRUE(graph.ok());
+  const auto result = Interpret(*graph, {Numbers({2}, {1, 2}), Numbers({1}, {2}, DType::kI64)});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Interpreter, MutationsAreSeenThroughAliasesOnly) {
+  const RunResult result = Run(R"(graph @g(%x: f32[4], %y: f32[2]) {
+    %0 = neg %x : f32[4]
+    mutate %x as f32[2]{2} + 1 = %y
+    return %0, alias %x as f32[3] + 1 })",
+                               {Numbers({4}, {1, 2, 3, 4}), Numbers({2}, {8, 9})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(-1, -2, -3, -4));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(8, 3, 9));
+  EXPECT_THAT(result.inputs[0].data, ElementsAre(1, 8, 3, 9));
+}
+
+TEST(HostTensor, BytesThereAndBack) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI8, DType::kU8,
+                      DType::kI16, DType::kI32, DType::kI64, DType::kBool}) {
+    HostTensor tensor = MakeHostTensor(dtype, {5});
+    const double values[] = {0, 1, 0.5, -2, 100};
+    for (size_t i = 0; i < 5; ++i) tensor.data[i] = RoundTo(dtype, values[i]);
+    const Bytes bytes = ToBytes(tensor);
+    EXPECT_EQ(static_cast<int64_t>(bytes.size()), 5 * DTypeSize(dtype));
+    EXPECT_EQ(FromBytes(dtype, {5}, bytes).data, tensor.data) << DTypeName(dtype);
+  }
+}
+
+TEST(HostTensor, HalfPrecisionEdges) {
+  EXPECT_EQ(RoundTo(DType::kF16, 65519), 65504);
+  EXPECT_EQ(RoundTo(DType::kF16, 65520), INFINITY);
+  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.0, -25)), 0);           // tie, to even
+  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.5, -25)), std::ldexp(1.0, -24));
+  EXPECT_EQ(RoundTo(DType::kF16, 2049), 2048);
+  EXPECT_EQ(RoundTo(DType::kI8, 130), -126);
+}
+
+}  // namespace
+}  // namespace hpu::ir

@@ -1,0 +1,110 @@
+// Runs the text tests of the passes. A file tests/passes/<pass>/<case>.hir holds
+//   // RUN: simplify,canonicalize        passes, in order ("pipeline" = all)
+//   graph @g(...) { ... }
+//   // CHECK: %0 = relu %x               appears in the output, in this order
+//   // CHECK-NOT: permute                appears nowhere in the output
+// and, unless it has a line "// NO-EVALUATE", the interpreter must give the same numbers before and
+// after.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "compiler_server/ir/interpreter.h"
+#include "compiler_server/ir/text.h"
+#include "compiler_server/passes/pipeline.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr const char* kFolder = "tests/passes";
+constexpr double kTolerance = 1e-5;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// What follows `directive` on each line that has it.
+std::vector<std::string> Directives(const std::string& text, const std::string& directive) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string prefix = "// " + directive;
+    if (line.rfind(prefix, 0) != 0) continue;
+    const size_t start = line.find_first_not_of(' ', prefix.size());
+    found.push_back(start == std::string::npos ? "" : line.substr(start));
+  }
+  return found;
+}
+
+std::vector<Pass> PassesOf(const std::string& run) {
+  if (run == "pipeline") return {Pipeline().begin(), Pipeline().end()};
+  std::vector<Pass> passes;
+  std::istringstream names(run);
+  for (std::string name; std::getline(names, name, ',');) {
+    const Pass* pass = FindPass(name);
+    EXPECT_NE(pass, nullptr) << name;
+    if (pass != nullptr) passes.push_back(*pass);
+  }
+  return passes;
+}
+
+void ExpectSameNumbers(const ir::RunResult& before, const ir::RunResult& after) {
+  ASSERT_EQ(before.outputs.size(), after.outputs.size());
+  for (size_t i = 0; i < before.outputs.size(); ++i) {
+    EXPECT_LE(ir::Difference(before.outputs[i], after.outputs[i]), kTolerance) << "output " << i;
+  }
+  for (size_t i = 0; i < before.inputs.size(); ++i) {
+    EXPECT_LE(ir::Difference(before.inputs[i], after.inputs[i]), kTolerance) << "input " << i;
+  }
+}
+
+class Hir : public testing::TestWithParam<std::string> {};
+
+TEST_P(Hir, KeepsMeaningAndHasTheForm) {
+  const std::string text = ReadFile(GetParam());
+  const std::vector<std::string> runs = Directives(text, "RUN:");
+  ASSERT_EQ(runs.size(), 1u);
+  auto graph = ir::Parse(text);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const std::vector<ir::HostTensor> inputs = ir::RandomInputs(*graph, 1);
+  const bool evaluate = Directives(text, "NO-EVALUATE").empty();
+  absl::StatusOr<ir::RunResult> before = ir::Interpret(*graph, inputs);
+  if (evaluate) {
+    ASSERT_TRUE(before.ok()) << before.status();
+  }
+  ASSERT_TRUE(RunPasses(*graph, PassesOf(runs[0]), {}).ok());
+  const std::string output = ir::Print(*graph);
+  size_t from = 0;
+  for (const std::string& check : Directives(text, "CHECK:")) {
+    const size_t at = output.find(check, from);
+    ASSERT_NE(at, std::string::npos) << "missing: " << check << "\nin\n" << output;
+    from = at + check.size();
+  }
+  for (const std::string& check : Directives(text, "CHECK-NOT:")) {
+    EXPECT_EQ(output.find(check), std::string::npos) << check << "\nin\n" << output;
+  }
+  if (!evaluate) return;
+  const auto after = ir::Interpret(*graph, inputs);
+  ASSERT_TRUE(after.ok()) << after.status() << output;
+  ExpectSameNumbers(*before, *after);
+}
+
+std::vector<std::string> AllFiles() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder)) {
+    if (entry.path().extension() == ".hir") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Hir, testing::ValuesIn(AllFiles()));
+
+}  // namespace
+}  // namespace hpu::compiler
