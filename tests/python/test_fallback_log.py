@@ -1,0 +1,148 @@
+"""The device's log and its CPU fallback: exact lines, masks, places, counters, policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from habana_frameworks.torch import native
+
+_torch = native.torch_module()
+VARIABLES = (
+    "PT_HPU_LOG_MOD_MASK",
+    "PT_HPU_LOG_TYPE_MASK",
+    "PT_HPU_PLACE_ON_CPU",
+    "ENABLE_CONSOLE",
+    "HABANA_LOGS",
+    "HLS_ID",
+    "ID",
+    "OMPI_COMM_WORLD_RANK",
+)
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """settings(NAME=value, ...) sets exactly these variables and has the module read them."""
+
+    def apply(**environment: str) -> None:
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        _torch.reload_log_settings()
+
+    yield apply
+    monkeypatch.undo()
+    _torch.reload_log_settings()
+
+
+def two_ops() -> None:
+    torch.tril(torch.zeros(3, 3, dtype=torch.half, device="hpu"))
+    torch.ones(2, device="hpu").lgamma_()
+
+
+FALLBACK = {"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "8"}
+TRIL = "CPU fallback tril : self=HABANAHalfType"
+LGAMMA = "CPU fallback lgamma_ : self=HABANAFloatType"
+
+
+def test_fallback_lines_on_the_console(settings, capfd):  # FALL-3, FALL-4
+    settings(ENABLE_CONSOLE="true", **FALLBACK)
+    two_ops()
+    assert capfd.readouterr().err.splitlines() == [TRIL, LGAMMA]
+
+
+def test_one_type_per_tensor_argument(settings, capfd):
+    settings(ENABLE_CONSOLE="TRUE", **FALLBACK)
+    x = torch.ones(2, device="hpu")
+    condition, integers, doubles = x > 0, x.int(), x.double()
+    capfd.readouterr()
+    torch.cat([x, integers])
+    torch.where(condition, x, doubles)
+    assert capfd.readouterr().err.splitlines() == [
+        "CPU fallback cat : tensors=HABANAFloatType, tensors=HABANAIntType",
+        "CPU fallback where : "
+        "condition=HABANABoolType, self=HABANAFloatType, other=HABANADoubleType",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "shown"),
+    [
+        ("80", "8", True),
+        ("0x80", "f", True),
+        ("ff", "0x8", True),
+        ("50", "8", False),  # decimal 80: masks are hexadecimal (FALL-6)
+        ("7f", "8", False),
+        ("80", "7", False),
+        ("", "", False),  # the default kinds are FATAL and WARNING (FALL-7)
+    ],
+)
+def test_both_masks_select(settings, capfd, module, kind, shown):
+    settings(ENABLE_CONSOLE="1", PT_HPU_LOG_MOD_MASK=module, PT_HPU_LOG_TYPE_MASK=kind)
+    assert _torch.log_enabled(_torch.LOG_FALLBACK, _torch.LOG_DEBUG) == shown
+    two_ops()
+    assert (TRIL in capfd.readouterr().err) == shown
+
+
+def test_python_lines_go_through_the_same_masks(settings, capfd):
+    settings(ENABLE_CONSOLE="true", **FALLBACK)
+    _torch.log_line(_torch.LOG_FALLBACK, _torch.LOG_DEBUG, "shown")
+    _torch.log_line(_torch.LOG_BRIDGE, _torch.LOG_DEBUG, "hidden")
+    assert capfd.readouterr().err == "shown\n"
+
+
+def test_wrong_mask_is_named(settings, capfd):
+    settings(PT_HPU_LOG_MOD_MASK="everything")
+    assert "PT_HPU_LOG_MOD_MASK=everything is not a hexadecimal bit mask" in capfd.readouterr().err
+
+
+def test_log_file_places(settings, capfd, monkeypatch, tmp_path: Path):  # LOG-1
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings(ENABLE_CONSOLE="False", **FALLBACK)
+    two_ops()
+    assert (tmp_path / ".habana_logs/pytorch_log.txt").read_text() == f"{TRIL}\n{LGAMMA}\n"
+    settings(HABANA_LOGS=str(tmp_path / "logs"), HLS_ID="host", ID="3", **FALLBACK)
+    two_ops()
+    assert TRIL in (tmp_path / "logs/host/3/pytorch_log.txt").read_text()
+    assert capfd.readouterr().err == ""
+
+
+def test_pinned_memory_is_logged(settings, capfd):  # MEM-4
+    settings(ENABLE_CONSOLE="true", PT_HPU_LOG_MOD_MASK="40", PT_HPU_LOG_TYPE_MASK="8")
+    torch.empty(3_000_000, pin_memory=True)
+    assert "pinned alloc bytes=16777216" in capfd.readouterr().err
+
+
+def test_counters():
+    _torch.reset_fallback_counts()
+    two_ops()
+    two_ops()
+    assert _torch.fallback_counts() == {"tril": 2, "lgamma_": 2}
+    metric = dict(torch.hpu.metrics.metric_global("cpu_fallback").stats())
+    assert "tril" in str(metric)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [("", None), ("tril,lgamma_", None), ("none", "tril"), ("tril,add", "lgamma_")],
+)
+def test_policy(settings, policy, refused):
+    settings(PT_HPU_PLACE_ON_CPU=policy)
+    if refused is None:
+        two_ops()
+        return
+    with pytest.raises(NotImplementedError, match=f"aten::{refused} has no hpu kernel.*{refused}"):
+        two_ops()
+
+
+def test_device_kernels_are_no_fallback(settings, capfd):
+    settings(ENABLE_CONSOLE="true", **FALLBACK)
+    x = torch.zeros(4, 4, device="hpu")
+    x.t()[1:].copy_(torch.ones(3, 4))
+    x.view(16).resize_(8).fill_(2).cpu()
+    x.unfold(0, 2, 1)
+    assert x.sum().device.type == "hpu"
+    assert capfd.readouterr().err == "CPU fallback sum : self=HABANAFloatType\n"
