@@ -1,0 +1,328 @@
+"""_client against a real compile server process with a fake compiler (tests/service/fake_backend.h)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _native_client() -> Any:
+    """The module of HPU_TEST_BUILD if set, else the installed one."""
+    build = os.environ.get("HPU_TEST_BUILD")
+    if build:
+        sys.path.insert(0, str(Path(build) / "backend/client"))
+        import _client
+
+        return _client
+    return pytest.importorskip("habana_frameworks.torch._native._client")
+
+
+_client = _native_client()
+
+
+def _fake_server() -> Path:
+    build = Path(os.environ.get("HPU_TEST_BUILD", ROOT / "build/release"))
+    binary = build / "tests/service/hpu_fake_compile_server"
+    if not binary.exists():
+        pytest.skip(f"{binary} is not built")
+    return binary
+
+
+def key(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
+
+
+def graph(name: str) -> bytes:
+    builder = _client.GraphBuilder(name)
+    x = builder.add_tensor_input(1, (2, 3), (3, 1))
+    y = builder.add_node("aten.relu.default", (_client.Value(x),), {}, [(1, (2, 3), (3, 1), 0)])
+    builder.set_outputs([_client.Value(y)])
+    return bytes(builder.serialize())
+
+
+class Daemon:
+    """A cache folder and whatever server runs in it."""
+
+    def __init__(self, folder: Path, binary: Path) -> None:
+        self.folder = folder
+        self.binary = binary
+        self.compiles = folder / "compiles"
+
+    def start(self, **options: Any) -> str:
+        return str(_client.ensure_server(str(self.binary), str(self.folder / "cache"), **options))
+
+    def client(self) -> Any:
+        return _client.CompileClient(self.start())
+
+    def compile(self, name: str, client: Any = None, **options: Any) -> Any:
+        client = client or self.client()
+        return client.compile(
+            key(name), graph(name), {}, [("graph", name)], "gaudi2", "x86-64-v3", **options
+        )
+
+    def compile_count(self) -> int:
+        return len(self.compiles.read_text().splitlines()) if self.compiles.exists() else 0
+
+    def stop(self) -> None:
+        try:
+            _client.CompileClient(_client.server_socket(str(self.folder / "cache"))).shutdown()
+        except _client.CompileError:
+            pass
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    made = Daemon(tmp_path, _fake_server())
+    monkeypatch.setenv("HPU_FAKE_COMPILE_LOG", str(made.compiles))
+    yield made
+    made.stop()
+
+
+def test_key_of_known_fields_is_pinned() -> None:
+    """Changing it disowns every stored program: do it with the salt (docs/cache_key.md)."""
+    builder = _client.KeyBuilder()
+    builder.field("graph", "relu(x)")
+    builder.field("rank", 2)
+    builder.field("constant", b"\x00\x01")
+
+    def framed(data: bytes) -> bytes:
+        return struct.pack("<q", len(data)) + data
+
+    expected = hashlib.sha256(
+        framed(b"hpu-key-v1")
+        + framed(b"graph") + framed(b"text") + framed(b"relu(x)")
+        + framed(b"rank") + framed(b"number") + struct.pack("<q", 2)
+        + framed(b"constant") + framed(b"bytes") + framed(b"\x00\x01")
+    )  # fmt: skip
+    assert builder.digest() == expected.digest()
+    assert builder.digest().hex() == "PINNED"
+    assert builder.factors() == [("graph", "relu(x)"), ("rank", "2"), ("constant", "0001")]
+
+
+def test_key_tells_kinds_apart_and_refuses_others() -> None:
+    digests = set()
+    for value in (1, "1", b"1"):
+        builder = _client.KeyBuilder()
+        builder.field("x", value)
+        digests.add(builder.digest())
+    assert len(digests) == 3
+    with pytest.raises(TypeError, match="key field x must be str, int or bytes, not float"):
+        _client.KeyBuilder().field("x", 1.5)
+
+
+def test_graph_builder_checks_what_it_is_given() -> None:
+    builder = _client.GraphBuilder("g")
+    x = builder.add_tensor_input(1, (2,), (1,), name="x")
+    assert builder.add_scalar_input() == 1
+    assert builder.add_constant(9, (2,), struct.pack("<2q", 1, 2)) == 2
+    args = (_client.Value(x), [1, 2.5, None, True], "s", _client.DType(2), (1, (2,)))
+    kwargs = {"memory_format": _client.MemoryFormat("channels_last"), "d": _client.Device("cpu")}
+    meta = (1, (2,), (1,), 0)
+    assert builder.add_node("aten.a.default", args, kwargs, [meta, meta], "f.py:1") == 3
+    assert builder.add_node("aten.b.default", (), {}, [meta]) == 5
+    before = builder.serialize()
+    for bad, error, text in (
+        (lambda: builder.add_tensor_input(99, (), ()), ValueError, "99"),
+        (lambda: builder.add_tensor_input(1, (2,), ()), ValueError, "1 sizes, but 0 strides"),
+        (lambda: builder.add_tensor_input(1, 5, ()), TypeError, "sizes must be a sequence"),
+        (lambda: builder.add_constant(9, (2,), b"short"), ValueError, "takes 16 bytes"),
+        (
+            lambda: builder.add_node("aten.c.x", (_client.Value(77),), {}, []),
+            ValueError,
+            r"node 2 \(aten.c.x\) argument 0: value 77 does not exist",
+        ),
+        (
+            lambda: builder.add_node("aten.c.x", (), {"k": object()}, []),
+            TypeError,
+            "argument k: a value of type object has no wire form",
+        ),
+        (lambda: builder.add_node("aten.c.x", (2**70,), {}, []), ValueError, "64 bits"),
+        (lambda: builder.set_outputs(["text"]), TypeError, "output 0"),
+    ):
+        with pytest.raises(error, match=text):
+            bad()
+    assert builder.serialize() == before
+    builder.set_outputs([_client.Value(5), None, 3, 2.5, True])
+    assert builder.node_count == 2
+
+
+def test_cold_warm_and_after_restart(daemon: Daemon) -> None:
+    stages = []
+    first = daemon.compile("sleep:50 size:1000000", progress=lambda *now: stages.append(now))
+    assert first.origin == "compiled"
+    assert ("sleep", 3, 10) in stages
+    assert len(first.recipes) == 1 and len(first.recipes[0]) == 1_000_000
+    digest, size = first.manifest["recipes"][0]
+    assert (hashlib.sha256(first.recipes[0]).hexdigest(), 1_000_000) == (digest, size)
+    assert first.manifest["factors"] == [("graph", "sleep:50 size:1000000")]
+    client = daemon.client()
+    found = client.get(key("sleep:50 size:1000000"))
+    assert found.origin == "store"
+    assert bytes(found.program) == bytes(first.program)
+    assert memoryview(found.recipes[0]) == memoryview(first.recipes[0])
+    assert memoryview(found.recipes[0]).readonly
+    assert client.get(key("sleep:50 size:1000000")).origin == "memory"
+    assert client.get(key("unknown")) is None
+    client.shutdown("restart")
+    assert daemon.client().get(key("sleep:50 size:1000000")).origin == "store"
+    assert daemon.compile_count() == 1
+    assert [m["key"] for m in daemon.client().list()] == [key("sleep:50 size:1000000").hex()]
+    again = daemon.compile("sleep:50 size:1000000", skip_cache_lookup=True)
+    assert again.origin == "compiled" and daemon.compile_count() == 2
+
+
+def test_verdicts_carry_their_code(daemon: Daemon) -> None:
+    for name, code in (("unimplemented", "UNIMPLEMENTED"), ("crash", "INTERNAL")):
+        with pytest.raises(_client.CompileError) as caught:
+            daemon.compile(name)
+        assert caught.value.code == code
+        assert not isinstance(caught.value, _client.ServerUnavailable)
+    assert daemon.compile("quick").origin == "compiled"
+
+
+def test_many_processes_start_one_server_and_compile_once(daemon: Daemon) -> None:
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import hashlib, _client\n"
+        "client = _client.CompileClient(_client.ensure_server(sys.argv[2], sys.argv[3]))\n"
+        "p = client.compile(hashlib.sha256(b'k').digest(), bytes.fromhex(sys.argv[4]), {}, [],"
+        " 'gaudi2', '')\n"
+        "print(client.hello()['pid'], p.origin)\n"
+    )
+    where = str(Path(_client.__file__).parent)
+    arguments = [where, str(daemon.binary), str(daemon.folder / "cache"), graph("sleep:400").hex()]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE)
+        for _ in range(6)
+    ]
+    lines = [p.communicate(timeout=60)[0].decode().split() for p in processes]
+    assert len({pid for pid, _ in lines}) == 1
+    origins = [origin for _, origin in lines]
+    assert origins.count("compiled") == 1 and set(origins) <= {"compiled", "coalesced", "store"}
+    assert daemon.compile_count() == 1
+
+
+def test_a_server_of_another_build_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
+    other = tmp_path / "other_server"
+    shutil.copy(daemon.binary, other)
+    with other.open("ab") as file:
+        file.write(b"another build")
+    client = daemon.client()
+    before = client.hello()
+    socket = _client.ensure_server(str(other), str(daemon.folder / "cache"))
+    after = _client.CompileClient(socket).hello()
+    assert after["build_id"] != before["build_id"] and after["pid"] != before["pid"]
+    assert client.hello() == after, "an old client finds the new server by itself"
+
+
+def test_a_killed_server_is_noticed_and_started_again(daemon: Daemon) -> None:
+    daemon.compile("quick")
+    client = daemon.client()
+    pid = client.hello()["pid"]
+    timer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(_client.ServerUnavailable):
+        daemon.compile("sleep:20000", client)
+    assert time.monotonic() - started < 10
+    assert os.path.exists(_client.server_socket(str(daemon.folder / "cache"))), "left behind"
+    assert daemon.client().get(key("quick")).origin == "store"
+
+
+def test_calls_end_at_their_deadline(daemon: Daemon) -> None:
+    started = time.monotonic()
+    with pytest.raises(_client.ServerUnavailable) as caught:
+        daemon.compile("sleep:5000", timeout_s=0.3)
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+    assert time.monotonic() - started < 3
+
+
+def test_ctrl_c_ends_a_compile(daemon: Daemon) -> None:
+    client = daemon.client()
+    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        daemon.compile("sleep:5000", client)
+    assert time.monotonic() - started < 3
+    assert client.hello()["pid"] > 0
+
+
+def test_an_exception_of_the_progress_callback_comes_through(daemon: Daemon) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
+        if done == 2:
+            raise ZeroDivisionError(stage)
+
+    with pytest.raises(ZeroDivisionError, match="sleep"):
+        daemon.compile("sleep:3000", progress=progress)
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on(daemon: Daemon) -> None:
+    client = daemon.client()
+    daemon.compile("quick", client)
+    child = os.fork()
+    if child == 0:
+        try:
+            client.hello()
+        except _client.ServerUnavailable as error:
+            remembered = client.get(key("quick"))
+            os._exit(0 if "forked" in str(error) and remembered.origin == "memory" else 2)
+        os._exit(1)
+    deadline = time.monotonic() + 20
+    done, status = 0, 0
+    while done == 0 and time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.02)
+    if done == 0:
+        os.kill(child, signal.SIGKILL)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert daemon.compile("quick 2", client).origin == "compiled"
+
+
+def test_a_long_cache_path_gets_a_short_socket(daemon: Daemon) -> None:
+    folder = daemon.folder / ("long" * 30)
+    socket = _client.ensure_server(str(daemon.binary), str(folder))
+    try:
+        assert len(socket) < 108 and not socket.startswith(str(folder))
+        assert os.stat(os.path.dirname(socket)).st_mode & 0o777 == 0o700
+        assert (folder / "store" / "db").exists()
+    finally:
+        _client.CompileClient(socket).shutdown()
+        shutil.rmtree(os.path.dirname(socket), ignore_errors=True)
+
+
+def test_a_server_that_cannot_start_says_why(daemon: Daemon, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no such library >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(_client.ServerUnavailable, match="no such library"):
+        _client.ensure_server(str(broken), str(daemon.folder / "cache"), start_timeout_s=5)
+    with pytest.raises(_client.CompileError) as caught:
+        _client.ensure_server(str(tmp_path / "missing"), str(daemon.folder / "cache"))
+    assert caught.value.code == "NOT_FOUND"
+
+
+def test_fetching_a_megabyte_is_quick(daemon: Daemon) -> None:
+    daemon.compile("size:1000000")
+    times = []
+    for _ in range(10):
+        client = daemon.client()
+        client.hello()
+        times.append(client.get(key("size:1000000")).fetch_ms)
+    # 3 ms when the machine is free; the bound is loose because others use it too.
+    assert min(times) < 20
