@@ -31,7 +31,7 @@ int64_t Place(MatrixAccess& access, const std::vector<int64_t>& batch, bool broa
               int64_t cols, bool transposed, int64_t spread, int64_t offset) {
   const int64_t inner = transposed ? rows : cols;
   const int64_t outer = transposed ? cols : rows;
-  const int64_t pitch = inner * spread + 3;
+  const int64_t pitch = (inner * spread + 4) / 2 * 2;
   access.row_stride = transposed ? spread : pitch;
   access.col_stride = transposed ? pitch : spread;
   access.offset = offset;
@@ -215,6 +215,8 @@ TEST(GemmTest, NarrowTypes) {
                  .c_type = out},
                 {.m = 37, .n = 70, .k = 53, .b_transposed = true, .stable = true, .a_type = type,
                  .b_type = type, .c_type = out},
+                {.m = 150, .n = 70, .k = 330, .b_transposed = true, .stable = true,
+                 .a_type = type, .b_type = type, .c_type = out, .batch = {2}},
                 {.m = 9, .n = 10, .k = 53, .b_transposed = true, .stable = true, .a_type = type,
                  .b_type = type, .c_type = out},
                 {.m = 40, .n = 40, .k = 53, .b_transposed = true, .a_type = type, .b_type = type,
@@ -379,6 +381,20 @@ TEST(KernelSharingTest, OneRowNeedsNoPackedCopy) {
     EXPECT_TRUE(emitter.EmitGemm(spec)->packed.empty());
   }
   EXPECT_EQ(emitter.EmitGemm(DenseSpec(32, 512, 512))->packed.size(), 1u);
+}
+
+// With AVX512_BF16, rows of bf16 are multiplied in pairs as they lie; without, A is widened first.
+TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Amx}) {
+    KernelModule module(TargetInfoFor(isa));
+    ContractionEmitter emitter(module);
+    GemmSpec spec = DenseSpec(64, 64, 64);
+    spec.a.type = spec.b.type = MemoryType::kBF16;
+    const EmittedKernels kernels = *emitter.EmitGemm(spec);
+    EXPECT_EQ(kernels.launches.size(), isa == IsaLevel::kV4Amx ? 1u : 2u);
+    EXPECT_EQ(kernels.packed[0].packed_bytes, 64u * 64 * 2);
+    EXPECT_TRUE(module.Finish().ok());
+  }
 }
 
 TEST(GemmStatisticsTest, CountsWork) {

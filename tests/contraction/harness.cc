@@ -16,6 +16,8 @@ std::vector<IsaLevel> RunnableLevels() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     levels.push_back(IsaLevel::kV4);
+    // No kernel uses the tiles of AMX, so the level runs wherever its other extension does.
+    if (__builtin_cpu_supports("avx512bf16")) levels.push_back(IsaLevel::kV4Amx);
   }
   return levels;
 }

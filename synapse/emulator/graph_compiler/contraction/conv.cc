@@ -104,7 +104,7 @@ GemmSpec PointwiseGemm(const ConvSpec& spec) {
 
 // Packs the weights into panels: once if they are stable, else by a launch of its own.
 OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
-                       bool depthwise, MemoryType packed_type, EmittedKernels& out) {
+                       bool depthwise, PanelType packed_type, EmittedKernels& out) {
   MatrixAccess w;
   w.buffer = spec.w;
   w.buffer.offset += static_cast<uint64_t>(spec.w_offset * MemoryTypeSize(spec.w_type));
@@ -152,7 +152,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   const ConvPlan plan = depthwise ? PlanDepthwiseConv(target, spec) : PlanTiledConv(target, spec);
   const bool narrow =
       !depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0;
-  const MemoryType packed_type = narrow ? MemoryType::kBF16 : MemoryType::kF32;
+  const PanelType packed_type = narrow ? PanelType::kBF16Vectors : PanelType::kF32;
 
   EmittedKernels out;
   ConvSpec bound = spec;

@@ -95,7 +95,7 @@ class ConvTask {
 };
 
 KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
-                           MemoryType packed_type);
+                           PanelType packed_type);
 KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan);
 
 // Everything of spec and plan that reaches code.

@@ -14,7 +14,7 @@ using llvm::Value;
 class TiledConv {
  public:
   TiledConv(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-            const ConvSpec& spec, const ConvPlan& plan, MemoryType packed_type)
+            const ConvSpec& spec, const ConvPlan& plan, PanelType packed_type)
       : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), packed_type_(packed_type) {
     const bool columns_adjoin =
         plan.strip || spec.x_strides[2] == plan.group_in || spec.kernel_w == 1;
@@ -103,7 +103,7 @@ class TiledConv {
   const KernelFrame& frame_;
   const ConvSpec& spec_;
   const ConvPlan& plan_;
-  const MemoryType packed_type_;
+  const PanelType packed_type_;
   bool fused_columns_ = false;
   int64_t run_ = 0;      // k steps without a jump in the input
   int64_t k_bytes_ = 0;  // of a panel per k step
@@ -116,7 +116,7 @@ class TiledConv {
 }  // namespace
 
 KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
-                           MemoryType packed_type) {
+                           PanelType packed_type) {
   KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups);
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
                                                plan.tiles.max_rows() * plan.panel_cols * 4);

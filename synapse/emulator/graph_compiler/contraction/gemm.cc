@@ -48,6 +48,21 @@ bool HasNegativeStride(const MatrixAccess& access) {
                      [](int64_t stride) { return stride < 0; });
 }
 
+uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
+  uint64_t total =
+      EpilogueBytes(epilogue, static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n));
+  const std::pair<const MatrixAccess*, int64_t> matrices[] = {{&gemm.a, gemm.m * gemm.k},
+                                                              {&gemm.b, gemm.k * gemm.n}};
+  for (const auto& [access, elements] : matrices) {
+    int64_t count = elements * MemoryTypeSize(access->type);
+    for (size_t i = 0; i < gemm.batch.size(); ++i) {
+      if (access->batch_strides[i] != 0) count *= gemm.batch[i];
+    }
+    total += static_cast<uint64_t>(count);
+  }
+  return total;
+}
+
 class GemmForms {
  public:
   GemmForms(KernelCache& cache, const GemmSpec& spec) : cache_(cache) {
@@ -63,6 +78,9 @@ class GemmForms {
     DropUnusedStrides();
     spec_epilogue_ = &spec.epilogue;
     epilogue_operands_ = &spec.epilogue_operands;
+    gemm_.total_flops =
+        2 * static_cast<uint64_t>(gemm_.batch_count() * gemm_.m * gemm_.n * gemm_.k);
+    gemm_.total_bytes = TotalBytes(gemm_, spec.epilogue);
   }
 
   EmittedKernels Emit() {
@@ -124,22 +142,47 @@ class GemmForms {
     return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
   }
 
+  // AVX512_BF16 multiplies pairs of bf16 along k, read in place.
+  bool TakesPairs(PanelForm form) const {
+    const MatrixAccess& a = gemm_.a;
+    if (!cache_.module().target().avx512_bf16 || form != PanelForm::kPacked) return false;
+    if (a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
+    const bool even = std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
+                                  [](int64_t stride) { return stride % 2 == 0; });
+    return gemm_.k % 2 == 0 && a.col_stride == 1 && a.row_stride % 2 == 0 && even;
+  }
+
+  // From here on k and the strides of A count pairs.
+  void CountPairs() {
+    gemm_.k /= 2;
+    gemm_.a.row_stride /= 2;
+    for (int64_t& stride : gemm_.a.batch_strides) stride /= 2;
+  }
+
   EmittedKernels Tiled() {
     const TargetInfo& target = cache_.module().target();
-    if (gemm_.k > 0 && !ReadsAInPlace()) {
-      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
-    }
     const int vectors = ChoosePanelVectors(target, gemm_.n);
     const PanelForm form = ChoosePanelForm(target, vectors);
+    PanelType packed_type = PanelType::kF32;
+    if (TakesPairs(form)) {
+      packed_type = PanelType::kBF16Pairs;
+    } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
+               vectors % 2 == 0) {
+      packed_type = PanelType::kBF16Vectors;
+    }
+    if (form == PanelForm::kPacked) {
+      const int64_t panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+      out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
+                                             {panel_cols, packed_type}));
+    }
+    if (packed_type == PanelType::kBF16Pairs) {
+      CountPairs();
+    } else if (gemm_.k > 0 && !ReadsAInPlace()) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
     const GemmBlocks blocks =
         ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, vectors,
                          form == PanelForm::kPackedByTask);
-    MemoryType packed_type = MemoryType::kF32;
-    if (form == PanelForm::kPacked) {
-      if (gemm_.b.type == MemoryType::kBF16 && vectors % 2 == 0) packed_type = MemoryType::kBF16;
-      out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
-                                             {blocks.panel_cols, packed_type}));
-    }
     Bind();
     if (form == PanelForm::kPacked) gemm_.operands[1] = {OperandRef::Kind::kPacked, 0, 0};
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
@@ -159,23 +202,6 @@ int64_t BoundGemm::batch_count() const {
   int64_t count = 1;
   for (const int64_t size : batch) count *= size;
   return count;
-}
-
-uint64_t BoundGemm::flops() const {
-  return 2 * static_cast<uint64_t>(batch_count() * m * n * k);
-}
-
-uint64_t BoundGemm::bytes() const {
-  uint64_t total = EpilogueBytes(epilogue, static_cast<uint64_t>(batch_count() * m * n));
-  const std::pair<const MatrixAccess*, int64_t> matrices[] = {{&a, m * k}, {&b, k * n}};
-  for (const auto& [access, elements] : matrices) {
-    int64_t count = elements * MemoryTypeSize(access->type);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (access->batch_strides[i] != 0) count *= batch[i];
-    }
-    total += static_cast<uint64_t>(count);
-  }
-  return total;
 }
 
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {

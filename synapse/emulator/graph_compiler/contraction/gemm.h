@@ -17,7 +17,7 @@ namespace hpu::emulator {
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec);
 
 // A product whose operands lie where kernels can read them: offsets folded into the references,
-// A in f32. The epilogue's operand numbers are those of `operands`; 0 is A and 1 is B.
+// A in f32, or in pairs of bf16 (k and the strides of A then count pairs). The epilogue's operand numbers are those of `operands`; 0 is A and 1 is B.
 struct BoundGemm {
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
@@ -25,17 +25,16 @@ struct BoundGemm {
   Body epilogue;
   std::vector<OperandRef> operands;
   std::string name;
+  uint64_t total_flops = 0, total_bytes = 0;  // as asked for, whatever the form
 
   int64_t batch_count() const;
-  uint64_t flops() const;
-  uint64_t bytes() const;
 };
 
 enum class PanelForm : uint8_t { kPacked, kPackedByTask, kInPlace };
 
 // Each returns the launch; operands refer to `gemm.operands`.
 KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm form,
-                           const GemmBlocks& blocks, MemoryType packed_type);
+                           const GemmBlocks& blocks, PanelType packed_type);
 KernelLaunch EmitRowStreamGemm(KernelCache& cache, const BoundGemm& gemm);
 KernelLaunch EmitDotGemm(KernelCache& cache, const BoundGemm& gemm);
 

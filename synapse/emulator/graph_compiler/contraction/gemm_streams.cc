@@ -21,8 +21,8 @@ KernelLaunch MakeLaunch(const BoundGemm& gemm, int64_t tasks_per_matrix) {
   launch.tasks = static_cast<uint64_t>(gemm.batch_count() * tasks_per_matrix);
   launch.engine = Engine::kMme;
   launch.name = gemm.name;
-  launch.flops = gemm.flops();
-  launch.bytes = gemm.bytes();
+  launch.flops = gemm.total_flops;
+  launch.bytes = gemm.total_bytes;
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   return launch;
 }

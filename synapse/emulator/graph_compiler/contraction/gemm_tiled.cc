@@ -21,7 +21,7 @@ class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
             const BoundGemm& gemm, PanelForm form, const GemmBlocks& blocks,
-            MemoryType packed_type)
+            PanelType packed_type)
       : e_(builder, target), frame_(frame), gemm_(gemm), form_(form), blocks_(blocks),
         packed_type_(packed_type) {}
 
@@ -101,8 +101,11 @@ class TiledGemm {
     return e_.Address(base, e_.Mul(e_.Dot(batch_index_, strides), blocks_.panels * PanelBytes()));
   }
 
+  int64_t StepBytes() const {
+    return blocks_.panel_cols * PackedSize(packed_type_) * KPerStep(packed_type_);
+  }
   int64_t PanelBytes() const {
-    return gemm_.k * blocks_.panel_cols * PackedSize(packed_type_);
+    return gemm_.k * StepBytes();
   }
 
   void Panel(Value* panel, Value* k0) {
@@ -125,7 +128,7 @@ class TiledGemm {
     TileB b;
     if (form_ == PanelForm::kPacked) {
       b.type = packed_type_;
-      b.k_stride = cols * PackedSize(packed_type_);
+      b.k_stride = StepBytes();
       b.base = e_.Address(b_, e_.Add(e_.Mul(panel, PanelBytes()), e_.Mul(k0, b.k_stride)));
       return b;
     }
@@ -190,7 +193,7 @@ class TiledGemm {
   const BoundGemm& gemm_;
   const PanelForm form_;
   const GemmBlocks& blocks_;
-  const MemoryType packed_type_;
+  const PanelType packed_type_;
   Values batch_index_;
   Value* first_tile_ = nullptr;
   Value* end_tile_ = nullptr;
@@ -211,7 +214,7 @@ void AddBlocks(KernelKey& key, const GemmBlocks& blocks) {
 }  // namespace
 
 KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm form,
-                           const GemmBlocks& blocks, MemoryType packed_type) {
+                           const GemmBlocks& blocks, PanelType packed_type) {
   KernelKey key("gemm");
   // The outermost batch size only sets the number of tasks.
   key.Add(gemm.batch.size());
@@ -237,8 +240,8 @@ KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm 
   launch.scratch_bytes = TiledGemm::ScratchBytes(blocks, form);
   launch.engine = Engine::kMme;
   launch.name = gemm.name;
-  launch.flops = gemm.flops();
-  launch.bytes = gemm.bytes();
+  launch.flops = gemm.total_flops;
+  launch.bytes = gemm.total_bytes;
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   launch.entry = cache.GetOrAdd(
       key, "gemm", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {

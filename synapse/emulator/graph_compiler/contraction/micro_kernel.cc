@@ -1,5 +1,7 @@
 #include "synapse/emulator/graph_compiler/contraction/micro_kernel.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 
 namespace hpu::emulator {
@@ -78,20 +80,27 @@ class TileEmitter {
       Value* a = e_.Splat(e_.LoadF32(address, 1), e_.lanes());
       for (int v = 0; v < shape_.vectors; ++v) {
         Value*& sum = state[set + static_cast<size_t>(r) * shape_.vectors + v];
-        sum = e_.Fma(a, b[v], sum);
+        sum = b_.type == PanelType::kBF16Pairs ? DotPairs(a, b[v], sum) : e_.Fma(a, b[v], sum);
       }
     }
+  }
+
+  // sum[i] += a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; the f32 lanes carry pairs of bf16.
+  Value* DotPairs(Value* a, Value* b, Value* sum) {
+    llvm::Type* halves = llvm::FixedVectorType::get(e_.b.getBFloatTy(), 2 * e_.lanes());
+    return e_.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                                {sum, e_.b.CreateBitCast(a, halves), e_.b.CreateBitCast(b, halves)});
   }
 
   Values LoadB(Value* row) {
     Values vectors;
     const int bytes = e_.lanes() * 4;
-    if (b_.type == MemoryType::kF32) {
+    if (b_.type != PanelType::kBF16Vectors) {
       for (int v = 0; v < shape_.vectors; ++v) {
         Value* address = e_.Address(row, v * bytes);
         vectors.push_back(b_.masks.empty()
                               ? e_.LoadF32(address, e_.lanes())
-                              : e_.LoadWide(address, b_.type, e_.lanes(), b_.masks[v]));
+                              : e_.LoadWide(address, MemoryType::kF32, e_.lanes(), b_.masks[v]));
       }
       return vectors;
     }

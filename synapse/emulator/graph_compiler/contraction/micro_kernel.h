@@ -21,13 +21,25 @@ struct TileA {
   llvm::Value* start = nullptr;  // bytes that lie before k = 0; null = none
 };
 
-// Vector v of row k at base + k * k_stride + v * lanes * 4 bytes, f32; kBF16 means pairs of
-// vectors interleaved as dwords (low half: vector 2i, high half: vector 2i + 1), so that widening
-// is one shift and one mask.
+// How a panel of B holds its elements.
+enum class PanelType : uint8_t {
+  kF32,
+  // Pairs of vectors interleaved as dwords (low half: vector 2i, high half: vector 2i + 1), so that
+  // widening to f32 is one shift and one mask.
+  kBF16Vectors,
+  // Dwords of two consecutive k (low half: the even one) for AVX512_BF16's dot products. A step
+  // is two k; A is read as the same dwords.
+  kBF16Pairs,
+};
+// Bytes per element, and k per step of the micro-kernel.
+inline int64_t PackedSize(PanelType type) { return type == PanelType::kF32 ? 4 : 2; }
+inline int64_t KPerStep(PanelType type) { return type == PanelType::kBF16Pairs ? 2 : 1; }
+
+// Vector v of step k at base + k * k_stride + v * lanes * 4 bytes (kBF16Vectors: half of that).
 struct TileB {
   llvm::Value* base = nullptr;
   int64_t k_stride = 0;
-  MemoryType type = MemoryType::kF32;
+  PanelType type = PanelType::kF32;
   Values masks;  // per vector, for f32 rows read in place beyond whose end nothing may be touched
   // Memory that will be needed soon, fetched along the way: prefetch_step bytes per k step. A hint
   // only, the addresses need not exist; null = none.

@@ -31,21 +31,30 @@ DenseBatch DenseDimensions(const std::vector<int64_t>& batch, const std::vector<
   return dense;
 }
 
-// Copies k x panel_cols of f32 to pairs of bf16: the source was bf16, so the halves are exact.
-void InterleavePairs(IrEmitter& e, Value* from, Value* to, Value* rows, int64_t panel_cols) {
+// Halves of two vectors of f32 joined as dwords; the values came from bf16, so nothing is lost.
+void JoinHalves(IrEmitter& e, Value* low_address, Value* high_address, Value* target) {
   llvm::Type* dwords = llvm::FixedVectorType::get(e.b.getInt32Ty(), e.lanes());
-  const int bytes = e.lanes() * 4;
-  e.For(e.Int(0), rows, 1, [&](Value* row) {
-    Value* source = e.Address(from, e.Mul(row, panel_cols * 4));
-    Value* target = e.Address(to, e.Mul(row, panel_cols * 2));
-    for (int64_t pair = 0; pair * 2 * e.lanes() < panel_cols; ++pair) {
-      Value* low = e.b.CreateAlignedLoad(dwords, e.Address(source, pair * 2 * bytes), llvm::Align(4));
-      Value* high =
-          e.b.CreateAlignedLoad(dwords, e.Address(source, (pair * 2 + 1) * bytes), llvm::Align(4));
-      Value* joined =
-          e.b.CreateOr(e.b.CreateLShr(low, llvm::ConstantInt::get(dwords, 16)),
-                       e.b.CreateAnd(high, llvm::ConstantInt::get(dwords, 0xffff0000u)));
-      e.b.CreateAlignedStore(joined, e.Address(target, pair * bytes), llvm::Align(4));
+  Value* low = e.b.CreateAlignedLoad(dwords, low_address, llvm::Align(4));
+  Value* high = e.b.CreateAlignedLoad(dwords, high_address, llvm::Align(4));
+  Value* joined = e.b.CreateOr(e.b.CreateLShr(low, llvm::ConstantInt::get(dwords, 16)),
+                               e.b.CreateAnd(high, llvm::ConstantInt::get(dwords, 0xffff0000u)));
+  e.b.CreateAlignedStore(joined, target, llvm::Align(4));
+}
+
+// rows x panel_cols of f32 -> one of the bf16 forms of PanelType.
+void NarrowPanel(IrEmitter& e, Value* from, Value* to, Value* rows, PanelFormat format) {
+  const int64_t vector_bytes = e.lanes() * 4;
+  const int64_t row_bytes = format.panel_cols * 4;
+  const bool pairs = format.packed_type == PanelType::kBF16Pairs;
+  // From a vector to the one that fills the high halves, and to the next vector that fills low ones.
+  const int64_t partner = pairs ? row_bytes : vector_bytes;
+  const int64_t step = pairs ? vector_bytes : 2 * vector_bytes;
+  e.For(e.Int(0), rows, pairs ? 2 : 1, [&](Value* row) {
+    Value* source = e.Address(from, e.Mul(row, row_bytes));
+    Value* target = e.Address(to, e.Mul(row, row_bytes / 2));
+    for (int64_t i = 0; i * step < row_bytes; ++i) {
+      JoinHalves(e, e.Address(source, i * step), e.Address(source, i * step + partner),
+                 e.Address(target, i * vector_bytes));
     }
   });
 }
@@ -107,7 +116,7 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
   launch.engine = Engine::kMme;
   launch.tasks = static_cast<uint64_t>(dense.count * panels);
   launch.bytes = packed.source_bytes + packed.packed_bytes;
-  const bool narrow = format.packed_type == MemoryType::kBF16;
+  const bool narrow = format.packed_type != PanelType::kF32;
   if (narrow) {
     launch.scratch_bytes = static_cast<uint64_t>(kNarrowChunkRows * format.panel_cols * 4);
   }
@@ -138,8 +147,8 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
             Value* chunk = e.Address(from, e.Mul(k0, b.row_stride * source_size));
             CopyPanel(e, {chunk, b.type, b.row_stride, b.col_stride}, frame.scratch,
                       format.panel_cols, rows, cols, may_be_short);
-            InterleavePairs(e, frame.scratch, e.Address(run, e.Mul(k0, format.panel_cols * 2)),
-                            rows, format.panel_cols);
+            NarrowPanel(e, frame.scratch, e.Address(run, e.Mul(k0, format.panel_cols * 2)), rows,
+                        format);
           });
         };
         if (outer_k == 1) {

@@ -4,24 +4,21 @@
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
 #include "synapse/emulator/graph_compiler/contraction/kernel_cache.h"
+#include "synapse/emulator/graph_compiler/contraction/micro_kernel.h"
 
 namespace hpu::emulator {
 
-// B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. `packed_type` is kF32
-// or kBF16 (pairs of vectors interleaved as dwords, see TileB; panel_cols is then an even number
-// of vectors). Broadcast batch dimensions are packed once. `outer_k` are further k dimensions
+// B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. kBF16Vectors needs an
+// even number of vectors per panel, kBF16Pairs an even k; both a source of bf16. Broadcast batch dimensions are packed once. `outer_k` are further k dimensions
 // around the rows of B (kernel taps), outermost first: k of a panel runs over outer_k, then `k`.
 struct PanelFormat {
   int64_t panel_cols = 0;
-  MemoryType packed_type = MemoryType::kF32;
+  PanelType packed_type = PanelType::kF32;
   std::vector<int64_t> outer_k_sizes = {};
   std::vector<int64_t> outer_k_strides = {};  // elements of B
 };
 PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
                                const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
-
-// Bytes per element of a packed panel.
-inline int64_t PackedSize(MemoryType type) { return type == MemoryType::kBF16 ? 2 : 4; }
 
 // Strides of a dense array over the batch dimensions that `strides` does not broadcast, in units
 // of one matrix; `count` receives the number of matrices.
