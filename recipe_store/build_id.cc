@@ -108,7 +108,7 @@ absl::StatusOr<std::string> BuildId(const std::vector<std::string>& files,
   bool changed = false;
   Hasher hasher;
   for (const std::string& file : files) {
-    struct stat info {};
+    struct stat info{};
     if (stat(file.c_str(), &info) != 0) return Unreadable(file);
     const std::string fingerprint = Fingerprint(info);
     CachedDigest& known = cache[file];

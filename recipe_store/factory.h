@@ -23,7 +23,8 @@ struct OpenedStore {
 };
 
 // Always gives a store that serves: if the folder cannot be created, locked or read, programs are
-// kept in memory only and one log line says why. INVALID_ARGUMENT: the configuration itself is wrong.
+// kept in memory only and one log line says why. INVALID_ARGUMENT: the configuration itself is
+// wrong.
 absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config);
 
 }  // namespace hpu::store

@@ -20,8 +20,8 @@ std::string ToString(std::span<const uint8_t> bytes) {
 
 absl::Status CheckText(const std::string& text, const char* field) {
   if (text.size() <= kMaxTextBytes) return absl::OkStatus();
-  return DataLoss("manifest field ", field, " has ", text.size(), " bytes; at most ",
-                  kMaxTextBytes, " are allowed");
+  return DataLoss("manifest field ", field, " has ", text.size(), " bytes; at most ", kMaxTextBytes,
+                  " are allowed");
 }
 
 absl::Status ReadDigest(const std::string& text, const char* field, Digest* digest) {
@@ -141,7 +141,8 @@ absl::StatusOr<SignedManifest> DecodeSignedManifest(std::span<const uint8_t> byt
   if (message.signature().size() != kSignatureBytes ||
       message.public_key().size() != kPublicKeyBytes) {
     return DataLoss("signed manifest has a signature of ", message.signature().size(),
-                    " and a public key of ", message.public_key().size(), " bytes instead of 64 and 32");
+                    " and a public key of ", message.public_key().size(),
+                    " bytes instead of 64 and 32");
   }
   return SignedManifest{ToBytes(message.manifest()), ToBytes(message.signature()),
                         ToBytes(message.public_key())};

@@ -1,5 +1,6 @@
-// Manifest: binds a key to the digests of a program and its recipes, and says who made them how. The
-// signature covers the manifest's bytes, hence key and content: neither can be swapped (docs/formats.md).
+// Manifest: binds a key to the digests of a program and its recipes, and says who made them how.
+// The signature covers the manifest's bytes, hence key and content: neither can be swapped
+// (docs/formats.md).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// RecipeStore: key -> manifest -> content-addressed blobs. Implementations are small layers that are
-// stacked by factory.h, e.g. metrics(read_caching(fast=memory, slow=verifying(rocksdb))).
+// RecipeStore: key -> manifest -> content-addressed blobs. Implementations are small layers that
+// are stacked by factory.h, e.g. metrics(read_caching(fast=memory, slow=verifying(rocksdb))).
 //
 // A store may forget, but it may not lie: what Get answers is what was put under that key. Entries
 // are immutable; putting a key again replaces its entry as a whole. All methods are thread-safe.

@@ -135,8 +135,9 @@ absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
   if (!read_only.ok() || locked) {
     return ToStatus(status, "opening the recipe store " + folder);
   }
-  HPU_LOG(kWarning, "store cannot be written, serving what it has; new programs are not kept folder="
-                        << folder << " error=" << status.ToString());
+  HPU_LOG(kWarning,
+          "store cannot be written, serving what it has; new programs are not kept folder="
+              << folder << " error=" << status.ToString());
   return database;
 }
 

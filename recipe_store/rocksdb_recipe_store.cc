@@ -51,7 +51,8 @@ class ScopedSnapshot {
   const rocksdb::Snapshot* const snapshot_;
 };
 
-absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedManifest* signed_manifest) {
+absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value,
+                                      SignedManifest* signed_manifest) {
   ASSIGN_OR_RETURN(*signed_manifest, DecodeSignedManifest(ToSpan(value)));
   return DecodeManifest(signed_manifest->manifest);
 }
@@ -61,8 +62,7 @@ absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedManifes
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
     const std::string& folder, uint64_t max_bytes) {
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
-  std::unique_ptr<RocksDbRecipeStore> store(
-      new RocksDbRecipeStore(std::move(database), max_bytes));
+  std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
   RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
   if (store->database_.writable) {
     if (absl::Status trimmed = store->TrimToLimits(); !trimmed.ok()) {
@@ -145,8 +145,8 @@ absl::Status RocksDbRecipeStore::TrimToLimits() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(
-    const Manifest& manifest, const rocksdb::Snapshot* snapshot) {
+absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(const Manifest& manifest,
+                                                                const rocksdb::Snapshot* snapshot) {
   rocksdb::ReadOptions options;
   options.snapshot = snapshot;
   std::vector<Blob> blobs;
@@ -219,9 +219,9 @@ absl::StatusOr<std::vector<bool>> RocksDbRecipeStore::Contains(std::span<const D
 
 absl::StatusOr<Blob> RocksDbRecipeStore::GetBlob(const Digest& digest) {
   rocksdb::PinnableSlice value;
-  RETURN_IF_ERROR(ToStatus(database_.db->Get(rocksdb::ReadOptions(), database_.blobs,
-                                             ToSlice(digest), &value),
-                           "reading blob " + ToHex(digest)));
+  RETURN_IF_ERROR(
+      ToStatus(database_.db->Get(rocksdb::ReadOptions(), database_.blobs, ToSlice(digest), &value),
+               "reading blob " + ToHex(digest)));
   const auto bytes = ToSpan(value);
   return std::make_shared<const Bytes>(bytes.begin(), bytes.end());
 }
@@ -254,7 +254,8 @@ absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string
     batch.Put(database_.quarantine, ToSlice(key), reason + "\n" + record);
   }
   AddRemovals(change, &batch);
-  // Out of the index first: even if the disk refuses the deletion, nobody is handed the entry again.
+  // Out of the index first: even if the disk refuses the deletion, nobody is handed the entry
+  // again.
   {
     std::lock_guard<std::mutex> lock(mutex_);
     index_.Apply(change);
@@ -328,8 +329,9 @@ absl::Status RocksDbRecipeStore::Write(rocksdb::WriteBatch* batch, bool sync) {
     return absl::OkStatus();
   }
   if (!std::exchange(failing_, true)) {
-    HPU_LOG(kWarning, "store cannot be written, serving what it has; new programs are not kept error="
-                          << status.ToString());
+    HPU_LOG(kWarning,
+            "store cannot be written, serving what it has; new programs are not kept error="
+                << status.ToString());
   }
   retry_at_ = std::chrono::steady_clock::now() + kRetryInterval;
   {

@@ -1,10 +1,10 @@
 // The persistent layer. One process writes; RocksDB's lock enforces it.
 //
 // An entry is written as one synced batch (blobs, then manifest, then access time), so a crash at
-// any instant leaves all of it or nothing. Digests are not checked here: put VerifyingRecipeStore on
-// top. The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on open.
-// When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log line says
-// so, and writing is tried again every kRetryInterval.
+// any instant leaves all of it or nothing. Digests are not checked here: put VerifyingRecipeStore
+// on top. The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on
+// open. When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log
+// line says so, and writing is tried again every kRetryInterval.
 #pragma once
 
 #include <chrono>

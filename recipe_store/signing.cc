@@ -29,9 +29,7 @@ Bytes SignedText(std::span<const uint8_t> manifest) {
 }
 
 // sodium_init is idempotent and thread-safe; it seeds the random generator.
-void InitSodium() {
-  HPU_CHECK(sodium_init() >= 0, "libsodium has no random source");
-}
+void InitSodium() { HPU_CHECK(sodium_init() >= 0, "libsodium has no random source"); }
 
 absl::Status FileError(const char* what, const std::string& path) {
   return Error(absl::StatusCode::kUnavailable, what, " ", path, ": ", std::strerror(errno));
@@ -41,7 +39,7 @@ absl::Status FileError(const char* what, const std::string& path) {
 absl::Status ReadFile(const std::string& path, uint8_t* data, size_t size, bool secret) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno == ENOENT ? NotFound("no file ", path) : FileError("opening", path);
-  struct stat info {};
+  struct stat info{};
   absl::Status status;
   if (fstat(fd, &info) != 0) {
     status = FileError("reading", path);

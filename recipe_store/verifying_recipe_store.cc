@@ -21,8 +21,8 @@ absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
   }
   if (!absl::IsDataLoss(verdict)) return verdict;
   ++damaged_;
-  HPU_LOG(kError, "store entry damaged, quarantined key=" << ToHex(key)
-                                                          << " error=" << ToText(verdict));
+  HPU_LOG(kError,
+          "store entry damaged, quarantined key=" << ToHex(key) << " error=" << ToText(verdict));
   if (absl::Status status = inner_->Quarantine(key, ToText(verdict)); !status.ok()) {
     HPU_LOG(kWarning, "quarantine failed key=" << ToHex(key) << " error=" << ToText(status));
   }

@@ -1,7 +1,9 @@
 """Client of the compile server: graphs, keys, programs. C++; never links torch."""
 
-from collections.abc import Buffer, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from typing_extensions import Buffer
 
 class CompileError(RuntimeError):
     """The compiler or its server said no."""

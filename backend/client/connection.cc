@@ -74,8 +74,8 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const std::string& socket_pa
   }
   grpc_process = getpid();
   auto connection = std::make_shared<Connection>();
-  connection->channel = grpc::CreateCustomInsecureChannelFromFd("hpu-compile-server", fd,
-                                                                Arguments());
+  connection->channel =
+      grpc::CreateCustomInsecureChannelFromFd("hpu-compile-server", fd, Arguments());
   connection->stub = wire::CompileService::NewStub(connection->channel);
   connection->server_pid = peer.pid;
   return connection;

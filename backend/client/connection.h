@@ -1,5 +1,5 @@
-// A gRPC channel over a unix socket that we connect ourselves: no name resolver, no proxy settings, no
-// back-off, and the peer's user is checked before a byte is sent.
+// A gRPC channel over a unix socket that we connect ourselves: no name resolver, no proxy settings,
+// no back-off, and the peer's user is checked before a byte is sent.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -92,8 +92,8 @@ class Starter {
     return info.ok() && info->build_id == build_id_;
   }
 
-  // True: one of our build answers (another process has started it while we waited). False: there is
-  // none, and the place is free. A server of another build is asked to stop, one that does not
+  // True: one of our build answers (another process has started it while we waited). False: there
+  // is none, and the place is free. A server of another build is asked to stop, one that does not
   // answer is given the time we have.
   absl::StatusOr<bool> AwaitOtherServers() {
     // Held by a server from before it listens until it has left the store.
@@ -124,11 +124,20 @@ class Starter {
   }
 
   absl::Status Spawn() {
-    const std::vector<std::string> command = {
-        options_.server_binary, "--daemon", "--cache-dir", paths_.state_dir, "--socket",
-        paths_.socket, "--store", paths_.store, "--log-file", paths_.log, "--log-level",
-        std::to_string(options_.log_level), "--idle-timeout",
-        std::to_string(options_.idle_timeout.count())};
+    const std::vector<std::string> command = {options_.server_binary,
+                                              "--daemon",
+                                              "--cache-dir",
+                                              paths_.state_dir,
+                                              "--socket",
+                                              paths_.socket,
+                                              "--store",
+                                              paths_.store,
+                                              "--log-file",
+                                              paths_.log,
+                                              "--log-level",
+                                              std::to_string(options_.log_level),
+                                              "--idle-timeout",
+                                              std::to_string(options_.idle_timeout.count())};
     return SpawnDaemon(command, paths_.log, deadline_, interrupt_);
   }
 
@@ -149,9 +158,9 @@ absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Int
     return NotFound("compile server ", options.server_binary, ": ", error.message());
   }
   ASSIGN_OR_RETURN(ServerPaths paths, MakeServerPaths(options.cache_dir));
-  ASSIGN_OR_RETURN(std::string build_id,
-                   store::BuildId(store::CompilerFiles(resolved.server_binary),
-                                  paths.state_dir + "/build_id"));
+  ASSIGN_OR_RETURN(
+      std::string build_id,
+      store::BuildId(store::CompilerFiles(resolved.server_binary), paths.state_dir + "/build_id"));
   return Starter(resolved, std::move(paths), std::move(build_id), interrupt).Run();
 }
 

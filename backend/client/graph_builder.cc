@@ -273,7 +273,8 @@ void BindGraphBuilder(py::module_& module) {
   py::class_<Value>(module, "Value", "A tensor of the graph under construction, by its id.")
       .def(py::init([](uint32_t id) { return Value{id}; }), py::arg("id"))
       .def_readonly("id", &Value::id)
-      .def("__repr__", [](const Value& value) { return "Value(" + std::to_string(value.id) + ")"; });
+      .def("__repr__",
+           [](const Value& value) { return "Value(" + std::to_string(value.id) + ")"; });
   py::class_<DTypeMarker>(module, "DType", "An element type by its number (base/dtype.h).")
       .def(py::init([](uint32_t number) {
              CheckDType(number);

@@ -28,8 +28,8 @@ struct DeviceMarker {
   std::string name;
 };
 
-// Value ids are dense over inputs, constants and results, in the order of the calls. Wrong arguments
-// raise TypeError or ValueError that name the node and the argument.
+// Value ids are dense over inputs, constants and results, in the order of the calls. Wrong
+// arguments raise TypeError or ValueError that name the node and the argument.
 class GraphBuilder {
  public:
   explicit GraphBuilder(const std::string& name);

@@ -20,8 +20,8 @@ KeyBuilder::KeyBuilder() { hasher_.Field(kSalt); }
 void KeyBuilder::AddText(std::string_view name, std::string_view value) {
   hasher_.Field(name).Field("text").Field(value);
   const std::span bytes(reinterpret_cast<const uint8_t*>(value.data()), value.size());
-  factors_.push_back({std::string(name),
-                      value.size() <= kMaxShownBytes ? std::string(value) : Shown(bytes)});
+  factors_.push_back(
+      {std::string(name), value.size() <= kMaxShownBytes ? std::string(value) : Shown(bytes)});
 }
 
 void KeyBuilder::AddNumber(std::string_view name, int64_t value) {

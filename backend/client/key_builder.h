@@ -1,5 +1,5 @@
-// The key of a graph: SHA-256 over named fields in order, and the same fields as text, so that every
-// miss can be explained (docs/cache_key.md).
+// The key of a graph: SHA-256 over named fields in order, and the same fields as text, so that
+// every miss can be explained (docs/cache_key.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Extension module _client: capture, keys and the compile protocol. No torch here (ARCHITECTURE.md).
+// Extension module _client: capture, keys and the compile protocol. No torch here
+// (ARCHITECTURE.md).
 #include <pybind11/pybind11.h>
 
 #include "backend/client/graph_builder.h"

@@ -1,5 +1,5 @@
-// gRPC calls on the calling thread: it waits on a completion queue of its own, looks up every 100 ms
-// whether it is to stop, and needs no other thread.
+// gRPC calls on the calling thread: it waits on a completion queue of its own, looks up every 100
+// ms whether it is to stop, and needs no other thread.
 #pragma once
 
 #include <grpcpp/client_context.h>

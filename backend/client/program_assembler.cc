@@ -32,8 +32,9 @@ absl::Status ProgramAssembler::AddHeader(const wire::SignedManifest& header) {
   ASSIGN_OR_RETURN(const store::Manifest manifest,
                    store::DecodeManifest(signed_manifest_.manifest));
   if (manifest.key != key_) {
-    return Error(absl::StatusCode::kPermissionDenied, "the server answered with the program of key ",
-                 ToHex(manifest.key).substr(0, 16), " instead of ", ToHex(key_).substr(0, 16));
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "the server answered with the program of key ", ToHex(manifest.key).substr(0, 16),
+                 " instead of ", ToHex(key_).substr(0, 16));
   }
   refs_ = store::BlobRefs(manifest);
   started_ = true;

@@ -144,8 +144,8 @@ class CompileClient {
                         const std::string& device_kind, const std::string& isa_level,
                         const py::object& progress, double timeout_s, bool skip_cache_lookup) {
     const auto begin = Clock::now();
-    CompileCall compile{ToDigest(key), std::move(graph), std::move(options), {}, device_kind,
-                        isa_level, skip_cache_lookup};
+    CompileCall compile{ToDigest(key), std::move(graph), std::move(options), {},
+                        device_kind,   isa_level,        skip_cache_lookup};
     for (const auto& [name, value] : factors) compile.factors.push_back({name, value});
     PythonCall call;
     const ProgressSink sink = [&](const Progress& now) -> absl::Status {
@@ -261,25 +261,26 @@ void BindClient(py::module_& module) {
       .def(py::init([](const std::string& socket_path,
                        const std::optional<std::string>& store_public_key_path,
                        double call_timeout_s, uint64_t memory_bytes) {
-             return std::make_unique<CompileClient>(
-                 socket_path, store_public_key_path.value_or(""), call_timeout_s, memory_bytes);
+             return std::make_unique<CompileClient>(socket_path, store_public_key_path.value_or(""),
+                                                    call_timeout_s, memory_bytes);
            }),
            py::arg("socket_path"), py::arg("store_public_key_path") = py::none(),
            py::arg("call_timeout_s") = 10.0, py::arg("memory_bytes") = kDefaultMemoryBytes)
       .def("hello", &CompileClient::Hello)
       .def("get", &CompileClient::Get, py::arg("key"))
-      .def("compile",
-           [](CompileClient& client, const py::bytes& key, const py::bytes& graph,
-              const py::dict& options,
-              const std::vector<std::pair<std::string, std::string>>& factors,
-              const std::string& device_kind, const std::string& isa_level,
-              const py::object& progress, double timeout_s, bool skip_cache_lookup) {
-             return client.Compile(key, graph, ToOptions(options), factors, device_kind, isa_level,
-                                   progress, timeout_s, skip_cache_lookup);
-           },
-           py::arg("key"), py::arg("graph"), py::arg("options"), py::arg("factors"),
-           py::arg("device_kind"), py::arg("isa_level"), py::arg("progress") = py::none(),
-           py::arg("timeout_s") = 300.0, py::arg("skip_cache_lookup") = false)
+      .def(
+          "compile",
+          [](CompileClient& client, const py::bytes& key, const py::bytes& graph,
+             const py::dict& options,
+             const std::vector<std::pair<std::string, std::string>>& factors,
+             const std::string& device_kind, const std::string& isa_level,
+             const py::object& progress, double timeout_s, bool skip_cache_lookup) {
+            return client.Compile(key, graph, ToOptions(options), factors, device_kind, isa_level,
+                                  progress, timeout_s, skip_cache_lookup);
+          },
+          py::arg("key"), py::arg("graph"), py::arg("options"), py::arg("factors"),
+          py::arg("device_kind"), py::arg("isa_level"), py::arg("progress") = py::none(),
+          py::arg("timeout_s") = 300.0, py::arg("skip_cache_lookup") = false)
       .def("stats", &CompileClient::Stats)
       .def("list", &CompileClient::List, py::arg("limit") = 0)
       .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");

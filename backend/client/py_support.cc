@@ -37,10 +37,9 @@ void BindErrors(py::module_& module) {
       "The compiler or its server said no; `code` is the canonical name of the reason.",
       PyExc_RuntimeError);
   py::handle(compile_error).attr("code") = "UNKNOWN";
-  server_unavailable =
-      NewException(module, "ServerUnavailable",
-                   "No compile server can be reached or started, or it did not answer in time.",
-                   compile_error);
+  server_unavailable = NewException(
+      module, "ServerUnavailable",
+      "No compile server can be reached or started, or it did not answer in time.", compile_error);
 }
 
 void RaiseStatus(const absl::Status& status) {

@@ -119,8 +119,8 @@ absl::Status RpcClient::WithConnection(const Call& call) {
 
 absl::StatusOr<store::PublicKey> RpcClient::TrustedKey() const {
   // Read every time: it is 32 bytes, and a server that replaced another may have a new one.
-  const std::string path = options_.public_key_path.empty() ? options_.socket_path + ".pub"
-                                                            : options_.public_key_path;
+  const std::string path =
+      options_.public_key_path.empty() ? options_.socket_path + ".pub" : options_.public_key_path;
   absl::StatusOr<store::PublicKey> key = store::ReadPublicKey(path);
   if (key.ok()) return key;
   return Error(absl::StatusCode::kUnavailable, "the server's public key: ", ToText(key.status()));
@@ -180,8 +180,8 @@ absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt
   wire::StatsReply reply;
   RETURN_IF_ERROR(WithConnection([&](wire::CompileService::Stub& stub) {
     PolledCall call(options_.call_timeout, interrupt);
-    return call.Unary(
-        stub.PrepareAsyncGetStats(call.context(), wire::StatsRequest(), call.queue()), &reply);
+    return call.Unary(stub.PrepareAsyncGetStats(call.context(), wire::StatsRequest(), call.queue()),
+                      &reply);
   }));
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }

@@ -23,7 +23,7 @@ absl::Status MakePrivateFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return Error(absl::StatusCode::kUnavailable, "creating ", path, ": ", std::strerror(errno));
   }
-  struct stat info {};
+  struct stat info{};
   if (lstat(path.c_str(), &info) != 0) {
     return Error(absl::StatusCode::kUnavailable, "reading ", path, ": ", std::strerror(errno));
   }

@@ -71,8 +71,7 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return pid;
-  return Error(absl::StatusCode::kUnavailable, "starting ", command[0], ": ",
-               std::strerror(error));
+  return Error(absl::StatusCode::kUnavailable, "starting ", command[0], ": ", std::strerror(error));
 }
 
 std::string LastLine(const std::string& path) {

@@ -47,8 +47,7 @@ class CompilerBackend : public CompileBackend {
     options.progress = [&](std::string_view stage, uint32_t done, uint32_t total) {
       progress({std::string(stage), done, total});
     };
-    const std::span graph(reinterpret_cast<const uint8_t*>(input.graph.data()),
-                          input.graph.size());
+    const std::span graph(reinterpret_cast<const uint8_t*>(input.graph.data()), input.graph.size());
     ASSIGN_OR_RETURN(compiler::CompiledProgram compiled, compiler_->Compile(graph, options));
     return CompileOutput{std::move(compiled.program), std::move(compiled.recipes)};
   }

@@ -130,8 +130,8 @@ void CompileQueue::Run(size_t index, Flight& flight) {
   absl::StatusOr<store::Entry> result = absl::UnknownError("");
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
-    result = CompileOnce(index, flight,
-                         [&](const CompileProgress& now) { flight.SetProgress(now); });
+    result =
+        CompileOnce(index, flight, [&](const CompileProgress& now) { flight.SetProgress(now); });
   } catch (const std::exception& error) {
     result = Internal("the server failed while compiling: ", error.what());
   }
@@ -157,8 +157,7 @@ absl::StatusOr<store::Entry> CompileQueue::CompileOnce(size_t index, const Fligh
   }
   ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<CompileOutput> output =
-      worker->Compile(job.input, progress, options_.time_limit);
+  absl::StatusOr<CompileOutput> output = worker->Compile(job.input, progress, options_.time_limit);
   if (worker->dead()) {
     ++worker_losses_;
     HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)

@@ -40,8 +40,8 @@ absl::Status CompileServer::Listen() {
   // The lock on the socket first: only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
-  RETURN_IF_ERROR(store::WritePublicKey(options_.socket_path + ".pub",
-                                        opened.signing_key.public_key()));
+  RETURN_IF_ERROR(
+      store::WritePublicKey(options_.socket_path + ".pub", opened.signing_key.public_key()));
   service_ = std::make_unique<CompileServiceImpl>(
       options_.build_id, std::move(opened), options_.queue,
       [this](const std::string& reason) { RequestStop(reason); });

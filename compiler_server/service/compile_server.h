@@ -21,8 +21,8 @@ struct ServerOptions {
   std::string build_id;
   store::StoreConfig store;
   QueueOptions queue;
-  std::chrono::seconds idle_timeout{15 * 60};      // 0 = never
-  std::chrono::milliseconds stop_grace{10'000};    // for running compilations
+  std::chrono::seconds idle_timeout{15 * 60};    // 0 = never
+  std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
 
 class CompileServer {

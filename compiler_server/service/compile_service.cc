@@ -133,8 +133,8 @@ absl::StatusOr<store::Entry> CompileServiceImpl::LookUp(const Digest& key) {
 absl::StatusOr<store::Entry> CompileServiceImpl::Publish(const CompileJob& job,
                                                          CompileOutput output,
                                                          std::chrono::microseconds duration) {
-  ASSIGN_OR_RETURN(store::Entry entry, MakeProgramEntry(job, std::move(output), duration,
-                                                        build_id_, signing_key_));
+  ASSIGN_OR_RETURN(store::Entry entry,
+                   MakeProgramEntry(job, std::move(output), duration, build_id_, signing_key_));
   const absl::Status kept = store_->Put(entry);
   HPU_LOG(kInfo, "compiled key=" << ToHex(job.key) << " ms=" << duration.count() / 1000
                                  << " recipes=" << entry.manifest.recipes.size()
@@ -160,7 +160,8 @@ grpc::Status CompileServiceImpl::GetProgram(grpc::ServerContext*,
   if (!key.ok()) return ToGrpc(key.status());
   absl::StatusOr<store::Entry> entry = LookUp(*key);
   // A damaged entry is quarantined by now: for the client it is a miss like any other.
-  if (absl::IsDataLoss(entry.status())) return ToGrpc(NotFound(std::string(entry.status().message())));
+  if (absl::IsDataLoss(entry.status()))
+    return ToGrpc(NotFound(std::string(entry.status().message())));
   if (!entry.ok()) return ToGrpc(entry.status());
   ProgramStream stream(*entry, kChunkBytes);
   wire::ProgramPart part;

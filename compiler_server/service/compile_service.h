@@ -1,5 +1,5 @@
-// The gRPC face of the server: translates, bounds, answers. Compiling, storing and stopping are done
-// by what it is given.
+// The gRPC face of the server: translates, bounds, answers. Compiling, storing and stopping are
+// done by what it is given.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,8 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   grpc::Status Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
                         wire::ShutdownReply* reply) override;
 
-  // Lets running compilations finish for up to `grace`, ends all waiting requests, flushes the store.
+  // Lets running compilations finish for up to `grace`, ends all waiting requests, flushes the
+  // store.
   void Stop(std::chrono::milliseconds grace);
 
   // Time since the last request ended; zero while one is under way or a compilation runs.

@@ -89,8 +89,8 @@ absl::Status FrameChannel::ReceiveAll(void* data, size_t size, std::optional<Dea
 absl::Status FrameChannel::WaitFor(short events, std::optional<Deadline> deadline) {
   int timeout_ms = -1;
   if (deadline.has_value()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        *deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return Error(absl::StatusCode::kDeadlineExceeded, "no answer in time");
     timeout_ms = static_cast<int>(std::min<int64_t>(left.count(), 60 * 60 * 1000));
   }

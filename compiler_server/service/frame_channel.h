@@ -22,8 +22,7 @@ class FrameChannel {
 
   // UNAVAILABLE: the other end is gone. DEADLINE_EXCEEDED; without a deadline waits for ever (only
   // a worker that waits for work may). DATA_LOSS: what came is no message.
-  absl::Status Send(const google::protobuf::MessageLite& message,
-                    std::optional<Deadline> deadline);
+  absl::Status Send(const google::protobuf::MessageLite& message, std::optional<Deadline> deadline);
   absl::Status Receive(google::protobuf::MessageLite* message, std::optional<Deadline> deadline);
 
  private:

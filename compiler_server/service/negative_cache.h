@@ -1,6 +1,7 @@
 // Remembers verdicts of the compiler that will not change while this server runs: UNIMPLEMENTED and
 // INVALID_ARGUMENT. Never timeouts, cancellations, lost workers or lack of memory. The compiler's
-// build id is part of every key and the memory dies with the server, so a new compiler is asked anew.
+// build id is part of every key and the memory dies with the server, so a new compiler is asked
+// anew.
 #pragma once
 
 #include <chrono>

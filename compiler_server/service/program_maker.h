@@ -9,8 +9,8 @@
 
 namespace hpu::server {
 
-// INTERNAL if the program does not decode or does not name exactly these recipes: the compiler has a
-// bug, and nothing of it may reach a store or a client.
+// INTERNAL if the program does not decode or does not name exactly these recipes: the compiler has
+// a bug, and nothing of it may reach a store or a client.
 absl::StatusOr<store::Entry> MakeProgramEntry(const CompileJob& job, CompileOutput output,
                                               std::chrono::microseconds duration,
                                               const std::string& compiler_build_id,

@@ -109,8 +109,9 @@ absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
 }
 
 std::vector<std::string> WorkerCommand(const Flags& flags) {
-  return {"/proc/self/exe", "--worker", "--worker-memory", std::to_string(flags.worker_memory),
-          "--log-level", std::to_string(flags.log_level)};
+  return {"/proc/self/exe",  "--worker",
+          "--worker-memory", std::to_string(flags.worker_memory),
+          "--log-level",     std::to_string(flags.log_level)};
 }
 
 ServerOptions ToOptions(const Flags& flags, std::string build_id) {

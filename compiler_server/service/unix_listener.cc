@@ -27,7 +27,7 @@ absl::Status SystemError(const std::string& what) {
 }
 
 absl::Status CheckPrivate(const std::string& folder) {
-  struct stat info {};
+  struct stat info{};
   if (stat(folder.c_str(), &info) != 0) return SystemError("socket folder " + folder);
   if (info.st_uid == geteuid() && (info.st_mode & 077) == 0) return absl::OkStatus();
   return Error(absl::StatusCode::kFailedPrecondition, "socket folder ", folder,

@@ -21,8 +21,8 @@ class UnixListener {
  public:
   // The socket's folder must belong to us with mode 0700. "<path>.lock" is locked for the life of
   // the listener, so one server listens per path and a left-over socket can be removed safely.
-  // FAILED_PRECONDITION: the folder is not private, or the path is too long. ALREADY_EXISTS: another
-  // server holds the lock.
+  // FAILED_PRECONDITION: the folder is not private, or the path is too long. ALREADY_EXISTS:
+  // another server holds the lock.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Bind(const std::string& path);
 
   // Stops accepting; removes the socket file.

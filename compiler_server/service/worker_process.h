@@ -28,8 +28,7 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED or CANCELLED the worker is dead.
-  absl::StatusOr<CompileOutput> Compile(const CompileInput& input,
-                                        const ProgressFunction& progress,
+  absl::StatusOr<CompileOutput> Compile(const CompileInput& input, const ProgressFunction& progress,
                                         std::chrono::milliseconds time_limit);
 
   // Ends a Compile under way with CANCELLED. Any thread.

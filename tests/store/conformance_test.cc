@@ -1,5 +1,5 @@
-// What every store promises, run against every layer and stack. A layer that cannot hold a promise is
-// listed in kUnsupported with the reason.
+// What every store promises, run against every layer and stack. A layer that cannot hold a promise
+// is listed in kUnsupported with the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,8 +79,7 @@ constexpr Unsupported kUnsupported[] = {
 class StoreConformance : public testing::TestWithParam<Layer> {
  protected:
   void SetUp() override {
-    const std::string test =
-        testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
     for (const Unsupported& row : kUnsupported) {
       if (GetParam().name == row.layer && test.starts_with(std::string(row.test) + "/")) {
         GTEST_SKIP() << row.reason;

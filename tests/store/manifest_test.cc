@@ -127,7 +127,7 @@ TEST(Signing, RefusesOtherKeysOtherBytesAndNoSignature) {
 TEST(Signing, KeyFilesAreKeptPrivateAndReused) {
   const TemporaryFolder folder;
   const PublicKey first = SigningKey::LoadOrCreate(folder.path()).value().public_key();
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(folder.path(kSecretKeyFile).c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);

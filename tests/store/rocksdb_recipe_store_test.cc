@@ -63,8 +63,7 @@ TEST(RocksDbRecipeStore, EntriesAndOrderOfUseSurviveRestarts) {
 TEST(RocksDbRecipeStore, OneProcessOnly) {
   const TemporaryFolder folder;
   const auto first = OpenAt(folder.path("db"));
-  EXPECT_TRUE(absl::IsUnavailable(
-      RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).status()));
+  EXPECT_TRUE(absl::IsUnavailable(RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).status()));
 }
 
 TEST(RocksDbRecipeStore, ManifestsOfAnotherVersionAreMissesAndKeepTheirBlobs) {
@@ -77,11 +76,11 @@ TEST(RocksDbRecipeStore, ManifestsOfAnotherVersionAreMissesAndKeepTheirBlobs) {
     const std::string bytes = manifest.SerializeAsString();
     signed_manifest.manifest.assign(bytes.begin(), bytes.end());
     const Bytes record = EncodeSignedManifest(signed_manifest);
-    ASSERT_TRUE(database.db
-                    ->Put({}, database.manifests, ToSlice(KeyOf(1)),
-                          rocksdb::Slice(reinterpret_cast<const char*>(record.data()),
-                                         record.size()))
-                    .ok());
+    ASSERT_TRUE(
+        database.db
+            ->Put({}, database.manifests, ToSlice(KeyOf(1)),
+                  rocksdb::Slice(reinterpret_cast<const char*>(record.data()), record.size()))
+            .ok());
   });
   auto store = OpenAt(folder.path("db"));
   EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(1)).status()));
@@ -112,8 +111,9 @@ TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
       },
       [&](Database& db) {  // another key's manifest
         const Bytes record = EncodeSignedManifest(EntryOf(2).signed_manifest);
-        ASSERT_TRUE(db.db->Put({}, db.manifests, ToSlice(KeyOf(1)),
-                               std::string(record.begin(), record.end()))
+        ASSERT_TRUE(db.db
+                        ->Put({}, db.manifests, ToSlice(KeyOf(1)),
+                              std::string(record.begin(), record.end()))
                         .ok());
       },
       [&](Database& db) {  // no manifest at all
