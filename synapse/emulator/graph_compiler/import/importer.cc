@@ -165,12 +165,28 @@ void Importer::Bind(size_t i, const View& view) {
     return;
   }
   if (buffered_.count(tensor) != 0) {
-    views_[tensor] = view;
-    final_copies_.emplace_back(view, homes_[tensor]);
+    View kept = view;
+    if (IsPersistent(view.value)) {
+      // Other final copies may overwrite what the view shows (two tensors that swap contents).
+      kept = NewValue(view.type, view.shape);
+      MapTo(kept, {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+      result_.nodes.back().keep_apart = true;
+    }
+    views_[tensor] = kept;
+    final_copies_.emplace_back(kept, homes_[tensor]);
     return;
   }
   MapTo(homes_[tensor], {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
   views_[tensor] = homes_[tensor];
+}
+
+bool Importer::IsPersistent(ValueId value) const {
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    if (homes_[i].value == value) {
+      return graph_.tensors[i].placement == TensorPlacement::kPersistent;
+    }
+  }
+  return false;
 }
 
 Access Importer::AccessOf(const View& view, const Shape& domain) {
@@ -185,6 +201,9 @@ Access Importer::Iota(const Shape& strides, int64_t offset) {
 void Importer::AddNode(Node node) {
   if (node.name.empty()) node.name = node_->name;
   if (node.kind != NodeKind::kLoop && NumElements(node.domain) == 0) return;
+  // Folding a single element is no reduction.
+  const auto first_reduced = node.domain.end() - static_cast<int64_t>(node.reduced);
+  if (NumElements(Shape(first_reduced, node.domain.end())) == 1) node.reduced = 0;
   SimplifyBody(node.body);
   result_.nodes.push_back(std::move(node));
 }

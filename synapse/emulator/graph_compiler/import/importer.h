@@ -94,6 +94,7 @@ class Importer {
 
  private:
   absl::Status AddTensor(uint32_t index);
+  bool IsPersistent(ValueId value) const;
   absl::Status ImportNode(const NodeDesc& node);
   absl::Status ResolveOutputTypes();
 
