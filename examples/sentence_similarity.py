@@ -131,10 +131,10 @@ def run(case: ModelCase, batch: int, dtype_name: str, seconds: float) -> dict[st
         "eager segments": summary.eager_segments,
         "compiled": summary.compilations,
         "from the store": summary.hits,
-        "first output [ms]": first_ms,
-        "of that compiling [ms]": sum(g.compile_ms for g in summary.graphs),
-        "steady state [ms]": compiled_ms,
-        "CPU eager [ms]": eager_ms,
+        "first output, ms": first_ms,
+        "of that compiling, ms": sum(g.compile_ms for g in summary.graphs),
+        "steady state, ms": compiled_ms,
+        "CPU eager, ms": eager_ms,
         "speed-up": eager_ms / compiled_ms,
         "largest error / range": error,
         "within tolerance": error <= TOLERANCE[dtype_name],
@@ -155,6 +155,7 @@ def print_nearest(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 def print_table(figures: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=f"{figures['model']}, {figures['dtype']}", show_header=False)
@@ -164,7 +165,10 @@ def print_table(figures: dict[str, Any]) -> None:
         text = f"{value:.3g}" if isinstance(value, float) and value < 0.1 else str(value)
         if isinstance(value, float) and value >= 0.1:
             text = f"{value:.2f}" if value < 100 else f"{value:.0f}"
-        table.add_row(name, "yes" if value is True else "NO" if value is False else text)
+        if isinstance(value, dict):
+            text = "; ".join(value)
+        shown = "yes" if value is True else "NO" if value is False else text
+        table.add_row(name, escape(shown))
     Console().print(table)
 
 

@@ -149,6 +149,10 @@ void VectorNorm(Call& call) {
   const Dims dims = call.ReducedDims({2, "dim"}, call.Tensor(kSelf)->type.rank());
   EmitNorm(call, call.Float({1, "ord"}, 2), dims, call.Bool({3, "keepdim"}, false));
 }
+void NormDim(Call& call) {
+  const Dims dims = call.ReducedDims({2, "dim"}, call.Tensor(kSelf)->type.rank());
+  EmitNorm(call, call.Float({1, "p"}, 2), dims, call.Bool({3, "keepdim"}, false));
+}
 void NormScalar(Call& call) {
   EmitNorm(call, call.Float({1, "p"}, 2),
            call.ReducedDims({9, ""}, call.Tensor(kSelf)->type.rank()), false);
@@ -199,6 +203,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.min.default", MinAll},
     {"aten.min.dim", MinDim},
     {"aten.norm.Scalar", NormScalar},
+    {"aten.norm.ScalarOpt_dim", NormDim},
     {"aten.prod.default", ProdAll},
     {"aten.prod.dim_int", ProdDim},
     {"aten.std.correction", Std},

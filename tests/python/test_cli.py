@@ -1,0 +1,98 @@
+"""hpu-compile: every command as text and as JSON, and its errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from helpers import fresh_process
+
+from habana_frameworks.torch import cli
+from habana_frameworks.torch.dynamo import report
+
+
+@pytest.fixture(scope="module")
+def keys() -> list[str]:
+    """Keys of two stored programs."""
+    stored = []
+    for rows in (3, 5):
+        fresh_process()
+        compiled = torch.compile(lambda x: x.tanh() + 0.125, backend="hpu_backend", dynamic=False)
+        with torch.no_grad():
+            compiled(torch.ones(rows, 2, device="hpu"))
+        graph = report().graphs[-1]
+        assert graph.origin != "eager", graph.reason
+        stored.append(graph.key)
+    return stored
+
+
+def run_json(capsys, *arguments: str):
+    assert cli.main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_status(keys, capsys):
+    answer = run_json(capsys, "status")
+    assert answer["running"] is True
+    assert answer["pid"] > 0
+    assert len(answer["build_id"]) == 64
+
+
+def test_ls_is_newest_first(keys, capsys):
+    rows = run_json(capsys, "ls")
+    listed = [row["key"] for row in rows]
+    assert set(keys) <= set(listed)
+    assert all(row["recipes"] >= 1 and row["bytes"] > 0 for row in rows if row["key"] in keys)
+    assert len(run_json(capsys, "ls", "--limit", "1")) == 1
+
+
+def test_show_prints_the_program(keys, capsys):
+    assert cli.main(["show", keys[0][:12]]) == 0
+    text = capsys.readouterr().out
+    assert "launch" in text
+    assert run_json(capsys, "show", keys[0])["key"] == keys[0]
+
+
+def test_explain_names_the_factor_that_moved(keys, capsys):
+    answer = run_json(capsys, "explain", keys[1], keys[0])
+    changed = {d["factor"]: (d["ours"], d["theirs"]) for d in answer["differences"]}
+    assert changed["input 0"] == ("float32[5, 2]{2, 1}@hpu", "float32[3, 2]{2, 1}@hpu")
+    assert "graph" not in changed
+
+
+def test_stats(keys, capsys):
+    answer = run_json(capsys, "stats")
+    assert answer["compile.compiled"] >= 2
+
+
+def test_options_lists_the_table(capsys):
+    names = {row["option"] for row in run_json(capsys, "options")}
+    assert "use_eager_fallback" in names
+
+
+@pytest.mark.parametrize("command", ["status", "ls", "stats", "options"])
+def test_tables(keys, capsys, command):
+    assert cli.main([command]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_unknown_key(keys, capsys):
+    assert cli.main(["show", "zz"]) == 1
+    assert "no stored program has a key that starts with 'zz'" in capsys.readouterr().err
+
+
+def test_ambiguous_key(keys, capsys):
+    assert cli.main(["show", ""]) == 1
+    assert "ambiguous" in capsys.readouterr().err
+
+
+def test_unknown_command(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["fly"])
+    assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+def test_stop_without_a_daemon(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path))
+    assert run_json(capsys, "stop") == {"stopped": False, "reason": "no daemon is running"}
