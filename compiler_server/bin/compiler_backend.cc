@@ -58,10 +58,9 @@ class CompilerBackend : public CompileBackend {
 
 // The emulator that is packaged next to this program, if it is.
 std::string PackagedLibrary() {
-  const std::filesystem::path library =
-      std::filesystem::path(FolderOf(reinterpret_cast<const void*>(&MakeCompilerBackend))) /
-      "libSynapse.so";
   std::error_code error;
+  const std::filesystem::path library =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "libSynapse.so";
   return std::filesystem::exists(library, error) ? library.string() : "";
 }
 

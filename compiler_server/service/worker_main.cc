@@ -68,7 +68,10 @@ wire::WorkerReply Answer(absl::StatusOr<std::unique_ptr<CompileBackend>>& backen
                          wire::WorkerRequest& request, FrameChannel& channel) {
   wire::WorkerReply reply;
   if (!backend.ok()) {
-    PutFailure(Annotate(backend.status(), "the compiler cannot start"), &reply);
+    // Not a verdict about the graph, whatever code it has.
+    PutFailure(Error(absl::StatusCode::kFailedPrecondition,
+                     "the compiler cannot start: ", ToText(backend.status())),
+               &reply);
     return reply;
   }
   const ProgressFunction progress = [&](const CompileProgress& now) {

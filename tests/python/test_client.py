@@ -1,7 +1,8 @@
-"""_client against a real compile server process with a fake compiler (tests/service/fake_backend.h)."""
+"""_client against a server process with a fake compiler (tests/service/fake_backend.h)."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -78,10 +79,8 @@ class Daemon:
         return len(self.compiles.read_text().splitlines()) if self.compiles.exists() else 0
 
     def stop(self) -> None:
-        try:
+        with contextlib.suppress(_client.CompileError):
             _client.CompileClient(_client.server_socket(str(self.folder / "cache"))).shutdown()
-        except _client.CompileError:
-            pass
 
 
 @pytest.fixture
