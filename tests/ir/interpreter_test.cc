@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-RunResult Run(const std::string& text, const std::vector<HostTensor>& inputs) {
+RunResult Evaluate(const std::string& text, const std::vector<HostTensor>& inputs) {
   auto graph = Parse(text);
   EXPECT_TRUE(graph.ok()) << graph.status();
   auto result = Interpret(*graph, inputs);
@@ -26,7 +26,7 @@ HostTensor Numbers(Dims sizes, std::vector<double> data, DType dtype = DType::kF
 }
 
 TEST(Interpreter, BroadcastsAndRounds) {
-  const RunResult result = Run(R"(graph @g(%x: bf16[2,1], %y: bf16[2]) {
+  const RunResult result = Evaluate(R"(graph @g(%x: bf16[2,1], %y: bf16[2]) {
     %0 = add %x, %y : bf16[2,2]
     return %0 })",
                                {Numbers({2, 1}, {1, 256}, DType::kBF16),
@@ -36,7 +36,7 @@ TEST(Interpreter, BroadcastsAndRounds) {
 }
 
 TEST(Interpreter, OutputsAreViewsOfStorages) {
-  const RunResult result = Run(R"(graph @g(%x: f32[2,3]) {
+  const RunResult result = Evaluate(R"(graph @g(%x: f32[2,3]) {
     %0 = neg %x : f32[2,3]
     return %0 in f32[2,3]{1,2} as f32[6] })",
                                {Numbers({2, 3}, {1, 2, 3, 4, 5, 6})});
@@ -44,7 +44,7 @@ TEST(Interpreter, OutputsAreViewsOfStorages) {
 }
 
 TEST(Interpreter, MatmulTransposesAndBroadcastsBatches) {
-  const RunResult result = Run(R"(graph @g(%a: f32[1,2,2], %b: f32[2,1,2]) {
+  const RunResult result = Evaluate(R"(graph @g(%a: f32[1,2,2], %b: f32[2,1,2]) {
     %0 = matmul %a, %b {transpose_a = true, transpose_b = true} : f32[2,2,1]
     return %0 })",
                                {Numbers({1, 2, 2}, {1, 2, 3, 4}), Numbers({2, 1, 2}, {1, 0, 0, 1})});
@@ -52,7 +52,7 @@ TEST(Interpreter, MatmulTransposesAndBroadcastsBatches) {
 }
 
 TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
-  const RunResult result = Run(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {
+  const RunResult result = Evaluate(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {
     %0 = sdpa %q, %k, %v {causal = true, scale = 1.0} : f32[1,2,2,1]
     return %0 })",
                                {Numbers({1, 2, 2, 1}, {0, 0, 0, 0}),
@@ -61,7 +61,7 @@ TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
 }
 
 TEST(Interpreter, TopkKeepsTheOrderOfEqualElements) {
-  const RunResult result = Run(R"(graph @g(%x: f32[4]) {
+  const RunResult result = Evaluate(R"(graph @g(%x: f32[4]) {
     %0, %1 = topk %x {dim = 0, k = 3, largest = true} : f32[3], i64[3]
     return %0, %1 })",
                                {Numbers({4}, {1, 5, 5, NAN})});
@@ -79,7 +79,7 @@ TEST(Interpreter, IndicesAreChecked) {
 }
 
 TEST(Interpreter, MutationsAreSeenThroughAliasesOnly) {
-  const RunResult result = Run(R"(graph @g(%x: f32[4], %y: f32[2]) {
+  const RunResult result = Evaluate(R"(graph @g(%x: f32[4], %y: f32[2]) {
     %0 = neg %x : f32[4]
     mutate %x as f32[2]{2} + 1 = %y
     return %0, alias %x as f32[3] + 1 })",
