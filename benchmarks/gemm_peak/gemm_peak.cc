@@ -63,37 +63,36 @@ class Machine {
   explicit Machine(const Options& options) : options_(options) {
     KernelModule module(TargetInfoFor(options.isa));
     lanes_ = module.target().f32_lanes;
-    module.AddKernel("peak", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame,
-                                 llvm::Value*) {
-      IrEmitter e(builder, module.target());
-      llvm::Value* factor = e.LoadF32(frame.Operand(builder, 0), lanes_);
-      const Values sums =
-          e.For(e.Int(0), e.Int(kPeakSteps), 1, Values(kPeakChains, factor),
-                [&](llvm::Value*, const Values& carried) {
-                  Values next;
-                  for (llvm::Value* sum : carried) next.push_back(e.Fma(sum, factor, factor));
-                  return next;
-                });
-      for (int i = 0; i < kPeakChains; ++i) {
-        e.StoreF32(e.Address(frame.scratch, i * lanes_ * 4), sums[i]);
-      }
-    });
+    module.AddKernel(
+        "peak", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value*) {
+          IrEmitter e(builder, module.target());
+          llvm::Value* factor = e.LoadF32(frame.Operand(builder, 0), lanes_);
+          const Values sums = e.For(e.Int(0), e.Int(kPeakSteps), 1, Values(kPeakChains, factor),
+                                    [&](llvm::Value*, const Values& carried) {
+                                      Values next;
+                                      for (llvm::Value* sum : carried)
+                                        next.push_back(e.Fma(sum, factor, factor));
+                                      return next;
+                                    });
+          for (int i = 0; i < kPeakChains; ++i) {
+            e.StoreF32(e.Address(frame.scratch, i * lanes_ * 4), sums[i]);
+          }
+        });
     module.AddKernel("read", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame,
                                  llvm::Value* task) {
       IrEmitter e(builder, module.target());
       llvm::Value* base = e.Address(frame.Operand(builder, 0), e.Mul(task, kReadBytes));
       const int step = 8 * lanes_ * 4;
-      const Values sums = e.For(e.Int(0), e.Int(kReadBytes), step, Values(8, e.Zero(lanes_)),
-                                [&](llvm::Value* at, const Values& carried) {
-                                  Values next;
-                                  for (int i = 0; i < 8; ++i) {
-                                    next.push_back(e.b.CreateFAdd(
-                                        carried[i],
-                                        e.LoadF32(e.Address(e.Address(base, at), i * lanes_ * 4),
-                                                  lanes_)));
-                                  }
-                                  return next;
-                                });
+      const Values sums = e.For(
+          e.Int(0), e.Int(kReadBytes), step, Values(8, e.Zero(lanes_)),
+          [&](llvm::Value* at, const Values& carried) {
+            Values next;
+            for (int i = 0; i < 8; ++i) {
+              next.push_back(e.b.CreateFAdd(
+                  carried[i], e.LoadF32(e.Address(e.Address(base, at), i * lanes_ * 4), lanes_)));
+            }
+            return next;
+          });
       for (int i = 0; i < 8; ++i) {
         e.StoreF32(e.Address(frame.scratch, i * lanes_ * 4), sums[i]);
       }
@@ -108,9 +107,8 @@ class Machine {
 
   double PeakGflops() const {
     const double seconds = Seconds(options_.threads, [&] {
-      OnThreads(options_.threads, [&](int) {
-        image_->Run(entries_[0], {memory_->data()}, 0, 1, kPeakChains * 64);
-      });
+      OnThreads(options_.threads,
+                [&](int) { image_->Run(entries_[0], {memory_->data()}, 0, 1, kPeakChains * 64); });
     });
     return 2e-9 * kPeakChains * lanes_ * kPeakSteps * options_.threads / seconds;
   }
@@ -135,6 +133,30 @@ class Machine {
   std::unique_ptr<TestBuffer> memory_;
 };
 
+// Many small products: A [batch, m, k], B [batch, k, n].
+Case BatchGemm(int64_t batch, int64_t m, int64_t n, int64_t k) {
+  GemmSpec spec;
+  spec.batch = {batch};
+  spec.m = m;
+  spec.n = n;
+  spec.k = k;
+  spec.a.buffer = Persistent(0);
+  spec.a.batch_strides = {m * k};
+  spec.a.row_stride = k;
+  spec.a.col_stride = 1;
+  spec.b.buffer = Persistent(1);
+  spec.b.batch_strides = {k * n};
+  spec.b.row_stride = n;
+  spec.b.col_stride = 1;
+  spec.epilogue = StoreBody(MemoryType::kF32, {m * n, n, 1});
+  spec.epilogue_operands = {Persistent(2)};
+  spec.name = "batch_gemm";
+  return {"batch " + std::to_string(batch) + " of " + std::to_string(m) + "x" + std::to_string(n) +
+              "x" + std::to_string(k),
+          [spec](ContractionEmitter& emitter) { return emitter.EmitGemm(spec); },
+          {batch * m * k, batch * k * n, batch * m * n}};
+}
+
 Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bias_gelu = false) {
   GemmSpec spec;
   spec.m = m;
@@ -154,12 +176,14 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
     BodyOp load{.op = Opcode::kLoad, .type = ScalarType::kF32};
     load.access = {.operand = 1, .type = MemoryType::kF32, .strides = {0, 1}};
     const auto op = [&](Opcode code, std::vector<uint32_t> args, double imm = 0) {
-      body.ops.push_back({.op = code, .type = ScalarType::kF32, .args = std::move(args), .imm_f32 = imm});
+      body.ops.push_back(
+          {.op = code, .type = ScalarType::kF32, .args = std::move(args), .imm_f32 = imm});
       return static_cast<uint32_t>(body.ops.size() - 1);
     };
     body.ops.push_back(load);
     const uint32_t x = op(Opcode::kAdd, {0, 1});
-    const uint32_t erf = op(Opcode::kErf, {op(Opcode::kMul, {x, op(Opcode::kConstF32, {}, M_SQRT1_2)})});
+    const uint32_t erf =
+        op(Opcode::kErf, {op(Opcode::kMul, {x, op(Opcode::kConstF32, {}, M_SQRT1_2)})});
     const uint32_t half = op(Opcode::kMul, {x, op(Opcode::kConstF32, {}, 0.5)});
     body.stores[0].value = op(Opcode::kFma, {half, erf, half});
   }
@@ -253,6 +277,9 @@ std::vector<Case> Cases() {
   cases.push_back(Gemm(1024, 1024, 1024, false, true));
   cases.push_back(Gemm(196, 256, 1024, true, true));
   cases.push_back(Gemm(49, 2048, 512, true, true));
+  cases.push_back(BatchGemm(1024, 8, 8, 8));
+  cases.push_back(BatchGemm(1024, 5, 7, 3));
+  cases.push_back(BatchGemm(96, 64, 64, 64));
   cases.push_back(Attention(12, 1, 128, 128, 64, false));
   cases.push_back(Attention(12, 1, 128, 128, 64, true));
   cases.push_back(Attention(12, 1, 1024, 1024, 64, false));
@@ -320,16 +347,18 @@ Result Measure(const Case& test, const Options& options, const Machine& machine)
 
 void Print(const Result& r, bool json, bool first) {
   if (json) {
-    std::printf("%s\n  {\"name\": \"%s\", \"us\": %.2f, \"gflops\": %.2f, \"peak_gflops\": %.2f, "
-                "\"gbytes\": %.2f, \"read_gbytes\": %.2f, \"compile_ms\": %.2f, \"code_bytes\": %zu}",
-                first ? "" : ",", r.name.c_str(), r.time_us, r.gflops, r.peak, r.gbytes,
-                r.bandwidth, r.compile_ms, r.code_bytes);
+    std::printf(
+        "%s\n  {\"name\": \"%s\", \"us\": %.2f, \"gflops\": %.2f, \"peak_gflops\": %.2f, "
+        "\"gbytes\": %.2f, \"read_gbytes\": %.2f, \"compile_ms\": %.2f, \"code_bytes\": %zu}",
+        first ? "" : ",", r.name.c_str(), r.time_us, r.gflops, r.peak, r.gbytes, r.bandwidth,
+        r.compile_ms, r.code_bytes);
     return;
   }
-  std::printf("%-34s %9.1f us %7.1f GFLOP/s %4.0f %% of peak %6.1f GB/s %4.0f %% of read  "
-              "compile %5.1f ms  code %zu B\n",
-              r.name.c_str(), r.time_us, r.gflops, 100 * r.gflops / r.peak, r.gbytes,
-              100 * r.gbytes / r.bandwidth, r.compile_ms, r.code_bytes);
+  std::printf(
+      "%-34s %9.1f us %7.1f GFLOP/s %4.0f %% of peak %6.1f GB/s %4.0f %% of read  "
+      "compile %5.1f ms  code %zu B\n",
+      r.name.c_str(), r.time_us, r.gflops, 100 * r.gflops / r.peak, r.gbytes,
+      100 * r.gbytes / r.bandwidth, r.compile_ms, r.code_bytes);
 }
 
 int Main(int argc, char** argv) {
@@ -349,7 +378,8 @@ int Main(int argc, char** argv) {
       options.only = value;
       ++i;
     } else {
-      std::fprintf(stderr, "usage: gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]\n");
+      std::fprintf(stderr,
+                   "usage: gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]\n");
       return 2;
     }
   }

@@ -15,7 +15,8 @@ struct AttentionCase {
   bool causal = false;
   MaskKind mask = MaskKind::kNone;
   MemoryType type = MemoryType::kF32;
-  bool heads_inside = true;  // memory order [b, m, h, d] as transformers produce it; else [b, h, m, d]
+  bool heads_inside =
+      true;  // memory order [b, m, h, d] as transformers produce it; else [b, h, m, d]
   bool transposed_keys = false;
 };
 
@@ -152,8 +153,8 @@ class AttentionRun {
     for (double& score : scores) total += score = std::exp(score - maximum);
     for (int64_t j = 0; j < c_.n; ++j) {
       for (int64_t x = 0; x < c_.dv; ++x) {
-        result[x] += scores[j] / total *
-                     At(*v_, spec_.v_strides, spec_.v_offset, b, key_head, j, x);
+        result[x] +=
+            scores[j] / total * At(*v_, spec_.v_strides, spec_.v_offset, b, key_head, j, x);
       }
     }
     return result;
@@ -178,7 +179,13 @@ TEST(AttentionTest, Plain) {
             {.b = 1, .h = 2, .m = 70, .n = 131, .d = 17, .dv = 23},
             {.b = 1, .h = 1, .m = 1, .n = 1, .d = 1, .dv = 1},
             {.b = 1, .h = 2, .m = 5, .n = 7, .d = 8, .dv = 5, .heads_inside = false},
-            {.b = 1, .h = 2, .m = 33, .n = 40, .d = 16, .dv = 16, .heads_inside = false,
+            {.b = 1,
+             .h = 2,
+             .m = 33,
+             .n = 40,
+             .d = 16,
+             .dv = 16,
+             .heads_inside = false,
              .transposed_keys = true},
             {.b = 1, .h = 1, .m = 20, .n = 1030, .d = 32, .dv = 32}});
 }
@@ -196,8 +203,7 @@ TEST(AttentionTest, Masks) {
                               MaskKind::kBoolPerKey, MaskKind::kBoolFull}) {
     CheckAll({{.b = 2, .h = 2, .m = 70, .n = 150, .d = 16, .dv = 16, .mask = mask},
               {.b = 2, .h = 2, .m = 1, .n = 150, .d = 16, .dv = 16, .mask = mask},
-              {.b = 1, .h = 2, .m = 20, .n = 33, .d = 16, .dv = 20, .causal = true,
-               .mask = mask}});
+              {.b = 1, .h = 2, .m = 20, .n = 33, .d = 16, .dv = 20, .causal = true, .mask = mask}});
   }
 }
 
@@ -208,7 +214,13 @@ TEST(AttentionTest, RowsWithoutKeysAreZero) {
 
 TEST(AttentionTest, GroupedQueriesAndDecoding) {
   CheckAll({{.b = 2, .h = 8, .m = 1, .n = 200, .d = 64, .dv = 64, .kv_repeat = 4},
-            {.b = 1, .h = 8, .m = 1, .n = 77, .d = 64, .dv = 64, .kv_repeat = 2,
+            {.b = 1,
+             .h = 8,
+             .m = 1,
+             .n = 77,
+             .d = 64,
+             .dv = 64,
+             .kv_repeat = 2,
              .mask = MaskKind::kAdditivePerKey},
             {.b = 1, .h = 6, .m = 40, .n = 50, .d = 24, .dv = 24, .kv_repeat = 3},
             {.b = 1, .h = 12, .m = 1, .n = 300, .d = 64, .dv = 64}});
@@ -217,8 +229,7 @@ TEST(AttentionTest, GroupedQueriesAndDecoding) {
 TEST(AttentionTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     CheckAll({{.b = 1, .h = 2, .m = 70, .n = 131, .d = 24, .dv = 40, .type = type},
-              {.b = 1, .h = 4, .m = 1, .n = 131, .d = 64, .dv = 64, .kv_repeat = 4,
-               .type = type}});
+              {.b = 1, .h = 4, .m = 1, .n = 131, .d = 64, .dv = 64, .kv_repeat = 4, .type = type}});
   }
 }
 

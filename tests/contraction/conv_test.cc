@@ -68,8 +68,8 @@ class ConvRun {
     w_ = std::make_unique<TestBuffer>(c.type, c.ko * group_in * c.kh * c.kw + 1);
     spec_.w_buffer_bytes = w_->size_bytes();
     bias_ = std::make_unique<TestBuffer>(MemoryType::kF32, c.ko);
-    residual_ = std::make_unique<TestBuffer>(MemoryType::kF32,
-                                             c.n * spec_.out_h * spec_.out_w * c.ko);
+    residual_ =
+        std::make_unique<TestBuffer>(MemoryType::kF32, c.n * spec_.out_h * spec_.out_w * c.ko);
     x_->FillRandom(1);
     w_->FillRandom(2);
     bias_->FillRandom(3);
@@ -173,66 +173,183 @@ void CheckAll(const std::vector<ConvCase>& cases) {
 
 TEST(ConvTest, ThreeByThree) {
   CheckAll({{.n = 1, .c = 16, .h = 9, .w = 11, .ko = 24, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
-            {.n = 2, .c = 5, .h = 7, .w = 7, .ko = 33, .kh = 3, .kw = 3, .stride = 2, .pad_h = 1,
+            {.n = 2,
+             .c = 5,
+             .h = 7,
+             .w = 7,
+             .ko = 33,
+             .kh = 3,
+             .kw = 3,
+             .stride = 2,
+             .pad_h = 1,
              .pad_w = 1},
-            {.n = 1, .c = 32, .h = 30, .w = 31, .ko = 40, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .channels_last_weight = true, .bias_relu_residual = true},
+            {.n = 1,
+             .c = 32,
+             .h = 30,
+             .w = 31,
+             .ko = 40,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .channels_last_weight = true,
+             .bias_relu_residual = true},
             {.n = 1, .c = 20, .h = 12, .w = 12, .ko = 16, .kh = 3, .kw = 3},
-            {.n = 1, .c = 8, .h = 31, .w = 33, .ko = 24, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .bias_relu_residual = true, .in_place_residual = true},
-            {.n = 1, .c = 4, .h = 5, .w = 331, .ko = 8, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .bias_relu_residual = true, .in_place_residual = true},
+            {.n = 1,
+             .c = 8,
+             .h = 31,
+             .w = 33,
+             .ko = 24,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .bias_relu_residual = true,
+             .in_place_residual = true},
+            {.n = 1,
+             .c = 4,
+             .h = 5,
+             .w = 331,
+             .ko = 8,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .bias_relu_residual = true,
+             .in_place_residual = true},
             {.n = 1, .c = 4, .h = 12, .w = 12, .ko = 16, .kh = 3, .kw = 3, .stable = false}});
 }
 
 TEST(ConvTest, FirstLayers) {
-  CheckAll({{.n = 1, .c = 3, .h = 32, .w = 32, .ko = 64, .kh = 7, .kw = 7, .stride = 2, .pad_h = 3,
-             .pad_w = 3, .nchw_input = true, .bias_relu_residual = true},
+  CheckAll({{.n = 1,
+             .c = 3,
+             .h = 32,
+             .w = 32,
+             .ko = 64,
+             .kh = 7,
+             .kw = 7,
+             .stride = 2,
+             .pad_h = 3,
+             .pad_w = 3,
+             .nchw_input = true,
+             .bias_relu_residual = true},
             {.n = 1, .c = 1, .h = 28, .w = 28, .ko = 6, .kh = 5, .kw = 5},
-            {.n = 2, .c = 3, .h = 32, .w = 32, .ko = 48, .kh = 16, .kw = 16, .stride = 16,
-             .nchw_input = true, .nchw_output = true}});
+            {.n = 2,
+             .c = 3,
+             .h = 32,
+             .w = 32,
+             .ko = 48,
+             .kh = 16,
+             .kw = 16,
+             .stride = 16,
+             .nchw_input = true,
+             .nchw_output = true}});
 }
 
 TEST(ConvTest, DilationAndUnevenKernels) {
-  CheckAll({{.n = 1, .c = 8, .h = 15, .w = 13, .ko = 16, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 2,
-             .dilation_h = 2, .dilation_w = 2},
-            {.n = 1, .c = 17, .h = 15, .w = 13, .ko = 9, .kh = 1, .kw = 5, .pad_w = 2,
-             .dilation_w = 1},
-            {.n = 1, .c = 18, .h = 15, .w = 13, .ko = 9, .kh = 4, .kw = 2, .dilation_w = 3},
-            {.n = 1, .c = 3, .h = 1, .w = 40, .ko = 9, .kh = 1, .kw = 3, .pad_w = 1}});
+  CheckAll(
+      {{.n = 1,
+        .c = 8,
+        .h = 15,
+        .w = 13,
+        .ko = 16,
+        .kh = 3,
+        .kw = 3,
+        .pad_h = 2,
+        .pad_w = 2,
+        .dilation_h = 2,
+        .dilation_w = 2},
+       {.n = 1, .c = 17, .h = 15, .w = 13, .ko = 9, .kh = 1, .kw = 5, .pad_w = 2, .dilation_w = 1},
+       {.n = 1, .c = 18, .h = 15, .w = 13, .ko = 9, .kh = 4, .kw = 2, .dilation_w = 3},
+       {.n = 1, .c = 3, .h = 1, .w = 40, .ko = 9, .kh = 1, .kw = 3, .pad_w = 1}});
 }
 
 TEST(ConvTest, Pointwise) {
-  CheckAll({{.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1,
-             .bias_relu_residual = true},
-            {.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1, .nchw_input = true},
-            {.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1, .nchw_output = true},
-            {.n = 1, .c = 32, .h = 14, .w = 14, .ko = 48, .kh = 1, .kw = 1, .stride = 2},
-            {.n = 1, .c = 8, .h = 9, .w = 9, .ko = 7, .kh = 1, .kw = 1, .pad_h = 1, .pad_w = 1}});
+  CheckAll(
+      {{.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1, .bias_relu_residual = true},
+       {.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1, .nchw_input = true},
+       {.n = 2, .c = 24, .h = 7, .w = 5, .ko = 40, .kh = 1, .kw = 1, .nchw_output = true},
+       {.n = 1, .c = 32, .h = 14, .w = 14, .ko = 48, .kh = 1, .kw = 1, .stride = 2},
+       {.n = 1, .c = 8, .h = 9, .w = 9, .ko = 7, .kh = 1, .kw = 1, .pad_h = 1, .pad_w = 1}});
 }
 
 TEST(ConvTest, Groups) {
-  CheckAll({{.n = 1, .c = 32, .h = 9, .w = 9, .ko = 64, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .groups = 4, .bias_relu_residual = true},
+  CheckAll({{.n = 1,
+             .c = 32,
+             .h = 9,
+             .w = 9,
+             .ko = 64,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .groups = 4,
+             .bias_relu_residual = true},
             {.n = 1, .c = 32, .h = 9, .w = 9, .ko = 32, .kh = 3, .kw = 3, .groups = 2},
             {.n = 1, .c = 6, .h = 9, .w = 9, .ko = 12, .kh = 3, .kw = 3, .groups = 6}});
 }
 
 TEST(ConvTest, Depthwise) {
-  CheckAll({{.n = 1, .c = 40, .h = 14, .w = 14, .ko = 40, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .groups = 40, .bias_relu_residual = true},
-            {.n = 2, .c = 5, .h = 14, .w = 17, .ko = 5, .kh = 5, .kw = 5, .stride = 2, .pad_h = 2,
-             .pad_w = 2, .groups = 5},
-            {.n = 1, .c = 33, .h = 30, .w = 30, .ko = 33, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1,
-             .groups = 33, .nchw_input = true, .nchw_output = true, .stable = false}});
+  CheckAll({{.n = 1,
+             .c = 40,
+             .h = 14,
+             .w = 14,
+             .ko = 40,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .groups = 40,
+             .bias_relu_residual = true},
+            {.n = 2,
+             .c = 5,
+             .h = 14,
+             .w = 17,
+             .ko = 5,
+             .kh = 5,
+             .kw = 5,
+             .stride = 2,
+             .pad_h = 2,
+             .pad_w = 2,
+             .groups = 5},
+            {.n = 1,
+             .c = 33,
+             .h = 30,
+             .w = 30,
+             .ko = 33,
+             .kh = 3,
+             .kw = 3,
+             .pad_h = 1,
+             .pad_w = 1,
+             .groups = 33,
+             .nchw_input = true,
+             .nchw_output = true,
+             .stable = false}});
 }
 
 TEST(ConvTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
-    CheckAll({{.n = 1, .c = 16, .h = 9, .w = 11, .ko = 64, .kh = 3, .kw = 3, .pad_h = 1,
-               .pad_w = 1, .type = type},
-              {.n = 1, .c = 20, .h = 9, .w = 11, .ko = 20, .kh = 3, .kw = 3, .pad_h = 1,
-               .pad_w = 1, .groups = 20, .type = type},
+    CheckAll({{.n = 1,
+               .c = 16,
+               .h = 9,
+               .w = 11,
+               .ko = 64,
+               .kh = 3,
+               .kw = 3,
+               .pad_h = 1,
+               .pad_w = 1,
+               .type = type},
+              {.n = 1,
+               .c = 20,
+               .h = 9,
+               .w = 11,
+               .ko = 20,
+               .kh = 3,
+               .kw = 3,
+               .pad_h = 1,
+               .pad_w = 1,
+               .groups = 20,
+               .type = type},
               {.n = 1, .c = 20, .h = 9, .w = 11, .ko = 33, .kh = 1, .kw = 1, .type = type}});
   }
 }

@@ -164,9 +164,9 @@ void CompiledContraction::RunLaunch(const KernelLaunch& launch, const std::vecto
 void CompiledContraction::Pack(const std::vector<TestBuffer*>& buffers) {
   for (size_t i = 0; i < kernels_.packed.size(); ++i) {
     const PackedOperand& packed = kernels_.packed[i];
-    HPU_CHECK(packed.source.offset + packed.source_bytes <=
-                  buffers[packed.source.index]->size_bytes(),
-              "packed source range");
+    HPU_CHECK(
+        packed.source.offset + packed.source_bytes <= buffers[packed.source.index]->size_bytes(),
+        "packed source range");
     const OperandRef destination{OperandRef::Kind::kPacked, static_cast<uint32_t>(i), 0};
     RunLaunch(packed.kernel, {Resolve(packed.source, buffers), Resolve(destination, buffers)}, 1,
               false);

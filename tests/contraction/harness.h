@@ -79,9 +79,7 @@ class CompiledContraction {
   size_t code_bytes_ = 0;
 };
 
-inline OperandRef Persistent(uint32_t index) {
-  return {OperandRef::Kind::kPersistent, index, 0};
-}
+inline OperandRef Persistent(uint32_t index) { return {OperandRef::Kind::kPersistent, index, 0}; }
 
 // Body: store(accumulator) with the given strides to operand 0.
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);

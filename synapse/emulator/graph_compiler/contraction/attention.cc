@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kQueriesPerTask = 64;
 constexpr int64_t kLongestKeyBlock = 128;  // scores of a task: 32 KiB
 constexpr int64_t kFoldedRows = 16;
-constexpr int64_t kSlackBytes = 256;       // tiles may read past the last row of scores
+constexpr int64_t kSlackBytes = 256;  // tiles may read past the last row of scores
 
 bool IsFloat(MemoryType type) {
   return type == MemoryType::kF32 || type == MemoryType::kBF16 || type == MemoryType::kF16;
@@ -67,21 +67,18 @@ AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec)
 
   const int max_key_rows = MaxTileRows(target, plan.query_vectors);
   plan.key_block = ChooseKeyBlock(spec.n, max_key_rows);
-  plan.key_rows = static_cast<int>(
-      CeilDiv(plan.key_block, CeilDiv(plan.key_block, max_key_rows)));
+  plan.key_rows = static_cast<int>(CeilDiv(plan.key_block, CeilDiv(plan.key_block, max_key_rows)));
   plan.value_vectors = ChoosePanelVectors(target, spec.dv);
   plan.value_cols = static_cast<int64_t>(plan.value_vectors) * target.f32_lanes;
   plan.value_panels = CeilDiv(spec.dv, plan.value_cols);
   const int64_t used_rows = std::min(plan.rows, plan.query_block);
   const int max_value_rows = MaxTileRows(target, plan.value_vectors);
-  plan.value_rows =
-      static_cast<int>(CeilDiv(used_rows, CeilDiv(used_rows, max_value_rows)));
+  plan.value_rows = static_cast<int>(CeilDiv(used_rows, CeilDiv(used_rows, max_value_rows)));
   plan.output_rows = RoundUp(used_rows, plan.value_rows);
 
   const bool is_f32 = spec.type == MemoryType::kF32;
   plan.keys_in_place = is_f32 && spec.k_strides[3] == 1;
-  plan.values_in_place =
-      is_f32 && spec.v_strides[3] == 1 && spec.dv % plan.value_cols == 0;
+  plan.values_in_place = is_f32 && spec.v_strides[3] == 1 && spec.dv % plan.value_cols == 0;
   return plan;
 }
 
@@ -141,15 +138,16 @@ absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const At
   launch.name = spec.name;
   const int64_t scores = spec.batch * spec.heads * spec.m * spec.n / (spec.causal ? 2 : 1);
   launch.flops = static_cast<uint64_t>(2 * scores * (spec.d + spec.dv));
-  const int64_t elements = spec.batch * spec.heads *
-                           (spec.m * (spec.d + spec.dv) +
-                            spec.n * (spec.d + spec.dv) / spec.kv_repeat);
+  const int64_t elements =
+      spec.batch * spec.heads *
+      (spec.m * (spec.d + spec.dv) + spec.n * (spec.d + spec.dv) / spec.kv_repeat);
   launch.bytes = static_cast<uint64_t>(elements * MemoryTypeSize(spec.type));
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
-  launch.entry = cache.GetOrAdd(
-      key, "attention", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
-        EmitAttentionTask(builder, target, frame, bound, plan, task);
-      });
+  launch.entry =
+      cache.GetOrAdd(key, "attention",
+                     [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
+                       EmitAttentionTask(builder, target, frame, bound, plan, task);
+                     });
   out.launches.push_back(std::move(launch));
   return out;
 }

@@ -24,21 +24,21 @@ namespace hpu::emulator {
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec);
 
 struct AttentionPlan {
-  bool folds_heads = false;    // query rows are (head of the group, query)
-  int64_t rows = 0;            // query rows of one unit: m, or kv_repeat * m
-  int64_t query_block = 0;     // rows per task, a multiple of the query panel
+  bool folds_heads = false;  // query rows are (head of the group, query)
+  int64_t rows = 0;          // query rows of one unit: m, or kv_repeat * m
+  int64_t query_block = 0;   // rows per task, a multiple of the query panel
   int64_t query_blocks = 0;
-  int query_vectors = 0;       // S^T panel
+  int query_vectors = 0;  // S^T panel
   int64_t query_cols = 0;
   int64_t key_block = 0;
-  int key_rows = 0;            // S^T tile
-  int value_vectors = 0;       // O panel
+  int key_rows = 0;       // S^T tile
+  int value_vectors = 0;  // O panel
   int64_t value_cols = 0, value_panels = 0;
-  int value_rows = 0;          // O tile
-  int64_t output_rows = 0;     // query_block rounded up to whole O tiles
+  int value_rows = 0;       // O tile
+  int64_t output_rows = 0;  // query_block rounded up to whole O tiles
   bool keys_in_place = false, values_in_place = false;
   enum class Mask : uint8_t { kNone, kPerKey, kPerQuery };
-  Mask mask = Mask::kNone;     // kPerKey: the same for all queries
+  Mask mask = Mask::kNone;  // kPerKey: the same for all queries
 };
 AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec);
 

@@ -17,8 +17,13 @@ class AttentionTask {
  public:
   AttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
                 const AttentionSpec& spec, const AttentionPlan& plan)
-      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), scratch_(spec, plan),
-        size_(MemoryTypeSize(spec.type)), score_stride_(plan.query_block * 4) {
+      : e_(builder, target),
+        frame_(frame),
+        spec_(spec),
+        plan_(plan),
+        scratch_(spec, plan),
+        size_(MemoryTypeSize(spec.type)),
+        score_stride_(plan.query_block * 4) {
     exp_.ops.push_back({.op = Opcode::kAccumulator, .type = ScalarType::kF32});
     exp_.ops.push_back({.op = Opcode::kExp, .type = ScalarType::kF32, .args = {0}});
   }
@@ -79,8 +84,8 @@ class AttentionTask {
       Value* head = e_.Add(head_, e_.DivConst(row, spec_.m));
       Value* from = Operand(kQ, spec_.q_strides, head, e_.RemConst(row, spec_.m), size_);
       Value* panel = e_.Mul(e_.DivConst(row, cols), cols * spec_.d * 4);
-      Value* to = e_.Address(Scratch(scratch_.queries),
-                             e_.Add(panel, e_.Mul(e_.RemConst(row, cols), 4)));
+      Value* to =
+          e_.Address(Scratch(scratch_.queries), e_.Add(panel, e_.Mul(e_.RemConst(row, cols), 4)));
       e_.For(e_.Int(0), e_.Int(spec_.d), 1, [&](Value* i) {
         Value* source = e_.Address(from, e_.Mul(i, spec_.q_strides[3] * size_));
         e_.StoreF32(e_.Address(to, e_.Mul(i, cols * 4)), e_.LoadWide(source, spec_.type, 1));
@@ -117,8 +122,7 @@ class AttentionTask {
       const int64_t cols = plan_.value_panels * plan_.value_cols;
       MatrixSource source{Operand(kV, spec_.v_strides, key_head_, first_key_, size_), spec_.type,
                           spec_.v_strides[2], spec_.v_strides[3]};
-      EmitMatrixCopy(e_, source, {Scratch(scratch_.values), cols, cols}, keys_,
-                     e_.Int(spec_.dv));
+      EmitMatrixCopy(e_, source, {Scratch(scratch_.values), cols, cols}, keys_, e_.Int(spec_.dv));
     }
     if (plan_.mask == Mask::kPerQuery) {
       MatrixSource source{MaskAddress(first_key_), spec_.mask_type, spec_.mask_strides[3],
@@ -165,8 +169,8 @@ class AttentionTask {
         maximum[v] = e_.MaxF32(score, maximum[v]);
       }
     }
-    Value* target = e_.Address(Scratch(scratch_.scores),
-                               e_.Add(e_.Mul(row, score_stride_), e_.Mul(col, 4)));
+    Value* target =
+        e_.Address(Scratch(scratch_.scores), e_.Add(e_.Mul(row, score_stride_), e_.Mul(col, 4)));
     StoreTile(e_, shape, target, score_stride_, scores);
     StoreTile(e_, {1, shape.vectors}, maxima, 0, maximum);
   }
@@ -198,8 +202,8 @@ class AttentionTask {
     Value* first = e_.Splat(e_.b.CreateTrunc(row, e_.b.getInt32Ty()), e_.lanes());
     Value* rows = e_.b.CreateAdd(first, llvm::ConstantVector::get(lane_numbers));
     if (!plan_.folds_heads) return rows;
-    return e_.b.CreateURem(
-        rows, llvm::ConstantInt::get(rows->getType(), static_cast<uint64_t>(spec_.m)));
+    return e_.b.CreateURem(rows,
+                           llvm::ConstantInt::get(rows->getType(), static_cast<uint64_t>(spec_.m)));
   }
 
   Value* Exp(Value* x) {
@@ -225,8 +229,8 @@ class AttentionTask {
     const auto steps = [&](Value* row, int count, const Values& sums) {
       Values next = sums;
       for (int i = 0; i < count; ++i) {
-        Value* address = e_.Address(e_.Address(column, e_.Mul(row, score_stride_)),
-                                    i * score_stride_);
+        Value* address =
+            e_.Address(e_.Address(column, e_.Mul(row, score_stride_)), i * score_stride_);
         Value* p = Exp(e_.b.CreateFSub(e_.LoadF32(address, lanes), shift));
         e_.StoreF32(address, p);
         next[i] = e_.b.CreateFAdd(next[i], p);
@@ -236,8 +240,8 @@ class AttentionTask {
     Value* full = e_.Mul(e_.DivConst(keys_, kExpRows), kExpRows);
     Values sums = e_.For(e_.Int(0), full, kExpRows, Values(kExpRows, e_.Zero(lanes)),
                          [&](Value* row, const Values& s) { return steps(row, kExpRows, s); });
-    sums = e_.For(full, keys_, 1, sums,
-                  [&](Value* row, const Values& s) { return steps(row, 1, s); });
+    sums =
+        e_.For(full, keys_, 1, sums, [&](Value* row, const Values& s) { return steps(row, 1, s); });
     Value* sum = e_.Fma(e_.LoadF32(at(scratch_.sum), lanes), correction, sums[0]);
     for (int i = 1; i < kExpRows; ++i) sum = e_.b.CreateFAdd(sum, sums[i]);
     e_.StoreF32(at(scratch_.sum), sum);
@@ -248,8 +252,8 @@ class AttentionTask {
     const TileShape shape{plan_.value_rows, plan_.value_vectors};
     const int64_t cols = plan_.value_panels * plan_.value_cols;
     Value* col = e_.Mul(panel, plan_.value_cols);
-    Value* target = e_.Address(Scratch(scratch_.output),
-                               e_.Add(e_.Mul(row, cols * 4), e_.Mul(col, 4)));
+    Value* target =
+        e_.Address(Scratch(scratch_.output), e_.Add(e_.Mul(row, cols * 4), e_.Mul(col, 4)));
     const Values init = e_.Choose(
         e_.b.CreateICmpEQ(first_key_, e_.Int(0)), [&] { return ZeroTile(e_, shape); },
         [&] {
@@ -325,12 +329,12 @@ class AttentionTask {
   const int64_t score_stride_;  // bytes between keys
   Body exp_;
   Value* batch_ = nullptr;
-  Value* head_ = nullptr;      // first one, if heads are folded
+  Value* head_ = nullptr;  // first one, if heads are folded
   Value* key_head_ = nullptr;
   Value* first_row_ = nullptr;
-  Value* rows_ = nullptr;      // query rows of this task
+  Value* rows_ = nullptr;  // query rows of this task
   Value* first_key_ = nullptr;
-  Value* keys_ = nullptr;      // keys of this block
+  Value* keys_ = nullptr;  // keys of this block
 };
 
 }  // namespace

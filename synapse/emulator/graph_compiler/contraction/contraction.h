@@ -3,6 +3,9 @@
 // returns launches (and packed operands) for the recipe.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -61,7 +64,7 @@ struct AttentionSpec {
   int64_t batch = 0, heads = 0, kv_repeat = 1, m = 0, n = 0, d = 0, dv = 0;
   float scale = 1;
   bool causal = false;  // key j is visible to query i iff j <= i (PyTorch's top-left rule)
-  OperandRef q, k, v, out, mask;  // mask kNull = none
+  OperandRef q, k, v, out, mask;            // mask kNull = none
   MemoryType type = MemoryType::kF32;       // q, k, v, out
   MemoryType mask_type = MemoryType::kF32;  // kF32/kBF16 additive; kBool true = keep
   int64_t q_offset = 0, k_offset = 0, v_offset = 0, out_offset = 0, mask_offset = 0;
@@ -73,7 +76,7 @@ struct AttentionSpec {
 // What emission adds to a recipe. Kernel entries are numbered by the order of AddKernel calls:
 // KernelLaunch::entry holds the kernel's ordinal in the module until the image is laid out.
 struct EmittedKernels {
-  std::vector<KernelLaunch> launches;   // operands of kind kPacked index `packed` below
+  std::vector<KernelLaunch> launches;  // operands of kind kPacked index `packed` below
   std::vector<PackedOperand> packed;
   uint64_t workspace_bytes = 0;  // extra workspace; its OperandRefs are kWorkspace with
                                  // index kExtraWorkspace and offsets from 0

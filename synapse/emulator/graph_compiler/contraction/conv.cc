@@ -56,8 +56,8 @@ std::optional<Body> CollapsePixels(const Body& body, const ConvSpec& spec, size_
 
 bool IsPointwise(const ConvSpec& spec) {
   return spec.kernel_h == 1 && spec.kernel_w == 1 && spec.stride_h == 1 && spec.stride_w == 1 &&
-         spec.pad_top == 0 && spec.pad_left == 0 && spec.groups == 1 &&
-         spec.out_h == spec.in_h && spec.out_w == spec.in_w;
+         spec.pad_top == 0 && spec.pad_left == 0 && spec.groups == 1 && spec.out_h == spec.in_h &&
+         spec.out_w == spec.in_w;
 }
 
 // A 1x1 convolution as a product whose rows are as many pixels as strides allow.
@@ -150,8 +150,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   const TargetInfo& target = cache.module().target();
   const bool depthwise = spec.groups == spec.in_c && spec.groups == spec.out_c && spec.groups > 1;
   const ConvPlan plan = depthwise ? PlanDepthwiseConv(target, spec) : PlanTiledConv(target, spec);
-  const bool narrow =
-      !depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0;
+  const bool narrow = !depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0;
   const PanelType packed_type = narrow ? PanelType::kBF16Vectors : PanelType::kF32;
 
   EmittedKernels out;

@@ -87,9 +87,9 @@ class ConvTask {
   const ConvSpec& spec_;
   const ConvPlan& plan_;
   llvm::Value* image_;
-  llvm::Value* first_h_;      // of the output
+  llvm::Value* first_h_;  // of the output
   llvm::Value* first_w_;
-  llvm::Value* tile_h_;       // output rows and columns that exist in this task
+  llvm::Value* tile_h_;  // output rows and columns that exist in this task
   llvm::Value* tile_w_;
   llvm::Value* pixel_count_ = nullptr;
 };

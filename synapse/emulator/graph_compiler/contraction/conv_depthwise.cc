@@ -15,8 +15,8 @@ class DepthwiseConv {
       : e_(builder, target), frame_(frame), spec_(spec), plan_(plan) {}
 
   void Emit(Value* task) {
-    const Values index = e_.Decompose(
-        task, {spec_.batch, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
+    const Values index =
+        e_.Decompose(task, {spec_.batch, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
     ConvTask position(e_, frame_, spec_, plan_, index[0], index[1], index[2]);
     position_ = &position;
     position.FillPixelTable();
@@ -52,8 +52,8 @@ class DepthwiseConv {
     Value* weights = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, taps * tap_bytes));
     Values pixels;
     for (int r = 0; r < rows; ++r) {
-      pixels.push_back(e_.Address(position_->InputBase(channel),
-                                  position_->PixelOffset(e_.Add(pixel, r))));
+      pixels.push_back(
+          e_.Address(position_->InputBase(channel), position_->PixelOffset(e_.Add(pixel, r))));
     }
     const auto tap = [&](Value* row, Value* col, Values sums) {
       Value* offset = position_->TapOffset(row, col);

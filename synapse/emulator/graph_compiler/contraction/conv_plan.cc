@@ -9,8 +9,8 @@ constexpr int64_t kStripBytes = 256 * 1024;  // stays in L2 beside a panel of we
 constexpr int64_t kPixelsPerTask = 224;
 constexpr int64_t kFewestPixels = 28;
 constexpr int64_t kTasksWanted = 32;
-constexpr int64_t kFewestPanels = 2;         // that pay for copying a strip
-constexpr int kMaxPixelRows = 10;            // each row of a tile holds an address register
+constexpr int64_t kFewestPanels = 2;  // that pay for copying a strip
+constexpr int kMaxPixelRows = 10;     // each row of a tile holds an address register
 constexpr int kDepthwiseRows = 4;
 constexpr int kDepthwiseVectors = 2;
 

@@ -64,8 +64,7 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
   const auto span = [&](Value* tile, int64_t stride, int64_t kernel, int64_t dilation) {
     return e_.Add(e_.Mul(e_.Add(tile, -1), stride), (kernel - 1) * dilation + 1);
   };
-  Value* bottom =
-      e_.Add(top, span(tile_h_, spec_.stride_h, spec_.kernel_h, spec_.dilation_h));
+  Value* bottom = e_.Add(top, span(tile_h_, spec_.stride_h, spec_.kernel_h, spec_.dilation_h));
   Value* right = e_.Add(left, span(tile_w_, spec_.stride_w, spec_.kernel_w, spec_.dilation_w));
   Value* begin_h = e_.Max(top, e_.Int(0));
   Value* end_h = e_.Min(bottom, e_.Int(spec_.in_h));
@@ -75,12 +74,12 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
   const int size = MemoryTypeSize(spec_.x_type);
   const int64_t* strides = spec_.x_strides;
   Value* source_base = e_.Add(e_.Mul(image_, strides[0]), e_.Mul(first_channel, strides[3]));
-  const bool dense_rows = strides[3] == 1 && strides[2] == plan_.strip_channels &&
-                          plan_.strip_channels == spec_.in_c;
+  const bool dense_rows =
+      strides[3] == 1 && strides[2] == plan_.strip_channels && plan_.strip_channels == spec_.in_c;
   e_.For(begin_h, end_h, 1, [&](Value* h) {
     Value* from = e_.Add(source_base, e_.Add(e_.Mul(h, strides[1]), e_.Mul(begin_w, strides[2])));
-    Value* to = e_.Add(e_.Mul(e_.Sub(h, top), RowBytes()),
-                       e_.Mul(e_.Sub(begin_w, left), ColBytes()));
+    Value* to =
+        e_.Add(e_.Mul(e_.Sub(h, top), RowBytes()), e_.Mul(e_.Sub(begin_w, left), ColBytes()));
     MatrixSource source{e_.Address(frame_.Operand(e_.b, 0), e_.Mul(from, size)), spec_.x_type,
                         strides[2], strides[3]};
     MatrixTarget target{e_.Address(strip, to), plan_.strip_channels, plan_.strip_channels};
@@ -106,8 +105,9 @@ void ConvTask::FillPixelTable() {
     // In place, addresses start at the image; in a strip, at the task's first pixel.
     Value* row = plan_.strip ? h : e_.Add(first_h_, h);
     Value* col = plan_.strip ? w : e_.Add(first_w_, w);
-    store(pixel, kOffsetField, e_.Add(e_.Mul(row, spec_.stride_h * RowBytes()),
-                                      e_.Mul(col, spec_.stride_w * ColBytes())));
+    store(
+        pixel, kOffsetField,
+        e_.Add(e_.Mul(row, spec_.stride_h * RowBytes()), e_.Mul(col, spec_.stride_w * ColBytes())));
     store(pixel, kRowField, e_.Add(first_h_, h));
     store(pixel, kColField, e_.Add(first_w_, w));
   };
@@ -157,8 +157,8 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
   KernelKey key(kind);
   for (const int64_t value :
        {spec.in_h, spec.in_w, spec.in_c, spec.out_h, spec.out_w, spec.out_c, spec.kernel_h,
-        spec.kernel_w, spec.stride_h, spec.stride_w, spec.dilation_h, spec.dilation_w,
-        spec.pad_top, spec.pad_left, spec.groups, plan.tile_h, plan.tile_w, plan.panel_cols,
+        spec.kernel_w, spec.stride_h, spec.stride_w, spec.dilation_h, spec.dilation_w, spec.pad_top,
+        spec.pad_left, spec.groups, plan.tile_h, plan.tile_w, plan.panel_cols,
         plan.panels_per_task}) {
     key.Add(value);
   }
@@ -177,11 +177,10 @@ KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t 
   const int64_t outputs = spec.batch * spec.out_h * spec.out_w * spec.out_c;
   const int64_t taps = spec.kernel_h * spec.kernel_w * plan.group_in;
   launch.flops = static_cast<uint64_t>(2 * outputs * taps);
-  launch.bytes =
-      static_cast<uint64_t>(spec.batch * spec.in_h * spec.in_w * spec.in_c *
-                                MemoryTypeSize(spec.x_type) +
-                            taps * spec.out_c * MemoryTypeSize(spec.w_type)) +
-      EpilogueBytes(spec.epilogue, static_cast<uint64_t>(outputs));
+  launch.bytes = static_cast<uint64_t>(spec.batch * spec.in_h * spec.in_w * spec.in_c *
+                                           MemoryTypeSize(spec.x_type) +
+                                       taps * spec.out_c * MemoryTypeSize(spec.w_type)) +
+                 EpilogueBytes(spec.epilogue, static_cast<uint64_t>(outputs));
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   return launch;
 }

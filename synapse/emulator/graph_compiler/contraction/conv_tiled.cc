@@ -83,9 +83,8 @@ class TiledConv {
                     [&](Value* col, const Values& carried) { return run(row, col, carried); });
     };
     Values sums = ZeroTile(e_, shape);
-    sums = spec_.kernel_h == 1
-               ? kernel_row(e_.Int(0), sums)
-               : e_.For(e_.Int(0), e_.Int(spec_.kernel_h), 1, sums, kernel_row);
+    sums = spec_.kernel_h == 1 ? kernel_row(e_.Int(0), sums)
+                               : e_.For(e_.Int(0), e_.Int(spec_.kernel_h), 1, sums, kernel_row);
 
     TilePlace place;
     place.prefix = {position_->image()};

@@ -23,7 +23,11 @@ class TileEpilogue {
  public:
   TileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                const TilePlace& place)
-      : e_(e), frame_(frame), body_(body), shape_(shape), place_(place),
+      : e_(e),
+        frame_(frame),
+        body_(body),
+        shape_(shape),
+        place_(place),
         cols_(shape.vectors * e.lanes()) {}
 
   void Emit(const Values& tile) {
@@ -106,8 +110,8 @@ Body BindEpilogue(const Body& body, const std::vector<OperandRef>& epilogue_oper
   ForEachAccess(bound, [&](Access& access) {
     OperandRef ref = epilogue_operands[access.operand];
     if (access.offset > 0) {
-      ref.offset += static_cast<uint64_t>(access.offset) *
-                    static_cast<uint64_t>(MemoryTypeSize(access.type));
+      ref.offset +=
+          static_cast<uint64_t>(access.offset) * static_cast<uint64_t>(MemoryTypeSize(access.type));
       access.offset = 0;
     }
     const auto found = std::find_if(launch_operands.begin(), launch_operands.end(),

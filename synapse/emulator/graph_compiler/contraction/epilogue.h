@@ -25,8 +25,8 @@ struct TilePlace {
   llvm::Value* tile_buffer = nullptr;  // scratch for one tile, used where the body is long
   // Maps a row number to the index values between prefix and column; null = the row itself.
   std::function<Values(llvm::Value* row)> row_index;
-  llvm::Value* first_col = nullptr;    // added to columns in the iteration space (groups)
-  llvm::Value* rows_left = nullptr;    // rows that exist from `row` on, if fewer than the tile's
+  llvm::Value* first_col = nullptr;  // added to columns in the iteration space (groups)
+  llvm::Value* rows_left = nullptr;  // rows that exist from `row` on, if fewer than the tile's
 };
 
 // Applies the body to the whole tile. Short bodies run on the registers of every row; long ones

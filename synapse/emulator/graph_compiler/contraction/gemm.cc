@@ -44,8 +44,9 @@ void FoldOffset(MatrixAccess& access) {
 
 bool HasNegativeStride(const MatrixAccess& access) {
   return access.row_stride < 0 || access.col_stride < 0 ||
-         std::any_of(access.batch_strides.begin(), access.batch_strides.end(),
-                     [](int64_t stride) { return stride < 0; });
+         std::any_of(
+             access.batch_strides.begin(), access.batch_strides.end(),
+             [](int64_t stride) { return stride < 0; });
 }
 
 uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
@@ -97,7 +98,8 @@ class GemmForms {
   void DropUnusedStrides() {
     if (gemm_.k <= 1) gemm_.a.col_stride = 1;
     if (gemm_.m <= 1) gemm_.a.row_stride = 0;
-    if (gemm_.n <= 1 && gemm_.b.col_stride != 1) gemm_.b.col_stride = gemm_.b.row_stride == 1 ? gemm_.k : 1;
+    if (gemm_.n <= 1 && gemm_.b.col_stride != 1)
+      gemm_.b.col_stride = gemm_.b.row_stride == 1 ? gemm_.k : 1;
     if (gemm_.k <= 1 && gemm_.b.col_stride != 1) gemm_.b.row_stride = 1;
     for (size_t i = 0; i < gemm_.batch.size(); ++i) {
       if (gemm_.batch[i] == 1) gemm_.a.batch_strides[i] = gemm_.b.batch_strides[i] = 0;
@@ -128,8 +130,7 @@ class GemmForms {
 
   bool ReadsAInPlace() const {
     if (gemm_.a.type != MemoryType::kF32 || RowsCollide()) return false;
-    return gemm_.a.col_stride == 1 ||
-           (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
+    return gemm_.a.col_stride == 1 || (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
   }
 
   PanelForm ChoosePanelForm(const TargetInfo& target, int vectors) const {
@@ -180,9 +181,8 @@ class GemmForms {
     } else if (gemm_.k > 0 && !ReadsAInPlace()) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
-    const GemmBlocks blocks =
-        ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, vectors,
-                         form == PanelForm::kPackedByTask);
+    const GemmBlocks blocks = ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n,
+                                               gemm_.k, vectors, form == PanelForm::kPackedByTask);
     Bind();
     if (form == PanelForm::kPacked) gemm_.operands[1] = {OperandRef::Kind::kPacked, 0, 0};
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));

@@ -17,7 +17,8 @@ namespace hpu::emulator {
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec);
 
 // A product whose operands lie where kernels can read them: offsets folded into the references,
-// A in f32, or in pairs of bf16 (k and the strides of A then count pairs). The epilogue's operand numbers are those of `operands`; 0 is A and 1 is B.
+// A in f32, or in pairs of bf16 (k and the strides of A then count pairs). The epilogue's operand
+// numbers are those of `operands`; 0 is A and 1 is B.
 struct BoundGemm {
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;

@@ -10,10 +10,10 @@ namespace {
 
 using llvm::Value;
 
-constexpr int kAccumulators = 8;            // registers for sums, at any target
-constexpr int64_t kStreamTasks = 32;        // enough to balance, few enough to stream long runs
-constexpr int64_t kMinStreamCols = 64;      // 256 bytes of f32: long runs for the prefetcher
-constexpr int64_t kMaxStreamCols = 1024;    // sums of 4 rows stay in L1
+constexpr int kAccumulators = 8;          // registers for sums, at any target
+constexpr int64_t kStreamTasks = 32;      // enough to balance, few enough to stream long runs
+constexpr int64_t kMinStreamCols = 64;    // 256 bytes of f32: long runs for the prefetcher
+constexpr int64_t kMaxStreamCols = 1024;  // sums of 4 rows stay in L1
 
 KernelLaunch MakeLaunch(const BoundGemm& gemm, int64_t tasks_per_matrix) {
   KernelLaunch launch;
@@ -43,12 +43,16 @@ class StreamedGemm {
  public:
   StreamedGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
                const BoundGemm& gemm, int64_t cols_per_task, Value* task)
-      : e_(builder, target), frame_(frame), gemm_(gemm), cols_per_task_(cols_per_task),
+      : e_(builder, target),
+        frame_(frame),
+        gemm_(gemm),
+        cols_per_task_(cols_per_task),
         b_size_(MemoryTypeSize(gemm.b.type)) {
     const int64_t blocks = CeilDiv(gemm.n, cols_per_task);
     first_col_ = e_.Mul(e_.RemConst(task, blocks), cols_per_task);
     batch_index_ = e_.Decompose(e_.DivConst(task, blocks), gemm.batch);
-    a_ = e_.Address(frame.Operand(builder, 0), e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), 4));
+    a_ = e_.Address(frame.Operand(builder, 0),
+                    e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), 4));
     b_ = e_.Address(frame.Operand(builder, 1),
                     e_.Mul(e_.Dot(batch_index_, gemm.b.batch_strides), b_size_));
     end_col_ = e_.Min(e_.Add(first_col_, cols_per_task), e_.Int(gemm.n));
@@ -130,8 +134,8 @@ class StreamedGemm {
       a.push_back(e_.LoadWide(address, MemoryType::kF32, e_.lanes(), mask));
     }
     for (size_t i = 0; i < columns.size(); ++i) {
-      Value* b = e_.LoadWide(e_.Address(columns[i], e_.Mul(k, b_size_)), gemm_.b.type, e_.lanes(),
-                             mask);
+      Value* b =
+          e_.LoadWide(e_.Address(columns[i], e_.Mul(k, b_size_)), gemm_.b.type, e_.lanes(), mask);
       for (int64_t row = 0; row < gemm_.m; ++row) {
         Value*& sum = sums[i * static_cast<size_t>(gemm_.m) + static_cast<size_t>(row)];
         sum = e_.Fma(a[row], b, sum);
@@ -148,8 +152,8 @@ class StreamedGemm {
         a.push_back(e_.Splat(e_.LoadF32(address, 1), e_.lanes()));
       }
     }
-    Value* source = e_.Address(
-        b_, e_.Mul(e_.Add(first_col_, e_.Mul(k, gemm_.b.row_stride)), b_size_));
+    Value* source =
+        e_.Address(b_, e_.Mul(e_.Add(first_col_, e_.Mul(k, gemm_.b.row_stride)), b_size_));
     e_.For(e_.Int(0), full, e_.lanes(),
            [&](Value* col) { RowStep(a, source, steps, col, nullptr); });
     if (gemm_.n % e_.lanes() == 0) return;
@@ -164,8 +168,8 @@ class StreamedGemm {
       sums.push_back(e_.LoadF32(e_.Address(target, row * cols_per_task_ * 4), e_.lanes()));
     }
     for (int64_t i = 0; i < steps; ++i) {
-      Value* address = e_.Address(e_.Address(source, i * gemm_.b.row_stride * b_size_),
-                                  e_.Mul(col, b_size_));
+      Value* address =
+          e_.Address(e_.Address(source, i * gemm_.b.row_stride * b_size_), e_.Mul(col, b_size_));
       Value* b = e_.LoadWide(address, gemm_.b.type, e_.lanes(), mask);
       for (int64_t row = 0; row < gemm_.m; ++row) {
         sums[row] = e_.Fma(a[i * gemm_.m + row], b, sums[row]);
@@ -211,11 +215,11 @@ KernelLaunch EmitDotGemm(KernelCache& cache, const BoundGemm& gemm) {
   const TargetInfo& target = cache.module().target();
   const int64_t cols = RoundUp(CeilDiv(gemm.n, kStreamTasks), target.f32_lanes);
   KernelLaunch launch = MakeLaunch(gemm, CeilDiv(gemm.n, cols));
-  launch.entry = cache.GetOrAdd(
-      MakeKey("gemm_dot", gemm, cols), "gemm_dot",
-      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
-        StreamedGemm(builder, target, frame, gemm, cols, task).Dots();
-      });
+  launch.entry =
+      cache.GetOrAdd(MakeKey("gemm_dot", gemm, cols), "gemm_dot",
+                     [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+                       StreamedGemm(builder, target, frame, gemm, cols, task).Dots();
+                     });
   return launch;
 }
 
@@ -225,11 +229,11 @@ KernelLaunch EmitRowStreamGemm(KernelCache& cache, const BoundGemm& gemm) {
       std::clamp(CeilDiv(gemm.n, kStreamTasks), kMinStreamCols, kMaxStreamCols), target.f32_lanes);
   KernelLaunch launch = MakeLaunch(gemm, CeilDiv(gemm.n, cols));
   launch.scratch_bytes = static_cast<uint64_t>(gemm.m * cols * 4);
-  launch.entry = cache.GetOrAdd(
-      MakeKey("gemm_rows", gemm, cols), "gemm_rows",
-      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
-        StreamedGemm(builder, target, frame, gemm, cols, task).Rows();
-      });
+  launch.entry =
+      cache.GetOrAdd(MakeKey("gemm_rows", gemm, cols), "gemm_rows",
+                     [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+                       StreamedGemm(builder, target, frame, gemm, cols, task).Rows();
+                     });
   return launch;
 }
 

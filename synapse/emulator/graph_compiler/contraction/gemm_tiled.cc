@@ -20,9 +20,12 @@ using llvm::Value;
 class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-            const BoundGemm& gemm, PanelForm form, const GemmBlocks& blocks,
-            PanelType packed_type)
-      : e_(builder, target), frame_(frame), gemm_(gemm), form_(form), blocks_(blocks),
+            const BoundGemm& gemm, PanelForm form, const GemmBlocks& blocks, PanelType packed_type)
+      : e_(builder, target),
+        frame_(frame),
+        gemm_(gemm),
+        form_(form),
+        blocks_(blocks),
         packed_type_(packed_type) {}
 
   // Partial sums of one panel.
@@ -58,21 +61,20 @@ class TiledGemm {
     Value* last_tile = e_.Add(first_tile_, blocks_.tiles_per_block);
     end_tile_ = e_.Min(last_tile, e_.Int(blocks_.tiles.count()));
     first_row_ = TileRow(first_tile_);
-    a_ = e_.Address(frame_.Operand(e_.b, 0), e_.Mul(e_.Dot(batch_index_, gemm_.a.batch_strides), 4));
+    a_ =
+        e_.Address(frame_.Operand(e_.b, 0), e_.Mul(e_.Dot(batch_index_, gemm_.a.batch_strides), 4));
     b_ = BaseOfB();
     partials_ = frame_.scratch;
     tile_buffer_ = e_.Address(frame_.scratch, static_cast<int64_t>(PartialBytes(blocks_)));
-    task_panel_ =
-        e_.Address(tile_buffer_, static_cast<int64_t>(TileBufferBytes(blocks_)));
+    task_panel_ = e_.Address(tile_buffer_, static_cast<int64_t>(TileBufferBytes(blocks_)));
 
     Value* first_panel = e_.Mul(panel_block, blocks_.panels_per_task);
-    Value* end_panel =
-        e_.Min(e_.Add(first_panel, blocks_.panels_per_task), e_.Int(blocks_.panels));
+    Value* end_panel = e_.Min(e_.Add(first_panel, blocks_.panels_per_task), e_.Int(blocks_.panels));
     const auto panels = [&](Value* k0) {
       if (blocks_.panels_per_task == 1) return Panel(first_panel, k0);
       e_.For(first_panel, end_panel, 1, [&](Value* panel) {
-        partials_ = e_.Address(frame_.scratch, e_.Mul(e_.Sub(panel, first_panel),
-                                                      PanelPartialBytes(blocks_)));
+        partials_ = e_.Address(frame_.scratch,
+                               e_.Mul(e_.Sub(panel, first_panel), PanelPartialBytes(blocks_)));
         Panel(panel, k0);
       });
     };
@@ -93,8 +95,8 @@ class TiledGemm {
   Value* BaseOfB() {
     Value* base = frame_.Operand(e_.b, 1);
     if (form_ != PanelForm::kPacked) {
-      return e_.Address(base, e_.Mul(e_.Dot(batch_index_, gemm_.b.batch_strides),
-                                     MemoryTypeSize(gemm_.b.type)));
+      return e_.Address(
+          base, e_.Mul(e_.Dot(batch_index_, gemm_.b.batch_strides), MemoryTypeSize(gemm_.b.type)));
     }
     int64_t count = 0;
     const auto strides = DenseBatchStrides(gemm_.batch, gemm_.b.batch_strides, &count);
@@ -104,9 +106,7 @@ class TiledGemm {
   int64_t StepBytes() const {
     return blocks_.panel_cols * PackedSize(packed_type_) * KPerStep(packed_type_);
   }
-  int64_t PanelBytes() const {
-    return gemm_.k * StepBytes();
-  }
+  int64_t PanelBytes() const { return gemm_.k * StepBytes(); }
 
   void Panel(Value* panel, Value* k0) {
     Value* col = e_.Mul(panel, blocks_.panel_cols);
@@ -157,13 +157,12 @@ class TiledGemm {
     const TileShape shape{rows, blocks_.vectors};
     TileA a;
     a.k_stride = gemm_.a.col_stride * 4;
-    a.row_bases = {e_.Address(
-        a_, e_.Add(e_.Mul(row, gemm_.a.row_stride * 4), e_.Mul(k0, a.k_stride)))};
+    a.row_bases = {
+        e_.Address(a_, e_.Add(e_.Mul(row, gemm_.a.row_stride * 4), e_.Mul(k0, a.k_stride)))};
     for (int r = 0; r < rows; ++r) a.row_offsets.push_back(r * gemm_.a.row_stride * 4);
 
     const int64_t partial_stride = blocks_.panel_cols * 4;
-    Value* partial =
-        e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), partial_stride));
+    Value* partial = e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), partial_stride));
     Values sums = ZeroTile(e_, shape);
     if (blocks_.k_blocks > 1) {
       sums = e_.Choose(
@@ -180,9 +179,7 @@ class TiledGemm {
     sums = fixed != nullptr ? AccumulateTile(e_, shape, a, b, fixed->getSExtValue(), sums)
                             : AccumulateTile(e_, shape, a, b, steps, sums);
     const TilePlace place{batch_index_, row, col, gemm_.n, tile_buffer_, nullptr};
-    const auto finish = [&] {
-      EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place);
-    };
+    const auto finish = [&] { EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place); };
     if (blocks_.k_blocks == 1) return finish();
     e_.If(e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k)), finish,
           [&] { StoreTile(e_, shape, partial, partial_stride, sums); });

@@ -157,9 +157,7 @@ Values IrEmitter::Choose(Value* condition, const std::function<Values()>& then,
   return result;
 }
 
-llvm::Type* IrEmitter::F32(int lanes) {
-  return WithLanes(b.getFloatTy(), lanes);
-}
+llvm::Type* IrEmitter::F32(int lanes) { return WithLanes(b.getFloatTy(), lanes); }
 
 llvm::Value* IrEmitter::F32Const(float value, int lanes) {
   return llvm::ConstantFP::get(F32(lanes), llvm::APFloat(value));
@@ -213,8 +211,7 @@ llvm::Value* IrEmitter::LaneMask(Value* count, int lanes) {
 }
 
 llvm::Value* IrEmitter::Interleave(Value* x, Value* y, int distance, bool high) {
-  const int n = static_cast<int>(
-      llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
+  const int n = static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
   std::vector<int> indices;
   for (int i = 0; i < n; ++i) {
     const int source = high ? (i | distance) : (i & ~distance);

@@ -83,8 +83,7 @@ class MatrixCopy {
     Values columns;
     for (int j = 0; j < lanes_; ++j) {
       Value* number = e_.Add(col, j);
-      Value* vector =
-          e_.LoadWide(SourceAddress(row, e_.Min(number, last)), source_.type, lanes_);
+      Value* vector = e_.LoadWide(SourceAddress(row, e_.Min(number, last)), source_.type, lanes_);
       Value* exists = e_.b.CreateICmpSLE(number, last);
       columns.push_back(e_.b.CreateSelect(exists, vector, e_.Zero(lanes_)));
     }

@@ -75,8 +75,7 @@ class TileEmitter {
     const size_t set = static_cast<size_t>(k % sets_) * size_;
     for (int r = 0; r < shape_.rows; ++r) {
       Value* row = a_.row_bases[a_.row_bases.size() == 1 ? 0 : r];
-      Value* address =
-          e_.Address(e_.Address(row, a_offset), a_.row_offsets[r] + k * a_.k_stride);
+      Value* address = e_.Address(e_.Address(row, a_offset), a_.row_offsets[r] + k * a_.k_stride);
       Value* a = e_.Splat(e_.LoadF32(address, 1), e_.lanes());
       for (int v = 0; v < shape_.vectors; ++v) {
         Value*& sum = state[set + static_cast<size_t>(r) * shape_.vectors + v];
@@ -88,8 +87,9 @@ class TileEmitter {
   // sum[i] += a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; the f32 lanes carry pairs of bf16.
   Value* DotPairs(Value* a, Value* b, Value* sum) {
     llvm::Type* halves = llvm::FixedVectorType::get(e_.b.getBFloatTy(), 2 * e_.lanes());
-    return e_.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
-                                {sum, e_.b.CreateBitCast(a, halves), e_.b.CreateBitCast(b, halves)});
+    return e_.b.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+        {sum, e_.b.CreateBitCast(a, halves), e_.b.CreateBitCast(b, halves)});
   }
 
   Values LoadB(Value* row) {
@@ -106,8 +106,7 @@ class TileEmitter {
     }
     llvm::Type* dwords = llvm::FixedVectorType::get(e_.b.getInt32Ty(), e_.lanes());
     for (int v = 0; v < shape_.vectors; v += 2) {
-      Value* pair =
-          e_.b.CreateAlignedLoad(dwords, e_.Address(row, v / 2 * bytes), llvm::Align(4));
+      Value* pair = e_.b.CreateAlignedLoad(dwords, e_.Address(row, v / 2 * bytes), llvm::Align(4));
       Value* low = e_.b.CreateShl(pair, llvm::ConstantInt::get(dwords, 16));
       Value* high = e_.b.CreateAnd(pair, llvm::ConstantInt::get(dwords, 0xffff0000u));
       vectors.push_back(e_.b.CreateBitCast(low, e_.F32(e_.lanes())));

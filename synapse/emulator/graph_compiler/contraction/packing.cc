@@ -46,7 +46,8 @@ void NarrowPanel(IrEmitter& e, Value* from, Value* to, Value* rows, PanelFormat 
   const int64_t vector_bytes = e.lanes() * 4;
   const int64_t row_bytes = format.panel_cols * 4;
   const bool pairs = format.packed_type == PanelType::kBF16Pairs;
-  // From a vector to the one that fills the high halves, and to the next vector that fills low ones.
+  // From a vector to the one that fills the high halves, and to the next vector that fills low
+  // ones.
   const int64_t partner = pairs ? row_bytes : vector_bytes;
   const int64_t step = pairs ? vector_bytes : 2 * vector_bytes;
   e.For(e.Int(0), rows, pairs ? 2 : 1, [&](Value* row) {

@@ -9,8 +9,9 @@
 namespace hpu::emulator {
 
 // B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. kBF16Vectors needs an
-// even number of vectors per panel, kBF16Pairs an even k; both a source of bf16. Broadcast batch dimensions are packed once. `outer_k` are further k dimensions
-// around the rows of B (kernel taps), outermost first: k of a panel runs over outer_k, then `k`.
+// even number of vectors per panel, kBF16Pairs an even k; both a source of bf16. Broadcast batch
+// dimensions are packed once. `outer_k` are further k dimensions around the rows of B (kernel
+// taps), outermost first: k of a panel runs over outer_k, then `k`.
 struct PanelFormat {
   int64_t panel_cols = 0;
   PanelType packed_type = PanelType::kF32;

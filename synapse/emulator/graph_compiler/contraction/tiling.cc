@@ -5,15 +5,15 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr int64_t kPanelBytesInL2 = 192 * 1024;   // a panel streams from L2 as fast as from L1
+constexpr int64_t kPanelBytesInL2 = 192 * 1024;  // a panel streams from L2 as fast as from L1
 constexpr int64_t kABytesInL2 = 448 * 1024;
 constexpr int64_t kPanelTasksWanted = 8;
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
-constexpr int64_t kResidentABytes = 512 * 1024;   // A of this size stays in L2 across panels
+constexpr int64_t kResidentABytes = 512 * 1024;  // A of this size stays in L2 across panels
 constexpr int64_t kTasksWanted = 64;
-constexpr int64_t kFewestTilesPerBlock = 8;     // passes over a panel that pay for fetching it
-constexpr int64_t kMinTaskFlops = 512 * 1024;     // about 5 us on one AVX2 core
+constexpr int64_t kFewestTilesPerBlock = 8;    // passes over a panel that pay for fetching it
+constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
 
 // Cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two per cycle;
@@ -35,8 +35,8 @@ void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
   blocks.k_block = CeilDiv(k, blocks.k_blocks);
   blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
   if (blocks.k_blocks > 1) {
-    blocks.panels_per_task = std::max(
-        blocks.panels_per_task, std::clamp<int64_t>(blocks.panels / kPanelTasksWanted, 1, 8));
+    blocks.panels_per_task = std::max(blocks.panels_per_task,
+                                      std::clamp<int64_t>(blocks.panels / kPanelTasksWanted, 1, 8));
   }
 }
 
@@ -115,9 +115,8 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   }
   blocks.tiles_per_block = CeilDiv(blocks.tiles.count(), row_blocks);
   blocks.row_blocks = CeilDiv(blocks.tiles.count(), blocks.tiles_per_block);
-  blocks.panels_per_task =
-      std::clamp<int64_t>(CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1,
-                          blocks.panels);
+  blocks.panels_per_task = std::clamp<int64_t>(
+      CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1, blocks.panels);
   ChooseKBlocks(blocks, m, k);
   blocks.panel_blocks = CeilDiv(blocks.panels, blocks.panels_per_task);
   blocks.rows_first = m * k * 4 <= kResidentABytes;

@@ -30,15 +30,15 @@ RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors);
 struct GemmBlocks {
   RowTiles tiles;
   int vectors = 0;
-  int64_t panel_cols = 0;       // vectors * lanes
+  int64_t panel_cols = 0;  // vectors * lanes
   int64_t panels = 0;
-  int64_t k_block = 0;          // k steps between visits of C; divides k or leaves one short block
+  int64_t k_block = 0;  // k steps between visits of C; divides k or leaves one short block
   int64_t k_blocks = 0;
   int64_t tiles_per_block = 0;
   int64_t row_blocks = 0;
   int64_t panels_per_task = 0;
   int64_t panel_blocks = 0;
-  bool rows_first = false;      // consecutive tasks share a panel (else a block of rows)
+  bool rows_first = false;  // consecutive tasks share a panel (else a block of rows)
   uint64_t tasks_per_matrix() const {
     return static_cast<uint64_t>(row_blocks) * static_cast<uint64_t>(panel_blocks);
   }
