@@ -64,8 +64,8 @@ class StageTimer {
   const Clock::time_point start_;
 };
 
-absl::Status Transform(ir::Graph& graph, const CompileOptions& options, Progress& progress,
-                       CompileStatistics* statistics) {
+absl::Status Transform(ir::Graph& graph, bool emulated, const CompileOptions& options,
+                       Progress& progress, CompileStatistics* statistics) {
   std::vector<PassTiming> timings;
   PassOptions pass_options;
   pass_options.disabled = options.disabled_passes;
@@ -74,7 +74,7 @@ absl::Status Transform(ir::Graph& graph, const CompileOptions& options, Progress
     progress(pass, done, total);
   };
   pass_options.timings = &timings;
-  const PassContext context{.accept = CheckLowerable};
+  const PassContext context{.accept = emulated ? CheckLowerableOnEmulator : CheckLowerable};
   const absl::Status status = RunPipeline(graph, context, pass_options);
   for (const PassTiming& timing : timings) {
     statistics->stages.push_back(
@@ -190,7 +190,8 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   result.statistics = std::move(statistics);
   Progress progress(options);
   ASSIGN_OR_RETURN(const synDeviceType device, DeviceTypeOf(options.device_kind));
-  RETURN_IF_ERROR_AT(Transform(graph, options, progress, &result.statistics), context);
+  RETURN_IF_ERROR_AT(
+      Transform(graph, functions_.is_emulator(), options, progress, &result.statistics), context);
 
   ASSIGN_OR_RETURN(const ConfigurationLease lease,
                    ConfigurationLease::Take(functions_,

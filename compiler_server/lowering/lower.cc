@@ -251,6 +251,16 @@ absl::Status CheckLowerable(const ir::Node& node) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLowerableOnEmulator(const ir::Node& node) {
+  RETURN_IF_ERROR(CheckLowerable(node));
+  const bool is_3d = node.op == OpKind::kConv && node.operands[0]->type.rank() == 5;
+  if (is_3d || node.op == OpKind::kConvTranspose) {
+    return Unimplemented(ir::OpName(node.op), is_3d ? " over three dimensions" : "",
+                         ": the emulated device has no such node");
+  }
+  return absl::OkStatus();
+}
+
 void Lower(const NodeLowering& at) {
   const Rule* rule = FindRule(at.node.op);
   if (rule == nullptr) {

@@ -26,6 +26,9 @@ struct NodeLowering {
 // UNIMPLEMENTED, with the reason, if no recipe can hold the node; else OK and Lower() knows it.
 absl::Status CheckLowerable(const ir::Node& node);
 
+// The same for the emulated device, which lacks some of Gaudi's nodes.
+absl::Status CheckLowerableOnEmulator(const ir::Node& node);
+
 // Emits the node; failures stick to the graph.
 void Lower(const NodeLowering& at);
 

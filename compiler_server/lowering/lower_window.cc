@@ -1,4 +1,5 @@
-// Pooling and resizing of channels-last images (FCD-first "CWHN").
+// Pooling and resizing. Their nodes take images as "WHCN", the IR has them channels-last: each node
+// stands between two transposes, which cost nothing where the compiler chooses the order in memory.
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "synapse/include/synapse_kernel_params.h"
@@ -9,6 +10,24 @@ namespace {
 using ir::AttrKey;
 using ir::Dims;
 using ir::OpKind;
+
+const Dims kToChannelsFirst = {0, 3, 1, 2};
+const Dims kToChannelsLast = {0, 2, 3, 1};
+
+// The node of a window op, between its transposes. `more` are further outputs.
+void EmitWindow(const NodeLowering& at, std::string_view guid, Params params,
+                std::vector<DType> more = {}) {
+  SynGraph& graph = at.graph;
+  const Dims& sizes = at.out[0].sizes;
+  const Dims first = {sizes[0], sizes[3], sizes[1], sizes[2]};
+  const Layouts layouts{{"WHCN"}, std::vector<const char*>(1 + more.size(), "WHCN")};
+  std::vector<Tensor> outputs{graph.Intermediate(at.out[0].dtype, first)};
+  for (DType dtype : more) outputs.push_back(graph.Intermediate(dtype, first));
+  const DType dtype = at.in[0].dtype;
+  graph.Node(std::string(guid).append("_").append(GuidSuffix(dtype)),
+             {graph.Transposed(at.in[0], kToChannelsFirst)}, outputs, params, &layouts);
+  graph.Transpose(outputs[0], at.out[0], kToChannelsLast);
+}
 
 // Fields that the 2-D pooling structs share; every one begins with ns_SpatialReduction_Params.
 template <typename T>
@@ -33,31 +52,27 @@ void FillWindow(const ir::Node& node, T* params) {
 }  // namespace
 
 void LowerPool(const NodeLowering& at) {
-  SynGraph& graph = at.graph;
-  const DType dtype = at.in[0].dtype;
   if (at.node.op == OpKind::kMaxPool) {
     ns_SpatialReduction_Params params = {};
     FillWindow(at.node, &params);
     params.dilation_h = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[0]);
     params.dilation_w = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[1]);
     // The kernel also writes where each maximum was.
-    const Tensor index = graph.Intermediate(DType::kI32, at.out[0].sizes);
-    graph.TypedNode("pt_maxpool_2d_fwd", dtype, {at.in[0]}, {at.out[0], index}, Params(params));
+    EmitWindow(at, "pt_maxpool_2d_fwd", Params(params), {DType::kI32});
     return;
   }
   ns_AveragePoolingWithDivisorOverride_Params params = {};
   FillWindow(at.node, &params);
   params.includePadding = at.node.Bool(AttrKey::kCountPadding) ? 1 : 0;
   params.divisorOverride = static_cast<int32_t>(at.node.Int(AttrKey::kDivisor));
-  graph.TypedNode("avg_pool_2d_fwd", dtype, {at.in[0]}, at.out, Params(params));
+  EmitWindow(at, "avg_pool_2d_fwd", Params(params));
 }
 
 void LowerAdaptivePool(const NodeLowering& at) {
   const Dims& sizes = at.out[0].sizes;
   const ns_AdaptiveAvgPool_Params params{.outputWidth = static_cast<int32_t>(sizes[2]),
                                          .outputHeight = static_cast<int32_t>(sizes[1])};
-  at.graph.TypedNode("adaptive_avg_pool_2d_fwd", at.in[0].dtype, {at.in[0]}, at.out,
-                     Params(params));
+  EmitWindow(at, "adaptive_avg_pool_2d_fwd", Params(params));
 }
 
 void LowerResize(const NodeLowering& at) {
@@ -77,7 +92,7 @@ void LowerResize(const NodeLowering& at) {
     params->nearestMode =
         mode == "nearest_exact" ? NS_RESIZE_NEAREST_ROUND_DEFAULT : NS_RESIZE_NEAREST_FLOOR;
   }
-  at.graph.TypedNode("resize_fwd", at.in[0].dtype, {at.in[0]}, at.out, Params(params));
+  EmitWindow(at, "resize_fwd", Params(params));
 }
 
 }  // namespace hpu::compiler

@@ -2,6 +2,7 @@
 // bytes, every launch table bound by name, outputs read back by their strides.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 

@@ -94,12 +94,19 @@ std::string WordsOf(const void* data, unsigned size) {
 synStatus RecordNode(synGraphHandle, const synTensor* inputs, const synTensor* outputs,
                      uint32_t num_inputs, uint32_t num_outputs, const void* params,
                      unsigned params_size, const char* guid, const char* name, synNodeId* id,
-                     const char**, const char**) {
+                     const char** in_layouts, const char** out_layouts) {
   *id = Get().nodes++;
   Get().calls << "synNodeCreateWithId n" << *id << " " << guid << " "
               << Joined(num_inputs, [&](uint32_t i) { return NameOf(inputs[i]); }) << " -> "
               << Joined(num_outputs, [&](uint32_t i) { return NameOf(outputs[i]); });
   if (params != nullptr) Get().calls << " " << WordsOf(params, params_size);
+  const auto layout = [](const char** layouts) {
+    return [layouts](uint32_t i) { return std::string(layouts[i] == nullptr ? "-" : layouts[i]); };
+  };
+  if (in_layouts != nullptr) {
+    Get().calls << " " << Joined(num_inputs, layout(in_layouts)) << " -> "
+                << Joined(num_outputs, layout(out_layouts));
+  }
   Get().calls << " \"" << name << "\"\n";
   return synSuccess;
 }
