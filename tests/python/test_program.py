@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import threading
+from pathlib import Path
 
 import program_bytes as pb
 import pytest
@@ -250,3 +252,14 @@ def test_calls_from_threads():
         thread.join()
     assert not wrong
     assert program.call_count == 200
+
+
+def test_the_stub_names_what_the_module_has():
+    stub = Path(__file__).parents[2] / "backend/torch/_torch.pyi"
+    tree = ast.parse(stub.read_text())
+    declared = {
+        node.target.id if isinstance(node, ast.AnnAssign) else node.name
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign | ast.FunctionDef | ast.ClassDef)
+    }
+    assert declared == {name for name in dir(_torch) if not name.startswith("_")}
