@@ -346,9 +346,12 @@ absl::Status ImportAttention(Importer& im) {
     node.mask = BroadcastView(AsRank4(mask), scores);
     node.has_mask = true;
   }
-  const View out = im.OutputValue(0);
+  // The result is nested as the query is: a model that turned (rows, heads) to (heads, rows) turns
+  // them back, and finds its rows whole again.
+  const Shape order = im.Input(0).strides;
+  const View out = im.OutputValue(0, &order);
   const View temporary =
-      out.type == node.a.type ? out : im.NewValue(node.a.type, out.shape);
+      out.type == node.a.type ? out : im.NewValue(node.a.type, out.shape, &order);
   node.out = AsRank4(temporary);
   im.AddNode(std::move(node));
   if (temporary.value != out.value) {
