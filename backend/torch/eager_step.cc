@@ -1,5 +1,6 @@
 #include "backend/torch/eager_step.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -59,17 +60,29 @@ class Converter {
   IValue From(const TensorArgument& value, const TypePtr&) const {
     return (*tensors_)[value.tensor];
   }
+  // What Python makes of a number where a tensor is declared: it does not widen the other operand.
+  static at::Tensor WrappedNumber(const at::Scalar& value) {
+    at::Tensor tensor = c10::scalar_to_tensor(value);
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+  }
+
   IValue From(int64_t value, const TypePtr& type) const {
+    if (type->kind() == TypeKind::TensorType) return WrappedNumber(value);
     if (type->kind() == TypeKind::FloatType) return static_cast<double>(value);
     if (type->kind() == TypeKind::BoolType) return value != 0;
     if (type->kind() == TypeKind::ListType) return c10::List<int64_t>({value});
     return value;
   }
   IValue From(double value, const TypePtr& type) const {
+    if (type->kind() == TypeKind::TensorType) return WrappedNumber(value);
     if (type->kind() == TypeKind::ListType) return c10::List<double>({value});
     return value;
   }
-  IValue From(bool value, const TypePtr&) const { return value; }
+  IValue From(bool value, const TypePtr& type) const {
+    if (type->kind() == TypeKind::TensorType) return WrappedNumber(value);
+    return value;
+  }
   IValue From(const std::string& value, const TypePtr&) const { return value; }
   IValue From(const DTypeArgument& value, const TypePtr&) const {
     const auto dtype = ToScalarType(value.dtype);

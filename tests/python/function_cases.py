@@ -54,10 +54,10 @@ PURE = {
     "one hot": (lambda i: F.one_hot(i, 5), (I64,)),
     "where": (lambda x: torch.where(x > 0, x, 0.5), (A,)),
     "masked fill": (lambda x: x.masked_fill(x < 0, float("-inf")), (A,)),
-    "tril of ones": (lambda x: torch.ones(4, 4).tril() @ x, (A,)),
-    "arange": (lambda x: x + torch.arange(6), (A,)),
-    "full": (lambda x: torch.full((2, 2), 3.5) + x.new_zeros(2, 2), (A,)),
-    "constant tensor": (lambda x: x * torch.tensor([1.0, 2, 3, 4, 5, 6]), (A,)),
+    "tril of ones": (lambda x: torch.ones(4, 4, device=x.device).tril() @ x, (A,)),
+    "arange": (lambda x: x + torch.arange(6, device=x.device), (A,)),
+    "full": (lambda x: torch.full((2, 2), 3.5, device=x.device) + x.new_zeros(2, 2), (A,)),
+    "constant tensor": (lambda x: x * torch.tensor([1.0, 2, 3, 4, 5, 6], device=x.device), (A,)),
     "cumsum": (lambda i: i.cumsum(1) - 1, (I64,)),
     "topk": (lambda x: x.topk(2), (A,)),
     "max with indices": (lambda x: x.max(1), (A,)),
@@ -106,7 +106,7 @@ def cache_update(cache, position, new):
 
 
 def local_writes(x):
-    y = torch.zeros(4, 6)
+    y = torch.zeros(4, 6, device=x.device)
     y[1] = x[0]
     y.add_(x)
     return y, y.t()

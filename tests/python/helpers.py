@@ -28,7 +28,8 @@ def place_all(values: list[Any]) -> list[Any]:
             continue
         pointer = value.untyped_storage().data_ptr()
         if pointer not in storages:
-            storages[pointer] = value.untyped_storage().to("hpu")
+            octets = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
+            storages[pointer] = octets.to("hpu").untyped_storage()
         tensor = torch.empty(0, dtype=value.dtype, device="hpu")
         tensor.set_(storages[pointer], value.storage_offset(), value.shape, value.stride())
         placed.append(tensor)

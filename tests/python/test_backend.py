@@ -14,7 +14,7 @@ from helpers import check, compare, compiled_whole, fresh_process, place_all
 from habana_frameworks.torch.dynamo import report
 
 # Ops that no recipe holds on the device today; they run eagerly inside the program.
-EAGER = {"topk", "max with indices", "interpolate", "flip and roll"}
+EAGER = {"topk", "max with indices", "interpolate", "flip and roll", "float64"}
 
 
 @pytest.mark.parametrize("case", PURE)

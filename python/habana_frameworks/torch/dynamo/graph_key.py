@@ -6,10 +6,12 @@ What cannot be described by content (an opaque callable) makes the graph uncache
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -114,6 +116,16 @@ def _input_text(value: Any) -> str:
     return f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
 
 
+@functools.cache
+def capture_digest() -> str:
+    """Content of the code that makes wire graphs of Dynamo graphs: another text, other programs."""
+    folder = Path(__file__).resolve().parent
+    content = hashlib.sha256()
+    for path in [*sorted(folder.glob("*.py")), folder / "compile_backend" / "__init__.py"]:
+        content.update(path.read_bytes())
+    return content.hexdigest()[:16]
+
+
 def ambient_factors() -> Factors:
     """PyTorch's global state that changes results."""
     autocast = [
@@ -122,6 +134,7 @@ def ambient_factors() -> Factors:
         if torch.is_autocast_enabled(kind)
     ]
     return [
+        ("capture", capture_digest()),
         ("torch", torch.__version__.partition("+")[0]),
         ("python", ".".join(platform.python_version_tuple()[:2])),
         ("grad_mode", str(torch.is_grad_enabled())),
