@@ -4,12 +4,13 @@
 //   hpu_opt graph.hir --pipeline --evaluate          # same numbers before and after?
 //   hpu_opt captured.pb --wire --pipeline --time-passes
 #include <CLI/CLI.hpp>
-
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "compiler_server/ir/import.h"
 #include "compiler_server/ir/interpreter.h"
@@ -66,10 +67,23 @@ absl::StatusOr<std::vector<Pass>> SelectPasses(const Options& options) {
   return passes;
 }
 
+// JSON has no infinities and NaNs: those go as text.
 nlohmann::json ToJson(const ir::HostTensor& tensor) {
   nlohmann::json data = nlohmann::json::array();
-  for (double value : tensor.data) data.push_back(std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(std::to_string(value)));
+  for (double value : tensor.data) {
+    if (std::isfinite(value)) {
+      data.push_back(value);
+    } else {
+      data.push_back(std::to_string(value));
+    }
+  }
   return {{"dtype", DTypeName(tensor.dtype)}, {"sizes", tensor.sizes}, {"data", std::move(data)}};
+}
+
+nlohmann::json ToJson(const std::vector<ir::HostTensor>& tensors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ir::HostTensor& tensor : tensors) list.push_back(ToJson(tensor));
+  return list;
 }
 
 // Largest difference between the two runs, over outputs and mutated inputs.
@@ -85,17 +99,49 @@ absl::StatusOr<double> Compare(const ir::RunResult& before, const ir::RunResult&
   return largest;
 }
 
+// A captured graph has no meaning to the interpreter before decompose: then there is nothing to
+// compare with.
+std::optional<ir::RunResult> RunBefore(const ir::Graph& graph,
+                                       const std::vector<ir::HostTensor>& inputs) {
+  auto run = ir::Interpret(graph, inputs);
+  return run.ok() ? std::optional(*std::move(run)) : std::nullopt;
+}
+
+absl::Status Evaluate(const Options& options, const ir::Graph& graph,
+                      const std::vector<ir::HostTensor>& inputs,
+                      const std::optional<ir::RunResult>& before, nlohmann::json& report) {
+  ASSIGN_OR_RETURN(const ir::RunResult after, ir::Interpret(graph, inputs));
+  if (options.values) {
+    report["outputs"] = ToJson(after.outputs);
+    report["inputs"] = ToJson(inputs);
+  }
+  if (!before) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const double difference, Compare(*before, after));
+  report["difference"] = difference;
+  if (!options.json) std::fprintf(stderr, "largest difference %g\n", difference);
+  if (difference <= options.tolerance) return absl::OkStatus();
+  return Internal("the passes changed the result: difference ", difference);
+}
+
+void ReportTimes(const Options& options, const std::vector<PassTiming>& timings,
+                 nlohmann::json& report) {
+  report["passes"] = nlohmann::json::array();
+  for (const PassTiming& timing : timings) {
+    const double microseconds = static_cast<double>(timing.time.count()) / 1000;
+    report["passes"].push_back(
+        {{"name", timing.pass}, {"microseconds", microseconds}, {"nodes", timing.nodes}});
+    if (!options.time_passes || options.json) continue;
+    std::fprintf(stderr, "%-14s %9.1f us %6zu nodes\n", std::string(timing.pass).c_str(),
+                 microseconds, timing.nodes);
+  }
+}
+
 absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(ir::Graph graph, Load(options));
   ASSIGN_OR_RETURN(const std::vector<Pass> passes, SelectPasses(options));
-  nlohmann::json report;
-  const std::vector<ir::HostTensor> inputs = ir::RandomInputs(graph, options.seed);
-  std::optional<ir::RunResult> before;
-  if (options.evaluate && !passes.empty()) {
-    // A captured graph has no meaning to the interpreter before decompose.
-    auto run = ir::Interpret(graph, inputs);
-    if (run.ok()) before = *std::move(run);
-  }
+  const std::vector<ir::HostTensor> inputs =
+      options.evaluate ? ir::RandomInputs(graph, options.seed) : std::vector<ir::HostTensor>();
+  const auto before = options.evaluate && !passes.empty() ? RunBefore(graph, inputs) : std::nullopt;
   std::vector<PassTiming> timings;
   PassOptions pass_options;
   pass_options.disabled = {options.disable.begin(), options.disable.end()};
@@ -104,40 +150,11 @@ absl::Status Run(const Options& options) {
   RETURN_IF_ERROR(RunPasses(graph, passes, {}, pass_options));
 
   const std::string text = options.dot ? ir::PrintDot(graph) : ir::Print(graph);
-  if (options.json) {
-    report["graph"] = text;
-    report["passes"] = nlohmann::json::array();
-    for (const PassTiming& timing : timings) {
-      report["passes"].push_back({{"name", timing.pass},
-                                  {"microseconds", timing.time.count() / 1000.0},
-                                  {"nodes", timing.nodes}});
-    }
-  } else if (!options.quiet) {
-    std::cout << text;
-  }
-  if (options.time_passes && !options.json) {
-    for (const PassTiming& timing : timings) {
-      std::fprintf(stderr, "%-14s %9.1f us %6zu nodes\n", std::string(timing.pass).c_str(),
-                   static_cast<double>(timing.time.count()) / 1000, timing.nodes);
-    }
-  }
-  if (options.evaluate) {
-    ASSIGN_OR_RETURN(const ir::RunResult after, ir::Interpret(graph, inputs));
-    if (options.values) {
-      report["outputs"] = nlohmann::json::array();
-      for (const ir::HostTensor& tensor : after.outputs) report["outputs"].push_back(ToJson(tensor));
-      report["inputs"] = nlohmann::json::array();
-      for (const ir::HostTensor& tensor : inputs) report["inputs"].push_back(ToJson(tensor));
-    }
-    if (before) {
-      ASSIGN_OR_RETURN(const double difference, Compare(*before, after));
-      report["difference"] = difference;
-      if (!options.json) std::fprintf(stderr, "largest difference %g\n", difference);
-      if (!(difference <= options.tolerance)) {
-        return Internal("the passes changed the result: difference ", difference);
-      }
-    }
-  }
+  nlohmann::json report;
+  report["graph"] = text;
+  if (!options.json && !options.quiet) std::cout << text << std::flush;
+  ReportTimes(options, timings, report);
+  if (options.evaluate) RETURN_IF_ERROR(Evaluate(options, graph, inputs, before, report));
   if (options.json) std::cout << report.dump(1) << "\n";
   return absl::OkStatus();
 }

@@ -100,8 +100,8 @@ std::optional<Dims> ViewStrides(const TensorType& type, const Dims& sizes) {
   int64_t view_chunk = 1;  // elements of the view's dimensions laid over that run
   for (int64_t dim = type.rank() - 1; dim >= 0; --dim) {
     chunk *= type.sizes[dim];
-    const bool run_ends = dim == 0 || (type.sizes[dim - 1] != 1 &&
-                                       type.strides[dim - 1] != chunk * chunk_stride);
+    const bool run_ends =
+        dim == 0 || (type.sizes[dim - 1] != 1 && type.strides[dim - 1] != chunk * chunk_stride);
     if (!run_ends) continue;
     while (view >= 0 && (view_chunk < chunk || sizes[view] == 1)) {
       strides[view] = view_chunk * chunk_stride;

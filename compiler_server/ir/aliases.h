@@ -6,8 +6,8 @@
 
 namespace hpu::ir {
 
-// True if every result of the call is a view of operand 0 (or operand 0 itself). `result` is the type
-// of the result in question: reshape, contiguous and to decide by strides and types.
+// True if every result of the call is a view of operand 0 (or operand 0 itself). `result` is the
+// type of the result in question: reshape, contiguous and to decide by strides and types.
 bool AliasesFirstOperand(const AtenCall& call, const TensorType& operand, const TensorType& result);
 
 // Strides with which memory laid out as `type` can be seen as `sizes`, if it can without a copy.

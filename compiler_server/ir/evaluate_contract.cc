@@ -36,8 +36,8 @@ void Matmul(const Node& node, Operands in, HostTensor& out) {
       for (int64_t j = 0; j < columns; ++j) {
         double sum = 0;
         for (int64_t k = 0; k < inner; ++k) {
-          sum += left[ta ? k * rows + i : i * inner + k] *
-                 right[tb ? j * inner + k : k * columns + j];
+          sum +=
+              left[ta ? k * rows + i : i * inner + k] * right[tb ? j * inner + k : k * columns + j];
         }
         out.data[base + i * columns + j] = RoundTo(out.dtype, sum);
       }
@@ -67,8 +67,8 @@ void Sdpa(const Node& node, Operands in, HostTensor& out) {
       }
       score *= node.Float(AttrKey::kScale);
       if (mask != nullptr) {
-        score += mask->data[batch * mask_strides[0] + head * mask_strides[1] +
-                            i * mask_strides[2] + j * mask_strides[3]];
+        score += mask->data[batch * mask_strides[0] + head * mask_strides[1] + i * mask_strides[2] +
+                            j * mask_strides[3]];
       }
       if (node.Bool(AttrKey::kCausal) && j > i) score = -INFINITY;
       scores[j] = score;
@@ -264,19 +264,27 @@ void Resize(const Node& node, const HostTensor& x, HostTensor& out) {
 
 void Contract(const Node& node, Operands in, HostTensor& out) {
   switch (node.op) {
-    case OpKind::kMatmul: return Matmul(node, in, out);
-    case OpKind::kSdpa: return Sdpa(node, in, out);
-    case OpKind::kConv: return Conv(node, in, out);
-    case OpKind::kConvTranspose: return ConvTranspose(node, in, out);
-    default: HPU_CHECK(false, "contraction without evaluation");
+    case OpKind::kMatmul:
+      return Matmul(node, in, out);
+    case OpKind::kSdpa:
+      return Sdpa(node, in, out);
+    case OpKind::kConv:
+      return Conv(node, in, out);
+    case OpKind::kConvTranspose:
+      return ConvTranspose(node, in, out);
+    default:
+      HPU_CHECK(false, "contraction without evaluation");
   }
 }
 
 void Window(const Node& node, Operands in, HostTensor& out) {
   switch (node.op) {
-    case OpKind::kAdaptiveAvgPool: return AdaptivePool(*in[0], out);
-    case OpKind::kResize: return Resize(node, *in[0], out);
-    default: return Pool(node, *in[0], out);
+    case OpKind::kAdaptiveAvgPool:
+      return AdaptivePool(*in[0], out);
+    case OpKind::kResize:
+      return Resize(node, *in[0], out);
+    default:
+      return Pool(node, *in[0], out);
   }
 }
 

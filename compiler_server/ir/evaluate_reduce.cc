@@ -22,19 +22,27 @@ Dims ReducedStrides(const Dims& sizes, const Dims& dims) {
 
 double Start(OpKind op) {
   switch (op) {
-    case OpKind::kReduceProd: return 1;
-    case OpKind::kReduceMax: return -INFINITY;
-    case OpKind::kReduceMin: return INFINITY;
-    default: return 0;
+    case OpKind::kReduceProd:
+      return 1;
+    case OpKind::kReduceMax:
+      return -INFINITY;
+    case OpKind::kReduceMin:
+      return INFINITY;
+    default:
+      return 0;
   }
 }
 
 double Combine(OpKind op, double a, double b) {
   switch (op) {
-    case OpKind::kReduceProd: return a * b;
-    case OpKind::kReduceMax: return std::isnan(a) || a > b ? a : b;
-    case OpKind::kReduceMin: return std::isnan(a) || a < b ? a : b;
-    default: return a + b;
+    case OpKind::kReduceProd:
+      return a * b;
+    case OpKind::kReduceMax:
+      return std::isnan(a) || a > b ? a : b;
+    case OpKind::kReduceMin:
+      return std::isnan(a) || a < b ? a : b;
+    default:
+      return a + b;
   }
 }
 
@@ -84,7 +92,8 @@ void SoftmaxLine(const HostTensor& x, const Line& line, bool logarithm, HostTens
   for (int64_t i = 0; i < line.count; ++i) {
     const int64_t at = line.base + i * line.stride;
     const double shifted = x.data[at] - peak;
-    out.data[at] = RoundTo(out.dtype, logarithm ? shifted - std::log(sum) : std::exp(shifted) / sum);
+    out.data[at] =
+        RoundTo(out.dtype, logarithm ? shifted - std::log(sum) : std::exp(shifted) / sum);
   }
 }
 
@@ -117,7 +126,8 @@ absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
   for (int64_t o = 0; o < outer; ++o) {
     for (double index : in[1]->data) {
       RETURN_IF_ERROR(CheckIndex(index, sizes[dim]));
-      const auto from = in[0]->data.begin() + (o * sizes[dim] + static_cast<int64_t>(index)) * inner;
+      const auto from =
+          in[0]->data.begin() + (o * sizes[dim] + static_cast<int64_t>(index)) * inner;
       std::copy(from, from + inner, out.data.begin() + next);
       next += inner;
     }
@@ -184,9 +194,9 @@ void Reduce(const Node& node, Operands in, HostTensor& out) {
     sum = Combine(node.op, sum, value);
     walk.Next();
   }
-  const double count = out.data.empty() ? 1
-                                        : static_cast<double>(x.data.size()) /
-                                              static_cast<double>(out.data.size());
+  const double count =
+      out.data.empty() ? 1
+                       : static_cast<double>(x.data.size()) / static_cast<double>(out.data.size());
   for (size_t i = 0; i < sums.size(); ++i) {
     out.data[i] = RoundTo(out.dtype, node.op == OpKind::kReduceMean ? sums[i] / count : sums[i]);
   }

@@ -21,8 +21,9 @@ Attrs::Attrs(std::initializer_list<std::pair<AttrKey, Attr>> items) {
 }
 
 void Attrs::Set(AttrKey key, Attr value) {
-  auto place = std::lower_bound(items_.begin(), items_.end(), key,
-                                [](const auto& item, AttrKey wanted) { return item.first < wanted; });
+  auto place =
+      std::lower_bound(items_.begin(), items_.end(), key,
+                       [](const auto& item, AttrKey wanted) { return item.first < wanted; });
   if (place != items_.end() && place->first == key) {
     place->second = std::move(value);
   } else {
@@ -61,7 +62,9 @@ Value* Graph::AddInput(std::string name, TensorType type, bool on_cpu) {
   return value;
 }
 
-void Graph::AddScalarInput(std::string name) { inputs_.push_back({nullptr, std::move(name), false}); }
+void Graph::AddScalarInput(std::string name) {
+  inputs_.push_back({nullptr, std::move(name), false});
+}
 
 Value* Graph::AddConstant(TensorType type, Bytes data) {
   Value* value =
@@ -78,8 +81,8 @@ Node* Graph::CreateNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
   node.attrs = std::move(attrs);
   node.results.reserve(result_types.size());
   for (TensorType& type : result_types) {
-    Value* value = NewValue(ValueKind::kResult, static_cast<uint32_t>(node.results.size()),
-                            std::move(type));
+    Value* value =
+        NewValue(ValueKind::kResult, static_cast<uint32_t>(node.results.size()), std::move(type));
     value->producer = &node;
     node.results.push_back(value);
   }

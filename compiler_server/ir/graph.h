@@ -1,9 +1,9 @@
 // The IR graph: values, nodes in execution order, what comes in, what goes out, what is mutated.
 //
-// Ownership: a Graph owns its nodes and values; pointers stay valid for the graph's life, also after
-// a node left the order. Nodes are kept in an order in which every operand is defined before use.
-// There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or count uses once.
-// Not thread safe; different graphs are independent.
+// Ownership: a Graph owns its nodes and values; pointers stay valid for the graph's life, also
+// after a node left the order. Nodes are kept in an order in which every operand is defined before
+// use. There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or count uses
+// once. Not thread safe; different graphs are independent.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ enum class ValueKind : uint8_t { kInput, kConstant, kResult };
 
 struct Value {
   ValueKind kind = ValueKind::kResult;
-  uint32_t id = 0;     // dense over the graph, order of creation; never reused
-  uint32_t index = 0;  // which input, which constant, or which result of `producer`
+  uint32_t id = 0;           // dense over the graph, order of creation; never reused
+  uint32_t index = 0;        // which input, which constant, or which result of `producer`
   Node* producer = nullptr;  // kResult only
   TensorType type;
   Value* replacement = nullptr;  // only during a rewrite (ir/rewrite.h); nullptr otherwise
@@ -100,9 +100,9 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-// A buffer that the graph fills: element (i...) of `value` lies at sum(i_k * type.strides[k]). Dense;
-// row-major after the pipeline. Outputs over one storage share memory, as they do in eager PyTorch;
-// different storages never do, even if they hold the same value.
+// A buffer that the graph fills: element (i...) of `value` lies at sum(i_k * type.strides[k]).
+// Dense; row-major after the pipeline. Outputs over one storage share memory, as they do in eager
+// PyTorch; different storages never do, even if they hold the same value.
 struct Storage {
   Value* value = nullptr;
   TensorType type;

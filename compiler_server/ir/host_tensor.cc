@@ -69,17 +69,27 @@ double Wrap(double value) {
 template <typename F>
 void WithStorageType(DType dtype, F f) {
   switch (dtype) {
-    case DType::kF32: return f(static_cast<float*>(nullptr));
-    case DType::kF64: return f(static_cast<double*>(nullptr));
-    case DType::kI8: return f(static_cast<int8_t*>(nullptr));
+    case DType::kF32:
+      return f(static_cast<float*>(nullptr));
+    case DType::kF64:
+      return f(static_cast<double*>(nullptr));
+    case DType::kI8:
+      return f(static_cast<int8_t*>(nullptr));
     case DType::kU8:
-    case DType::kBool: return f(static_cast<uint8_t*>(nullptr));
-    case DType::kI16: return f(static_cast<int16_t*>(nullptr));
-    case DType::kU16: return f(static_cast<uint16_t*>(nullptr));
-    case DType::kI32: return f(static_cast<int32_t*>(nullptr));
-    case DType::kU32: return f(static_cast<uint32_t*>(nullptr));
-    case DType::kI64: return f(static_cast<int64_t*>(nullptr));
-    default: return;
+    case DType::kBool:
+      return f(static_cast<uint8_t*>(nullptr));
+    case DType::kI16:
+      return f(static_cast<int16_t*>(nullptr));
+    case DType::kU16:
+      return f(static_cast<uint16_t*>(nullptr));
+    case DType::kI32:
+      return f(static_cast<int32_t*>(nullptr));
+    case DType::kU32:
+      return f(static_cast<uint32_t*>(nullptr));
+    case DType::kI64:
+      return f(static_cast<int64_t*>(nullptr));
+    default:
+      return;
   }
 }
 
@@ -102,18 +112,30 @@ bool HasHostArithmetic(DType dtype) {
 
 double RoundTo(DType dtype, double value) {
   switch (dtype) {
-    case DType::kF32: return static_cast<double>(static_cast<float>(value));
-    case DType::kBF16: return RoundBF16(value);
-    case DType::kF16: return RoundF16(value);
-    case DType::kBool: return value != 0 ? 1 : 0;
-    case DType::kI8: return Wrap<int8_t>(value);
-    case DType::kU8: return Wrap<uint8_t>(value);
-    case DType::kI16: return Wrap<int16_t>(value);
-    case DType::kU16: return Wrap<uint16_t>(value);
-    case DType::kI32: return Wrap<int32_t>(value);
-    case DType::kU32: return Wrap<uint32_t>(value);
-    case DType::kI64: return Wrap<int64_t>(value);
-    default: return value;
+    case DType::kF32:
+      return static_cast<double>(static_cast<float>(value));
+    case DType::kBF16:
+      return RoundBF16(value);
+    case DType::kF16:
+      return RoundF16(value);
+    case DType::kBool:
+      return value != 0 ? 1 : 0;
+    case DType::kI8:
+      return Wrap<int8_t>(value);
+    case DType::kU8:
+      return Wrap<uint8_t>(value);
+    case DType::kI16:
+      return Wrap<int16_t>(value);
+    case DType::kU16:
+      return Wrap<uint16_t>(value);
+    case DType::kI32:
+      return Wrap<int32_t>(value);
+    case DType::kU32:
+      return Wrap<uint32_t>(value);
+    case DType::kI64:
+      return Wrap<int64_t>(value);
+    default:
+      return value;
   }
 }
 

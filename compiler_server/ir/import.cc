@@ -74,9 +74,9 @@ class Importer {
 
  private:
   struct Captured {
-    Value* value = nullptr;   // its elements now
-    Value* origin = nullptr;  // its elements when it was defined
-    TensorType type;          // with PyTorch's strides
+    Value* value = nullptr;      // its elements now
+    Value* origin = nullptr;     // its elements when it was defined
+    TensorType type;             // with PyTorch's strides
     uint32_t root = 0;           // captured value whose memory it lies in; itself if it has its own
     int64_t storage_offset = 0;  // of its first element, in PyTorch's storage
     uint32_t seen_writes = 0;    // to the root's memory, that `value` includes
@@ -163,15 +163,15 @@ class Importer {
     return captured.value;
   }
 
-  absl::StatusOr<Argument> ImportArgument(const wire::Argument& wire,
-                                          std::vector<Value*>& operands, int depth) {
+  absl::StatusOr<Argument> ImportArgument(const wire::Argument& wire, std::vector<Value*>& operands,
+                                          int depth) {
     using Kind = wire::Argument::KindCase;
     switch (wire.kind_case()) {
       case Kind::kNone:
       case Kind::KIND_NOT_SET:
         return Argument{NoneArgument{}};
       case Kind::kValue: {
-        ASSIGN_OR_RETURN(Value* value, Read(wire.value()));
+        ASSIGN_OR_RETURN(Value * value, Read(wire.value()));
         operands.push_back(value);
         return Argument{TensorArgument{static_cast<uint32_t>(operands.size() - 1)}};
       }
@@ -254,8 +254,8 @@ class Importer {
     return absl::OkStatus();
   }
 
-  // as_strided(x, size, stride, storage_offset) addresses the memory x lies in, which only the capture
-  // knows: here it becomes an op over the root.
+  // as_strided(x, size, stride, storage_offset) addresses the memory x lies in, which only the
+  // capture knows: here it becomes an op over the root.
   absl::Status ImportAsStrided(const wire::Node& wire, uint32_t index) {
     if (wire.args_size() < 3 || wire.args(0).kind_case() != wire::Argument::kValue ||
         wire.results_size() != 1) {
@@ -387,8 +387,8 @@ class Importer {
   const ImportLimits& limits_;
   Graph graph_;
   std::vector<Node*> order_;
-  std::vector<Captured> values_;                       // by captured id
-  std::unordered_map<uint32_t, uint32_t> storages_;    // root -> storage
+  std::vector<Captured> values_;                     // by captured id
+  std::unordered_map<uint32_t, uint32_t> storages_;  // root -> storage
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Captured graph (proto/graph.proto) -> IR. Every captured call becomes an `aten` node with all its
-// arguments; what they mean is passes/decompose's business. Outputs that share memory in PyTorch share
-// a storage or alias their input, and `copy_` onto inputs becomes mutations.
+// arguments; what they mean is passes/decompose's business. Outputs that share memory in PyTorch
+// share a storage or alias their input, and `copy_` onto inputs becomes mutations.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,9 @@ struct ImportLimits {
   size_t max_constant_bytes = size_t{256} << 20;
 };
 
-// The bytes come from another process: everything is checked. INVALID_ARGUMENT names the node and its
-// source line; RESOURCE_EXHAUSTED names the limit; UNIMPLEMENTED says what no program can express.
+// The bytes come from another process: everything is checked. INVALID_ARGUMENT names the node and
+// its source line; RESOURCE_EXHAUSTED names the limit; UNIMPLEMENTED says what no program can
+// express.
 absl::StatusOr<Graph> Import(const wire::Graph& graph, const ImportLimits& limits = {});
 
 }  // namespace hpu::ir

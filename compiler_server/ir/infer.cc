@@ -163,8 +163,8 @@ Result InferConv(const Call& call) {
   return One(x.dtype, std::move(sizes));
 }
 
-// x [N, spatial, K], weight [spatial, C/g, K] -> [N, spatial, C]: the gradient of conv by its input.
-// The forward convolution of the declared result must give x's sizes.
+// x [N, spatial, K], weight [spatial, C/g, K] -> [N, spatial, C]: the gradient of conv by its
+// input. The forward convolution of the declared result must give x's sizes.
 Result InferConvTranspose(const Call& call) {
   const TensorType& x = call.type(0);
   const TensorType& weight = call.type(1);
@@ -375,10 +375,10 @@ Result InferGatherElements(const Call& call) {
 
 Result InferScatter(const Call& call) {
   RETURN_IF_ERROR(CheckIndex(call));
-  CONSTRAINT(FitsIndex(call) && call.sizes(2) == call.sizes(1) &&
-                 call.type(2).dtype == call.type(0).dtype,
-             "scatter_c1", "index ", ToText(call.type(1)), " and source ", ToText(call.type(2)),
-             " do not fit ", ToText(call.type(0)));
+  CONSTRAINT(
+      FitsIndex(call) && call.sizes(2) == call.sizes(1) && call.type(2).dtype == call.type(0).dtype,
+      "scatter_c1", "index ", ToText(call.type(1)), " and source ", ToText(call.type(2)),
+      " do not fit ", ToText(call.type(0)));
   return One(call.type(0).dtype, call.sizes(0));
 }
 
@@ -428,30 +428,54 @@ bool NeedsDeclared(OpKind op) {
 
 Result Dispatch(const Call& call) {
   switch (Traits(call.op).shape) {
-    case ShapeRule::kBroadcast: return InferBroadcast(call);
-    case ShapeRule::kSame: return InferSame(call);
-    case ShapeRule::kReduce: return InferReduce(call);
-    case ShapeRule::kNorm: return InferNorm(call);
-    case ShapeRule::kMatmul: return InferMatmul(call);
-    case ShapeRule::kConv: return InferConv(call);
-    case ShapeRule::kConvTranspose: return InferConvTranspose(call);
-    case ShapeRule::kSdpa: return InferSdpa(call);
-    case ShapeRule::kReshape: return InferReshape(call);
-    case ShapeRule::kPermute: return InferPermute(call);
-    case ShapeRule::kExpand: return InferExpand(call);
-    case ShapeRule::kSlice: return InferSlice(call);
-    case ShapeRule::kConcat: return InferConcat(call);
-    case ShapeRule::kPad: return InferPad(call);
-    case ShapeRule::kStrided: return InferStrided(call);
-    case ShapeRule::kStridedScatter: return InferStridedScatter(call);
-    case ShapeRule::kGather: return InferGather(call);
-    case ShapeRule::kGatherElements: return InferGatherElements(call);
-    case ShapeRule::kScatter: return InferScatter(call);
-    case ShapeRule::kTopk: return InferTopk(call);
-    case ShapeRule::kVector: return InferVector(call);
-    case ShapeRule::kPool: return InferPool(call);
-    case ShapeRule::kWindowDeclared: return InferWindowDeclared(call);
-    case ShapeRule::kDeclared: return InferDeclared(call);
+    case ShapeRule::kBroadcast:
+      return InferBroadcast(call);
+    case ShapeRule::kSame:
+      return InferSame(call);
+    case ShapeRule::kReduce:
+      return InferReduce(call);
+    case ShapeRule::kNorm:
+      return InferNorm(call);
+    case ShapeRule::kMatmul:
+      return InferMatmul(call);
+    case ShapeRule::kConv:
+      return InferConv(call);
+    case ShapeRule::kConvTranspose:
+      return InferConvTranspose(call);
+    case ShapeRule::kSdpa:
+      return InferSdpa(call);
+    case ShapeRule::kReshape:
+      return InferReshape(call);
+    case ShapeRule::kPermute:
+      return InferPermute(call);
+    case ShapeRule::kExpand:
+      return InferExpand(call);
+    case ShapeRule::kSlice:
+      return InferSlice(call);
+    case ShapeRule::kConcat:
+      return InferConcat(call);
+    case ShapeRule::kPad:
+      return InferPad(call);
+    case ShapeRule::kStrided:
+      return InferStrided(call);
+    case ShapeRule::kStridedScatter:
+      return InferStridedScatter(call);
+    case ShapeRule::kGather:
+      return InferGather(call);
+    case ShapeRule::kGatherElements:
+      return InferGatherElements(call);
+    case ShapeRule::kScatter:
+      return InferScatter(call);
+    case ShapeRule::kTopk:
+      return InferTopk(call);
+    case ShapeRule::kVector:
+      return InferVector(call);
+    case ShapeRule::kPool:
+      return InferPool(call);
+    case ShapeRule::kWindowDeclared:
+      return InferWindowDeclared(call);
+    case ShapeRule::kDeclared:
+      return InferDeclared(call);
   }
   return Internal("op without a shape rule");
 }
@@ -471,9 +495,9 @@ int64_t WindowPositions(int64_t size, int64_t low, int64_t high, int64_t kernel,
 absl::Status CheckForm(OpKind op, std::span<Value* const> operands, const Attrs& attrs) {
   const OpTraits& traits = Traits(op);
   const int count = static_cast<int>(operands.size());
-  CONSTRAINT(count >= traits.min_operands &&
-                 (traits.max_operands < 0 || count <= traits.max_operands),
-             "form_c1", traits.name, " has ", count, " operands");
+  CONSTRAINT(
+      count >= traits.min_operands && (traits.max_operands < 0 || count <= traits.max_operands),
+      "form_c1", traits.name, " has ", count, " operands");
   for (int i = 0; i < count; ++i) {
     const bool optional = traits.max_operands >= 0 && i >= traits.min_operands;
     CONSTRAINT(operands[i] != nullptr || optional, "form_c2", "operand ", i, " of ", traits.name,
@@ -491,8 +515,7 @@ absl::Status CheckForm(OpKind op, std::span<Value* const> operands, const Attrs&
 }
 
 absl::StatusOr<std::vector<TensorType>> InferTypes(OpKind op, std::span<Value* const> operands,
-                                                   const Attrs& attrs,
-                                                   const TensorType* declared) {
+                                                   const Attrs& attrs, const TensorType* declared) {
   RETURN_IF_ERROR(CheckForm(op, operands, attrs));
   const OpTraits& traits = Traits(op);
   if (NeedsDeclared(op) && declared == nullptr) {

@@ -1,6 +1,6 @@
-// Result types and constraints of every op: the one place that knows them. Builder asks it for types,
-// the verifier asks whether a node's types are the ones it would give. Messages begin with the label
-// of the broken constraint, "[matmul_c2]" (docs/ir.md lists them).
+// Result types and constraints of every op: the one place that knows them. Builder asks it for
+// types, the verifier asks whether a node's types are the ones it would give. Messages begin with
+// the label of the broken constraint, "[matmul_c2]" (docs/ir.md lists them).
 #pragma once
 
 #include <span>
@@ -11,9 +11,9 @@
 
 namespace hpu::ir {
 
-// `declared` gives the result type of ops whose attributes do not determine it (reshape, expand, cast,
-// as_strided, full, iota, adaptive_avg_pool, resize); it may be nullptr for all others.
-// Not for kAten, whose result types are given by the capture.
+// `declared` gives the result type of ops whose attributes do not determine it (reshape, expand,
+// cast, as_strided, full, iota, adaptive_avg_pool, resize); it may be nullptr for all others. Not
+// for kAten, whose result types are given by the capture.
 absl::StatusOr<std::vector<TensorType>> InferTypes(OpKind op, std::span<Value* const> operands,
                                                    const Attrs& attrs, const TensorType* declared);
 

@@ -17,11 +17,12 @@ struct RunResult {
 // `inputs`: one per tensor input, in order; logical elements, whatever the strides.
 absl::StatusOr<RunResult> Interpret(const Graph& graph, const std::vector<HostTensor>& inputs);
 
-// Deterministic values that suit the type: small floats of both signs, small integers, both booleans.
+// Deterministic values that suit the type: small floats of both signs, small integers, both
+// booleans.
 std::vector<HostTensor> RandomInputs(const Graph& graph, uint64_t seed);
 
-// Largest difference relative to the largest magnitude in `a` (at least 1); infinity if sizes or types
-// differ or one is NaN where the other is not.
+// Largest difference relative to the largest magnitude in `a` (at least 1); infinity if sizes or
+// types differ or one is NaN where the other is not.
 double Difference(const HostTensor& a, const HostTensor& b);
 
 }  // namespace hpu::ir

@@ -183,10 +183,14 @@ class Parser {
 
   Attr AttrValue(AttrType type) {
     switch (type) {
-      case AttrType::kInt: return lexer_.Integer();
-      case AttrType::kFloat: return lexer_.Real();
-      case AttrType::kText: return lexer_.QuotedText();
-      case AttrType::kInts: return List("[", "]");
+      case AttrType::kInt:
+        return lexer_.Integer();
+      case AttrType::kFloat:
+        return lexer_.Real();
+      case AttrType::kText:
+        return lexer_.QuotedText();
+      case AttrType::kInts:
+        return List("[", "]");
       case AttrType::kBool:
         if (lexer_.Try("true")) return true;
         lexer_.Expect("false");

@@ -106,11 +106,16 @@ class Printer {
   static std::string TypeOf(const Output& output) {
     switch (output.kind) {
       case Output::Kind::kTensor:
-      case Output::Kind::kInput: return ToText(output.view.type);
-      case Output::Kind::kNone: return "none";
-      case Output::Kind::kInt: return "int";
-      case Output::Kind::kFloat: return "float";
-      case Output::Kind::kBool: return "bool";
+      case Output::Kind::kInput:
+        return ToText(output.view.type);
+      case Output::Kind::kNone:
+        return "none";
+      case Output::Kind::kInt:
+        return "int";
+      case Output::Kind::kFloat:
+        return "float";
+      case Output::Kind::kBool:
+        return "bool";
     }
     return "";
   }
@@ -219,10 +224,17 @@ class Printer {
           text_ += "alias " + Name(input) + ViewText(output.view, input->type);
           break;
         }
-        case Output::Kind::kNone: text_ += "none"; break;
-        case Output::Kind::kInt: text_ += "int " + std::to_string(output.int_value); break;
-        case Output::Kind::kFloat: text_ += "float " + FloatText(output.float_value); break;
-        case Output::Kind::kBool: text_ += output.int_value != 0 ? "bool true" : "bool false";
+        case Output::Kind::kNone:
+          text_ += "none";
+          break;
+        case Output::Kind::kInt:
+          text_ += "int " + std::to_string(output.int_value);
+          break;
+        case Output::Kind::kFloat:
+          text_ += "float " + FloatText(output.float_value);
+          break;
+        case Output::Kind::kBool:
+          text_ += output.int_value != 0 ? "bool true" : "bool false";
       }
     }
     text_ += "\n";
@@ -234,8 +246,8 @@ class Printer {
     if (storage.type != storage.value->type) text_ += " in " + ToText(storage.type);
     text_ += ViewText(output.view, storage.type);
     size_t expected = 0;
-    while (expected < seen.size() && (seen[expected].value != storage.value ||
-                                      seen[expected].type != storage.type)) {
+    while (expected < seen.size() &&
+           (seen[expected].value != storage.value || seen[expected].type != storage.type)) {
       ++expected;
     }
     if (expected != output.index) text_ += " buffer " + std::to_string(output.index);
@@ -277,8 +289,8 @@ std::string PrintDot(const Graph& graph) {
     for (const Value* result : node->results) owner[result->id] = name;
   }
   for (size_t i = 0; i < graph.storages().size(); ++i) {
-    text += "  " + owner[graph.storages()[i].value->id] + " -> \"buffer " + std::to_string(i) +
-            "\";\n";
+    text +=
+        "  " + owner[graph.storages()[i].value->id] + " -> \"buffer " + std::to_string(i) + "\";\n";
   }
   return text + "}\n";
 }

@@ -9,8 +9,8 @@
 //     return %0
 //   }
 //
-// Strides in braces only where they are not row-major; boolean attributes only where true. An absent
-// operand is `none`. An input on the host is followed by `cpu`. Items of return:
+// Strides in braces only where they are not row-major; boolean attributes only where true. An
+// absent operand is `none`. An input on the host is followed by `cpu`. Items of return:
 //   %v                      a buffer of its own, returned whole
 //   %v in T as V + 3        the buffer has layout T (type with strides), returned is view V of it
 //   %v buffer 2             a second buffer with the same value (they never share memory)
@@ -27,8 +27,8 @@
 namespace hpu::ir {
 
 struct PrintOptions {
-  bool sources = false;               // source lines as comments
-  int64_t max_constant_bytes = -1;    // larger ones print as `...`, which does not parse; -1 = all
+  bool sources = false;             // source lines as comments
+  int64_t max_constant_bytes = -1;  // larger ones print as `...`, which does not parse; -1 = all
 };
 
 std::string Print(const Graph& graph, const PrintOptions& options = {});

@@ -14,9 +14,9 @@ namespace {
 absl::Status CheckView(const View& view, int64_t room) {
   RETURN_IF_ERROR(CheckType(view.type));
   const int64_t span = SpanElements(view.type);
-  CONSTRAINT(view.offset >= 0 && view.offset <= kMaxElements &&
-                 (span == 0 || view.offset + span <= room),
-             "view_c1", ToText(view.type), " + ", view.offset, " is outside ", room, " elements");
+  CONSTRAINT(
+      view.offset >= 0 && view.offset <= kMaxElements && (span == 0 || view.offset + span <= room),
+      "view_c1", ToText(view.type), " + ", view.offset, " is outside ", room, " elements");
   return absl::OkStatus();
 }
 
@@ -151,9 +151,9 @@ class Verifier {
       return CheckView(output.view, SpanElements(type));
     }
     if (output.kind == Output::Kind::kInput) {
-      CONSTRAINT(output.index < graph_.inputs().size() &&
-                     graph_.inputs()[output.index].value != nullptr,
-                 "output_c1", "input ", output.index);
+      CONSTRAINT(
+          output.index < graph_.inputs().size() && graph_.inputs()[output.index].value != nullptr,
+          "output_c1", "input ", output.index);
       const TensorType& type = graph_.inputs()[output.index].value->type;
       CONSTRAINT(output.view.type.dtype == type.dtype, "output_c2", "view ",
                  ToText(output.view.type), " of ", ToText(type));

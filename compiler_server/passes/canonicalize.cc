@@ -9,8 +9,8 @@
 namespace hpu::compiler {
 namespace {
 
-// What makes two nodes equal, as text for a hash map: op, operands, attributes, result types. Exact:
-// numbers enter by their bits.
+// What makes two nodes equal, as text for a hash map: op, operands, attributes, result types.
+// Exact: numbers enter by their bits.
 class Signature {
  public:
   explicit Signature(const ir::Node& node) {

@@ -72,8 +72,8 @@ class Folder {
   // A folded value as something that later nodes can read.
   Value* Materialize(Value* value) {
     const auto found = known_.find(value);
-    const bool folded = found != known_.end() && value->producer != nullptr &&
-                        !Keeps(*value->producer);
+    const bool folded =
+        found != known_.end() && value->producer != nullptr && !Keeps(*value->producer);
     if (!folded) return value;
     const auto made = made_.find(value);
     if (made != made_.end()) return made->second;

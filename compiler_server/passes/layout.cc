@@ -19,8 +19,8 @@ using ir::Value;
 constexpr int64_t kSmallOperandRatio = 4;
 
 const Dims* PermOf(const Value* value) {
-  const bool permuted = value != nullptr && value->producer != nullptr &&
-                        value->producer->op == OpKind::kPermute;
+  const bool permuted =
+      value != nullptr && value->producer != nullptr && value->producer->op == OpKind::kPermute;
   return permuted ? &value->producer->Ints(AttrKey::kPerm) : nullptr;
 }
 
@@ -75,8 +75,7 @@ Value* MoveThroughElementwise(Node& node, Builder& b) {
     operands.push_back(OperandBefore(b, operand, *perm, node.type().elements()));
     if (operands.back() == nullptr) return nullptr;
   }
-  const ir::TensorType type =
-      ir::Contiguous(node.type().dtype, Before(*perm, node.type().sizes));
+  const ir::TensorType type = ir::Contiguous(node.type().dtype, Before(*perm, node.type().sizes));
   return b.Permute(b.Emit(node.op, std::move(operands), node.attrs, &type), *perm);
 }
 
@@ -93,7 +92,8 @@ Value* MoveThroughReduce(Node& node, Builder& b) {
   Dims rest;
   for (int64_t dim : *perm) {
     if (std::find(dims.begin(), dims.end(), dim) != dims.end()) continue;
-    rest.push_back(dim - std::count_if(dims.begin(), dims.end(), [&](int64_t d) { return d < dim; }));
+    rest.push_back(dim -
+                   std::count_if(dims.begin(), dims.end(), [&](int64_t d) { return d < dim; }));
   }
   return Reorder(b, y, rest);
 }

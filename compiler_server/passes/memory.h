@@ -1,9 +1,11 @@
 // passes/memory.h - makes strides explicit, so that everything between the borders is row-major.
-//   graph(%x: f32[2,3,4,4]{48,1,12,3})            %0 = as_strided %x : f32[2,4,4,3]   (the memory as it lies)
+//   graph(%x: f32[2,3,4,4]{48,1,12,3})            %0 = as_strided %x : f32[2,4,4,3]   (the memory
+//   as it lies)
 //     %0 = relu %x                          ==>   %1 = permute %0 {perm = [0,3,1,2]} ; %2 = relu %1
-// The same for results of ATen calls. Storages become row-major: a permute in front of them gives their
-// memory order, and the outputs' views stay as they are. Mutations that are no dense region become a
-// write of the whole memory through as_strided_scatter. ATen calls go on reading the strided value.
+// The same for results of ATen calls. Storages become row-major: a permute in front of them gives
+// their memory order, and the outputs' views stay as they are. Mutations that are no dense region
+// become a write of the whole memory through as_strided_scatter. ATen calls go on reading the
+// strided value.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

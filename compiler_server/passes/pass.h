@@ -35,8 +35,8 @@ struct PassTiming {
 
 struct PassOptions {
   std::set<std::string> disabled = {};  // names of passes to skip; unknown names are refused
-  bool verify = true;              // after every pass
-  std::string dump_dir = {};       // text and DOT after every pass that changed something; "" = none
+  bool verify = true;                   // after every pass
+  std::string dump_dir = {};  // text and DOT after every pass that changed something; "" = none
   std::function<void(std::string_view pass, size_t done, size_t total)> progress = {};
   std::vector<PassTiming>* timings = nullptr;
 };

@@ -11,14 +11,14 @@ namespace hpu::compiler {
 namespace {
 
 constexpr Pass kPipeline[] = {
-    {"decompose", Decompose},         // first: the others see IR ops
-    {"canonicalize", Canonicalize},   // equal scalars and views become one, so that rules see them
-    {"simplify", Simplify},           // before folding: expanded constants are not worth storing
+    {"decompose", Decompose},        // first: the others see IR ops
+    {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
+    {"simplify", Simplify},          // before folding: expanded constants are not worth storing
     {"fold", FoldConstants},
-    {"memory", MakeMemoryExplicit},   // before layout: its permutes take part
+    {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
     {"layout", MovePermutes},
-    {"simplify", Simplify},           // permutes that met, transposes into matrix products
-    {"canonicalize", Canonicalize},   // last: drops what the others left unused
+    {"simplify", Simplify},          // permutes that met, transposes into matrix products
+    {"canonicalize", Canonicalize},  // last: drops what the others left unused
 };
 
 }  // namespace
@@ -32,8 +32,7 @@ const Pass* FindPass(std::string_view name) {
   return nullptr;
 }
 
-absl::Status RunPipeline(ir::Graph& graph, const PassContext& context,
-                         const PassOptions& options) {
+absl::Status RunPipeline(ir::Graph& graph, const PassContext& context, const PassOptions& options) {
   return RunPasses(graph, kPipeline, context, options);
 }
 

@@ -1,4 +1,5 @@
-// The order of all passes: captured graph in, lowerable graph out (docs/ir.md, "After the pipeline").
+// The order of all passes: captured graph in, lowerable graph out (docs/ir.md, "After the
+// pipeline").
 #pragma once
 
 #include <span>

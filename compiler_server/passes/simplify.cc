@@ -141,8 +141,7 @@ Value* SimplifyMatmul(Node& node, Builder& b) {
 Value* BeforeHeadRepeat(Value* value) {
   const Node* merge = MadeBy(value, OpKind::kReshape);
   const Node* expand = merge == nullptr ? nullptr : MadeBy(merge->operands[0], OpKind::kExpand);
-  const Node* split =
-      expand == nullptr ? nullptr : MadeBy(expand->operands[0], OpKind::kReshape);
+  const Node* split = expand == nullptr ? nullptr : MadeBy(expand->operands[0], OpKind::kReshape);
   if (split == nullptr) return value;
   const Dims& heads = split->operands[0]->type.sizes;
   const Dims& apart = expand->operands[0]->type.sizes;
@@ -164,7 +163,8 @@ Value* SimplifySdpa(Node& node, Builder& b) {
     operands[2] = value;
   }
   if (operands.size() > 3) {
-    if (const Node* expand = MadeBy(operands[3], OpKind::kExpand)) operands[3] = expand->operands[0];
+    if (const Node* expand = MadeBy(operands[3], OpKind::kExpand))
+      operands[3] = expand->operands[0];
   }
   return operands == node.operands ? nullptr : b.Emit(OpKind::kSdpa, operands, node.attrs);
 }
@@ -175,12 +175,21 @@ Value* WithoutIdentity(const Node& node) {
   double identity = 0;
   bool commutes = true;
   switch (node.op) {
-    case OpKind::kAdd: break;
-    case OpKind::kSub: commutes = false; break;
-    case OpKind::kMul: identity = 1; break;
+    case OpKind::kAdd:
+      break;
+    case OpKind::kSub:
+      commutes = false;
+      break;
+    case OpKind::kMul:
+      identity = 1;
+      break;
     case OpKind::kDiv:
-    case OpKind::kPow: identity = 1; commutes = false; break;
-    default: return nullptr;
+    case OpKind::kPow:
+      identity = 1;
+      commutes = false;
+      break;
+    default:
+      return nullptr;
   }
   for (size_t i = 0; i < 2; ++i) {
     if (i == 0 && !commutes) continue;
@@ -217,15 +226,24 @@ Value* SimplifyElementwise(Node& node, Builder& b) {
 
 Rule RuleFor(OpKind op) {
   switch (op) {
-    case OpKind::kCast: return SimplifyCast;
-    case OpKind::kConcat: return SimplifyConcat;
-    case OpKind::kExpand: return SimplifyExpand;
-    case OpKind::kMatmul: return SimplifyMatmul;
-    case OpKind::kPermute: return SimplifyPermute;
-    case OpKind::kReshape: return SimplifyReshape;
-    case OpKind::kSdpa: return SimplifySdpa;
-    case OpKind::kSlice: return SimplifySlice;
-    default: return ir::IsElementwise(op) ? SimplifyElementwise : nullptr;
+    case OpKind::kCast:
+      return SimplifyCast;
+    case OpKind::kConcat:
+      return SimplifyConcat;
+    case OpKind::kExpand:
+      return SimplifyExpand;
+    case OpKind::kMatmul:
+      return SimplifyMatmul;
+    case OpKind::kPermute:
+      return SimplifyPermute;
+    case OpKind::kReshape:
+      return SimplifyReshape;
+    case OpKind::kSdpa:
+      return SimplifySdpa;
+    case OpKind::kSlice:
+      return SimplifySlice;
+    default:
+      return ir::IsElementwise(op) ? SimplifyElementwise : nullptr;
   }
 }
 

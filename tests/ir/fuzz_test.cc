@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kRounds = 20'000;
 
-constexpr std::string_view kText = R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %y: i64[2] cpu) -> f32[2,3] {
+constexpr std::string_view kText =
+    R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %y: i64[2] cpu) -> f32[2,3] {
   const %c : f32[2] = 0x0000803f00000040
   %0 = as_strided %x {offset = 0, strides = [1]} : f32[6]
   %1 = reshape %0 : f32[3,2]
@@ -36,10 +37,17 @@ std::string Damage(std::string text, std::mt19937& random) {
     const size_t at = random() % text.size();
     const size_t length = std::min<size_t>(random() % 12, text.size() - at);
     switch (random() % 4) {
-      case 0: text[at] = kAlphabet[random() % kAlphabet.size()]; break;
-      case 1: text.insert(at, 1, kAlphabet[random() % kAlphabet.size()]); break;
-      case 2: text.erase(at, length); break;
-      default: text.insert(random() % text.size(), text.substr(at, length));
+      case 0:
+        text[at] = kAlphabet[random() % kAlphabet.size()];
+        break;
+      case 1:
+        text.insert(at, 1, kAlphabet[random() % kAlphabet.size()]);
+        break;
+      case 2:
+        text.erase(at, length);
+        break;
+      default:
+        text.insert(random() % text.size(), text.substr(at, length));
     }
   }
   return text;

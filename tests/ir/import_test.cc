@@ -29,9 +29,8 @@ TEST(Import, CallsBecomeAtenNodesWithAllArguments) {
   wire::NamedArgument* named = node->add_kwargs();
   named->set_name("device");
   named->mutable_argument()->set_device("cpu");
-  EXPECT_THAT(Printed(wire),
-              HasSubstr("aten \"aten.relu.default\"(%x, [-1, none, %x], dtype bf16, "
-                        "device = device \"cpu\") : f32[2,3]\n  return %0\n"));
+  EXPECT_THAT(Printed(wire), HasSubstr("aten \"aten.relu.default\"(%x, [-1, none, %x], dtype bf16, "
+                                       "device = device \"cpu\") : f32[2,3]\n  return %0\n"));
 }
 
 TEST(Import, NamesAreMadeUniqueAndPrintable) {
@@ -91,8 +90,7 @@ TEST(Import, AsStridedIsTakenOfTheMemory) {
   AddResult(node, 2, {3}, {5}, 11);
   AddResult(AddNode(wire, "aten.neg.default", {2}), 3, {3});
   wire.add_outputs()->set_value(3);
-  EXPECT_THAT(Printed(wire),
-              HasSubstr("as_strided %x {offset = 1, strides = [5]} : f32[3]"));
+  EXPECT_THAT(Printed(wire), HasSubstr("as_strided %x {offset = 1, strides = [5]} : f32[3]"));
 }
 
 TEST(Import, NumbersAndNoneAreReturned) {
@@ -134,9 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown value",
                 [](wire::Graph& g) { g.mutable_nodes(0)->mutable_args(0)->set_value(7); }, kInvalid,
                 "node 0 aten.relu.default (model.py:12 in forward): value 7 is not defined"},
-        Refusal{"cycle",
-                [](wire::Graph& g) { g.mutable_nodes(0)->mutable_args(0)->set_value(1); }, kInvalid,
-                "value 1 is not defined before its use"},
+        Refusal{"cycle", [](wire::Graph& g) { g.mutable_nodes(0)->mutable_args(0)->set_value(1); },
+                kInvalid, "value 1 is not defined before its use"},
         Refusal{"defined twice",
                 [](wire::Graph& g) { g.mutable_nodes(0)->mutable_results(0)->set_value(0); },
                 kInvalid, "value 0 is defined twice"},
@@ -164,11 +161,10 @@ INSTANTIATE_TEST_SUITE_P(
                   g.mutable_inputs(0)->mutable_tensor()->set_sizes(0, int64_t{1} << 62);
                 },
                 kInvalid, "[type_c5]"},
-        Refusal{"negative offset",
-                [](wire::Graph& g) {
-                  g.mutable_inputs(0)->mutable_tensor()->set_storage_offset(-1);
-                },
-                kInvalid, "storage offset"},
+        Refusal{
+            "negative offset",
+            [](wire::Graph& g) { g.mutable_inputs(0)->mutable_tensor()->set_storage_offset(-1); },
+            kInvalid, "storage offset"},
         Refusal{"input without kind", [](wire::Graph& g) { g.add_inputs(); }, kInvalid,
                 "neither tensor nor scalar"},
         Refusal{"constant of wrong size",
@@ -181,8 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "[constant_c2]"},
         Refusal{"no target", [](wire::Graph& g) { g.mutable_nodes(0)->clear_target(); }, kInvalid,
                 "no target"},
-        Refusal{"list as output",
-                [](wire::Graph& g) { g.add_outputs()->mutable_list(); }, kInvalid,
+        Refusal{"list as output", [](wire::Graph& g) { g.add_outputs()->mutable_list(); }, kInvalid,
                 "output 1: neither a tensor"},
         Refusal{"nested arguments",
                 [](wire::Graph& g) {

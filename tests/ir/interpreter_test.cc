@@ -26,11 +26,11 @@ HostTensor Numbers(Dims sizes, std::vector<double> data, DType dtype = DType::kF
 }
 
 TEST(Interpreter, BroadcastsAndRounds) {
-  const RunResult result = Evaluate(R"(graph @g(%x: bf16[2,1], %y: bf16[2]) {
+  const RunResult result = Evaluate(
+      R"(graph @g(%x: bf16[2,1], %y: bf16[2]) {
     %0 = add %x, %y : bf16[2,2]
     return %0 })",
-                               {Numbers({2, 1}, {1, 256}, DType::kBF16),
-                                Numbers({2}, {0.00390625, 1}, DType::kBF16)});
+      {Numbers({2, 1}, {1, 256}, DType::kBF16), Numbers({2}, {0.00390625, 1}, DType::kBF16)});
   // 8 significant bits: 1 + 2^-8 and 256 + 1 are ties that go to the even neighbour.
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 256, 256));
 }
@@ -39,24 +39,26 @@ TEST(Interpreter, OutputsAreViewsOfStorages) {
   const RunResult result = Evaluate(R"(graph @g(%x: f32[2,3]) {
     %0 = neg %x : f32[2,3]
     return %0 in f32[2,3]{1,2} as f32[6] })",
-                               {Numbers({2, 3}, {1, 2, 3, 4, 5, 6})});
+                                    {Numbers({2, 3}, {1, 2, 3, 4, 5, 6})});
   EXPECT_THAT(result.outputs[0].data, ElementsAre(-1, -4, -2, -5, -3, -6));
 }
 
 TEST(Interpreter, MatmulTransposesAndBroadcastsBatches) {
-  const RunResult result = Evaluate(R"(graph @g(%a: f32[1,2,2], %b: f32[2,1,2]) {
+  const RunResult result =
+      Evaluate(R"(graph @g(%a: f32[1,2,2], %b: f32[2,1,2]) {
     %0 = matmul %a, %b {transpose_a = true, transpose_b = true} : f32[2,2,1]
     return %0 })",
-                               {Numbers({1, 2, 2}, {1, 2, 3, 4}), Numbers({2, 1, 2}, {1, 0, 0, 1})});
+               {Numbers({1, 2, 2}, {1, 2, 3, 4}), Numbers({2, 1, 2}, {1, 0, 0, 1})});
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 3, 4));
 }
 
 TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
-  const RunResult result = Evaluate(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {
+  const RunResult result =
+      Evaluate(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {
     %0 = sdpa %q, %k, %v {causal = true, scale = 1.0} : f32[1,2,2,1]
     return %0 })",
-                               {Numbers({1, 2, 2, 1}, {0, 0, 0, 0}),
-                                Numbers({1, 1, 2, 1}, {1, 1}), Numbers({1, 1, 2, 1}, {2, 4})});
+               {Numbers({1, 2, 2, 1}, {0, 0, 0, 0}), Numbers({1, 1, 2, 1}, {1, 1}),
+                Numbers({1, 1, 2, 1}, {2, 4})});
   EXPECT_THAT(result.outputs[0].data, ElementsAre(2, 3, 2, 3));
 }
 
@@ -64,7 +66,7 @@ TEST(Interpreter, TopkKeepsTheOrderOfEqualElements) {
   const RunResult result = Evaluate(R"(graph @g(%x: f32[4]) {
     %0, %1 = topk %x {dim = 0, k = 3, largest = true} : f32[3], i64[3]
     return %0, %1 })",
-                               {Numbers({4}, {1, 5, 5, NAN})});
+                                    {Numbers({4}, {1, 5, 5, NAN})});
   EXPECT_TRUE(std::isnan(result.outputs[0].data[0]));
   EXPECT_THAT(result.outputs[1].data, ElementsAre(3, 1, 2));
 }
@@ -83,7 +85,7 @@ TEST(Interpreter, MutationsAreSeenThroughAliasesOnly) {
     %0 = neg %x : f32[4]
     mutate %x as f32[2]{2} + 1 = %y
     return %0, alias %x as f32[3] + 1 })",
-                               {Numbers({4}, {1, 2, 3, 4}), Numbers({2}, {8, 9})});
+                                    {Numbers({4}, {1, 2, 3, 4}), Numbers({2}, {8, 9})});
   EXPECT_THAT(result.outputs[0].data, ElementsAre(-1, -2, -3, -4));
   EXPECT_THAT(result.outputs[1].data, ElementsAre(8, 3, 9));
   EXPECT_THAT(result.inputs[0].data, ElementsAre(1, 8, 3, 9));
@@ -104,7 +106,7 @@ TEST(HostTensor, BytesThereAndBack) {
 TEST(HostTensor, HalfPrecisionEdges) {
   EXPECT_EQ(RoundTo(DType::kF16, 65519), 65504);
   EXPECT_EQ(RoundTo(DType::kF16, 65520), INFINITY);
-  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.0, -25)), 0);           // tie, to even
+  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.0, -25)), 0);  // tie, to even
   EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.5, -25)), std::ldexp(1.0, -24));
   EXPECT_EQ(RoundTo(DType::kF16, 2049), 2048);
   EXPECT_EQ(RoundTo(DType::kI8, 130), -126);

@@ -25,7 +25,8 @@ TEST(Text, PrintsWhatItParsed) {
 }
 
 TEST(Text, StridesHostInputsScalarsAndAbsentOperands) {
-  ExpectRoundTrip(R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %b: f32[3], %c: f32[] cpu) -> f32[2,3] {
+  ExpectRoundTrip(
+      R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %b: f32[3], %c: f32[] cpu) -> f32[2,3] {
   %0 = layer_norm %x, none, %b {axes = 1, eps = 1e-05} : f32[2,3]
   %1 = add %0, %c : f32[2,3]
   return %1
@@ -53,7 +54,8 @@ TEST(Text, SeveralResultsConstantsAndMutations) {
 }
 
 TEST(Text, StoragesSharedAndSeparate) {
-  ExpectRoundTrip(R"(graph @g(%x: f32[2,3]) -> f32[2,3], f32[6], f32[2,3], f32[3,2]{1,3}, f32[2,3]{1,2} {
+  ExpectRoundTrip(
+      R"(graph @g(%x: f32[2,3]) -> f32[2,3], f32[6], f32[2,3], f32[3,2]{1,3}, f32[2,3]{1,2} {
   %0 = relu %x : f32[2,3]
   return %0, %0 as f32[6], %0 buffer 1, %0 as f32[3,2]{1,3}, %0 in f32[2,3]{1,2}
 }

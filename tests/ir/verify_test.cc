@@ -23,8 +23,8 @@ class BrokenNode : public testing::TestWithParam<Broken> {};
 
 TEST_P(BrokenNode, IsRefusedByItsConstraint) {
   const Broken& broken = GetParam();
-  const std::string text = std::string("graph @g(") + broken.inputs + ") { %r = " + broken.node +
-                           " return %r }";
+  const std::string text =
+      std::string("graph @g(") + broken.inputs + ") { %r = " + broken.node + " return %r }";
   const auto graph = Parse(text);
   ASSERT_FALSE(graph.ok()) << text;
   EXPECT_THAT(std::string(graph.status().message()),
@@ -136,16 +136,18 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenGraph{"topk_c1",
                     "graph @g(%x: f32[3]) { %0, %1 = topk %x {dim = 0, k = 4} : f32[4], i64[4] "
                     "return %0 }"},
-        BrokenGraph{"form_c5", "graph @g(%x: f32[3]) { %0 = topk %x {dim = 0, k = 4} : f32[4] "
-                               "return %0 }"},
+        BrokenGraph{"form_c5",
+                    "graph @g(%x: f32[3]) { %0 = topk %x {dim = 0, k = 4} : f32[4] "
+                    "return %0 }"},
         BrokenGraph{"type_c4", "graph @g(%x: f32[2]{-1}) { return %x }"},
         BrokenGraph{"type_c5", "graph @g(%x: f32[1099511627776,2]) { return none }"},
         BrokenGraph{"type_c5", "graph @g(%x: f32[1048577]{1099511627776}) { return none }"},
         BrokenGraph{"constant_c2", "graph @g() { const %c : f32[2] = 0x00000000 return %c }"},
         BrokenGraph{"mutation_c2",
                     "graph @g(%x: f32[4], %y: f32[3]) { mutate %x as f32[2] = %y return none }"},
-        BrokenGraph{"view_c1",
-                    "graph @g(%x: f32[4], %y: f32[3]) { mutate %x as f32[3] + 2 = %y return none }"},
+        BrokenGraph{
+            "view_c1",
+            "graph @g(%x: f32[4], %y: f32[3]) { mutate %x as f32[3] + 2 = %y return none }"},
         BrokenGraph{"view_c1", "graph @g(%x: f32[4]) { return alias %x as f32[5] }"},
         BrokenGraph{"storage_c1", "graph @g(%x: f32[4]) { return %x in f32[5] }"},
         BrokenGraph{"storage_c2", "graph @g(%x: f32[2,2]) { return %x in f32[2,2]{4,1} }"},

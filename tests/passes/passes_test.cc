@@ -29,7 +29,8 @@ TEST(Door, UnknownPassNamesAreRefused) {
   ir::Graph graph = Parsed(kSmall);
   const absl::Status status = RunPipeline(graph, {}, {.disabled = {"fuse"}});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no pass is named 'fuse'; there are decompose"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no pass is named 'fuse'; there are decompose"));
 }
 
 TEST(Door, DisabledPassesDoNotRun) {

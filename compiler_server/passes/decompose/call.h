@@ -51,7 +51,7 @@ class Call {
   int64_t Int(Arg arg);
   int64_t Int(Arg arg, int64_t otherwise);
   double Float(Arg arg, double otherwise);  // also of an int or bool
-  std::vector<double> Floats(Arg arg);           // empty if absent
+  std::vector<double> Floats(Arg arg);      // empty if absent
   bool Bool(Arg arg, bool otherwise);
   std::string Text(Arg arg, std::string_view otherwise);
   Dims Ints(Arg arg, Dims otherwise = {});  // a single int counts as a list of one

@@ -22,8 +22,8 @@ Value* EmitMatmul(Call& call, Value* a, Value* b) {
   // [batch, M, K] x [K, N] is one [batch * M, K] x [K, N].
   const Dims a_sizes = a->type.sizes;
   if (a->type.rank() > 2 && b->type.rank() == 2) {
-    a = call.b.Reshape(a, {ir::ElementCount(std::span(a_sizes).first(a_sizes.size() - 1)),
-                           a_sizes.back()});
+    a = call.b.Reshape(
+        a, {ir::ElementCount(std::span(a_sizes).first(a_sizes.size() - 1)), a_sizes.back()});
   }
   Value* y = call.b.Matmul(a, b);
   if (call.refused()) return y;
@@ -128,26 +128,23 @@ void EmitAttention(Call& call, const AttentionArgs& args, bool grouped) {
   if (!grouped && k->type.sizes[1] != q->type.sizes[1]) {
     return call.Refuse("attention that broadcasts heads");
   }
-  const double scale =
-      call.Float(args.scale, 1 / std::sqrt(static_cast<double>(q->type.sizes[3])));
+  const double scale = call.Float(args.scale, 1 / std::sqrt(static_cast<double>(q->type.sizes[3])));
   std::vector<Value*> operands = {q, k, v};
   if (mask != nullptr) operands.push_back(mask);
-  Value* y = call.b.Emit(
-      OpKind::kSdpa, std::move(operands),
-      {{AttrKey::kScale, scale}, {AttrKey::kCausal, call.Bool(args.causal, false)}});
+  Value* y =
+      call.b.Emit(OpKind::kSdpa, std::move(operands),
+                  {{AttrKey::kScale, scale}, {AttrKey::kCausal, call.Bool(args.causal, false)}});
   call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
 // (q, k, v, attn_mask, dropout_p, is_causal, *, scale, enable_gqa)
 void Attention(Call& call) {
-  EmitAttention(call,
-                {{3, "attn_mask"}, {4, "dropout_p"}, {5, "is_causal"}, {9, "scale"}},
+  EmitAttention(call, {{3, "attn_mask"}, {4, "dropout_p"}, {5, "is_causal"}, {9, "scale"}},
                 call.Bool({9, "enable_gqa"}, false));
 }
 // (q, k, v, dropout_p, is_causal, *, attn_mask, scale)
 void FlashAttentionForCpu(Call& call) {
-  EmitAttention(call,
-                {{9, "attn_mask"}, {3, "dropout_p"}, {4, "is_causal"}, {9, "scale"}}, false);
+  EmitAttention(call, {{9, "attn_mask"}, {3, "dropout_p"}, {4, "is_causal"}, {9, "scale"}}, false);
 }
 // (q, k, v, dropout_p, is_causal, return_debug_mask, *, scale)
 void FlashAttention(Call& call) {

@@ -1,5 +1,6 @@
-// Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups, K].
-// Each call is wrapped in the permutations that get there; passes/layout moves them out of chains.
+// Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups,
+// K]. Each call is wrapped in the permutations that get there; passes/layout moves them out of
+// chains.
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {

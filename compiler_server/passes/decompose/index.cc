@@ -83,9 +83,9 @@ void IndexTensor(Call& call) {
 }
 
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
-  ir::Node* node = call.b.EmitNode(
-      OpKind::kTopk, {call.Tensor(kSelf)},
-      {{AttrKey::kK, k}, {AttrKey::kDim, dim}, {AttrKey::kLargest, largest}});
+  ir::Node* node =
+      call.b.EmitNode(OpKind::kTopk, {call.Tensor(kSelf)},
+                      {{AttrKey::kK, k}, {AttrKey::kDim, dim}, {AttrKey::kLargest, largest}});
   call.Return({node->results[0], node->results[1]});
 }
 void Topk(Call& call) {

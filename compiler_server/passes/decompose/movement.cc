@@ -117,8 +117,8 @@ void Roll(Call& call) {
     const int64_t size = x->type.sizes[dim];
     const int64_t shift = ((shifts[i] % size) + size) % size;
     if (shift == 0) continue;
-    x = call.b.Concat({call.b.Slice(x, dim, size - shift, size),
-                       call.b.Slice(x, dim, 0, size - shift)}, dim);
+    x = call.b.Concat(
+        {call.b.Slice(x, dim, size - shift, size), call.b.Slice(x, dim, 0, size - shift)}, dim);
   }
   call.Return(flat ? call.b.Reshape(x, call.type().sizes) : x);
 }

@@ -39,10 +39,14 @@ void LayerNorm(Call& call) {
 
 double EpsilonOf(DType dtype) {
   switch (dtype) {
-    case DType::kBF16: return 0.0078125;
-    case DType::kF16: return 0.0009765625;
-    case DType::kF64: return 2.220446049250313e-16;
-    default: return 1.1920928955078125e-07;
+    case DType::kBF16:
+      return 0.0078125;
+    case DType::kF16:
+      return 0.0009765625;
+    case DType::kF64:
+      return 2.220446049250313e-16;
+    default:
+      return 1.1920928955078125e-07;
   }
 }
 

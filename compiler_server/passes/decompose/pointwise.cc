@@ -153,8 +153,8 @@ void Softsign(Call& call) {
 void Threshold(Call& call) {
   Value* x = call.Tensor(kSelf);
   Value* above = call.b.Binary(OpKind::kGt, x, call.Float({1, "threshold"}, 0));
-  call.Return(call.b.Emit(
-      OpKind::kWhere, {above, x, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype)}));
+  call.Return(call.b.Emit(OpKind::kWhere,
+                          {above, x, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype)}));
 }
 void Glu(Call& call) {
   Value* x = call.Tensor(kSelf);
@@ -233,8 +233,8 @@ void LogAddExp(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* y = call.Operand(kOther, call.dtype());
   Value* gap = call.b.Unary(OpKind::kAbs, call.b.Binary(OpKind::kSub, x, y));
-  Value* rest = call.b.Unary(OpKind::kLog1p,
-                             call.b.Unary(OpKind::kExp, call.b.Unary(OpKind::kNeg, gap)));
+  Value* rest =
+      call.b.Unary(OpKind::kLog1p, call.b.Unary(OpKind::kExp, call.b.Unary(OpKind::kNeg, gap)));
   call.Return(call.b.Binary(OpKind::kAdd, call.b.Binary(OpKind::kMax, x, y), rest));
 }
 void NanToNum(Call& call) {

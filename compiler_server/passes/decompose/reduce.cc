@@ -102,8 +102,8 @@ Moments MomentsOf(Call& call, DType dtype) {
   const bool by_correction = call.target().ends_with(".correction");
   const bool whole = call.target().ends_with(".default");
   const Arg unbiased{whole ? size_t{1} : size_t{2}, "unbiased"};
-  const double correction = by_correction ? call.Float({9, "correction"}, 1)
-                                          : (call.Bool(unbiased, true) ? 1.0 : 0.0);
+  const double correction =
+      by_correction ? call.Float({9, "correction"}, 1) : (call.Bool(unbiased, true) ? 1.0 : 0.0);
   const bool keepdim = call.Bool(by_correction ? Arg{9, "keepdim"} : Arg{3, "keepdim"}, false);
   const Dims dims = call.ReducedDims(whole ? Arg{9, ""} : kDim, x->type.rank());
   Moments moments;
@@ -141,8 +141,8 @@ void EmitNorm(Call& call, double order, const Dims& dims, bool keepdim) {
     return call.Return(call.b.Reduce(op, size, dims, keepdim));
   }
   if (order == 0) return call.Refuse("norm of order 0");
-  Value* sum = call.b.Reduce(OpKind::kReduceSum, call.b.Binary(OpKind::kPow, size, order), dims,
-                             keepdim);
+  Value* sum =
+      call.b.Reduce(OpKind::kReduceSum, call.b.Binary(OpKind::kPow, size, order), dims, keepdim);
   call.Return(call.b.Binary(OpKind::kPow, sum, 1 / order));
 }
 void VectorNorm(Call& call) {

@@ -146,9 +146,9 @@ void Unbind(Call& call) {
   std::vector<Value*> pieces;
   for (size_t i = 0; i < call.result_count() && !call.refused(); ++i) {
     const auto at = static_cast<int64_t>(i);
-    pieces.push_back(call.used(i) ? call.b.Reshape(call.b.Slice(x, dim, at, at + 1),
-                                                   call.type(i).sizes)
-                                  : nullptr);
+    pieces.push_back(call.used(i)
+                         ? call.b.Reshape(call.b.Slice(x, dim, at, at + 1), call.type(i).sizes)
+                         : nullptr);
   }
   call.Return(std::move(pieces));
 }

@@ -100,9 +100,8 @@ void AdaptiveAvgPool2d(Call& call) {
     return call.Return(call.b.Reduce(OpKind::kReduceMean, x, {rank - 2, rank - 1}, true));
   }
   InChannelsLast(call, 2, [&](Value* last) {
-    const TensorType type =
-        ir::Contiguous(call.dtype(), {last->type.sizes[0], sizes[rank - 2], sizes[rank - 1],
-                                      last->type.sizes[3]});
+    const TensorType type = ir::Contiguous(
+        call.dtype(), {last->type.sizes[0], sizes[rank - 2], sizes[rank - 1], last->type.sizes[3]});
     return call.b.Emit(OpKind::kAdaptiveAvgPool, {last}, {}, &type);
   });
 }
@@ -126,20 +125,18 @@ bool ScalesAreExact(Call& call, size_t position) {
 }
 
 void Resize(Call& call, std::string mode, bool align_corners, size_t scales_position) {
-  if (!ScalesAreExact(call, scales_position)) return call.Refuse("resize by a factor that does not divide");
+  if (!ScalesAreExact(call, scales_position))
+    return call.Refuse("resize by a factor that does not divide");
   InChannelsLast(call, 2, [&](Value* x) {
-    const TensorType type = ir::Contiguous(
-        call.dtype(), {x->type.sizes[0], call.type().sizes[2], call.type().sizes[3],
-                       x->type.sizes[3]});
+    const TensorType type = ir::Contiguous(call.dtype(), {x->type.sizes[0], call.type().sizes[2],
+                                                          call.type().sizes[3], x->type.sizes[3]});
     return call.b.Emit(OpKind::kResize, {x},
                        {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &type);
   });
 }
 void Nearest(Call& call) { Resize(call, "nearest", false, 2); }
 void NearestExact(Call& call) { Resize(call, "nearest_exact", false, 2); }
-void Bilinear(Call& call) {
-  Resize(call, "linear", call.Bool({2, "align_corners"}, false), 3);
-}
+void Bilinear(Call& call) { Resize(call, "linear", call.Bool({2, "align_corners"}, false), 3); }
 
 constexpr HandlerRow kRows[] = {
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
