@@ -173,11 +173,11 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
   spec.epilogue = StoreBody(MemoryType::kF32, {n, 1});
   if (bias_gelu) {
     Body& body = spec.epilogue;
-    BodyOp load{.op = Opcode::kLoad, .type = ScalarType::kF32};
-    load.access = {.operand = 1, .type = MemoryType::kF32, .strides = {0, 1}};
+    BodyOp load = MakeOp(Opcode::kLoad);
+    load.access.operand = 1;
+    load.access.strides = {0, 1};
     const auto op = [&](Opcode code, std::vector<uint32_t> args, double imm = 0) {
-      body.ops.push_back(
-          {.op = code, .type = ScalarType::kF32, .args = std::move(args), .imm_f32 = imm});
+      body.ops.push_back(MakeOp(code, std::move(args), imm));
       return static_cast<uint32_t>(body.ops.size() - 1);
     };
     body.ops.push_back(load);

@@ -138,19 +138,19 @@ class ConvRun {
   void AddBiasReluResidual() {
     Body& body = spec_.epilogue;
     const auto load = [&](uint32_t operand, std::vector<int64_t> strides) {
-      BodyOp op{.op = Opcode::kLoad, .type = ScalarType::kF32};
+      BodyOp op = MakeOp(Opcode::kLoad);
       op.access.operand = operand;
       op.access.strides = std::move(strides);
       body.ops.push_back(op);
       return static_cast<uint32_t>(body.ops.size() - 1);
     };
     const auto binary = [&](Opcode code, uint32_t x, uint32_t y) {
-      body.ops.push_back({.op = code, .type = ScalarType::kF32, .args = {x, y}});
+      body.ops.push_back(MakeOp(code, {x, y}));
       return static_cast<uint32_t>(body.ops.size() - 1);
     };
     const uint32_t bias = load(1, {0, 0, 0, 1});
     const uint32_t residual = load(2, std::vector<int64_t>(y_strides_, y_strides_ + 4));
-    body.ops.push_back({.op = Opcode::kConstF32, .type = ScalarType::kF32});
+    body.ops.push_back(MakeOp(Opcode::kConstF32));
     const auto zero = static_cast<uint32_t>(body.ops.size() - 1);
     const uint32_t sum = binary(Opcode::kAdd, binary(Opcode::kAdd, 0, bias), residual);
     body.stores[0].value = binary(Opcode::kMax, sum, zero);

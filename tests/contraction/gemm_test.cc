@@ -270,6 +270,17 @@ TEST(GemmTest, NarrowTypes) {
   }
 }
 
+// A [m, k] and a stable weight [n, k].
+void SetDense(GemmSpec& spec, int64_t k) {
+  spec.a.buffer = Persistent(0);
+  spec.a.row_stride = k;
+  spec.a.col_stride = 1;
+  spec.b.buffer = Persistent(1);
+  spec.b.row_stride = 1;
+  spec.b.col_stride = k;
+  spec.b.stable = true;
+}
+
 // A product with operands 0 A, 1 B, 2 bias, 3 residual, 4 out.
 class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> {
  protected:
@@ -277,12 +288,11 @@ class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> 
   static constexpr int64_t kResidualPitch = 400;
 
   uint32_t Op(Opcode code, std::vector<uint32_t> args, double imm = 0) {
-    body_.ops.push_back(
-        {.op = code, .type = ScalarType::kF32, .args = std::move(args), .imm_f32 = imm});
+    body_.ops.push_back(MakeOp(code, std::move(args), imm));
     return static_cast<uint32_t>(body_.ops.size() - 1);
   }
   uint32_t Load(uint32_t operand, std::vector<int64_t> strides, int64_t offset = 0) {
-    BodyOp op{.op = Opcode::kLoad, .type = ScalarType::kF32};
+    BodyOp op = MakeOp(Opcode::kLoad);
     op.access.operand = operand;
     op.access.strides = std::move(strides);
     op.access.offset = offset;
@@ -298,8 +308,7 @@ class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> 
     spec.m = m;
     spec.n = n;
     spec.k = kK;
-    spec.a = {.buffer = Persistent(0), .row_stride = kK, .col_stride = 1};
-    spec.b = {.buffer = Persistent(1), .row_stride = 1, .col_stride = kK, .stable = true};
+    SetDense(spec, kK);
     spec.b.buffer_bytes = static_cast<uint64_t>(4 * n * kK);
     spec.epilogue = body_;
     spec.epilogue_operands = {Persistent(4), Persistent(2), Persistent(3)};
@@ -382,8 +391,7 @@ GemmSpec DenseSpec(int64_t m, int64_t n, int64_t k) {
   spec.m = m;
   spec.n = n;
   spec.k = k;
-  spec.a = {.buffer = Persistent(0), .row_stride = k, .col_stride = 1};
-  spec.b = {.buffer = Persistent(1), .row_stride = 1, .col_stride = k, .stable = true};
+  SetDense(spec, k);
   spec.epilogue = StoreBody(MemoryType::kF32, {n, 1});
   spec.epilogue_operands = {Persistent(2)};
   return spec;

@@ -197,9 +197,18 @@ void CompiledContraction::Run(const std::vector<TestBuffer*>& buffers, int split
   RunPacked(buffers, splits, reverse);
 }
 
+BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args, double imm_f32) {
+  BodyOp op;
+  op.op = opcode;
+  op.type = ScalarType::kF32;
+  op.args = std::move(args);
+  op.imm_f32 = imm_f32;
+  return op;
+}
+
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset) {
   Body body;
-  body.ops.push_back({.op = Opcode::kAccumulator, .type = ScalarType::kF32});
+  body.ops.push_back(MakeOp(Opcode::kAccumulator));
   Store store;
   store.value = 0;
   store.access.operand = 0;

@@ -81,6 +81,9 @@ class CompiledContraction {
 
 inline OperandRef Persistent(uint32_t index) { return {OperandRef::Kind::kPersistent, index, 0}; }
 
+// An f32 op; loads get their access from the caller.
+BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}, double imm_f32 = 0);
+
 // Body: store(accumulator) with the given strides to operand 0.
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);
 

@@ -13,6 +13,14 @@ using Mask = AttentionPlan::Mask;
 constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4;  // operands
 constexpr int kExpRows = 4;  // rows of scores whose exponentials are in flight together
 
+BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
+  BodyOp op;
+  op.op = opcode;
+  op.type = ScalarType::kF32;
+  op.args = std::move(args);
+  return op;
+}
+
 class AttentionTask {
  public:
   AttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -24,8 +32,8 @@ class AttentionTask {
         scratch_(spec, plan),
         size_(MemoryTypeSize(spec.type)),
         score_stride_(plan.query_block * 4) {
-    exp_.ops.push_back({.op = Opcode::kAccumulator, .type = ScalarType::kF32});
-    exp_.ops.push_back({.op = Opcode::kExp, .type = ScalarType::kF32, .args = {0}});
+    exp_.ops.push_back(MakeOp(Opcode::kAccumulator));
+    exp_.ops.push_back(MakeOp(Opcode::kExp, {0}));
   }
 
   void Emit(Value* task) {
@@ -286,7 +294,7 @@ class AttentionTask {
   // out[row] = O[row] / sum[row]; 0 for rows without keys.
   void StoreOutput() {
     Body store;
-    store.ops.push_back({.op = Opcode::kAccumulator, .type = ScalarType::kF32});
+    store.ops.push_back(MakeOp(Opcode::kAccumulator));
     Store to;
     to.access.operand = kOut;
     to.access.type = spec_.type;
