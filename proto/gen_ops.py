@@ -9,6 +9,7 @@ build tree), and docs/ops.md (committed).
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import re
 import sys
@@ -170,7 +171,7 @@ def load() -> tuple[list[Op], list[Composite]]:
         ([op.name for op in ops], "op"),
         ([c.name for c in composites], "composite"),
     ):
-        for before, after in zip(names, names[1:], strict=False):
+        for before, after in itertools.pairwise(names):
             require(before < after, after, f"{what} rows must be sorted and unique")
     known = {op.name for op in ops}
     for composite in composites:
