@@ -1,4 +1,4 @@
-"""Every ATen call the compiler rewrites, against PyTorch: one-node graphs through the whole pipeline
+"""Every ATen call the compiler rewrites, against PyTorch: one-node graphs through the pipeline
 and the reference interpreter (hpu_opt), on the same numbers."""
 
 from __future__ import annotations
