@@ -115,7 +115,7 @@ constexpr Rule kRules[] = {
     {OpKind::kCumsum, LowerScan, Types::kArithmetic, Any},
     {OpKind::kExp2, LowerExp2, Types::kFloat, MergedRank5},
     {OpKind::kExpand, LowerExpand, Types::kMoved, Expandable},
-    {OpKind::kFull, LowerFull, Types::kMoved, MovementRank},
+    {OpKind::kFull, LowerFull, Types::kArithmetic, MovementRank},
     {OpKind::kGather, LowerGather, Types::kMoved, Any},
     {OpKind::kGatherElements, LowerGatherElements, Types::kMoved, Rank5},
     {OpKind::kIota, LowerIota, Types::kArithmetic, Any},

@@ -62,14 +62,8 @@ Bytes ParamsOf(const ir::Node& node) {
   return {};
 }
 
-std::string GuidBase(const ir::Node& node, DType dtype) {
-  // The bitwise complement of a boolean's byte would not be a boolean.
-  if (node.op == OpKind::kBitwiseNot && dtype == DType::kBool) return "not_fwd";
-  return std::string(ir::Traits(node.op).guid);
-}
-
 // The kernel over `in`, with dimensions merged where there are too many for it.
-void Emit(const NodeLowering& at, const std::string& base, std::vector<Tensor> in,
+void Emit(const NodeLowering& at, std::string_view base, std::vector<Tensor> in,
           const Bytes& bytes) {
   SynGraph& graph = at.graph;
   Tensor out = at.out[0];
@@ -96,8 +90,7 @@ void Emit(const NodeLowering& at, const std::string& base, std::vector<Tensor> i
 }  // namespace
 
 void LowerPointwise(const NodeLowering& at) {
-  const DType dtype = at.in.back().dtype;
-  Emit(at, GuidBase(at.node, dtype), at.in, ParamsOf(at.node));
+  Emit(at, ir::Traits(at.node.op).guid, at.in, ParamsOf(at.node));
 }
 
 // Whether pow2_fwd squares or raises 2 is not documented.

@@ -81,7 +81,7 @@ void LowerResize(const NodeLowering& at) {
   params->size1 = static_cast<int32_t>(at.out[0].sizes[2]);
   params->size2 = static_cast<int32_t>(at.out[0].sizes[1]);
   params->size3 = 1;
-  if (mode == "bilinear") {
+  if (mode == "linear") {
     params->mode = NS_RESIZE_LINEAR;
     params->coordTransMode = at.node.Bool(AttrKey::kAlignCorners)
                                 ? NS_RESIZE_COORD_ALIGN_CORNERS

@@ -161,8 +161,6 @@ Tensor SynGraph::Scalar(DType dtype, double value) {
       return Constant(dtype, {}, BytesOf(BFloat16Bits(static_cast<float>(value))));
     case DType::kF16:
       return Constant(dtype, {}, BytesOf(static_cast<_Float16>(value)));
-    case DType::kF64:
-      return Constant(DType::kI64, {}, BytesOf(value));  // moved as bits
     case DType::kBool:
       return Constant(dtype, {}, BytesOf(static_cast<uint8_t>(value != 0)));
     default:

@@ -86,7 +86,7 @@ class SynGraph {
   Tensor Intermediate(DType dtype, const ir::Dims& sizes);
   // Row-major little-endian data, copied.
   Tensor Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data);
-  // A 0-d constant of `dtype` (a real number type or bool; float64 as the integer of its bits).
+  // A 0-d constant of `dtype`: a type that the device calculates with.
   Tensor Scalar(DType dtype, double value);
 
   // `guid` is complete: "gemm", "add_fwd_f32".

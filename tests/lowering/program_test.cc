@@ -196,7 +196,7 @@ const OpCase kOps[] = {
     UNARY(tan, kFloats),
     UNARY(tanh, kFloats),
     UNARY(trunc, kFloats),
-    UNARY(bitwise_not, kIntegers),
+    UNARY(bitwise_not, "i64 i32 i16 i8 u8"),
     UNARY(logical_not, "bool"),
     BINARY(add, kNumbers),
     BINARY(sub, kNumbers),
@@ -264,7 +264,7 @@ const OpCase kOps[] = {
     {"gather", "%r = gather %x, %i {dim = 0} : T[4,6,6]", kMoved},
     {"gather_inner", "%r = gather %x, %i {dim = 1} : T[4,4,6]", kMoved},
     {"gather_elements", "%r = gather_elements %x, %i {dim = 0} : T[4,6]", kMoved},
-    {"full", "%r = full {value = 3.0} : T[2,3]", kMoved},
+    {"full", "%r = full {value = 3.0} : T[2,3]", kAll},
     {"iota", "%r = iota {start = 2.0, step = 3.0} : T[20]", kNumbers},
 };
 
