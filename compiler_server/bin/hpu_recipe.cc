@@ -5,7 +5,6 @@
 //   hpu_recipe --recipe recipe.bin --json
 //   hpu_recipe --compile graph.hir               # what the compiler makes of text IR
 #include <CLI/CLI.hpp>
-
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -141,8 +140,7 @@ int main(int argc, char** argv) {
   CLI::App app("Shows programs and recipes.");
   app.add_option("program", options.program, "program file");
   app.add_option("recipes,--recipe", options.recipes, "recipe files");
-  app.add_option("--compile", options.compile, "compile this text IR first")
-      ->excludes("program");
+  app.add_option("--compile", options.compile, "compile this text IR first")->excludes("program");
   app.add_flag("--json", options.json, "as JSON");
   CLI11_PARSE(app, argc, argv);
   if (options.program.empty() && options.compile.empty() && options.recipes.empty()) {

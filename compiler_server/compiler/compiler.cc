@@ -106,9 +106,8 @@ CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
 }
 
 // Compiles all recipes, several at a time. The graph's name and the place make a recipe's name.
-std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions,
-                                           LoweredGraph& lowered, const CompileOptions& options,
-                                           Progress& progress) {
+std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions, LoweredGraph& lowered,
+                                           const CompileOptions& options, Progress& progress) {
   std::vector<CompiledRecipe> results(lowered.recipes.size());
   std::atomic<size_t> next = 0, done = 0;
   const auto work = [&] {
@@ -116,8 +115,8 @@ std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions,
       SynGraph& graph = *lowered.recipes[i].graph;
       const std::string digest = ToHex(graph.ContentDigest()).substr(0, 8);
       const std::string name = lowered.program.name + "_" + digest;
-      results[i] = CompileRecipe(
-          functions, graph, options.visualization_dir.empty() ? name : kDumpPrefix + name);
+      results[i] = CompileRecipe(functions, graph,
+                                 options.visualization_dir.empty() ? name : kDumpPrefix + name);
       results[i].name = name;
       progress("recipe", ++done, results.size());
     }
@@ -193,9 +192,9 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   RETURN_IF_ERROR_AT(
       Transform(graph, functions_.is_emulator(), options, progress, &result.statistics), context);
 
-  ASSIGN_OR_RETURN(const ConfigurationLease lease,
-                   ConfigurationLease::Take(functions_,
-                                            {options.isa_level, options.visualization_dir}));
+  ASSIGN_OR_RETURN(
+      const ConfigurationLease lease,
+      ConfigurationLease::Take(functions_, {options.isa_level, options.visualization_dir}));
   absl::StatusOr<LoweredGraph> lowered = [&] {
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);

@@ -1,4 +1,5 @@
-// The compiler: a captured graph in, a program and its recipes out. Knows neither gRPC nor the store.
+// The compiler: a captured graph in, a program and its recipes out. Knows neither gRPC nor the
+// store.
 #pragma once
 
 #include <chrono>
@@ -41,20 +42,20 @@ struct CompileStatistics {
 };
 
 struct CompiledProgram {
-  Bytes program;              // container, program/program.h
+  Bytes program;               // container, program/program.h
   std::vector<Bytes> recipes;  // serialised, in the order of Program::recipes
   CompileStatistics statistics;
 };
 
-// Thread-safe. Compiles with different isa_level or visualization_dir wait for each other, because the
-// Synapse library is configured process-wide.
+// Thread-safe. Compiles with different isa_level or visualization_dir wait for each other, because
+// the Synapse library is configured process-wide.
 class Compiler {
  public:
   // Starts the library; no device is needed. `functions` must outlive the compiler.
   static absl::StatusOr<std::unique_ptr<Compiler>> Create(const SynapseFunctions& functions);
 
-  // `wire_graph`: a serialised hpu.wire.Graph. UNIMPLEMENTED: something that neither recipes nor eager
-  // steps can express. INVALID_ARGUMENT: a malformed graph or option.
+  // `wire_graph`: a serialised hpu.wire.Graph. UNIMPLEMENTED: something that neither recipes nor
+  // eager steps can express. INVALID_ARGUMENT: a malformed graph or option.
   absl::StatusOr<CompiledProgram> Compile(std::span<const uint8_t> wire_graph,
                                           const CompileOptions& options) const;
   // A graph in any form: imported, or parsed from text.

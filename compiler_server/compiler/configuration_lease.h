@@ -1,5 +1,6 @@
-// The Synapse library takes some compile settings from process-wide configuration keys. A lease sets
-// them and keeps others from changing them while it lives; leases of equal settings live together.
+// The Synapse library takes some compile settings from process-wide configuration keys. A lease
+// sets them and keeps others from changing them while it lives; leases of equal settings live
+// together.
 #pragma once
 
 #include <string>

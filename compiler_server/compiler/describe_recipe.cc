@@ -24,7 +24,8 @@ RecipeTensorInfo TensorInfo(const synRetrievedLaunchTensorInfo& raw) {
   RecipeTensorInfo info;
   info.name = raw.tensorName;
   info.dtype = TypeName(raw.tensorDataType);
-  info.sizes.assign(raw.tensorMaxSize, raw.tensorMaxSize + std::min<uint32_t>(raw.tensorDims, HABANA_DIM_MAX));
+  info.sizes.assign(raw.tensorMaxSize,
+                    raw.tensorMaxSize + std::min<uint32_t>(raw.tensorDims, HABANA_DIM_MAX));
   std::reverse(info.sizes.begin(), info.sizes.end());
   info.section = raw.tensorSectionId;
   info.section_offset = raw.tensorOffsetInSection;
@@ -46,7 +47,8 @@ absl::Status ReadTensors(const SynapseFunctions& functions, synRecipeHandle reci
   RETURN_IF_ERROR(ToStatus(functions,
                            functions.synTensorRetrieveLaunchInfoById(recipe, count, raw.data()),
                            "synTensorRetrieveLaunchInfoById"));
-  for (const synRetrievedLaunchTensorInfo& tensor : raw) info->tensors.push_back(TensorInfo(tensor));
+  for (const synRetrievedLaunchTensorInfo& tensor : raw)
+    info->tensors.push_back(TensorInfo(tensor));
   return absl::OkStatus();
 }
 
@@ -62,10 +64,10 @@ absl::StatusOr<RecipeInfo> DescribeRecipe(const SynapseFunctions& functions,
                                                 RECIPE_ATTRIBUTE_PERSISTENT_TENSORS_SIZE,
                                                 RECIPE_ATTRIBUTE_HOST_MEM_SIZE};
   uint64_t values[std::size(kAttributes)] = {};
-  RETURN_IF_ERROR(ToStatus(functions,
-                           functions.synRecipeGetAttribute(values, kAttributes,
-                                                           std::size(kAttributes), handle.get()),
-                           "synRecipeGetAttribute"));
+  RETURN_IF_ERROR(ToStatus(
+      functions,
+      functions.synRecipeGetAttribute(values, kAttributes, std::size(kAttributes), handle.get()),
+      "synRecipeGetAttribute"));
   info.workspace_bytes = values[0];
   info.persistent_bytes = values[1];
   info.host_bytes = values[2];
@@ -87,7 +89,8 @@ std::string PrintRecipe(const RecipeInfo& info) {
   if (!info.isa_level.empty()) text << ", code for " << info.isa_level;
   text << "\n";
   for (const RecipeTensorInfo& tensor : info.tensors) {
-    text << "  " << (tensor.is_input ? "in  " : "out ") << tensor.name << ": " << tensor.dtype << "[";
+    text << "  " << (tensor.is_input ? "in  " : "out ") << tensor.name << ": " << tensor.dtype
+         << "[";
     for (size_t i = 0; i < tensor.sizes.size(); ++i) text << (i == 0 ? "" : ",") << tensor.sizes[i];
     text << "] in section " << tensor.section;
     if (tensor.section_offset != 0) text << " + " << tensor.section_offset << " bytes";

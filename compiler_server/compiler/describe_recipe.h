@@ -26,7 +26,7 @@ struct RecipeInfo {
   uint64_t workspace_bytes = 0;
   uint64_t persistent_bytes = 0;
   uint64_t host_bytes = 0;
-  std::string isa_level;  // emulator only
+  std::string isa_level;                  // emulator only
   std::vector<RecipeTensorInfo> tensors;  // the launch table
 };
 

@@ -29,13 +29,13 @@ class AnonymousFile {
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
 
   absl::StatusOr<Bytes> Read() const {
-    struct stat info {};
+    struct stat info{};
     if (fstat(descriptor_, &info) != 0) return Internal("fstat: ", std::strerror(errno));
     Bytes bytes(static_cast<size_t>(info.st_size));
     size_t at = 0;
     while (at < bytes.size()) {
-      const ssize_t got = pread(descriptor_, bytes.data() + at, bytes.size() - at,
-                                static_cast<off_t>(at));
+      const ssize_t got =
+          pread(descriptor_, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
       if (got <= 0) return Internal("reading a serialised recipe: ", std::strerror(errno));
       at += static_cast<size_t>(got);
     }
@@ -45,8 +45,8 @@ class AnonymousFile {
   absl::Status Write(std::span<const uint8_t> bytes) const {
     size_t at = 0;
     while (at < bytes.size()) {
-      const ssize_t put = pwrite(descriptor_, bytes.data() + at, bytes.size() - at,
-                                 static_cast<off_t>(at));
+      const ssize_t put =
+          pwrite(descriptor_, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
       if (put <= 0) {
         return Error(absl::StatusCode::kResourceExhausted, "writing a recipe of ", bytes.size(),
                      " bytes to memory: ", std::strerror(errno));
@@ -69,16 +69,14 @@ absl::StatusOr<Bytes> SerializeRecipe(const SynapseFunctions& functions, synReci
                              functions.synEmulatorRecipeSerialize(recipe, nullptr, 0, &size),
                              "synEmulatorRecipeSerialize"));
     Bytes bytes(size);
-    RETURN_IF_ERROR(
-        ToStatus(functions,
-                 functions.synEmulatorRecipeSerialize(recipe, bytes.data(), bytes.size(), &size),
-                 "synEmulatorRecipeSerialize"));
+    RETURN_IF_ERROR(ToStatus(
+        functions, functions.synEmulatorRecipeSerialize(recipe, bytes.data(), bytes.size(), &size),
+        "synEmulatorRecipeSerialize"));
     return bytes;
   }
   const AnonymousFile file;
   RETURN_IF_ERROR(file.Check());
-  RETURN_IF_ERROR(ToStatus(functions,
-                           functions.synRecipeSerialize(recipe, file.path().c_str()),
+  RETURN_IF_ERROR(ToStatus(functions, functions.synRecipeSerialize(recipe, file.path().c_str()),
                            "synRecipeSerialize"));
   return file.Read();
 }
@@ -95,8 +93,7 @@ absl::StatusOr<RecipeHandle> DeserializeRecipe(const SynapseFunctions& functions
   const AnonymousFile file;
   RETURN_IF_ERROR(file.Check());
   RETURN_IF_ERROR(file.Write(bytes));
-  RETURN_IF_ERROR(ToStatus(functions,
-                           functions.synRecipeDeSerialize(&handle, file.path().c_str()),
+  RETURN_IF_ERROR(ToStatus(functions, functions.synRecipeDeSerialize(&handle, file.path().c_str()),
                            "synRecipeDeSerialize"));
   return RecipeHandle(functions, handle);
 }

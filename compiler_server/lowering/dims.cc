@@ -37,9 +37,12 @@ std::vector<Dims> MergeBroadcastDims(const std::vector<Dims>& sizes) {
   size_t previous = rank;  // last dimension that was kept, rank = none
   for (size_t d = 0; d < rank; ++d) {
     if (padded[0][d] == 1) continue;
-    const bool alike = previous < rank && std::all_of(padded.begin(), padded.end(), [&](const Dims& dims) {
-      return (dims[previous] == padded[0][previous]) == (dims[d] == padded[0][d]);
-    });
+    const bool alike = previous < rank && std::all_of(
+                                              padded.begin(), padded.end(),
+                                              [&](const Dims& dims) {
+                                                return (dims[previous] == padded[0][previous]) ==
+                                                       (dims[d] == padded[0][d]);
+                                              });
     for (size_t i = 0; i < merged.size(); ++i) {
       if (alike) {
         merged[i].back() *= padded[i][d];

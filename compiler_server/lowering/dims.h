@@ -32,7 +32,8 @@ int64_t Product(const ir::Dims& sizes, size_t begin, size_t end);
 ir::Dims AroundDim(const ir::Dims& sizes, int64_t dim);
 
 // The region that a view node (lower.h IsView) selects from the region of its operand; `offset`
-// counts elements. nullopt if it cannot be addressed by strides (a reshape of permuted memory, say).
+// counts elements. nullopt if it cannot be addressed by strides (a reshape of permuted memory,
+// say).
 std::optional<ir::View> ApplyView(const ir::Node& node, ir::View operand);
 
 // Strides of `sizes` over memory that `from` describes, if a reshape needs no copy.

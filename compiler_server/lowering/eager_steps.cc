@@ -39,8 +39,8 @@ absl::Status EagerSteps::Add(const ir::Node& node) {
   for (const ir::Value* result : node.results) {
     step.outputs.push_back(memory_.HomeOf(*result)->index);
   }
-  step.reason = node.aten->reason.empty() ? std::string(CheckLowerable(node).message())
-                                          : node.aten->reason;
+  step.reason =
+      node.aten->reason.empty() ? std::string(CheckLowerable(node).message()) : node.aten->reason;
   program_.steps.emplace_back(std::move(step));
   return absl::OkStatus();
 }

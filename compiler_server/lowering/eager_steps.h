@@ -21,8 +21,8 @@ class EagerSteps {
 
   // An `aten` node as a step.
   absl::Status Add(const ir::Node& node);
-  // The program tensor for a region. Memory that an eager op allocated has no fixed strides or address,
-  // so regions of it are taken by further eager views.
+  // The program tensor for a region. Memory that an eager op allocated has no fixed strides or
+  // address, so regions of it are taken by further eager views.
   uint32_t TensorFor(const Memory& memory);
 
  private:

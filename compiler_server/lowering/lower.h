@@ -1,5 +1,5 @@
-// Lowering of single IR nodes to Synapse nodes. One row per op says which function emits it and what
-// the device accepts; the functions are grouped by family in lower_*.cc.
+// Lowering of single IR nodes to Synapse nodes. One row per op says which function emits it and
+// what the device accepts; the functions are grouped by family in lower_*.cc.
 #pragma once
 
 #include <string_view>

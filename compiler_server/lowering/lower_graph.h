@@ -30,7 +30,8 @@ struct LoweredGraph {
   std::vector<LoweredRecipe> recipes;
 };
 
-// `functions` must outlive the result. UNIMPLEMENTED: some node can run neither in a recipe nor by ATen.
+// `functions` must outlive the result. UNIMPLEMENTED: some node can run neither in a recipe nor by
+// ATen.
 absl::StatusOr<LoweredGraph> LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
                                         const LoweringOptions& options);
 

@@ -36,8 +36,8 @@ void LowerScatter(const NodeLowering& at) {
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
-  const ns_ScatterKernel_Params params{
-      .axis = FcdAxis(at.node.Int(AttrKey::kDim), at.in[0].rank())};
+  const ns_ScatterKernel_Params params{.axis =
+                                           FcdAxis(at.node.Int(AttrKey::kDim), at.in[0].rank())};
   at.graph.TypedNode("scatter_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 

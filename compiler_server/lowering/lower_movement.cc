@@ -100,7 +100,8 @@ void LowerPad(const NodeLowering& at) {
 }
 
 void LowerAsStrided(const NodeLowering& at) {
-  const synStridedOpParams params = StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
+  const synStridedOpParams params =
+      StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
   at.graph.Node("strided_view", {at.in[0]}, at.out, Params(params));
 }
 
@@ -109,7 +110,8 @@ void LowerAsStridedScatter(const NodeLowering& at) {
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
-  const synStridedOpParams params = StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
+  const synStridedOpParams params =
+      StridedParams(StridesOf(at.node), at.node.Int(AttrKey::kOffset));
   const ir::TensorType& type = at.node.operands[0]->type;
   if (type.contiguous()) {
     at.graph.Node("strided_insert", {at.in[0], at.in[1]}, at.out, Params(params));

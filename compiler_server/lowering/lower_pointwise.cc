@@ -26,9 +26,11 @@ struct ParamsRow {
 constexpr ParamsRow kParams[] = {
     {OpKind::kElu,
      [](const ir::Node& node) {
-       return AsBytes(ns_EluKernel_Params{.alpha = static_cast<float>(node.Float(AttrKey::kAlpha))});
+       return AsBytes(
+           ns_EluKernel_Params{.alpha = static_cast<float>(node.Float(AttrKey::kAlpha))});
      }},
-    {OpKind::kGelu, [](const ir::Node&) { return AsBytes(ns_GeluKernel_Params{.approximation = 0}); }},
+    {OpKind::kGelu,
+     [](const ir::Node&) { return AsBytes(ns_GeluKernel_Params{.approximation = 0}); }},
     {OpKind::kGeluTanh,
      [](const ir::Node&) { return AsBytes(ns_GeluKernel_Params{.approximation = 1}); }},
     {OpKind::kHardSigmoid,

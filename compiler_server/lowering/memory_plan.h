@@ -28,8 +28,8 @@ class MemoryPlan {
   // `program` receives buffers, constants and tensors. All must outlive the plan.
   MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program);
 
-  // Memory of a value that has some while steps run: an input, a constant, an eager op's result, or a
-  // recipe's result that is returned or read by another step. nullopt for what lives only inside
+  // Memory of a value that has some while steps run: an input, a constant, an eager op's result, or
+  // a recipe's result that is returned or read by another step. nullopt for what lives only inside
   // one recipe.
   std::optional<Memory> HomeOf(const ir::Value& value);
   // Memory of storage k.

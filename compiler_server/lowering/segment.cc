@@ -32,7 +32,8 @@ bool SegmentPlan::IsFree(const Node& node) const {
 }
 
 Value* SegmentPlan::Root(Value* value) const {
-  while (value->kind == ValueKind::kResult && IsView(*value->producer) && IsFree(*value->producer)) {
+  while (value->kind == ValueKind::kResult && IsView(*value->producer) &&
+         IsFree(*value->producer)) {
     value = value->producer->operands[0];
   }
   return value;
@@ -40,7 +41,8 @@ Value* SegmentPlan::Root(Value* value) const {
 
 std::optional<RootView> SegmentPlan::FindRootView(Value* value) const {
   std::vector<const Node*> chain;
-  while (value->kind == ValueKind::kResult && IsView(*value->producer) && IsFree(*value->producer)) {
+  while (value->kind == ValueKind::kResult && IsView(*value->producer) &&
+         IsFree(*value->producer)) {
     chain.push_back(value->producer);
     value = value->producer->operands[0];
   }

@@ -1,11 +1,11 @@
 // Cuts a graph into steps: recipes, and ops that run eagerly between them.
 //
-// Recipe nodes and eager nodes get stages, even and odd, each as early as its operands allow, so the
-// number of recipes is the length of the longest chain of alternations. All recipe nodes of a stage
-// are one recipe: nothing in it depends on a later stage, hence it is convex.
+// Recipe nodes and eager nodes get stages, even and odd, each as early as its operands allow, so
+// the number of recipes is the length of the longest chain of alternations. All recipe nodes of a
+// stage are one recipe: nothing in it depends on a later stage, hence it is convex.
 //
-// Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in every
-// step that reads them, so that only values with memory of their own cross between steps.
+// Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
+// every step that reads them, so that only values with memory of their own cross between steps.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ class SegmentPlan {
   // Segment that produces the value; -1 for inputs, constants and free nodes' results.
   int SegmentOf(const ir::Value& value) const { return segment_of_value_[value.id]; }
   bool IsFree(const ir::Node& node) const;
-  // Follows free views to the value that has memory: an input, a constant, or a node's result that is
-  // not free (a free source ends the chain too).
+  // Follows free views to the value that has memory: an input, a constant, or a node's result that
+  // is not free (a free source ends the chain too).
   ir::Value* Root(ir::Value* value) const;
   // nullopt if strides cannot express the chain.
   std::optional<RootView> FindRootView(ir::Value* value) const;
@@ -65,9 +65,9 @@ class SegmentPlan {
   void Collect();
 
   const ir::Graph* graph_;
-  std::vector<bool> pinned_;           // by value id: views and sources that get a stage after all
-  std::vector<int> stage_;             // by value id; kAnyStage = available from the start
-  std::vector<int> storage_stage_;     // kAnyStage = nothing to write
+  std::vector<bool> pinned_;        // by value id: views and sources that get a stage after all
+  std::vector<int> stage_;          // by value id; kAnyStage = available from the start
+  std::vector<int> storage_stage_;  // kAnyStage = nothing to write
   int mutation_stage_ = 0;
   std::vector<Segment> segments_;
   std::vector<int> segment_of_value_;  // by value id

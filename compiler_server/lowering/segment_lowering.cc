@@ -26,12 +26,12 @@ std::string_view PlacementName(Placement placement) {
   return "";
 }
 
-// How strided memory becomes a row-major tensor: the elements as they lie (row-major `physical`), and
-// the way from there to the value.
+// How strided memory becomes a row-major tensor: the elements as they lie (row-major `physical`),
+// and the way from there to the value.
 struct StridedAccess {
   bool dense = false;  // else the elements are `span` long and need a strided view
   Dims physical;
-  Dims perm;      // value without broadcast = permute(physical, perm), with size-1 dims put back
+  Dims perm;        // value without broadcast = permute(physical, perm), with size-1 dims put back
   Dims unexpanded;  // sizes of the value before broadcasting
 };
 
@@ -179,9 +179,8 @@ bool SegmentLowering::EmitStridedRead(const ir::Node& node) {
 }
 
 void SegmentLowering::Emit(const ir::Node& node) {
-  const bool empty = std::all_of(node.results.begin(), node.results.end(), [](const Value* result) {
-    return result->type.elements() == 0;
-  });
+  const bool empty = std::all_of(node.results.begin(), node.results.end(),
+                                 [](const Value* result) { return result->type.elements() == 0; });
   if (empty || !syn_.status().ok()) return;
   if (node.op == ir::OpKind::kAsStrided && EmitStridedRead(node)) return;
   NodeLowering at{syn_, node, {}, {}};
@@ -205,8 +204,8 @@ void SegmentLowering::Emit(const ir::Node& node) {
   Lower(at);
 }
 
-// The memory that a node may write its result to without a copy: its home or a storage of it in this
-// segment, if in row-major order.
+// The memory that a node may write its result to without a copy: its home or a storage of it in
+// this segment, if in row-major order.
 std::optional<Memory> SegmentLowering::DirectTarget(const Value& value) {
   if (!plan_.IsFree(*value.producer)) {
     const std::optional<Memory> home = memory_.HomeOf(value);

@@ -18,13 +18,13 @@ struct DeviceTypeRow {
 
 // Booleans are int8 with 0 and 1. float64 and complex have no device type.
 constexpr DeviceTypeRow kDeviceTypes[] = {
-    {DType::kF32, syn_type_single, "f32"},     {DType::kBF16, syn_type_bf16, "bf16"},
-    {DType::kF16, syn_type_fp16, "f16"},       {DType::kI8, syn_type_int8, "i8"},
-    {DType::kU8, syn_type_uint8, "u8"},        {DType::kI16, syn_type_int16, "i16"},
-    {DType::kI32, syn_type_int32, "i32"},      {DType::kI64, syn_type_int64, "i64"},
-    {DType::kBool, syn_type_int8, "i8"},       {DType::kF8E4M3, syn_type_fp8_143, "hf8"},
-    {DType::kF8E5M2, syn_type_fp8_152, "f8"},  {DType::kU16, syn_type_uint16, "u16"},
-    {DType::kU32, syn_type_uint32, "u32"},     {DType::kU64, syn_type_uint64, "u64"},
+    {DType::kF32, syn_type_single, "f32"},    {DType::kBF16, syn_type_bf16, "bf16"},
+    {DType::kF16, syn_type_fp16, "f16"},      {DType::kI8, syn_type_int8, "i8"},
+    {DType::kU8, syn_type_uint8, "u8"},       {DType::kI16, syn_type_int16, "i16"},
+    {DType::kI32, syn_type_int32, "i32"},     {DType::kI64, syn_type_int64, "i64"},
+    {DType::kBool, syn_type_int8, "i8"},      {DType::kF8E4M3, syn_type_fp8_143, "hf8"},
+    {DType::kF8E5M2, syn_type_fp8_152, "f8"}, {DType::kU16, syn_type_uint16, "u16"},
+    {DType::kU32, syn_type_uint32, "u32"},    {DType::kU64, syn_type_uint64, "u64"},
 };
 
 const DeviceTypeRow* FindDeviceType(DType dtype) {

@@ -30,15 +30,15 @@ std::string_view GuidSuffix(DType dtype);
 struct Tensor {
   synTensor handle = nullptr;
   DType dtype = DType::kInvalid;
-  ir::Dims sizes;          // PyTorch order
-  uint32_t ordinal = 0;    // of its creation in the graph
+  ir::Dims sizes;        // PyTorch order
+  uint32_t ordinal = 0;  // of its creation in the graph
 
   int rank() const { return static_cast<int>(sizes.size()); }
   int64_t elements() const { return ir::ElementCount(sizes); }
 };
 
-// A parameter struct filled field by field over zero bytes. A plain struct would have arbitrary padding,
-// and equal nodes must have equal bytes.
+// A parameter struct filled field by field over zero bytes. A plain struct would have arbitrary
+// padding, and equal nodes must have equal bytes.
 template <typename T>
 class ZeroedParams {
  public:
@@ -91,7 +91,8 @@ class SynGraph {
 
   // `guid` is complete: "gemm", "add_fwd_f32".
   void Node(const std::string& guid, const std::vector<Tensor>& inputs,
-            const std::vector<Tensor>& outputs, Params params = {}, const Layouts* layouts = nullptr);
+            const std::vector<Tensor>& outputs, Params params = {},
+            const Layouts* layouts = nullptr);
   // Adds the suffix of `dtype` to `base`.
   void TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
                  const std::vector<Tensor>& outputs, Params params = {});
@@ -124,7 +125,9 @@ class SynGraph {
 
  private:
   bool Check(synStatus status, const char* call);
-  std::string AutoName(char prefix) { return std::string(1, prefix).append(std::to_string(unnamed_++)); }
+  std::string AutoName(char prefix) {
+    return std::string(1, prefix).append(std::to_string(unnamed_++));
+  }
   Tensor NewTensor(const std::string& name, DType dtype, const ir::Dims& sizes);
 
   const SynapseFunctions& functions_;

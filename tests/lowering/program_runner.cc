@@ -204,11 +204,11 @@ absl::Status ProgramRunner::Call::Launch(const LaunchStep& step, std::span<const
     RETURN_IF_ERROR(Check(f().synDeviceMalloc(runner_.device_, workspace_bytes, 0, 0, &workspace),
                           "synDeviceMalloc"));
   }
-  absl::Status status = Check(
-      f().synLaunchWithExternalEvents(runner_.stream_, table.data(),
-                                      static_cast<uint32_t>(table.size()), workspace, recipe.get(),
-                                      nullptr, 0, 0),
-      "synLaunchWithExternalEvents");
+  absl::Status status =
+      Check(f().synLaunchWithExternalEvents(runner_.stream_, table.data(),
+                                            static_cast<uint32_t>(table.size()), workspace,
+                                            recipe.get(), nullptr, 0, 0),
+            "synLaunchWithExternalEvents");
   const absl::Status ended =
       Check(f().synStreamSynchronize(runner_.stream_), "synStreamSynchronize");
   if (workspace != 0) f().synDeviceFree(runner_.device_, workspace, 0);
@@ -294,8 +294,7 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Call::Results() {
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i] == nullptr) continue;
-    ASSIGN_OR_RETURN(ir::HostTensor tensor,
-                     ReadTensor(inputs_[i]->first, program_.inputs[i].spec));
+    ASSIGN_OR_RETURN(ir::HostTensor tensor, ReadTensor(inputs_[i]->first, program_.inputs[i].spec));
     result.inputs.push_back(std::move(tensor));
   }
   return result;
@@ -304,12 +303,12 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Call::Results() {
 absl::StatusOr<std::unique_ptr<ProgramRunner>> ProgramRunner::Create(
     const SynapseFunctions& functions) {
   std::unique_ptr<ProgramRunner> runner(new ProgramRunner(functions));
-  RETURN_IF_ERROR(ToStatus(
-      functions, functions.synDeviceAcquireByDeviceType(&runner->device_, synDeviceGaudi2),
-      "synDeviceAcquireByDeviceType"));
   RETURN_IF_ERROR(
-      ToStatus(functions, functions.synStreamCreateGeneric(&runner->stream_, runner->device_, 0),
-               "synStreamCreateGeneric"));
+      ToStatus(functions, functions.synDeviceAcquireByDeviceType(&runner->device_, synDeviceGaudi2),
+               "synDeviceAcquireByDeviceType"));
+  RETURN_IF_ERROR(ToStatus(functions,
+                           functions.synStreamCreateGeneric(&runner->stream_, runner->device_, 0),
+                           "synStreamCreateGeneric"));
   return runner;
 }
 

@@ -1,6 +1,6 @@
-// Programs against the reference interpreter: IR text -> passes -> lowering -> recipes -> launches on the
-// emulated device, compared with the interpreter's result on the same graph. All goldens run, and a
-// table of every op and element type.
+// Programs against the reference interpreter: IR text -> passes -> lowering -> recipes -> launches
+// on the emulated device, compared with the interpreter's result on the same graph. All goldens
+// run, and a table of every op and element type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "compiler_server/compiler/compiler.h"
+#include "compiler_server/compiler/describe_recipe.h"
 #include "compiler_server/ir/interpreter.h"
 #include "compiler_server/ir/text.h"
 #include "tests/lowering/program_runner.h"
@@ -90,8 +91,8 @@ std::string ReadFile(const fs::path& path) {
   return text.str();
 }
 
-// Goldens that run here: no eager ops (the interpreter has none), nothing that is refused, no nodes that
-// only a real device has.
+// Goldens that run here: no eager ops (the interpreter has none), nothing that is refused, no nodes
+// that only a real device has.
 std::vector<std::string> GoldenNames() {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
@@ -115,7 +116,8 @@ TEST_P(GoldenProgram, EqualsTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram, ::testing::ValuesIn(GoldenNames()),
                          [](const auto& golden) { return golden.param; });
 
-// lgamma runs eagerly between recipes; the interpreter cannot, so the expected numbers are spelled out.
+// lgamma runs eagerly between recipes; the interpreter cannot, so the expected numbers are spelled
+// out.
 TEST(EagerProgram, RunsBetweenRecipes) {
   ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
   absl::StatusOr<ir::Graph> graph = ir::Parse(ReadFile(fs::path(kFolder) / "eager_between.hir"));
@@ -137,8 +139,76 @@ TEST(EagerProgram, RunsBetweenRecipes) {
   }
 }
 
-// A graph body with "T" for the element type, and the types to put in. `%x` and `%y` are T[4,6], `%s` is
-// T[6], `%i` i64[4,6] and `%b` bool[4,6]; the body defines %r.
+constexpr char kSmallGraph[] =
+    "graph @g(%x: f32[4,6]) {\n %0 = relu %x : f32[4,6]\n return %0\n}\n";
+
+absl::StatusOr<CompiledProgram> CompileText(const std::string& text,
+                                            const CompileOptions& options) {
+  RETURN_IF_ERROR(TheDevice().status());
+  ASSIGN_OR_RETURN(ir::Graph graph, ir::Parse(text));
+  return TheDevice()->compiler->Compile(std::move(graph), options);
+}
+
+// Equal graphs must give equal bytes, or equal recipes would be stored twice.
+TEST(CompilerFacade, IsDeterministic) {
+  for (const std::string& name : GoldenNames()) {
+    const std::string text = ReadFile(fs::path(kFolder) / (name + ".hir"));
+    const absl::StatusOr<CompiledProgram> first = CompileText(text, {});
+    const absl::StatusOr<CompiledProgram> second = CompileText(text, {});
+    ASSERT_TRUE(first.ok()) << name << ": " << ToText(first.status());
+    ASSERT_TRUE(second.ok()) << name << ": " << ToText(second.status());
+    EXPECT_EQ(first->recipes, second->recipes) << name;
+    EXPECT_EQ(first->program, second->program) << name;
+  }
+}
+
+TEST(CompilerFacade, RefusesUnknownOptions) {
+  CompileOptions device;
+  device.device_kind = "gaudi9";
+  EXPECT_EQ(CompileText(kSmallGraph, device).status().code(), absl::StatusCode::kInvalidArgument);
+  CompileOptions pass;
+  pass.disabled_passes = {"no-such-pass"};
+  EXPECT_EQ(CompileText(kSmallGraph, pass).status().code(), absl::StatusCode::kInvalidArgument);
+  CompileOptions level;
+  level.isa_level = "x86-64-v9";
+  EXPECT_EQ(CompileText(kSmallGraph, level).status().code(), absl::StatusCode::kInvalidArgument);
+  const Bytes garbage = {0xFF, 0x01, 0x02};
+  ASSERT_TRUE(TheDevice().ok());
+  EXPECT_EQ(TheDevice()->compiler->Compile(garbage, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CompilerFacade, CompilesForTheLevelAskedFor) {
+  CompileOptions options;
+  options.isa_level = "x86-64-v2";
+  const absl::StatusOr<CompiledProgram> compiled = CompileText(kSmallGraph, options);
+  ASSERT_TRUE(compiled.ok()) << ToText(compiled.status());
+  const absl::StatusOr<RecipeInfo> info =
+      DescribeRecipe(*TheDevice()->functions, compiled->recipes[0]);
+  ASSERT_TRUE(info.ok()) << ToText(info.status());
+  EXPECT_EQ(info->isa_level, "x86-64-v2");
+  ASSERT_EQ(info->tensors.size(), 2U);
+  EXPECT_EQ(info->tensors[0].sizes, (std::vector<uint64_t>{4, 6}));
+}
+
+// 32768 f32 ones: too large for a recipe, carried by the program.
+TEST(CompilerFacade, LargeConstantsAreTheProgramsOwn) {
+  std::string data;
+  for (int i = 0; i < 32768; ++i) data += "0000803f";
+  const std::string text = "graph @g(%x: f32[32768]) {\n const %k : f32[32768] = 0x" + data +
+                           "\n %0 = add %x, %k : f32[32768]\n return %0\n}\n";
+  CheckText(text);
+  const absl::StatusOr<CompiledProgram> compiled = CompileText(text, {});
+  ASSERT_TRUE(compiled.ok()) << ToText(compiled.status());
+  const absl::StatusOr<Program> program = DecodeProgram(compiled->program);
+  ASSERT_TRUE(program.ok());
+  ASSERT_EQ(program->constants.size(), 1U);
+  EXPECT_EQ(program->constants[0].data.size(), 131072U);
+  EXPECT_LT(compiled->recipes[0].size(), 65536U);
+}
+
+// A graph body with "T" for the element type, and the types to put in. `%x` and `%y` are T[4,6],
+// `%s` is T[6], `%i` i64[4,6] and `%b` bool[4,6]; the body defines %r.
 struct OpCase {
   const char* name;
   const char* body;
@@ -244,12 +314,14 @@ const OpCase kOps[] = {
     {"cumsum", "%r = cumsum %x {dim = 0} : T[4,6]", kNumbers},
     {"cumprod", "%r = cumprod %x {dim = 1} : T[4,6]", kNumbers},
     {"topk", "%r, %0 = topk %x {dim = 1, k = 3, largest = true} : T[4,3], i64[4,3]", kNumbers},
-    {"topk_index", "%0, %r = topk %x {dim = 0, k = 4, largest = false} : T[4,6], i64[4,6]", kNumbers},
+    {"topk_index", "%0, %r = topk %x {dim = 0, k = 4, largest = false} : T[4,6], i64[4,6]",
+     kNumbers},
     {"softmax", "%r = softmax %x {dim = 1} : T[4,6]", kFloats},
     {"softmax_outer", "%r = softmax %x {dim = 0} : T[4,6]", kFloats},
     {"log_softmax", "%r = log_softmax %x {dim = 1} : T[4,6]", kFloats},
     {"layer_norm", "%r = layer_norm %x, %s, %s {axes = 1, eps = 1e-05} : T[4,6]", kFloats},
-    {"layer_norm_plain", "%r = layer_norm %x, none, none {axes = 2, eps = 1e-05} : T[4,6]", kFloats},
+    {"layer_norm_plain", "%r = layer_norm %x, none, none {axes = 2, eps = 1e-05} : T[4,6]",
+     kFloats},
     {"rms_norm", "%r = rms_norm %x, %s {axes = 1, eps = 1e-05} : T[4,6]", kFloats},
     {"matmul", "%r = matmul %x, %y {transpose_b = true} : T[4,4]", kFloats},
     {"matmul_transposed", "%r = matmul %x, %y {transpose_a = true} : T[6,6]", kFloats},
@@ -260,7 +332,8 @@ const OpCase kOps[] = {
     {"concat", "%r = concat %x, %y {dim = 1} : T[4,12]", kMoved},
     {"pad", "%r = pad %x {high = [0,2], low = [1,0], value = 1.0} : T[5,8]", kAll},
     {"as_strided", "%r = as_strided %x {offset = 2, strides = [3,2]} : T[4,5]", kMoved},
-    {"as_strided_scatter", "%r = as_strided_scatter %x, %s {offset = 1, strides = [4]} : T[4,6]", kMoved},
+    {"as_strided_scatter", "%r = as_strided_scatter %x, %s {offset = 1, strides = [4]} : T[4,6]",
+     kMoved},
     {"gather", "%r = gather %x, %i {dim = 0} : T[4,6,6]", kMoved},
     {"gather_inner", "%r = gather %x, %i {dim = 1} : T[4,4,6]", kMoved},
     {"gather_elements", "%r = gather_elements %x, %i {dim = 0} : T[4,6]", kMoved},
