@@ -8,7 +8,8 @@ endif()
 
 add_library(hpu_compile_flags INTERFACE)
 target_include_directories(hpu_compile_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-target_compile_options(hpu_compile_flags INTERFACE -Wall -Wextra -Wshadow -fno-semantic-interposition)
+target_compile_options(hpu_compile_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+                       -fno-semantic-interposition)
 if(HPU_WERROR)
   target_compile_options(hpu_compile_flags INTERFACE -Werror)
 endif()

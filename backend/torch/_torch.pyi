@@ -1,13 +1,16 @@
 """The hpu device for PyTorch and the program executor (C++; backend/torch).
 
-Importing this module registers the device with PyTorch (allocator, guard, hooks, kernels, autocast).
-No device is acquired by the import; the first use of device memory, streams or a program acquires it.
+Importing this module registers the device with PyTorch (allocator, guard, hooks, kernels,
+autocast).
+No device is acquired by the import; the first use of device memory, streams or a program
+acquires it.
 Sizes are bytes and times milliseconds unless a name says otherwise.
 """
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 
 import torch
+from typing_extensions import Buffer
 
 class DeviceError(RuntimeError):
     """A device call failed; the text carries the call, the status number and its meaning."""
@@ -31,7 +34,7 @@ def device_count() -> int:
     """0 or 1: one device per process. Never raises."""
 
 def is_in_bad_fork() -> bool:
-    """True in a child forked after the parent acquired the device: every device call raises there."""
+    """True in a child forked after the device was acquired: device calls raise there."""
 
 def device_name() -> str:
     """As the library names it, e.g. "GAUDI2"."""
@@ -43,7 +46,7 @@ def device_type_number() -> int:
     """synDeviceType of the acquired device."""
 
 def isa_level() -> str:
-    """Emulator: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-amx"; "" for a real device."""
+    """Emulator: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-bf16"; "" for a real device."""
 
 def is_emulated() -> bool: ...
 def library_path() -> str:

@@ -15,16 +15,17 @@
 enum { kRows = 4, kInner = 64, kColumns = 32 };
 
 // The functions used here, resolved by name.
-#define FUNCTIONS(X)                                                                         \
-  X(synInitialize)                                                                           \
-  X(synDestroy) X(synDeviceAcquireByDeviceType) X(synDeviceRelease) X(synDeviceGetName)      \
-      X(synDeviceMalloc) X(synHostMalloc) X(synMemCopyAsync) X(synStreamCreateGeneric)       \
-          X(synStreamSynchronize) X(synGraphCreate) X(synGraphDestroy) X(synGraphCompile)    \
-              X(synTensorHandleCreate) X(synTensorSetGeometry) X(synTensorSetDeviceDataType) \
-                  X(synTensorAssignToSection) X(synSectionCreate) X(synNodeCreate)           \
-                      X(synRecipeSerialize) X(synRecipeDeSerialize) X(synRecipeDestroy)      \
-                          X(synWorkspaceGetSize) X(synTensorRetrieveIds) X(synLaunch)        \
-                              X(synDeviceGetAttribute) X(synStatusGetBriefDescription)
+// clang-format off: it does not settle on one form of this list
+#define FUNCTIONS(X) \
+  X(synInitialize) X(synDestroy) X(synDeviceAcquireByDeviceType) X(synDeviceRelease) \
+  X(synDeviceGetName) X(synDeviceMalloc) X(synHostMalloc) X(synMemCopyAsync) \
+  X(synStreamCreateGeneric) X(synStreamSynchronize) X(synGraphCreate) X(synGraphDestroy) \
+  X(synGraphCompile) X(synTensorHandleCreate) X(synTensorSetGeometry) \
+  X(synTensorSetDeviceDataType) X(synTensorAssignToSection) X(synSectionCreate) \
+  X(synNodeCreate) X(synRecipeSerialize) X(synRecipeDeSerialize) X(synRecipeDestroy) \
+  X(synWorkspaceGetSize) X(synTensorRetrieveIds) X(synLaunch) X(synDeviceGetAttribute) \
+  X(synStatusGetBriefDescription)
+// clang-format on
 #define DECLARE(name) static __typeof__(&name) p_##name;
 FUNCTIONS(DECLARE)
 

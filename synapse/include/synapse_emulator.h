@@ -25,7 +25,7 @@ synStatus synEmulatorGetCapabilities(uint64_t* capabilities);
 // in another layout are dropped. Takes effect for work queued after the call.
 synStatus synEmulatorHostWrite(uint64_t address, uint64_t size);
 
-// Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-amx"; a recipe of a
+// Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-bf16"; a recipe of a
 // higher level is refused at launch. What is compiled for is the configuration key
 // EMULATOR_ISA_LEVEL.
 synStatus synEmulatorGetIsaLevel(char* buffer, size_t length);

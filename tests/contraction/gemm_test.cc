@@ -433,13 +433,13 @@ TEST(KernelSharingTest, OneRowNeedsNoPackedCopy) {
 
 // With AVX512_BF16, rows of bf16 are multiplied in pairs as they lie; without, A is widened first.
 TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
-  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Amx}) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16}) {
     KernelModule module(TargetInfoFor(isa));
     ContractionEmitter emitter(module);
     GemmSpec spec = DenseSpec(64, 64, 64);
     spec.a.type = spec.b.type = MemoryType::kBF16;
     const EmittedKernels kernels = *emitter.EmitGemm(spec);
-    EXPECT_EQ(kernels.launches.size(), isa == IsaLevel::kV4Amx ? 1u : 2u);
+    EXPECT_EQ(kernels.launches.size(), isa == IsaLevel::kV4Bf16 ? 1u : 2u);
     EXPECT_EQ(kernels.packed[0].packed_bytes, 64u * 64 * 2);
     EXPECT_TRUE(module.Finish().ok());
   }

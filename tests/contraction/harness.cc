@@ -16,14 +16,13 @@ std::vector<IsaLevel> RunnableLevels() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     levels.push_back(IsaLevel::kV4);
-    // No kernel uses the tiles of AMX, so the level runs wherever its other extension does.
-    if (__builtin_cpu_supports("avx512bf16")) levels.push_back(IsaLevel::kV4Amx);
+    if (__builtin_cpu_supports("avx512bf16")) levels.push_back(IsaLevel::kV4Bf16);
   }
   return levels;
 }
 
 std::string LevelName(IsaLevel isa) {
-  return isa == IsaLevel::kV4Amx ? "v4amx" : "v" + std::to_string(static_cast<int>(isa));
+  return isa == IsaLevel::kV4Bf16 ? "v4bf16" : "v" + std::to_string(static_cast<int>(isa));
 }
 
 float FromBF16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }

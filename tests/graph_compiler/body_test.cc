@@ -29,7 +29,8 @@ TEST_P(BodyTest, TailsTouchNothingBeyondTheEnd) {
       std::vector<uint8_t> out(64 * size, 0xab);
       runner.Run({in.data(), out.data(), &n});
       for (size_t i = 0; i < out.size(); ++i) {
-        ASSERT_EQ(out[i], i < static_cast<size_t>(n) * size ? 0 : 0xab) << "n=" << n << " byte " << i;
+        ASSERT_EQ(out[i], i < static_cast<size_t>(n) * size ? 0 : 0xab)
+            << "n=" << n << " byte " << i;
       }
     }
   }

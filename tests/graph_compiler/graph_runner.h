@@ -26,13 +26,17 @@ inline size_t Elements(const Dims& sizes) {
 
 inline size_t BytesPerElement(synDataType type) {
   switch (static_cast<uint32_t>(type)) {
-    case syn_type_int64: return 8;
+    case syn_type_int64:
+      return 8;
     case syn_type_float:
-    case syn_type_int32: return 4;
+    case syn_type_int32:
+      return 4;
     case syn_type_bf16:
     case syn_type_fp16:
-    case syn_type_int16: return 2;
-    default: return 1;
+    case syn_type_int16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -139,7 +143,8 @@ class GraphRun {
     if (recipe.code.empty()) return;
     std::vector<uint8_t*> tensors;
     for (uint32_t i = 0; i < graph_.tensors.size(); ++i) {
-      if (graph_.tensors[i].placement == TensorPlacement::kPersistent) tensors.push_back(Address(i));
+      if (graph_.tensors[i].placement == TensorPlacement::kPersistent)
+        tensors.push_back(Address(i));
     }
     std::vector<uint8_t> workspace(recipe.workspace_bytes + 128, 0xee);
     std::vector<uint8_t> constants(recipe.constants.begin(), recipe.constants.end());
@@ -153,11 +158,16 @@ class GraphRun {
     std::vector<std::vector<uint8_t>> packed(recipe.packed.size());
     const auto address = [&](const OperandRef& ref) -> void* {
       switch (ref.kind) {
-        case OperandRef::Kind::kPersistent: return tensors[ref.index] + ref.offset;
-        case OperandRef::Kind::kWorkspace: return align(workspace) + ref.offset;
-        case OperandRef::Kind::kConstant: return constant_base + ref.offset;
-        case OperandRef::Kind::kPacked: return align(packed[ref.index]) + ref.offset;
-        case OperandRef::Kind::kNull: return nullptr;
+        case OperandRef::Kind::kPersistent:
+          return tensors[ref.index] + ref.offset;
+        case OperandRef::Kind::kWorkspace:
+          return align(workspace) + ref.offset;
+        case OperandRef::Kind::kConstant:
+          return constant_base + ref.offset;
+        case OperandRef::Kind::kPacked:
+          return align(packed[ref.index]) + ref.offset;
+        case OperandRef::Kind::kNull:
+          return nullptr;
       }
       return nullptr;
     };
@@ -209,7 +219,8 @@ inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& 
   for (size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(wanted[i]) && std::isnan(got[i])) continue;
     if (got[i] == wanted[i]) continue;
-    ASSERT_NEAR(got[i], wanted[i], tolerance * (1 + std::abs(wanted[i]))) << what << " element " << i;
+    ASSERT_NEAR(got[i], wanted[i], tolerance * (1 + std::abs(wanted[i])))
+        << what << " element " << i;
   }
 }
 

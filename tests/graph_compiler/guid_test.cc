@@ -67,7 +67,9 @@ const ElementwiseCase kElementwise[] = {
      [](double a, double b, double) { return std::log(std::exp(a) + std::exp(b)); }},
     {"neg_fwd", 1, [](double a, double, double) { return -a; }},
     {"abs_fwd", 1, [](double a, double, double) { return std::abs(a); }},
-    {"sign_fwd", 1, [](double a, double, double) { return a > 0 ? 1.0 : a < 0 ? -1.0 : 0.0; }},
+    {"sign_fwd", 1, [](double a, double, double) { return a > 0   ? 1.0
+                                                          : a < 0 ? -1.0
+                                                                  : 0.0; }},
     {"floor_fwd", 1, [](double a, double, double) { return std::floor(a); }},
     {"ceil_fwd", 1, [](double a, double, double) { return std::ceil(a); }},
     {"trunc_fwd", 1, [](double a, double, double) { return std::trunc(a); }},
@@ -96,13 +98,13 @@ const ElementwiseCase kElementwise[] = {
 };
 
 class ElementwiseTest : public testing::TestWithParam<std::tuple<ElementwiseCase, IsaLevel>> {};
-INSTANTIATE_TEST_SUITE_P(
-    All, ElementwiseTest,
-    testing::Combine(testing::ValuesIn(kElementwise), testing::ValuesIn(GraphIsaLevels())),
-    [](const auto& param) {
-      return std::string(std::get<0>(param.param).guid) + "_v" +
-             std::to_string(static_cast<int>(std::get<1>(param.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(All, ElementwiseTest,
+                         testing::Combine(testing::ValuesIn(kElementwise),
+                                          testing::ValuesIn(GraphIsaLevels())),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param).guid) + "_v" +
+                                  std::to_string(static_cast<int>(std::get<1>(param.param)));
+                         });
 
 TEST_P(ElementwiseTest, MatchesReference) {
   const auto& [test, isa] = GetParam();
@@ -123,17 +125,19 @@ TEST_P(ElementwiseTest, MatchesReference) {
       std::vector<std::vector<float>> values(3, std::vector<float>(Elements(sizes), 0));
       for (size_t i = 0; i < test.arity; ++i) {
         const Dims& shape = i == 1 ? second : sizes;
-        values[i] = Rounded(RandomFloats(Elements(shape), uint32_t(i + 1), test.low, test.high), type);
+        values[i] =
+            Rounded(RandomFloats(Elements(shape), uint32_t(i + 1), test.low, test.high), type);
         SetFloats(run, inputs[i], type, values[i]);
       }
       const absl::Status status = run.Run(isa);
       ASSERT_TRUE(status.ok()) << status;
       std::vector<float> wanted;
       for (size_t i = 0; i < Elements(sizes); ++i) {
-        wanted.push_back(static_cast<float>(test.reference(
-            values[0][i], values[1][i % values[1].size()], values[2][i])));
+        wanted.push_back(static_cast<float>(
+            test.reference(values[0][i], values[1][i % values[1].size()], values[2][i])));
       }
-      ExpectNear(GetFloats(run, out, type), wanted, type == syn_type_float ? 2e-6 : 6e-3, test.guid);
+      ExpectNear(GetFloats(run, out, type), wanted, type == syn_type_float ? 2e-6 : 6e-3,
+                 test.guid);
     }
   }
 }
@@ -537,7 +541,8 @@ TEST_P(GuidTest, AttentionMatchesItsDefinition) {
       double sum = 0;
       for (size_t j = 0; j < nk; ++j) {
         double s = 0;
-        for (size_t l = 0; l < d; ++l) s += double(qs[(bh * nq + i) * d + l]) * ks[(kv * nk + j) * d + l];
+        for (size_t l = 0; l < d; ++l)
+          s += double(qs[(bh * nq + i) * d + l]) * ks[(kv * nk + j) * d + l];
         p[j] = std::exp(s * 0.3f + ms[i * nk + j]);
         sum += p[j];
       }
@@ -576,11 +581,14 @@ TEST_P(GuidTest, BilinearAndNearestResize) {
     for (size_t j = 0; j < 6; ++j) {
       const double y = std::max((double(i) + 0.5) / 2 - 0.5, 0.0);
       const double z = std::max((double(j) + 0.5) / 2 - 0.5, 0.0);
-      const auto at = [&](size_t r, size_t c) { return double(xs[std::min<size_t>(r, 1) * 3 + std::min<size_t>(c, 2)]); };
+      const auto at = [&](size_t r, size_t c) {
+        return double(xs[std::min<size_t>(r, 1) * 3 + std::min<size_t>(c, 2)]);
+      };
       const auto r = size_t(y), c = size_t(z);
       const double fy = y - double(r), fz = z - double(c);
-      wanted_linear.push_back(static_cast<float>((at(r, c) * (1 - fz) + at(r, c + 1) * fz) * (1 - fy) +
-                                                 (at(r + 1, c) * (1 - fz) + at(r + 1, c + 1) * fz) * fy));
+      wanted_linear.push_back(
+          static_cast<float>((at(r, c) * (1 - fz) + at(r, c + 1) * fz) * (1 - fy) +
+                             (at(r + 1, c) * (1 - fz) + at(r + 1, c + 1) * fz) * fy));
       wanted_nearest.push_back(xs[i / 2 * 3 + j / 2]);
     }
   }

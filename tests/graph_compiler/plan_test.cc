@@ -88,7 +88,6 @@ TEST(PlanTest, WorkspaceIsReused) {
   EXPECT_EQ(long_recipe->code, short_recipe->code);
 }
 
-
 uint32_t Linear(GraphBuilder& b, uint32_t x, uint64_t in, uint64_t out, uint64_t rows) {
   const uint32_t y = b.Temporary({out, rows});
   b.Node("linear_fwd_f32", {x, b.Persistent({in, out}), b.Persistent({out})}, {y});

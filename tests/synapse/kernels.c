@@ -2,7 +2,7 @@
 // arguments: no constants in memory, no calls (see CMakeLists.txt).
 #include <stdint.h>
 
-#define KERNEL(name)                                                                        \
+#define KERNEL(name)                                                                       \
   __attribute__((section(".text." #name))) void name(void* const* operands, int64_t begin, \
                                                      int64_t end, void* scratch)
 

@@ -1,8 +1,6 @@
 #include "synapse/emulator/device/isa.h"
 
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -13,7 +11,7 @@ constexpr std::pair<IsaLevel, std::string_view> kNames[] = {
     {IsaLevel::kV2, "x86-64-v2"},
     {IsaLevel::kV3, "x86-64-v3"},
     {IsaLevel::kV4, "x86-64-v4"},
-    {IsaLevel::kV4Amx, "x86-64-v4-amx"},
+    {IsaLevel::kV4Bf16, "x86-64-v4-bf16"},
 };
 
 struct Registers {
@@ -34,13 +32,6 @@ uint64_t EnabledStates() {
   uint32_t high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (uint64_t{high} << 32) | low;
-}
-
-// Linux gives out the 8 KiB tile state on request only.
-bool RequestAmxState() {
-  constexpr int kArchReqXcompPerm = 0x1023;
-  constexpr int kXfeatureXtileData = 18;
-  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtileData) == 0;
 }
 
 std::optional<IsaLevel> Detect() {
@@ -64,13 +55,8 @@ std::optional<IsaLevel> Detect() {
   // AVX512 F, DQ, CD, BW, VL; state of mask and high registers.
   constexpr uint32_t kV4 = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);
   if (!HasAll(features.ebx, kV4) || (states & 0xE0) != 0xE0) return IsaLevel::kV3;
-  // AMX-BF16, AMX-TILE, AMX-INT8; AVX512-BF16; state of tile configuration and data.
-  constexpr uint32_t kAmx = (1u << 22) | (1u << 24) | (1u << 25);
-  if (!HasAll(features.edx, kAmx) || !HasAll(features1.eax, 1u << 5) ||
-      (states & 0x60000) != 0x60000 || !RequestAmxState()) {
-    return IsaLevel::kV4;
-  }
-  return IsaLevel::kV4Amx;
+  constexpr uint32_t kAvx512Bf16 = 1u << 5;
+  return HasAll(features1.eax, kAvx512Bf16) ? IsaLevel::kV4Bf16 : IsaLevel::kV4;
 }
 
 }  // namespace

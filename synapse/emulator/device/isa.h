@@ -8,11 +8,11 @@
 
 namespace hpu::emulator {
 
-// Highest level whose instructions the CPU has and the operating system saves (cpuid, xgetbv; for
-// AMX also the kernel's permission, which this asks for). nullopt: below x86-64-v2. Computed once.
+// Highest level whose instructions the CPU has and the operating system saves (cpuid, xgetbv).
+// nullopt: below x86-64-v2. Computed once.
 std::optional<IsaLevel> HostIsaLevel();
 
-// "x86-64-v3", "x86-64-v4-amx" ...
+// "x86-64-v3", "x86-64-v4-bf16" ...
 std::string_view IsaLevelName(IsaLevel level);
 std::optional<IsaLevel> IsaLevelFromName(std::string_view name);
 

@@ -50,7 +50,8 @@ absl::StatusOr<Recipe> CompileGraph(const GraphDesc& original, const CompileOpti
     buffered.insert(schedule.must_buffer.begin(), schedule.must_buffer.end());
     if (buffered.size() == before) break;
   }
-  return Internal("graph '", graph.name, "': outputs that share memory with inputs cannot be ordered");
+  return Internal("graph '", graph.name,
+                  "': outputs that share memory with inputs cannot be ordered");
 }
 
 absl::Status InferShapes(GraphDesc& graph) {
@@ -60,8 +61,8 @@ absl::Status InferShapes(GraphDesc& graph) {
     if (row == nullptr) return Annotate(Unimplemented("unknown guid"), where);
     for (const uint32_t input : node.inputs) {
       if (input == kNoTensor || graph.tensors[input].sizes_known) continue;
-      return Annotate(InvalidArgument("sizes of input '", graph.tensors[input].name,
-                                      "' are not known"), where);
+      return Annotate(
+          InvalidArgument("sizes of input '", graph.tensors[input].name, "' are not known"), where);
     }
     if (node.outputs.empty() || node.outputs[0] == kNoTensor) {
       return Annotate(InvalidArgument("output 0 is missing"), where);
@@ -83,7 +84,8 @@ absl::Status InferShapes(GraphDesc& graph) {
       // Only main outputs are checked: the statistics of norms have several accepted forms.
       if (i == 0 && declared != inferred) {
         return Annotate(InvalidArgument("output '", tensor.name, "' is declared with ", declared,
-                                        " elements, the node makes ", inferred), where);
+                                        " elements, the node makes ", inferred),
+                        where);
       }
     }
   }

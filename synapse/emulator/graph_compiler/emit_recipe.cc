@@ -103,7 +103,9 @@ class RecipeEmitter {
     FindStable(written);
   }
 
-  RecipeTensor& TensorOf(const Value& value) { return recipe_.tensors[tensor_index_[value.tensor]]; }
+  RecipeTensor& TensorOf(const Value& value) {
+    return recipe_.tensors[tensor_index_[value.tensor]];
+  }
 
   // Values whose memory no kernel of this recipe writes.
   void FindStable(const std::vector<bool>& written) {
@@ -187,8 +189,7 @@ class RecipeEmitter {
     launch.name = node.name;
     launch.tasks = sort.Tasks();
     launch.scratch_bytes = sort.ScratchBytes();
-    launch.operands = {RefOf(node.a.value),
-                       node.has_values ? RefOf(node.out.value) : OperandRef{},
+    launch.operands = {RefOf(node.a.value), node.has_values ? RefOf(node.out.value) : OperandRef{},
                        node.has_indices ? RefOf(node.out_indices.value) : OperandRef{}};
     launch.bytes = loops_.values[node.a.value].bytes;
     launches_.push_back({std::move(launch), unit, k});
@@ -287,8 +288,8 @@ class RecipeEmitter {
     recipe_.workspace_bytes = plan.bytes;
     const auto place = [&](OperandRef& ref, size_t kernel) {
       if (ref.kind != OperandRef::Kind::kWorkspace) return;
-      ref.offset += ref.index == kExtraWorkspace ? plan.extra_offset[kernel]
-                                                 : plan.value_offset[ref.index];
+      ref.offset +=
+          ref.index == kExtraWorkspace ? plan.extra_offset[kernel] : plan.value_offset[ref.index];
       ref.index = 0;
     };
     for (PlacedLaunch& placed : launches_) {

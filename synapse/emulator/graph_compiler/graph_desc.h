@@ -27,7 +27,7 @@ struct TensorDesc {
   TensorPlacement placement = TensorPlacement::kWorkspace;
   synTensorType type = DATA_TENSOR;
   synDataType dtype = syn_type_na;
-  std::vector<uint64_t> sizes;       // may be empty for an intermediate whose sizes are inferred
+  std::vector<uint64_t> sizes;  // may be empty for an intermediate whose sizes are inferred
   bool sizes_known = false;
   uint32_t section = kNoSection;     // kPersistent: tensors of one section share one base address
   uint64_t section_offset = 0;       // bytes
@@ -39,9 +39,9 @@ struct TensorDesc {
 struct NodeDesc {
   std::string guid;  // "gemm", "add_fwd_f32"
   std::string name;
-  std::vector<uint32_t> inputs;   // tensor indices or kNoTensor
+  std::vector<uint32_t> inputs;  // tensor indices or kNoTensor
   std::vector<uint32_t> outputs;
-  std::vector<uint8_t> params;    // the syn*/ns_* struct, recognised by size
+  std::vector<uint8_t> params;  // the syn*/ns_* struct, recognised by size
   bool deterministic = false;
   std::vector<uint32_t> blocked_by;  // control edges: indices of nodes that must run before
 };

@@ -14,12 +14,16 @@ void AddOnce(std::vector<ValueId>& list, ValueId value) {
 
 const char* OpcodeName(Opcode op) {
   static constexpr const char* kNames[] = {
-      "load", "const", "const_int", "index", "accumulator", "add", "sub", "mul", "div", "min",
-      "max", "neg", "abs", "fma", "rem", "floor_div", "floor_mod", "and", "or", "xor", "not", "shl",
-      "shr", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "sin",
-      "cos", "tan", "tanh", "erf", "sigmoid", "pow", "floor", "ceil", "trunc", "round", "sign",
-      "atan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "eq", "ne", "lt",
-      "le", "gt", "ge", "is_nan", "is_inf", "is_finite", "select", "cast"};
+      "load",  "const",     "const_int", "index",      "accumulator", "add",       "sub",
+      "mul",   "div",       "min",       "max",        "neg",         "abs",       "fma",
+      "rem",   "floor_div", "floor_mod", "and",        "or",          "xor",       "not",
+      "shl",   "shr",       "exp",       "expm1",      "log",         "log1p",     "log2",
+      "log10", "sqrt",      "rsqrt",     "reciprocal", "sin",         "cos",       "tan",
+      "tanh",  "erf",       "sigmoid",   "pow",        "floor",       "ceil",      "trunc",
+      "round", "sign",      "atan",      "asin",       "acos",        "sinh",      "cosh",
+      "asinh", "acosh",     "atanh",     "atan2",      "eq",          "ne",        "lt",
+      "le",    "gt",        "ge",        "is_nan",     "is_inf",      "is_finite", "select",
+      "cast",  "round_to"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -29,8 +33,8 @@ const char* TypeName(ScalarType type) {
 }
 
 const char* TypeName(MemoryType type) {
-  static constexpr const char* kNames[] = {"f32", "bf16", "f16", "i8", "u8", "i16", "u16",
-                                           "i32", "u32", "i64", "bool", "f8e4m3", "f8e5m2"};
+  static constexpr const char* kNames[] = {"f32", "bf16", "f16", "i8",   "u8",     "i16",   "u16",
+                                           "i32", "u32",  "i64", "bool", "f8e4m3", "f8e5m2"};
   return kNames[static_cast<size_t>(type)];
 }
 
@@ -185,7 +189,7 @@ bool ReshapeView(const View& view, const Shape& shape, View* result) {
     }
   }
   size_t run = runs.size();
-  int64_t left = 1;    // elements of the current run not yet used up
+  int64_t left = 1;  // elements of the current run not yet used up
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     if (shape[i] == 1) {
@@ -213,7 +217,8 @@ std::string ToText(const Body& body) {
     out << "    v" << i << " = " << OpcodeName(op.op) << ' ' << TypeName(op.type);
     for (const uint32_t arg : op.args) out << " v" << arg;
     if (op.op == Opcode::kConstF32) out << ' ' << op.imm_f32;
-    if (op.op == Opcode::kConstInt || op.op == Opcode::kIndex || op.op == Opcode::kAccumulator) {
+    if (op.op == Opcode::kConstInt || op.op == Opcode::kIndex || op.op == Opcode::kAccumulator ||
+        op.op == Opcode::kRoundTo) {
       out << ' ' << op.imm_int;
     }
     if (op.op == Opcode::kLoad) {

@@ -29,11 +29,11 @@ struct Value {
   std::string name;
   MemoryType type = MemoryType::kF32;
   Shape shape;
-  Shape strides;            // dense, in elements; the order may differ from the shape's
+  Shape strides;  // dense, in elements; the order may differ from the shape's
   Home home = Home::kWorkspace;
-  uint32_t tensor = kNoTensor;   // kPersistent: index in GraphDesc::tensors
+  uint32_t tensor = kNoTensor;  // kPersistent: index in GraphDesc::tensors
   uint32_t section = kNoSection;
-  uint64_t byte_offset = 0;      // in its section or in the recipe's constants
+  uint64_t byte_offset = 0;  // in its section or in the recipe's constants
   uint64_t bytes = 0;
 };
 
@@ -42,7 +42,7 @@ struct View {
   ValueId value = 0;
   MemoryType type = MemoryType::kF32;  // differs from the value's after reinterpret_cast
   Shape shape;
-  Shape strides;   // elements
+  Shape strides;  // elements
   int64_t offset = 0;
 };
 
@@ -66,25 +66,25 @@ struct Node {
   size_t reduced = 0;
   size_t serial = 0;
   ReduceKind reduce = ReduceKind::kNone;
-  Body body;              // Access::operand is a ValueId or kIotaOperand
+  Body body;                // Access::operand is a ValueId or kIotaOperand
   bool keep_apart = false;  // never fused with others (copies out of temporaries)
   bool overwrites = false;  // writes over what earlier nodes wrote to the same value
 
-  // kGemm: a (batch..., m, k), b (batch..., k, n). kConv: a = x (n, h, w, c), b = w (ko, c/g, r, s).
-  // kAttention: a, b, c = q, k, v (b, h, n, d), mask (b, h, m, n).
-  // kSort: a = input with the sorted dimension last.
+  // kGemm: a (batch..., m, k), b (batch..., k, n). kConv: a = x (n, h, w, c), b = w (ko, c/g, r,
+  // s). kAttention: a, b, c = q, k, v (b, h, n, d), mask (b, h, m, n). kSort: a = input with the
+  // sorted dimension last.
   View a, b, c, mask;
   bool has_mask = false;
   ConvGeometry conv;
   float scale = 1;
   bool causal = false;
-  View out;               // kAttention; kSort: the values, k along the last dimension
-  View out_indices;       // kSort
+  View out;                 // kAttention; kSort: the values, k along the last dimension
+  View out_indices;         // kSort
   bool has_values = true;   // kSort
   bool has_indices = true;  // kSort
   bool descending = false;
 
-  std::vector<ValueId> Reads() const;   // without duplicates, in order of appearance
+  std::vector<ValueId> Reads() const;  // without duplicates, in order of appearance
   std::vector<ValueId> Writes() const;
 };
 

@@ -18,14 +18,26 @@ enum class ScalarType : uint8_t { kF32, kI32, kI64, kBool };
 
 // Element type in memory.
 enum class MemoryType : uint8_t {
-  kF32, kBF16, kF16, kI8, kU8, kI16, kU16, kI32, kU32, kI64, kBool, kF8E4M3, kF8E5M2
+  kF32,
+  kBF16,
+  kF16,
+  kI8,
+  kU8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kBool,
+  kF8E4M3,
+  kF8E5M2
 };
 int MemoryTypeSize(MemoryType type);
 ScalarType ComputeType(MemoryType type);
 
 // Element address = operand base + (offset + sum strides[d] * index[d] + indirect) * element size.
 struct Access {
-  uint32_t operand = 0;          // index into the kernel's operand list
+  uint32_t operand = 0;  // index into the kernel's operand list
   MemoryType type = MemoryType::kF32;
   std::vector<int64_t> strides;  // elements, one per iteration dimension; 0 = broadcast
   int64_t offset = 0;            // elements
@@ -39,27 +51,83 @@ inline constexpr uint32_t kNoValue = 0xFFFFFFFF;
 
 enum class Opcode : uint8_t {
   // leaves
-  kLoad, kConstF32, kConstInt, kIndex /* value of iteration dimension imm_int as i64 */,
+  kLoad,
+  kConstF32,
+  kConstInt,
+  kIndex /* value of iteration dimension imm_int as i64 */,
   kAccumulator /* preset value number imm_int: a contraction's result, a row reduction's result */,
   // f32 and integer arithmetic (type of the result decides)
-  kAdd, kSub, kMul, kDiv, kMin, kMax, kNeg, kAbs, kFma, kRem /* C fmod / % */, kFloorDiv, kFloorMod,
-  kAnd, kOr, kXor, kNot, kShl, kShr,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMin,
+  kMax,
+  kNeg,
+  kAbs,
+  kFma,
+  kRem /* C fmod / % */,
+  kFloorDiv,
+  kFloorMod,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kShl,
+  kShr,
   // f32 functions; error bounds in codegen/math.h
-  kExp, kExpm1, kLog, kLog1p, kLog2, kLog10, kSqrt, kRsqrt, kReciprocal, kSin, kCos, kTan, kTanh, kErf,
-  kSigmoid, kPow, kFloor, kCeil, kTrunc, kRound /* half to even */, kSign, kAtan, kAsin, kAcos, kSinh,
-  kCosh, kAsinh, kAcosh, kAtanh, kAtan2,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kLog2,
+  kLog10,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSin,
+  kCos,
+  kTan,
+  kTanh,
+  kErf,
+  kSigmoid,
+  kPow,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound /* half to even */,
+  kSign,
+  kAtan,
+  kAsin,
+  kAcos,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kAtan2,
   // comparisons -> kBool; ordered but kNe
-  kEq, kNe, kLt, kLe, kGt, kGe, kIsNan, kIsInf, kIsFinite,
-  kSelect /* cond, a, b */, kCast /* to `type`; float->int truncates and saturates as x86 does not */,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kIsNan,
+  kIsInf,
+  kIsFinite,
+  kSelect /* cond, a, b */,
+  kCast /* to `type`; float->int truncates and saturates as x86 does not */,
+  kRoundTo /* f32 rounded as by a store as MemoryType imm_int: an explicit narrowing cast */,
 };
 
 struct BodyOp {
   Opcode op;
-  ScalarType type;              // of the result
-  std::vector<uint32_t> args;   // earlier body values
-  double imm_f32 = 0;           // kConstF32
-  int64_t imm_int = 0;          // kConstInt, kIndex, kAccumulator
-  Access access;                // kLoad
+  ScalarType type;             // of the result
+  std::vector<uint32_t> args;  // earlier body values
+  double imm_f32 = 0;          // kConstF32
+  int64_t imm_int = 0;         // kConstInt, kIndex, kAccumulator
+  Access access;               // kLoad
 };
 
 struct Store {

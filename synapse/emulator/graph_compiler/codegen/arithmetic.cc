@@ -67,8 +67,8 @@ llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y
   llvm::Value* numerator = magnitude(x);
   llvm::Value* divisor = magnitude(y);
   // Ordered comparisons end the loop at once for NaN; infinities and y == 0 are NaN or x.
-  llvm::Value* regular = b.CreateAnd(b.CreateFCmpOLT(numerator, infinity),
-                                     b.CreateFCmpOGT(divisor, zero));
+  llvm::Value* regular =
+      b.CreateAnd(b.CreateFCmpOLT(numerator, infinity), b.CreateFCmpOGT(divisor, zero));
   llvm::Value* start = b.CreateSelect(regular, numerator, zero);
   const auto rest = EmitWhile(
       b, {start},
@@ -78,8 +78,7 @@ llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y
             b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b.CreateFDiv(s[0], divisor));
         llvm::Value* cut = b.CreateAnd(b.CreateBitCast(quotient, i64),
                                        llvm::ConstantInt::get(i64, ~uint64_t{0xffffff}));
-        llvm::Value* less =
-            b.CreateFSub(s[0], b.CreateFMul(b.CreateBitCast(cut, f64), divisor));
+        llvm::Value* less = b.CreateFSub(s[0], b.CreateFMul(b.CreateBitCast(cut, f64), divisor));
         less = b.CreateSelect(b.CreateFCmpOLT(less, zero), b.CreateFAdd(less, divisor), less);
         return {b.CreateSelect(b.CreateFCmpOGE(s[0], divisor), less, s[0])};
       });
@@ -91,7 +90,8 @@ llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y
 
 llvm::Value* FloatFloorMod(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) {
   llvm::Value* rest = FloatRemainder(b, x, y);
-  llvm::Value* opposite = b.CreateXor(b.CreateFCmpOLT(rest, Zero(rest)), b.CreateFCmpOLT(y, Zero(y)));
+  llvm::Value* opposite =
+      b.CreateXor(b.CreateFCmpOLT(rest, Zero(rest)), b.CreateFCmpOLT(y, Zero(y)));
   llvm::Value* adjust = b.CreateAnd(b.CreateFCmpONE(rest, Zero(rest)), opposite);
   return b.CreateSelect(adjust, b.CreateFAdd(rest, y), rest);
 }
@@ -109,7 +109,7 @@ llvm::Value* FloatFloorDiv(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y)
 }
 
 struct IntDivision {
-  llvm::Value* quotient;   // truncated
+  llvm::Value* quotient;  // truncated
   llvm::Value* remainder;
 };
 
@@ -128,8 +128,7 @@ IntDivision DivideInts(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) {
 llvm::Value* IntFloor(llvm::IRBuilder<>& b, bool want_quotient, llvm::Value* x, llvm::Value* y) {
   const IntDivision division = DivideInts(b, x, y);
   llvm::Value* opposite = b.CreateICmpSLT(b.CreateXor(x, y), Zero(x));
-  llvm::Value* adjust =
-      b.CreateAnd(b.CreateICmpNE(division.remainder, Zero(x)), opposite);
+  llvm::Value* adjust = b.CreateAnd(b.CreateICmpNE(division.remainder, Zero(x)), opposite);
   if (want_quotient) {
     return b.CreateSelect(adjust, b.CreateSub(division.quotient, IntLike(x, 1)), division.quotient);
   }
@@ -184,12 +183,18 @@ llvm::Value* Compare(llvm::IRBuilder<>& b, Opcode op, ScalarType type, llvm::Val
   };
   const auto [floats, ints, bools] = [&]() -> Predicates {
     switch (op) {
-      case Opcode::kEq: return {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ};
-      case Opcode::kNe: return {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE};
-      case Opcode::kLt: return {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT};
-      case Opcode::kLe: return {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE};
-      case Opcode::kGt: return {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT};
-      default: return {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE};
+      case Opcode::kEq:
+        return {P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ};
+      case Opcode::kNe:
+        return {P::FCMP_UNE, P::ICMP_NE, P::ICMP_NE};
+      case Opcode::kLt:
+        return {P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT};
+      case Opcode::kLe:
+        return {P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE};
+      case Opcode::kGt:
+        return {P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT};
+      default:
+        return {P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE};
     }
   }();
   if (type == ScalarType::kF32) return b.CreateFCmp(floats, x, y);
@@ -199,49 +204,82 @@ llvm::Value* Compare(llvm::IRBuilder<>& b, Opcode op, ScalarType type, llvm::Val
 llvm::Value* EmitFloat(llvm::IRBuilder<>& b, const TargetInfo& target, Opcode op,
                        const std::vector<llvm::Value*>& a) {
   switch (op) {
-    case Opcode::kAdd: return b.CreateFAdd(a[0], a[1]);
-    case Opcode::kSub: return b.CreateFSub(a[0], a[1]);
-    case Opcode::kMul: return b.CreateFMul(a[0], a[1]);
-    case Opcode::kDiv: return b.CreateFDiv(a[0], a[1]);
-    case Opcode::kMin: return FloatExtremum(b, false, a[0], a[1]);
-    case Opcode::kMax: return FloatExtremum(b, true, a[0], a[1]);
-    case Opcode::kNeg: return b.CreateFNeg(a[0]);
-    case Opcode::kAbs: return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]);
-    case Opcode::kFma: return EmitFma(b, target, a[0], a[1], a[2]);
-    case Opcode::kRem: return FloatRemainder(b, a[0], a[1]);
-    case Opcode::kFloorDiv: return FloatFloorDiv(b, a[0], a[1]);
-    case Opcode::kFloorMod: return FloatFloorMod(b, a[0], a[1]);
-    case Opcode::kFloor: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a[0]);
-    case Opcode::kCeil: return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, a[0]);
-    case Opcode::kTrunc: return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a[0]);
-    case Opcode::kRound: return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a[0]);
-    case Opcode::kSqrt: return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
+    case Opcode::kAdd:
+      return b.CreateFAdd(a[0], a[1]);
+    case Opcode::kSub:
+      return b.CreateFSub(a[0], a[1]);
+    case Opcode::kMul:
+      return b.CreateFMul(a[0], a[1]);
+    case Opcode::kDiv:
+      return b.CreateFDiv(a[0], a[1]);
+    case Opcode::kMin:
+      return FloatExtremum(b, false, a[0], a[1]);
+    case Opcode::kMax:
+      return FloatExtremum(b, true, a[0], a[1]);
+    case Opcode::kNeg:
+      return b.CreateFNeg(a[0]);
+    case Opcode::kAbs:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]);
+    case Opcode::kFma:
+      return EmitFma(b, target, a[0], a[1], a[2]);
+    case Opcode::kRem:
+      return FloatRemainder(b, a[0], a[1]);
+    case Opcode::kFloorDiv:
+      return FloatFloorDiv(b, a[0], a[1]);
+    case Opcode::kFloorMod:
+      return FloatFloorMod(b, a[0], a[1]);
+    case Opcode::kFloor:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a[0]);
+    case Opcode::kCeil:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, a[0]);
+    case Opcode::kTrunc:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a[0]);
+    case Opcode::kRound:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a[0]);
+    case Opcode::kSqrt:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
     case Opcode::kSign: {
       llvm::Type* type = a[0]->getType();
       llvm::Value* positive = b.CreateUIToFP(b.CreateFCmpOGT(a[0], Zero(a[0])), type);
       return b.CreateFSub(positive, b.CreateUIToFP(b.CreateFCmpOLT(a[0], Zero(a[0])), type));
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 llvm::Value* EmitInt(llvm::IRBuilder<>& b, Opcode op, const std::vector<llvm::Value*>& a) {
   switch (op) {
-    case Opcode::kAdd: return b.CreateAdd(a[0], a[1]);
-    case Opcode::kSub: return b.CreateSub(a[0], a[1]);
-    case Opcode::kMul: return b.CreateMul(a[0], a[1]);
-    case Opcode::kFma: return b.CreateAdd(b.CreateMul(a[0], a[1]), a[2]);
-    case Opcode::kDiv: return DivideInts(b, a[0], a[1]).quotient;
-    case Opcode::kRem: return DivideInts(b, a[0], a[1]).remainder;
-    case Opcode::kFloorDiv: return IntFloor(b, true, a[0], a[1]);
-    case Opcode::kFloorMod: return IntFloor(b, false, a[0], a[1]);
-    case Opcode::kPow: return IntPower(b, a[0], a[1]);
-    case Opcode::kMin: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a[0], a[1]);
-    case Opcode::kMax: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a[0], a[1]);
-    case Opcode::kNeg: return b.CreateNeg(a[0]);
-    case Opcode::kAbs: return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a[0], b.getFalse());
-    case Opcode::kShl: return Shift(b, true, a[0], a[1]);
-    case Opcode::kShr: return Shift(b, false, a[0], a[1]);
+    case Opcode::kAdd:
+      return b.CreateAdd(a[0], a[1]);
+    case Opcode::kSub:
+      return b.CreateSub(a[0], a[1]);
+    case Opcode::kMul:
+      return b.CreateMul(a[0], a[1]);
+    case Opcode::kFma:
+      return b.CreateAdd(b.CreateMul(a[0], a[1]), a[2]);
+    case Opcode::kDiv:
+      return DivideInts(b, a[0], a[1]).quotient;
+    case Opcode::kRem:
+      return DivideInts(b, a[0], a[1]).remainder;
+    case Opcode::kFloorDiv:
+      return IntFloor(b, true, a[0], a[1]);
+    case Opcode::kFloorMod:
+      return IntFloor(b, false, a[0], a[1]);
+    case Opcode::kPow:
+      return IntPower(b, a[0], a[1]);
+    case Opcode::kMin:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a[0], a[1]);
+    case Opcode::kMax:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a[0], a[1]);
+    case Opcode::kNeg:
+      return b.CreateNeg(a[0]);
+    case Opcode::kAbs:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a[0], b.getFalse());
+    case Opcode::kShl:
+      return Shift(b, true, a[0], a[1]);
+    case Opcode::kShr:
+      return Shift(b, false, a[0], a[1]);
     case Opcode::kFloor:
     case Opcode::kCeil:
     case Opcode::kTrunc:
@@ -251,7 +289,8 @@ llvm::Value* EmitInt(llvm::IRBuilder<>& b, Opcode op, const std::vector<llvm::Va
       llvm::Value* one = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a[0], IntLike(a[0], 1));
       return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, one, IntLike(a[0], -1));
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -290,12 +329,18 @@ llvm::Value* EmitArithmetic(llvm::IRBuilder<>& builder, const TargetInfo& target
                             ScalarType type, ScalarType arg_type,
                             const std::vector<llvm::Value*>& args) {
   switch (op) {
-    case Opcode::kAnd: return builder.CreateAnd(args[0], args[1]);
-    case Opcode::kOr: return builder.CreateOr(args[0], args[1]);
-    case Opcode::kXor: return builder.CreateXor(args[0], args[1]);
-    case Opcode::kNot: return builder.CreateNot(args[0]);
-    case Opcode::kSelect: return builder.CreateSelect(args[0], args[1], args[2]);
-    case Opcode::kCast: return ConvertScalar(builder, args[0], arg_type, type);
+    case Opcode::kAnd:
+      return builder.CreateAnd(args[0], args[1]);
+    case Opcode::kOr:
+      return builder.CreateOr(args[0], args[1]);
+    case Opcode::kXor:
+      return builder.CreateXor(args[0], args[1]);
+    case Opcode::kNot:
+      return builder.CreateNot(args[0]);
+    case Opcode::kSelect:
+      return builder.CreateSelect(args[0], args[1], args[2]);
+    case Opcode::kCast:
+      return ConvertScalar(builder, args[0], arg_type, type);
     case Opcode::kEq:
     case Opcode::kNe:
     case Opcode::kLt:

@@ -74,11 +74,17 @@ class BodyEmitter {
       case Opcode::kLoad:
         return varies_[i] ? memory_.LoadLanes(op.access, Indirect(op.access))
                           : memory_.LoadScalar(op.access, Indirect(op.access));
+      case Opcode::kRoundTo: {
+        llvm::Value* value = varies_[i] ? Splat(values_[op.args[0]]) : values_[op.args[0]];
+        const auto type = static_cast<MemoryType>(op.imm_int);
+        return Widen(b_, target_, Narrow(b_, target_, value, op.type, type), type);
+      }
       default:
         break;
     }
     std::vector<llvm::Value*> args;
-    for (const uint32_t arg : op.args) args.push_back(varies_[i] ? Splat(values_[arg]) : values_[arg]);
+    for (const uint32_t arg : op.args)
+      args.push_back(varies_[i] ? Splat(values_[arg]) : values_[arg]);
     const ScalarType arg_type = body_.ops[op.args.back()].type;
     if (IsMathOpcode(op.op)) return EmitMath(b_, target_, op.op, args);
     return EmitArithmetic(b_, target_, op.op, op.type, arg_type, args);

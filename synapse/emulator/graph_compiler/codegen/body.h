@@ -12,8 +12,9 @@ namespace hpu::emulator {
 
 // Where in the iteration space the emitted code stands.
 struct BodyPosition {
-  std::vector<llvm::Value*> index;  // i64, one per iteration dimension; the last one is that of lane 0
-  int lanes = 1;                    // elements along the last dimension
+  std::vector<llvm::Value*>
+      index;      // i64, one per iteration dimension; the last one is that of lane 0
+  int lanes = 1;  // elements along the last dimension
   // Lanes that exist (tails): an i1 vector of `lanes` whose leading lanes are set, at least one, or
   // null when all do. Loads and stores of missing lanes are suppressed. Null when lanes == 1.
   llvm::Value* mask = nullptr;

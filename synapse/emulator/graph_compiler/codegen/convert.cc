@@ -12,7 +12,7 @@ struct SmallFloat {
   uint32_t max_code;       // of the largest finite value
   uint32_t overflow_code;  // what larger values become
   uint32_t nan_code;
-  bool has_infinity;       // exponent of all ones means infinity or NaN
+  bool has_infinity;  // exponent of all ones means infinity or NaN
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
 };
@@ -64,8 +64,8 @@ llvm::Value* F32ToSmall(llvm::IRBuilder<>& builder, llvm::Value* value, const Sm
   const int shift = kF32MantissaBits - format.mantissa_bits;
   llvm::Value* bits = m.AsInt(value);
   llvm::Value* magnitude = builder.CreateAnd(bits, m.Int(~kF32Sign));
-  llvm::Value* sign = builder.CreateLShr(builder.CreateAnd(bits, m.Int(kF32Sign)),
-                                         m.Int(32 - format.bits()));
+  llvm::Value* sign =
+      builder.CreateLShr(builder.CreateAnd(bits, m.Int(kF32Sign)), m.Int(32 - format.bits()));
 
   const uint32_t rebias = static_cast<uint32_t>(kF32Bias - format.bias()) << kF32MantissaBits;
   llvm::Value* odd = builder.CreateAnd(builder.CreateLShr(magnitude, m.Int(shift)), m.Int(1));
@@ -78,8 +78,8 @@ llvm::Value* F32ToSmall(llvm::IRBuilder<>& builder, llvm::Value* value, const Sm
                          << kF32MantissaBits;
   llvm::Value* pushed = builder.CreateFAdd(m.AsFloat(magnitude), m.AsFloat(m.Int(magic)));
   llvm::Value* subnormal = builder.CreateSub(m.AsInt(pushed), m.Int(magic));
-  llvm::Value* code = builder.CreateSelect(
-      builder.CreateICmpULT(magnitude, m.Int(smallest_normal)), subnormal, normal);
+  llvm::Value* code = builder.CreateSelect(builder.CreateICmpULT(magnitude, m.Int(smallest_normal)),
+                                           subnormal, normal);
   code = builder.CreateSelect(builder.CreateICmpUGT(code, m.Int(format.max_code)),
                               m.Int(format.overflow_code), code);
   code = builder.CreateSelect(m.IsNan(value), m.Int(format.nan_code), code);
@@ -136,10 +136,14 @@ llvm::Type* ElementType(llvm::LLVMContext& context, MemoryType type) {
 
 llvm::Type* ElementType(llvm::LLVMContext& context, ScalarType type) {
   switch (type) {
-    case ScalarType::kF32: return llvm::Type::getFloatTy(context);
-    case ScalarType::kI32: return llvm::Type::getInt32Ty(context);
-    case ScalarType::kI64: return llvm::Type::getInt64Ty(context);
-    case ScalarType::kBool: return llvm::Type::getInt1Ty(context);
+    case ScalarType::kF32:
+      return llvm::Type::getFloatTy(context);
+    case ScalarType::kI32:
+      return llvm::Type::getInt32Ty(context);
+    case ScalarType::kI64:
+      return llvm::Type::getInt64Ty(context);
+    case ScalarType::kBool:
+      return llvm::Type::getInt1Ty(context);
   }
   return nullptr;
 }
@@ -167,8 +171,9 @@ llvm::Value* Widen(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::V
       return Bf16ToF32(builder, raw);
     case MemoryType::kF16:
       if (!HasHalfInstructions(target)) return SmallToF32(builder, raw, kHalf);
-      return builder.CreateFPExt(builder.CreateBitCast(raw, WithLanesOf(builder.getHalfTy(), shape)),
-                                 WithLanesOf(builder.getFloatTy(), shape));
+      return builder.CreateFPExt(
+          builder.CreateBitCast(raw, WithLanesOf(builder.getHalfTy(), shape)),
+          WithLanesOf(builder.getFloatTy(), shape));
     case MemoryType::kF8E5M2:
       return SmallToF32(builder, raw, kE5M2);
     case MemoryType::kF8E4M3:

@@ -45,9 +45,7 @@ class FloatMath {
   }
   Value Less(Value x, Value y) const { return b.CreateFCmpOLT(x, y); }
   Value Equal(Value x, Value y) const { return b.CreateFCmpOEQ(x, y); }
-  Value Select(Value condition, Value x, Value y) const {
-    return b.CreateSelect(condition, x, y);
-  }
+  Value Select(Value condition, Value x, Value y) const { return b.CreateSelect(condition, x, y); }
   // x limited from above (below); NaN stays.
   Value AtMost(Value x, double limit) const {
     return Select(Less(Const(limit), x), Const(limit), x);

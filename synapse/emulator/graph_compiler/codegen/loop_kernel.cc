@@ -22,10 +22,14 @@ uint64_t AlignUp(uint64_t value) {
 
 Opcode CombineOp(ReduceKind kind) {
   switch (kind) {
-    case ReduceKind::kProd: return Opcode::kMul;
-    case ReduceKind::kMax: return Opcode::kMax;
-    case ReduceKind::kMin: return Opcode::kMin;
-    default: return Opcode::kAdd;
+    case ReduceKind::kProd:
+      return Opcode::kMul;
+    case ReduceKind::kMax:
+      return Opcode::kMax;
+    case ReduceKind::kMin:
+      return Opcode::kMin;
+    default:
+      return Opcode::kAdd;
   }
 }
 
@@ -146,7 +150,8 @@ class LoopEmitter {
 
   llvm::Value* TailMask(llvm::Value* left, int lanes) {
     std::vector<llvm::Constant*> steps;
-    for (int lane = 0; lane < lanes; ++lane) steps.push_back(b_.getInt64(static_cast<uint64_t>(lane)));
+    for (int lane = 0; lane < lanes; ++lane)
+      steps.push_back(b_.getInt64(static_cast<uint64_t>(lane)));
     llvm::Value* splat = b_.CreateVectorSplat(static_cast<unsigned>(lanes), left);
     return b_.CreateICmpULT(llvm::ConstantVector::get(steps), splat);
   }
@@ -160,8 +165,8 @@ class LoopEmitter {
     Slots slots(static_cast<size_t>(copies));
     for (auto& copy : slots) {
       for (const LoopPass::Result& result : pass.results) {
-        llvm::Type* type = WithLanes(
-            ElementType(b_.getContext(), pass.body.ops[result.value].type), lanes);
+        llvm::Type* type =
+            WithLanes(ElementType(b_.getContext(), pass.body.ops[result.value].type), lanes);
         llvm::BasicBlock& entry = frame_.function->getEntryBlock();
         llvm::IRBuilder<> at_entry(&entry, entry.begin());
         llvm::AllocaInst* slot = at_entry.CreateAlloca(type);
@@ -213,8 +218,7 @@ class LoopEmitter {
         llvm::Value* part = b_.CreateLoad(copy[r]->getAllocatedType(), copy[r]);
         value = value == nullptr ? part : Combine(pass, r, value, part);
       }
-      accumulators_[pass.results[r].accumulator] =
-          horizontal ? Horizontal(pass, r, value) : value;
+      accumulators_[pass.results[r].accumulator] = horizontal ? Horizontal(pass, r, value) : value;
     }
   }
 
@@ -272,8 +276,7 @@ class LoopEmitter {
                       int unroll, const Slots& slots) {
     index_.back() = begin;
     const BodyPosition here{index_, lanes, nullptr};
-    const auto invariants =
-        EmitInvariants(b_, frame_, target_, pass.body, here, accumulators_);
+    const auto invariants = EmitInvariants(b_, frame_, target_, pass.body, here, accumulators_);
     llvm::Value* count = b_.CreateSub(end, begin);
     const auto full_end = [&](int64_t step) {
       llvm::Value* whole = b_.CreateMul(b_.CreateUDiv(count, Int(step)), Int(step));
@@ -291,9 +294,8 @@ class LoopEmitter {
       at = stop;
     }
     llvm::Value* stop = full_end(lanes);
-    For(at, stop, lanes, [&](llvm::Value* i) {
-      EmitAt(pass, i, lanes, nullptr, invariants, slots[0]);
-    });
+    For(at, stop, lanes,
+        [&](llvm::Value* i) { EmitAt(pass, i, lanes, nullptr, invariants, slots[0]); });
     const bool whole = kernel_.vector % lanes == 0 && kernel_.vector_chunk % lanes == 0;
     if (lanes == 1 || whole) return;
     // At most one masked vector is left.
@@ -380,7 +382,8 @@ Body LowerIota(const Body& body) {
       const uint32_t index =
           append(BodyOp{Opcode::kIndex, ScalarType::kI64, {}, 0, static_cast<int64_t>(d), {}});
       const uint32_t factor = constant(copy.access.strides[d]);
-      const uint32_t step = append(BodyOp{Opcode::kMul, ScalarType::kI64, {index, factor}, 0, 0, {}});
+      const uint32_t step =
+          append(BodyOp{Opcode::kMul, ScalarType::kI64, {index, factor}, 0, 0, {}});
       sum = append(BodyOp{Opcode::kAdd, ScalarType::kI64, {sum, step}, 0, 0, {}});
     }
     remap.push_back(sum);
@@ -428,7 +431,8 @@ uint64_t LoopKernel::Tasks() const {
 
 uint64_t LoopKernel::Grain() const {
   const int64_t elements = NumElements(outer) * NumElements(inner) * vector;
-  const int64_t per_task = std::max<int64_t>(elements / static_cast<int64_t>(std::max<uint64_t>(Tasks(), 1)), 1);
+  const int64_t per_task =
+      std::max<int64_t>(elements / static_cast<int64_t>(std::max<uint64_t>(Tasks(), 1)), 1);
   return static_cast<uint64_t>(std::max<int64_t>(kGrainElements / per_task, 1));
 }
 
@@ -459,10 +463,10 @@ std::string LoopKernel::Structure() const {
 void EmitLoopKernel(KernelModule& module, const LoopKernel& kernel) {
   LoopKernel lowered = kernel;
   for (LoopPass& pass : lowered.passes) pass = LowerIota(pass);
-  module.AddKernel(kernel.name, [&](llvm::IRBuilder<>& builder, const KernelFrame& frame,
-                                    llvm::Value* task) {
-    LoopEmitter(builder, frame, module.target(), lowered).EmitTask(task);
-  });
+  module.AddKernel(kernel.name,
+                   [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
+                     LoopEmitter(builder, frame, module.target(), lowered).EmitTask(task);
+                   });
 }
 
 }  // namespace hpu::emulator

@@ -26,11 +26,11 @@ struct LoopPass {
 // Iteration order of bodies' accesses: outer..., inner..., vector.
 struct LoopKernel {
   std::string name;
-  Shape outer;              // rows: one task each (with blocks of the vector dimension)
-  Shape inner;              // columns, or serial dimensions, walked within a task
-  int64_t vector = 1;       // the last dimension
+  Shape outer;                 // rows: one task each (with blocks of the vector dimension)
+  Shape inner;                 // columns, or serial dimensions, walked within a task
+  int64_t vector = 1;          // the last dimension
   bool vector_is_row = false;  // else it is the last column
-  bool serial = false;      // inner dimensions run in order and nothing is folded
+  bool serial = false;         // inner dimensions run in order and nothing is folded
   int64_t vector_chunk = 0;  // > 0: tasks take chunks of this many elements of the vector dimension
   std::vector<LoopPass> passes;
   std::vector<ScalarType> accumulators;

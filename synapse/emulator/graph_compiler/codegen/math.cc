@@ -84,9 +84,9 @@ class Math32 : public FloatMath {
                                   -0.00080101793328258655, 7.8538171669385804e-5});  // [0, 1]
     Value small = Fma(magnitude, q, magnitude);
     Value large = AtMost(magnitude, 4.0);
-    Value p = Polynomial(large, {-1.1286370775710841, -0.6351980234700039, -0.10615906883058778,
-                                 0.02369458459305183, -0.0036103516095417674,
-                                 0.00031486072024675, -1.0433401851355034e-5});  // [0.9, 4]
+    Value p = Polynomial(
+        large, {-1.1286370775710841, -0.6351980234700039, -0.10615906883058778, 0.02369458459305183,
+                -0.0036103516095417674, 0.00031486072024675, -1.0433401851355034e-5});  // [0.9, 4]
     large = Sub(Const(1.0), ExpInRange(Mul(large, p)));
     return CopySign(Select(Less(magnitude, Const(0.95)), small, large), x);
   }
@@ -158,15 +158,24 @@ llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opco
   llvm::Value* x = args[0];
   const Math32 m(builder, target, x->getType());
   switch (op) {
-    case Opcode::kExp: return m.Exp(x);
-    case Opcode::kExpm1: return m.Expm1(x);
-    case Opcode::kLog: return m.Log(x);
-    case Opcode::kTanh: return m.Tanh(x);
-    case Opcode::kErf: return m.Erf(x);
-    case Opcode::kSigmoid: return m.Sigmoid(x);
-    case Opcode::kRsqrt: return m.Div(m.Const(1.0), m.Sqrt(x));
-    case Opcode::kReciprocal: return m.Div(m.Const(1.0), x);
-    default: return EmitMath64(builder, target, op, args);
+    case Opcode::kExp:
+      return m.Exp(x);
+    case Opcode::kExpm1:
+      return m.Expm1(x);
+    case Opcode::kLog:
+      return m.Log(x);
+    case Opcode::kTanh:
+      return m.Tanh(x);
+    case Opcode::kErf:
+      return m.Erf(x);
+    case Opcode::kSigmoid:
+      return m.Sigmoid(x);
+    case Opcode::kRsqrt:
+      return m.Div(m.Const(1.0), m.Sqrt(x));
+    case Opcode::kReciprocal:
+      return m.Div(m.Const(1.0), x);
+    default:
+      return EmitMath64(builder, target, op, args);
   }
 }
 

@@ -95,10 +95,10 @@ class Math64 : public FloatMath {
 
   // asin(s) for s in [0, 0.5], given s and s^2.
   Value AsinSmall(Value s, Value square) const {
-    Value tail = Polynomial(square, {0.16666667191550371, 0.074999480086945553,
-                                     0.044660205415165074, 0.030109709930802181,
-                                     0.024621897800678062, 0.0074578635747112748,
-                                     0.034706930800514408});
+    Value tail =
+        Polynomial(square, {0.16666667191550371, 0.074999480086945553, 0.044660205415165074,
+                            0.030109709930802181, 0.024621897800678062, 0.0074578635747112748,
+                            0.034706930800514408});
     return Fma(Mul(square, s), tail, s);
   }
 
@@ -174,8 +174,8 @@ class Math64 : public FloatMath {
   Split SplitExponent(Value x) const {
     Value shifted = b.CreateAdd(Bits(x), Int(kOneBits - kSqrtHalfBits));
     Value biased = b.CreateLShr(shifted, Int(52));
-    Value exponent = Sub(FromBits(b.CreateOr(biased, Int(0x4330000000000000))),
-                         Const(0x1p52 + 1023.0));
+    Value exponent =
+        Sub(FromBits(b.CreateOr(biased, Int(0x4330000000000000))), Const(0x1p52 + 1023.0));
     Value mantissa = b.CreateAdd(b.CreateAnd(shifted, Int(0xfffffffffffff)), Int(kSqrtHalfBits));
     return {exponent, FromBits(mantissa)};
   }
@@ -253,11 +253,11 @@ class Math64 : public FloatMath {
     Value high;
     Value low;
   };
-  // x * 2/pi modulo 4 as an unevaluated sum. 2/pi is cut into pieces of 28 bits, whose products with
-  // the 24 bits of x are exact, as is taking them modulo 4; the sum is compensated.
+  // x * 2/pi modulo 4 as an unevaluated sum. 2/pi is cut into pieces of 28 bits, whose products
+  // with the 24 bits of x are exact, as is taking them modulo 4; the sum is compensated.
   Product TimesTwoOverPi(Value x) const {
     static constexpr std::array<double, 8> kTwoOverPi = {
-        0x1.45f306cp-1,   0x1.c9c882ap-29,  0x1.4fe13a8p-59,  0x1.f47d4dp-86,
+        0x1.45f306cp-1,   0x1.c9c882ap-29, 0x1.4fe13a8p-59,  0x1.f47d4dp-86,
         0x1.bb81b6cp-113, 0x1.4acc9ep-143, 0x1.0e4107cp-170, 0x1.ca2c756p-197};
     Value high = Const(0.0);
     Value low = Const(0.0);
@@ -343,25 +343,40 @@ llvm::Value* EmitMath64(llvm::IRBuilder<>& builder, const TargetInfo& target, Op
   llvm::Value* x = wide[0];
   const auto result = [&]() -> llvm::Value* {
     switch (op) {
-      case Opcode::kLog1p: return m.Log1p(x);
-      case Opcode::kLog2: return m.Log2(x);
-      case Opcode::kLog10: return m.Mul(m.Log(x), m.Const(0.43429448190325182));
-      case Opcode::kSin: return m.SinAndCos(args[0]).sin;
-      case Opcode::kCos: return m.SinAndCos(args[0]).cos;
+      case Opcode::kLog1p:
+        return m.Log1p(x);
+      case Opcode::kLog2:
+        return m.Log2(x);
+      case Opcode::kLog10:
+        return m.Mul(m.Log(x), m.Const(0.43429448190325182));
+      case Opcode::kSin:
+        return m.SinAndCos(args[0]).sin;
+      case Opcode::kCos:
+        return m.SinAndCos(args[0]).cos;
       case Opcode::kTan: {
         const Math64::SinCos both = m.SinAndCos(args[0]);
         return m.Div(both.sin, both.cos);
       }
-      case Opcode::kAsin: return m.Asin(x);
-      case Opcode::kAcos: return m.Acos(x);
-      case Opcode::kAtan: return m.CopySign(m.AtanPositive(m.Abs(x)), x);
-      case Opcode::kAtan2: return m.Atan2(x, wide[1]);
-      case Opcode::kSinh: return Sinh(m, x);
-      case Opcode::kCosh: return Cosh(m, x);
-      case Opcode::kAsinh: return Asinh(m, x);
-      case Opcode::kAcosh: return Acosh(m, x);
-      case Opcode::kAtanh: return Atanh(m, x);
-      default: return m.Pow(x, wide[1]);
+      case Opcode::kAsin:
+        return m.Asin(x);
+      case Opcode::kAcos:
+        return m.Acos(x);
+      case Opcode::kAtan:
+        return m.CopySign(m.AtanPositive(m.Abs(x)), x);
+      case Opcode::kAtan2:
+        return m.Atan2(x, wide[1]);
+      case Opcode::kSinh:
+        return Sinh(m, x);
+      case Opcode::kCosh:
+        return Cosh(m, x);
+      case Opcode::kAsinh:
+        return Asinh(m, x);
+      case Opcode::kAcosh:
+        return Acosh(m, x);
+      case Opcode::kAtanh:
+        return Atanh(m, x);
+      default:
+        return m.Pow(x, wide[1]);
     }
   }();
   return builder.CreateFPTrunc(result, f32);

@@ -28,18 +28,17 @@ llvm::Value* MemoryAccess::Address(const Access& access, llvm::Value* scalar_ind
   llvm::Value* element = b_.getInt64(static_cast<uint64_t>(access.offset));
   for (size_t d = 0; d < access.strides.size(); ++d) {
     if (access.strides[d] == 0) continue;
-    llvm::Value* step = b_.CreateMul(position_.index[d],
-                                     b_.getInt64(static_cast<uint64_t>(access.strides[d])));
+    llvm::Value* step =
+        b_.CreateMul(position_.index[d], b_.getInt64(static_cast<uint64_t>(access.strides[d])));
     element = b_.CreateAdd(element, step);
   }
   if (scalar_indirect != nullptr) {
-    llvm::Value* step =
-        b_.CreateMul(ClampIndirect(access, scalar_indirect),
-                     b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
+    llvm::Value* step = b_.CreateMul(ClampIndirect(access, scalar_indirect),
+                                     b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
     element = b_.CreateAdd(element, step);
   }
-  return b_.CreateGEP(ElementType(b_.getContext(), access.type),
-                      frame_.Operand(b_, access.operand), element);
+  return b_.CreateGEP(ElementType(b_.getContext(), access.type), frame_.Operand(b_, access.operand),
+                      element);
 }
 
 llvm::Value* MemoryAccess::LaneStep(const Access& access, llvm::Value* lane) {
@@ -59,8 +58,7 @@ bool MemoryAccess::HasMaskedMoves(MemoryType type) const {
   return target_.isa == IsaLevel::kV3 && MemoryTypeSize(type) >= 4;
 }
 
-void MemoryAccess::ForEachLane(llvm::Value* count,
-                               const std::function<void(llvm::Value*)>& emit) {
+void MemoryAccess::ForEachLane(llvm::Value* count, const std::function<void(llvm::Value*)>& emit) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* loop = llvm::BasicBlock::Create(b_.getContext(), "lane", frame_.function);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "lanes_done", frame_.function);
@@ -116,8 +114,8 @@ llvm::Value* MemoryAccess::LoadGathered(const Access& access, llvm::Value* addre
     llvm::Value* step = LaneStep(access, lane);
     if (clamped != nullptr) {
       llvm::Value* index = b_.CreateExtractElement(clamped, static_cast<uint64_t>(i));
-      step = b_.CreateAdd(step, b_.CreateMul(index, b_.getInt64(static_cast<uint64_t>(
-                                                        access.indirect_stride))));
+      step = b_.CreateAdd(
+          step, b_.CreateMul(index, b_.getInt64(static_cast<uint64_t>(access.indirect_stride))));
     }
     llvm::Value* value =
         b_.CreateAlignedLoad(element, b_.CreateGEP(element, address, step), AlignOf(access.type));
@@ -153,7 +151,8 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
                          llvm::Value* indirect) {
   const bool scattered = indirect != nullptr && IsVector(indirect);
   const int64_t stride = access.strides.empty() ? 0 : access.strides.back();
-  if (IsVector(value) && !scattered && stride == 0) value = b_.CreateExtractElement(value, uint64_t{0});
+  if (IsVector(value) && !scattered && stride == 0)
+    value = b_.CreateExtractElement(value, uint64_t{0});
   llvm::Value* raw = Narrow(b_, target_, value, from, access.type);
   llvm::Value* address = Address(access, scattered ? nullptr : indirect);
   if (position_.lanes == 1 || (!scattered && stride == 0)) {
@@ -171,8 +170,8 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
   const auto lane_address = [&](llvm::Value* lane, llvm::Value* index) {
     llvm::Value* step = LaneStep(access, lane);
     if (index != nullptr) {
-      step = b_.CreateAdd(step, b_.CreateMul(index, b_.getInt64(static_cast<uint64_t>(
-                                                        access.indirect_stride))));
+      step = b_.CreateAdd(
+          step, b_.CreateMul(index, b_.getInt64(static_cast<uint64_t>(access.indirect_stride))));
     }
     return b_.CreateGEP(element, address, step);
   };

@@ -56,9 +56,9 @@ std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const TargetInfo& target)
   llvm::TargetOptions options;
   // Contraction is what the emitters ask for by llvm.fma / fmuladd, never the backend's choice.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return std::unique_ptr<llvm::TargetMachine>(backend->createTargetMachine(
-      kTriple, target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-      llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(
+      backend->createTargetMachine(kTriple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+                                   llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
 // The emitters already produce vector loops, so a few clean-up passes suffice; the full -O3
@@ -108,17 +108,16 @@ TargetInfo TargetInfoFor(IsaLevel isa) {
       target.cpu = "x86-64-v3";
       break;
     case IsaLevel::kV4:
-    case IsaLevel::kV4Amx:
+    case IsaLevel::kV4Bf16:
       target.f32_lanes = 16;
       target.vector_registers = 32;
       target.cpu = "x86-64-v4";
       target.features = "-prefer-256-bit";
       break;
   }
-  if (isa == IsaLevel::kV4Amx) {
+  if (isa == IsaLevel::kV4Bf16) {
     target.avx512_bf16 = true;
-    target.amx = true;
-    target.features += ",+avx512bf16,+amx-tile,+amx-bf16,+amx-int8";
+    target.features += ",+avx512bf16";
   }
   return target;
 }
@@ -128,8 +127,8 @@ llvm::Value* KernelFrame::Operand(llvm::IRBuilder<>& builder, uint32_t index) co
   if (index >= operand_cache.size()) operand_cache.resize(index + 1);
   llvm::IRBuilder<> entry(function->getEntryBlock().getTerminator());
   llvm::Value* slot = entry.CreateConstInBoundsGEP1_64(builder.getPtrTy(), operands, index);
-  llvm::LoadInst* address =
-      entry.CreateAlignedLoad(builder.getPtrTy(), slot, llvm::Align(8), "op" + std::to_string(index));
+  llvm::LoadInst* address = entry.CreateAlignedLoad(builder.getPtrTy(), slot, llvm::Align(8),
+                                                    "op" + std::to_string(index));
   operand_cache[index] = address;
   return address;
 }

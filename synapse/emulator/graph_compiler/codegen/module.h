@@ -20,13 +20,12 @@ namespace hpu::emulator {
 // never from the CPU that compiles.
 struct TargetInfo {
   IsaLevel isa = IsaLevel::kV3;
-  int f32_lanes = 8;         // of the preferred vector: 4 (v2), 8 (v3), 16 (v4)
-  int vector_registers = 16; // 32 at v4
+  int f32_lanes = 8;          // of the preferred vector: 4 (v2), 8 (v3), 16 (v4)
+  int vector_registers = 16;  // 32 at v4
   bool fma = true;
-  bool avx512_bf16 = false;  // kV4Amx only
-  bool amx = false;
-  std::string cpu;       // LLVM "x86-64-v3"
-  std::string features;  // LLVM feature string, "+prefer-256-bit" and the like
+  bool avx512_bf16 = false;  // kV4Bf16
+  std::string cpu;           // LLVM "x86-64-v3"
+  std::string features;      // LLVM feature string, "+prefer-256-bit" and the like
 };
 TargetInfo TargetInfoFor(IsaLevel isa);
 
@@ -59,8 +58,7 @@ class KernelModule {
   // Adds `void name(ptr operands, i64 begin, i64 end, ptr scratch)`. `emit` fills the body of ONE
   // task: it gets the frame and the task number and must leave the builder at a block without
   // terminator; the loop over tasks is added around it.
-  using EmitTask =
-      std::function<void(llvm::IRBuilder<>&, const KernelFrame&, llvm::Value* task)>;
+  using EmitTask = std::function<void(llvm::IRBuilder<>&, const KernelFrame&, llvm::Value* task)>;
   void AddKernel(const std::string& name, const EmitTask& emit);
 
   // Adds an internal function of the module that kernels may call, with the target attributes set.

@@ -59,7 +59,8 @@ class Layout {
       return Internal("generated code needs the external symbol '", name->str(), "'");
     }
     const auto place = offsets_.find((*section)->getIndex());
-    if (place == offsets_.end()) return Internal("symbol '", name->str(), "' in a section left out");
+    if (place == offsets_.end())
+      return Internal("symbol '", name->str(), "' in a section left out");
     auto value = symbol.getValue();
     if (!value) return FromLlvm(value.takeError(), "symbol value");
     return place->second + *value;

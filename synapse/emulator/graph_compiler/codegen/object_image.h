@@ -2,7 +2,8 @@
 // references between them resolved.
 //
 //   object: .text .rodata.cst32 .rodata .symtab .rela.text ...
-//   image:  | .text | pad | .rodata.cst32 | pad | .rodata |      mapped read + execute at any address
+//   image:  | .text | pad | .rodata.cst32 | pad | .rodata |      mapped read + execute at any
+//   address
 //
 // Only PC-relative relocations are possible in such an image; others are refused.
 #pragma once

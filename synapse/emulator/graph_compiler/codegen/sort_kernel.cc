@@ -32,7 +32,8 @@ class SortEmitter {
       task = rest;
     }
     llvm::Value* from = frame_.scratch;
-    llvm::Value* to = b_.CreateConstGEP1_64(i64_, frame_.scratch, static_cast<uint64_t>(2 * kernel_.n));
+    llvm::Value* to =
+        b_.CreateConstGEP1_64(i64_, frame_.scratch, static_cast<uint64_t>(2 * kernel_.n));
     FillKeys(from);
     for (int64_t width = 1; width < kernel_.n; width *= 2) {
       MergeRuns(from, to, width);
@@ -106,8 +107,8 @@ class SortEmitter {
         llvm::Value* right_key = b_.CreateLoad(i64_, Key(from, Least(j, last)));
         llvm::Value* right_empty = b_.CreateICmpSGE(j, high);
         llvm::Value* not_after = b_.CreateICmpSLE(left_key, right_key);
-        llvm::Value* take_left = b_.CreateAnd(b_.CreateICmpSLT(i, middle),
-                                              b_.CreateOr(right_empty, not_after));
+        llvm::Value* take_left =
+            b_.CreateAnd(b_.CreateICmpSLT(i, middle), b_.CreateOr(right_empty, not_after));
         llvm::Value* source = b_.CreateSelect(take_left, i, j);
         b_.CreateStore(b_.CreateLoad(i64_, Key(from, source)), Key(to, out));
         b_.CreateStore(b_.CreateLoad(i64_, Index(from, source)), Index(to, out));
@@ -175,10 +176,10 @@ SortKernel MakeSortKernel(const Node& node) {
 }
 
 void EmitSortKernel(KernelModule& module, const SortKernel& kernel) {
-  module.AddKernel("sort", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame,
-                               llvm::Value* task) {
-    SortEmitter(builder, frame, module.target(), kernel).EmitTask(task);
-  });
+  module.AddKernel("sort",
+                   [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
+                     SortEmitter(builder, frame, module.target(), kernel).EmitTask(task);
+                   });
 }
 
 }  // namespace hpu::emulator

@@ -122,7 +122,8 @@ bool ComposeAccess(Node& node, const Access& access, const Shape& producer_domai
     if (dim == dims.end()) return false;
     const int64_t step = stride / dim->stride;
     if (std::abs(step) * (count - 1) >= dim->size) {
-      // Runs past this dimension: the inner part stays in it, the outer part goes on in a wider one.
+      // Runs past this dimension: the inner part stays in it, the outer part goes on in a wider
+      // one.
       if (dim->size % step != 0 || step < 0) return false;
       const int64_t inner = dim->size / step;
       if (inner <= 1 || count % inner != 0) return false;
@@ -210,8 +211,8 @@ bool AlignNode(const Node& original, const IndexMap& map, const Shape& target,
   std::vector<size_t> loose;
   for (size_t i = 0; i < node.domain.size(); ++i) {
     if (node.domain[i] == 1) continue;
-    const auto step = std::find_if(map.steps[i].begin(), map.steps[i].end(),
-                                   [](int64_t s) { return s != 0; });
+    const auto step =
+        std::find_if(map.steps[i].begin(), map.steps[i].end(), [](int64_t s) { return s != 0; });
     if (step == map.steps[i].end()) {
       loose.push_back(i);
     } else {
@@ -237,8 +238,7 @@ bool AlignNode(const Node& original, const IndexMap& map, const Shape& target,
     result->has_source[j] = !sources[j].empty();
     const auto is_reduced = [&](size_t dim) { return dim >= first_reduced; };
     result->from_reduced[j] = std::any_of(sources[j].begin(), sources[j].end(), is_reduced);
-    if (result->from_reduced[j] &&
-        !std::all_of(sources[j].begin(), sources[j].end(), is_reduced)) {
+    if (result->from_reduced[j] && !std::all_of(sources[j].begin(), sources[j].end(), is_reduced)) {
       return false;
     }
   }

@@ -30,10 +30,10 @@ bool ComposeAccess(Node& node, const Access& access, const Shape& producer_domai
 // The access of a producer's load as seen from the consumer.
 Access ViewThrough(const Access& load, const IndexMap& map);
 
-// Rewrites `node` over `target`: target dimension j takes the node's dimensions that step through it
-// (several merge into one). Node dimensions that step through none are matched, in order, with the
-// target dimensions marked in `free_dims`. Target dimensions left without a source get stride 0.
-// `from_reduced[j]` tells whether j comes from the node's reduced dimensions. False when the
+// Rewrites `node` over `target`: target dimension j takes the node's dimensions that step through
+// it (several merge into one). Node dimensions that step through none are matched, in order, with
+// the target dimensions marked in `free_dims`. Target dimensions left without a source get stride
+// 0. `from_reduced[j]` tells whether j comes from the node's reduced dimensions. False when the
 // accesses do not allow it.
 struct Alignment {
   Node node;

@@ -15,16 +15,18 @@ constexpr uint32_t kScratchBase = 0xE0000000;       // + scratch area
 constexpr int64_t kTaskElements = 16384;            // elements that are worth a task of their own
 constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
 
-bool IsScratch(uint32_t operand) {
-  return operand >= kScratchBase && operand < kAccumulatorStore;
-}
+bool IsScratch(uint32_t operand) { return operand >= kScratchBase && operand < kAccumulatorStore; }
 
 MemoryType ScratchType(ScalarType type) {
   switch (type) {
-    case ScalarType::kF32: return MemoryType::kF32;
-    case ScalarType::kI32: return MemoryType::kI32;
-    case ScalarType::kI64: return MemoryType::kI64;
-    case ScalarType::kBool: return MemoryType::kBool;
+    case ScalarType::kF32:
+      return MemoryType::kF32;
+    case ScalarType::kI32:
+      return MemoryType::kI32;
+    case ScalarType::kI64:
+      return MemoryType::kI64;
+    case ScalarType::kBool:
+      return MemoryType::kBool;
   }
   return MemoryType::kF32;
 }
@@ -54,8 +56,8 @@ class Builder {
   struct Defined {
     const RowGroup::Member* member;
     size_t pass;
-    uint32_t value;        // op in its pass
-    MemoryType type;       // as stored
+    uint32_t value;   // op in its pass
+    MemoryType type;  // as stored
     Access store;
     uint32_t accumulator = kNoValue;  // per-row values
     uint32_t scratch = kNoValue;      // full-domain values needed by later passes
@@ -118,8 +120,8 @@ class Builder {
       copy.access.indirect_value = remap[copy.access.indirect_value];
     }
     const ValueId value = store.access.operand;
-    defined.stored = must_be_stored_(value) || store.access.indirect_value != kNoValue ||
-                     member.node.serial > 0;
+    defined.stored =
+        must_be_stored_(value) || store.access.indirect_value != kNoValue || member.node.serial > 0;
     if (member.reduces || member.row_level) {
       defined.accumulator = static_cast<uint32_t>(kernel_.accumulators.size());
       kernel_.accumulators.push_back(pass.body.ops[defined.value].type);
@@ -149,8 +151,8 @@ class Builder {
   }
 
   uint32_t AppendAccumulator(Body& body, uint32_t accumulator) {
-    body.ops.push_back(BodyOp{Opcode::kAccumulator, kernel_.accumulators[accumulator], {}, 0,
-                              accumulator, {}});
+    body.ops.push_back(
+        BodyOp{Opcode::kAccumulator, kernel_.accumulators[accumulator], {}, 0, accumulator, {}});
     return static_cast<uint32_t>(body.ops.size() - 1);
   }
 

@@ -26,9 +26,7 @@ class FusionState {
   bool DependsOn(uint32_t node, uint32_t source);
 
   // Value is computed for use inside this recipe only.
-  bool IsTemporary(ValueId value) const {
-    return graph_.values[value].home == Home::kWorkspace;
-  }
+  bool IsTemporary(ValueId value) const { return graph_.values[value].home == Home::kWorkspace; }
 
   // Takes out nodes none of whose results is used, then compacts the node list.
   void Finish();

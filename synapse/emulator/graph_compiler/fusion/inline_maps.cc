@@ -8,8 +8,8 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr int kCheapCost = 6;        // recomputed rather than stored
-constexpr int kBroadcastCost = 4;    // recomputed for every element of a larger domain
+constexpr int kCheapCost = 6;      // recomputed rather than stored
+constexpr int kBroadcastCost = 4;  // recomputed for every element of a larger domain
 constexpr int kMathCost = 12;
 constexpr int kDivisionCost = 5;
 constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
@@ -64,9 +64,7 @@ bool ReadsReduction(FusionState& state, const Node& node) {
   return false;
 }
 
-bool IsFp8(MemoryType type) {
-  return type == MemoryType::kF8E4M3 || type == MemoryType::kF8E5M2;
-}
+bool IsFp8(MemoryType type) { return type == MemoryType::kF8E4M3 || type == MemoryType::kF8E5M2; }
 
 // The reader with all its loads of the producer's value replaced; false if one cannot be.
 bool InlineInto(const Node& producer, ValueId value, Node* reader) {

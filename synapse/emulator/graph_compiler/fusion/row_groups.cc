@@ -47,8 +47,7 @@ Shape DefinedDomain(const RowGroup& group, const RowGroup::Member& member) {
 }
 
 bool SamePosition(const Access& load, const Access& store, const Shape& domain) {
-  if (load.offset != store.offset || load.type != store.type ||
-      load.indirect_value != kNoValue) {
+  if (load.offset != store.offset || load.type != store.type || load.indirect_value != kNoValue) {
     return false;
   }
   for (size_t d = 0; d < domain.size(); ++d) {
@@ -81,8 +80,7 @@ void SetColumns(RowGroup& group, const std::vector<bool>& columns) {
   Shape domain;
   for (const size_t d : order) domain.push_back(group.domain[d]);
   group.domain = domain;
-  group.num_rows =
-      static_cast<size_t>(std::count(columns.begin(), columns.end(), false));
+  group.num_rows = static_cast<size_t>(std::count(columns.begin(), columns.end(), false));
   for (RowGroup::Member& member : group.members) PermuteDims(member.node, order);
 }
 
@@ -134,8 +132,8 @@ bool TryJoin(RowGroup& group, const Node& original, ValueId value) {
     // Dimensions that do not walk the rows: all columns, or none for a node about rows only.
     int64_t loose = 1;
     for (size_t i = 0; i < node.domain.size(); ++i) {
-      const bool walks = std::any_of(map.steps[i].begin(), map.steps[i].end(),
-                                     [](int64_t s) { return s != 0; });
+      const bool walks =
+          std::any_of(map.steps[i].begin(), map.steps[i].end(), [](int64_t s) { return s != 0; });
       if (!walks) loose *= node.domain[i];
     }
     row_level = loose == 1;
@@ -231,7 +229,7 @@ class Grouper {
   }
 
   FusionState& state_;
-  std::vector<FusedKernel> kernels_;   // by first node; emptied when it joined another
+  std::vector<FusedKernel> kernels_;  // by first node; emptied when it joined another
   std::vector<uint32_t> kernel_of_;
 };
 

@@ -45,16 +45,16 @@ absl::StatusOr<std::vector<Sizes>> InferGemm(const ShapeContext& context) {
   if (params.transpose_a != 0) std::swap(a[0], a[1]);
   if (params.transpose_b != 0) std::swap(b[0], b[1]);
   if (a[0] != b[1]) return InvalidArgument("inner sizes ", a[0], " and ", b[1], " differ");
-  ASSIGN_OR_RETURN(const Sizes batch, BroadcastSizes(Sizes(a.begin() + 2, a.end()),
-                                                     Sizes(b.begin() + 2, b.end())));
+  ASSIGN_OR_RETURN(const Sizes batch,
+                   BroadcastSizes(Sizes(a.begin() + 2, a.end()), Sizes(b.begin() + 2, b.end())));
   Sizes out = {b[0], a[1]};
   out.insert(out.end(), batch.begin(), batch.end());
   return std::vector<Sizes>{out};
 }
 
 struct Product {
-  View a, b;           // (batch..., m, k), (batch..., k, n)
-  View out;            // (batch..., m, n)
+  View a, b;                     // (batch..., m, k), (batch..., k, n)
+  View out;                      // (batch..., m, n)
   const View* addend = nullptr;  // broadcast over out
   double alpha = 1;
   double beta = 1;
@@ -90,9 +90,8 @@ void AddProduct(Importer& im, Product product) {
     }
   }
   if (product.a.shape.back() == 0) {
-    im.MapTo(product.out, {}, [](BodyBuilder& body, const Args&) {
-      return body.Const(ScalarType::kF32, 0);
-    });
+    im.MapTo(product.out, {},
+             [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
     return;
   }
   Node node;
@@ -236,13 +235,12 @@ absl::StatusOr<std::vector<Sizes>> InferConv(const ShapeContext& context) {
     return InvalidArgument("convolution weights ", w[2], "x", w[3], " against kernel params ",
                            params.kW, "x", params.kH);
   }
-  return std::vector<Sizes>{
-      {w[0],
-       static_cast<uint64_t>(ConvOut(x[1], int64_t{params.padL} + params.padR, params.dilW,
-                                     params.kW, params.dW)),
-       static_cast<uint64_t>(ConvOut(x[2], int64_t{params.padT} + params.padB, params.dilH,
-                                     params.kH, params.dH)),
-       x[3]}};
+  return std::vector<Sizes>{{w[0],
+                             static_cast<uint64_t>(ConvOut(x[1], int64_t{params.padL} + params.padR,
+                                                           params.dilW, params.kW, params.dW)),
+                             static_cast<uint64_t>(ConvOut(x[2], int64_t{params.padT} + params.padB,
+                                                           params.dilH, params.kH, params.dH)),
+                             x[3]}};
 }
 
 bool IsPointwise(const synConvolutionParams& p) {
@@ -253,8 +251,8 @@ bool IsPointwise(const synConvolutionParams& p) {
 absl::Status ImportConv(Importer& im) {
   ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(im.node()));
   RETURN_IF_ERROR(CheckFloat(im.Input(0), "image"));
-  const View x = im.Input(0);                               // n, h, w, c
-  const View w = PermuteView(im.Input(1), {3, 2, 0, 1});    // ko, c, r, s
+  const View x = im.Input(0);                             // n, h, w, c
+  const View w = PermuteView(im.Input(1), {3, 2, 0, 1});  // ko, c, r, s
   View bias;
   if (im.HasInput(2)) bias = im.Input(2);
   if (IsPointwise(params)) {
@@ -273,8 +271,8 @@ absl::Status ImportConv(Importer& im) {
   node.kind = NodeKind::kConv;
   node.a = x;
   node.b = w;
-  node.conv = {params.dH, params.dW, params.dilH, params.dilW, params.padT, params.padL,
-               params.nGroups};
+  node.conv = {params.dH,   params.dW,   params.dilH,   params.dilW,
+               params.padT, params.padL, params.nGroups};
   const View out = im.OutputValue(0);
   node.domain = out.shape;
   BodyBuilder body;
@@ -360,7 +358,8 @@ absl::Status ImportAttention(Importer& im) {
   return absl::OkStatus();
 }
 
-// x * cos + rotated(x) * sin, where rotation swaps the halves (or neighbours) and negates the first.
+// x * cos + rotated(x) * sin, where rotation swaps the halves (or neighbours) and negates the
+// first.
 absl::Status ImportRotary(Importer& im) {
   ns_RoPESt2_ParamsV2 params{};
   if (!ReadParams(im.node(), &params)) ReadParams(im.node(), &params.offset);
@@ -376,12 +375,13 @@ absl::Status ImportRotary(Importer& im) {
     return SliceView(wide, last, pairs ? which : which * half, half, pairs ? 2 : 1);
   };
   for (const int64_t which : {int64_t{0}, int64_t{1}}) {
-    im.MapTo(part(out, which),
-             {part(x, which), part(x, 1 - which), part(im.Input(1), which), part(im.Input(2), which)},
-             [&](BodyBuilder&, const Args& a) {
-               const E turned = a[1] * a[2];
-               return which == 0 ? a[0] * a[3] - turned : a[0] * a[3] + turned;
-             });
+    im.MapTo(
+        part(out, which),
+        {part(x, which), part(x, 1 - which), part(im.Input(1), which), part(im.Input(2), which)},
+        [&](BodyBuilder&, const Args& a) {
+          const E turned = a[1] * a[2];
+          return which == 0 ? a[0] * a[3] - turned : a[0] * a[3] + turned;
+        });
   }
   return absl::OkStatus();
 }

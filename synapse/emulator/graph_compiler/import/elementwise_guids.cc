@@ -21,21 +21,31 @@ struct PlainRow {
 };
 
 template <Opcode kOp>
-E Float1(const Args& a) { return FloatFunction(kOp, a[0]); }
-template <Opcode kOp>
-E Float2(const Args& a) { return Binary(kOp, Cast(a[0], kF32), Cast(a[1], kF32)); }
-template <Opcode kOp>
-E Same1(const Args& a) { return Unary(kOp, a[0]); }
-template <Opcode kOp>
-E Same2(const Args& a) { return Binary(kOp, a[0], a[1]); }
-template <Opcode kOp>
-E Compare2(const Args& a) { return Compare(kOp, a[0], a[1]); }
-template <Opcode kOp>
-E Test1(const Args& a) { return a[0].body->Op(kOp, ScalarType::kBool, {Cast(a[0], kF32)}); }
-
-E Softplus(E x) {
-  return Select(x > 20.0, x, FloatFunction(Opcode::kLog1p, Exp(x)));
+E Float1(const Args& a) {
+  return FloatFunction(kOp, a[0]);
 }
+template <Opcode kOp>
+E Float2(const Args& a) {
+  return Binary(kOp, Cast(a[0], kF32), Cast(a[1], kF32));
+}
+template <Opcode kOp>
+E Same1(const Args& a) {
+  return Unary(kOp, a[0]);
+}
+template <Opcode kOp>
+E Same2(const Args& a) {
+  return Binary(kOp, a[0], a[1]);
+}
+template <Opcode kOp>
+E Compare2(const Args& a) {
+  return Compare(kOp, a[0], a[1]);
+}
+template <Opcode kOp>
+E Test1(const Args& a) {
+  return a[0].body->Op(kOp, ScalarType::kBool, {Cast(a[0], kF32)});
+}
+
+E Softplus(E x) { return Select(x > 20.0, x, FloatFunction(Opcode::kLog1p, Exp(x))); }
 
 E Sinc(const Args& a) {
   const E x = Cast(a[0], kF32);
@@ -342,8 +352,8 @@ absl::Status ImportShrink(Importer& im) {
   ReadParams(im.node(), &params);
   return MapOne(im, [&](E x) {
     x = Cast(x, kF32);
-    const E inside = Select(x < -static_cast<double>(params.lambda), x + params.bias,
-                            ConstLike(x, 0));
+    const E inside =
+        Select(x < -static_cast<double>(params.lambda), x + params.bias, ConstLike(x, 0));
     return Select(x > params.lambda, x - params.bias, inside);
   });
 }
@@ -369,11 +379,16 @@ absl::Status ImportBinaryWithAlpha(Importer& im) {
   im.MapToOutput(0, AllInputs(im, arity), [&](BodyBuilder&, const Args& a) -> E {
     const double alpha = FromFint(params.alpha, a[0]);
     switch (params.mode) {
-      case NS_BINARY_ALPHA_ADD: return a[0] + a[1] * alpha;
-      case NS_BINARY_ALPHA_SUB: return a[0] - a[1] * alpha;
-      case NS_BINARY_ALPHA_RSUB: return a[1] - a[0] * alpha;
-      case NS_BINARY_ALPHA_CMUL: return a[0] + a[1] * a[2] * alpha;
-      default: return a[0] + a[1] / a[2] * alpha;
+      case NS_BINARY_ALPHA_ADD:
+        return a[0] + a[1] * alpha;
+      case NS_BINARY_ALPHA_SUB:
+        return a[0] - a[1] * alpha;
+      case NS_BINARY_ALPHA_RSUB:
+        return a[1] - a[0] * alpha;
+      case NS_BINARY_ALPHA_CMUL:
+        return a[0] + a[1] * a[2] * alpha;
+      default:
+        return a[0] + a[1] / a[2] * alpha;
     }
   });
   return absl::OkStatus();
@@ -476,17 +491,24 @@ absl::Status ImportCast(Importer& im) {
   int32_t mode = NS_CAST_ROUND_DEFAULT;
   const bool has_mode = ReadParams(im.node(), &mode);
   const MemoryType to = im.OutputType(0);
-  if (has_mode && (mode == NS_CAST_ROUND_STOCHASTIC ||
-                   mode == NS_CAST_ROUND_STOCHASTIC_FLUSH_TO_ZERO)) {
+  if (has_mode &&
+      (mode == NS_CAST_ROUND_STOCHASTIC || mode == NS_CAST_ROUND_STOCHASTIC_FLUSH_TO_ZERO)) {
     return Unimplemented("casts with stochastic rounding");
   }
   return MapOne(im, [&](E x) {
-    if (!has_mode || x.type() != kF32 || !IsIntegerType(to)) return x;
+    // An explicit cast rounds even where fusion keeps the value in a register; other results of
+    // narrow type are rounded only when they are stored.
+    if (x.type() == kF32 && ComputeType(to) == kF32) return RoundTo(x, to);
+    if (!has_mode || x.type() != kF32) return x;
     switch (mode) {
-      case NS_CAST_ROUND_HALF_TO_EVEN: return Unary(Opcode::kRound, x);
-      case NS_CAST_ROUND_DOWN: return Unary(Opcode::kFloor, x);
-      case NS_CAST_ROUND_UP: return Unary(Opcode::kCeil, x);
-      default: return x;  // the store truncates
+      case NS_CAST_ROUND_HALF_TO_EVEN:
+        return Unary(Opcode::kRound, x);
+      case NS_CAST_ROUND_DOWN:
+        return Unary(Opcode::kFloor, x);
+      case NS_CAST_ROUND_UP:
+        return Unary(Opcode::kCeil, x);
+      default:
+        return x;  // the store truncates
     }
   });
 }
@@ -536,8 +558,8 @@ absl::StatusOr<std::vector<Sizes>> InferRange(const ShapeContext& context) {
   if (context.Output(0).sizes_known || !ReadParams(context.node, &params)) {
     return std::vector<Sizes>(1);
   }
-  const bool is_float = context.Output(0).dtype == syn_type_float ||
-                        context.Output(0).dtype == syn_type_bf16;
+  const bool is_float =
+      context.Output(0).dtype == syn_type_float || context.Output(0).dtype == syn_type_bf16;
   const double span = is_float ? params.limit.f - params.start.f : params.limit.i - params.start.i;
   const double step = is_float ? params.delta.f : params.delta.i;
   if (step == 0) return InvalidArgument("range with delta 0");

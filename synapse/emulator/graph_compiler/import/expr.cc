@@ -7,10 +7,14 @@ namespace {
 
 int Width(ScalarType type) {
   switch (type) {
-    case ScalarType::kBool: return 0;
-    case ScalarType::kI32: return 1;
-    case ScalarType::kI64: return 2;
-    case ScalarType::kF32: return 3;
+    case ScalarType::kBool:
+      return 0;
+    case ScalarType::kI32:
+      return 1;
+    case ScalarType::kI64:
+      return 2;
+    case ScalarType::kF32:
+      return 3;
   }
   return 0;
 }
@@ -65,9 +69,14 @@ E BodyBuilder::Op(Opcode op, ScalarType type, const std::vector<E>& args) {
   return Add(std::move(result));
 }
 
-E Cast(E x, ScalarType type) {
-  return x.type() == type ? x : x.body->Op(Opcode::kCast, type, {x});
+E RoundTo(E x, MemoryType type) {
+  if (type == MemoryType::kF32) return x;
+  const E result = x.body->Op(Opcode::kRoundTo, ScalarType::kF32, {x});
+  x.body->body().ops.back().imm_int = static_cast<int64_t>(type);
+  return result;
 }
+
+E Cast(E x, ScalarType type) { return x.type() == type ? x : x.body->Op(Opcode::kCast, type, {x}); }
 
 E Unary(Opcode op, E x) { return x.body->Op(op, x.type(), {x}); }
 

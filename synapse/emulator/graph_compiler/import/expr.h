@@ -41,10 +41,11 @@ class BodyBuilder {
 };
 
 E Cast(E x, ScalarType type);
-E Unary(Opcode op, E x);                 // result of x's type (f32 for float functions)
-E FloatFunction(Opcode op, E x);         // x converted to f32 first
+E RoundTo(E x, MemoryType type);  // x is f32; x itself if `type` is f32
+E Unary(Opcode op, E x);          // result of x's type (f32 for float functions)
+E FloatFunction(Opcode op, E x);  // x converted to f32 first
 E Binary(Opcode op, E x, E y);
-E Compare(Opcode op, E x, E y);          // kBool
+E Compare(Opcode op, E x, E y);  // kBool
 E Select(E condition, E x, E y);
 E Fma(E x, E y, E z);
 

@@ -6,14 +6,14 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr std::string_view kTypeSuffixes[] = {"f32", "f16", "bf16", "f8",  "hf8", "i8",
-                                              "u8",  "i16", "u16",  "i32", "u32", "i64", "u64"};
+constexpr std::string_view kTypeSuffixes[] = {"f32", "f16", "bf16", "f8",  "hf8", "i8", "u8",
+                                              "i16", "u16", "i32",  "u32", "i64", "u64"};
 
 const std::map<std::string_view, const GuidRow*>& Rows() {
   static const auto* rows = [] {
     auto* map = new std::map<std::string_view, const GuidRow*>();
-    for (const auto area : {ElementwiseRows(), MovementRows(), NormalisationRows(),
-                            ReductionRows(), IndexingRows(), PoolingRows(), ContractionRows()}) {
+    for (const auto area : {ElementwiseRows(), MovementRows(), NormalisationRows(), ReductionRows(),
+                            IndexingRows(), PoolingRows(), ContractionRows()}) {
       for (const GuidRow& row : area) (*map)[row.name] = &row;
     }
     return map;
@@ -26,8 +26,8 @@ std::string BaseName(const std::string& guid) {
   const size_t underscore = guid.rfind('_');
   if (underscore == std::string::npos) return guid;
   const std::string_view suffix = std::string_view(guid).substr(underscore + 1);
-  const bool is_type =
-      std::find(std::begin(kTypeSuffixes), std::end(kTypeSuffixes), suffix) != std::end(kTypeSuffixes);
+  const bool is_type = std::find(std::begin(kTypeSuffixes), std::end(kTypeSuffixes), suffix) !=
+                       std::end(kTypeSuffixes);
   return is_type ? guid.substr(0, underscore) : guid;
 }
 
@@ -58,8 +58,8 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
     const uint64_t x = i < a.size() ? a[i] : 1;
     const uint64_t y = i < b.size() ? b[i] : 1;
     if (x != y && x != 1 && y != 1) {
-      return InvalidArgument("sizes ", Text(a), " and ", Text(b), " do not broadcast (dimension ", i,
-                             " counted from the fastest)");
+      return InvalidArgument("sizes ", Text(a), " and ", Text(b), " do not broadcast (dimension ",
+                             i, " counted from the fastest)");
     }
     result[i] = x == 1 ? y : x;
   }

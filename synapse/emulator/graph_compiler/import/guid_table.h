@@ -17,13 +17,12 @@ class Importer;
 // Sizes are FCD-first as in GraphDesc.
 using Sizes = std::vector<uint64_t>;
 
-// What a shape function sees: sizes of inputs (empty where absent) and the declared ones of outputs.
+// What a shape function sees: sizes of inputs (empty where absent) and the declared ones of
+// outputs.
 struct ShapeContext {
   const GraphDesc& graph;
   const NodeDesc& node;
-  bool HasInput(size_t i) const {
-    return i < node.inputs.size() && node.inputs[i] != kNoTensor;
-  }
+  bool HasInput(size_t i) const { return i < node.inputs.size() && node.inputs[i] != kNoTensor; }
   const Sizes& Input(size_t i) const { return graph.tensors[node.inputs[i]].sizes; }
   const TensorDesc& Output(size_t i) const { return graph.tensors[node.outputs[i]]; }
 };

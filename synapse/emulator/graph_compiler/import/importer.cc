@@ -35,19 +35,31 @@ const View* LayoutModel(const Shape& shape, const std::vector<View>& inputs) {
 
 absl::StatusOr<MemoryType> ToMemoryType(synDataType type) {
   switch (static_cast<uint32_t>(type)) {
-    case syn_type_float: return MemoryType::kF32;
-    case syn_type_bf16: return MemoryType::kBF16;
-    case syn_type_fp16: return MemoryType::kF16;
-    case syn_type_int8: return MemoryType::kI8;
-    case syn_type_uint8: return MemoryType::kU8;
-    case syn_type_int16: return MemoryType::kI16;
-    case syn_type_uint16: return MemoryType::kU16;
-    case syn_type_int32: return MemoryType::kI32;
-    case syn_type_uint32: return MemoryType::kU32;
+    case syn_type_float:
+      return MemoryType::kF32;
+    case syn_type_bf16:
+      return MemoryType::kBF16;
+    case syn_type_fp16:
+      return MemoryType::kF16;
+    case syn_type_int8:
+      return MemoryType::kI8;
+    case syn_type_uint8:
+      return MemoryType::kU8;
+    case syn_type_int16:
+      return MemoryType::kI16;
+    case syn_type_uint16:
+      return MemoryType::kU16;
+    case syn_type_int32:
+      return MemoryType::kI32;
+    case syn_type_uint32:
+      return MemoryType::kU32;
     case syn_type_int64:
-    case syn_type_uint64: return MemoryType::kI64;
-    case syn_type_fp8_143: return MemoryType::kF8E4M3;
-    case syn_type_fp8_152: return MemoryType::kF8E5M2;
+    case syn_type_uint64:
+      return MemoryType::kI64;
+    case syn_type_fp8_143:
+      return MemoryType::kF8E4M3;
+    case syn_type_fp8_152:
+      return MemoryType::kF8E5M2;
     default:
       return Unimplemented("no kernel for elements of data type ", static_cast<uint32_t>(type));
   }
@@ -229,8 +241,7 @@ View Importer::Map(MemoryType type, const Shape& shape, const std::vector<View>&
   return result;
 }
 
-void Importer::MapToOutput(size_t i, const std::vector<View>& inputs,
-                           const MapFunction& function) {
+void Importer::MapToOutput(size_t i, const std::vector<View>& inputs, const MapFunction& function) {
   const View* model = LayoutModel(OutputShape(i), inputs);
   const Shape order = model == nullptr ? Shape() : model->strides;
   MapTo(OutputValue(i, model == nullptr ? nullptr : &order), inputs, function);

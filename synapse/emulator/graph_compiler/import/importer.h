@@ -44,7 +44,7 @@ class Importer {
   // ---- for the functions of the guid table: `node()` is the node being imported ----
   const NodeDesc& node() const { return *node_; }
   const GraphDesc& graph() const { return graph_; }
-  const std::string& guid_base() const { return guid_base_; }    // without type suffix
+  const std::string& guid_base() const { return guid_base_; }  // without type suffix
   bool HasInput(size_t i) const;
   size_t num_inputs() const { return node_->inputs.size(); }
   size_t num_outputs() const { return node_->outputs.size(); }

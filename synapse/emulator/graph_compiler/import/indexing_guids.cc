@@ -64,7 +64,8 @@ void GatherRows(Importer& im, const View& table, const View& index, size_t dim) 
     // A reshaped declaration (for example without leading 1s): computed flat, then viewed.
     shape.assign(table.shape.begin(), table.shape.begin() + static_cast<int64_t>(dim));
     shape.insert(shape.end(), index.shape.begin(), index.shape.end());
-    shape.insert(shape.end(), table.shape.begin() + static_cast<int64_t>(dim) + 1, table.shape.end());
+    shape.insert(shape.end(), table.shape.begin() + static_cast<int64_t>(dim) + 1,
+                 table.shape.end());
   }
   Access index_access{index.value, index.type, Shape(shape.size(), 0), index.offset};
   Access access{table.value, table.type, Shape(shape.size(), 0), table.offset};
@@ -165,11 +166,16 @@ enum class Update { kSet, kSum, kProd, kMax, kMin };
 
 E Updated(Update update, E old, E element) {
   switch (update) {
-    case Update::kSum: return old + element;
-    case Update::kProd: return old * element;
-    case Update::kMax: return Max(old, element);
-    case Update::kMin: return Min(old, element);
-    case Update::kSet: return element;
+    case Update::kSum:
+      return old + element;
+    case Update::kProd:
+      return old * element;
+    case Update::kMax:
+      return Max(old, element);
+    case Update::kMin:
+      return Min(old, element);
+    case Update::kSet:
+      return element;
   }
   return element;
 }
@@ -189,7 +195,8 @@ void Scatter(Importer& im, const View& index, const View& src, size_t dim, Updat
   target.indirect_value = position.id;
   E element = body.Load(WholeAccess(src));
   if (update != Update::kSet) {
-    const E old = body.LoadIndirect(target, position, target.indirect_stride, target.indirect_limit);
+    const E old =
+        body.LoadIndirect(target, position, target.indirect_stride, target.indirect_limit);
     element = Updated(update, old, element);
   }
   body.Store(element, target);

@@ -205,8 +205,8 @@ absl::StatusOr<Window> SliceWindow(const NodeDesc& node, const Sizes& sizes,
   window.begin.assign(sizes.size(), 0);
   window.end.assign(sizes.begin(), sizes.end());
   window.step.assign(sizes.size(), 1);
-  const bool fcd_is_empty = output != nullptr && output->sizes_known && !output->sizes.empty() &&
-                            output->sizes[0] == 0;
+  const bool fcd_is_empty =
+      output != nullptr && output->sizes_known && !output->sizes.empty() && output->sizes[0] == 0;
   synSliceParamsV2 v2{};
   synSliceParamsNDims wide{};
   synSliceParams narrow{};
@@ -281,9 +281,8 @@ void ImportOverlay(Importer& im, const View* base, const View& inserted,
   if (base != nullptr) {
     im.MapTo(out, {*base}, First);
   } else {
-    im.MapTo(out, {}, [&](BodyBuilder& body, const Args&) {
-      return body.Const(ComputeType(out.type), 0);
-    });
+    im.MapTo(out, {},
+             [&](BodyBuilder& body, const Args&) { return body.Const(ComputeType(out.type), 0); });
   }
   im.MapTo(window(out), {inserted}, First);
   im.loop_graph().nodes.back().overwrites = true;
@@ -366,7 +365,8 @@ absl::StatusOr<std::vector<Sizes>> InferConcat(const ShapeContext& context) {
     if (other.size() != out.size()) return InvalidArgument("concat of different ranks");
     const uint64_t size = other[axis];
     other[axis] = out[axis];
-    if (other != out) return InvalidArgument("concat: sizes of input ", i, " differ beside axis ", axis);
+    if (other != out)
+      return InvalidArgument("concat: sizes of input ", i, " differ beside axis ", axis);
     out[axis] += size;
   }
   return std::vector<Sizes>{out};
@@ -380,7 +380,8 @@ absl::Status ImportConcat(Importer& im) {
   int64_t begin = 0;
   for (size_t i = 0; i < im.num_inputs(); ++i) {
     if (!im.HasInput(i) || im.Input(i).shape.size() != out.shape.size()) continue;
-    if (im.InputDesc(i).type != DATA_TENSOR && im.InputDesc(i).type != DATA_TENSOR_DYNAMIC) continue;
+    if (im.InputDesc(i).type != DATA_TENSOR && im.InputDesc(i).type != DATA_TENSOR_DYNAMIC)
+      continue;
     const int64_t size = im.Input(i).shape[dim];
     im.MapTo(SliceView(out, dim, begin, size, 1), {im.Input(i)}, First);
     begin += size;
@@ -402,7 +403,8 @@ absl::StatusOr<std::vector<Sizes>> InferSplit(const ShapeContext& context) {
     }
   }
   if (all_known && sum != in[axis]) {
-    return InvalidArgument("split: outputs add up to ", sum, " along axis ", axis, " of ", in[axis]);
+    return InvalidArgument("split: outputs add up to ", sum, " along axis ", axis, " of ",
+                           in[axis]);
   }
   if (!all_known && in[axis] % parts != 0) {
     return InvalidArgument("split of ", in[axis], " into ", parts, " parts without their sizes");

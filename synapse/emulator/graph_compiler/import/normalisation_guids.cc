@@ -49,9 +49,8 @@ absl::Status ImportLogSoftmax(Importer& im) {
   const View x = im.Input(0);
   ASSIGN_OR_RETURN(const size_t dim, SoftmaxDim(im, x.shape.size()));
   const View maximum = RowMaximum(im, x, dim);
-  const View sum =
-      im.Reduce(ReduceKind::kSum, MemoryType::kF32, x.shape, {dim}, {x, maximum},
-                [](BodyBuilder&, const Args& a) { return Exp(a[0] - a[1]); });
+  const View sum = im.Reduce(ReduceKind::kSum, MemoryType::kF32, x.shape, {dim}, {x, maximum},
+                             [](BodyBuilder&, const Args& a) { return Exp(a[0] - a[1]); });
   im.MapToOutput(0, {x, maximum, sum},
                  [](BodyBuilder&, const Args& a) { return a[0] - a[1] - Log(a[2]); });
   return absl::OkStatus();
@@ -75,11 +74,11 @@ absl::Status ImportSoftmaxBackward(Importer& im) {
 
 struct Norm {
   View x;
-  Dims dims;             // normalised together
+  Dims dims;                     // normalised together
   const View* weight = nullptr;  // broadcastable to x
   const View* bias = nullptr;
   double epsilon = 1e-5;
-  bool centre = true;    // false: RMS norm
+  bool centre = true;  // false: RMS norm
 };
 
 struct Statistics {
@@ -105,16 +104,15 @@ Statistics ImportStatistics(Importer& im, const Norm& norm) {
                          [&](BodyBuilder&, const Args& a) { return a[0] * scale; });
     inputs.push_back(result.mean);
   }
-  const View squares = im.Reduce(ReduceKind::kSum, MemoryType::kF32, norm.x.shape, norm.dims, inputs,
-                                 [&](BodyBuilder&, const Args& a) {
+  const View squares = im.Reduce(ReduceKind::kSum, MemoryType::kF32, norm.x.shape, norm.dims,
+                                 inputs, [&](BodyBuilder&, const Args& a) {
                                    const E x = Cast(a[0], kF32);
                                    const E centred = norm.centre ? x - a[1] : x;
                                    return centred * centred;
                                  });
-  result.inverse = im.Map(MemoryType::kF32, squares.shape, {squares},
-                          [&](BodyBuilder&, const Args& a) {
-                            return Rsqrt(a[0] * scale + norm.epsilon);
-                          });
+  result.inverse =
+      im.Map(MemoryType::kF32, squares.shape, {squares},
+             [&](BodyBuilder&, const Args& a) { return Rsqrt(a[0] * scale + norm.epsilon); });
   return result;
 }
 
@@ -270,17 +268,17 @@ absl::Status ImportBatchNormTraining(Importer& im) {
   const auto count = static_cast<double>(CountOf(norm));
   const View old_mean = OverChannels(im.Input(3), norm.x.shape, channel);
   const View old_variance = OverChannels(im.Input(4), norm.x.shape, channel);
-  BindStatistic(im, 3, im.Map(MemoryType::kF32, old_mean.shape, {old_mean, statistics.mean},
-                              [&](BodyBuilder&, const Args& a) {
-                                return a[0] * (1 - momentum) + a[1] * momentum;
-                              }));
-  BindStatistic(im, 4, im.Map(MemoryType::kF32, old_variance.shape,
-                              {old_variance, statistics.inverse},
-                              [&](BodyBuilder&, const Args& a) {
-                                const E variance = 1.0 / (a[1] * a[1]) - norm.epsilon;
-                                const double unbiased = count / std::max(count - 1, 1.0);
-                                return a[0] * (1 - momentum) + variance * (momentum * unbiased);
-                              }));
+  BindStatistic(
+      im, 3,
+      im.Map(MemoryType::kF32, old_mean.shape, {old_mean, statistics.mean},
+             [&](BodyBuilder&, const Args& a) { return a[0] * (1 - momentum) + a[1] * momentum; }));
+  BindStatistic(im, 4,
+                im.Map(MemoryType::kF32, old_variance.shape, {old_variance, statistics.inverse},
+                       [&](BodyBuilder&, const Args& a) {
+                         const E variance = 1.0 / (a[1] * a[1]) - norm.epsilon;
+                         const double unbiased = count / std::max(count - 1, 1.0);
+                         return a[0] * (1 - momentum) + variance * (momentum * unbiased);
+                       }));
   return absl::OkStatus();
 }
 
@@ -364,7 +362,8 @@ absl::StatusOr<std::vector<Sizes>> InferLayerNormPt(const ShapeContext& context)
   ns_LayerNormKernel_ParamsPt params{};
   ReadParams(context.node, &params);
   Sizes statistics = context.Input(0);
-  for (size_t i = 0; i < statistics.size() && i < params.normalizedShapeDims; ++i) statistics[i] = 1;
+  for (size_t i = 0; i < statistics.size() && i < params.normalizedShapeDims; ++i)
+    statistics[i] = 1;
   return NormSizes(context, statistics);
 }
 

@@ -58,10 +58,8 @@ absl::StatusOr<std::vector<Sizes>> InferPool(const ShapeContext& context) {
   }
   ASSIGN_OR_RETURN(const Pool pool, ReadPool(context.node));
   Sizes out = context.Input(0);
-  out[0] = static_cast<uint64_t>(
-      PooledSize(static_cast<int64_t>(out[0]), pool.w, pool.convention));
-  out[1] = static_cast<uint64_t>(
-      PooledSize(static_cast<int64_t>(out[1]), pool.h, pool.convention));
+  out[0] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[0]), pool.w, pool.convention));
+  out[1] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[1]), pool.h, pool.convention));
   return std::vector<Sizes>(context.node.outputs.size(), out);
 }
 
@@ -99,9 +97,12 @@ class WindowBody {
   E Element(double outside) {
     Access access{x_.value, x_.type, {x_.strides[0], x_.strides[1], 0, 0, 0, 0}, x_.offset};
     if (!h_.Leaves() && !w_.Leaves()) {
-      access.strides = {x_.strides[0],            x_.strides[1],
-                        x_.strides[2] * h_.stride, x_.strides[3] * w_.stride,
-                        x_.strides[2] * h_.dilation, x_.strides[3] * w_.dilation};
+      access.strides = {x_.strides[0],
+                        x_.strides[1],
+                        x_.strides[2] * h_.stride,
+                        x_.strides[3] * w_.stride,
+                        x_.strides[2] * h_.dilation,
+                        x_.strides[3] * w_.dilation};
       return body_.Load(access);
     }
     const E row = Row();
@@ -199,9 +200,8 @@ absl::Status ImportAveragePool(Importer& im) {
   }
   const View x = im.Input(0);
   const View sum = im.NewValue(MemoryType::kF32, im.OutputShape(0), &x.strides);
-  ReduceWindows(im, sum, ReduceKind::kSum, pool.h, pool.w, [&](WindowBody& window, BodyBuilder&) {
-    return Cast(window.Element(0), kF32);
-  });
+  ReduceWindows(im, sum, ReduceKind::kSum, pool.h, pool.w,
+                [&](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
   const bool include = params.includePadding != 0;
   const bool constant = params.divisorOverride != 0 || (!pool.h.Leaves() && !pool.w.Leaves());
   im.MapTo(im.OutputValue(0, &x.strides), {sum}, [&](BodyBuilder& body, const Args& a) {
@@ -237,9 +237,8 @@ absl::Status ImportAdaptivePool(Importer& im) {
   const Window w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
   if (h.kernel * h.out == h.in && w.kernel * w.out == w.in) {
     const View sum = im.NewValue(MemoryType::kF32, shape, &x.strides);
-    ReduceWindows(im, sum, ReduceKind::kSum, h, w, [](WindowBody& window, BodyBuilder&) {
-      return Cast(window.Element(0), kF32);
-    });
+    ReduceWindows(im, sum, ReduceKind::kSum, h, w,
+                  [](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
     im.MapTo(im.OutputValue(0, &x.strides), {sum}, [&](BodyBuilder&, const Args& a) {
       return a[0] * (1.0 / static_cast<double>(h.kernel * w.kernel));
     });
@@ -332,14 +331,17 @@ class Resizer {
   E Nearest(size_t dim) {
     const E at = Coordinate(dim);
     switch (params_.nearestMode) {
-      case NS_RESIZE_NEAREST_CEIL: return Position(Unary(Opcode::kCeil, at), dim);
-      case NS_RESIZE_NEAREST_FLOOR: return Position(Unary(Opcode::kFloor, at), dim);
+      case NS_RESIZE_NEAREST_CEIL:
+        return Position(Unary(Opcode::kCeil, at), dim);
+      case NS_RESIZE_NEAREST_FLOOR:
+        return Position(Unary(Opcode::kFloor, at), dim);
       case NS_RESIZE_NEAREST_ROUND_PREFER_FLOOR:
         return Position(Unary(Opcode::kCeil, at - 0.5), dim);
       default:
         // nearest-exact: the pixel whose area holds the output pixel's centre.
         if (params_.coordTransMode == NS_RESIZE_COORD_ASYMMETRIC) {
-          const double half = 0.5 * static_cast<double>(x_.shape[dim]) / static_cast<double>(out_[dim]);
+          const double half =
+              0.5 * static_cast<double>(x_.shape[dim]) / static_cast<double>(out_[dim]);
           return Position(Unary(Opcode::kFloor, at + half), dim);
         }
         return Position(Unary(Opcode::kFloor, at + 0.5), dim);

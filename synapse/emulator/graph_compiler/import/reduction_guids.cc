@@ -79,7 +79,7 @@ struct KindRow {
   ReduceKind kind;
 };
 constexpr KindRow kKinds[] = {
-    {"sum", ReduceKind::kSum}, {"mean", ReduceKind::kSum},       {"max", ReduceKind::kMax},
+    {"sum", ReduceKind::kSum}, {"mean", ReduceKind::kSum},  {"max", ReduceKind::kMax},
     {"min", ReduceKind::kMin}, {"prod", ReduceKind::kProd}, {"sum_square", ReduceKind::kSum},
 };
 
@@ -88,8 +88,8 @@ void ImportExtremumIndex(Importer& im, size_t output, const View& x, const Dims&
                          ReduceKind kind) {
   const MemoryType type =
       ComputeType(x.type) == ScalarType::kF32 ? MemoryType::kF32 : MemoryType::kI64;
-  const View extremum = im.Reduce(kind, type, x.shape, dims, {x},
-                                  [](BodyBuilder&, const Args& a) { return a[0]; });
+  const View extremum =
+      im.Reduce(kind, type, x.shape, dims, {x}, [](BodyBuilder&, const Args& a) { return a[0]; });
   Shape steps(x.shape.size(), 0);
   int64_t step = 1;
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
@@ -129,13 +129,11 @@ absl::Status ImportReduction(Importer& im) {
   }
   int64_t count = 1;
   for (const size_t dim : dims) count *= x.shape[dim];
-  const View sum = im.Reduce(row->kind, MemoryType::kF32, x.shape, dims, {x},
-                             [](BodyBuilder&, const Args& a) {
-                               return Cast(a[0], ScalarType::kF32);
-                             });
-  im.MapTo(KeptDims(im.OutputValue(0), x.shape, dims), {sum}, [&](BodyBuilder&, const Args& a) {
-    return a[0] * (1.0 / static_cast<double>(count));
-  });
+  const View sum =
+      im.Reduce(row->kind, MemoryType::kF32, x.shape, dims, {x},
+                [](BodyBuilder&, const Args& a) { return Cast(a[0], ScalarType::kF32); });
+  im.MapTo(KeptDims(im.OutputValue(0), x.shape, dims), {sum},
+           [&](BodyBuilder&, const Args& a) { return a[0] * (1.0 / static_cast<double>(count)); });
   return absl::OkStatus();
 }
 
@@ -155,7 +153,8 @@ View Reversed(const View& view, size_t dim) {
   return result;
 }
 
-// y[i] = y[i-1] op x[i] in order of i; exclusive: y[i] = y[i-1] op x[i-1], starting at the identity.
+// y[i] = y[i-1] op x[i] in order of i; exclusive: y[i] = y[i-1] op x[i-1], starting at the
+// identity.
 absl::Status ImportScan(Importer& im) {
   ns_CumSumKernel_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
@@ -167,7 +166,7 @@ absl::Status ImportScan(Importer& im) {
   const size_t dim = FromFcdAxis(rank, params.axis);
   const bool product = im.guid_base() == "cumprod_fwd";
   const bool narrow = MemoryTypeSize(im.OutputType(0)) < 4;
-  const MemoryType type = !narrow ? im.OutputType(0)
+  const MemoryType type = !narrow                                             ? im.OutputType(0)
                           : ComputeType(im.OutputType(0)) == ScalarType::kF32 ? MemoryType::kF32
                                                                               : MemoryType::kI32;
   const View result = narrow ? im.NewValue(type, x.shape) : im.OutputValue(0);

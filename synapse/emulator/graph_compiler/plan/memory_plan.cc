@@ -76,8 +76,7 @@ class Planner {
     for (const ValueId input : loaded) {
       const uint32_t slot = slot_of_[input];
       if (slot == kNone || slots_[slot].last != kernel || last_[input] != kernel) continue;
-      if (slots_[slot].bytes != bytes ||
-          graph_.values[input].bytes != graph_.values[value].bytes) {
+      if (slots_[slot].bytes != bytes || graph_.values[input].bytes != graph_.values[value].bytes) {
         continue;
       }
       if (!MayShareMemory(graph_, kernels_[kernel], input, value)) continue;
@@ -105,7 +104,8 @@ class Planner {
       for (const uint32_t other_index : placed) {
         const Slot& other = slots_[other_index];
         if (other.last < slot.first || slot.last < other.first) continue;
-        if (other.offset > end && other.offset - end >= slot.bytes && other.offset - end < best_gap) {
+        if (other.offset > end && other.offset - end >= slot.bytes &&
+            other.offset - end < best_gap) {
           best = end;
           best_gap = other.offset - end;
         }

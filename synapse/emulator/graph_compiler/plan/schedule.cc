@@ -209,8 +209,7 @@ bool MayShareMemory(const LoopGraph& graph, const FusedKernel& kernel, ValueId i
   return BodiesMayShare({&node.body}, input, output);
 }
 
-absl::StatusOr<Schedule> ScheduleKernels(const LoopGraph& graph,
-                                         std::vector<FusedKernel> kernels) {
+absl::StatusOr<Schedule> ScheduleKernels(const LoopGraph& graph, std::vector<FusedKernel> kernels) {
   return Scheduler(graph, std::move(kernels)).Run();
 }
 
