@@ -235,8 +235,8 @@ def steady_table(results: Results) -> list[str]:
         lines.append(
             f"| {case} | " + " | ".join(cells) + f" | {ratio(ours, eager)} | {ratio(ours, best)} |"
         )
-    means = f"| {geometric_mean(over_eager)} | {geometric_mean(over_inductor)} |"
-    return [*lines, "| geometric mean |" + " |" * (len(names) + 1) + " " + means]
+    means = f" {geometric_mean(over_eager)} | {geometric_mean(over_inductor)} |"
+    return [*lines, "| geometric mean |" + " |" * (len(names) + 1) + means]
 
 
 def first_table(results: Results, contenders: list[str]) -> list[str]:
