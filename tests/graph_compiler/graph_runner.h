@@ -224,4 +224,13 @@ inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& 
   }
 }
 
+// Tests that run at every ISA level of this host.
+class LevelTest : public testing::TestWithParam<IsaLevel> {
+ protected:
+  void RunOrFail(GraphRun& run, uint64_t piece = 0) {
+    const absl::Status status = run.Run(GetParam(), piece);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+};
+
 }  // namespace hpu::emulator

@@ -163,6 +163,15 @@ View BroadcastView(const View& view, const Shape& shape) {
   return result;
 }
 
+View WithRank(const View& view, size_t rank) {
+  View result = view;
+  while (result.shape.size() < rank) {
+    result.shape.insert(result.shape.begin(), 1);
+    result.strides.insert(result.strides.begin(), 0);
+  }
+  return result;
+}
+
 View SliceView(const View& view, size_t dim, int64_t begin, int64_t size, int64_t step) {
   View result = view;
   result.offset += begin * view.strides[dim];

@@ -103,6 +103,8 @@ bool IsDense(const Shape& shape, const Shape& strides);
 View PermuteView(const View& view, const std::vector<size_t>& order);
 // Dimensions of size 1 (or missing leading ones) grow to `shape`. The caller has checked shapes.
 View BroadcastView(const View& view, const Shape& shape);
+// Leading dimensions of size 1 up to `rank`.
+View WithRank(const View& view, size_t rank);
 View SliceView(const View& view, size_t dim, int64_t begin, int64_t size, int64_t step);
 // False when no strides describe the reshaped window.
 bool ReshapeView(const View& view, const Shape& shape, View* result);

@@ -1,4 +1,4 @@
-// Matrix products, convolution and attention.
+// Matrix products and convolution.
 #include <algorithm>
 
 #include "synapse/emulator/graph_compiler/import/guid_table.h"
@@ -8,22 +8,11 @@
 namespace hpu::emulator {
 namespace {
 
-using Args = std::vector<E>;
-
 View SwapLastTwo(const View& view) {
   std::vector<size_t> order(view.shape.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return PermuteView(view, order);
-}
-
-View WithRank(const View& view, size_t rank) {
-  View result = view;
-  while (result.shape.size() < rank) {
-    result.shape.insert(result.shape.begin(), 1);
-    result.strides.insert(result.strides.begin(), 0);
-  }
-  return result;
 }
 
 // ---- matrix products ------------------------------------------------------------------------
@@ -37,7 +26,7 @@ absl::StatusOr<synGEMMParams> GemmParams(const NodeDesc& node) {
 }
 
 absl::StatusOr<std::vector<Sizes>> InferGemm(const ShapeContext& context) {
-  if (!context.HasInput(0) || !context.HasInput(1)) return InvalidArgument("an operand is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 2));
   ASSIGN_OR_RETURN(const synGEMMParams params, GemmParams(context.node));
   Sizes a = context.Input(0);
   Sizes b = context.Input(1);
@@ -112,11 +101,6 @@ void AddProduct(Importer& im, Product product) {
   im.AddNode(std::move(node));
 }
 
-absl::Status CheckFloat(const View& view, const char* what) {
-  if (ComputeType(view.type) == ScalarType::kF32) return absl::OkStatus();
-  return Unimplemented("matrix product with integer ", what);
-}
-
 absl::Status ImportGemm(Importer& im) {
   ASSIGN_OR_RETURN(const synGEMMParams params, GemmParams(im.node()));
   RETURN_IF_ERROR(CheckFloat(im.Input(0), "first operand"));
@@ -144,7 +128,7 @@ absl::Status ImportGemm(Importer& im) {
 }
 
 absl::StatusOr<std::vector<Sizes>> InferLinear(const ShapeContext& context) {
-  if (!context.HasInput(0) || !context.HasInput(1)) return InvalidArgument("an operand is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 2));
   Sizes out = context.Input(0);
   const Sizes& w = context.Input(1);
   if (out.empty() || w.size() != 2 || w[0] != out[0]) {
@@ -222,7 +206,7 @@ int64_t ConvOut(uint64_t in, int64_t pads, uint32_t dilation, uint32_t kernel, u
 }
 
 absl::StatusOr<std::vector<Sizes>> InferConv(const ShapeContext& context) {
-  if (!context.HasInput(0) || !context.HasInput(1)) return InvalidArgument("an operand is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 2));
   ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(context.node));
   const Sizes& x = context.Input(0);  // C, W, H, N
   const Sizes& w = context.Input(1);  // K, C/g, S, R
@@ -285,117 +269,12 @@ absl::Status ImportConv(Importer& im) {
   return absl::OkStatus();
 }
 
-// ---- attention ------------------------------------------------------------------------------
-
-absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
-  for (size_t i = 0; i < 3; ++i) {
-    if (!context.HasInput(i)) return InvalidArgument("input ", i, " is missing");
-    if (context.Input(i).size() < 3) return InvalidArgument("input ", i, " has rank below 3");
-  }
-  const Sizes& q = context.Input(0);
-  const Sizes& k = context.Input(1);
-  const Sizes& v = context.Input(2);
-  if (q[0] != k[0] || k[1] != v[1]) return InvalidArgument("query, key and value do not fit");
-  std::vector<Sizes> outs(context.node.outputs.size());
-  outs[0] = q;
-  outs[0][0] = v[0];
-  return outs;
-}
-
-bool IsRead(const Importer& im, size_t output) {
-  if (!im.HasOutput(output)) return false;
-  const GraphDesc& graph = im.graph();
-  const uint32_t tensor = im.node().outputs[output];
-  if (graph.tensors[tensor].placement == TensorPlacement::kPersistent) return true;
-  for (const NodeDesc& node : graph.nodes) {
-    if (std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end()) return true;
-  }
-  return false;
-}
-
-View AsRank4(const View& view) { return WithRank(view, 4); }
-
-absl::Status ImportAttention(Importer& im) {
-  ns_Sdpa_Params params{};
-  if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
-  if (params.dropout.ratio != 0) return Unimplemented("attention with dropout");
-  for (size_t i = 0; i < 3; ++i) RETURN_IF_ERROR(CheckFloat(im.Input(i), "operand"));
-  for (size_t i = 1; i < im.num_outputs(); ++i) {
-    if (IsRead(im, i)) {
-      return Unimplemented("attention whose output ", i, " (for training) is used");
-    }
-  }
-  if (im.Input(0).shape.size() > 4) return Unimplemented("attention of rank above 4");
-  Node node;
-  node.kind = NodeKind::kAttention;
-  node.a = AsRank4(im.Input(0));
-  node.b = AsRank4(im.CastTo(im.Input(1), node.a.type));
-  node.c = AsRank4(im.CastTo(im.Input(2), node.a.type));
-  if (node.b.shape[1] == 0 || node.a.shape[1] % node.b.shape[1] != 0) {
-    return InvalidArgument("attention: ", node.a.shape[1], " query heads over ", node.b.shape[1]);
-  }
-  node.scale = params.scale;
-  node.causal = params.is_causal != 0;
-  node.domain = node.a.shape;
-  if (im.HasInput(3)) {
-    const Shape scores = {node.a.shape[0], node.a.shape[1], node.a.shape[2], node.b.shape[2]};
-    View mask = im.Input(3);
-    if (mask.type == MemoryType::kI8) mask.type = MemoryType::kBool;
-    node.mask = BroadcastView(AsRank4(mask), scores);
-    node.has_mask = true;
-  }
-  // The result is nested as the query is: a model that turned (rows, heads) to (heads, rows) turns
-  // them back, and finds its rows whole again.
-  const Shape order = im.Input(0).strides;
-  const View out = im.OutputValue(0, &order);
-  const View temporary =
-      out.type == node.a.type ? out : im.NewValue(node.a.type, out.shape, &order);
-  node.out = AsRank4(temporary);
-  im.AddNode(std::move(node));
-  if (temporary.value != out.value) {
-    im.MapTo(out, {temporary}, [](BodyBuilder&, const Args& a) { return a[0]; });
-  }
-  return absl::OkStatus();
-}
-
-// x * cos + rotated(x) * sin, where rotation swaps the halves (or neighbours) and negates the
-// first.
-absl::Status ImportRotary(Importer& im) {
-  ns_RoPESt2_ParamsV2 params{};
-  if (!ReadParams(im.node(), &params)) ReadParams(im.node(), &params.offset);
-  if (params.offset != 0) return Unimplemented("rotary embedding with an offset");
-  if (im.HasInput(3)) return Unimplemented("rotary embedding with position ids");
-  const View x = im.Input(0);
-  const size_t last = x.shape.size() - 1;
-  const int64_t half = x.shape[last] / 2;
-  const bool pairs = params.mode == NS_ROPE_PAIRWISE;
-  const View out = im.OutputValue(0);
-  const auto part = [&](const View& view, int64_t which) {
-    const View wide = BroadcastView(view, x.shape);
-    return SliceView(wide, last, pairs ? which : which * half, half, pairs ? 2 : 1);
-  };
-  for (const int64_t which : {int64_t{0}, int64_t{1}}) {
-    im.MapTo(
-        part(out, which),
-        {part(x, which), part(x, 1 - which), part(im.Input(1), which), part(im.Input(2), which)},
-        [&](BodyBuilder&, const Args& a) {
-          const E turned = a[1] * a[2];
-          return which == 0 ? a[0] * a[3] - turned : a[0] * a[3] + turned;
-        });
-  }
-  return absl::OkStatus();
-}
-
 const GuidRow kRows[] = {
     {"gemm", InferGemm, ImportGemm},
     {"batch_gemm", InferGemm, ImportGemm},
     {"linear_fwd", InferLinear, ImportLinear},
     {"addmm", InferAddmm, ImportAddmm},
     {"spatial_convolution", InferConv, ImportConv},
-    {"sdpa_fwd", InferAttention, ImportAttention},
-    {"sdpa_recomp_fwd", InferAttention, ImportAttention},
-    {"rotary_pos_embedding_fwd", InferSameAsFirst, ImportRotary},
-    {"rope_st2_fwd", InferSameAsFirst, ImportRotary},
 };
 
 }  // namespace

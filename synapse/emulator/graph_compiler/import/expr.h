@@ -21,6 +21,9 @@ struct E {
   ScalarType type() const;
 };
 
+// What an expression over several inputs gets.
+using Args = std::vector<E>;
+
 class BodyBuilder {
  public:
   E Load(const Access& access);
@@ -39,6 +42,9 @@ class BodyBuilder {
   E Add(BodyOp op);
   Body body_;
 };
+
+// The expression of a copy.
+inline E FirstArg(BodyBuilder&, const Args& a) { return a[0]; }
 
 E Cast(E x, ScalarType type);
 E RoundTo(E x, MemoryType type);  // x is f32; x itself if `type` is f32

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "synapse/emulator/graph_compiler/import/importer.h"
+
 namespace hpu::emulator {
 namespace {
 
@@ -12,9 +14,11 @@ constexpr std::string_view kTypeSuffixes[] = {"f32", "f16", "bf16", "f8",  "hf8"
 const std::map<std::string_view, const GuidRow*>& Rows() {
   static const auto* rows = [] {
     auto* map = new std::map<std::string_view, const GuidRow*>();
-    for (const auto area : {ElementwiseRows(), MovementRows(), NormalisationRows(), ReductionRows(),
-                            IndexingRows(), PoolingRows(), ContractionRows()}) {
-      for (const GuidRow& row : area) (*map)[row.name] = &row;
+    for (const auto& area :
+         {ElementwiseRows, ActivationRows, ArithmeticRows, SourceRows, MovementRows, SliceRows,
+          AssemblyRows, IndexingRows, ScatterRows, ReductionRows, SoftmaxRows, NormalisationRows,
+          PoolingRows, ResizeRows, ContractionRows, AttentionRows}) {
+      for (const GuidRow& row : area()) (*map)[row.name] = &row;
     }
     return map;
   }();
@@ -52,6 +56,22 @@ const GuidRow* FindGuid(const std::string& guid, std::string* base) {
   return nullptr;
 }
 
+absl::Status NeedInputs(const ShapeContext& context, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!context.HasInput(i)) return InvalidArgument("input ", i, " is missing");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> ReadAxis(const NodeDesc& node, size_t rank) {
+  uint32_t axis = 0;
+  if (!ReadParams(node, &axis)) return InvalidArgument("axis params are missing");
+  if (axis >= rank) {
+    return InvalidArgument("axis ", static_cast<int32_t>(axis), " is outside rank ", rank);
+  }
+  return axis;
+}
+
 absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
   Sizes result(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < result.size(); ++i) {
@@ -67,12 +87,12 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
 }
 
 absl::StatusOr<std::vector<Sizes>> InferSameAsFirst(const ShapeContext& context) {
-  if (!context.HasInput(0)) return InvalidArgument("input 0 is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 1));
   return std::vector<Sizes>(context.node.outputs.size(), context.Input(0));
 }
 
 absl::StatusOr<std::vector<Sizes>> InferBroadcast(const ShapeContext& context) {
-  if (!context.HasInput(0)) return InvalidArgument("input 0 is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 1));
   Sizes sizes = context.Input(0);
   for (size_t i = 1; i < context.node.inputs.size(); ++i) {
     if (!context.HasInput(i)) continue;

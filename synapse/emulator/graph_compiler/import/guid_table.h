@@ -40,12 +40,26 @@ const GuidRow* FindGuid(const std::string& guid, std::string* base);
 
 // Rows by area, joined in guid_table.cc.
 std::span<const GuidRow> ElementwiseRows();
+std::span<const GuidRow> ActivationRows();
+std::span<const GuidRow> ArithmeticRows();
+std::span<const GuidRow> SourceRows();
 std::span<const GuidRow> MovementRows();
-std::span<const GuidRow> NormalisationRows();
-std::span<const GuidRow> ReductionRows();
+std::span<const GuidRow> SliceRows();
+std::span<const GuidRow> AssemblyRows();
 std::span<const GuidRow> IndexingRows();
+std::span<const GuidRow> ScatterRows();
+std::span<const GuidRow> ReductionRows();
+std::span<const GuidRow> SoftmaxRows();
+std::span<const GuidRow> NormalisationRows();
 std::span<const GuidRow> PoolingRows();
+std::span<const GuidRow> ResizeRows();
 std::span<const GuidRow> ContractionRows();
+std::span<const GuidRow> AttentionRows();
+
+// INVALID_ARGUMENT unless the first `count` inputs are there.
+absl::Status NeedInputs(const ShapeContext& context, size_t count);
+// The axis (FCD-first) that the node's params start with.
+absl::StatusOr<size_t> ReadAxis(const NodeDesc& node, size_t rank);
 
 // Common shape functions.
 absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);

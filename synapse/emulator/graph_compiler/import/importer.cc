@@ -65,6 +65,11 @@ absl::StatusOr<MemoryType> ToMemoryType(synDataType type) {
   }
 }
 
+absl::Status CheckFloat(const View& view, const char* what) {
+  if (ComputeType(view.type) == ScalarType::kF32) return absl::OkStatus();
+  return Unimplemented("matrix product with integer ", what);
+}
+
 Shape ToShape(const std::vector<uint64_t>& sizes) { return Shape(sizes.rbegin(), sizes.rend()); }
 
 Importer::Importer(const GraphDesc& graph, const std::set<uint32_t>& buffered)
@@ -118,7 +123,7 @@ absl::StatusOr<LoopGraph> Importer::Run() {
     RETURN_IF_ERROR_AT(ImportNode(node), "node '" + node.name + "' (" + node.guid + ")");
   }
   for (const auto& [from, to] : final_copies_) {
-    MapTo(to, {from}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+    MapTo(to, {from}, FirstArg);
     result_.nodes.back().keep_apart = true;
     result_.nodes.back().name = "copy_out";
   }
@@ -181,14 +186,14 @@ void Importer::Bind(size_t i, const View& view) {
     if (IsPersistent(view.value)) {
       // Other final copies may overwrite what the view shows (two tensors that swap contents).
       kept = NewValue(view.type, view.shape);
-      MapTo(kept, {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+      MapTo(kept, {view}, FirstArg);
       result_.nodes.back().keep_apart = true;
     }
     views_[tensor] = kept;
     final_copies_.emplace_back(kept, homes_[tensor]);
     return;
   }
-  MapTo(homes_[tensor], {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+  MapTo(homes_[tensor], {view}, FirstArg);
   views_[tensor] = homes_[tensor];
 }
 
@@ -225,7 +230,7 @@ void Importer::MapTo(const View& destination, const std::vector<View>& inputs,
   Node node;
   node.domain = destination.shape;
   BodyBuilder body;
-  std::vector<E> loads;
+  Args loads;
   for (const View& input : inputs) loads.push_back(body.Load(AccessOf(input, node.domain)));
   const E value = function(body, loads);
   body.Store(value, AccessOf(destination, node.domain));
@@ -263,7 +268,7 @@ void Importer::ReduceTo(const View& destination, ReduceKind kind, const Shape& s
   Node node;
   node.reduce = kind;
   BodyBuilder body;
-  std::vector<E> loads;
+  Args loads;
   for (const View& input : inputs) loads.push_back(body.Load(AccessOf(input, shape)));
   const E value = function(body, loads);
   Access out = AccessOf(destination, destination.shape);
@@ -289,7 +294,7 @@ void Importer::ReduceTo(const View& destination, ReduceKind kind, const Shape& s
 View Importer::Contiguous(const View& view) {
   if (view.strides == RowMajorStrides(view.shape)) return view;
   const View result = NewValue(view.type, view.shape);
-  MapTo(result, {view}, [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+  MapTo(result, {view}, FirstArg);
   return result;
 }
 
@@ -302,8 +307,7 @@ View Importer::Reshape(const View& view, const Shape& shape) {
 
 View Importer::CastTo(const View& view, MemoryType type) {
   if (view.type == type) return view;
-  return Map(type, view.shape, {view},
-             [](BodyBuilder&, const std::vector<E>& in) { return in[0]; });
+  return Map(type, view.shape, {view}, FirstArg);
 }
 
 View Importer::Constant(MemoryType type, const Shape& shape, const void* data, size_t bytes) {

@@ -33,6 +33,9 @@ bool ReadParams(const NodeDesc& node, T* params) {
   return true;
 }
 
+// UNIMPLEMENTED unless the elements are floats, as products need them.
+absl::Status CheckFloat(const View& view, const char* what);
+
 class Importer {
  public:
   // `buffered` lists persistent tensors that must not be written where their node stands because
@@ -67,7 +70,7 @@ class Importer {
   static Access Iota(const Shape& strides, int64_t offset = 0);
 
   // Elementwise: expression of the inputs broadcast to `shape`.
-  using MapFunction = std::function<E(BodyBuilder&, const std::vector<E>&)>;
+  using MapFunction = std::function<E(BodyBuilder&, const Args&)>;
   View Map(MemoryType type, const Shape& shape, const std::vector<View>& inputs,
            const MapFunction& function);
   void MapTo(const View& destination, const std::vector<View>& inputs, const MapFunction& function);

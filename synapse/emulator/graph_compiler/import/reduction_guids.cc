@@ -10,7 +10,6 @@
 namespace hpu::emulator {
 namespace {
 
-using Args = std::vector<E>;
 using Dims = std::vector<size_t>;
 
 struct Reduction {
@@ -42,7 +41,7 @@ absl::StatusOr<Reduction> ReadReduction(const NodeDesc& node, size_t rank) {
 }
 
 absl::StatusOr<std::vector<Sizes>> InferReduction(const ShapeContext& context) {
-  if (!context.HasInput(0)) return InvalidArgument("input 0 is missing");
+  RETURN_IF_ERROR(NeedInputs(context, 1));
   const Sizes& in = context.Input(0);
   ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction(context.node, in.size()));
   Sizes out;
@@ -88,8 +87,7 @@ void ImportExtremumIndex(Importer& im, size_t output, const View& x, const Dims&
                          ReduceKind kind) {
   const MemoryType type =
       ComputeType(x.type) == ScalarType::kF32 ? MemoryType::kF32 : MemoryType::kI64;
-  const View extremum =
-      im.Reduce(kind, type, x.shape, dims, {x}, [](BodyBuilder&, const Args& a) { return a[0]; });
+  const View extremum = im.Reduce(kind, type, x.shape, dims, {x}, FirstArg);
   Shape steps(x.shape.size(), 0);
   int64_t step = 1;
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {

@@ -1,0 +1,191 @@
+// Pooling, norms over channels, convolution and resizing against a plain reference, at every ISA
+// level.
+#include "tests/graph_compiler/graph_runner.h"
+
+namespace hpu::emulator {
+namespace {
+
+class ImageGuidTest : public LevelTest {};
+INSTANTIATE_TEST_SUITE_P(Isa, ImageGuidTest, testing::ValuesIn(GraphIsaLevels()));
+
+TEST_P(ImageGuidTest, PoolingWithPadding) {
+  const size_t w = 7, h = 5, c = 3;
+  for (const bool channels_last : {false, true}) {
+    GraphBuilder b;
+    const uint32_t given = b.Persistent(channels_last ? Dims{c, w, h, 1} : Dims{w, h, c, 1});
+    uint32_t x = given;
+    if (channels_last) {
+      x = b.Temporary({w, h, c, 1});
+      b.Node("transpose", {given}, {x}, synTransposeParams{{1, 2, 0, 3, 0}, 4});
+    }
+    const uint32_t maximum = b.Persistent({4, 3, c, 1});
+    const uint32_t index = b.Persistent({4, 3, c, 1}, syn_type_int32);
+    const uint32_t average = b.Persistent({4, 3, c, 1});
+    const ns_SpatialReduction_Params pool{1, 1, 1, 1, 3, 3, 2, 2, 1, 1, NS_POOLING_VALID};
+    b.Node("pt_maxpool_2d_fwd_f32", {x}, {maximum, index}, pool);
+    ns_AveragePoolingWithDivisorOverride_Params mean{};
+    std::memcpy(&mean, &pool, sizeof(pool));
+    b.Node("avg_pool_2d_fwd_f32", {x}, {average}, mean);
+    GraphRun run(b.graph);
+    const auto xs = RandomFloats(w * h * c);
+    run.Set(given, xs);
+    RunOrFail(run);
+    const auto at = [&](size_t i, size_t j, size_t k) {
+      return channels_last ? xs[(i * w + j) * c + k] : xs[(k * h + i) * w + j];
+    };
+    for (size_t k = 0; k < c; ++k) {
+      for (size_t i = 0; i < 3; ++i) {
+        for (size_t j = 0; j < 4; ++j) {
+          float best = -1e9f;
+          int32_t where = 0;
+          double sum = 0;
+          int count = 0;
+          for (int di = -1; di < 2; ++di) {
+            for (int dj = -1; dj < 2; ++dj) {
+              const int y = int(2 * i) + di, z = int(2 * j) + dj;
+              if (y < 0 || z < 0 || y >= int(h) || z >= int(w)) continue;
+              const float v = at(size_t(y), size_t(z), k);
+              if (v > best) {
+                best = v;
+                where = y * int(w) + z;
+              }
+              sum += v;
+              ++count;
+            }
+          }
+          const size_t o = (k * 3 + i) * 4 + j;
+          EXPECT_EQ(run.Get<float>(maximum)[o], best);
+          EXPECT_EQ(run.Get<int32_t>(index)[o], where);
+          EXPECT_NEAR(run.Get<float>(average)[o], sum / count, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ImageGuidTest, BatchAndGroupNorm) {
+  const size_t w = 3, h = 2, c = 4, n = 2;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({w, h, c, n});
+  std::vector<uint32_t> vectors;
+  for (int i = 0; i < 4; ++i) vectors.push_back(b.Persistent({c}));
+  const uint32_t batch = b.Persistent({w, h, c, n});
+  const uint32_t group = b.Persistent({w, h, c, n});
+  b.Node("batch_norm_inf_f32", {x, vectors[0], vectors[1], vectors[2], vectors[3]}, {batch},
+         ns_BatchNormKernel_Params{{0}, 0.1f, 1e-5f});
+  b.Node("native_group_norm_fwd_f32", {x, vectors[1], vectors[0]},
+         {group, b.Temporary({2, n}), b.Temporary({2, n})}, ns_NativeGroupNorm_Params{n, 2, 1e-5f});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(w * h * c * n);
+  run.Set(x, xs);
+  std::vector<std::vector<float>> vs;
+  for (uint32_t i = 0; i < 4; ++i) {
+    vs.push_back(RandomFloats(c, i + 5, 0.5f, 2));
+    run.Set(vectors[i], vs.back());
+  }
+  RunOrFail(run);
+  std::vector<float> wanted_batch(xs.size());
+  std::vector<float> wanted_group(xs.size());
+  const size_t group_size = w * h * c / 2;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const size_t k = i / (w * h) % c;
+    wanted_batch[i] = (xs[i] - vs[2][k]) / std::sqrt(vs[3][k] + 1e-5f) * vs[1][k] + vs[0][k];
+    const size_t begin = i / group_size * group_size;
+    double mean = 0;
+    double variance = 0;
+    for (size_t j = begin; j < begin + group_size; ++j) mean += xs[j] / double(group_size);
+    for (size_t j = begin; j < begin + group_size; ++j) {
+      variance += (xs[j] - mean) * (xs[j] - mean) / double(group_size);
+    }
+    wanted_group[i] =
+        static_cast<float>((xs[i] - mean) / std::sqrt(variance + 1e-5) * vs[1][k] + vs[0][k]);
+  }
+  ExpectNear(run.Get<float>(batch), wanted_batch, 1e-5);
+  ExpectNear(run.Get<float>(group), wanted_group, 1e-5);
+}
+
+TEST_P(ImageGuidTest, ConvolutionWithBiasAndRelu) {
+  const size_t w = 6, h = 5, c = 4, k = 8, n = 2;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({c, w, h, n});
+  const uint32_t weights = b.Persistent({k, c, 3, 3});
+  const uint32_t bias = b.Persistent({k});
+  const uint32_t y = b.Temporary({k, w, h, n});
+  const uint32_t out = b.Persistent({k, w, h, n});
+  synConvolutionParams params{};
+  params.kW = params.kH = 3;
+  params.dW = params.dH = 1;
+  params.padL = params.padR = params.padT = params.padB = 1;
+  params.dilW = params.dilH = 1;
+  params.nGroups = 1;
+  b.Node("spatial_convolution", {x, weights, bias}, {y}, params);
+  b.Node("relu_fwd_f32", {y}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(c * w * h * n);
+  const auto ws = RandomFloats(k * c * 9, 2);
+  const auto bs = RandomFloats(k, 3);
+  run.Set(x, xs);
+  run.Set(weights, ws);
+  run.Set(bias, bs);
+  RunOrFail(run);
+  std::vector<float> wanted(k * w * h * n);
+  for (size_t o = 0; o < wanted.size(); ++o) {
+    const size_t ko = o % k, ow = o / k % w, oh = o / (k * w) % h, on = o / (k * w * h);
+    double sum = bs[ko];
+    for (size_t r = 0; r < 3; ++r) {
+      for (size_t s = 0; s < 3; ++s) {
+        const int ih = int(oh + r) - 1, iw = int(ow + s) - 1;
+        if (ih < 0 || iw < 0 || ih >= int(h) || iw >= int(w)) continue;
+        for (size_t ci = 0; ci < c; ++ci) {
+          sum += double(xs[((on * h + size_t(ih)) * w + size_t(iw)) * c + ci]) *
+                 ws[((r * 3 + s) * c + ci) * k + ko];
+        }
+      }
+    }
+    wanted[o] = static_cast<float>(std::max(sum, 0.0));
+  }
+  ExpectNear(run.Get<float>(out), wanted, 1e-5);
+}
+
+TEST_P(ImageGuidTest, BilinearAndNearestResize) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({3, 2, 1, 1});
+  const uint32_t linear = b.Persistent({6, 4, 1, 1});
+  const uint32_t nearest = b.Persistent({6, 4, 1, 1});
+  ns_ResizeKernel_Params params{};
+  params.mode = NS_RESIZE_LINEAR;
+  params.coordTransMode = NS_RESIZE_COORD_PYTORCH_HALF_PIXEL;
+  params.size1 = 6;
+  params.size2 = 4;
+  b.Node("resize_fwd_f32", {x}, {linear}, params);
+  params.mode = NS_RESIZE_NEAREST;
+  params.coordTransMode = NS_RESIZE_COORD_ASYMMETRIC;
+  params.nearestMode = NS_RESIZE_NEAREST_FLOOR;
+  b.Node("resize_fwd_f32", {x}, {nearest}, params);
+  GraphRun run(b.graph);
+  const std::vector<float> xs = {1, 2, 3, 4, 5, 6};
+  run.Set(x, xs);
+  RunOrFail(run);
+  std::vector<float> wanted_linear;
+  std::vector<float> wanted_nearest;
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < 6; ++j) {
+      const double y = std::max((double(i) + 0.5) / 2 - 0.5, 0.0);
+      const double z = std::max((double(j) + 0.5) / 2 - 0.5, 0.0);
+      const auto at = [&](size_t r, size_t c) {
+        return double(xs[std::min<size_t>(r, 1) * 3 + std::min<size_t>(c, 2)]);
+      };
+      const auto r = size_t(y), c = size_t(z);
+      const double fy = y - double(r), fz = z - double(c);
+      wanted_linear.push_back(
+          static_cast<float>((at(r, c) * (1 - fz) + at(r, c + 1) * fz) * (1 - fy) +
+                             (at(r + 1, c) * (1 - fz) + at(r + 1, c + 1) * fz) * fy));
+      wanted_nearest.push_back(xs[i / 2 * 3 + j / 2]);
+    }
+  }
+  ExpectNear(run.Get<float>(linear), wanted_linear, 1e-6);
+  ExpectNear(run.Get<float>(nearest), wanted_nearest, 0);
+}
+
+}  // namespace
+}  // namespace hpu::emulator
