@@ -1,0 +1,21 @@
+// The contractions that gemm_peak times: those of the benchmark models, and a few shapes around
+// them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/contraction/harness.h"
+
+namespace hpu::emulator {
+
+struct Case {
+  std::string name;
+  EmitFn emit;
+  std::vector<int64_t> buffer_elements;  // f32; the last one is written
+};
+
+std::vector<Case> Cases();
+
+}  // namespace hpu::emulator
