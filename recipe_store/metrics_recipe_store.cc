@@ -21,7 +21,7 @@ class Stopwatch {
 
 absl::StatusOr<Entry> MetricsRecipeStore::Get(const Digest& key) {
   const Stopwatch watch;
-  absl::StatusOr<Entry> entry = inner_->Get(key);
+  absl::StatusOr<Entry> entry = ForwardingRecipeStore::Get(key);
   const uint64_t micros = watch.micros();
   get_micros_ += micros;
   if (entry.ok()) {
@@ -38,29 +38,11 @@ absl::StatusOr<Entry> MetricsRecipeStore::Get(const Digest& key) {
 
 absl::Status MetricsRecipeStore::Put(const Entry& entry) {
   const Stopwatch watch;
-  const absl::Status status = inner_->Put(entry);
+  const absl::Status status = ForwardingRecipeStore::Put(entry);
   put_micros_ += watch.micros();
   ++(status.ok() ? puts_ : put_errors_);
   return status;
 }
-
-absl::StatusOr<std::vector<bool>> MetricsRecipeStore::Contains(std::span<const Digest> keys) {
-  return inner_->Contains(keys);
-}
-
-absl::StatusOr<Blob> MetricsRecipeStore::GetBlob(const Digest& digest) {
-  return inner_->GetBlob(digest);
-}
-
-absl::StatusOr<std::vector<Manifest>> MetricsRecipeStore::List(size_t limit) {
-  return inner_->List(limit);
-}
-
-absl::Status MetricsRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
-  return inner_->Quarantine(key, reason);
-}
-
-absl::Status MetricsRecipeStore::Flush() { return inner_->Flush(); }
 
 void MetricsRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters[name_ + ".get_hits"] += get_hits_;
@@ -72,7 +54,7 @@ void MetricsRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters[name_ + ".put_errors"] += put_errors_;
   counters[name_ + ".put_micros"] += put_micros_;
   counters[name_ + ".saved_micros"] += saved_micros_;
-  inner_->AddCounters(counters);
+  ForwardingRecipeStore::AddCounters(counters);
 }
 
 }  // namespace hpu::store

@@ -5,26 +5,20 @@
 
 #include <atomic>
 
-#include "recipe_store/recipe_store.h"
+#include "recipe_store/forwarding_recipe_store.h"
 
 namespace hpu::store {
 
-class MetricsRecipeStore : public RecipeStore {
+class MetricsRecipeStore : public ForwardingRecipeStore {
  public:
   MetricsRecipeStore(std::unique_ptr<RecipeStore> inner, std::string name)
-      : inner_(std::move(inner)), name_(std::move(name)) {}
+      : ForwardingRecipeStore(std::move(inner)), name_(std::move(name)) {}
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
-  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
-  absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  const std::unique_ptr<RecipeStore> inner_;
   const std::string name_;
   std::atomic<uint64_t> get_hits_{0};
   std::atomic<uint64_t> get_misses_{0};

@@ -4,15 +4,15 @@
 
 #include <atomic>
 
-#include "recipe_store/recipe_store.h"
+#include "recipe_store/forwarding_recipe_store.h"
 #include "recipe_store/signing.h"
 
 namespace hpu::store {
 
-class VerifyingRecipeStore : public RecipeStore {
+class VerifyingRecipeStore : public ForwardingRecipeStore {
  public:
   VerifyingRecipeStore(std::unique_ptr<RecipeStore> inner, const PublicKey& trusted)
-      : inner_(std::move(inner)), trusted_(trusted) {}
+      : ForwardingRecipeStore(std::move(inner)), trusted_(trusted) {}
 
   // DATA_LOSS: digest or signature wrong, or the store below says so; the entry is quarantined, so
   // the next Get is a miss. NOT_FOUND also for entries signed by another key: they may be good for
@@ -20,15 +20,10 @@ class VerifyingRecipeStore : public RecipeStore {
   absl::StatusOr<Entry> Get(const Digest& key) override;
   // Refuses entries that Get would refuse.
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
   absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
-  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
-  absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  const std::unique_ptr<RecipeStore> inner_;
   const PublicKey trusted_;
   std::atomic<uint64_t> damaged_{0};
   std::atomic<uint64_t> untrusted_{0};

@@ -115,21 +115,37 @@ int64_t Offset(const Dims& sizes, int64_t batch, const Dims& position, int64_t c
   return offset * sizes.back() + channel;
 }
 
+// Weights [kernel..., depth, filters]; every filter reads `depth` channels of its group.
+struct Filters {
+  Filters(const HostTensor& weight_in, int64_t groups)
+      : weight(weight_in),
+        kernel(weight.sizes.begin(), weight.sizes.end() - 2),
+        count(weight.sizes.back()),
+        depth(weight.sizes[kernel.size()]),
+        per_group(count / groups) {}
+  double At(int64_t tap, int64_t c, int64_t filter) const {
+    return weight.data[(tap * depth + c) * count + filter];
+  }
+  int64_t Channel(int64_t c, int64_t filter) const { return filter / per_group * depth + c; }
+
+  const HostTensor& weight;
+  const Dims kernel;
+  const int64_t count;
+  const int64_t depth;
+  const int64_t per_group;
+};
+
 void Conv(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& x = *in[0];
-  const HostTensor& weight = *in[1];
-  const Dims kernel(weight.sizes.begin(), weight.sizes.end() - 2);
-  const int64_t filters = weight.sizes.back();
-  const int64_t depth = weight.sizes[kernel.size()];
-  const int64_t per_group = filters / node.Int(AttrKey::kGroups);
+  const Filters filters(*in[1], node.Int(AttrKey::kGroups));
   IndexWalk walk(out.sizes);
   for (double& value : out.data) {
     const int64_t filter = walk[out.sizes.size() - 1];
     double sum = 0;
-    ForWindow(node, x.sizes, kernel, walk, [&](int64_t tap, const Dims& position) {
-      for (int64_t c = 0; c < depth; ++c) {
-        sum += x.data[Offset(x.sizes, walk[0], position, filter / per_group * depth + c)] *
-               weight.data[(tap * depth + c) * filters + filter];
+    ForWindow(node, x.sizes, filters.kernel, walk, [&](int64_t tap, const Dims& position) {
+      for (int64_t c = 0; c < filters.depth; ++c) {
+        sum += x.data[Offset(x.sizes, walk[0], position, filters.Channel(c, filter))] *
+               filters.At(tap, c, filter);
       }
     });
     value = RoundTo(out.dtype, sum);
@@ -140,18 +156,14 @@ void Conv(const Node& node, Operands in, HostTensor& out) {
 // Every element of x is spread over the window that the convolution would have read.
 void ConvTranspose(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& x = *in[0];
-  const HostTensor& weight = *in[1];
-  const Dims kernel(weight.sizes.begin(), weight.sizes.end() - 2);
-  const int64_t filters = weight.sizes.back();
-  const int64_t depth = weight.sizes[kernel.size()];
-  const int64_t per_group = filters / node.Int(AttrKey::kGroups);
+  const Filters filters(*in[1], node.Int(AttrKey::kGroups));
   IndexWalk walk(x.sizes);
   for (double value : x.data) {
     const int64_t filter = walk[x.sizes.size() - 1];
-    ForWindow(node, out.sizes, kernel, walk, [&](int64_t tap, const Dims& position) {
-      for (int64_t c = 0; c < depth; ++c) {
-        out.data[Offset(out.sizes, walk[0], position, filter / per_group * depth + c)] +=
-            value * weight.data[(tap * depth + c) * filters + filter];
+    ForWindow(node, out.sizes, filters.kernel, walk, [&](int64_t tap, const Dims& position) {
+      for (int64_t c = 0; c < filters.depth; ++c) {
+        out.data[Offset(out.sizes, walk[0], position, filters.Channel(c, filter))] +=
+            value * filters.At(tap, c, filter);
       }
     });
     walk.Next();

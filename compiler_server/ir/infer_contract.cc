@@ -1,0 +1,161 @@
+#include <algorithm>
+
+#include "compiler_server/ir/constraint.h"
+#include "compiler_server/ir/infer.h"
+#include "compiler_server/ir/infer_rules.h"
+
+namespace hpu::ir {
+
+int64_t WindowPositions(int64_t size, int64_t low, int64_t high, int64_t kernel, int64_t stride,
+                        int64_t dilation, bool ceil) {
+  const int64_t room = size + low + high - dilation * (kernel - 1) - 1;
+  if (room < 0) return 0;
+  int64_t positions = room / stride + 1;
+  // PyTorch: a window may start in the input or the low padding, never in the high padding.
+  if (ceil && room % stride != 0 && positions * stride < size + low) ++positions;
+  return positions;
+}
+
+Result InferMatmul(const Call& call) {
+  const TensorType& a = call.type(0);
+  const TensorType& b = call.type(1);
+  CONSTRAINT(a.rank() >= 2 && b.rank() >= 2, "matmul_c1", "operands ", ToText(a), " and ",
+             ToText(b), " need two dimensions");
+  Dims a_matrix(a.sizes.end() - 2, a.sizes.end());
+  Dims b_matrix(b.sizes.end() - 2, b.sizes.end());
+  if (call.Bool(AttrKey::kTransposeA)) std::swap(a_matrix[0], a_matrix[1]);
+  if (call.Bool(AttrKey::kTransposeB)) std::swap(b_matrix[0], b_matrix[1]);
+  CONSTRAINT(a_matrix[1] == b_matrix[0], "matmul_c2", "inner sizes ", a_matrix[1], " and ",
+             b_matrix[0], " differ");
+  CONSTRAINT(a.dtype == b.dtype, "matmul_c3", "operand types ", DTypeName(a.dtype), " and ",
+             DTypeName(b.dtype), " differ");
+  Dims sizes;
+  CONSTRAINT(BroadcastSizes(std::span(a.sizes).first(a.rank() - 2),
+                            std::span(b.sizes).first(b.rank() - 2), &sizes),
+             "matmul_c4", "batch sizes of ", ToText(a), " and ", ToText(b), " do not broadcast");
+  sizes.push_back(a_matrix[0]);
+  sizes.push_back(b_matrix[1]);
+  return One(a.dtype, std::move(sizes));
+}
+
+namespace {
+
+// Window attributes: one entry per spatial dimension (pads: two), all in range.
+absl::Status CheckWindow(const Call& call, int64_t spatial) {
+  const auto fits = [&](AttrKey key, int64_t per_dim, int64_t least) {
+    const Dims& dims = call.Ints(key);
+    return static_cast<int64_t>(dims.size()) == per_dim * spatial &&
+           std::all_of(dims.begin(), dims.end(), [&](int64_t v) { return v >= least; });
+  };
+  CONSTRAINT(spatial >= 1 && spatial <= 3, "window_c1", "operand has ", spatial,
+             " spatial dimensions, not 1 to 3");
+  CONSTRAINT(fits(AttrKey::kStride, 1, 1), "window_c2", "bad stride ",
+             ToText(call.Ints(AttrKey::kStride)));
+  CONSTRAINT(fits(AttrKey::kPads, 2, 0), "window_c3", "bad pads ",
+             ToText(call.Ints(AttrKey::kPads)));
+  if (call.attrs.Find(AttrKey::kDilation) != nullptr) {
+    CONSTRAINT(fits(AttrKey::kDilation, 1, 1), "window_c4", "bad dilation ",
+               ToText(call.Ints(AttrKey::kDilation)));
+  }
+  if (call.attrs.Find(AttrKey::kKernel) != nullptr) {
+    CONSTRAINT(fits(AttrKey::kKernel, 1, 1), "window_c5", "bad kernel ",
+               ToText(call.Ints(AttrKey::kKernel)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result InferConv(const Call& call) {
+  const TensorType& x = call.type(0);
+  const TensorType& weight = call.type(1);
+  const int64_t spatial = x.rank() - 2;
+  RETURN_IF_ERROR(CheckWindow(call, spatial));
+  const int64_t groups = call.Int(AttrKey::kGroups);
+  CONSTRAINT(x.dtype == weight.dtype, "conv_c1", "operand types differ");
+  CONSTRAINT(weight.rank() == x.rank(), "conv_c2", "weight ", ToText(weight), " for x ", ToText(x));
+  const int64_t channels = x.sizes.back();
+  const int64_t filters = weight.sizes.back();
+  CONSTRAINT(groups >= 1 && weight.sizes[spatial] * groups == channels && filters % groups == 0,
+             "conv_c3", "weight ", ToText(weight), " does not fit ", channels, " channels in ",
+             groups, " groups");
+  Dims sizes = {x.sizes[0]};
+  for (int64_t i = 0; i < spatial; ++i) {
+    const Dims& pads = call.Ints(AttrKey::kPads);
+    sizes.push_back(WindowPositions(x.sizes[i + 1], pads[2 * i], pads[2 * i + 1], weight.sizes[i],
+                                    call.Ints(AttrKey::kStride)[i],
+                                    call.Ints(AttrKey::kDilation)[i], false));
+    CONSTRAINT(sizes.back() >= 1, "conv_c4", "kernel is larger than the padded input");
+  }
+  sizes.push_back(filters);
+  return One(x.dtype, std::move(sizes));
+}
+
+// x [N, spatial, K], weight [spatial, C/g, K] -> [N, spatial, C]: the gradient of conv by its
+// input. The forward convolution of the declared result must give x's sizes.
+Result InferConvTranspose(const Call& call) {
+  const TensorType& x = call.type(0);
+  const TensorType& weight = call.type(1);
+  const TensorType& y = *call.declared;
+  const int64_t spatial = x.rank() - 2;
+  RETURN_IF_ERROR(CheckWindow(call, spatial));
+  const int64_t groups = call.Int(AttrKey::kGroups);
+  CONSTRAINT(weight.rank() == x.rank() && y.rank() == x.rank() && x.dtype == weight.dtype,
+             "conv_transpose_c1", "weight ", ToText(weight), " for x ", ToText(x));
+  CONSTRAINT(groups >= 1 && weight.sizes.back() == x.sizes.back() &&
+                 weight.sizes[spatial] * groups == y.sizes.back() && y.sizes[0] == x.sizes[0] &&
+                 x.sizes.back() % groups == 0,
+             "conv_transpose_c2", "weight ", ToText(weight), " does not map ", ToText(x), " to ",
+             ToText(y));
+  const Dims& pads = call.Ints(AttrKey::kPads);
+  for (int64_t i = 0; i < spatial; ++i) {
+    CONSTRAINT(WindowPositions(y.sizes[i + 1], pads[2 * i], pads[2 * i + 1], weight.sizes[i],
+                               call.Ints(AttrKey::kStride)[i], call.Ints(AttrKey::kDilation)[i],
+                               false) == x.sizes[i + 1],
+               "conv_transpose_c3", "a convolution of ", ToText(y), " does not give ", ToText(x));
+  }
+  return One(x.dtype, y.sizes);
+}
+
+Result InferPool(const Call& call) {
+  const TensorType& x = call.type(0);
+  const int64_t spatial = x.rank() - 2;
+  RETURN_IF_ERROR(CheckWindow(call, spatial));
+  const Dims& pads = call.Ints(AttrKey::kPads);
+  Dims sizes = {x.sizes[0]};
+  for (int64_t i = 0; i < spatial; ++i) {
+    const int64_t dilation =
+        call.attrs.Find(AttrKey::kDilation) == nullptr ? 1 : call.Ints(AttrKey::kDilation)[i];
+    sizes.push_back(WindowPositions(x.sizes[i + 1], pads[2 * i], pads[2 * i + 1],
+                                    call.Ints(AttrKey::kKernel)[i], call.Ints(AttrKey::kStride)[i],
+                                    dilation, call.Bool(AttrKey::kCeil)));
+    CONSTRAINT(sizes.back() >= 1, "pool_c1", "window is larger than the padded input");
+  }
+  sizes.push_back(x.sizes.back());
+  return One(x.dtype, std::move(sizes));
+}
+
+Result InferSdpa(const Call& call) {
+  const TensorType& q = call.type(0);
+  const TensorType& k = call.type(1);
+  const TensorType& v = call.type(2);
+  CONSTRAINT(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "sdpa_c1", "operands ", ToText(q),
+             ", ", ToText(k), ", ", ToText(v), " are not [batch, heads, length, size]");
+  CONSTRAINT(q.dtype == k.dtype && q.dtype == v.dtype, "sdpa_c2", "operand types differ");
+  CONSTRAINT(k.sizes[0] == q.sizes[0] && v.sizes[0] == q.sizes[0] && k.sizes[1] == v.sizes[1] &&
+                 k.sizes[2] == v.sizes[2] && k.sizes[3] == q.sizes[3],
+             "sdpa_c3", "sizes of ", ToText(q), ", ", ToText(k), ", ", ToText(v), " do not fit");
+  CONSTRAINT(k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0, "sdpa_c4", q.sizes[1],
+             " query heads are not a multiple of ", k.sizes[1]);
+  if (call.has(3)) {
+    const TensorType& mask = call.type(3);
+    Dims scores = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]};
+    Dims both;
+    CONSTRAINT(mask.dtype == q.dtype && BroadcastSizes(scores, mask.sizes, &both) && both == scores,
+               "sdpa_c5", "mask ", ToText(mask), " does not broadcast to ", DTypeName(q.dtype),
+               ToText(scores));
+  }
+  return One(q.dtype, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]});
+}
+
+}  // namespace hpu::ir

@@ -1,0 +1,31 @@
+// A store that passes every call on to another one: the base of layers that change a few of them.
+#pragma once
+
+#include "recipe_store/recipe_store.h"
+
+namespace hpu::store {
+
+class ForwardingRecipeStore : public RecipeStore {
+ public:
+  explicit ForwardingRecipeStore(std::unique_ptr<RecipeStore> inner) : inner_(std::move(inner)) {}
+
+  absl::StatusOr<Entry> Get(const Digest& key) override { return inner_->Get(key); }
+  absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
+  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override {
+    return inner_->Contains(keys);
+  }
+  absl::StatusOr<Blob> GetBlob(const Digest& digest) override { return inner_->GetBlob(digest); }
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return inner_->List(limit); }
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override {
+    return inner_->Quarantine(key, reason);
+  }
+  absl::Status Flush() override { return inner_->Flush(); }
+  void AddCounters(std::map<std::string, uint64_t>& counters) const override {
+    inner_->AddCounters(counters);
+  }
+
+ private:
+  const std::unique_ptr<RecipeStore> inner_;
+};
+
+}  // namespace hpu::store
