@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/log.h"
 #include "compiler_server/compiler/compiler.h"
+#include "compiler_server/ir/text.h"
 #include "synapse/loader.h"
 
 namespace hpu::server {
@@ -64,12 +66,28 @@ std::string PackagedLibrary() {
   return std::filesystem::exists(library, error) ? library.string() : "";
 }
 
+// Compiles a graph of two nodes and forgets it: a library loads and initialises its code generator
+// at the first compilation, which then need not be a user's.
+void WarmUp(const compiler::Compiler& compiler) {
+  constexpr char kGraph[] =
+      "graph @warm_up(%a: f32[4,4], %b: f32[4,4]) {\n"
+      "  %0 = matmul %a, %b : f32[4,4]\n"
+      "  %1 = relu %0 : f32[4,4]\n"
+      "  return %1\n"
+      "}\n";
+  absl::StatusOr<ir::Graph> graph = ir::Parse(kGraph);
+  const absl::Status status =
+      graph.ok() ? compiler.Compile(*std::move(graph), {}).status() : graph.status();
+  if (!status.ok()) HPU_LOG(kWarning, "warm-up compilation failed error=" << ToText(status));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeCompilerBackend() {
   ASSIGN_OR_RETURN(const SynapseFunctions* functions, LoadSynapse(PackagedLibrary()));
   ASSIGN_OR_RETURN(std::unique_ptr<compiler::Compiler> compiler,
                    compiler::Compiler::Create(*functions));
+  WarmUp(*compiler);
   return std::make_unique<CompilerBackend>(std::move(compiler));
 }
 

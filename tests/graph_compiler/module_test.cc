@@ -40,6 +40,46 @@ TEST(KernelModuleTest, TasksRunInAnySplit) {
   EXPECT_EQ(out, (std::vector<int64_t>{0, 1, 4, 6, 8, -1}));
 }
 
+// Fourteen kernels are generated in four parts.
+absl::StatusOr<KernelModule::Image> ManyKernels(int64_t count) {
+  KernelModule module(TargetInfoFor(IsaLevel::kV3));
+  auto* type = llvm::FunctionType::get(llvm::Type::getInt64Ty(module.context()),
+                                       {llvm::Type::getInt64Ty(module.context())}, false);
+  llvm::Function* square = module.AddHelper("square", type);
+  llvm::IRBuilder<> body(llvm::BasicBlock::Create(module.context(), "entry", square));
+  body.CreateRet(body.CreateMul(square->getArg(0), square->getArg(0)));
+  for (int64_t k = 0; k < count; ++k) {
+    module.AddKernel("k", [&](llvm::IRBuilder<>& b, const KernelFrame& frame, llvm::Value* task) {
+      llvm::Value* slot = b.CreateGEP(b.getInt64Ty(), frame.Operand(b, 0), task);
+      llvm::Value* value = b.getInt64(100 + k);
+      if (k % 2 == 1) value = b.CreateAdd(value, b.CreateCall(square, {task}));
+      b.CreateStore(value, slot);
+    });
+  }
+  return module.Finish();
+}
+
+TEST(KernelModuleTest, EveryKernelOfManyIsFoundAtItsOffset) {
+  constexpr int64_t kKernels = 14;
+  const auto image = ManyKernels(kKernels);
+  ASSERT_TRUE(image.ok()) << image.status();
+  ASSERT_EQ(image->entry_offsets.size(), static_cast<size_t>(kKernels));
+  const MappedImage mapped(image->code);
+  for (int64_t k = 0; k < kKernels; ++k) {
+    std::vector<int64_t> out(4, -1);
+    mapped.Run(image->entry_offsets[k], {out.data()}, 3, 4);
+    EXPECT_EQ(out[3], 100 + k + (k % 2 == 1 ? 9 : 0)) << "kernel " << k;
+  }
+}
+
+TEST(KernelModuleTest, ManyKernelsGiveEqualBytes) {
+  const auto first = ManyKernels(14);
+  const auto second = ManyKernels(14);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->code, second->code);
+  EXPECT_EQ(first->entry_offsets, second->entry_offsets);
+}
+
 TEST(KernelModuleTest, MemoryIntrinsicsNeedNoExternalSymbol) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   module.AddKernel("copy", [](llvm::IRBuilder<>& b, const KernelFrame& frame, llvm::Value*) {

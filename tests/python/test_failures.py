@@ -213,3 +213,25 @@ hook.CompileProgress = Announcing
     assert time.monotonic() - started < 30
     assert "KeyboardInterrupt" in errors
     assert run(private_cache)["origin"] in ("compiled", "store")
+
+
+def test_the_server_starts_while_the_first_graph_is_traced(private_cache: Path) -> None:
+    program = """
+import json, subprocess, sys, time, torch
+torch.compile(lambda x: x + 1, backend="hpu_backend")  # named, not called
+from habana_frameworks.torch.dynamo.service import running_socket
+end = time.monotonic() + 60
+while running_socket() is None and time.monotonic() < end:
+    time.sleep(0.02)
+print(running_socket() is not None)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(private_cache),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+    assert daemon_pid(private_cache) > 0

@@ -6,6 +6,7 @@ broken installation costs one wait and one warning, not one per graph.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -77,6 +78,19 @@ class Service:
                 raise NoProgram(self._down_reason, lasting=False) from error
             return self._client
 
+    def connect_early(self) -> None:
+        """Connects, and starts the daemon if needed, while Dynamo still traces the first graph.
+
+        What fails here is told by the first request that needs the server.
+        """
+
+        def connect() -> None:
+            with contextlib.suppress(NoProgram):
+                self.connect()
+
+        # Not a daemon thread: those crash when they come back from C++ to an interpreter that is gone.
+        threading.Thread(target=connect, name="hpu-connect").start()
+
     def _mark_down(self, reason: str) -> None:
         self._client = None
         self._down_reason = reason
@@ -93,6 +107,8 @@ class Service:
 
     def reset(self) -> None:
         """Forgets connection, programs and failures; for tests and after a cache change."""
+        if self.forked():
+            self._lock = threading.RLock()  # whoever held it may not exist here
         with self._lock:
             self._pid = os.getpid()
             self._client = None

@@ -1,6 +1,8 @@
 #include "synapse/emulator/graph_compiler/codegen/module.h"
 
 #include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/CodeGen/CommandFlags.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -11,6 +13,7 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/IPO/GlobalDCE.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/ADCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
@@ -19,8 +22,12 @@
 #include <llvm/Transforms/Scalar/LoopStrengthReduce.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/Cloning.h>
 
+#include <algorithm>
+#include <future>
 #include <mutex>
+#include <set>
 
 #include "synapse/emulator/graph_compiler/codegen/memory_functions.h"
 #include "synapse/emulator/graph_compiler/codegen/object_image.h"
@@ -89,8 +96,84 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::EarlyCSEPass());
   passes.addPass(llvm::ADCEPass());
   llvm::ModulePassManager pipeline;
+  pipeline.addPass(llvm::GlobalDCEPass());  // helpers that only kernels of other parts call
   pipeline.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
   pipeline.run(module, modules);
+}
+
+void SetTargetAttributes(const TargetInfo& target, llvm::Function* function) {
+  function->setDSOLocal(true);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr("target-cpu", target.cpu);
+  if (!target.features.empty()) function->addFnAttr("target-features", target.features);
+  const std::string width = std::to_string(target.f32_lanes * 32);
+  function->addFnAttr("prefer-vector-width", width);
+  function->addFnAttr("min-legal-vector-width", width);
+  function->addFnAttr("no-builtins");
+}
+
+absl::StatusOr<KernelModule::Image> Generate(llvm::Module& module, const TargetInfo& target,
+                                             const std::vector<std::string>& kernels) {
+  const auto machine = MakeTargetMachine(target);
+  if (machine == nullptr) return Internal("LLVM has no X86 target");
+  Optimise(module, *machine);
+  for (llvm::Function* function : AddMemoryFunctions(module)) SetTargetAttributes(target, function);
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager emit;
+  if (machine->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
+                                   /*DisableVerify=*/true)) {
+    return Internal("LLVM cannot write objects for ", kTriple);
+  }
+  emit.run(module);
+  return LayOutObject(std::span<const char>(object.data(), object.size()), kernels);
+}
+
+// The kernels of `names` and what they call, as bitcode: an LLVM context serves one thread.
+std::string BitcodeOf(const llvm::Module& module, const std::set<std::string>& all,
+                      const std::vector<std::string>& names) {
+  const std::set<std::string> wanted(names.begin(), names.end());
+  llvm::ValueToValueMapTy map;
+  const auto part = llvm::CloneModule(module, map, [&](const llvm::GlobalValue* value) {
+    const std::string name = value->getName().str();
+    return !all.contains(name) || wanted.contains(name);
+  });
+  std::string bitcode;
+  llvm::raw_string_ostream stream(bitcode);
+  llvm::WriteBitcodeToFile(*part, stream);
+  return bitcode;
+}
+
+absl::StatusOr<KernelModule::Image> GenerateFromBitcode(const std::string& bitcode,
+                                                        const TargetInfo& target,
+                                                        const std::vector<std::string>& kernels) {
+  llvm::LLVMContext context;
+  llvm::Expected<std::unique_ptr<llvm::Module>> module =
+      llvm::parseBitcodeFile(llvm::MemoryBufferRef(bitcode, "kernels"), context);
+  if (!module) return Internal("a part of the module: ", llvm::toString(module.takeError()));
+  return Generate(**module, target, kernels);
+}
+
+// Indices of kernels per part, of about equal numbers of instructions. Depends on the kernels only,
+// so that equal graphs give equal bytes on every machine.
+std::vector<std::vector<size_t>> Partition(const llvm::Module& module,
+                                           const std::vector<std::string>& kernels) {
+  constexpr size_t kKernelsPerPart = 3;
+  constexpr size_t kMostParts = 4;
+  std::vector<std::pair<unsigned, size_t>> by_size;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    by_size.emplace_back(module.getFunction(kernels[i])->getInstructionCount(), i);
+  }
+  std::sort(by_size.begin(), by_size.end(), std::greater<>());
+  const size_t count = std::clamp<size_t>(kernels.size() / kKernelsPerPart, 1, kMostParts);
+  std::vector<std::vector<size_t>> parts(count);
+  std::vector<uint64_t> loads(count, 0);
+  for (const auto& [instructions, kernel] : by_size) {
+    const size_t part = std::min_element(loads.begin(), loads.end()) - loads.begin();
+    parts[part].push_back(kernel);
+    loads[part] += instructions;
+  }
+  return parts;
 }
 
 }  // namespace
@@ -155,21 +238,10 @@ KernelModule::KernelModule(const TargetInfo& target)
 
 KernelModule::~KernelModule() = default;
 
-void KernelModule::SetTargetAttributes(llvm::Function* function) const {
-  function->setDSOLocal(true);
-  function->addFnAttr(llvm::Attribute::NoUnwind);
-  function->addFnAttr("target-cpu", target_.cpu);
-  if (!target_.features.empty()) function->addFnAttr("target-features", target_.features);
-  const std::string width = std::to_string(target_.f32_lanes * 32);
-  function->addFnAttr("prefer-vector-width", width);
-  function->addFnAttr("min-legal-vector-width", width);
-  function->addFnAttr("no-builtins");
-}
-
 llvm::Function* KernelModule::AddHelper(const std::string& name, llvm::FunctionType* type) {
   auto* function =
       llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module_.get());
-  SetTargetAttributes(function);
+  SetTargetAttributes(target_, function);
   return function;
 }
 
@@ -184,7 +256,7 @@ void KernelModule::AddKernel(const std::string& name, const EmitTask& emit) {
       llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());
   function->setVisibility(llvm::GlobalValue::HiddenVisibility);
   function->setAlignment(llvm::Align(64));
-  SetTargetAttributes(function);
+  SetTargetAttributes(target_, function);
   kernels_.push_back(symbol);
 
   KernelFrame frame;
@@ -224,25 +296,43 @@ std::string KernelModule::ToText() const {
 }
 
 absl::StatusOr<KernelModule::Image> KernelModule::Finish() {
-  const auto machine = MakeTargetMachine(target_);
-  if (machine == nullptr) return Internal("LLVM has no X86 target");
   std::string problem;
   llvm::raw_string_ostream problem_stream(problem);
   if (llvm::verifyModule(*module_, &problem_stream)) {
     return Internal("generated IR is malformed: ", problem_stream.str());
   }
-  Optimise(*module_, *machine);
-  for (llvm::Function* function : AddMemoryFunctions(*module_)) SetTargetAttributes(function);
+  const std::vector<std::vector<size_t>> parts = Partition(*module_, kernels_);
+  if (parts.size() == 1) return Generate(*module_, target_, kernels_);
 
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream stream(object);
-  llvm::legacy::PassManager emit;
-  if (machine->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
-                                   /*DisableVerify=*/true)) {
-    return Internal("LLVM cannot write objects for ", kTriple);
+  // Most of a compilation is spent here, so the parts are generated side by side.
+  const std::set<std::string> all(kernels_.begin(), kernels_.end());
+  std::vector<std::future<absl::StatusOr<Image>>> images;
+  for (const std::vector<size_t>& part : parts) {
+    std::vector<std::string> names;
+    for (const size_t kernel : part) names.push_back(kernels_[kernel]);
+    std::string bitcode = BitcodeOf(*module_, all, names);
+    images.push_back(std::async(std::launch::async,
+                                [this, bitcode = std::move(bitcode), names = std::move(names)] {
+                                  return GenerateFromBitcode(bitcode, target_, names);
+                                }));
   }
-  emit.run(*module_);
-  return LayOutObject(std::span<const char>(object.data(), object.size()), kernels_);
+  Image whole;
+  whole.entry_offsets.resize(kernels_.size());
+  absl::Status status;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const absl::StatusOr<Image> image = images[p].get();
+    status.Update(image.status());
+    if (!image.ok()) continue;
+    whole.code.resize((whole.code.size() + kImageAlignment - 1) / kImageAlignment *
+                      kImageAlignment);
+    for (size_t i = 0; i < parts[p].size(); ++i) {
+      whole.entry_offsets[parts[p][i]] =
+          static_cast<uint32_t>(whole.code.size()) + image->entry_offsets[i];
+    }
+    whole.code.insert(whole.code.end(), image->code.begin(), image->code.end());
+  }
+  RETURN_IF_ERROR(status);
+  return whole;
 }
 
 }  // namespace hpu::emulator

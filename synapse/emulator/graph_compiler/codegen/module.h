@@ -1,5 +1,5 @@
-// One LLVM module per recipe (or per kernel, for parallel compilation): kernel functions go in, a
-// relocated position-independent image comes out. The only users of LLVM are the files of codegen/
+// One LLVM module per recipe: kernel functions go in, a relocated position-independent image comes
+// out. Code for many kernels is generated in parts by several threads. The only users of LLVM are the files of codegen/
 // and contraction/.
 #pragma once
 
@@ -77,8 +77,6 @@ class KernelModule {
   std::string ToText() const;
 
  private:
-  void SetTargetAttributes(llvm::Function* function) const;
-
   TargetInfo target_;
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::Module> module_;

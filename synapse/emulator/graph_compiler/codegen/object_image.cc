@@ -78,6 +78,9 @@ class Layout {
     auto contents = section.getContents();
     if (!contents) return FromLlvm(contents.takeError(), "section contents");
     const uint64_t alignment = std::max<uint64_t>(section.getAlignment().value(), kMinAlignment);
+    if (alignment > kImageAlignment) {
+      return Internal("generated code has a section aligned to ", alignment, " bytes");
+    }
     code_.resize((code_.size() + alignment - 1) / alignment * alignment, 0);
     offsets_[section.getIndex()] = code_.size();
     code_.insert(code_.end(), contents->bytes_begin(), contents->bytes_end());

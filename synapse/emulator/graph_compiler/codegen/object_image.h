@@ -17,6 +17,9 @@
 
 namespace hpu::emulator {
 
+// Images keep their meaning wherever they lie at a multiple of this: the largest vector's bytes.
+constexpr uint64_t kImageAlignment = 64;
+
 // `kernels` are the symbols whose offsets are wanted, in order.
 absl::StatusOr<KernelModule::Image> LayOutObject(std::span<const char> object,
                                                  const std::vector<std::string>& kernels);

@@ -24,6 +24,16 @@ def _keep_strides_of_fakes() -> None:
 _keep_strides_of_fakes()
 
 
+def _connect_early() -> None:
+    """Dynamo imports this module when somebody names the backend, so graphs will follow."""
+    from ..service import service
+
+    service.connect_early()
+
+
+_connect_early()
+
+
 def hpu_backend(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
