@@ -9,6 +9,12 @@ import sys
 
 SOFT = 400
 HARD = 800
+# Over the soft limit for a reason; the hard one holds for them too.
+EXEMPT = {
+    # Enums and structs of a foreign ABI with their layout assertions: a list, looked up by name,
+    # that C clients include under this one name.
+    "synapse/include/synapse_api_types.h",
+}
 
 
 def main() -> int:
@@ -21,7 +27,9 @@ def main() -> int:
     lengths = {
         path: len(pathlib.Path(path).read_text(encoding="utf-8").splitlines()) for path in files
     }
-    over_soft = sorted((n, path) for path, n in lengths.items() if n > SOFT)
+    over_soft = sorted(
+        (n, path) for path, n in lengths.items() if n > SOFT and (n > HARD or path not in EXEMPT)
+    )
     for n, path in over_soft:
         print(f"{path}: {n} lines ({'over the hard' if n > HARD else 'over the soft'} limit)")
     return 1 if any(n > HARD for n, _ in over_soft) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from .records import GraphRecord
 from .service import Loaded, NoProgram, service
 from .wire import CaptureError, NeedsFunctionalization
 
+# TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 _warned: set[str] = set()
 
@@ -39,6 +41,14 @@ def warn_once(text: str) -> None:
     if text not in _warned:
         _warned.add(text)
         _log.warning("%s", text)
+
+
+def _log_record(record: GraphRecord) -> None:
+    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of."""
+    for line in record.lines():
+        _log.info("%s", line)
+    for name, value in record.factors:
+        _log.debug("%s: key factor %s = %s", record.name, name, value)
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,7 @@ def _eager(gm: torch.fx.GraphModule, record: GraphRecord, reason: str) -> Compil
     record.origin = "eager"
     record.reason = reason
     records.add(record)
+    _log_record(record)
     warn_once(f"{record.name} runs eagerly: {reason}")
     shared_layer.log_decisions(gm, set())
     return gm.forward
@@ -153,6 +164,7 @@ def compile_static(
         return _eager(request.module, record, str(error))
     records.add(record)
     _describe(request, loaded, record)
+    _log_record(record)
     return _bind(request, loaded.program, record)
 
 
@@ -277,7 +289,8 @@ def _describe(request: Request, loaded: Loaded, record: GraphRecord) -> None:
                 f"option use_eager_fallback is off and {request.name} has eager ops: "
                 + "; ".join(record.eager_steps)
             )
-    names = {step.split()[1].split("::")[-1].split("(")[0] for step in record.eager_steps}
+    # "eager %0 = aten::lgamma(%1)"
+    names = {op for step in record.eager_steps for op in re.findall(r"::(\w+)\(", step)}
     shared_layer.log_decisions(request.module, names)
 
 

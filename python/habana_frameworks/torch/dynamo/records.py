@@ -32,6 +32,19 @@ class GraphRecord:
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
+    def lines(self) -> list[str]:
+        """Where its program came from and what runs eagerly, for people."""
+        if self.origin == "eager":
+            return [f"{self.name}: eager: {self.reason}"]
+        found = "hit" if self.origin in ("store", "memory") else "miss"
+        return [
+            f"{self.name}: {found}, {self.origin}, key {self.key[:12]}, {self.recipes} recipes, "
+            f"{self.nodes} nodes ({self.eager_nodes} eager); key {self.key_ms:.1f} ms, "
+            f"fetch {self.fetch_ms:.1f} ms, capture {self.capture_ms:.1f} ms, "
+            f"compile {self.compile_ms:.1f} ms, load {self.load_ms:.1f} ms",
+            *(f"  eager: {step.removeprefix('eager ')}" for step in self.eager_steps),
+        ]
+
 
 @dataclass(frozen=True)
 class Report:
@@ -81,17 +94,8 @@ class Report:
             f"{len(self.graphs)} graphs, {self.recipes} recipes, {self.compilations} compiled, "
             f"{self.hits} from the store or memory, {self.eager_segments} eager segments"
         ]
-        for g in self.graphs:
-            if g.origin == "eager":
-                lines.append(f"  {g.name}: eager: {g.reason}")
-                continue
-            lines.append(
-                f"  {g.name}: {g.origin}, key {g.key[:12]}, {g.recipes} recipes, "
-                f"{g.nodes} nodes ({g.eager_nodes} eager); key {g.key_ms:.1f} ms, "
-                f"fetch {g.fetch_ms:.1f} ms, capture {g.capture_ms:.1f} ms, "
-                f"compile {g.compile_ms:.1f} ms, load {g.load_ms:.1f} ms"
-            )
-            lines += [f"    eager: {step}" for step in g.eager_steps]
+        for graph in self.graphs:
+            lines += [f"  {line}" for line in graph.lines()]
         return "\n".join(lines)
 
 
