@@ -24,6 +24,12 @@ class Case:
     model: nn.Module
     inputs: dict[str, Any]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the floating-point parameters, or of the first floating-point input."""
+        tensors = [*self.model.parameters(), *self.inputs.values()]
+        return next(t.dtype for t in tensors if t.is_floating_point())
+
 
 class Mlp(nn.Module):
     """Layers of a few microseconds: what a launch costs."""
@@ -131,6 +137,24 @@ def _own(
     return make
 
 
+def _deep_bert(layers: int) -> Callable[[torch.dtype], Case]:
+    """BERT of a quarter of BERT-base's width: what depth costs does not depend on the width."""
+
+    def make(dtype: torch.dtype) -> Case:
+        from transformers import BertConfig, BertModel
+
+        torch.manual_seed(SEED)
+        config = BertConfig(
+            hidden_size=192, num_attention_heads=3, intermediate_size=768, num_hidden_layers=layers
+        )
+        tokens = torch.arange(128).reshape(1, 128)
+        mask = torch.ones(1, 128, dtype=torch.int64)
+        inputs = {"input_ids": tokens, "attention_mask": mask}
+        return Case(BertModel(config).eval().to(dtype), inputs)
+
+    return make
+
+
 CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "bert-base": _transformer("bert-base", 1),
     "bert-base b8": _transformer("bert-base", 8),
@@ -145,3 +169,12 @@ CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "mlp": _own(Mlp, lambda: {"x": _random(16, 256)}),
     "elementwise": _own(ElementwiseChain, lambda: {"x": _random(256, 1024)}),
 }
+
+# What compilation costs as a model deepens.
+DEPTHS = (12, 24, 48)
+DEPTH_CASES = {f"bert {layers} layers": _deep_bert(layers) for layers in DEPTHS}
+
+
+def make_case(name: str, dtype: torch.dtype) -> Case:
+    """The case of that name with weights and inputs on the CPU."""
+    return {**CASES, **DEPTH_CASES}[name](dtype)

@@ -1,325 +1,236 @@
 #!/usr/bin/env python3
 """Side-by-side comparison of hpu_backend with PyTorch's own ways to run a model on this CPU.
 
-Every figure comes from a process of its own; contenders alternate within each round. Writes raw
-results to benchmarks/results/, and a table to docs/benchmarks.md and README.md between the markers
-<!-- benchmarks --> and <!-- /benchmarks -->.
+Every figure comes from a process of its own; contenders alternate within each round. Raw results
+go to benchmarks/results/; a full run also keeps them in docs/benchmarks.json and writes the tables
+between the markers <!-- benchmarks --> and <!-- /benchmarks --> of docs/benchmarks.md and of
+README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
 import json
 import os
 import platform
-import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from cases import CASES
+from figures import Remaining, Run
+from plan import SECTIONS, Choice, Step, make_plan
+from runner import Runner
+from tables import describe, page, summary, target_table
+from targets import Sections
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+KEPT = ROOT / "docs/benchmarks.json"
 MARKERS = ("<!-- benchmarks -->", "<!-- /benchmarks -->")
-QUICK_CASES = ("bert-base", "gpt2", "llama prefill", "vit", "resnet50")
-QUICK_CONTENDERS = ("CPU eager", "dynamo only", "aot_eager", "inductor", "hpu cold", "hpu warm")
-CONTENDERS = (
-    "CPU eager",
-    "dynamo only",
-    "aot_eager",
-    "inductor",
-    "inductor freezing",
-    "inductor max-autotune",
-    "inductor warm",
-    "inductor mega-cache",
-    "openvino",
-    "hpu cold",
-    "hpu warm",
-)
-STEADY = ("CPU eager", "inductor", "inductor freezing", "inductor max-autotune", "openvino")
-
-Results = dict[str, dict[str, list[dict[str, Any]]]]  # case -> contender -> runs
 
 
 def machine() -> dict[str, Any]:
     """What the figures depend on."""
-    cpu = platform.processor()
-    flags: set[str] = set()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            cpu = value.strip()
-        elif name.strip() == "flags":
-            flags = set(value.split())
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    info = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
+    flags = set(info.get("flags", "").split())
+    numbers = [info.get(name, "?") for name in ("cpu family", "model", "stepping")]
+    name = info.get("model name", platform.machine())
+    cpu = f"{name} (family/model/stepping {'/'.join(numbers)})"
     level = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
+    extra = [n for n, flag in (("BF16", "avx512_bf16"), ("AMX", "amx_tile")) if flag in flags]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return {
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)),
-        "vector": level + (", AMX" if "amx_tile" in flags else ""),
+        "vector": ", ".join([level, *extra]),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
+        "commit": commit.stdout.strip(),
     }
 
 
-class Folders:
-    """Cache folders of one case: what is cold gets a new one, what is warm keeps its own."""
-
-    def __init__(self, base: Path, case: str) -> None:
-        self.base = base / case.replace(" ", "-")
-        self.base.mkdir(parents=True, exist_ok=True)
-
-    def fresh(self, kind: str) -> Path:
-        return Path(tempfile.mkdtemp(prefix=kind + "-", dir=self.base))
-
-    def kept(self, kind: str) -> Path:
-        folder = self.base / kind
-        folder.mkdir(exist_ok=True)
-        return folder
+def clock(seconds: float) -> str:
+    """1:02:03, or 2:03 below an hour."""
+    hours, rest = divmod(int(seconds), 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def run_process(
-    contender: str, case: str, dtype: str, seconds: float, env: dict[str, str], *extra: str
-) -> dict[str, Any]:
-    """Figures of one process, or {"error": its last line}."""
-    command = [sys.executable, str(HERE / "contender.py"), contender, case]
-    command += ["--dtype", dtype, "--seconds", str(seconds), *extra]
-    if not contender.startswith("hpu"):
-        env = {**env, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **env},
-            capture_output=True,
-            text=True,
-            timeout=1800,
-            check=False,
+def rounded(run: Run) -> Run:
+    """Five significant digits: what a time is good for, and small files."""
+    return {n: float(f"{v:.5g}") if isinstance(v, float) else v for n, v in run.items()}
+
+
+def run_plan(plan: Sequence[Step], runner: Runner, budget_s: float) -> Sections:
+    """Runs the steps; past the budget only what has no figure yet is still measured."""
+    sections: Sections = {}
+    remaining = Remaining([step.expected_s for step in plan])
+    for number, step in enumerate(plan, 1):
+        runs = sections.setdefault(step.section, {}).setdefault(step.row, {})
+        mine = runs.setdefault(step.contender, [])
+        if mine and remaining.elapsed > budget_s:
+            remaining.step_took(0.0)
+            continue
+        started = time.monotonic()
+        figures = runner.run(step)
+        mine.append(rounded(figures))
+        remaining.step_took(time.monotonic() - started)
+        print(
+            f"[{number}/{len(plan)}, {clock(remaining.elapsed)} elapsed, about "
+            f"{clock(remaining.seconds())} left] {step.section} {step.row} round {step.round + 1}: "
+            f"{step.contender}: {summary(figures)}",
+            flush=True,
         )
-    except subprocess.TimeoutExpired:
-        return {"error": "more than 1800 s"}
-    for line in done.stdout.splitlines():
-        if line.startswith("FIGURES "):
-            figures: dict[str, Any] = json.loads(line.removeprefix("FIGURES "))
-            return figures
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return {"error": lines[-1] if lines else f"exit code {done.returncode}"}
-
-
-def stop_daemon(cache: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "habana_frameworks.torch.cli", "stop"],
-        env={**os.environ, "HPU_CACHE_DIR": str(cache)},
-        capture_output=True,
-        check=False,
-    )
-
-
-def run_contender(
-    contender: str, case: str, dtype: str, seconds: float, folders: Folders
-) -> dict[str, Any]:
-    """One figure with the caches that the contender's name promises."""
-    if contender == "hpu cold":
-        cache = folders.fresh("hpu")
-        try:
-            return run_process(contender, case, dtype, seconds, {"HPU_CACHE_DIR": str(cache)})
-        finally:
-            stop_daemon(cache)
-    if contender == "hpu warm":
-        cache = folders.kept("hpu-warm")
-        env = {"HPU_CACHE_DIR": str(cache)}
-        if not any(cache.iterdir()):
-            run_process(contender, case, dtype, 0, env)
-        return run_process(contender, case, dtype, seconds, env)
-    if contender in ("inductor warm", "inductor mega-cache"):
-        kept = folders.kept("inductor-warm")
-        artifacts = kept / "mega-cache"
-        env = {"TORCHINDUCTOR_CACHE_DIR": str(kept)}
-        if not artifacts.exists():
-            save = ("--save-mega-cache", str(artifacts))
-            run_process("inductor warm", case, dtype, 0, env, *save)
-        if contender == "inductor warm":
-            return run_process(contender, case, dtype, seconds, env)
-        env = {
-            "TORCHINDUCTOR_CACHE_DIR": str(folders.fresh("mega")),
-            "MEGA_CACHE_FILE": str(artifacts),
-        }
-        return run_process(contender, case, dtype, seconds, env)
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(folders.fresh("inductor"))}
-    return run_process(contender, case, dtype, seconds, env)
-
-
-def measure(
-    cases: Iterable[str], contenders: list[str], dtype: str, runs: int, seconds: float
-) -> Results:
-    results: Results = {}
-    with tempfile.TemporaryDirectory(prefix="hpu-bench-") as base:
-        for case in cases:
-            folders = Folders(Path(base), f"{case}-{dtype}")
-            figures: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
-            for number in range(runs):
-                order = contenders if number % 2 == 0 else contenders[::-1]
-                for contender in order:
-                    run = run_contender(contender, case, dtype, seconds, folders)
-                    figures[contender].append(run)
-                    text = run.get("error") or (
-                        f"first {run['first_ms']:.0f} ms, steady {run['steady_ms']:.2f} ms"
-                    )
-                    print(f"{case} {dtype} run {number + 1}: {contender}: {text}", flush=True)
-            stop_daemon(folders.kept("hpu-warm"))
-            shutil.rmtree(folders.base, ignore_errors=True)
-            results[f"{case} {dtype}"] = figures
-    return results
-
-
-def median(runs: list[dict[str, Any]], name: str) -> float | None:
-    values = [run[name] for run in runs if name in run]
-    return statistics.median(values) if values else None
-
-
-def least(runs: list[dict[str, Any]], name: str) -> float | None:
-    values = [run[name] for run in runs if name in run]
-    return min(values) if values else None
-
-
-def ratio(ours: float | None, theirs: float | None) -> str:
-    return f"{theirs / ours:.2f}" if ours and theirs else "-"
-
-
-def number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
-
-
-def geometric_mean(values: list[float]) -> str:
-    return f"{statistics.geometric_mean(values):.2f}" if values else "-"
-
-
-def steady_table(results: Results) -> list[str]:
-    """Milliseconds of a call: median (minimum), and our lead."""
-    names = [n for n in STEADY if any(n in figures for figures in results.values())]
-    lines = [
-        "Steady state, milliseconds per call: median of runs (least of all calls).",
-        "",
-        "| model | " + " | ".join(names) + " | hpu | x eager | x best Inductor |",
-        "|---" * (len(names) + 4) + "|",
-    ]
-    over_eager: list[float] = []
-    over_inductor: list[float] = []
-    for case, figures in results.items():
-        ours_runs = figures.get("hpu cold", []) + figures.get("hpu warm", [])
-        ours = median(ours_runs, "steady_ms")
-        eager = median(figures.get("CPU eager", []), "steady_ms")
-        inductor = [
-            value
-            for name, runs in figures.items()
-            if name.startswith("inductor") and (value := median(runs, "steady_ms"))
-        ]
-        best = min(inductor, default=None)
-        if ours and eager:
-            over_eager.append(eager / ours)
-        if ours and best:
-            over_inductor.append(best / ours)
-        cells = [
-            f"{number(median(runs, 'steady_ms'))} ({number(least(runs, 'steady_min_ms'))})"
-            for runs in [*(figures.get(name, []) for name in names), ours_runs]
-        ]
-        lines.append(
-            f"| {case} | " + " | ".join(cells) + f" | {ratio(ours, eager)} | {ratio(ours, best)} |"
-        )
-    means = f" {geometric_mean(over_eager)} | {geometric_mean(over_inductor)} |"
-    return [*lines, "| geometric mean |" + " |" * (len(names) + 1) + means]
-
-
-def first_table(results: Results, contenders: list[str]) -> list[str]:
-    """Milliseconds to the first output."""
-    lines = [
-        "First output, milliseconds after the model is built: median of runs.",
-        "",
-        "| model | " + " | ".join(contenders) + " | cold / aot_eager | warm / dynamo only |",
-        "|---" * (len(contenders) + 3) + "|",
-    ]
-    for case, figures in results.items():
-        firsts = {name: median(figures.get(name, []), "first_ms") for name in contenders}
-        cells = [number(firsts[name]) for name in contenders]
-        cold = ratio(firsts.get("aot_eager"), firsts.get("hpu cold"))
-        warm = ratio(firsts.get("dynamo only"), firsts.get("hpu warm"))
-        lines.append(f"| {case} | " + " | ".join(cells) + f" | {cold} | {warm} |")
-    return lines
-
-
-def describe(about: dict[str, Any], runs: int) -> str:
-    return (
-        f"{about['cpu']}, {about['cores']} cores, {about['vector']}; PyTorch {about['torch']}, "
-        f"Python {about['python']}; {about['date']}; {runs} runs, a process per figure, contenders "
-        f"alternated; load {about['load']:.1f} at the start. Repeat with `./dev bench`."
-    )
+    return sections
 
 
 def write_between_markers(path: Path, content: str) -> None:
-    """Replaces what is between the markers; appends them to a file that has none."""
-    text = path.read_text() if path.exists() else "# Benchmarks\n\n" + "\n".join(MARKERS) + "\n"
-    if MARKERS[0] not in text:
-        return
-    head, _, rest = text.partition(MARKERS[0])
-    _, _, tail = rest.partition(MARKERS[1])
-    path.write_text(f"{head}{MARKERS[0]}\n{content}\n{MARKERS[1]}{tail}")
+    """Replaces what is between the markers; a file without them is an error."""
+    text = path.read_text()
+    head, begin, rest = text.partition(MARKERS[0])
+    _, end, tail = rest.partition(MARKERS[1])
+    if not begin or not end:
+        raise SystemExit(f"{path} has no {MARKERS[0]} ... {MARKERS[1]}")
+    path.write_text(f"{head}{begin}\n{content}\n{end}{tail}")
+
+
+def write_documents(data: dict[str, Any]) -> None:
+    """docs/benchmarks.json, and from it docs/benchmarks.md and README.md. Sections that this run
+    did not measure stay as an earlier run left them, under that run's description."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"about": {}, "sections": {}}
+    for section, results in data["sections"].items():
+        kept["sections"][section] = results
+        kept["about"][section] = data["about"]
+    KEPT.write_text(compact(kept))
+    render(kept)
+
+
+def render(kept: dict[str, Any]) -> None:
+    order = [section for section in SECTIONS if section in kept["sections"]]
+    sections = {section: kept["sections"][section] for section in order}
+    lines: dict[str, list[str]] = {}
+    for section in order:
+        lines.setdefault(describe(kept["about"][section]), []).append(section)
+    about = [
+        text if len(lines) == 1 else f"{', '.join(names)}: {text}" for text, names in lines.items()
+    ]
+    head = "\n\n".join(about)
+    write_between_markers(ROOT / "docs/benchmarks.md", "\n".join([head, "", *page(sections)]))
+    short = "\n".join([head, "", *target_table(sections)])
+    write_between_markers(ROOT / "README.md", short)
+
+
+def compact(kept: dict[str, Any]) -> str:
+    """JSON with a line per contender and case: readable differences, few lines."""
+    lines = []
+    for section, results in kept["sections"].items():
+        rows = [
+            f"  {json.dumps(case)}: {{\n"
+            + ",\n".join(f"   {json.dumps(name)}: {json.dumps(runs)}" for name, runs in by.items())
+            + "\n  }"
+            for case, by in results.items()
+        ]
+        lines.append(f" {json.dumps(section)}: {{\n" + ",\n".join(rows) + "\n }")
+    about = json.dumps(kept["about"])
+    return f'{{"about": {about},\n"sections": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="five models, six contenders, one run")
-    parser.add_argument("--cases", help="comma list; default all of cases.py")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        epilog="A full run takes about four hours on two cores; --quick about five minutes.",
+    )
+    parser.add_argument("--quick", action="store_true", help="few models and contenders, one round")
+    parser.add_argument("--only", help=f"comma list of sections: {', '.join(SECTIONS)}")
+    parser.add_argument("--cases", help=f"comma list of models: {', '.join(CASES)}")
     parser.add_argument("--contenders", help="comma list")
     parser.add_argument("--dtypes", default="f32,bf16", help="comma list of f32, bf16")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=0, help="default: the section's own, 1 or 3")
     parser.add_argument("--seconds", type=float, default=3.0, help="of steady state per process")
-    parser.add_argument("--no-write", action="store_true", help="leave the documents alone")
+    parser.add_argument(
+        "--budget", type=float, default=300.0, help="minutes; then only first rounds are finished"
+    )
+    parser.add_argument(
+        "--write",
+        action=argparse.BooleanOptionalAction,
+        help="docs/benchmarks.* and README.md; default for runs with all models and contenders",
+    )
+    parser.add_argument("--plan", action="store_true", help="print the steps and the expected time")
+    parser.add_argument("--render", action="store_true", help="write the documents anew, no run")
     return parser.parse_args()
+
+
+def choice_of(arguments: argparse.Namespace) -> Choice:
+    """SystemExit names what is unknown."""
+
+    def items(text: str | None, allowed: Sequence[str], what: str) -> tuple[str, ...]:
+        found = tuple(text.split(",")) if text else ()
+        unknown = [item for item in found if item not in allowed]
+        if unknown:
+            raise SystemExit(
+                f"unknown {what}: {', '.join(unknown)}; there are {', '.join(allowed)}"
+            )
+        return found
+
+    contenders = [name for section in SECTIONS.values() for name in section.contenders]
+    return Choice(
+        items(arguments.only, list(SECTIONS), "section"),
+        items(arguments.cases, list(CASES), "case"),
+        items(arguments.contenders, list(dict.fromkeys(contenders)), "contender"),
+        items(arguments.dtypes, ("f32", "bf16"), "element type"),
+        arguments.rounds,
+        arguments.quick,
+    )
 
 
 def main() -> int:
     arguments = parse_arguments()
-    sys.path.insert(0, str(HERE))
-    from cases import CASES
-
-    cases = list(QUICK_CASES if arguments.quick else CASES)
-    contenders = list(QUICK_CONTENDERS if arguments.quick else CONTENDERS)
-    dtypes = ["f32"] if arguments.quick else arguments.dtypes.split(",")
-    runs = 1 if arguments.quick else arguments.runs
-    if arguments.cases:
-        cases = arguments.cases.split(",")
-    if arguments.contenders:
-        contenders = arguments.contenders.split(",")
-    unknown = set(cases) - set(CASES) | set(contenders) - set(CONTENDERS)
-    if unknown:
-        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}")
-    if importlib.util.find_spec("openvino") is None:
-        contenders = [name for name in contenders if name != "openvino"]
+    if arguments.render:
+        render(json.loads(KEPT.read_text()))
+        return 0
+    choice = choice_of(arguments)
+    plan = make_plan(choice, list(CASES))
+    print(f"{len(plan)} steps, about {clock(sum(step.expected_s for step in plan))}", flush=True)
+    if arguments.plan:
+        for step in plan:
+            print(f"{step.section} {step.row} round {step.round + 1}: {step.contender}")
+        return 0
     about = machine()
-    results: Results = {}
-    for dtype in dtypes:
-        results |= measure(cases, contenders, dtype, runs, arguments.seconds)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hpu-bench-", ignore_cleanup_errors=True) as base:
+        runner = Runner(Path(base), arguments.seconds)
+        try:
+            sections = run_plan(plan, runner, arguments.budget * 60)
+        finally:
+            runner.stop_daemon(runner.store)
+    about["rounds"] = max((step.round + 1 for step in plan), default=0)
+    about["minutes"] = (time.monotonic() - started) / 60
+    data = {"about": about, "sections": sections}
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    raw = folder / f"{stamp}.json"
-    raw.write_text(json.dumps({"machine": about, "runs": runs, "results": results}, indent=1))
-    steady = steady_table(results)
-    first = first_table(results, contenders)
-    page = "\n".join([describe(about, runs), "", *steady, "", *first])
-    print("\n" + page + f"\n\nraw results: {raw.relative_to(ROOT)}")
-    if not arguments.no_write:
-        write_between_markers(ROOT / "docs/benchmarks.md", page)
-        write_between_markers(ROOT / "README.md", "\n".join([describe(about, runs), "", *steady]))
+    raw = folder / f"{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
+    raw.write_text(json.dumps(data, indent=1))
+    print("\n".join(["", describe(about), "", *page(sections)]))
+    print(f"\nraw results: {raw.relative_to(ROOT)}")
+    whole = not (choice.quick or choice.cases or choice.contenders)
+    if whole if arguments.write is None else arguments.write:
+        write_documents(data)
     return 0
 
 

@@ -1,131 +1,26 @@
 // Share of the machine's multiply-add peak that generated contractions reach.
 //
 //   gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]
+//   gemm_peak --machine [--threads N]     # JSON: the machine's own peaks, no contraction
 //
 // Peak and contraction are measured in turn, so that a machine whose speed drifts still gives a
 // meaningful ratio. One-row products are compared with the measured read bandwidth instead.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <thread>
 
 #include "benchmarks/gemm_peak/cases.h"
-#include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
-#include "tests/contraction/harness.h"
+#include "benchmarks/gemm_peak/machine.h"
 
 namespace hpu::emulator {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   IsaLevel isa = RunnableLevels().back();
   int threads = 1;
   bool json = false;
+  bool machine_only = false;
   std::string only;
-};
-
-double ThreadSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// One thread is timed by its own CPU time, which other processes disturb less.
-double Seconds(int threads, const std::function<void()>& run) {
-  const auto start = Clock::now();
-  const double cpu_start = ThreadSeconds();
-  run();
-  if (threads == 1) return ThreadSeconds() - cpu_start;
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void OnThreads(int threads, const std::function<void(int)>& run) {
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(run, i);
-  run(0);
-  for (std::thread& thread : others) thread.join();
-}
-
-constexpr int kPeakChains = 12;
-constexpr int64_t kPeakSteps = 1 << 20;
-
-// Kernels that do nothing but multiply and add, and nothing but read.
-class Machine {
- public:
-  explicit Machine(const Options& options) : options_(options) {
-    KernelModule module(TargetInfoFor(options.isa));
-    lanes_ = module.target().f32_lanes;
-    module.AddKernel(
-        "peak", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value*) {
-          IrEmitter e(builder, module.target());
-          llvm::Value* factor = e.LoadF32(frame.Operand(builder, 0), lanes_);
-          const Values sums = e.For(e.Int(0), e.Int(kPeakSteps), 1, Values(kPeakChains, factor),
-                                    [&](llvm::Value*, const Values& carried) {
-                                      Values next;
-                                      for (llvm::Value* sum : carried)
-                                        next.push_back(e.Fma(sum, factor, factor));
-                                      return next;
-                                    });
-          for (int i = 0; i < kPeakChains; ++i) {
-            e.StoreF32(e.Address(frame.scratch, i * lanes_ * 4), sums[i]);
-          }
-        });
-    module.AddKernel("read", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame,
-                                 llvm::Value* task) {
-      IrEmitter e(builder, module.target());
-      llvm::Value* base = e.Address(frame.Operand(builder, 0), e.Mul(task, kReadBytes));
-      const int step = 8 * lanes_ * 4;
-      const Values sums = e.For(
-          e.Int(0), e.Int(kReadBytes), step, Values(8, e.Zero(lanes_)),
-          [&](llvm::Value* at, const Values& carried) {
-            Values next;
-            for (int i = 0; i < 8; ++i) {
-              next.push_back(e.b.CreateFAdd(
-                  carried[i], e.LoadF32(e.Address(e.Address(base, at), i * lanes_ * 4), lanes_)));
-            }
-            return next;
-          });
-      for (int i = 0; i < 8; ++i) {
-        e.StoreF32(e.Address(frame.scratch, i * lanes_ * 4), sums[i]);
-      }
-    });
-    const auto image = module.Finish();
-    HPU_CHECK(image.ok(), "peak kernels");
-    entries_ = image->entry_offsets;
-    image_ = std::make_unique<MappedImage>(image->code);
-    memory_ = std::make_unique<TestBuffer>(MemoryType::kF32, kReadTasks * kReadBytes / 4);
-    memory_->FillRandom(1, 0.1f, 0.2f);
-  }
-
-  double PeakGflops() const {
-    const double seconds = Seconds(options_.threads, [&] {
-      OnThreads(options_.threads,
-                [&](int) { image_->Run(entries_[0], {memory_->data()}, 0, 1, kPeakChains * 64); });
-    });
-    return 2e-9 * kPeakChains * lanes_ * kPeakSteps * options_.threads / seconds;
-  }
-
-  double ReadGbytes() const {
-    const double seconds = Seconds(options_.threads, [&] {
-      OnThreads(options_.threads, [&](int i) {
-        image_->Run(entries_[1], {memory_->data()}, kReadTasks * i / options_.threads,
-                    kReadTasks * (i + 1) / options_.threads, 8 * 64);
-      });
-    });
-    return 1e-9 * kReadTasks * kReadBytes / seconds;
-  }
-
- private:
-  static constexpr int64_t kReadBytes = 1 << 20;
-  static constexpr int64_t kReadTasks = 64;
-  const Options& options_;
-  int lanes_ = 0;
-  std::vector<uint32_t> entries_;
-  std::unique_ptr<MappedImage> image_;
-  std::unique_ptr<TestBuffer> memory_;
 };
 
 struct Result {
@@ -188,6 +83,22 @@ void Print(const Result& r, bool json, bool first) {
       100 * r.gbytes / r.bandwidth, r.compile_ms, r.code_bytes);
 }
 
+// About half a second: the best of short rounds, f32 and bf16 in turn.
+void PrintMachine(const Machine& machine, int threads) {
+  constexpr int kRounds = 8;
+  constexpr int kRepeat = 10;
+  double f32 = 0, bf16 = 0, read = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    f32 = std::max(f32, machine.PeakGflops(kRepeat));
+    bf16 = std::max(bf16, machine.Bf16PeakGflops(kRepeat));
+    read = std::max(read, machine.ReadGbytes());
+  }
+  std::printf(
+      "{\"threads\": %d, \"f32_gflops\": %.2f, \"bf16_gflops\": %.2f, "
+      "\"bf16_instructions\": \"%s\", \"read_gbytes\": %.2f}\n",
+      threads, f32, bf16, machine.bf16_instructions().c_str(), read);
+}
+
 int Main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -195,6 +106,8 @@ int Main(int argc, char** argv) {
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
     if (flag == "--json") {
       options.json = true;
+    } else if (flag == "--machine") {
+      options.machine_only = true;
     } else if (flag == "--isa" && (value == "v2" || value == "v3" || value == "v4")) {
       options.isa = static_cast<IsaLevel>(value[1] - '0');
       ++i;
@@ -206,11 +119,16 @@ int Main(int argc, char** argv) {
       ++i;
     } else {
       std::fprintf(stderr,
-                   "usage: gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]\n");
+                   "usage: gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]\n"
+                   "       gemm_peak --machine [--threads N]\n");
       return 2;
     }
   }
-  const Machine machine(options);
+  const Machine machine(options.isa, options.threads);
+  if (options.machine_only) {
+    PrintMachine(machine, options.threads);
+    return 0;
+  }
   if (options.json) {
     std::printf("{\"isa\": \"%s\", \"threads\": %d, \"results\": [", LevelName(options.isa).c_str(),
                 options.threads);

@@ -112,6 +112,7 @@ synRecipeHandle Library::AddRecipe(Recipe recipe) {
     }
   };
   Count(counters_.recipes_loaded);
+  Count(counters_.code_bytes_loaded, loaded->recipe().code.size());
   return recipes_.Insert(std::move(loaded));
 }
 

@@ -13,7 +13,7 @@ struct Counters {
   X(launches) X(kernels) X(copies) X(bytes_copied) X(fills) X(packs) X(pack_hits) \
   X(packs_dropped) X(packs_evicted) X(pack_bytes) X(pack_bytes_peak) X(device_allocations) \
   X(device_frees) X(graphs_compiled) X(kernels_compiled) X(code_bytes_compiled) \
-  X(recipes_loaded) X(inline_executions)
+  X(recipes_loaded) X(code_bytes_loaded) X(inline_executions)
 // clang-format on
 #define HPU_EMULATOR_DECLARE_COUNTER(name) std::atomic<uint64_t> name{0};
   HPU_EMULATOR_COUNTERS(HPU_EMULATOR_DECLARE_COUNTER)

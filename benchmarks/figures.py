@@ -1,0 +1,138 @@
+"""Arithmetic of the comparison: plain functions over plain numbers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Run = dict[str, Any]  # the figures of one process, or {"failure": text}
+Results = dict[str, dict[str, list[Run]]]  # case -> contender -> runs
+
+INDUCTOR_VARIANTS = ("inductor", "inductor freezing", "inductor max-autotune")
+# What these run in steady state is what plain Inductor runs; only their start differs.
+_SAME_CODE = {"inductor warm": "inductor", "inductor mega-cache": "inductor"}
+
+
+def values(runs: Iterable[Run], name: str) -> list[float]:
+    return [run[name] for run in runs if isinstance(run.get(name), (int, float))]
+
+
+def median(runs: Iterable[Run], name: str) -> float | None:
+    found = values(runs, name)
+    return statistics.median(found) if found else None
+
+
+def least(runs: Iterable[Run], name: str) -> float | None:
+    return min(values(runs, name), default=None)
+
+
+def most(runs: Iterable[Run], name: str) -> float | None:
+    return max(values(runs, name), default=None)
+
+
+def quotient(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def geometric_mean(found: Sequence[float]) -> float | None:
+    return statistics.geometric_mean(found) if found else None
+
+
+def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
+    """b of cost = a * size ** b from the first to the last point: 1 is linear, 0 is constant."""
+    if len(sizes) < 2 or min(*sizes, *costs) <= 0 or sizes[0] == sizes[-1]:
+        return None
+    return math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0])
+
+
+def steady_runs(figures: dict[str, list[Run]], contender: str) -> list[Run]:
+    """Runs whose steady state is the contender's; "hpu" is cold and warm together."""
+    if contender == "hpu":
+        return [*figures.get("hpu cold", []), *figures.get("hpu warm", [])]
+    return [
+        run for name, runs in figures.items() if _SAME_CODE.get(name, name) == contender
+        for run in runs
+    ]  # fmt: skip
+
+
+def best_inductor(figures: dict[str, list[Run]]) -> tuple[str, float] | None:
+    """The Inductor variant with the lowest median, and that median in milliseconds."""
+    medians = {
+        name: value
+        for name in INDUCTOR_VARIANTS
+        if (value := median(steady_runs(figures, name), "steady_ms")) is not None
+    }
+    if not medians:
+        return None
+    best = min(medians, key=medians.__getitem__)
+    return best, medians[best]
+
+
+def leads(results: Results) -> dict[str, float]:
+    """Case -> how many times the best Inductor variant's time ours fits into."""
+    found = {}
+    for case, figures in results.items():
+        best = best_inductor(figures)
+        lead = quotient(best and best[1], median(steady_runs(figures, "hpu"), "steady_ms"))
+        if lead is not None:
+            found[case] = lead
+    return found
+
+
+def first_ratios(results: Results, above: str, below: str) -> dict[str, float]:
+    """Case -> time to the first output of one contender over that of another."""
+    found = {}
+    for case, figures in results.items():
+        ratio = quotient(
+            median(figures.get(above, []), "first_ms"), median(figures.get(below, []), "first_ms")
+        )
+        if ratio is not None:
+            found[case] = ratio
+    return found
+
+
+def peak_live_bytes(events: Iterable[tuple[int, int]]) -> int:
+    """Most bytes alive at a time, of blocks that are freed before the end (outputs are not).
+
+    events: (address, bytes), negative bytes for a free, in order of time. Frees of blocks that
+    were allocated before the first event are not counted.
+    """
+    blocks: list[list[int]] = []  # bytes, begin, end; end -1 = alive
+    at: dict[int, int] = {}
+    now = 0
+    for now, (address, size) in enumerate(events):
+        if size > 0:
+            at[address] = len(blocks)
+            blocks.append([size, now, -1])
+        elif address in at:
+            blocks[at.pop(address)][2] = now
+    changes = [0] * (now + 2)
+    for size, begin, end in blocks:
+        if end >= 0:
+            changes[begin] += size
+            changes[end] -= size
+    live = highest = 0
+    for change in changes:
+        live += change
+        highest = max(highest, live)
+    return highest
+
+
+class Remaining:
+    """Time left of a plan: expected seconds of the steps to come, scaled by how the past went."""
+
+    def __init__(self, expected: Sequence[float]) -> None:
+        self._expected = list(expected)
+        self._done = 0
+        self.elapsed = 0.0
+
+    def step_took(self, seconds: float) -> None:
+        self._done += 1
+        self.elapsed += seconds
+
+    def seconds(self) -> float:
+        past = sum(self._expected[: self._done])
+        pace = self.elapsed / past if past else 1.0
+        return pace * sum(self._expected[self._done :])

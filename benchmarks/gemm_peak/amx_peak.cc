@@ -1,0 +1,65 @@
+#include "benchmarks/gemm_peak/amx_peak.h"
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace hpu::emulator {
+namespace {
+
+constexpr int kTileRows = 16;
+constexpr int kTileRowBytes = 64;
+constexpr int kProductsPerStep = 4;  // independent sums hide the latency
+constexpr int kSteps = 1 << 15;
+
+// Palette 1: eight tiles of 16 rows of 64 bytes (LDTILECFG).
+struct alignas(64) TileConfiguration {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+}  // namespace
+
+bool AmxBf16Usable() {
+  constexpr unsigned kAmxBf16 = 1u << 22;
+  constexpr unsigned kAmxTile = 1u << 24;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+__attribute__((target("amx-tile,amx-bf16"))) double RunAmxBf16(int repeat) {
+  TileConfiguration configuration;
+  for (int i = 0; i < 8; ++i) {
+    configuration.row_bytes[i] = kTileRowBytes;
+    configuration.rows[i] = kTileRows;
+  }
+  _tile_loadconfig(&configuration);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (int i = 0; i < repeat * kSteps; ++i) {
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_dpbf16ps(1, 4, 5);
+    _tile_dpbf16ps(2, 4, 5);
+    _tile_dpbf16ps(3, 4, 5);
+  }
+  _tile_release();
+  // A product of tiles: 16 x 16 sums of 32 products.
+  return 2.0 * 16 * 16 * 32 * kProductsPerStep * kSteps * repeat;
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,193 @@
+"""The targets: figure, target, what was measured, met or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from figures import (
+    Results,
+    first_ratios,
+    geometric_mean,
+    growth_exponent,
+    leads,
+    median,
+    most,
+    quotient,
+)
+
+Sections = dict[str, Results]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row of the table. met: None = not measured."""
+
+    figure: str
+    target: str
+    measured: str = "not measured"
+    met: bool | None = None
+
+    def row(self) -> str:
+        word = "-" if self.met is None else "yes" if self.met else "**no**"
+        return f"| {self.figure} | {self.target} | {self.measured} | {word} |"
+
+
+def _spread(ratios: dict[str, float], worst: str) -> str:
+    """Geometric mean of ratios and the worst of them with its case."""
+    mean = geometric_mean(list(ratios.values()))
+    return f"mean {mean:.2f} ×, worst {ratios[worst]:.2f} × ({worst})"
+
+
+def at_most(figure: str, target: str, ratios: dict[str, float], bound: float) -> Verdict:
+    """Every ratio has to be at most `bound`."""
+    if not ratios:
+        return Verdict(figure, target)
+    worst = max(ratios, key=ratios.__getitem__)
+    return Verdict(figure, target, _spread(ratios, worst), ratios[worst] <= bound)
+
+
+def at_least(
+    figure: str, target: str, ratios: dict[str, float], bound: float, mean: float = 0.0
+) -> Verdict:
+    """Every ratio has to be at least `bound`, and their geometric mean at least `mean`."""
+    if not ratios:
+        return Verdict(figure, target)
+    worst = min(ratios, key=ratios.__getitem__)
+    met = ratios[worst] >= bound and (geometric_mean(list(ratios.values())) or 0.0) >= mean
+    return Verdict(figure, target, _spread(ratios, worst), met)
+
+
+def _peak(results: Results) -> Verdict:
+    figure = "share of the measured multiply-add peak, GEMM-bound models"
+    shares = {
+        case: share
+        for case, by in results.items()
+        if (share := median(by.get("hpu peak", []), "share")) is not None
+    }
+    if not shares:
+        return Verdict(figure, "≥ 80 %")
+    worst = min(shares, key=shares.__getitem__)
+    mean = geometric_mean(list(shares.values())) or 0.0
+    text = f"mean {mean:.0%}, worst {shares[worst]:.0%} ({worst})"
+    return Verdict(figure, "≥ 80 %", text, shares[worst] >= 0.8)
+
+
+def _fetch(results: Results) -> Verdict:
+    figure = "program fetch: key, lookup, verify, load (BERT-base)"
+    total = median(results.get("bert-base f32", {}).get("hpu fetch", []), "total_ms")
+    if total is None:
+        return Verdict(figure, "≤ 5 ms")
+    return Verdict(figure, "≤ 5 ms", f"{total:.1f} ms", total <= 5.0)
+
+
+def _overhead(results: Results) -> Verdict:
+    figure, target = "overhead of one call", "≤ 15 µs per program + ≤ 5 µs per launch"
+    runs = results.get("call f32", {}).get("hpu overhead", [])
+    call, launch = median(runs, "call_us"), median(runs, "launch_us")
+    if call is None or launch is None:
+        return Verdict(figure, target)
+    text = f"{call:.1f} µs for one program with one launch, of them {launch:.1f} in the launch"
+    return Verdict(figure, target, text, call <= 20.0 and launch <= 5.0)
+
+
+def _workspace(results: Results) -> Verdict:
+    ratios = {}
+    for case, by in results.items():
+        ours = median(by.get("hpu memory", []), "workspace_bytes")
+        ratio = quotient(ours, median(by.get("inductor memory", []), "workspace_bytes"))
+        if ratio is not None:
+            ratios[case] = ratio
+    return at_most("recipe workspace / peak of Inductor's buffers", "≤ 1", ratios, 1.0)
+
+
+def depth_growth(results: Results) -> dict[str, float]:
+    """Exponent of growth with depth, per figure: 1 = linear, 0 = independent of depth."""
+    wanted = {
+        "compile time": ("hpu cold", "compile_ms"),
+        "first output": ("hpu cold", "first_ms"),
+        "recipe bytes": ("hpu cold", "recipe_bytes"),
+        "code bytes": ("hpu cold", "code_bytes"),
+    }
+    cases = sorted(results, key=layers_of)
+    growth = {}
+    for label, (contender, name) in wanted.items():
+        points = [
+            (layers_of(case), cost)
+            for case in cases
+            if (cost := median(results[case].get(contender, []), name)) is not None
+        ]
+        exponent = growth_exponent([n for n, _ in points], [c for _, c in points])
+        if exponent is not None:
+            growth[label] = exponent
+    return growth
+
+
+def layers_of(case: str) -> int:
+    """12 of "bert 12 layers f32"."""
+    return int(case.split()[1])
+
+
+def _depth(results: Results) -> Verdict:
+    figure = "compile cost with depth (12 → 48 layers)"
+    target = "linear or better; code independent of depth"
+    growth = depth_growth(results)
+    if len(growth) < 4:
+        return Verdict(figure, target)
+    text = ", ".join(f"{name} ~ n^{exponent:.2f}" for name, exponent in growth.items())
+    # 5 % for measured times; code may differ by what the compiler inlines, not by a layer.
+    linear = all(growth[name] <= 1.05 for name in growth)
+    return Verdict(figure, target, text, linear and growth["code bytes"] <= 0.1)
+
+
+def _container(results: Results, models: Results) -> list[Verdict]:
+    figure = "first output, fresh container without a compiler"
+    warm = {
+        case: {"container": by.get("hpu shared daemon", []), "warm": models[case]["hpu warm"]}
+        for case, by in results.items()
+        if models.get(case, {}).get("hpu warm")
+    }
+    as_warm = at_most(
+        f"{figure} / store warm", "as warm (≤ 1.1)",
+        first_ratios(warm, "container", "warm"), 1.1,
+    )  # fmt: skip
+    speedup = at_least(
+        f"{figure}: Inductor with mega-cache / ours",
+        "≥ 4",
+        first_ratios(results, "inductor mega-cache", "hpu shared daemon"),
+        4.0,
+    )
+    return [as_warm, speedup]
+
+
+def verdicts(sections: Sections) -> list[Verdict]:
+    """All rows, in the order of the targets' list."""
+    models = sections.get("models", {})
+    container = sections.get("container", {})
+    return [
+        at_least("steady state: best Inductor variant / ours", "mean ≥ 1.25, each ≥ 1.05",
+                 leads(models), 1.05, mean=1.25),
+        _peak(sections.get("peak", {})),
+        at_most("first output, cold / `aot_eager`", "≤ 1.25",
+                first_ratios(models, "hpu cold", "aot_eager"), 1.25),
+        at_least("first output, cold: Inductor cold / ours", "≥ 4",
+                 first_ratios(models, "inductor", "hpu cold"), 4.0),
+        at_most("first output, cold / OpenVINO", "≤ 1",
+                first_ratios(models, "hpu cold", "openvino"), 1.0),
+        at_most("first output, store warm / Dynamo only", "≤ 1.1",
+                first_ratios(models, "hpu warm", "dynamo only"), 1.1),
+        *_container(container, models),
+        _fetch(sections.get("fetch", {})),
+        _overhead(sections.get("overhead", {})),
+        _workspace(sections.get("workspace", {})),
+        _depth(sections.get("depth", {})),
+    ]  # fmt: skip
+
+
+def worst_error(models: Results) -> dict[str, float]:
+    """Case -> largest error of our outputs, cold or warm."""
+    found = {}
+    for case, by in models.items():
+        error = most([*by.get("hpu cold", []), *by.get("hpu warm", [])], "error")
+        if error is not None:
+            found[case] = error
+    return found

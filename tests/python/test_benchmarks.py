@@ -1,0 +1,320 @@
+"""The arithmetic and the tables of benchmarks/, from canned results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import compare
+import figures
+import plan
+import runner
+import tables
+import targets
+
+
+def steady(*milliseconds: float) -> list[figures.Run]:
+    return [{"steady_ms": value, "steady_min_ms": value - 1} for value in milliseconds]
+
+
+def first(milliseconds: float) -> list[figures.Run]:
+    return [{"first_ms": milliseconds}]
+
+
+MODELS: figures.Results = {
+    "a f32": {
+        "CPU eager": steady(40, 30, 50),
+        "inductor": steady(30, 34),
+        "inductor warm": steady(32, 36),
+        "inductor freezing": steady(24),
+        "hpu cold": [*steady(12), {"failure": "lost"}],
+        "hpu warm": steady(12),
+    },
+    "b f32": {
+        "CPU eager": steady(10),
+        "inductor": steady(9),
+        "hpu cold": steady(10),
+        "hpu warm": steady(10),
+    },
+}
+
+
+def test_median_ignores_failed_runs():
+    runs = [{"steady_ms": 3.0}, {"failure": "no"}, {"steady_ms": 1.0}, {"steady_ms": 7.0}]
+    assert figures.median(runs, "steady_ms") == 3.0
+    assert figures.least(runs, "steady_ms") == 1.0
+    assert figures.most(runs, "steady_ms") == 7.0
+    assert figures.median([{"failure": "no"}], "steady_ms") is None
+
+
+def test_quotient_of_what_is_missing_is_missing():
+    assert figures.quotient(6.0, 3.0) == 2.0
+    assert figures.quotient(None, 3.0) is None
+    assert figures.quotient(6.0, None) is None
+    assert figures.quotient(0.0, 4.0) == 0.0
+
+
+def test_best_inductor_joins_processes_that_run_the_same_code():
+    assert figures.median(figures.steady_runs(MODELS["a f32"], "inductor"), "steady_ms") == 33.0
+    assert figures.best_inductor(MODELS["a f32"]) == ("inductor freezing", 24.0)
+    assert figures.best_inductor({"hpu cold": steady(1)}) is None
+
+
+def test_leads():
+    assert figures.leads(MODELS) == {"a f32": 2.0, "b f32": 0.9}
+
+
+def test_growth_exponent():
+    assert figures.growth_exponent([12, 24, 48], [10, 20, 40]) == pytest.approx(1.0)
+    assert figures.growth_exponent([12, 48], [7, 7]) == 0.0
+    assert figures.growth_exponent([12, 48], [1, 16]) == pytest.approx(2.0)
+    assert figures.growth_exponent([12], [1]) is None
+
+
+def test_peak_counts_what_is_freed_again():
+    events = [(1, 100), (2, 50), (1, -100), (3, 70), (2, -50), (3, -70)]
+    assert figures.peak_live_bytes(events) == 150
+    # An output stays; a block of before is not the call's.
+    assert figures.peak_live_bytes([(9, 1000), (1, 10), (8, -500), (1, -10)]) == 10
+    # The same address twice.
+    assert figures.peak_live_bytes([(1, 10), (1, -10), (1, 30), (1, -30)]) == 30
+    assert figures.peak_live_bytes([]) == 0
+
+
+def test_remaining_time_follows_the_pace_so_far():
+    remaining = figures.Remaining([10.0, 10.0, 20.0])
+    assert remaining.seconds() == 40.0
+    remaining.step_took(30.0)
+    assert remaining.elapsed == 30.0
+    assert remaining.seconds() == 90.0
+
+
+def test_plan_alternates_contenders_and_puts_rounds_outermost():
+    steps = plan.make_plan(
+        plan.Choice(sections=("models",), contenders=("CPU eager", "hpu cold"), rounds=2),
+        ["a", "b"],
+    )
+    assert [(s.round, s.row, s.contender) for s in steps[:5]] == [
+        (0, "a f32", "CPU eager"),
+        (0, "a f32", "hpu cold"),
+        (0, "a bf16", "CPU eager"),
+        (0, "a bf16", "hpu cold"),
+        (0, "b f32", "CPU eager"),
+    ]
+    assert [(s.round, s.row, s.contender) for s in steps[8:10]] == [
+        (1, "a f32", "hpu cold"),
+        (1, "a f32", "CPU eager"),
+    ]
+    assert len(steps) == 16
+
+
+def test_plan_has_every_section_once():
+    models = list(compare.CASES)
+    whole = plan.make_plan(plan.Choice(), models)
+    assert {step.section for step in whole} == set(plan.SECTIONS)
+    assert len(whole) == len(set(whole))
+    quick = plan.make_plan(plan.Choice(quick=True, dtypes=("f32",)), models)
+    assert {step.section for step in quick} == set(plan.SECTIONS)
+    assert sum(step.expected_s for step in quick) < 8 * 60
+
+
+def test_a_choice_of_models_leaves_other_sections_alone():
+    steps = plan.make_plan(plan.Choice(cases=("mlp",)), ["mlp", "bert-base"])
+    cases = {(step.section, step.case) for step in steps}
+    assert ("models", "mlp") in cases
+    assert ("models", "bert-base") not in cases
+    assert ("peak", "bert-base") not in cases
+    assert ("overhead", "call") in cases
+
+
+def test_unknown_names_are_refused_with_the_allowed_ones(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--only", "models,speed"])
+    with pytest.raises(SystemExit) as stop:
+        compare.choice_of(compare.parse_arguments())
+    assert str(stop.value).startswith("unknown section: speed; there are models, peak, container")
+
+
+def test_figures_of_a_process():
+    assert runner.read_figures('noise\nFIGURES {"first_ms": 2.5}\n', "", 0) == {"first_ms": 2.5}
+    assert runner.read_figures("", "Traceback\nValueError: no\n", 1) == {
+        "failure": "ValueError: no"
+    }
+    assert runner.read_figures("", "", -9) == {"failure": "exit code -9"}
+
+
+def test_verdicts_say_the_worst_case():
+    verdict = targets.at_most("f", "≤ 1.25", {"a": 1.0, "b": 1.5625}, 1.25)
+    assert verdict.row() == "| f | ≤ 1.25 | mean 1.25 ×, worst 1.56 × (b) | **no** |"
+    assert targets.at_most("f", "≤ 2", {"a": 1.0, "b": 1.5625}, 2.0).met is True
+    assert targets.at_least("f", "≥ 4", {"a": 4.0, "b": 9.0}, 4.0).met is True
+    assert targets.at_least("f", "≥ 4", {"a": 4.0, "b": 9.0}, 4.0, mean=7.0).met is False
+    assert targets.at_least("f", "≥ 4", {}, 4.0).row() == "| f | ≥ 4 | not measured | - |"
+
+
+def test_all_targets_without_results_are_not_measured():
+    rows = targets.verdicts({})
+    assert len(rows) == 12
+    assert {verdict.met for verdict in rows} == {None}
+
+
+def canned() -> targets.Sections:
+    depth: figures.Results = {}
+    for layers in (12, 48):
+        depth[f"bert {layers} layers f32"] = {
+            "hpu cold": [
+                {
+                    "compile_ms": 10.0 * layers,
+                    "first_ms": 1000.0 + layers,
+                    "recipe_bytes": 100 * layers,
+                    "code_bytes": 5000,
+                }
+            ]
+        }
+    return {
+        "models": {
+            "a f32": {
+                "CPU eager": [{"steady_ms": 40.0, "steady_min_ms": 39.0, "first_ms": 50.0}],
+                "dynamo only": first(1000.0),
+                "aot_eager": first(1500.0),
+                "inductor": [
+                    {"steady_ms": 30.0, "steady_min_ms": 29.0, "first_ms": 9000.0, "error": 1e-6}
+                ],
+                "openvino": [{"failure": "KeyError: torch.bfloat16"}],
+                "hpu cold": [
+                    {
+                        "steady_ms": 20.0,
+                        "steady_min_ms": 19.0,
+                        "first_ms": 1800.0,
+                        "error": 2e-6,
+                        "graphs": 1,
+                        "recipes": 1,
+                        "eager_segments": 0,
+                    }
+                ],
+                "hpu warm": [{"steady_ms": 22.0, "steady_min_ms": 18.0, "first_ms": 1080.0}],
+            }
+        },
+        "peak": {
+            "a f32": {
+                "hpu peak": [{"gflop": 22.3, "steady_ms": 21.0, "peak_gflops": 233, "share": 0.85}]
+            }
+        },
+        "container": {
+            "a f32": {"inductor mega-cache": first(5000.0), "hpu shared daemon": first(1100.0)}
+        },
+        "fetch": {"bert-base f32": {"hpu fetch": [{"key_ms": 3.0, "total_ms": 4.5}]}},
+        "overhead": {"call f32": {"hpu overhead": [{"call_us": 18.0, "launch_us": 6.0}]}},
+        "workspace": {
+            "a f32": {
+                "hpu memory": [{"workspace_bytes": 1 << 20}],
+                "inductor memory": [{"workspace_bytes": 2 << 20}],
+            }
+        },
+        "depth": depth,
+    }
+
+
+def test_verdicts_of_canned_results():
+    met = {verdict.figure: verdict for verdict in targets.verdicts(canned())}
+    lead = met["steady state: best Inductor variant / ours"]
+    assert (lead.measured, lead.met) == ("mean 1.43 ×, worst 1.43 × (a f32)", True)
+    cold = met["first output, cold / `aot_eager`"]
+    assert (cold.measured, cold.met) == ("mean 1.20 ×, worst 1.20 × (a f32)", True)
+    assert met["first output, cold: Inductor cold / ours"].met is True
+    assert met["first output, cold / OpenVINO"].met is None
+    assert met["first output, store warm / Dynamo only"].met is True
+    peak = met["share of the measured multiply-add peak, GEMM-bound models"]
+    assert (peak.measured, peak.met) == ("mean 85%, worst 85% (a f32)", True)
+    container = "first output, fresh container without a compiler"
+    assert met[f"{container} / store warm"].measured == "mean 1.02 ×, worst 1.02 × (a f32)"
+    assert met[f"{container}: Inductor with mega-cache / ours"].met is True
+    assert met["program fetch: key, lookup, verify, load (BERT-base)"].measured == "4.5 ms"
+    assert met["overhead of one call"].met is False
+    assert met["recipe workspace / peak of Inductor's buffers"].met is True
+    depth = met["compile cost with depth (12 → 48 layers)"]
+    assert depth.measured == (
+        "compile time ~ n^1.00, first output ~ n^0.03, recipe bytes ~ n^1.00, code bytes ~ n^0.00"
+    )
+    assert depth.met is True
+
+
+def test_code_that_grows_with_depth_misses_the_target():
+    sections = canned()
+    sections["depth"]["bert 48 layers f32"]["hpu cold"][0]["code_bytes"] = 10000
+    assert targets.verdicts(sections)[-1].met is False
+
+
+def test_tables_of_canned_results():
+    lines = tables.page(canned())
+    text = "\n".join(lines)
+    assert "| model | CPU eager | inductor | openvino | hpu | x eager | x best Inductor |" in lines
+    assert "| a f32 | 40.0 (39.0) | 30.0 (29.0) | - | 21.0 (18.0) | 1.90 | 1.43 |" in lines
+    assert "| a f32 | 1.20 | 5.00 | - | 1.08 | - |" in lines
+    assert "| a f32 | 1 | 1 | 0 | 2.0e-06 | - | 1.0e-06 | - | - | - |" in lines
+    assert "| a f32 | 22.3 | 21.0 | 233 | 85% |" in lines
+    assert "| a f32 | 1024 | 2048 | 0.50 |" in lines
+    assert "- openvino: `KeyError: torch.bfloat16` (models: a f32)" in lines
+    assert "Growth with the number of layers: compile time n^1.00" in text
+    for line in lines:
+        if line.startswith("| a f32"):
+            header = next(
+                h for h in reversed(lines[: lines.index(line)]) if h.startswith("| model")
+            )
+            assert line.count("|") == header.count("|")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0312, "0.031"), (0.5, "0.50"), (9.994, "9.99"), (47.06, "47.1")],
+)
+def test_number(value, text):
+    assert tables.number(value) == text
+
+
+def test_clock():
+    assert compare.clock(65) == "1:05"
+    assert compare.clock(3723.9) == "1:02:03"
+
+
+class CannedRunner:
+    def __init__(self) -> None:
+        self.steps: list[plan.Step] = []
+
+    def run(self, step: plan.Step) -> figures.Run:
+        self.steps.append(step)
+        return {"first_ms": 1.23456789, "graphs": 1}
+
+
+def test_a_run_past_its_budget_still_has_every_row(capsys):
+    steps = plan.make_plan(
+        plan.Choice(sections=("models",), contenders=("CPU eager",), dtypes=("f32",)), ["a", "b"]
+    )
+    canned_runner = CannedRunner()
+    sections = compare.run_plan(steps, canned_runner, budget_s=-1.0)  # type: ignore[arg-type]
+    assert [step.case for step in canned_runner.steps] == ["a", "b"]
+    assert sections["models"]["b f32"]["CPU eager"] == [{"first_ms": 1.2346, "graphs": 1}]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("[1/6, 0:00 elapsed, about ")
+    assert printed[0].endswith("models a f32 round 1: CPU eager: first_ms 1.23")
+
+
+def test_kept_results_are_json_with_a_line_per_contender():
+    kept = {"about": {"models": {"cpu": "x"}}, "sections": canned()}
+    text = compare.compact(kept)
+    assert json.loads(text) == kept
+    assert '   "dynamo only": [{"first_ms": 1000.0}],' in text.splitlines()
+
+
+def test_documents_keep_what_is_outside_the_markers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("head\n<!-- benchmarks -->\nold\n<!-- /benchmarks -->\ntail\n")
+    compare.write_between_markers(page, "new")
+    assert page.read_text() == "head\n<!-- benchmarks -->\nnew\n<!-- /benchmarks -->\ntail\n"
+    page.write_text("no markers\n")
+    with pytest.raises(SystemExit, match="has no <!-- benchmarks -->"):
+        compare.write_between_markers(page, "new")
