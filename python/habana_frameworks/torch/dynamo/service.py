@@ -88,7 +88,7 @@ class Service:
             with contextlib.suppress(NoProgram):
                 self.connect()
 
-        # Not a daemon thread: those crash when they come back from C++ to an interpreter that is gone.
+        # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
         threading.Thread(target=connect, name="hpu-connect").start()
 
     def _mark_down(self, reason: str) -> None:
