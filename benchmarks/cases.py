@@ -102,7 +102,7 @@ class DecoderStep(nn.Module):
 
     def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         length = self.cache.shape[-2]
-        mask = torch.arange(length, device=x.device) <= position
+        mask = (torch.arange(length, device=x.device) <= position)[None]
         for i in range(len(self.qkv)):
             q, k, v = self.qkv[i](self.norms[2 * i](x)).view(1, 3, self.heads, 1, -1).unbind(1)
             keys, values = self.cache[i, 0], self.cache[i, 1]
