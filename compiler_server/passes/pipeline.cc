@@ -1,5 +1,6 @@
 #include "compiler_server/passes/pipeline.h"
 
+#include "compiler_server/passes/attention.h"
 #include "compiler_server/passes/canonicalize.h"
 #include "compiler_server/passes/decompose.h"
 #include "compiler_server/passes/fold.h"
@@ -14,6 +15,7 @@ constexpr Pass kPipeline[] = {
     {"decompose", Decompose},        // first: the others see IR ops
     {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
     {"simplify", Simplify},          // before folding: expanded constants are not worth storing
+    {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
     {"layout", MovePermutes},
