@@ -62,6 +62,12 @@ class AttentionRun {
     spec_.name = "test";
   }
 
+  EmittedKernels Kernels(IsaLevel isa) {
+    return CompiledContraction(
+               isa, [&](ContractionEmitter& emitter) { return emitter.EmitAttention(spec_); })
+        .kernels();
+  }
+
   void Check(IsaLevel isa) {
     SCOPED_TRACE(Name(c_) + " " + LevelName(isa));
     CompiledContraction compiled(
@@ -194,6 +200,7 @@ TEST(AttentionTest, Causal) {
   CheckAll({{.b = 1, .h = 2, .m = 128, .n = 128, .d = 64, .dv = 64, .causal = true},
             {.b = 1, .h = 1, .m = 300, .n = 300, .d = 16, .dv = 16, .causal = true},
             {.b = 1, .h = 1, .m = 30, .n = 300, .d = 16, .dv = 16, .causal = true},
+            {.b = 2, .h = 2, .m = 190, .n = 400, .d = 48, .dv = 40, .causal = true},
             {.b = 1, .h = 1, .m = 150, .n = 20, .d = 16, .dv = 16, .causal = true},
             {.b = 1, .h = 4, .m = 3, .n = 20, .d = 16, .dv = 16, .kv_repeat = 4, .causal = true}});
 }
@@ -224,6 +231,30 @@ TEST(AttentionTest, GroupedQueriesAndDecoding) {
              .mask = MaskKind::kAdditivePerKey},
             {.b = 1, .h = 6, .m = 40, .n = 50, .d = 24, .dv = 24, .kv_repeat = 3},
             {.b = 1, .h = 12, .m = 1, .n = 300, .d = 64, .dv = 64}});
+}
+
+// Few queries: every row of a group of heads at once, in chunks of keys that a second kernel joins.
+TEST(AttentionTest, FewQueries) {
+  CheckAll({{.b = 2, .h = 3, .m = 1, .n = 1, .d = 5, .dv = 3},
+            {.b = 2, .h = 3, .m = 4, .n = 37, .d = 40, .dv = 24, .heads_inside = false},
+            {.b = 1, .h = 2, .m = 1, .n = 1025, .d = 64, .dv = 80},
+            {.b = 2, .h = 4, .m = 2, .n = 2500, .d = 32, .dv = 32, .kv_repeat = 2},
+            {.b = 1, .h = 4, .m = 3, .n = 50, .d = 16, .dv = 16, .kv_repeat = 2, .causal = true},
+            {.b = 1, .h = 1, .m = 2, .n = 40, .d = 300, .dv = 20},
+            {.b = 1, .h = 2, .m = 1, .n = 20, .d = 8, .dv = 8, .transposed_keys = true}});
+  for (const MaskKind mask : {MaskKind::kAdditivePerKey, MaskKind::kAdditiveFull,
+                              MaskKind::kBoolPerKey, MaskKind::kBoolFull, MaskKind::kMaskAll}) {
+    CheckAll({{.b = 2, .h = 4, .m = 2, .n = 1500, .d = 24, .dv = 24, .kv_repeat = 2, .mask = mask},
+              {.b = 1, .h = 2, .m = 4, .n = 45, .d = 24, .dv = 24, .mask = mask}});
+  }
+}
+
+TEST(AttentionTest, LongDecodingIsSplitOverKeys) {
+  AttentionRun run({.b = 1, .h = 2, .m = 1, .n = 4096, .d = 64, .dv = 64});
+  const EmittedKernels kernels = run.Kernels(RunnableLevels().back());
+  ASSERT_EQ(kernels.launches.size(), 2u);
+  EXPECT_EQ(kernels.launches[0].tasks, 8u);
+  EXPECT_EQ(kernels.launches[1].tasks, 2u);
 }
 
 TEST(AttentionTest, NarrowTypes) {

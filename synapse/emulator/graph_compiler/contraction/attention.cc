@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "synapse/emulator/graph_compiler/contraction/attention_rows.h"
 #include "synapse/emulator/graph_compiler/contraction/tiling.h"
 
 namespace hpu::emulator {
@@ -102,6 +103,32 @@ AttentionScratch::AttentionScratch(const AttentionSpec& spec, const AttentionPla
   total = at;
 }
 
+void AddToKey(KernelKey& key, const AttentionSpec& spec) {
+  for (const int64_t value : {spec.heads, spec.kv_repeat, spec.m, spec.n, spec.d, spec.dv}) {
+    key.Add(value);
+  }
+  for (const int64_t* strides :
+       {spec.q_strides, spec.k_strides, spec.v_strides, spec.out_strides, spec.mask_strides}) {
+    for (int i = 0; i < 4; ++i) key.Add(strides[i]);
+  }
+  key.Add(spec.batch == 1).Add(static_cast<double>(spec.scale)).Add(spec.causal);
+  key.Add(spec.type).Add(spec.mask_type).Add(spec.mask.kind == OperandRef::Kind::kNull);
+}
+
+KernelLaunch AttentionLaunch(const AttentionSpec& spec) {
+  KernelLaunch launch;
+  launch.operands = {spec.q, spec.k, spec.v, spec.out, spec.mask};
+  launch.engine = Engine::kMme;
+  launch.name = spec.name;
+  const int64_t scores = spec.batch * spec.heads * spec.m * spec.n / (spec.causal ? 2 : 1);
+  launch.flops = static_cast<uint64_t>(2 * scores * (spec.d + spec.dv));
+  const int64_t elements =
+      spec.batch * spec.heads *
+      (spec.m * (spec.d + spec.dv) + spec.n * (spec.d + spec.dv) / spec.kv_repeat);
+  launch.bytes = static_cast<uint64_t>(elements * MemoryTypeSize(spec.type));
+  return launch;
+}
+
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec) {
   RETURN_IF_ERROR(Check(spec));
   EmittedKernels out;
@@ -117,31 +144,17 @@ absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const At
   FoldOffset(bound.mask, bound.mask_offset, spec.mask_type);
 
   const TargetInfo& target = cache.module().target();
+  if (FitsAttentionRows(target, bound)) {
+    EmitAttentionRows(cache, bound, &out);
+    return out;
+  }
   const AttentionPlan plan = PlanAttention(target, bound);
   KernelKey key("attention");
-  for (const int64_t value : {spec.heads, spec.kv_repeat, spec.m, spec.n, spec.d, spec.dv}) {
-    key.Add(value);
-  }
-  for (const int64_t* strides :
-       {spec.q_strides, spec.k_strides, spec.v_strides, spec.out_strides, spec.mask_strides}) {
-    for (int i = 0; i < 4; ++i) key.Add(strides[i]);
-  }
-  key.Add(spec.batch == 1).Add(static_cast<double>(spec.scale)).Add(spec.causal);
-  key.Add(spec.type).Add(spec.mask_type).Add(plan.mask);
-
-  KernelLaunch launch;
-  launch.operands = {bound.q, bound.k, bound.v, bound.out, bound.mask};
+  AddToKey(key, bound);
+  KernelLaunch launch = AttentionLaunch(bound);
   const int64_t units = spec.batch * (plan.folds_heads ? spec.heads / spec.kv_repeat : spec.heads);
   launch.tasks = static_cast<uint64_t>(units * plan.query_blocks);
   launch.scratch_bytes = static_cast<uint64_t>(AttentionScratch(bound, plan).total);
-  launch.engine = Engine::kMme;
-  launch.name = spec.name;
-  const int64_t scores = spec.batch * spec.heads * spec.m * spec.n / (spec.causal ? 2 : 1);
-  launch.flops = static_cast<uint64_t>(2 * scores * (spec.d + spec.dv));
-  const int64_t elements =
-      spec.batch * spec.heads *
-      (spec.m * (spec.d + spec.dv) + spec.n * (spec.d + spec.dv) / spec.kv_repeat);
-  launch.bytes = static_cast<uint64_t>(elements * MemoryTypeSize(spec.type));
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   launch.entry =
       cache.GetOrAdd(key, "attention",

@@ -1,4 +1,5 @@
-// Attention in one pass over the keys. A task is a block of queries of one (batch, head):
+// Attention in one pass over the keys; a few queries take another form (attention_rows.h). A task
+// is a block of queries of one (batch, head):
 //
 //   Q^T in panels (d x queries), once
 //   for block of keys
@@ -9,9 +10,10 @@
 //   out = O / sum
 //
 // A row whose keys are all masked (every score -inf) gives 0, as PyTorch's kernels do. Causal means
-// key j <= query i, both counted from 0 (PyTorch's top-left rule). Where a few queries share a key
-// head (decoding with grouped queries), the queries of all its heads form one block, so that keys
-// and values are read once.
+// key j <= query i, both counted from 0 (PyTorch's top-left rule); tiles of scores above the
+// diagonal are neither computed nor read. Where a few queries share a key head (decoding with
+// grouped queries), the queries of all its heads form one block, so that keys and values are read
+// once.
 #pragma once
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
@@ -22,6 +24,11 @@
 namespace hpu::emulator {
 
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec);
+
+// Operands (q, k, v, out, mask), engine, name and the work of the whole; tasks are the caller's.
+KernelLaunch AttentionLaunch(const AttentionSpec& spec);
+// What reaches the code, whatever its form.
+void AddToKey(KernelKey& key, const AttentionSpec& spec);
 
 struct AttentionPlan {
   bool folds_heads = false;  // query rows are (head of the group, query)

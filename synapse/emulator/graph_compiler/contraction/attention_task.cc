@@ -110,13 +110,30 @@ class AttentionTask {
     CopyBlockMaximum();
     e_.For(e_.Int(0), keys_, plan_.key_rows, [&](Value* row) {
       Value* tile_row = e_.Min(row, e_.Add(keys_, -plan_.key_rows));
-      e_.For(e_.Int(0), rows_, plan_.query_cols, [&](Value* col) { ScoreTile(tile_row, col); });
+      e_.For(FirstPanel(tile_row), rows_, plan_.query_cols,
+             [&](Value* col) { ScoreTile(tile_row, col); });
     });
     e_.For(e_.Int(0), rows_, e_.lanes(), [&](Value* col) { Exponentials(col); });
     e_.For(e_.Int(0), rows_, plan_.value_rows, [&](Value* row) {
       e_.For(e_.Int(0), e_.Int(plan_.value_panels), 1,
              [&](Value* panel) { OutputTile(row, panel); });
     });
+  }
+
+  bool SkipsAboveDiagonal() const { return spec_.causal && !plan_.folds_heads; }
+
+  // Keys of the block up to which the tile of O that starts at query `row` reads probabilities.
+  Value* KeysRead(Value* row) {
+    if (!SkipsAboveDiagonal()) return keys_;
+    Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), row), plan_.value_rows);
+    return e_.Max(e_.Min(end, keys_), e_.Int(0));
+  }
+
+  // First query panel with a query that reads keys from `key` on.
+  Value* FirstPanel(Value* key) {
+    if (!SkipsAboveDiagonal()) return e_.Int(0);
+    Value* query = e_.Add(e_.Add(e_.Sub(first_key_, first_row_), key), 1 - plan_.value_rows);
+    return e_.Mul(e_.DivConst(e_.Max(query, e_.Int(0)), plan_.query_cols), plan_.query_cols);
   }
 
   void StageOperands() {
@@ -245,11 +262,13 @@ class AttentionTask {
       }
       return next;
     };
-    Value* full = e_.Mul(e_.DivConst(keys_, kExpRows), kExpRows);
+    // The last query of the vector lies in a tile that starts `lanes` - 1 rows below at most.
+    Value* keys = KeysRead(e_.Add(col, lanes - 1));
+    Value* full = e_.Mul(e_.DivConst(keys, kExpRows), kExpRows);
     Values sums = e_.For(e_.Int(0), full, kExpRows, Values(kExpRows, e_.Zero(lanes)),
                          [&](Value* row, const Values& s) { return steps(row, kExpRows, s); });
     sums =
-        e_.For(full, keys_, 1, sums, [&](Value* row, const Values& s) { return steps(row, 1, s); });
+        e_.For(full, keys, 1, sums, [&](Value* row, const Values& s) { return steps(row, 1, s); });
     Value* sum = e_.Fma(e_.LoadF32(at(scratch_.sum), lanes), correction, sums[0]);
     for (int i = 1; i < kExpRows; ++i) sum = e_.b.CreateFAdd(sum, sums[i]);
     e_.StoreF32(at(scratch_.sum), sum);
@@ -288,7 +307,7 @@ class AttentionTask {
       b.base = e_.Address(Scratch(scratch_.values), e_.Mul(col, 4));
       b.k_stride = cols * 4;
     }
-    StoreTile(e_, shape, target, cols * 4, AccumulateTile(e_, shape, a, b, keys_, init));
+    StoreTile(e_, shape, target, cols * 4, AccumulateTile(e_, shape, a, b, KeysRead(row), init));
   }
 
   // out[row] = O[row] / sum[row]; 0 for rows without keys.

@@ -235,12 +235,15 @@ Values IrEmitter::Transpose(Values vectors) {
   return vectors;
 }
 
+llvm::Value* IrEmitter::AddInterleaved(Value* x, Value* y, int distance) {
+  return b.CreateFAdd(Interleave(x, y, distance, false), Interleave(x, y, distance, true));
+}
+
 llvm::Value* IrEmitter::SumLanes(Values vectors) {
   for (int distance = 1; vectors.size() > 1; distance *= 2) {
     Values next;
     for (size_t i = 0; i + 1 < vectors.size(); i += 2) {
-      next.push_back(b.CreateFAdd(Interleave(vectors[i], vectors[i + 1], distance, false),
-                                  Interleave(vectors[i], vectors[i + 1], distance, true)));
+      next.push_back(AddInterleaved(vectors[i], vectors[i + 1], distance));
     }
     vectors = std::move(next);
   }

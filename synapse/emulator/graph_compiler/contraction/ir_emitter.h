@@ -74,6 +74,9 @@ class IrEmitter {
   llvm::Value* LaneMask(llvm::Value* count, int lanes);
   // vectors[i][j] -> result[j][i]; as many vectors as lanes.
   Values Transpose(Values vectors);
+  // One step of SumLanes: lanes whose bit `distance` is clear hold x[i] + x[i | distance], the
+  // others the same of y.
+  llvm::Value* AddInterleaved(llvm::Value* x, llvm::Value* y, int distance);
   // Lane i of the result is the sum over the lanes of vectors[i]; as many vectors as lanes.
   llvm::Value* SumLanes(Values vectors);
   llvm::Value* MaxF32(llvm::Value* x, llvm::Value* y);
