@@ -8,6 +8,7 @@
 #include "synapse/emulator/graph_compiler/fusion/epilogues.h"
 #include "synapse/emulator/graph_compiler/fusion/inline_maps.h"
 #include "synapse/emulator/graph_compiler/fusion/row_groups.h"
+#include "synapse/emulator/graph_compiler/fusion/split_reductions.h"
 #include "synapse/emulator/graph_compiler/import/guid_table.h"
 #include "synapse/emulator/graph_compiler/import/importer.h"
 #include "synapse/emulator/graph_compiler/plan/schedule.h"
@@ -26,6 +27,7 @@ absl::StatusOr<Schedule> FuseAndSchedule(LoopGraph& graph, const Dump& dump) {
   FuseEpilogues(state);
   InlineMaps(state, InlineScope::kAll);
   state.Finish();
+  SplitReductions(graph);
   dump.Write("2-fused", graph);
   FusionState fused(graph);
   std::vector<FusedKernel> kernels = GroupRows(fused);

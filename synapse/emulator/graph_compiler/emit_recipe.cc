@@ -166,6 +166,7 @@ class RecipeEmitter {
     launch.tasks = loop.Tasks();
     launch.grain = loop.Grain();
     launch.scratch_bytes = loop.ScratchBytes();
+    launch.flops = loop.Operations();
     for (const ValueId value : loop.operands) {
       launch.operands.push_back(RefOf(value));
       launch.bytes += loops_.values[value].bytes;

@@ -40,14 +40,21 @@ struct LoopKernel {
   std::vector<MemoryType> scratch_types;
 
   uint64_t Tasks() const;
-  uint64_t Grain() const;  // tasks worth a thread's while
+  uint64_t Grain() const;       // tasks worth a thread's while
+  uint64_t Operations() const;  // arithmetic of the whole kernel (codegen/cost.h)
   uint64_t ScratchBytes() const;
   // Equal text, equal code: names and operands' identities are left out.
   std::string Structure() const;
+
+ private:
+  int64_t Elements(const LoopPass& pass) const;  // how often its body runs
 };
 
 // Rows that one task takes when the vector dimension is a row: a cache line of f32.
 inline constexpr int kRowLanes = 16;
+
+// Scratch areas follow each other at multiples of this rounding.
+uint64_t AlignScratch(uint64_t bytes);
 
 void EmitLoopKernel(KernelModule& module, const LoopKernel& kernel);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+#include "synapse/emulator/graph_compiler/fusion/loop_dims.h"
 
 namespace hpu::emulator {
 namespace {
@@ -12,8 +12,6 @@ namespace {
 // Pseudo operands while passes are put together.
 constexpr uint32_t kAccumulatorStore = 0xF0000000;  // + accumulator: a pass result
 constexpr uint32_t kScratchBase = 0xE0000000;       // + scratch area
-constexpr int64_t kTaskElements = 16384;            // elements that are worth a task of their own
-constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
 
 bool IsScratch(uint32_t operand) { return operand >= kScratchBase && operand < kAccumulatorStore; }
 
@@ -43,8 +41,8 @@ class Builder {
       FinishPass(passes_[i].after, true);
     }
     kernel_.serial = group_.members[0].node.serial > 0;
-    OrderDims();
     CollectOperands();
+    OrderDims(kernel_, group_.domain, group_.num_rows);
     return std::move(kernel_);
   }
 
@@ -226,170 +224,19 @@ class Builder {
     kernel_.passes.push_back(std::move(pass));
   }
 
-  // ---- dimensions ----
-
   template <typename Function>
   void ForEachAccess(const Function& function) {
     for (LoopPass& pass : kernel_.passes) {
       for (BodyOp& op : pass.body.ops) {
-        if (op.op == Opcode::kLoad) function(op.access, false);
+        if (op.op == Opcode::kLoad) function(op.access);
       }
-      for (Store& store : pass.body.stores) function(store.access, true);
+      for (Store& store : pass.body.stores) function(store.access);
     }
-  }
-
-  // How much of the traffic walks a dimension element by element.
-  int64_t UnitStrideScore(size_t dim) {
-    int64_t score = 0;
-    ForEachAccess([&](const Access& access, bool is_store) {
-      if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
-      if (access.strides[dim] == 1) score += is_store ? 5 : 4;
-      if (access.strides[dim] == 0) score += 1;
-    });
-    return score;
-  }
-
-  int64_t WalkStride(size_t dim) {
-    int64_t stride = 0;
-    ForEachAccess([&](const Access& access, bool is_store) {
-      if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
-      stride = std::max(stride, std::abs(access.strides[dim]) * 2 + (is_store ? 1 : 0));
-    });
-    return stride;
-  }
-
-  void Reorder(const std::vector<size_t>& order) {
-    Shape domain;
-    for (const size_t d : order) domain.push_back(domain_[d]);
-    domain_ = domain;
-    ForEachAccess([&](Access& access, bool) {
-      Shape strides;
-      for (const size_t d : order) strides.push_back(access.strides[d]);
-      access.strides = strides;
-    });
-  }
-
-  bool CanMerge(size_t dim) {
-    bool fits = true;
-    ForEachAccess([&](const Access& access, bool) {
-      fits = fits && access.strides[dim] == access.strides[dim + 1] * domain_[dim + 1];
-    });
-    return fits;
-  }
-
-  void Erase(size_t dim) {
-    domain_.erase(domain_.begin() + static_cast<int64_t>(dim));
-    ForEachAccess([&](Access& access, bool) {
-      access.strides.erase(access.strides.begin() + static_cast<int64_t>(dim));
-    });
-  }
-
-  // Drops dimensions of size 1 and merges neighbours, within rows and within columns.
-  void MergeDims(size_t* num_rows) {
-    for (size_t d = domain_.size(); d-- > 0;) {
-      if (domain_[d] != 1) continue;
-      Erase(d);
-      if (d < *num_rows) --*num_rows;
-    }
-    for (size_t d = domain_.size(); d-- > 1;) {
-      if (d == *num_rows || !CanMerge(d - 1)) continue;
-      domain_[d] *= domain_[d - 1];
-      Erase(d - 1);
-      if (d - 1 < *num_rows) --*num_rows;
-    }
-  }
-
-  void SortDims(size_t begin, size_t end, std::vector<size_t>* order) {
-    std::vector<size_t> part(end - begin);
-    std::iota(part.begin(), part.end(), begin);
-    std::stable_sort(part.begin(), part.end(),
-                     [&](size_t x, size_t y) { return WalkStride(x) > WalkStride(y); });
-    order->insert(order->end(), part.begin(), part.end());
-  }
-
-  size_t BestDim(size_t begin, size_t end) {
-    size_t best = begin;
-    for (size_t d = begin; d < end; ++d) {
-      const auto key = [&](size_t dim) {
-        return std::pair(UnitStrideScore(dim), domain_[dim] >= kSmallestVectorRow);
-      };
-      if (key(d) >= key(best)) best = d;
-    }
-    return best;
-  }
-
-  void OrderDims() {
-    domain_ = group_.domain;
-    size_t num_rows = group_.num_rows;
-    std::vector<size_t> order;
-    SortDims(0, num_rows, &order);
-    if (kernel_.serial) {
-      for (size_t d = num_rows; d < domain_.size(); ++d) order.push_back(d);
-    } else {
-      SortDims(num_rows, domain_.size(), &order);
-    }
-    Reorder(order);
-    if (!kernel_.serial) MergeDims(&num_rows);
-    ChooseVector(num_rows);
-  }
-
-  void AddUnitDim() {
-    domain_.push_back(1);
-    ForEachAccess([](Access& access, bool) { access.strides.push_back(0); });
-  }
-
-  void ChooseVector(size_t num_rows) {
-    const bool has_columns = num_rows < domain_.size();
-    kernel_.vector_is_row = true;
-    size_t vector = domain_.size();
-    if (!has_columns || kernel_.serial) {
-      if (num_rows > 0) vector = BestDim(0, num_rows);
-    } else {
-      vector = BestDim(0, domain_.size());
-      // Ties and rows too short for vectors go to the columns.
-      const size_t column = BestDim(num_rows, domain_.size());
-      if (vector < num_rows && (domain_[vector] < kSmallestVectorRow ||
-                                UnitStrideScore(column) >= UnitStrideScore(vector))) {
-        vector = column;
-      }
-      kernel_.vector_is_row = vector < num_rows;
-    }
-    if (vector == domain_.size()) {
-      AddUnitDim();
-    } else {
-      std::vector<size_t> order;
-      for (size_t d = 0; d < domain_.size(); ++d) {
-        if (d != vector) order.push_back(d);
-      }
-      order.push_back(vector);
-      Reorder(order);
-      if (vector < num_rows) --num_rows;
-    }
-    const bool plain_map = !has_columns;
-    kernel_.vector = domain_.back();
-    kernel_.outer.assign(domain_.begin(), domain_.begin() + static_cast<int64_t>(num_rows));
-    kernel_.inner.assign(domain_.begin() + static_cast<int64_t>(num_rows), domain_.end() - 1);
-    if (plain_map) {
-      // Every element is its own row: the vector dimension is walked like a column, in chunks.
-      kernel_.vector_is_row = false;
-      if (kernel_.vector > kTaskElements) kernel_.vector_chunk = kTaskElements;
-    }
-    // Scratch rows of a kernel with rows as lanes hold one vector per column.
-    if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
-  }
-
-  void WidenScratch() {
-    for (uint64_t& bytes : kernel_.scratch_bytes) bytes *= kRowLanes;
-    ForEachAccess([&](Access& access, bool) {
-      if (!IsScratch(access.operand)) return;
-      for (int64_t& stride : access.strides) stride *= kRowLanes;
-      access.strides.back() = 1;
-    });
   }
 
   void CollectOperands() {
     std::map<ValueId, uint32_t> numbers;
-    ForEachAccess([&](Access& access, bool) {
+    ForEachAccess([&](Access& access) {
       if (access.operand == kIotaOperand || IsScratch(access.operand)) return;
       const auto [place, is_new] =
           numbers.emplace(access.operand, static_cast<uint32_t>(kernel_.operands.size()));
@@ -397,7 +244,7 @@ class Builder {
       access.operand = place->second;
     });
     const auto first_scratch = static_cast<uint32_t>(kernel_.operands.size());
-    ForEachAccess([&](Access& access, bool) {
+    ForEachAccess([&](Access& access) {
       if (IsScratch(access.operand)) access.operand += first_scratch - kScratchBase;
     });
   }
@@ -408,7 +255,6 @@ class Builder {
   std::vector<PassPair> passes_;
   std::map<ValueId, Defined> defined_;
   std::map<uint32_t, ReduceKind> results_;
-  Shape domain_;
 };
 
 }  // namespace

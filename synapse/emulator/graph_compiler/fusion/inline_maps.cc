@@ -2,30 +2,19 @@
 
 #include <algorithm>
 
-#include "synapse/emulator/graph_compiler/codegen/math.h"
+#include "synapse/emulator/graph_compiler/codegen/cost.h"
 #include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
 
 namespace hpu::emulator {
 namespace {
 
-constexpr int kCheapCost = 6;      // recomputed rather than stored
-constexpr int kBroadcastCost = 4;  // recomputed for every element of a larger domain
-constexpr int kMathCost = 12;
-constexpr int kDivisionCost = 5;
+constexpr int kCheapCost = 6;         // recomputed rather than stored
+constexpr int kBroadcastCost = 4;     // recomputed for every element of a larger domain
 constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
 
 int CostOf(const Body& body) {
-  int cost = 0;
+  int cost = ArithmeticCost(body);
   for (const BodyOp& op : body.ops) {
-    if (IsMathOpcode(op.op) && op.op != Opcode::kReciprocal) {
-      cost += kMathCost;
-    } else if (op.op == Opcode::kDiv || op.op == Opcode::kSqrt || op.op == Opcode::kReciprocal ||
-               op.op == Opcode::kRem || op.op == Opcode::kFloorDiv || op.op == Opcode::kFloorMod) {
-      cost += kDivisionCost;
-    } else if (op.op != Opcode::kConstF32 && op.op != Opcode::kConstInt && op.op != Opcode::kLoad &&
-               op.op != Opcode::kCast) {
-      ++cost;
-    }
     if (op.op == Opcode::kLoad && op.access.indirect_value != kNoValue) cost += kCheapCost + 1;
   }
   return cost;

@@ -1,6 +1,7 @@
 #include "synapse/emulator/graph_compiler/fusion/row_groups.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
 
@@ -111,20 +112,51 @@ bool FitColumns(RowGroup& group, Alignment& aligned, bool reduces) {
   return true;
 }
 
-// Tries to add `node`, which reads `value` of the group.
-bool TryJoin(RowGroup& group, const Node& original, ValueId value) {
-  if (group.members.size() >= kMostMembers) return false;
+const Access* FindLoad(const Node& node, ValueId value) {
+  for (const BodyOp& op : node.body.ops) {
+    if (op.op == Opcode::kLoad && op.access.operand == value) return &op.access;
+  }
+  return nullptr;
+}
+
+// How a group walks a value: by the store that defines it, or by the load of a member.
+struct Anchor {
+  Access access;
+  Shape domain;
+  bool per_row = false;  // one element per row
+};
+
+std::optional<Anchor> DefinitionAnchor(const RowGroup& group, ValueId value) {
   const Definition definition = FindDefinition(group, value);
+  if (definition.member == nullptr) return std::nullopt;
+  return Anchor{definition.store->access, DefinedDomain(group, *definition.member),
+                definition.member->reduces || definition.member->row_level};
+}
+
+// A load that visits one element of the value per iteration of the group.
+std::optional<Anchor> LoadAnchor(const RowGroup& group, ValueId value) {
+  for (const RowGroup::Member& member : group.members) {
+    const Access* load = member.row_level ? nullptr : FindLoad(member.node, value);
+    if (load == nullptr || load->indirect_value != kNoValue) continue;
+    bool full = true;
+    for (size_t d = 0; d < group.domain.size(); ++d) {
+      full = full && (group.domain[d] == 1 || load->strides[d] != 0);
+    }
+    if (full) return Anchor{*load, group.domain, false};
+  }
+  return std::nullopt;
+}
+
+// Tries to add `node`, which reads `value`; the group walks it at `anchor`.
+bool TryJoin(RowGroup& group, const Node& original, ValueId value, const Anchor& anchor) {
+  if (group.members.size() >= kMostMembers) return false;
   Node node = original;
-  const auto load = std::find_if(node.body.ops.begin(), node.body.ops.end(), [&](const BodyOp& op) {
-    return op.op == Opcode::kLoad && op.access.operand == value;
-  });
-  if (definition.member == nullptr || load == node.body.ops.end()) return false;
-  const Access access = load->access;
-  const Shape defined = DefinedDomain(group, *definition.member);
+  const Access* load = FindLoad(node, value);
+  if (load == nullptr) return false;
+  const Access access = *load;
   IndexMap map;
-  if (!ComposeAccess(node, access, defined, definition.store->access, &map)) return false;
-  const bool per_row = definition.member->reduces || definition.member->row_level;
+  if (!ComposeAccess(node, access, anchor.domain, anchor.access, &map)) return false;
+  const bool per_row = anchor.per_row;
   std::vector<bool> free_dims(group.domain.size(), false);
   Shape target = group.domain;
   bool row_level = false;
@@ -170,7 +202,7 @@ class Grouper {
       kernel.nodes = {i};
       kernel.is_loop = node.kind == NodeKind::kLoop;
       if (kernel.is_loop) kernel.group = SingletonGroup(node);
-      if (CanGroup(node)) JoinProducer(i);
+      if (CanGroup(node) && !JoinProducer(i)) JoinSibling(i);
     }
     std::vector<FusedKernel> result;
     for (uint32_t i = 0; i < kernels_.size(); ++i) {
@@ -180,20 +212,41 @@ class Grouper {
   }
 
  private:
-  void JoinProducer(uint32_t index) {
+  bool JoinProducer(uint32_t index) {
     const Node& node = state_.node(index);
     for (const ValueId value : node.Reads()) {
       for (const uint32_t writer : state_.writers(value)) {
-        const uint32_t target = kernel_of_[writer];
-        FusedKernel& kernel = kernels_[target];
-        if (writer >= index || !kernel.is_loop || !CanGroup(state_.node(writer))) continue;
-        if (state_.writers(value).size() != 1 || ReachedAround(index, target)) continue;
-        if (!TryJoin(kernel.group, node, value)) continue;
-        kernel.nodes.push_back(index);
-        kernel_of_[index] = target;
-        return;
+        if (state_.writers(value).size() != 1) continue;
+        const auto anchor = DefinitionAnchor(kernels_[kernel_of_[writer]].group, value);
+        if (writer < index && anchor.has_value() && Join(index, writer, value, *anchor))
+          return true;
       }
     }
+    return false;
+  }
+
+  // Kernels that read the same elements in the same order become one: the value is read once.
+  void JoinSibling(uint32_t index) {
+    const Node& node = state_.node(index);
+    for (const ValueId value : node.Reads()) {
+      for (const uint32_t reader : state_.readers(value)) {
+        if (reader >= index) break;
+        const auto anchor = LoadAnchor(kernels_[kernel_of_[reader]].group, value);
+        if (anchor.has_value() && Join(index, reader, value, *anchor)) return;
+      }
+    }
+  }
+
+  bool Join(uint32_t index, uint32_t other, ValueId value, const Anchor& anchor) {
+    const uint32_t target = kernel_of_[other];
+    FusedKernel& kernel = kernels_[target];
+    if (!kernel.is_loop || !CanGroup(state_.node(other)) || ReachedAround(index, target)) {
+      return false;
+    }
+    if (!TryJoin(kernel.group, state_.node(index), value, anchor)) return false;
+    kernel.nodes.push_back(index);
+    kernel_of_[index] = target;
+    return true;
   }
 
   // Whether a path leads from kernel `target` to node `index` through another kernel.

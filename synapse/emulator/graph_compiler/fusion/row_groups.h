@@ -6,7 +6,9 @@
 //                      pass 2  y = e * (1 / s)
 //
 // A node joins the group of one of its producers when it walks the same iteration space (a
-// reduction's result is read once per row) and no other path leads from the group to the node.
+// reduction's result is read once per row) and no other path leads from the group to the node; or,
+// failing that, a group that reads one of its inputs in the same walk (two reductions of one
+// input).
 #pragma once
 
 #include <vector>

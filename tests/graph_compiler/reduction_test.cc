@@ -1,0 +1,131 @@
+// Reductions that are cut in pieces or share a pass over their input.
+#include "tests/graph_compiler/graph_runner.h"
+
+namespace hpu::emulator {
+namespace {
+
+class ReductionTest : public testing::TestWithParam<IsaLevel> {};
+INSTANTIATE_TEST_SUITE_P(Isa, ReductionTest, testing::ValuesIn(GraphIsaLevels()));
+
+void AddReduction(GraphBuilder& b, const std::string& kind, uint32_t x, uint32_t out,
+                  uint32_t dim_mask) {
+  b.Node("reduce_" + kind + "_multi_dim_fwd_f32", {x}, {out}, ns_Reduction_ParamsV2{dim_mask, 1});
+}
+
+TEST_P(ReductionTest, SiblingsOfOneInputAreOneKernel) {
+  const uint64_t n = 50, rows = 6;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({n, rows});
+  const uint32_t sum = b.Persistent({1, rows});
+  const uint32_t maximum = b.Persistent({1, rows});
+  const uint32_t squashed = b.Persistent({n, rows});
+  AddReduction(b, "sum", x, sum, 1);
+  AddReduction(b, "max", x, maximum, 1);
+  b.Node("tanh_fwd_f32", {x}, {squashed});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(n * rows);
+  run.Set(x, xs);
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  std::vector<float> sums(rows), maxima(rows, -1e30f), tanhs;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    sums[i / n] += xs[i];
+    maxima[i / n] = std::max(maxima[i / n], xs[i]);
+    tanhs.push_back(std::tanh(xs[i]));
+  }
+  ExpectNear(run.Get<float>(sum), sums, 1e-5);
+  ExpectNear(run.Get<float>(maximum), maxima, 0);
+  ExpectNear(run.Get<float>(squashed), tanhs, 1e-6);
+}
+
+// Reductions of the same input over different dimensions stay apart.
+TEST_P(ReductionTest, OtherDimensionsAreOtherKernels) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({12, 7});
+  const uint32_t rows = b.Persistent({1, 7});
+  const uint32_t columns = b.Persistent({12, 1});
+  AddReduction(b, "sum", x, rows, 1);
+  AddReduction(b, "sum", x, columns, 2);
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(84);
+  run.Set(x, xs);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 2u);
+  std::vector<float> row_sums(7), column_sums(12);
+  for (size_t i = 0; i < 84; ++i) {
+    row_sums[i / 12] += xs[i];
+    column_sums[i % 12] += xs[i];
+  }
+  ExpectNear(run.Get<float>(rows), row_sums, 1e-5);
+  ExpectNear(run.Get<float>(columns), column_sums, 1e-5);
+}
+
+struct Split {
+  Dims sizes;
+  uint32_t mask;  // reduced dimensions, FCD
+  size_t kernels;
+};
+
+// The pieces are the same however the tasks are shared out, and enough for many threads.
+TEST_P(ReductionTest, LongReductionsAreCutInFixedPieces) {
+  for (const Split& split :
+       {Split{{200'000}, 1, 2}, Split{{100'003}, 1, 3}, Split{{300, 20, 13}, 7, 2},
+        Split{{100'000, 3}, 1, 2}, Split{{64, 2000}, 2, 2}, Split{{20'011, 1, 5}, 5, 3}}) {
+    Dims kept = split.sizes;
+    for (size_t d = 0; d < kept.size(); ++d) {
+      if ((split.mask >> d & 1) != 0) kept[d] = 1;
+    }
+    for (const char* kind : {"sum", "max"}) {
+      SCOPED_TRACE(std::string(kind) + " of " + std::to_string(Elements(split.sizes)));
+      GraphBuilder b;
+      const uint32_t x = b.Persistent(split.sizes);
+      const uint32_t out = b.Persistent(kept);
+      AddReduction(b, kind, x, out, split.mask);
+      const auto xs = RandomFloats(Elements(split.sizes), 1, -1, 3);
+      std::vector<double> sums(Elements(kept));
+      std::vector<double> maxima(Elements(kept), -1e30);
+      for (size_t i = 0; i < xs.size(); ++i) {
+        size_t rest = i, target = 0, stride = 1;
+        for (size_t d = 0; d < kept.size(); ++d) {
+          if (kept[d] != 1) {
+            target += rest % split.sizes[d] * stride;
+            stride *= kept[d];
+          }
+          rest /= split.sizes[d];
+        }
+        sums[target] += xs[i];
+        maxima[target] = std::max<double>(maxima[target], xs[i]);
+      }
+      const std::vector<double>& exact = std::string(kind) == "sum" ? sums : maxima;
+      GraphRun run(b.graph);
+      run.Set(x, xs);
+      const absl::Status status = run.Run(GetParam());
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(run.recipe.kernels.size(), split.kernels);
+      EXPECT_GE(run.recipe.kernels[0].tasks, 16u);
+      const auto whole = run.Get<float>(out);
+      ExpectNear(whole, std::vector<float>(exact.begin(), exact.end()), 1e-6);
+      ASSERT_TRUE(run.Run(GetParam(), /*piece=*/3).ok());
+      EXPECT_EQ(run.Get<float>(out), whole);
+    }
+  }
+}
+
+TEST_P(ReductionTest, ShortReductionsStayWhole) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({1000});
+  const uint32_t out = b.Persistent({1});
+  AddReduction(b, "sum", x, out, 1);
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(1000);
+  run.Set(x, xs);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  double sum = 0;
+  for (const float value : xs) sum += value;
+  ExpectNear(run.Get<float>(out), {static_cast<float>(sum)}, 1e-5);
+}
+
+}  // namespace
+}  // namespace hpu::emulator
