@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 namespace hpu {
 namespace {
 
 constexpr size_t kMaxFileBytes = 10 << 20;
 constexpr size_t kMaxFiles = 5;
+constexpr size_t kMaxLineBytes = 16 << 10;
 
 std::mutex mutex;
 std::shared_ptr<spdlog::logger>& Logger() {
@@ -22,6 +24,25 @@ std::shared_ptr<spdlog::logger>& Logger() {
     return made;
   }();
   return logger;
+}
+
+// Quoted text (names of a graph, paths) must neither look like lines of ours, nor steer a terminal,
+// nor outgrow the file's bound.
+std::string OneLine(std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string line;
+  for (const char c : text.substr(0, kMaxLineBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      line += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      line += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      line += c;
+    }
+  }
+  if (text.size() > kMaxLineBytes) line += "... (" + std::to_string(text.size()) + " bytes)";
+  return line;
 }
 
 }  // namespace
@@ -49,7 +70,7 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, const std::string& text) {
-  Logger()->log(static_cast<spdlog::level::level_enum>(level), text);
+  Logger()->log(static_cast<spdlog::level::level_enum>(level), OneLine(text));
 }
 
 }  // namespace hpu

@@ -29,7 +29,9 @@ absl::Status CheckSpec(const TensorSpec& spec, const std::string& what) {
     if (spec.sizes[d] < 0 || spec.strides[d] < 0)
       return DataLoss(what, ": negative size or stride");
   }
-  if (spec.storage_offset < 0 || SpanElements(spec) < 0) {
+  // In bytes as well: what follows multiplies.
+  const int64_t span = SpanElements(spec);
+  if (spec.storage_offset < 0 || span < 0 || span > INT64_MAX / DTypeSize(spec.dtype)) {
     return DataLoss(what, ": elements out of range");
   }
   return absl::OkStatus();

@@ -1,10 +1,12 @@
 #include "recipe_store/factory.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "base/log.h"
 #include "recipe_store/memory_recipe_store.h"
@@ -16,11 +18,24 @@
 namespace hpu::store {
 namespace {
 
+std::string ToOctal(mode_t mode) {
+  std::ostringstream text;
+  text << std::oct << mode;
+  return text.str();
+}
+
 absl::Status MakePrivateFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
-  if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnavailable, "creating ", folder, ": ", std::strerror(errno));
+  struct stat info{};
+  if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) || stat(folder.c_str(), &info) != 0) {
+    return Error(absl::StatusCode::kUnavailable, "creating ", folder, ": ", std::strerror(errno));
+  }
+  // Whoever writes here replaces keys and programs.
+  if (info.st_uid == geteuid() && (info.st_mode & 022) == 0) return absl::OkStatus();
+  return Error(absl::StatusCode::kPermissionDenied, "store folder ", folder, " (owner ",
+               info.st_uid, ", mode ", ToOctal(info.st_mode & 07777), ") can be written by others;",
+               " remove it or make it this user's with mode 700, or name another cache folder");
 }
 
 absl::StatusOr<std::unique_ptr<RecipeStore>> OpenPersistent(const StoreConfig& config) {

@@ -92,16 +92,6 @@ bool IsDamage(const rocksdb::Status& status) {
   return status.IsCorruption() || status.IsInvalidArgument();
 }
 
-absl::Status MoveAside(const std::string& folder) {
-  std::error_code error;
-  const std::string aside = folder + ".damaged";
-  std::filesystem::remove_all(aside, error);
-  std::filesystem::rename(folder, aside, error);
-  if (!error) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnavailable, "moving the damaged database ", folder, " to ",
-               aside, ": ", error.message());
-}
-
 }  // namespace
 
 Database::Database(Database&& other) noexcept
@@ -119,13 +109,23 @@ Database::~Database() {
   db->Close().PermitUncheckedError();
 }
 
+absl::Status MoveDatabaseAside(const std::string& folder, const std::string& reason) {
+  std::error_code error;
+  const std::string aside = folder + ".damaged";
+  HPU_LOG(kError, "store damaged, moved aside, starting a new one folder="
+                      << folder << " moved_to=" << aside << " error=" << reason);
+  std::filesystem::remove_all(aside, error);
+  std::filesystem::rename(folder, aside, error);
+  if (!error) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnavailable, "moving the damaged database ", folder, " to ",
+               aside, ": ", error.message());
+}
+
 absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
   Database database;
   rocksdb::Status status = TryOpen(folder, /*writable=*/true, &database);
   if (IsDamage(status)) {
-    HPU_LOG(kError, "store damaged, starting a new one folder=" << folder
-                                                                << " error=" << status.ToString());
-    RETURN_IF_ERROR(MoveAside(folder));
+    RETURN_IF_ERROR(MoveDatabaseAside(folder, status.ToString()));
     status = TryOpen(folder, /*writable=*/true, &database);
   }
   if (status.ok()) return database;

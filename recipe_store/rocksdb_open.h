@@ -32,6 +32,9 @@ struct Database {
 // "<folder>.damaged" and a new one is begun. UNAVAILABLE: in use by another process or unreadable.
 absl::StatusOr<Database> OpenDatabase(const std::string& folder);
 
+// Moves a closed database to "<folder>.damaged", in place of one that lay there, and logs why.
+absl::Status MoveDatabaseAside(const std::string& folder, const std::string& reason);
+
 // NOT_FOUND, DATA_LOSS (corruption), UNAVAILABLE (everything else), annotated with `what`.
 absl::Status ToStatus(const rocksdb::Status& status, const std::string& what);
 

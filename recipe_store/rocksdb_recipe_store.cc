@@ -61,6 +61,17 @@ absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value,
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
     const std::string& folder, uint64_t max_bytes) {
+  absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store = OpenIndexed(folder, max_bytes);
+  if (absl::IsDataLoss(store.status())) {
+    // Damage that only shows when the manifests are read would show at every start.
+    RETURN_IF_ERROR(MoveDatabaseAside(folder, ToText(store.status())));
+    store = OpenIndexed(folder, max_bytes);
+  }
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenIndexed(
+    const std::string& folder, uint64_t max_bytes) {
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
   std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
   RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);

@@ -40,6 +40,8 @@ class RocksDbRecipeStore : public RecipeStore {
   RocksDbRecipeStore(Database database, uint64_t max_bytes)
       : database_(std::move(database)), index_(max_bytes) {}
 
+  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(const std::string& folder,
+                                                                         uint64_t max_bytes);
   absl::Status LoadIndex();
   absl::Status TrimToLimits();
   absl::StatusOr<std::vector<Blob>> ReadBlobs(const Manifest& manifest,

@@ -57,7 +57,9 @@ absl::Status ReadFile(const std::string& path, uint8_t* data, size_t size, bool 
 
 absl::Status WriteFile(const std::string& path, std::span<const uint8_t> data, mode_t mode) {
   const std::string temporary = path + ".new." + std::to_string(getpid());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  unlink(temporary.c_str());  // left over by a process of this id that was killed
+  // A file or a link that somebody else laid there must not receive the bytes.
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return FileError("creating", temporary);
   const bool written =
       write(fd, data.data(), data.size()) == static_cast<ssize_t>(data.size()) && fsync(fd) == 0;
@@ -100,10 +102,7 @@ absl::StatusOr<SigningKey> SigningKey::LoadOrCreate(const std::string& folder) {
   }
   RETURN_IF_ERROR(loaded);
   crypto_sign_ed25519_sk_to_pk(key.public_key_.data(), key.secret_key_.data());
-  const absl::StatusOr<PublicKey> published = ReadPublicKey(public_path);
-  if (!published.ok() || *published != key.public_key_) {
-    RETURN_IF_ERROR(WritePublicKey(public_path, key.public_key_));
-  }
+  RETURN_IF_ERROR(WritePublicKey(public_path, key.public_key_));
   return key;
 }
 
@@ -140,6 +139,8 @@ absl::StatusOr<PublicKey> ReadPublicKey(const std::string& path) {
 }
 
 absl::Status WritePublicKey(const std::string& path, const PublicKey& public_key) {
+  const absl::StatusOr<PublicKey> published = ReadPublicKey(path);
+  if (published.ok() && *published == public_key) return absl::OkStatus();
   return WriteFile(path, public_key, 0644);
 }
 

@@ -44,7 +44,8 @@ inline constexpr char kPublicKeyFile[] = "signing.pub";
 // PERMISSION_DENIED unless `signed_manifest` was signed by `trusted`.
 absl::Status VerifySignature(const SignedManifest& signed_manifest, const PublicKey& trusted);
 
-// The key file is the bare 32 bytes. Writing goes through a temporary file and a rename.
+// The key file is the bare 32 bytes. Writing goes through a temporary file and a rename; a file
+// that holds the key already is left as it is.
 absl::StatusOr<PublicKey> ReadPublicKey(const std::string& path);
 absl::Status WritePublicKey(const std::string& path, const PublicKey& public_key);
 

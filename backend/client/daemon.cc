@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "backend/client/connection.h"
 #include "backend/client/server_paths.h"
 #include "backend/client/spawn.h"
 #include "recipe_store/build_id.h"
@@ -108,10 +109,18 @@ class Starter {
       if (Clock::now() >= deadline_) {
         return Error(absl::StatusCode::kUnavailable, "the compile server at ", paths_.socket,
                      " neither answers as build ", build_id_.substr(0, 16), " nor ends (",
-                     running.ok() ? "it has another build" : ToText(running.status()), ")");
+                     running.ok() ? "it has another build" : ToText(running.status()),
+                     "); its log is ", paths_.log, Remedy());
       }
       std::this_thread::sleep_for(kLockPoll);
     }
+  }
+
+  // Who listens is known even if nobody answers.
+  std::string Remedy() const {
+    const auto connection = Connect(paths_.socket);
+    if (!connection.ok()) return "";
+    return "; if it hangs, end it: kill -9 " + std::to_string((*connection)->server_pid);
   }
 
   absl::Status StopOther() {

@@ -41,6 +41,12 @@ bool IsWritableFolder(const std::string& path) {
   return access(path.c_str(), W_OK | X_OK) == 0;
 }
 
+// Whoever can write to a folder can lay a link where a file of ours is expected.
+bool OthersCanWrite(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 022) != 0;
+}
+
 bool FitsSocket(const std::string& folder) {
   return folder.size() + 1 + sizeof(kSocketName) <= sizeof(sockaddr_un{}.sun_path);
 }
@@ -72,7 +78,7 @@ absl::StatusOr<ServerPaths> MakeServerPaths(const std::string& cache_dir) {
   if (!writable || !FitsSocket(socket_folder) || !MakePrivateFolder(socket_folder).ok()) {
     ASSIGN_OR_RETURN(socket_folder, MakeSubstitute(cache));
   }
-  if (!writable) {
+  if (!writable || OthersCanWrite(cache)) {
     paths.state_dir = socket_folder;
     paths.log = socket_folder + "/server.log";
   }

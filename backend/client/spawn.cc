@@ -125,7 +125,7 @@ absl::Status SpawnDaemon(const std::vector<std::string>& command, const std::str
   if (ready.ok() || !absl::IsUnavailable(ready)) return ready;
   const std::string last = LastLine(log_path);
   return Annotate(ready, "starting " + command[0] + " (log " + log_path +
-                             (last.empty() ? "" : ", last line: " + last) + ")");
+                             (last.empty() ? ", which is empty" : ", last line: " + last) + ")");
 }
 
 }  // namespace hpu::client

@@ -9,6 +9,18 @@ absl::Status Stopping() {
   return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
 }
 
+// Messages quote the graph, which has up to 64 MiB; they are remembered, logged and sent.
+constexpr size_t kMaxMessageBytes = 4096;
+
+absl::Status Shortened(const absl::Status& failure) {
+  const absl::string_view message = failure.message();
+  if (message.size() <= kMaxMessageBytes) return failure;
+  size_t end = kMaxMessageBytes;
+  // Not within a UTF-8 sequence: protobuf refuses half a character.
+  while (end > 0 && (static_cast<uint8_t>(message[end]) & 0xC0) == 0x80) --end;
+  return Error(failure.code(), message.substr(0, end), "... (", message.size(), " bytes)");
+}
+
 }  // namespace
 
 CompileQueue::Seat::~Seat() {
@@ -137,6 +149,7 @@ void CompileQueue::Run(size_t index, Flight& flight) {
   }
   if (!result.ok()) {
     ++failed_;
+    result = Shortened(result.status());
     hooks_.fail(job, result.status());
   }
   {

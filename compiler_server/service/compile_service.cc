@@ -104,6 +104,7 @@ CompileServiceImpl::CompileServiceImpl(std::string build_id, store::OpenedStore 
     : build_id_(std::move(build_id)),
       signing_key_(std::move(opened.signing_key)),
       store_(std::move(opened.store)),
+      persistent_(opened.persistent),
       request_stop_(std::move(request_stop)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
@@ -242,6 +243,7 @@ grpc::Status CompileServiceImpl::GetStats(grpc::ServerContext*, const wire::Stat
   counters["compile.negative_hits"] = negative_hits_;
   counters["compile.negative_entries"] = negative_cache_.size();
   counters["compile.cancelled"] = cancelled_;
+  counters["store.persistent"] = persistent_ ? 1 : 0;
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());
   for (const auto& [name, value] : counters) (*reply->mutable_counters())[name] = value;

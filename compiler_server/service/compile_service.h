@@ -64,6 +64,7 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   const std::string build_id_;
   const store::SigningKey signing_key_;
   const std::unique_ptr<store::RecipeStore> store_;
+  const bool persistent_;  // programs survive this process
   const StopFunction request_stop_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 

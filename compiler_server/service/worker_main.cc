@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <new>
 
 #include "base/log.h"
@@ -20,11 +21,15 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 
+constexpr int kOutOfMemoryScore = 500;  // of -1000 (never) to 1000 (first)
+
 void ApplyLimits(const WorkerLimits& limits) {
   // A worker must not outlive its server.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The terminal's Ctrl-C is for the server, which stops its workers.
   signal(SIGINT, SIG_IGN);
+  // Where memory ends, a worker goes before its server and the user's programs.
+  std::ofstream("/proc/self/oom_score_adj") << kOutOfMemoryScore;
   // A crash dump of a worker helps nobody and may fill the disk.
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);

@@ -150,6 +150,8 @@ INSTANTIATE_TEST_SUITE_P(
                   p.tensors[1].spec.strides[0] = INT64_MAX / 2 + 9;
                   p.tensors[1].spec.sizes[0] = 4;
                 }},
+        BadCase{"ByteOverflow",
+                [](Program& p) { p.constants[0].spec.sizes[0] = int64_t{1} << 61; }},
         BadCase{"NegativeStride", [](Program& p) { p.tensors[1].spec.strides[0] = -3; }},
         BadCase{"RankMismatch", [](Program& p) { p.tensors[1].spec.strides.pop_back(); }},
         BadCase{"NoSuchInput", [](Program& p) { p.tensors[0].index = 7; }},

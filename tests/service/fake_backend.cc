@@ -71,6 +71,17 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
     if (name == "crash") raise(SIGSEGV);
     if (name == "exit") _exit(number);
     if (name == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
+    // An odd number of bytes, then characters of two bytes each.
+    if (name == "verbose") {
+      std::string text = "x";
+      for (int i = 0; i < number; ++i) text += "\u00e9";
+      return Unimplemented(text);
+    }
+    if (name == "oom_score") {
+      std::string score;
+      std::ifstream("/proc/self/oom_score_adj") >> score;
+      return Unimplemented("out-of-memory score ", score);
+    }
     if (name == "invalid") return InvalidArgument("node 3: sizes differ");
     if (name == "internal") return Internal("pass fake: broken");
     if (name == "memory") EatMemory();

@@ -5,6 +5,8 @@
 //   "crash ..."          dies by SIGSEGV; "exit:CODE ..." ends the process
 //   "unimplemented ...", "invalid ...", "internal ..."   fail with that status
 //   "memory ..."         allocates until it is refused
+//   "verbose:N"          fails with a message of 2N + 1 bytes
+//   "oom_score"          fails with the worker's out-of-memory score
 //   "garbage ..."        answers with bytes that are no program
 // Words may be combined: "sleep:200 crash". Equal graphs give equal bytes. Each compilation appends
 // one line (the graph's name) to the file named by HPU_FAKE_COMPILE_LOG, if set.

@@ -164,6 +164,10 @@ TEST_F(ServiceTest, ACrashCostsOneRequest) {
   EXPECT_EQ(Counter("compile.worker_losses"), 3u);
 }
 
+TEST_F(ServiceTest, AWorkerGoesFirstWhenMemoryEnds) {
+  EXPECT_EQ(Compile(1, "oom_score").status().message(), "out-of-memory score 500");
+}
+
 TEST_F(ServiceTest, BadOutputNeverReachesTheStore) {
   EXPECT_TRUE(absl::IsInternal(Compile(1, "garbage").status()));
   EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
@@ -183,6 +187,17 @@ TEST_F(ServiceTest, VerdictsAreRememberedFaultsAreNot) {
   client::CompileCall again = CallFor(1, "quick");
   again.skip_cache_lookup = true;
   EXPECT_TRUE(Client()->Compile(again, kTimeout, kNoProgress, kNoInterrupt).ok());
+}
+
+TEST_F(ServiceTest, LongMessagesAreCutBetweenCharacters) {
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = Compile(1, "verbose:5000000").status();
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << status.code();
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("x\u00e9\u00e9"));
+    EXPECT_THAT(std::string(status.message()), testing::EndsWith("\u00e9... (10000001 bytes)"));
+    EXPECT_LT(status.message().size(), 4300u);
+  }
+  EXPECT_EQ(Counter("compile.negative_hits"), 1u);
 }
 
 TEST_F(ServiceTest, ACompilationOverItsTimeLimitIsStopped) {

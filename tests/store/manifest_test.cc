@@ -2,7 +2,10 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <random>
@@ -143,6 +146,45 @@ TEST(Signing, KeyFilesAreKeptPrivateAndReused) {
   std::ofstream(folder.path(kSecretKeyFile), std::ios::trunc) << "short";
   chmod(folder.path(kSecretKeyFile).c_str(), 0600);
   EXPECT_TRUE(absl::IsDataLoss(SigningKey::LoadOrCreate(folder.path()).status()));
+}
+
+TEST(Signing, AKeyThatIsThereNeedsNoRoomOnTheDisk) {
+  const TemporaryFolder folder;
+  const SigningKey key = SigningKey::Generate();
+  const std::string path = folder.path("server.sock.pub");
+  ASSERT_TRUE(WritePublicKey(path, key.public_key()).ok());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit full{0, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  const absl::Status again = WritePublicKey(path, key.public_key());
+  const absl::Status other = WritePublicKey(path, TestKey().public_key());
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(again.ok()) << again;
+  EXPECT_TRUE(absl::IsUnavailable(other));
+  EXPECT_EQ(ReadPublicKey(path).value(), key.public_key()) << "the old one stays";
+}
+
+TEST(Signing, ALinkLaidInTheWayDoesNotReceiveTheSecretKey) {
+  const TemporaryFolder folder;
+  const std::string other = folder.path("other");
+  std::ofstream(other) << "kept";
+  const std::string laid =
+      folder.path(kSecretKeyFile) + std::string(".new.") + std::to_string(getpid());
+  for (const bool link : {true, false}) {
+    std::filesystem::remove(folder.path(kSecretKeyFile));
+    if (link) {
+      std::filesystem::create_symlink(other, laid);
+    } else {
+      std::filesystem::create_hard_link(other, laid);
+    }
+    EXPECT_TRUE(SigningKey::LoadOrCreate(folder.path()).ok());
+    std::string text;
+    std::ifstream(other) >> text;
+    EXPECT_EQ(text, "kept");
+    EXPECT_FALSE(std::filesystem::is_symlink(folder.path(kSecretKeyFile)));
+  }
 }
 
 TEST(BuildId, FollowsContentsAndNotPlacesOrTimes) {

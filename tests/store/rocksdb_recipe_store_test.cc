@@ -5,6 +5,7 @@
 #include <rocksdb/write_batch.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -154,6 +155,27 @@ TEST(RocksDbRecipeStore, ADamagedDatabaseIsMovedAside) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("db.damaged/CURRENT")));
 }
 
+TEST(RocksDbRecipeStore, DamageThatShowsWhenManifestsAreReadDoesNotStay) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
+  OpenAt(folder.path("db")).reset();  // what was in the log is in tables now
+  int tables = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path("db"))) {
+    if (file.path().extension() != ".sst") continue;
+    std::fstream table(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    table.seekp(4);
+    table << "damage in the first block";
+    ++tables;
+  }
+  ASSERT_GT(tables, 0);
+  auto store = OpenAt(folder.path("db"));
+  EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(1)).status()));
+  ASSERT_TRUE(store->Put(EntryOf(1)).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder.path("db.damaged/CURRENT")));
+  store.reset();
+  EXPECT_TRUE(SameEntry(OpenAt(folder.path("db"))->Get(KeyOf(1)).value(), EntryOf(1)));
+}
+
 // RLIMIT_FSIZE makes writes fail as a full disk does, in this process only.
 class FileSizeLimit {
  public:
@@ -196,6 +218,18 @@ TEST(OpenStore, AnUnusableFolderGivesAMemoryStore) {
   const Entry entry = EntryOf(1);
   EXPECT_TRUE(opened.store->Put(entry).ok());
   EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), entry));
+}
+
+TEST(OpenStore, AFolderThatOthersCanWriteToHoldsNoKeyAndNoPrograms) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("store"));
+  for (const mode_t mode : {0777, 0770, 0702}) {
+    ASSERT_EQ(chmod(folder.path("store").c_str(), mode), 0);
+    EXPECT_FALSE(OpenStore({.folder = folder.path("store")}).value().persistent);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path("store")));
+  }
+  ASSERT_EQ(chmod(folder.path("store").c_str(), 0755), 0);
+  EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent);
 }
 
 TEST(OpenStore, KeepsProgramsOfItsOwnKeyOverRestarts) {
