@@ -170,5 +170,5 @@ def ensure_server(
     """Path of the socket of a running server of exactly this compiler; starts one if need be, and
     replaces one of another build."""
 
-def server_socket(cache_dir: str) -> str:
-    """Where ensure_server puts the socket; starts nothing."""
+def server_paths(cache_dir: str) -> dict[str, str]:
+    """Where ensure_server puts "socket", "log" and "store"; starts nothing."""

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "backend/client/daemon.h"
@@ -286,15 +287,16 @@ void BindClient(py::module_& module) {
       .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
 
   module.def(
-      "server_socket",
+      "server_paths",
       [](const std::string& cache_dir) {
         PythonCall call;
-        return call.Run<std::string>([&]() -> absl::StatusOr<std::string> {
+        using Paths = std::map<std::string, std::string>;
+        return call.Run<Paths>([&]() -> absl::StatusOr<Paths> {
           ASSIGN_OR_RETURN(const ServerPaths paths, MakeServerPaths(cache_dir));
-          return paths.socket;
+          return Paths{{"socket", paths.socket}, {"log", paths.log}, {"store", paths.store}};
         });
       },
-      py::arg("cache_dir"), "Where ensure_server puts the socket; starts nothing.");
+      py::arg("cache_dir"), "Where ensure_server puts socket, log and store; starts nothing.");
   module.def("ensure_server", &EnsureServerFromPython, py::arg("server_binary"),
              py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("start_timeout_s") = 20.0,
              py::arg("idle_timeout_s") = 900,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -91,6 +94,67 @@ def test_unknown_command(capsys):
     with pytest.raises(SystemExit):
         cli.main(["fly"])
     assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def outcome(private_cache, monkeypatch, capsys):
+    """Runs a command against a cache folder of its own: exit code, output and errors."""
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_a_hung_daemon_is_named_with_its_remedy(private_cache, outcome):
+    assert outcome("stats")[0] == 0
+    code, out, _ = outcome("status", "--json")
+    answer = json.loads(out)
+    assert code == 0 and "problem" not in answer
+    assert answer["log"] == str(private_cache / "server.log")
+    pid = answer["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        code, out, _ = outcome("status", "--json")
+        answer = json.loads(out)
+        assert (code, answer["running"], answer["pid"]) == (1, True, pid)
+        assert f"(pid {pid}) does not answer" in answer["problem"]
+        assert f"kill -9 {pid}" in answer["problem"]
+        code, _, errors = outcome("stop")
+        assert code == 1 and f"kill -9 {pid}" in errors and "server.log" in errors
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert outcome("stop")[0] == 0
+    assert not json.loads(outcome("status", "--json")[1])["running"]
+
+
+def test_a_store_that_keeps_nothing_is_a_problem(private_cache, outcome):
+    (private_cache / "store").mkdir()
+    (private_cache / "store").chmod(0o777)
+    assert outcome("stats")[0] == 0
+    code, out, _ = outcome("status", "--json")
+    answer = json.loads(out)
+    assert code == 1 and "kept in memory only" in answer["problem"]
+    assert "mode 777) can be written by others" in Path(answer["log"]).read_text()
+
+
+def test_the_daemon_is_found_where_the_socket_path_is_too_long(private_cache, outcome, monkeypatch):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache / ("long" * 25)))
+    try:
+        assert outcome("stats")[0] == 0
+        assert json.loads(outcome("status", "--json")[1])["running"] is True
+    finally:
+        assert json.loads(outcome("stop", "--json")[1])["stopped"] is True
+
+
+def test_a_wrong_log_level_is_told_by_name(outcome, monkeypatch):
+    monkeypatch.setenv("HPU_SERVER_LOG_LEVEL", "abc")
+    code, _, errors = outcome("stats")
+    assert code == 1
+    assert "HPU_SERVER_LOG_LEVEL=abc is not a number from 0 (trace) to 6 (off)" in errors
 
 
 def test_stop_without_a_daemon(monkeypatch, tmp_path, capsys):

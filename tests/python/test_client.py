@@ -80,7 +80,9 @@ class Daemon:
 
     def stop(self) -> None:
         with contextlib.suppress(_client.CompileError):
-            _client.CompileClient(_client.server_socket(str(self.folder / "cache"))).shutdown()
+            _client.CompileClient(
+                _client.server_paths(str(self.folder / "cache"))["socket"]
+            ).shutdown()
 
 
 @pytest.fixture
@@ -240,8 +242,25 @@ def test_a_killed_server_is_noticed_and_started_again(daemon: Daemon) -> None:
     with pytest.raises(_client.ServerUnavailable):
         daemon.compile("sleep:20000", client)
     assert time.monotonic() - started < 10
-    assert os.path.exists(_client.server_socket(str(daemon.folder / "cache"))), "left behind"
+    assert os.path.exists(_client.server_paths(str(daemon.folder / "cache"))["socket"]), (
+        "left behind"
+    )
     assert daemon.client().get(key("quick")).origin == "store"
+
+
+def test_links_in_a_folder_of_many_users_are_not_followed(daemon: Daemon) -> None:
+    """Log and build id lie in the private folder where others can write to the cache folder."""
+    cache = daemon.folder / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    other = daemon.folder / "other"
+    other.write_text("kept")
+    for name in ("server.log", "build_id"):
+        (cache / name).symlink_to(other)
+    daemon.compile("quick")
+    assert other.read_text() == "kept"
+    assert "compile server ready" in (cache / "run/server.log").read_text()
+    assert len((cache / "run/build_id").read_text().splitlines()) >= 1
 
 
 def test_calls_end_at_their_deadline(daemon: Daemon) -> None:

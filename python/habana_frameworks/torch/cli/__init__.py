@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
+import struct
 import sys
 import time
 from typing import Any
@@ -11,38 +13,59 @@ from typing import Any
 from .. import native
 from ..dynamo.option_table import OPTIONS
 from ..dynamo.records import difference, nearest
-from ..dynamo.service import open_client, running_socket
+from ..dynamo.service import open_client, running_socket, server_paths
+
+# Running compilations are given 10 s (--stop-grace of the server).
+_STOP_TIMEOUT_S = 20
 
 
 class CommandError(Exception):
     """What the user did wrong or what is missing; printed without a trace."""
 
 
+class HungDaemonError(CommandError):
+    """The daemon is there and does not answer."""
+
+    def __init__(self, pid: int, reason: str) -> None:
+        super().__init__(
+            f"the daemon (pid {pid}) does not answer: {reason}; its log is "
+            f"{server_paths()['log']}; end it with: kill -9 {pid} (stored programs stay, the next "
+            "compilation starts a new one)"
+        )
+        self.pid = pid
+
+
 def _client() -> Any:
     """A client of the running daemon; starts one if there is none (the store is behind it)."""
-    socket = running_socket()
-    module = native.client_module()
-    if socket is not None:
-        client = module.CompileClient(socket)
-        try:
-            client.hello()
-            return client
-        except module.ServerUnavailable:
-            pass
-    return open_client()[0]
+    running = _running()
+    return open_client()[0] if running is None else running[0]
 
 
 def _running() -> tuple[Any, dict[str, Any]] | None:
     """The daemon if it runs, and what it says of itself."""
-    socket = running_socket()
-    if socket is None:
+    path = running_socket()
+    if path is None:
         return None
     module = native.client_module()
-    client = module.CompileClient(socket)
+    client = module.CompileClient(path)
     try:
         return client, dict(client.hello())
-    except (module.ServerUnavailable, module.CompileError):
-        return None
+    except module.CompileError as error:
+        pid = _listener(path)
+        if pid is None:
+            return None
+        raise HungDaemonError(pid, str(error)) from error
+
+
+def _listener(path: str) -> int | None:
+    """The process that listens on the socket, whether it answers or not."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return None
+        credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])
 
 
 def _find(prefix: str) -> dict[str, Any]:
@@ -58,11 +81,23 @@ def _find(prefix: str) -> dict[str, Any]:
 
 
 def status(_: argparse.Namespace) -> dict[str, Any]:
-    """Whether the daemon runs, its build, and where it keeps its store."""
-    running = _running()
-    answer: dict[str, Any] = {"running": running is not None, "cache_dir": native.cache_dir()}
-    if running is not None:
-        answer |= running[1]
+    """Whether the daemon runs, its build, its files, and what is wrong with it if anything is."""
+    answer: dict[str, Any] = {"running": False, "cache_dir": native.cache_dir(), **server_paths()}
+    try:
+        running = _running()
+    except HungDaemonError as error:
+        return answer | {"running": True, "pid": error.pid, "problem": str(error)}
+    if running is None:
+        return answer
+    counters = dict(running[0].stats())
+    answer |= running[1] | {"running": True, "uptime_s": counters["server.uptime_seconds"]}
+    if not counters["store.persistent"]:
+        answer["problem"] = f"programs are kept in memory only; {answer['log']} says why"
+    elif counters.get("rocksdb.write_failures", 0):
+        answer["problem"] = (
+            f"{counters['rocksdb.write_failures']} writes to {answer['store']} failed, new "
+            f"programs may not be kept; is the disk full? {answer['log']} says more"
+        )
     return answer
 
 
@@ -129,11 +164,18 @@ def stop(_: argparse.Namespace) -> dict[str, Any]:
     running = _running()
     if running is None:
         return {"stopped": False, "reason": "no daemon is running"}
+    pid = running[1]["pid"]
     running[0].shutdown("hpu-compile stop")
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and _running() is not None:
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while (path := running_socket()) is not None and _listener(path) == pid:
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"the daemon (pid {pid}) was asked to stop and has not ended in "
+                f"{_STOP_TIMEOUT_S} s; its log is {server_paths()['log']}; "
+                f"end it with: kill -9 {pid}"
+            )
         time.sleep(0.05)
-    return {"stopped": _running() is None, "pid": running[1].get("pid")}
+    return {"stopped": True, "pid": pid}
 
 
 def options(_: argparse.Namespace) -> list[dict[str, Any]]:
@@ -210,16 +252,17 @@ def _print(command: str, answer: Any) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code: 0, or 1 with a message on standard error."""
+    """Exit code: 0, or 1 with a message on standard error; 1 as well if status found a problem."""
     arguments = _parser().parse_args(argv)
-    module = native.client_module()
     try:
         answer = _COMMANDS[arguments.command](arguments)
-    except (CommandError, OSError, module.CompileError, module.ServerUnavailable) as error:
+    # Both of the client's errors are RuntimeErrors; ImportError: the native part is not there.
+    except (CommandError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"hpu-compile {arguments.command}: {error}", file=sys.stderr)
         return 1
+    problem = isinstance(answer, dict) and "problem" in answer
     if arguments.json:
         print(json.dumps(answer, indent=1))
     else:
         _print(arguments.command, answer)
-    return 0
+    return 1 if problem else 0

@@ -209,8 +209,23 @@ _LASTING_CODES = frozenset({"INVALID_ARGUMENT", "UNIMPLEMENTED"})
 
 def running_socket() -> str | None:
     """Socket of the user's daemon if there is one; starts nothing."""
-    path = os.path.join(native.cache_dir(), "run", "server.sock")
+    path = server_paths()["socket"]
     return path if os.path.exists(path) else None
+
+
+def server_paths() -> dict[str, str]:
+    """Where the user's daemon has its socket, log and store, whether it runs or not."""
+    return dict(native.client_module().server_paths(native.cache_dir()))
+
+
+def _server_log_level() -> int:
+    text = os.environ.get("HPU_SERVER_LOG_LEVEL", "2")
+    if text not in ("0", "1", "2", "3", "4", "5", "6"):
+        raise ValueError(
+            f"HPU_SERVER_LOG_LEVEL={text} is not a number from 0 (trace) to 6 (off); "
+            "unset it, or give 2 (info)"
+        )
+    return int(text)
 
 
 def open_client() -> tuple[Any, str]:
@@ -219,7 +234,7 @@ def open_client() -> tuple[Any, str]:
     socket = client_module.ensure_server(
         server_binary=native.server_binary(),
         cache_dir=native.cache_dir(),
-        log_level=int(os.environ.get("HPU_SERVER_LOG_LEVEL", "2")),
+        log_level=_server_log_level(),
         start_timeout_s=_START_TIMEOUT_S,
         idle_timeout_s=_IDLE_TIMEOUT_S,
     )
