@@ -326,6 +326,9 @@ CASES += [
     # indexing
     a("embedding.default", f(4, 3), i(2, 5)),
     a("index_select.default", f(3, 4), 1, i(5)),
+    a("index_copy.default", f(3, 4), 1, i(1), f(3, 1)),
+    a("index_copy.default", f(3, 4), 0, i(1), f(1, 4)),
+    a("index_copy.default", f(6, 4), 0, i(3), f(3, 4)),
     a("gather.default", f(3, 4), 1, i(3, 2)),
     a("index.Tensor", f(3, 4), [i(5)]),
     a("index.Tensor", f(3, 4), [None, i(5)]),

@@ -43,6 +43,26 @@ void ScatterValue(Call& call) {
   EmitScatter(call, call.Tensor(kSelf), index, source);
 }
 
+// index_copy(x, dim, index, source): one position is a choice per element, which fuses with what
+// reads the result; several are stores in order.
+void IndexCopy(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor({2, "index"});
+  Value* source = call.b.Cast(call.Tensor({3, "source"}), call.dtype());
+  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  if (call.refused()) return;
+  Dims along(x->type.sizes.size(), 1);
+  along[dim] = index->type.elements();
+  index = call.b.Reshape(index, along);
+  if (along[dim] != 1)
+    return EmitScatter(call, x, call.b.Expand(index, source->type.sizes), source);
+  along[dim] = x->type.sizes[dim];
+  Value* positions = call.b.Reshape(call.b.Iota(0, 1, index->type.dtype, along[dim]), along);
+  Value* chosen = call.b.Binary(OpKind::kEq, positions, index);
+  call.Return(call.b.Emit(OpKind::kWhere, {chosen, source, x}));
+}
+
 // An index of PyTorch's indexing may be negative.
 Value* WrapIndex(Call& call, Value* index, int64_t size) {
   Value* negative = call.b.Binary(OpKind::kLt, index, 0.0);
@@ -118,17 +138,12 @@ void OneHot(Call& call) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"aten.argsort.default", Argsort},
-    {"aten.embedding.default", Embedding},
-    {"aten.gather.default", GatherElements},
-    {"aten.index.Tensor", IndexTensor},
-    {"aten.index_select.default", IndexSelect},
-    {"aten.one_hot.default", OneHot},
-    {"aten.scatter.src", ScatterSource},
-    {"aten.scatter.value", ScatterValue},
-    {"aten.sort.default", Sort},
-    {"aten.sort.stable", SortStable},
-    {"aten.topk.default", Topk},
+    {"aten.argsort.default", Argsort},       {"aten.embedding.default", Embedding},
+    {"aten.gather.default", GatherElements}, {"aten.index.Tensor", IndexTensor},
+    {"aten.index_copy.default", IndexCopy},  {"aten.index_select.default", IndexSelect},
+    {"aten.one_hot.default", OneHot},        {"aten.scatter.src", ScatterSource},
+    {"aten.scatter.value", ScatterValue},    {"aten.sort.default", Sort},
+    {"aten.sort.stable", SortStable},        {"aten.topk.default", Topk},
 };
 
 }  // namespace
