@@ -22,7 +22,7 @@ std::vector<IsaLevel> RunnableLevels() {
 }
 
 std::string LevelName(IsaLevel isa) {
-  return isa == IsaLevel::kV4Bf16 ? "v4bf16" : "v" + std::to_string(static_cast<int>(isa));
+  return isa == IsaLevel::kV4Bf16 ? "v4-bf16" : "v" + std::to_string(static_cast<int>(isa));
 }
 
 float FromBF16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
@@ -167,9 +167,12 @@ void CompiledContraction::Pack(const std::vector<TestBuffer*>& buffers) {
         packed.source.offset + packed.source_bytes <= buffers[packed.source.index]->size_bytes(),
         "packed source range");
     const OperandRef destination{OperandRef::Kind::kPacked, static_cast<uint32_t>(i), 0};
-    RunLaunch(packed.kernel, {Resolve(packed.source, buffers), Resolve(destination, buffers)}, 1,
-              false);
+    PackOne(i, Resolve(packed.source, buffers), Resolve(destination, buffers));
   }
+}
+
+void CompiledContraction::PackOne(size_t index, void* source, void* destination) {
+  RunLaunch(kernels_.packed[index].kernel, {source, destination}, 1, false);
 }
 
 void CompiledContraction::RunPacked(const std::vector<TestBuffer*>& buffers, int splits,

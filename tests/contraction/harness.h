@@ -55,6 +55,8 @@ class CompiledContraction {
   void Run(const std::vector<TestBuffer*>& buffers, int splits = 1, bool reverse = false);
   // The two halves of Run.
   void Pack(const std::vector<TestBuffer*>& buffers);
+  // The packing kernel of operand `index` from anywhere to anywhere.
+  void PackOne(size_t index, void* source, void* destination);
   void RunPacked(const std::vector<TestBuffer*>& buffers, int splits, bool reverse);
   // Share `part` of `parts` of every launch. Threads that run different shares at once must not
   // depend on each other's results: launches are not separated by barriers.

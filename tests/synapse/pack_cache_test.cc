@@ -12,10 +12,14 @@ class PackCacheTest : public ::testing::Test {
  protected:
   std::shared_ptr<PackedCopy> Get(PackCache& cache, uint64_t address, uint64_t bytes,
                                   const std::string& format, uint64_t now) {
-    return cache.Get({address, bytes, format}, bytes, now, [&](uint8_t* destination) {
+    const auto copy = cache.Get({address, bytes, format}, bytes, now);
+    if (copy->Claim()) {
       ++packs_;
-      std::memset(destination, packs_, bytes);
-    });
+      std::memset(copy->data(), packs_, bytes);
+      copy->SetReady();
+    }
+    copy->WaitReady();
+    return copy;
   }
   Counters counters_;
   int packs_ = 0;
@@ -80,9 +84,33 @@ TEST_F(PackCacheTest, EvictsLeastRecentlyUsedButNothingOfThisLaunch) {
 
 TEST_F(PackCacheTest, ChangeDuringPackingIsNotKept) {
   PackCache cache(1 << 20, &counters_);
-  const auto copy = cache.Get({1000, 64, "x"}, 64, 1, [&](uint8_t*) { cache.Drop(1000, 64); });
+  const auto copy = cache.Get({1000, 64, "x"}, 64, 1);
+  ASSERT_TRUE(copy->Claim());
+  cache.Drop(1000, 64);
+  copy->SetReady();
   EXPECT_FALSE(copy->valid());
   EXPECT_NE(Get(cache, 1000, 64, "x", 2), copy);
+}
+
+TEST_F(PackCacheTest, CopiesAreAlignedAndApart) {
+  PackCache cache(uint64_t{1} << 30, &counters_);
+  std::vector<std::shared_ptr<PackedCopy>> copies;
+  constexpr uint64_t kMegabyte = 1 << 20;
+  uint64_t address = 4096;
+  for (const uint64_t bytes :
+       {uint64_t{3}, uint64_t{64}, 65 * kMegabyte, kMegabyte + 1, 63 * kMegabyte, 2 * kMegabyte}) {
+    copies.push_back(Get(cache, address, bytes, "x", 1));
+    address += bytes;
+    EXPECT_EQ(reinterpret_cast<uint64_t>(copies.back()->data()) % 64, 0u);
+  }
+  cache.DropAll();
+  for (size_t gone = 0; gone < copies.size(); ++gone) {
+    for (size_t i = gone; i < copies.size(); ++i) {
+      EXPECT_EQ(copies[i]->data()[0], i + 1) << gone;
+      EXPECT_EQ(copies[i]->data()[copies[i]->bytes() - 1], i + 1) << gone;
+    }
+    copies[gone].reset();  // its pages go back, its neighbours' do not
+  }
 }
 
 TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
@@ -92,11 +120,14 @@ TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (uint64_t i = 0; i < 200; ++i) {
-        const auto copy = cache.Get({i * 1000, 64, "x"}, 64, i, [&](uint8_t* destination) {
+        const auto copy = cache.Get({i * 1000, 64, "x"}, 64, i);
+        if (copy->Claim()) {
           packs.fetch_add(1);
-          std::memset(destination, 7, 64);
-        });
-        ASSERT_EQ(copy->buffer().data()[63], 7);
+          std::memset(copy->data(), 7, 64);
+          copy->SetReady();
+        }
+        copy->WaitReady();
+        ASSERT_EQ(copy->data()[63], 7);
       }
     });
   }

@@ -1,5 +1,7 @@
 #include "synapse/emulator/runtime/executor.h"
 
+#include <algorithm>
+
 #include "synapse/emulator/status.h"
 #include "synapse/emulator/streams/event.h"
 
@@ -25,25 +27,49 @@ ParallelLoop LoopOf(const KernelLaunch& kernel, const KernelCall* call, void* ca
           .caller_scratch = caller_scratch};
 }
 
+// Packing of several operands as one parallel loop: the tasks of the first, then those of the
+// second, and so on.
+struct PackCall {
+  KernelFunction function = nullptr;
+  void* operands[2] = {};  // source, destination
+  uint64_t first_task = 0;
+  uint64_t tasks = 0;
+};
+
+void RunPackTasks(const void* context, int64_t begin, int64_t end, void* scratch) {
+  const auto& calls = *static_cast<const std::vector<PackCall>*>(context);
+  const auto first = static_cast<uint64_t>(begin), last = static_cast<uint64_t>(end);
+  for (const PackCall& call : calls) {
+    const uint64_t from = std::max(first, call.first_task);
+    const uint64_t to = std::min(last, call.first_task + call.tasks);
+    if (from >= to) continue;
+    call.function(call.operands, static_cast<int64_t>(from - call.first_task),
+                  static_cast<int64_t>(to - call.first_task), scratch);
+  }
+}
+
+uint64_t SourceAddress(const LaunchRequest& request, const PackedOperand& packed) {
+  const OperandRef& source = packed.source;
+  return source.offset + (source.kind == OperandRef::Kind::kPersistent
+                              ? request.addresses[source.index]
+                              : reinterpret_cast<uint64_t>(request.recipe->constants()));
+}
+
 }  // namespace
 
 // State of one launch while it runs; kept per thread so that buffers are reused.
 struct Executor::RunState {
   std::vector<std::shared_ptr<PackedCopy>> packed;
+  std::vector<uint32_t> claimed;  // those of `packed` that this launch fills
   std::vector<void*> operands;
   AlignedBuffer scratch;  // of the thread that runs the launch
 };
 
-std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, uint32_t index,
-                                                 const RunState& run) {
-  LoadedRecipe& recipe = *request.recipe;
-  const PackedOperand& packed = recipe.recipe().packed[index];
-  const uint64_t address =
-      packed.source.offset + (packed.source.kind == OperandRef::Kind::kPersistent
-                                  ? request.addresses[packed.source.index]
-                                  : reinterpret_cast<uint64_t>(recipe.constants()));
+std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, uint32_t index) {
+  const PackedOperand& packed = request.recipe->recipe().packed[index];
+  const uint64_t address = SourceAddress(request, packed);
   const uint64_t now = clock_.load(std::memory_order_relaxed);
-  LoadedRecipe::PackMemo& memo = recipe.pack_memo()[index];
+  LoadedRecipe::PackMemo& memo = request.recipe->pack_memo()[index];
   if (memo.address == address) {
     std::shared_ptr<PackedCopy> copy = memo.copy.lock();
     if (copy != nullptr && copy->valid()) {
@@ -52,29 +78,51 @@ std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, u
       return copy;
     }
   }
-  const auto pack = [&](uint8_t* destination) {
-    void* operands[] = {reinterpret_cast<void*>(address), destination};
-    const KernelCall call{recipe.function(packed.kernel.entry), operands};
-    pool_->Run(LoopOf(packed.kernel, &call, run.scratch.data()));
-  };
-  const PackKey key{address, packed.source_bytes, packed.format};
-  std::shared_ptr<PackedCopy> copy = packs_.Get(key, packed.packed_bytes, now, pack);
+  std::shared_ptr<PackedCopy> copy =
+      packs_.Get({address, packed.source_bytes, packed.format}, packed.packed_bytes, now);
   memo = {address, copy};
   return copy;
 }
 
+void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
+  if (run->claimed.empty()) return;
+  std::vector<PackCall> calls;
+  uint64_t tasks = 0;
+  for (const uint32_t index : run->claimed) {
+    const PackedOperand& packed = request.recipe->recipe().packed[index];
+    calls.push_back({.function = request.recipe->function(packed.kernel.entry),
+                     .operands = {reinterpret_cast<void*>(SourceAddress(request, packed)),
+                                  run->packed[index]->data()},
+                     .first_task = tasks,
+                     .tasks = packed.kernel.tasks});
+    tasks += packed.kernel.tasks;
+  }
+  pool_->Run({.function = &RunPackTasks,
+              .context = &calls,
+              .tasks = tasks,
+              .caller_scratch = run->scratch.data()});
+  for (const uint32_t index : run->claimed) run->packed[index]->SetReady();
+}
+
 synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
-  const uint32_t count = static_cast<uint32_t>(request.recipe->recipe().packed.size());
+  const Recipe& recipe = request.recipe->recipe();
+  const uint32_t count = static_cast<uint32_t>(recipe.packed.size());
   run->packed.resize(count);
+  run->claimed.clear();
   if (count == 0) return synSuccess;
   std::lock_guard lock(request.recipe->pack_mutex());
-  for (uint32_t i = 0; i < count; ++i) {
-    run->packed[i] = FindPacked(request, i, *run);
-    if (run->packed[i] == nullptr && request.recipe->recipe().packed[i].packed_bytes != 0) {
-      return Fail(synOutOfHostMemory, "no memory for packed operands of ",
-                  request.recipe->recipe().name);
-    }
+  bool exhausted = false;
+  for (uint32_t i = 0; i < count && !exhausted; ++i) {
+    run->packed[i] = FindPacked(request, i);
+    exhausted = run->packed[i] == nullptr;
+    if (!exhausted && run->packed[i]->Claim()) run->claimed.push_back(i);
   }
+  // Also when memory is short: others may wait for what was claimed.
+  FillClaimed(request, run);
+  if (exhausted) {
+    return Fail(synOutOfHostMemory, "no memory for packed operands of ", recipe.name);
+  }
+  for (const std::shared_ptr<PackedCopy>& copy : run->packed) copy->WaitReady();
   return synSuccess;
 }
 
@@ -118,7 +166,7 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
       case OperandRef::Kind::kConstant:
         return reinterpret_cast<uint64_t>(recipe.constants());
       case OperandRef::Kind::kPacked:
-        return reinterpret_cast<uint64_t>(run->packed[operand.index]->buffer().data());
+        return reinterpret_cast<uint64_t>(run->packed[operand.index]->data());
       case OperandRef::Kind::kNull:
         return 0;
     }

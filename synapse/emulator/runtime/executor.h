@@ -38,8 +38,8 @@ class Executor {
  private:
   struct RunState;
   synStatus Pack(const LaunchRequest& request, RunState* run);
-  std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index,
-                                         const RunState& run);
+  std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
+  void FillClaimed(const LaunchRequest& request, RunState* run);
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void DropWritten(const LaunchRequest& request);
   void RunKernels(const LaunchRequest& request, const RunState& run);

@@ -4,48 +4,37 @@
 
 namespace hpu::emulator {
 
-std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes, uint64_t now,
-                                           const std::function<void(uint8_t* destination)>& pack) {
-  std::shared_ptr<PackedCopy> copy;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found != entries_.end()) {
-      copy = found->second;
-      Count(counters_->pack_hits);
-    } else {
-      if (bytes_ + packed_bytes > limit_) {
-        EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
-      }
-      copy = std::make_shared<PackedCopy>(packed_bytes);
-      if (copy->buffer().size() < packed_bytes) return nullptr;
-      // In the table before it is filled: a change of the source meanwhile must find it.
-      const auto entry = entries_.emplace(key, copy).first;
-      by_address_.emplace(key.address, entry);
-      longest_source_ = std::max(longest_source_, key.bytes);
-      bytes_ += packed_bytes;
-      size_.store(entries_.size(), std::memory_order_release);
-      Count(counters_->packs);
-      counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
-      if (bytes_ > counters_->pack_bytes_peak.load(std::memory_order_relaxed)) {
-        counters_->pack_bytes_peak.store(bytes_, std::memory_order_relaxed);
-      }
-    }
-    copy->Touch(now);
+std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes,
+                                           uint64_t now) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found != entries_.end()) {
+    Count(counters_->pack_hits);
+    found->second->Touch(now);
+    return found->second;
   }
-  if (!copy->ready_.load(std::memory_order_acquire)) {
-    std::lock_guard lock(copy->packing_);
-    if (!copy->ready_.load(std::memory_order_relaxed)) {
-      pack(copy->buffer_.data());
-      copy->ready_.store(true, std::memory_order_release);
-    }
+  if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
+  std::shared_ptr<uint8_t> data = arena_.Allocate(packed_bytes);
+  if (data == nullptr && packed_bytes != 0) return nullptr;
+  auto copy = std::make_shared<PackedCopy>(std::move(data), packed_bytes);
+  copy->Touch(now);
+  // In the table before it is filled: a change of the source meanwhile must find it.
+  const auto entry = entries_.emplace(key, copy).first;
+  by_address_.emplace(key.address, entry);
+  longest_source_ = std::max(longest_source_, key.bytes);
+  bytes_ += packed_bytes;
+  size_.store(entries_.size(), std::memory_order_release);
+  Count(counters_->packs);
+  counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
+  if (bytes_ > counters_->pack_bytes_peak.load(std::memory_order_relaxed)) {
+    counters_->pack_bytes_peak.store(bytes_, std::memory_order_relaxed);
   }
   return copy;
 }
 
 void PackCache::Erase(Entries::iterator entry) {
   entry->second->valid_.store(false, std::memory_order_release);
-  bytes_ -= entry->second->buffer().size();
+  bytes_ -= entry->second->bytes();
   auto [it, end] = by_address_.equal_range(entry->first.address);
   while (it->second != entry) ++it;
   by_address_.erase(it);

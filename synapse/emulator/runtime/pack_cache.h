@@ -8,15 +8,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
-#include "synapse/emulator/runtime/aligned_buffer.h"
 #include "synapse/emulator/runtime/counters.h"
+#include "synapse/emulator/runtime/pack_arena.h"
 
 namespace hpu::emulator {
 
@@ -29,19 +28,42 @@ struct PackKey {
 
 class PackedCopy {
  public:
-  explicit PackedCopy(size_t bytes) : buffer_(bytes) {}
-  const AlignedBuffer& buffer() const { return buffer_; }
+  PackedCopy(std::shared_ptr<uint8_t> data, uint64_t bytes)
+      : data_(std::move(data)), bytes_(bytes) {}
+  uint8_t* data() const { return data_.get(); }
+  uint64_t bytes() const { return bytes_; }
   // The cache still keeps it: its source has not changed.
   bool valid() const { return valid_.load(std::memory_order_acquire); }
   void Touch(uint64_t now) { last_use_.store(now, std::memory_order_relaxed); }
 
+  // True for one caller: it fills the copy, then calls SetReady. Who claims several copies fills
+  // them all before it waits for any.
+  bool Claim() {
+    uint32_t empty = kEmpty;
+    return state_.load(std::memory_order_relaxed) == kEmpty &&
+           state_.compare_exchange_strong(empty, kClaimed, std::memory_order_acq_rel);
+  }
+  void SetReady() {
+    state_.store(kReady, std::memory_order_release);
+    state_.notify_all();
+  }
+  void WaitReady() const {
+    for (;;) {
+      const uint32_t state = state_.load(std::memory_order_acquire);
+      if (state == kReady) return;
+      state_.wait(state, std::memory_order_acquire);
+    }
+  }
+
  private:
   friend class PackCache;
-  AlignedBuffer buffer_;
+  static constexpr uint32_t kEmpty = 0, kClaimed = 1, kReady = 2;
+
+  const std::shared_ptr<uint8_t> data_;
+  const uint64_t bytes_;
   std::atomic<bool> valid_{true};
-  std::atomic<bool> ready_{false};
+  std::atomic<uint32_t> state_{kEmpty};
   std::atomic<uint64_t> last_use_{0};
-  std::mutex packing_;  // held while the first user fills the buffer
 };
 
 // Thread-safe.
@@ -51,10 +73,9 @@ class PackCache {
   // exceed it for the time of that launch.
   PackCache(uint64_t limit, Counters* counters) : limit_(limit), counters_(counters) {}
 
-  // The copy for `key`, made with `pack` if there is none. Null when memory is exhausted. `now` is
-  // any clock that grows from launch to launch.
-  std::shared_ptr<PackedCopy> Get(const PackKey& key, uint64_t packed_bytes, uint64_t now,
-                                  const std::function<void(uint8_t* destination)>& pack);
+  // The copy for `key`, a new one (to be claimed and filled) if there is none. Null when memory is
+  // exhausted. `now` is any clock that grows from launch to launch.
+  std::shared_ptr<PackedCopy> Get(const PackKey& key, uint64_t packed_bytes, uint64_t now);
 
   // Forgets every copy whose source overlaps [address, address + bytes).
   void Drop(uint64_t address, uint64_t bytes);
@@ -77,6 +98,7 @@ class PackCache {
   const uint64_t limit_;
   Counters* const counters_;
   mutable std::mutex mutex_;
+  PackArena arena_;
   Entries entries_;
   std::multimap<uint64_t, Entries::iterator> by_address_;
   uint64_t longest_source_ = 0;

@@ -1,6 +1,7 @@
 #include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <cmath>
 
@@ -201,6 +202,8 @@ void IrEmitter::PrefetchToL2(Value* address) {
   b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
                     {address, b.getInt32(kRead), b.getInt32(kLocalityL2), b.getInt32(kData)});
 }
+
+void IrEmitter::StoreFence() { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
 llvm::Value* IrEmitter::LaneMask(Value* count, int lanes) {
   if (lanes == 1) return b.CreateICmpSGT(count, Int(0));

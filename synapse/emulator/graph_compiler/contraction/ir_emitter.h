@@ -70,6 +70,8 @@ class IrEmitter {
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
   void PrefetchToL2(llvm::Value* address);
+  // After stores that passed the caches, before others may see them.
+  void StoreFence();
   // An i1 vector whose first `count` lanes are set.
   llvm::Value* LaneMask(llvm::Value* count, int lanes);
   // vectors[i][j] -> result[j][i]; as many vectors as lanes.

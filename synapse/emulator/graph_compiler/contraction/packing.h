@@ -21,6 +21,14 @@ struct PanelFormat {
 PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
                                const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
 
+// The batch dimensions that are not broadcast.
+struct DenseBatch {
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // of the source, elements
+  int64_t count = 1;
+};
+DenseBatch DenseDimensions(const std::vector<int64_t>& batch, const std::vector<int64_t>& strides);
+
 // Strides of a dense array over the batch dimensions that `strides` does not broadcast, in units
 // of one matrix; `count` receives the number of matrices.
 std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
