@@ -92,27 +92,6 @@ TEST_F(PackCacheTest, ChangeDuringPackingIsNotKept) {
   EXPECT_NE(Get(cache, 1000, 64, "x", 2), copy);
 }
 
-TEST_F(PackCacheTest, CopiesAreAlignedAndApart) {
-  PackCache cache(uint64_t{1} << 30, &counters_);
-  std::vector<std::shared_ptr<PackedCopy>> copies;
-  constexpr uint64_t kMegabyte = 1 << 20;
-  uint64_t address = 4096;
-  for (const uint64_t bytes :
-       {uint64_t{3}, uint64_t{64}, 65 * kMegabyte, kMegabyte + 1, 63 * kMegabyte, 2 * kMegabyte}) {
-    copies.push_back(Get(cache, address, bytes, "x", 1));
-    address += bytes;
-    EXPECT_EQ(reinterpret_cast<uint64_t>(copies.back()->data()) % 64, 0u);
-  }
-  cache.DropAll();
-  for (size_t gone = 0; gone < copies.size(); ++gone) {
-    for (size_t i = gone; i < copies.size(); ++i) {
-      EXPECT_EQ(copies[i]->data()[0], i + 1) << gone;
-      EXPECT_EQ(copies[i]->data()[copies[i]->bytes() - 1], i + 1) << gone;
-    }
-    copies[gone].reset();  // its pages go back, its neighbours' do not
-  }
-}
-
 TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
   PackCache cache(1 << 20, &counters_);
   std::atomic<int> packs{0};

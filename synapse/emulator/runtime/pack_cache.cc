@@ -14,9 +14,8 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
     return found->second;
   }
   if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
-  std::shared_ptr<uint8_t> data = arena_.Allocate(packed_bytes);
-  if (data == nullptr && packed_bytes != 0) return nullptr;
-  auto copy = std::make_shared<PackedCopy>(std::move(data), packed_bytes);
+  auto copy = std::make_shared<PackedCopy>(packed_bytes);
+  if (copy->bytes() < packed_bytes) return nullptr;
   copy->Touch(now);
   // In the table before it is filled: a change of the source meanwhile must find it.
   const auto entry = entries_.emplace(key, copy).first;

@@ -14,8 +14,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "synapse/emulator/runtime/aligned_buffer.h"
 #include "synapse/emulator/runtime/counters.h"
-#include "synapse/emulator/runtime/pack_arena.h"
 
 namespace hpu::emulator {
 
@@ -28,10 +28,9 @@ struct PackKey {
 
 class PackedCopy {
  public:
-  PackedCopy(std::shared_ptr<uint8_t> data, uint64_t bytes)
-      : data_(std::move(data)), bytes_(bytes) {}
-  uint8_t* data() const { return data_.get(); }
-  uint64_t bytes() const { return bytes_; }
+  explicit PackedCopy(uint64_t bytes) : buffer_(bytes) {}
+  uint8_t* data() const { return buffer_.data(); }
+  uint64_t bytes() const { return buffer_.size(); }
   // The cache still keeps it: its source has not changed.
   bool valid() const { return valid_.load(std::memory_order_acquire); }
   void Touch(uint64_t now) { last_use_.store(now, std::memory_order_relaxed); }
@@ -59,8 +58,7 @@ class PackedCopy {
   friend class PackCache;
   static constexpr uint32_t kEmpty = 0, kClaimed = 1, kReady = 2;
 
-  const std::shared_ptr<uint8_t> data_;
-  const uint64_t bytes_;
+  const AlignedBuffer buffer_;
   std::atomic<bool> valid_{true};
   std::atomic<uint32_t> state_{kEmpty};
   std::atomic<uint64_t> last_use_{0};
@@ -98,7 +96,6 @@ class PackCache {
   const uint64_t limit_;
   Counters* const counters_;
   mutable std::mutex mutex_;
-  PackArena arena_;
   Entries entries_;
   std::multimap<uint64_t, Entries::iterator> by_address_;
   uint64_t longest_source_ = 0;
