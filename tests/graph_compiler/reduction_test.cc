@@ -39,6 +39,22 @@ TEST_P(ReductionTest, SiblingsOfOneInputAreOneKernel) {
   ExpectNear(run.Get<float>(squashed), tanhs, 1e-6);
 }
 
+// Vectors lie along the input, however many results lie side by side.
+TEST_P(ReductionTest, SeveralResultsPerRowLeaveVectorsToTheInput) {
+  const uint64_t n = 50, rows = 40;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({n, rows});
+  const uint32_t sum = b.Persistent({1, rows});
+  const uint32_t maximum = b.Persistent({1, rows});
+  AddReduction(b, "sum", x, sum, 1);
+  AddReduction(b, "max", x, maximum, 1);
+  GraphRun run(b.graph);
+  run.Set(x, RandomFloats(n * rows));
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  ASSERT_EQ(run.recipe.kernels.size(), 1u);
+  EXPECT_EQ(run.recipe.kernels[0].tasks, rows);
+}
+
 // Reductions of the same input over different dimensions stay apart.
 TEST_P(ReductionTest, OtherDimensionsAreOtherKernels) {
   GraphBuilder b;

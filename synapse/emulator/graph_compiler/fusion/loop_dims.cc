@@ -44,14 +44,22 @@ class DimOrder {
     }
   }
 
-  // How much of the traffic walks a dimension element by element.
+  // How much of the traffic walks a dimension element by element. What passes do once per row does
+  // not count beside what they do per element.
   int64_t UnitStrideScore(size_t dim) {
     int64_t score = 0;
-    ForEachAccess([&](const Access& access, bool is_store) {
+    const auto count = [&](const Access& access, int64_t weight) {
       if (access.operand == kIotaOperand || IsScratch(access)) return;
-      if (access.strides[dim] == 1) score += is_store ? 5 : 4;
+      if (access.strides[dim] == 1) score += weight;
       if (access.strides[dim] == 0) score += 1;
-    });
+    };
+    for (const LoopPass& pass : kernel_.passes) {
+      if (pass.row_level) continue;
+      for (const BodyOp& op : pass.body.ops) {
+        if (op.op == Opcode::kLoad) count(op.access, 4);
+      }
+      for (const Store& store : pass.body.stores) count(store.access, 5);
+    }
     return score;
   }
 
