@@ -69,6 +69,7 @@ struct Node {
   Body body;                // Access::operand is a ValueId or kIotaOperand
   bool keep_apart = false;  // never fused with others (copies out of temporaries)
   bool overwrites = false;  // writes over what earlier nodes wrote to the same value
+  uint32_t phase = 0;       // plan/phases.h: nodes of a lower phase run before
 
   // kGemm: a (batch..., m, k), b (batch..., k, n). kConv: a = x (n, h, w, c), b = w (ko, c/g, r,
   // s). kAttention: a, b, c = q, k, v (b, h, n, d), mask (b, h, m, n). kSort: a = input with the

@@ -274,7 +274,7 @@ const GuidRow kRows[] = {
     {"batch_gemm", InferGemm, ImportGemm},
     {"linear_fwd", InferLinear, ImportLinear},
     {"addmm", InferAddmm, ImportAddmm},
-    {"spatial_convolution", InferConv, ImportConv},
+    {"spatial_convolution", InferConv, ImportConv, true},
 };
 
 }  // namespace

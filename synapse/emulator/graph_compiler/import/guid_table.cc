@@ -35,15 +35,6 @@ std::string BaseName(const std::string& guid) {
   return is_type ? guid.substr(0, underscore) : guid;
 }
 
-std::string Text(const Sizes& sizes) {
-  std::string text = "[";
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (i > 0) text += ",";
-    text += std::to_string(sizes[i]);
-  }
-  return text + "]";
-}
-
 }  // namespace
 
 const GuidRow* FindGuid(const std::string& guid, std::string* base) {
@@ -54,6 +45,15 @@ const GuidRow* FindGuid(const std::string& guid, std::string* base) {
     return row->second;
   }
   return nullptr;
+}
+
+std::string SizesText(const Sizes& sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i > 0) text += ",";
+    text += std::to_string(sizes[i]);
+  }
+  return text + "]";
 }
 
 absl::Status NeedInputs(const ShapeContext& context, size_t count) {
@@ -78,8 +78,8 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
     const uint64_t x = i < a.size() ? a[i] : 1;
     const uint64_t y = i < b.size() ? b[i] : 1;
     if (x != y && x != 1 && y != 1) {
-      return InvalidArgument("sizes ", Text(a), " and ", Text(b), " do not broadcast (dimension ",
-                             i, " counted from the fastest)");
+      return InvalidArgument("sizes ", SizesText(a), " and ", SizesText(b),
+                             " do not broadcast (dimension ", i, " counted from the fastest)");
     }
     result[i] = x == 1 ? y : x;
   }

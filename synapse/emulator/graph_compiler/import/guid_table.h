@@ -33,6 +33,9 @@ struct GuidRow {
   // the declared sizes are taken. Checks the inputs.
   absl::StatusOr<std::vector<Sizes>> (*infer)(const ShapeContext& context);
   absl::Status (*import_node)(Importer& importer);
+  // Output 0 has the inferred sizes to the letter; of other kinds it may be declared in any sizes
+  // with as many elements.
+  bool exact_sizes = false;
 };
 
 // The row of a full guid and its base name; null if there is none.
@@ -60,6 +63,9 @@ std::span<const GuidRow> AttentionRows();
 absl::Status NeedInputs(const ShapeContext& context, size_t count);
 // The axis (FCD-first) that the node's params start with.
 absl::StatusOr<size_t> ReadAxis(const NodeDesc& node, size_t rank);
+
+// "[4,3]"
+std::string SizesText(const Sizes& sizes);
 
 // Common shape functions.
 absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);

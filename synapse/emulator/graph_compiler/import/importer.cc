@@ -72,8 +72,18 @@ absl::Status CheckFloat(const View& view, const char* what) {
 
 Shape ToShape(const std::vector<uint64_t>& sizes) { return Shape(sizes.rbegin(), sizes.rend()); }
 
-Importer::Importer(const GraphDesc& graph, const std::set<uint32_t>& buffered)
-    : graph_(graph), buffered_(buffered) {}
+Importer::Importer(const GraphDesc& graph, const Phases& phases, const std::set<uint32_t>& buffered)
+    : graph_(graph),
+      phases_(phases),
+      buffered_(buffered),
+      last_reading_phase_(graph.tensors.size(), 0) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const uint32_t tensor : graph.nodes[n].inputs) {
+      if (tensor == kNoTensor) continue;
+      last_reading_phase_[tensor] = std::max(last_reading_phase_[tensor], phases.of_node[n]);
+    }
+  }
+}
 
 bool Importer::HasInput(size_t i) const {
   return i < node_->inputs.size() && node_->inputs[i] != kNoTensor;
@@ -119,15 +129,26 @@ absl::Status Importer::AddTensor(uint32_t index) {
 
 absl::StatusOr<LoopGraph> Importer::Run() {
   for (uint32_t i = 0; i < graph_.tensors.size(); ++i) RETURN_IF_ERROR(AddTensor(i));
-  for (const NodeDesc& node : graph_.nodes) {
+  for (uint32_t phase = 0; phase < phases_.count; ++phase) RETURN_IF_ERROR(ImportPhase(phase));
+  return std::move(result_);
+}
+
+absl::Status Importer::ImportPhase(uint32_t phase) {
+  phase_ = phase;
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    if (phases_.of_node[n] != phase) continue;
+    const NodeDesc& node = graph_.nodes[n];
     RETURN_IF_ERROR_AT(ImportNode(node), "node '" + node.name + "' (" + node.guid + ")");
   }
-  for (const auto& [from, to] : final_copies_) {
-    MapTo(to, {from}, FirstArg);
+  for (const auto& [from, tensor] : final_copies_) {
+    MapTo(homes_[tensor], {from}, FirstArg);
     result_.nodes.back().keep_apart = true;
     result_.nodes.back().name = "copy_out";
+    // Later phases find in memory what was written last.
+    views_[tensor] = homes_[tensor];
   }
-  return std::move(result_);
+  final_copies_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status Importer::ResolveOutputTypes() {
@@ -178,32 +199,34 @@ View Importer::OutputValue(size_t i, const Shape* order_of) {
 void Importer::Bind(size_t i, const View& view) {
   const uint32_t tensor = node_->outputs[i];
   if (graph_.tensors[tensor].placement != TensorPlacement::kPersistent) {
-    views_[tensor] = view;
+    views_[tensor] = OutlivesMemory(i, view) ? KeptCopy(view) : view;
     return;
   }
   if (buffered_.count(tensor) != 0) {
     View kept = view;
-    if (IsPersistent(view.value)) {
+    if (result_.values[view.value].home == Home::kPersistent) {
       // Other final copies may overwrite what the view shows (two tensors that swap contents).
-      kept = NewValue(view.type, view.shape);
-      MapTo(kept, {view}, FirstArg);
-      result_.nodes.back().keep_apart = true;
+      kept = KeptCopy(view);
     }
     views_[tensor] = kept;
-    final_copies_.emplace_back(kept, homes_[tensor]);
+    final_copies_.emplace_back(kept, tensor);
     return;
   }
   MapTo(homes_[tensor], {view}, FirstArg);
   views_[tensor] = homes_[tensor];
 }
 
-bool Importer::IsPersistent(ValueId value) const {
-  for (size_t i = 0; i < homes_.size(); ++i) {
-    if (homes_[i].value == value) {
-      return graph_.tensors[i].placement == TensorPlacement::kPersistent;
-    }
-  }
-  return false;
+View Importer::KeptCopy(const View& view) {
+  const View kept = NewValue(view.type, view.shape);
+  MapTo(kept, {view}, FirstArg);
+  result_.nodes.back().keep_apart = true;
+  return kept;
+}
+
+bool Importer::OutlivesMemory(size_t i, const View& view) const {
+  if (last_reading_phase_[node_->outputs[i]] <= phase_) return false;
+  const uint32_t tensor = result_.values[view.value].tensor;
+  return tensor != kNoTensor && phases_.overwritten[tensor];
 }
 
 Access Importer::AccessOf(const View& view, const Shape& domain) {
@@ -217,6 +240,7 @@ Access Importer::Iota(const Shape& strides, int64_t offset) {
 
 void Importer::AddNode(Node node) {
   if (node.name.empty()) node.name = node_->name;
+  node.phase = phase_;
   if (node.kind != NodeKind::kLoop && NumElements(node.domain) == 0) return;
   // Folding a single element is no reduction.
   const auto first_reduced = node.domain.end() - static_cast<int64_t>(node.reduced);

@@ -12,6 +12,7 @@
 #include "synapse/emulator/graph_compiler/graph_desc.h"
 #include "synapse/emulator/graph_compiler/import/expr.h"
 #include "synapse/emulator/graph_compiler/loop_graph.h"
+#include "synapse/emulator/graph_compiler/plan/phases.h"
 
 namespace hpu::emulator {
 
@@ -40,8 +41,8 @@ class Importer {
  public:
   // `buffered` lists persistent tensors that must not be written where their node stands because
   // the memory they share with others is still read later: they are written to a temporary and
-  // copied at the end.
-  Importer(const GraphDesc& graph, const std::set<uint32_t>& buffered);
+  // copied at the end of their phase.
+  Importer(const GraphDesc& graph, const Phases& phases, const std::set<uint32_t>& buffered);
   absl::StatusOr<LoopGraph> Run();
 
   // ---- for the functions of the guid table: `node()` is the node being imported ----
@@ -97,16 +98,22 @@ class Importer {
 
  private:
   absl::Status AddTensor(uint32_t index);
-  bool IsPersistent(ValueId value) const;
+  absl::Status ImportPhase(uint32_t phase);
+  // The view shows persistent memory that is written before the last reader of output i runs.
+  bool OutlivesMemory(size_t i, const View& view) const;
+  View KeptCopy(const View& view);
   absl::Status ImportNode(const NodeDesc& node);
   absl::Status ResolveOutputTypes();
 
   const GraphDesc& graph_;
+  const Phases& phases_;
   const std::set<uint32_t>& buffered_;
   LoopGraph result_;
   std::vector<View> views_;  // by tensor; of persistent ones: their own memory until bound
   std::vector<View> homes_;  // by tensor: the persistent buffer itself
-  std::vector<std::pair<View, View>> final_copies_;
+  std::vector<std::pair<View, uint32_t>> final_copies_;  // of this phase: to the tensor's home
+  uint32_t phase_ = 0;
+  std::vector<uint32_t> last_reading_phase_;  // by tensor
   const NodeDesc* node_ = nullptr;
   std::string guid_base_;
   std::vector<MemoryType> output_types_;

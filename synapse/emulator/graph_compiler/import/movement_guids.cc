@@ -165,7 +165,7 @@ absl::Status ImportReinterpret(Importer& im) {
 }
 
 const GuidRow kRows[] = {
-    {"transpose", InferTranspose, ImportTranspose},
+    {"transpose", InferTranspose, ImportTranspose, true},
     {"reshape", InferReshape, ImportReshape},
     {"static_reshape", InferReshape, ImportReshape},
     {"flatten", InferFlatten, ImportReshape},

@@ -276,9 +276,9 @@ absl::Status ImportAdaptivePool(Importer& im) {
 }
 
 const GuidRow kRows[] = {
-    {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool},
-    {"avg_pool_2d_fwd", InferPool, ImportAveragePool},
-    {"adaptive_avg_pool_2d_fwd", InferAdaptivePool, ImportAdaptivePool},
+    {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool, true},
+    {"avg_pool_2d_fwd", InferPool, ImportAveragePool, true},
+    {"adaptive_avg_pool_2d_fwd", InferAdaptivePool, ImportAdaptivePool, true},
 };
 
 }  // namespace
