@@ -70,6 +70,62 @@ TEST_F(LaunchTest, TableQueries) {
   EXPECT_EQ(values[1], 3 * kBytes);
 }
 
+// A table that was valid before is compared, not trusted: every way in which it can have become
+// invalid is seen.
+TEST_F(LaunchTest, RepeatedTablesAreCheckedWhenSomethingChanged) {
+  const synRecipeHandle recipe = LoadRecipe(emulator::AddRecipe(kCount));
+  EXPECT_EQ(Run(recipe), 11);
+  EXPECT_EQ(Run(recipe), 11);
+  // Another address, then the old one again.
+  const uint64_t other = Allocate(kBytes);
+  EXPECT_SUCCESS(Launch(recipe, {a_, b_, other}));
+  EXPECT_EQ(Download(other, 1), std::vector<int32_t>{11});
+  Upload(std::vector<int32_t>(kCount, 5), a_);
+  EXPECT_EQ(Run(recipe), 15);
+  // The same addresses with one thing wrong.
+  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {a_, b_, a_}));
+  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {a_, b_, 4096}));
+  uint64_t workspace = 0;
+  EXPECT_SUCCESS(api_->synDeviceMalloc(device_, 256, 0, 0, &workspace));
+  auto table = Table({a_, b_, out_});
+  const auto launch = [&](uint64_t at) {
+    return api_->synLaunch(stream_, table.data(), 3, at, recipe, 0);
+  };
+  EXPECT_SUCCESS(launch(workspace));
+  EXPECT_STATUS(synFailedSectionValidation, launch(64));
+  EXPECT_STATUS(synInvalidArgument, launch(workspace + 64));
+  table[1].tensorType = SHAPE_TENSOR;
+  EXPECT_STATUS(synInvalidTensorProperties, launch(workspace));
+  table[1].tensorType = DATA_TENSOR;
+  table[1].tensorId = 7;
+  EXPECT_STATUS(synFailedSectionValidation, launch(workspace));
+  table[1].tensorId = TENSOR_INVALID_ID;
+  EXPECT_STATUS(synFailedSectionValidation, launch(workspace));
+  table[1].tensorId = 1;
+  EXPECT_SUCCESS(launch(workspace));
+  EXPECT_STATUS(synFailedSectionValidation,
+                api_->synLaunch(stream_, table.data(), 2, workspace, recipe, 0));
+  // Single addresses that moved since the last launch.
+  table[2].pTensorAddress = other;
+  EXPECT_SUCCESS(launch(workspace));
+  for (const uint64_t wrong : {a_, a_ + kBytes - 128, b_ - 128, uint64_t{4096}, ~uint64_t{0} - 8}) {
+    table[2].pTensorAddress = wrong;
+    EXPECT_STATUS(synFailedSectionValidation, launch(workspace));
+    table[2].pTensorAddress = other;
+    EXPECT_SUCCESS(launch(workspace));
+  }
+  std::swap(table[0].pTensorAddress, table[1].pTensorAddress);
+  EXPECT_SUCCESS(launch(workspace));
+  EXPECT_EQ(Download(other, 1), std::vector<int32_t>{15});
+  std::swap(table[0].pTensorAddress, table[1].pTensorAddress);
+  table[2].pTensorAddress = out_;
+  EXPECT_SUCCESS(launch(workspace));
+  EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
+  // Memory came free in between: the table is looked at again, and still fits.
+  EXPECT_SUCCESS(api_->synDeviceFree(device_, other, 0));
+  EXPECT_EQ(Run(recipe), 15);
+}
+
 TEST_F(LaunchTest, ByIdAndByName) {
   const synRecipeHandle recipe = LoadRecipe(emulator::AddRecipe(kCount));
   EXPECT_EQ(Run(recipe), 11);

@@ -3,6 +3,7 @@
 
 #include "synapse/emulator/api/lookup.h"
 #include "synapse/emulator/graph/compiler_library.h"
+#include "synapse/emulator/graph/layouts.h"
 #include "synapse/include/synapse_api.h"
 
 using namespace hpu::emulator;  // NOLINT
@@ -18,7 +19,18 @@ struct NodeArguments {
   unsigned params_size;
   const char* guid;
   const char* name;
+  const char** input_layouts;
+  const char** output_layouts;
 };
+
+std::vector<std::string> Layouts(const char** layouts, uint32_t count) {
+  std::vector<std::string> result;
+  for (uint32_t i = 0; layouts != nullptr && i < count; ++i) {
+    const char* layout = layouts[i] == nullptr ? "" : layouts[i];
+    result.emplace_back(layout, strnlen(layout, MAX_LAYOUT_SIZE));
+  }
+  return result;
+}
 
 using TensorList = std::vector<std::shared_ptr<Tensor>>;
 
@@ -87,7 +99,10 @@ synStatus CreateNode(const std::shared_ptr<Graph>& graph, const NodeArguments& a
     const auto* bytes = static_cast<const uint8_t*>(arguments.params);
     node.params.assign(bytes, bytes + arguments.params_size);
   }
+  node.input_layouts = Layouts(arguments.input_layouts, arguments.num_inputs);
+  node.output_layouts = Layouts(arguments.output_layouts, arguments.num_outputs);
   SYN_RETURN_IF_FAILED(CheckGuid(node, static_cast<uint32_t>(node.params.size())));
+  SYN_RETURN_IF_FAILED(CheckLayouts(node));
   *id = graph->nodes().size();
   graph->nodes().push_back(std::move(node));
   return synSuccess;
@@ -121,19 +136,21 @@ synStatus NodeCall(synGraphHandle handle, synNodeId id, Body&& body) {
 synStatus synNodeCreate(synGraphHandle graph, const synTensor* inputs, const synTensor* outputs,
                         uint32_t num_inputs, uint32_t num_outputs, const void* params,
                         unsigned params_size, const char* guid, const char* name,
-                        const char** /*input_layouts*/, const char** /*output_layouts*/) {
+                        const char** input_layouts, const char** output_layouts) {
   synNodeId id = 0;
-  return CreateNodeChecked(
-      graph, {inputs, outputs, num_inputs, num_outputs, params, params_size, guid, name}, &id);
+  return synNodeCreateWithId(graph, inputs, outputs, num_inputs, num_outputs, params, params_size,
+                             guid, name, &id, input_layouts, output_layouts);
 }
 
 synStatus synNodeCreateWithId(synGraphHandle graph, const synTensor* inputs,
                               const synTensor* outputs, uint32_t num_inputs, uint32_t num_outputs,
                               const void* params, unsigned params_size, const char* guid,
-                              const char* name, synNodeId* id, const char** /*input_layouts*/,
-                              const char** /*output_layouts*/) {
-  return CreateNodeChecked(
-      graph, {inputs, outputs, num_inputs, num_outputs, params, params_size, guid, name}, id);
+                              const char* name, synNodeId* id, const char** input_layouts,
+                              const char** output_layouts) {
+  return CreateNodeChecked(graph,
+                           {inputs, outputs, num_inputs, num_outputs, params, params_size, guid,
+                            name, input_layouts, output_layouts},
+                           id);
 }
 
 synStatus synNodeSetUserParams(synGraphHandle graph, synNodeId id, const void* params,

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "synapse/emulator/graph/layouts.h"
+
 namespace hpu::emulator {
 namespace {
 
@@ -125,7 +127,9 @@ GraphDesc Graph::Describe(const std::string& name) const {
     }
     return result;
   };
-  for (const Node& node : nodes_) {
+  std::vector<std::vector<uint32_t>> described(nodes_.size());  // node id -> indices in desc.nodes
+  for (size_t id = 0; id < nodes_.size(); ++id) {
+    const Node& node = nodes_[id];
     NodeDesc out;
     out.guid = node.guid;
     out.name = node.name;
@@ -133,8 +137,19 @@ GraphDesc Graph::Describe(const std::string& name) const {
     out.outputs = indices(node.outputs);
     out.params = node.params;
     out.deterministic = node.deterministic;
-    out.blocked_by.assign(node.blocked_by.begin(), node.blocked_by.end());
-    desc.nodes.push_back(std::move(out));
+    const size_t first = desc.nodes.size();
+    AddInNativeLayout(node, std::move(out), &desc);
+    for (size_t i = first; i < desc.nodes.size(); ++i) {
+      described[id].push_back(static_cast<uint32_t>(i));
+    }
+  }
+  for (size_t id = 0; id < nodes_.size(); ++id) {
+    for (const uint32_t index : described[id]) {
+      std::vector<uint32_t>& blocked_by = desc.nodes[index].blocked_by;
+      for (const uint32_t blocking : nodes_[id].blocked_by) {
+        blocked_by.insert(blocked_by.end(), described[blocking].begin(), described[blocking].end());
+      }
+    }
   }
   return desc;
 }

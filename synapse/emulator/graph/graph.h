@@ -77,6 +77,8 @@ struct Node {
   bool has_params = false;
   bool deterministic = false;
   synRoundingMode rounding = synRoundToNearest;
+  std::vector<std::string> input_layouts;  // empty, or one per operand; "" = says nothing
+  std::vector<std::string> output_layouts;
   std::optional<synUserExecOrder> user_order;
   std::set<uint32_t> blocked_by;  // node ids
 };

@@ -28,6 +28,11 @@ uint64_t AlignmentFor(uint64_t bytes) {
   return bytes >= kLargeBytes ? kPageBytes : DeviceMemory::kAlignment;
 }
 
+uint64_t NextEpoch() {
+  static std::atomic<uint64_t> epochs{0};
+  return epochs.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 // Limit of the control group (version 2), if there is one.
 uint64_t ControlGroupLimit() {
   std::ifstream file("/sys/fs/cgroup/memory.max");
@@ -52,6 +57,11 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(uint64_t byte
   if (base > start) munmap(range, base - start);
   munmap(reinterpret_cast<void*>(base + total), start + kHugePageBytes - base);
   return std::unique_ptr<DeviceMemory>(new DeviceMemory(base, total));
+}
+
+DeviceMemory::DeviceMemory(uint64_t base, uint64_t total)
+    : base_(base), total_(total), epoch_(NextEpoch()), free_bytes_(total) {
+  AddFree(base, total);
 }
 
 DeviceMemory::~DeviceMemory() { munmap(reinterpret_cast<void*>(base_), total_); }
@@ -153,6 +163,7 @@ absl::StatusOr<uint64_t> DeviceMemory::Free(uint64_t address) {
   const uint64_t size = block->second;
   used_.erase(block);
   free_bytes_ += size;
+  epoch_.store(NextEpoch(), std::memory_order_release);
   AddFree(address, size);
   if (size >= kLargeBytes) {
     // Only pages that belong to this block alone.

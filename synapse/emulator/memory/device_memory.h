@@ -34,6 +34,10 @@ class DeviceMemory {
   // The range lies in memory that was allocated at some time, so that touching it cannot fault.
   bool Contains(uint64_t address, uint64_t bytes) const;
 
+  // Changes with every Free, and no two objects ever have the same: what Contains accepted in an
+  // epoch, it accepts throughout that epoch.
+  uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+
   uint64_t base() const { return base_; }
   uint64_t total_bytes() const { return total_; }
   uint64_t free_bytes() const;
@@ -41,9 +45,7 @@ class DeviceMemory {
   static constexpr uint64_t kAlignment = 128;
 
  private:
-  DeviceMemory(uint64_t base, uint64_t total) : base_(base), total_(total), free_bytes_(total) {
-    AddFree(base, total);
-  }
+  DeviceMemory(uint64_t base, uint64_t total);
   void AddFree(uint64_t address, uint64_t bytes);
   void RemoveFree(uint64_t address, uint64_t bytes);
   uint64_t FindPlace(uint64_t bytes, uint64_t alignment) const;
@@ -53,6 +55,7 @@ class DeviceMemory {
   const uint64_t total_;
   mutable std::mutex mutex_;
   std::atomic<uint64_t> accessible_{0};  // bytes from base_ that are mapped readable and writable
+  std::atomic<uint64_t> epoch_;
   uint64_t free_bytes_;
   std::map<uint64_t, uint64_t> used_;                     // address -> bytes
   std::map<uint64_t, uint64_t> free_;                     // address -> bytes; neighbours are joined

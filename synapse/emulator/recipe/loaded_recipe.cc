@@ -21,6 +21,7 @@ LoadedRecipe::LoadedRecipe(Recipe recipe) : recipe_(std::move(recipe)) {
     tensor_bytes_.push_back(TensorBytes(tensor));
     by_name_.emplace(tensor.name, i);
     if (tensor.is_written) written_.push_back(i);
+    plain_tables_ = plain_tables_ && tensor.type == DATA_TENSOR;
   }
   for (ConstSection& section : recipe_.const_sections) {
     ConstSectionData& data = const_sections_[section.section];

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "synapse/emulator/recipe/recipe.h"
 #include "synapse/emulator/runtime/aligned_buffer.h"
+#include "synapse/emulator/runtime/bound_table.h"
 #include "synapse/emulator/runtime/code_image.h"
 #include "synapse/emulator/runtime/pack_cache.h"
 
@@ -66,6 +67,10 @@ class LoadedRecipe {
   // Indices of tensors that some kernel writes.
   const std::vector<uint32_t>& written_tensors() const { return written_; }
 
+  // An entry of a launch table is decided by its id, kind and address: no sizes, no host memory.
+  bool has_plain_tables() const { return plain_tables_; }
+  BindingMemo& binding_memo() { return binding_memo_; }
+
   uint64_t max_scratch_bytes() const { return max_scratch_bytes_; }
   // First operand of kernel `k` in a table of all operands, kernel after kernel.
   uint32_t first_operand(uint32_t kernel) const { return first_operand_[kernel]; }
@@ -114,6 +119,7 @@ class LoadedRecipe {
   std::vector<uint32_t> written_;
   std::vector<uint32_t> first_operand_;
   std::vector<bool> one_thread_;
+  bool plain_tables_ = true;
   uint64_t max_scratch_bytes_ = 0;
 
   std::mutex map_mutex_;
@@ -126,6 +132,8 @@ class LoadedRecipe {
 
   std::mutex pack_mutex_;
   std::vector<PackMemo> pack_memo_;
+
+  BindingMemo binding_memo_;
 };
 
 }  // namespace hpu::emulator

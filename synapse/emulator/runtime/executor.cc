@@ -51,7 +51,7 @@ void RunPackTasks(const void* context, int64_t begin, int64_t end, void* scratch
 uint64_t SourceAddress(const LaunchRequest& request, const PackedOperand& packed) {
   const OperandRef& source = packed.source;
   return source.offset + (source.kind == OperandRef::Kind::kPersistent
-                              ? request.addresses[source.index]
+                              ? request.table->addresses[source.index]
                               : reinterpret_cast<uint64_t>(request.recipe->constants()));
 }
 
@@ -160,9 +160,9 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
   const auto base_of = [&](const OperandRef& operand) -> uint64_t {
     switch (operand.kind) {
       case OperandRef::Kind::kPersistent:
-        return request.addresses[operand.index];
+        return request.table->addresses[operand.index];
       case OperandRef::Kind::kWorkspace:
-        return request.workspace;
+        return request.table->workspace;
       case OperandRef::Kind::kConstant:
         return reinterpret_cast<uint64_t>(recipe.constants());
       case OperandRef::Kind::kPacked:
@@ -186,9 +186,9 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
 void Executor::DropWritten(const LaunchRequest& request) {
   const LoadedRecipe& recipe = *request.recipe;
   for (const uint32_t tensor : recipe.written_tensors()) {
-    packs_.Drop(request.addresses[tensor], recipe.tensor_bytes(tensor));
+    packs_.Drop(request.table->addresses[tensor], recipe.tensor_bytes(tensor));
   }
-  packs_.Drop(request.workspace, recipe.recipe().workspace_bytes);
+  packs_.Drop(request.table->workspace, recipe.recipe().workspace_bytes);
 }
 
 synStatus Executor::Run(const LaunchRequest& request) {

@@ -22,8 +22,7 @@ struct LaunchSignal {
 
 struct LaunchRequest {
   std::shared_ptr<LoadedRecipe> recipe;
-  std::vector<uint64_t> addresses;  // of the recipe's tensors, in order
-  uint64_t workspace = 0;
+  std::shared_ptr<const BoundTable> table;
   std::vector<LaunchSignal> signals;  // by after_kernels
 };
 
@@ -41,7 +40,8 @@ struct LaunchContext {
   bool check_overlap = true;
 };
 
-// Fills request->addresses and workspace from the table, or says why the table does not fit.
+// Sets request->table, or says why the table does not fit. A table that equals the last one bound
+// for the recipe is only compared, as long as no device memory was freed in between.
 synStatus BindLaunch(const LaunchContext& context, const LaunchTable& table,
                      LaunchRequest* request);
 
