@@ -122,8 +122,8 @@ absl::Status DeviceMemory::MakeAccessible(uint64_t end) {
     return Error(absl::StatusCode::kResourceExhausted, "the system refuses ", new_bytes - old_bytes,
                  " bytes for device memory: ", std::strerror(errno));
   }
-  // No MADV_HUGEPAGE: the first touch of 440 MB then took 320 to 995 ms of system time instead of 230
-  // on a virtual machine, and streams read no faster afterwards.
+  // No MADV_HUGEPAGE: the first touch of 440 MB then took 320 to 995 ms of system time instead of
+  // 230 on a virtual machine, and streams read no faster afterwards.
   accessible_.store(new_bytes, std::memory_order_release);
   return absl::OkStatus();
 }
