@@ -1,6 +1,6 @@
 // One LLVM module per recipe: kernel functions go in, a relocated position-independent image comes
-// out. Code for many kernels is generated in parts by several threads. The only users of LLVM are the files of codegen/
-// and contraction/.
+// out. Code for many kernels is generated in parts by several threads. The only users of LLVM are
+// the files of codegen/ and contraction/.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
