@@ -1,127 +1,18 @@
 #include "synapse/emulator/graph_compiler/contraction/attention_rows.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "synapse/emulator/graph_compiler/codegen/body.h"
-#include "synapse/emulator/graph_compiler/contraction/tiling.h"
+#include "synapse/emulator/graph_compiler/contraction/attention_rows_task.h"
 
 namespace hpu::emulator {
+namespace attention_rows {
 namespace {
 
 using llvm::Value;
 
-constexpr int64_t kMostRows = 4;
-constexpr int64_t kMostVectors = 16;    // of features, unrolled
-constexpr int64_t kKeysPerTask = 1024;  // scores of 4 rows: 16 KiB
-constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4;
+constexpr int64_t kMostVectors = 16;  // of features, unrolled
 
 bool HasMask(const AttentionSpec& spec) { return spec.mask.kind != OperandRef::Kind::kNull; }
-
-// Query rows that share a key head form one unit if they are few enough together.
-bool FoldsHeads(const AttentionSpec& spec) {
-  return spec.kv_repeat > 1 && spec.m * spec.kv_repeat <= kMostRows;
-}
-
-struct RowPlan {
-  RowPlan(const TargetInfo& target, const AttentionSpec& spec)
-      : folds_heads(FoldsHeads(spec)),
-        rows(folds_heads ? spec.m * spec.kv_repeat : spec.m),
-        units(spec.batch * (folds_heads ? spec.heads / spec.kv_repeat : spec.heads)),
-        chunks(CeilDiv(spec.n, kKeysPerTask)),
-        chunk(RoundUp(CeilDiv(spec.n, chunks), target.f32_lanes)),
-        key_vectors(CeilDiv(spec.d, target.f32_lanes)),
-        value_vectors(CeilDiv(spec.dv, target.f32_lanes)),
-        partial((value_vectors + 1) * target.f32_lanes) {
-    chunks = CeilDiv(spec.n, chunk);
-  }
-
-  bool folds_heads;
-  int64_t rows;   // of a unit
-  int64_t units;  // batch x heads, or x key heads
-  int64_t chunks, chunk;
-  int64_t key_vectors, value_vectors;
-  // Floats that a row of a chunk leaves behind: O padded to vectors, maximum, sum.
-  int64_t partial;
-};
-
-BodyOp Accumulator() {
-  BodyOp op;
-  op.op = Opcode::kAccumulator;
-  op.type = ScalarType::kF32;
-  return op;
-}
-
-// What both kernels do.
-class RowsTask {
- public:
-  RowsTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-           const AttentionSpec& spec, const RowPlan& plan)
-      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), lanes_(e_.lanes()) {
-    exp_.ops.push_back(Accumulator());
-    exp_.ops.push_back(Accumulator());
-    exp_.ops[1].op = Opcode::kExp;
-    exp_.ops[1].args = {0};
-  }
-
- protected:
-  void SetUnit(Value* unit) {
-    const int64_t heads = plan_.folds_heads ? spec_.heads / spec_.kv_repeat : spec_.heads;
-    const Values index = e_.Decompose(unit, {spec_.batch, heads});
-    batch_ = index[0];
-    key_head_ = plan_.folds_heads ? index[1] : e_.DivConst(index[1], spec_.kv_repeat);
-    head_ = plan_.folds_heads ? e_.Mul(index[1], spec_.kv_repeat) : index[1];
-  }
-
-  int64_t QueryOf(int64_t row) const { return plan_.folds_heads ? row % spec_.m : row; }
-  Value* HeadOf(int64_t row) { return plan_.folds_heads ? e_.Add(head_, row / spec_.m) : head_; }
-
-  Value* Exp(Value* x, int lanes) {
-    BodyPosition position;
-    position.index = {e_.Int(0)};
-    position.lanes = lanes;
-    return EmitBody(e_.b, frame_, e_.target(), exp_, position, {x})[1];
-  }
-
-  // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
-  Value* Shift(Value* maximum) {
-    Value* none = e_.b.CreateFCmpOEQ(maximum, e_.F32Const(-INFINITY, 1));
-    return e_.b.CreateSelect(none, e_.Zero(1), maximum);
-  }
-
-  // out[row] = sums / total; 0 for rows without keys.
-  void StoreRow(int64_t row, const Values& sums, Value* total) {
-    Value* empty = e_.b.CreateFCmpOEQ(total, e_.Zero(1));
-    Value* factor =
-        e_.b.CreateSelect(empty, e_.Zero(1), e_.b.CreateFDiv(e_.F32Const(1.0f, 1), total));
-    Body store;
-    store.ops.push_back(Accumulator());
-    Store to;
-    to.access.operand = kOut;
-    to.access.type = spec_.type;
-    to.access.strides.assign(spec_.out_strides, spec_.out_strides + 4);
-    store.stores.push_back(to);
-    for (size_t v = 0; v < sums.size(); ++v) {
-      const int64_t col = static_cast<int64_t>(v) * lanes_;
-      BodyPosition position;
-      position.index = {batch_, HeadOf(row), e_.Int(QueryOf(row)), e_.Int(col)};
-      position.lanes = lanes_;
-      if (col + lanes_ > spec_.dv) position.mask = e_.LaneMask(e_.Int(spec_.dv - col), lanes_);
-      EmitBody(e_.b, frame_, e_.target(), store, position,
-               {e_.b.CreateFMul(sums[v], e_.Splat(factor, lanes_))});
-    }
-  }
-
-  IrEmitter e_;
-  const KernelFrame& frame_;
-  const AttentionSpec& spec_;
-  const RowPlan& plan_;
-  const int lanes_;
-  Body exp_;
-  Value* batch_ = nullptr;
-  Value* head_ = nullptr;  // first one, if heads are folded
-  Value* key_head_ = nullptr;
-};
 
 class ChunkTask : public RowsTask {
  public:
@@ -335,48 +226,6 @@ class ChunkTask : public RowsTask {
   Values queries_;         // vectors of features, row after row
 };
 
-// Joins the chunks of one unit. Operand kQ holds what they left.
-class JoinTask : public RowsTask {
- public:
-  using RowsTask::RowsTask;
-
-  void Emit(Value* unit) {
-    SetUnit(unit);
-    Value* first = e_.Mul(unit, plan_.chunks * plan_.rows);
-    for (int64_t row = 0; row < plan_.rows; ++row) {
-      const auto part = [&](Value* chunk) {
-        Value* number = e_.Add(first, e_.Add(e_.Mul(chunk, plan_.rows), row));
-        return e_.Address(frame_.Operand(e_.b, kQ), e_.Mul(number, plan_.partial * 4));
-      };
-      const int64_t end = plan_.value_vectors * lanes_ * 4;
-      const Values maximum =
-          e_.For(e_.Int(0), e_.Int(plan_.chunks), 1, {e_.F32Const(-INFINITY, 1)},
-                 [&](Value* chunk, const Values& so_far) {
-                   return Values{e_.MaxF32(e_.LoadF32(e_.Address(part(chunk), end), 1), so_far[0])};
-                 });
-      Value* shift = Shift(maximum[0]);
-      Values init(static_cast<size_t>(plan_.value_vectors), e_.Zero(lanes_));
-      init.push_back(e_.Zero(1));
-      Values sums =
-          e_.For(e_.Int(0), e_.Int(plan_.chunks), 1, init, [&](Value* chunk, const Values& so_far) {
-            Value* from = part(chunk);
-            Value* weight = Exp(e_.b.CreateFSub(e_.LoadF32(e_.Address(from, end), 1), shift), 1);
-            Values next = so_far;
-            for (int64_t v = 0; v < plan_.value_vectors; ++v) {
-              Value* sum = e_.LoadF32(e_.Address(from, v * lanes_ * 4), lanes_);
-              next[v] = e_.Fma(e_.Splat(weight, lanes_), sum, so_far[v]);
-            }
-            Value* total = e_.LoadF32(e_.Address(from, end + 4), 1);
-            next.back() = e_.Fma(weight, total, so_far.back());
-            return next;
-          });
-      Value* total = sums.back();
-      sums.pop_back();
-      StoreRow(row, sums, total);
-    }
-  }
-};
-
 KernelKey KeyOf(const char* kind, const AttentionSpec& spec) {
   KernelKey key(kind);
   AddToKey(key, spec);
@@ -384,8 +233,10 @@ KernelKey KeyOf(const char* kind, const AttentionSpec& spec) {
 }
 
 }  // namespace
+}  // namespace attention_rows
 
 bool FitsAttentionRows(const TargetInfo& target, const AttentionSpec& spec) {
+  using namespace attention_rows;
   const int64_t most = kMostVectors * target.f32_lanes;
   const bool walks_mask = HasMask(spec) && spec.mask_strides[3] > 1;
   return spec.m <= kMostRows && spec.d <= most && spec.dv <= most && spec.q_strides[3] == 1 &&
@@ -393,6 +244,7 @@ bool FitsAttentionRows(const TargetInfo& target, const AttentionSpec& spec) {
 }
 
 void EmitAttentionRows(KernelCache& cache, const AttentionSpec& spec, EmittedKernels* out) {
+  using namespace attention_rows;
   const TargetInfo& target = cache.module().target();
   const RowPlan plan(target, spec);
   KernelLaunch launch = AttentionLaunch(spec);
@@ -422,7 +274,7 @@ void EmitAttentionRows(KernelCache& cache, const AttentionSpec& spec, EmittedKer
   join.entry =
       cache.GetOrAdd(KeyOf("attention_join", spec), "attention_join",
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
-                       JoinTask(builder, target, frame, spec, plan).Emit(task);
+                       EmitJoinTask(builder, target, frame, spec, plan, task);
                      });
   out->launches.push_back(std::move(join));
 }
