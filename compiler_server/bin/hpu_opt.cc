@@ -28,6 +28,7 @@ struct Options {
   bool wire = false;
   bool evaluate = false;
   bool values = false;
+  std::string inputs;
   uint64_t seed = 1;
   double tolerance = 1e-5;
   bool time_passes = false;
@@ -86,6 +87,35 @@ nlohmann::json ToJson(const std::vector<ir::HostTensor>& tensors) {
   return list;
 }
 
+// A JSON list with a list of elements per tensor input; what is no number is text ("inf", "nan").
+absl::StatusOr<std::vector<ir::HostTensor>> ReadInputs(const std::string& path,
+                                                       const ir::Graph& graph) {
+  ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  const nlohmann::json lists = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::vector<ir::HostTensor> inputs;
+  for (const ir::Input& input : graph.inputs()) {
+    if (input.value == nullptr) continue;
+    const ir::TensorType& type = input.value->type;
+    ir::HostTensor tensor = ir::MakeHostTensor(type.dtype, type.sizes);
+    const nlohmann::json* list =
+        lists.is_array() && inputs.size() < lists.size() ? &lists[inputs.size()] : nullptr;
+    if (list == nullptr || !list->is_array() || list->size() != tensor.data.size()) {
+      return InvalidArgument(path, " has no list of ", tensor.data.size(), " elements for input %",
+                             input.name);
+    }
+    for (size_t i = 0; i < tensor.data.size(); ++i) {
+      const nlohmann::json& element = (*list)[i];
+      if (!element.is_number() && !element.is_string()) {
+        return InvalidArgument(path, ": element ", i, " of input %", input.name, " is no number");
+      }
+      tensor.data[i] = element.is_number() ? element.get<double>()
+                                           : std::strtod(element.get<std::string>().c_str(), nullptr);
+    }
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
 // Largest difference between the two runs, over outputs and mutated inputs.
 absl::StatusOr<double> Compare(const ir::RunResult& before, const ir::RunResult& after) {
   if (before.outputs.size() != after.outputs.size()) return Internal("number of outputs changed");
@@ -114,6 +144,7 @@ absl::Status Evaluate(const Options& options, const ir::Graph& graph,
   if (options.values) {
     report["outputs"] = ToJson(after.outputs);
     report["inputs"] = ToJson(inputs);
+    report["inputs_after"] = ToJson(after.inputs);
   }
   if (!before) return absl::OkStatus();
   ASSIGN_OR_RETURN(const double difference, Compare(*before, after));
@@ -139,8 +170,11 @@ void ReportTimes(const Options& options, const std::vector<PassTiming>& timings,
 absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(ir::Graph graph, Load(options));
   ASSIGN_OR_RETURN(const std::vector<Pass> passes, SelectPasses(options));
-  const std::vector<ir::HostTensor> inputs =
-      options.evaluate ? ir::RandomInputs(graph, options.seed) : std::vector<ir::HostTensor>();
+  std::vector<ir::HostTensor> inputs;
+  if (options.evaluate) inputs = ir::RandomInputs(graph, options.seed);
+  if (!options.inputs.empty()) {
+    ASSIGN_OR_RETURN(inputs, ReadInputs(options.inputs, graph));
+  }
   const auto before = options.evaluate && !passes.empty() ? RunBefore(graph, inputs) : std::nullopt;
   std::vector<PassTiming> timings;
   PassOptions pass_options;
@@ -172,8 +206,10 @@ int main(int argc, char** argv) {
   app.add_flag("--evaluate", options.evaluate,
                "run input and output graph in the reference interpreter and compare");
   app.add_option("--seed", options.seed, "of the random inputs")->capture_default_str();
+  app.add_option("--inputs", options.inputs,
+                 "JSON file: per tensor input a list of its elements, row-major");
   app.add_option("--tolerance", options.tolerance, "largest difference")->capture_default_str();
-  app.add_flag("--values", options.values, "with --evaluate --json: inputs and outputs");
+  app.add_flag("--values", options.values, "with --evaluate --json: inputs before and after, outputs");
   app.add_flag("--time-passes", options.time_passes, "time and node count of each pass");
   app.add_option("--dump-dir", options.dump_dir, "text and DOT after each pass that changed it");
   app.add_option("--disable", options.disable, "pass to skip (repeatable)");

@@ -74,6 +74,8 @@ void Sdpa(const Node& node, Operands in, HostTensor& out) {
       scores[j] = score;
       peak = std::max(peak, score);
     }
+    // A row that attends to nothing is zero, as in PyTorch.
+    if (peak == -INFINITY) continue;
     double sum = 0;
     for (double& score : scores) sum += score = std::exp(score - peak);
     for (int64_t d = 0; d < width; ++d) {

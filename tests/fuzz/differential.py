@@ -1,29 +1,28 @@
-"""Differential fuzzer: random programs compiled with hpu_backend against CPU eager.
+"""Differential fuzzer: random programs compiled with hpu_backend against CPU eager and against the
+reference interpreter.
 
 Usage: python tests/fuzz/differential.py [--seed N] [--count N | --minutes M] [...]
 
-Prints the seed of every failing program with its source; exit status 1 if any failed. Compared are
-values, dtypes, sizes, strides, which outputs share memory, and what happened to the inputs.
+Prints the first seed, and of every failing program its seed and source; exit status 1 if any
+failed. Compared are values, dtypes, sizes, strides, which outputs share memory, and what happened
+to the inputs.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
+from collections import Counter
 
+import reference
 import torch
-from programs import Program, random_program
+from programs import Program, copy_together, random_program
 
 # Error allowed against the largest magnitude of the result.
-TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 4e-2}
-
-
-def copy_to(tensor: torch.Tensor, device: str) -> torch.Tensor:
-    """The tensor on `device` with the same strides."""
-    out = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-    return out.copy_(tensor)
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 def storages(tensors: list[torch.Tensor]) -> list[int]:
@@ -35,47 +34,113 @@ def storages(tensors: list[torch.Tensor]) -> list[int]:
 
 
 def tolerance_of(program: Program, dtype: torch.dtype) -> float:
-    narrow = "bfloat16" in program.source or any(x.dtype == torch.bfloat16 for x in program.inputs)
-    return TOLERANCE[torch.bfloat16 if narrow else dtype] if dtype.is_floating_point else 0.0
+    """That of the coarsest type in the program: what was rounded to it stays rough."""
+    if not dtype.is_floating_point:
+        return 0.0
+    types = {x.dtype for x in program.inputs} | {dtype}
+    types |= {t for t in TOLERANCE if f"{t}" in program.source}
+    return max(TOLERANCE.get(t, 0) for t in types)
 
 
-def difference(program: Program, ours: torch.Tensor, eager: torch.Tensor) -> str | None:
-    if ours.dtype != eager.dtype or ours.shape != eager.shape:
-        return f"{ours.dtype}{list(ours.shape)} instead of {eager.dtype}{list(eager.shape)}"
-    if ours.stride() != eager.stride() and eager.numel() > 0:
-        return f"strides {ours.stride()} instead of {eager.stride()} for {list(eager.shape)}"
-    got, want = ours.cpu().double(), eager.double()
+def difference(ours: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> str | None:
+    """Elements only; infinities and NaN must be the same, finite ones near."""
+    got, want = ours.cpu().double(), wanted.double()
+    if got.shape != want.shape:
+        return f"{list(got.shape)} instead of {list(want.shape)}"
     if got.numel() == 0:
         return None
-    scale = max(want.abs().max().item(), 1e-3)
-    error = (got - want).abs().max().item()
-    if not error <= tolerance_of(program, eager.dtype) * scale:
-        return f"largest error {error:g} at magnitude {scale:g}"
-    return None
+    equal = (got == want) | (got.isnan() & want.isnan())
+    finite = want[want.isfinite()]
+    scale = max(finite.abs().max().item(), 1e-3) if finite.numel() else 1.0
+    error = torch.where(equal, 0.0, (got - want).abs())
+    # `not <=` also catches NaN.
+    wrong = ~(error <= tolerance * scale)
+    if not wrong.any():
+        return None
+    at = tuple(wrong.nonzero()[0].tolist())
+    return f"{int(wrong.sum())} of {got.numel()} differ at magnitude {scale:g}: " + (
+        f"{got[at].item():g} instead of {want[at].item():g} at {at}"
+    )
 
 
-def check(program: Program, backend: str, device: str) -> str | None:
-    """None, or what is wrong."""
-    function = program.function()
-    cpu = [copy_to(x, "cpu") for x in program.inputs]
-    with torch.no_grad():
-        expected = function(*cpu)
-        torch._dynamo.reset()
-        compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
-        for call in ("first", "second"):
-            moved = [copy_to(x, device) for x in program.inputs]
-            results = compiled(*moved)
-            for i, (ours, eager) in enumerate(zip(results, expected, strict=True)):
-                wrong = difference(program, ours, eager)
-                if wrong:
-                    return f"{call} call, output {i}: {wrong}"
-            if storages([*moved, *results]) != storages([*cpu, *expected]):
-                return f"{call} call: other tensors share memory than in eager"
-            for i, (ours, eager) in enumerate(zip(moved, cpu, strict=True)):
-                wrong = difference(program, ours, eager)
-                if wrong:
-                    return f"{call} call, input {i} afterwards: {wrong}"
-    return None
+def addressing(tensor: torch.Tensor) -> list[int]:
+    """Strides of the dimensions that have more than one element; none of an empty tensor."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride for size, stride in pairs if size > 1] if tensor.numel() else []
+
+
+def check_tensor(program: Program, ours: torch.Tensor, eager: torch.Tensor) -> str | None:
+    if ours.dtype != eager.dtype or ours.shape != eager.shape:
+        return f"{ours.dtype}{list(ours.shape)} instead of {eager.dtype}{list(eager.shape)}"
+    if addressing(ours) != addressing(eager):
+        return f"strides {ours.stride()} instead of {eager.stride()} for {list(eager.shape)}"
+    return difference(ours, eager, tolerance_of(program, eager.dtype))
+
+
+class Fuzzer:
+    def __init__(self, backend: str, device: str, use_reference: bool) -> None:
+        self.device = device
+        self.hpu_opt = reference.find_hpu_opt() if use_reference else None
+        self.backend = torch._dynamo.lookup_backend(backend)
+        self.counts: Counter[str] = Counter()
+
+    def check(self, program: Program) -> str | None:
+        """None, or what is wrong."""
+        function = program.function()
+        cpu = copy_together(program.inputs, "cpu")
+        recorder = reference.Recorder(self.backend)
+        with torch.no_grad(), reference.captured_graphs() as graphs:
+            expected = function(*cpu)
+            torch._dynamo.reset()
+            compiled = torch.compile(function, backend=recorder, fullgraph=True, dynamic=False)
+            for call in ("first", "second"):
+                moved = copy_together(program.inputs, self.device)
+                results = compiled(*moved)
+                pairs = [
+                    *((f"output {i}", *pair) for i, pair in enumerate(zip(results, expected))),
+                    *((f"input {i} afterwards", *pair) for i, pair in enumerate(zip(moved, cpu))),
+                ]
+                for name, ours, eager in pairs:
+                    wrong = check_tensor(program, ours, eager)
+                    if wrong:
+                        return f"{call} call, {name}: {wrong}"
+                if storages([*moved, *results]) != storages([*cpu, *expected]):
+                    return f"{call} call: other tensors share memory than in eager"
+        return self._against_reference(program, graphs, recorder)
+
+    def _against_reference(
+        self, program: Program, graphs: list[bytes], recorder: reference.Recorder
+    ) -> str | None:
+        if self.hpu_opt is None or not graphs or not recorder.calls:
+            self.counts["no graph of its own"] += 1
+            return None
+        if program.special:
+            # It computes windows, means and masks by weights, where 0 * infinity is NaN.
+            self.counts["infinities and NaN"] += 1
+            return None
+        if not all(x.numel() for x in program.inputs):
+            # Its reductions of nothing give the least number, not an error or false.
+            self.counts["empty inputs"] += 1
+            return None
+        if len(set(storages(program.inputs))) < len(program.inputs):
+            self.counts["inputs share memory"] += 1
+            return None
+        report = reference.interpret(self.hpu_opt, graphs[-1], recorder.before)
+        if report is None:
+            self.counts["ops outside the interpreter"] += 1
+            return None
+        self.counts["interpreted"] += 1
+        tensors = [r for r in recorder.results if isinstance(r, torch.Tensor)]
+        pairs = [
+            *((f"output {i}", *p) for i, p in enumerate(zip(tensors, report["outputs"]))),
+            *((f"input {i}", *p) for i, p in enumerate(zip(recorder.after, report["inputs_after"]))),
+        ]
+        for name, ours, value in pairs:
+            wanted = reference.as_tensor(value)
+            wrong = difference(ours, wanted, tolerance_of(program, ours.dtype))
+            if wrong:
+                return f"against the reference interpreter, {name} of the graph: {wrong}"
+        return None
 
 
 def main() -> int:
@@ -84,22 +149,29 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=None, help="instead of a count")
     parser.add_argument("--length", type=int, default=12, help="lines of the longest program")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="the only float type")
+    parser.add_argument("--isa", help="compile for this level, x86-64-v2 for example")
     parser.add_argument("--backend", default="hpu_backend")
     parser.add_argument("--device", default="hpu")
+    parser.add_argument("--no-reference", action="store_true", help="compare with eager only")
     arguments = parser.parse_args()
+    if arguments.isa:
+        os.environ["EMULATOR_ISA_LEVEL"] = arguments.isa
     if arguments.device == "hpu":
         import habana_frameworks.torch  # noqa: F401
 
     first = int(time.time()) if arguments.seed is None else arguments.seed
+    narrow = getattr(torch, arguments.dtype) if arguments.dtype else None
     print(f"first seed {first}", flush=True)
     end = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
+    fuzzer = Fuzzer(arguments.backend, arguments.device, not arguments.no_reference)
     failed = []
     done = 0
     while (time.monotonic() < end) if end else (done < arguments.count):
         seed = first + done
-        program = random_program(seed, arguments.length)
+        program = random_program(seed, arguments.length, narrow)
         try:
-            wrong = check(program, arguments.backend, arguments.device)
+            wrong = fuzzer.check(program)
         except Exception:
             wrong = traceback.format_exc(limit=-3)
         if wrong:
@@ -109,6 +181,7 @@ def main() -> int:
         done += 1
         if done % 50 == 0:
             print(f"{done} programs, {len(failed)} failed", flush=True)
+    print(", ".join(f"{name}: {count}" for name, count in sorted(fuzzer.counts.items())))
     print(f"{done} programs, {len(failed)} failed {failed}")
     return 1 if failed else 0
 

@@ -1,69 +1,200 @@
 """What random programs are made of: each entry proposes one line for a program, or None.
 
-A proposal is (expression, exact): exact says that equal inputs give bit-equal results everywhere.
+A proposal is (expression, exact) or (expression, exact, name of the value it writes to); exact says
+that equal inputs give bit-equal results everywhere. Here: elementwise operations and sources of
+tensors; structured.py has the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structured
+import writes
+
 if TYPE_CHECKING:
-    from programs import Grower
+    from programs import Grower, Value
 
-Proposal = tuple[str, bool] | None
+Proposal = tuple[str, bool] | tuple[str, bool, str] | None
+Entry = Callable[["Grower"], Proposal]
 
+# Continuous, of one float value; {0} is its name. Arguments are kept where the slope is small, lest
+# the rounding of a narrow type before be what differs.
 SMOOTH = (
-    "torch.tanh",
-    "torch.sigmoid",
-    "torch.sin",
-    "torch.cos",
-    "torch.erf",
-    "F.silu",
-    "F.gelu",
-    "F.softplus",
-    "F.mish",
-    "F.elu",
-    "F.hardswish",
-    "F.leaky_relu",
-    "torch.expm1",
-    "torch.atan",
+    "torch.tanh({0})",
+    "torch.sigmoid({0})",
+    "torch.special.expit({0})",
+    "torch.sin({0}.clamp(-4, 4))",
+    "torch.cos({0}.clamp(-4, 4))",
+    "torch.tan({0}.clamp(-1, 1))",
+    "torch.asin({0}.clamp(-0.9, 0.9))",
+    "torch.acos({0}.clamp(-0.9, 0.9))",
+    "torch.atan({0})",
+    "torch.sinh({0}.clamp(-3, 3))",
+    "torch.cosh({0}.clamp(-3, 3))",
+    "torch.asinh({0})",
+    "torch.acosh({0}.abs() + 1.5)",
+    "torch.atanh({0}.clamp(-0.9, 0.9))",
+    "torch.erf({0})",
+    "torch.erfc({0}.clamp(-2, 1))",
+    "torch.exp(-{0}.abs())",
+    "torch.exp2(-{0}.abs())",
+    "torch.expm1({0}.clamp(-5, 3))",
+    "torch.log({0}.abs() + 0.5)",
+    "torch.log1p({0}.abs())",
+    "torch.log2({0}.abs() + 0.5)",
+    "torch.log10({0}.abs() + 0.5)",
+    "torch.sqrt({0}.abs() + 0.25)",
+    "torch.rsqrt({0}.abs() + 0.5)",
+    "torch.reciprocal({0}.abs() + 1)",
+    "torch.square({0})",
+    "torch.pow({0}.abs() + 0.5, 1.5)",
+    "torch.pow({0}, 2)",
+    "torch.pow({0}, 3)",
+    "torch.pow({0}.abs() + 0.5, -0.5)",
+    "torch.pow(2.0, {0}.clamp(-3, 3))",
+    "F.silu({0})",
+    "F.gelu({0})",
+    "F.gelu({0}, approximate='tanh')",
+    "F.softplus({0})",
+    "F.softplus({0}, beta=2, threshold=1)",
+    "F.mish({0})",
+    "F.elu({0})",
+    "F.elu({0}, 0.5)",
+    "F.selu({0})",
+    "F.celu({0}, 2.0)",
+    "F.hardswish({0})",
+    "F.hardsigmoid({0})",
+    "F.leaky_relu({0})",
+    "F.logsigmoid({0}.contiguous())",
+    "F.softsign({0})",
+    "F.glu(torch.cat([{0}, {0}], -1))",
+    "{0} / 3",
+    "1 - {0}",
+    "torch.rsub({0}, 2, alpha=0.5)",
+    "F.dropout({0}, 0.5, training=False)",
+    "torch.feature_dropout({0}, 0.5, False)",
+    "torch.native_dropout({0}, 0.5, False)[0]",
+    "torch.special.erfinv({0}.clamp(-0.5, 0.5))",  # no recipe holds it: an eager step
 )
-EXACT_UNARY = ("torch.neg", "torch.abs", "torch.relu", "torch.clone")
-JUMPS = ("torch.floor", "torch.ceil", "torch.round", "torch.trunc", "torch.sign")
-COMPARISONS = ("torch.eq", "torch.ne", "torch.lt", "torch.le", "torch.gt", "torch.ge")
-REDUCTIONS = ("torch.sum", "torch.mean", "torch.amax", "torch.amin")
+# Selections and sign changes: exact if the operand is.
+EXACT_UNARY = (
+    "torch.neg({0})",
+    "torch.abs({0})",
+    "torch.relu({0})",
+    "torch.clone({0})",
+    "F.relu6({0})",
+    "F.hardtanh({0}, -0.5, 1.5)",
+    "torch.nan_to_num({0})",
+    "torch.clamp({0}, -0.5, 0.5)",
+    "torch.clamp({0}, min=0.25)",
+    "torch.clamp_min({0}, -0.25)",
+    "torch.clamp_max({0}, 0.75)",
+    "{0}.detach()",
+)
+# Of exact floats only.
+JUMPS = (
+    "torch.floor({0})",
+    "torch.ceil({0})",
+    "torch.round({0})",
+    "torch.trunc({0})",
+    "torch.sign({0})",
+    "torch.sgn({0})",
+    "torch.isnan({0})",
+    "torch.isinf({0})",
+    "torch.isfinite({0})",
+    "F.threshold({0}, 0.5, 3.0)",
+    "torch.fmod({0}, 0.75)",
+    "torch.remainder({0}, 0.75)",
+    "torch.div({0}, 0.75, rounding_mode='floor')",
+    "torch.div({0}, 0.75, rounding_mode='trunc')",
+    "torch.floor_divide({0}, 0.75)",
+    "{0} == 0",
+    "{0} != 0.5",
+    "{0} < 0.25",
+    "{0} <= 0",
+    "{0} > 0",
+    "{0} >= -0.5",
+    "torch.logical_not({0})",
+)
+INTEGER = (
+    "{0} + 3",
+    "{0} * 2",
+    "{0} - 1",
+    "{0} % 5",
+    "{0} // 3",
+    "torch.fmod({0}, 4)",
+    "{0} & 6",
+    "{0} | 1",
+    "{0} ^ 5",
+    "~{0}",
+    "torch.pow({0} % 4, 2)",
+    "{0}.sign()",
+    "{0}.clamp(-2, 3)",
+    "{0} == 2",
+    "{0} < 1",
+    "F.one_hot({0}.to(torch.int64) % 5, 5)",
+    "{0}.masked_fill({0} > 2, 7)",
+    "torch.where({0} > 0, {0}, 1)",
+)
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+SMOOTH_BINARY = (
+    "torch.pow({0}.abs() + 0.5, {1}.clamp(-2, 2))",
+    "torch.atan2({0}, {1}.abs() + 0.5)",
+    "torch.logaddexp({0}, {1})",
+    "torch.lerp({0}, {1}, 0.25)",
+    "{0} / ({1}.abs() + 1)",
+    "torch.true_divide({0}, {1}.abs() + 1)",
+    "torch.add({0}, {1}, alpha=0.5)",
+    "torch.sub({0}, {1}, alpha=2)",
+    "torch.rsub({0}, {1})",
+)
+SMOOTH_TERNARY = (
+    "torch.addcmul({0}, {1}, {2}, value=0.5)",
+    "torch.addcdiv({0}, {1}, {2}.abs() + 1)",
+    "torch.lerp({0}, {1}, {2}.sigmoid())",
+)
+SOURCES = (
+    "torch.arange({n}, device={0}.device)",
+    "torch.arange(1, {n}, 2, device={0}.device)",
+    "torch.arange(0.5, {n}, 0.25, device={0}.device)",
+    "torch.linspace(-1, 1, {n}, device={0}.device)",
+    "torch.full(({n}, 3), 0.5, device={0}.device)",
+    "torch.zeros_like({0})",
+    "torch.ones_like({0})",
+    "torch.full_like({0}, 2)",
+    "{0}.new_zeros(({n},))",
+    "{0}.new_ones(({n},))",
+    "{0}.new_full(({n},), 1.5)",
+    "torch.empty_like({0}).fill_(1)",
+    "torch.empty(({n}, 2), device={0}.device).zero_()",
+    "torch.fill({0}, 2)",
+    "torch.scalar_tensor(1.5, device={0}.device)",
+)
+CASTS = ("float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
-def smooth(g: Grower) -> Proposal:
-    x = g.pick_float()
-    return x and (f"{g.random.choice(SMOOTH)}({x.name})", False)
+def one_of(forms: tuple[str, ...], accept: Callable[[Value], bool], exact: bool = False) -> Entry:
+    """Lines of one value; exact: as exact as the value."""
+
+    def propose(g: Grower) -> Proposal:
+        x = g.pick(accept)
+        return x and (g.random.choice(forms).format(x.name), exact and x.exact)
+
+    return propose
 
 
-def guarded(g: Grower) -> Proposal:
-    """Functions with poles, kept away from them."""
-    x = g.pick_float()
-    form = g.random.choice(
-        (
-            "torch.log({}.abs() + 0.5)",
-            "torch.sqrt({}.abs() + 0.25)",
-            "torch.rsqrt({}.abs() + 0.5)",
-            "torch.exp(-{}.abs())",
-            "torch.reciprocal({}.abs() + 1)",
-            "torch.pow({}.abs() + 0.5, 1.5)",
-            "torch.log1p({}.abs())",
-        )
-    )
-    return x and (form.format(x.name), False)
+def two_floats(g: Grower) -> Proposal:
+    a, b = g.pick_float(), g.pick_float()
+    return a and b and (g.random.choice(SMOOTH_BINARY).format(a.name, b.name), False)
 
 
-def exact_unary(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.dtype.is_floating_point or v.tensor.dtype.is_signed)
-    return x and (f"{g.random.choice(EXACT_UNARY)}({x.name})", x.exact)
-
-
-def jump(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.exact and v.tensor.is_floating_point())
-    return x and (f"{g.random.choice(JUMPS)}({x.name})", True)
+def three_floats(g: Grower) -> Proposal:
+    a, b, c = g.pick_float(), g.pick_float(), g.pick_float()
+    if a is None or b is None or c is None:
+        return None
+    return g.random.choice(SMOOTH_TERNARY).format(a.name, b.name, c.name), False
 
 
 def arithmetic(g: Grower) -> Proposal:
@@ -71,10 +202,7 @@ def arithmetic(g: Grower) -> Proposal:
     if a is None or b is None:
         return None
     op = g.random.choice(("+", "-", "*"))
-    exact = (
-        a.exact and b.exact and not (a.tensor.is_floating_point() or b.tensor.is_floating_point())
-    )
-    return f"{a.name} {op} {b.name}", exact
+    return f"{a.name} {op} {b.name}", a.exact and b.exact and not (a.is_float or b.is_float)
 
 
 def with_number(g: Grower) -> Proposal:
@@ -84,270 +212,97 @@ def with_number(g: Grower) -> Proposal:
     return x and (f"{x.name} {op} {number}", False)
 
 
-def division(g: Grower) -> Proposal:
-    a, b = g.pick_float(), g.pick_float()
-    return a and b and (f"{a.name} / ({b.name}.abs() + 1)", False)
-
-
 def extremum(g: Grower) -> Proposal:
-    a, b = g.pick_float(), g.pick_float()
+    a, b = g.pick(), g.pick()
     if a is None or b is None:
         return None
-    return (
-        f"{g.random.choice(('torch.maximum', 'torch.minimum'))}({a.name}, {b.name})",
-        a.exact and b.exact,
+    form = g.random.choice(
+        ("torch.maximum({}, {})", "torch.minimum({}, {})", "torch.clamp({}, min={})")
     )
+    return form.format(a.name, b.name), a.exact and b.exact
 
 
 def compare(g: Grower) -> Proposal:
     a, b = g.pick(lambda v: v.exact), g.pick(lambda v: v.exact)
-    return a and b and (f"{g.random.choice(COMPARISONS)}({a.name}, {b.name})", True)
+    return a and b and (f"torch.{g.random.choice(COMPARISONS)}({a.name}, {b.name})", True)
 
 
 def where(g: Grower) -> Proposal:
     c = g.pick(lambda v: str(v.tensor.dtype) == "torch.bool")
-    a, b = g.pick_float(), g.pick_float()
+    a, b = g.pick(), g.pick()
     if c is None or a is None or b is None:
         return None
-    return f"torch.where({c.name}, {a.name}, {b.name})", a.exact and b.exact
-
-
-def clamp(g: Grower) -> Proposal:
-    x = g.pick_float()
-    return x and (
-        f"{x.name}.clamp({g.random.choice((-1, -0.5))}, {g.random.choice((0.5, 2))})",
-        x.exact,
+    form = g.random.choice(
+        (
+            "torch.where({0}, {1}, {2})",
+            "torch.where({0}, {1}, 2)",
+            "torch.where({0}, 0.5, {1})",
+            "torch.where({0}, 1.0, 0.0)",
+            "{1}.masked_fill({0}, 2)",
+            "{1}.masked_fill({0}, torch.tensor(2.0, device={1}.device))",
+        )
     )
+    return form.format(c.name, a.name, b.name), a.exact and b.exact
+
+
+def logic(g: Grower) -> Proposal:
+    a, b = g.pick(lambda v: v.exact), g.pick(lambda v: v.exact)
+    if a is None or b is None:
+        return None
+    form = g.random.choice(
+        (
+            "torch.logical_and({}, {})",
+            "torch.logical_or({}, {})",
+            "torch.logical_xor({}, {})",
+            "{} & {}",
+            "{} | {}",
+            "{} ^ {}",
+            "{} % ({} * 0 + 3)",
+            "torch.fmod({}, {} * 0 + 3)",
+            "torch.div({}, {} * 0 + 3, rounding_mode='floor')",
+        )
+    )
+    return form.format(a.name, b.name), True
 
 
 def cast(g: Grower) -> Proposal:
     x = g.pick()
     if x is None:
         return None
-    target = g.random.choice(("float32", "bfloat16", "int64", "int32", "bool"))
-    if target in ("int64", "int32", "bool") and not x.exact:
-        return None
+    other = g.pick()
+    target = g.random.choice(CASTS)
+    if other is not None and g.random.random() < 0.1 and (x.exact or other.is_float):
+        return f"{x.name}.{g.random.choice(('type_as', 'to'))}({other.name})", False
+    if x.is_float and "float" not in target:
+        # Whole numbers of a type's range; what others become is undefined.
+        if not x.exact or g.special:
+            return None
+        low = 0 if target == "uint8" else -100
+        return f"{x.name}.clamp({low}, 100).to(torch.{target})", True
     return f"{x.name}.to(torch.{target})", x.exact
 
 
-def reduce(g: Grower) -> Proposal:
-    x = g.pick_float(rank=1)
-    if x is None:
-        return None
-    dims = sorted(g.random.sample(range(x.tensor.dim()), g.random.randint(1, x.tensor.dim())))
-    keep = g.random.choice((True, False))
-    op = g.random.choice(REDUCTIONS)
-    return f"{op}({x.name}, dim={dims}, keepdim={keep})", x.exact and op.startswith("torch.am")
+def source(g: Grower) -> Proposal:
+    x = g.pick()
+    n = g.random.choice((1, 2, 3, 7, 16, 17))
+    return x and (g.random.choice(SOURCES).format(x.name, n=n), False)
 
 
-def variance(g: Grower) -> Proposal:
-    x = g.pick(
-        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1
-    )
-    return x and (f"{x.name}.var(dim=-1, keepdim=True, correction={g.random.randint(0, 1)})", False)
+def is_float(v: Value) -> bool:
+    return v.is_float
 
 
-def argmax(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.exact and v.tensor.is_floating_point() and v.tensor.dim() > 0)
-    return x and (f"{x.name}.argmax(dim={g.dim(x)})", True)
+def is_integer(v: Value) -> bool:
+    return v.exact and not v.is_float and str(v.tensor.dtype) != "torch.bool"
 
 
-def softmax(g: Grower) -> Proposal:
-    x = g.pick_float(rank=1)
-    return x and (
-        f"{g.random.choice(('torch.softmax', 'torch.log_softmax'))}({x.name}, dim={g.dim(x)})",
-        False,
-    )
-
-
-def norm(g: Grower) -> Proposal:
-    x = g.pick(
-        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1
-    )
-    if x is None:
-        return None
-    return f"F.layer_norm({x.name}, [{x.tensor.shape[-1]}])", False
-
-
-def cumsum(g: Grower) -> Proposal:
-    x = g.pick_float(rank=1)
-    return x and (f"torch.cumsum({x.name}, dim={g.dim(x)})", False)
-
-
-def matmul(g: Grower) -> Proposal:
-    a = g.pick_float(rank=2)
-    if a is None:
-        return None
-    k = a.tensor.shape[-1]
-    b = g.pick(
-        lambda v: (
-            v.tensor.dtype == a.tensor.dtype and v.tensor.dim() >= 2 and k in v.tensor.shape[-2:]
-        )
-    )
-    if b is None:
-        return None
-    right = b.name if b.tensor.shape[-2] == k else f"{b.name}.transpose(-1, -2)"
-    return f"torch.matmul({a.name}, {right}) * {1 / max(k, 1) ** 0.5:.4f}", False
-
-
-def linear(g: Grower) -> Proposal:
-    x = g.pick_float(rank=1)
-    if x is None:
-        return None
-    k = x.tensor.shape[-1]
-    w = g.pick(
-        lambda v: (
-            v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 2 and v.tensor.shape[1] == k
-        )
-    )
-    return w and (f"F.linear({x.name}, {w.name})", False)
-
-
-def view(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.dim() > 0)
-    if x is None:
-        return None
-    t = x.tensor
-    d, size = g.dim(x), 0
-    size = t.shape[d]
-    forms = [
-        f"{x.name}.reshape(-1)",
-        f"{x.name}.unsqueeze({d})",
-        f"{x.name}.squeeze()",
-        f"{x.name}.flip({d})",
-        f"{x.name}.transpose({d}, {g.dim(x)})",
-        f"{x.name}.contiguous()",
-        f"{x.name}.expand({[2, *t.shape]})",
-    ]
-    if size > 1:
-        start = g.random.randrange(size)
-        step = g.random.choice((1, 1, 2, 3))
-        forms += [
-            f"{x.name}.narrow({d}, {start}, {size - start})",
-            f"{x.name}.select({d}, {start})",
-            f"torch.roll({x.name}, {start}, {d})",
-            f"{x.name}.repeat_interleave(2, dim={d})",
-            f"{x.name}.split({start or 1}, dim={d})[0]",
-            f"{x.name}.movedim({d}, 0)[::{step}]",
-        ]
-    return g.random.choice(forms), x.exact
-
-
-def join(g: Grower) -> Proposal:
-    a = g.pick(lambda v: v.tensor.dim() > 0)
-    if a is None:
-        return None
-    b = g.pick(lambda v: v.tensor.dtype == a.tensor.dtype and v.tensor.dim() == a.tensor.dim())
-    form = g.random.choice(("torch.cat([{}, {}], dim={})", "torch.stack([{}, {}], dim={})"))
-    return b and (form.format(a.name, b.name, g.dim(a)), a.exact and b.exact)
-
-
-def pad(g: Grower) -> Proposal:
-    x = g.pick_float(rank=1)
-    return x and (
-        f"F.pad({x.name}, ({g.random.randint(0, 2)}, {g.random.randint(0, 3)}), value=0.5)",
-        x.exact,
-    )
-
-
-def triangle(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() >= 2)
-    return x and (
-        f"torch.{g.random.choice(('tril', 'triu'))}({x.name}, {g.random.randint(-1, 2)})",
-        x.exact,
-    )
-
-
-def index(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.dim() > 0 and min(v.tensor.shape) > 0)
-    if x is None:
-        return None
-    d = g.dim(x)
-    picks = [g.random.randrange(x.tensor.shape[d]) for _ in range(g.random.randint(1, 4))]
-    return f"{x.name}.index_select({d}, torch.tensor({picks}, device={x.name}.device))", x.exact
-
-
-def write(g: Grower) -> Proposal:
-    """Writes in place into a copy, also through a view."""
-    x = g.pick(
-        lambda v: v.tensor.is_floating_point() and v.tensor.dim() > 0 and v.tensor.shape[0] > 1
-    )
-    form = g.random.choice(
-        (
-            "{}.clone().mul_(2)",
-            "{0}.clone().index_fill_(0, torch.tensor([0], device={0}.device), 1.0)",
-            "{}.clone().add_(1).clamp_(-1, 1)",
-        )
-    )
-    return x and (form.format(x.name), False)
-
-
-def convolution(g: Grower) -> Proposal:
-    x = g.pick(
-        lambda v: v.tensor.is_floating_point() and v.tensor.dim() == 4 and v.tensor.shape[1] > 0
-    )
-    if x is None:
-        return None
-    c = x.tensor.shape[1]
-    w = g.pick(
-        lambda v: (
-            v.tensor.dtype == x.tensor.dtype and v.tensor.dim() == 4 and v.tensor.shape[1] == c
-        )
-    )
-    if w is None:
-        return None
-    return (
-        f"F.conv2d({x.name}, {w.name}, stride={g.random.randint(1, 2)}, "
-        f"padding={g.random.randint(0, 2)}) * 0.1",
-        False,
-    )
-
-
-def pooling(g: Grower) -> Proposal:
-    x = g.pick(lambda v: v.tensor.is_floating_point() and v.tensor.dim() == 4)
-    form = g.random.choice(
-        (
-            "F.max_pool2d({}, 2)",
-            "F.avg_pool2d({}, 2)",
-            "F.adaptive_avg_pool2d({}, 1)",
-            "F.max_pool2d({}, 3, stride=2, padding=1)",
-        )
-    )
-    return x and (form.format(x.name), "max" in form and x.exact)
-
-
-OPERATIONS = (
-    smooth,
-    guarded,
-    exact_unary,
-    jump,
-    arithmetic,
-    arithmetic,
-    with_number,
-    division,
-    extremum,
-    compare,
-    where,
-    clamp,
-    cast,
-    reduce,
-    reduce,
-    variance,
-    argmax,
-    softmax,
-    norm,
-    cumsum,
-    matmul,
-    matmul,
-    linear,
-    view,
-    view,
-    view,
-    join,
-    pad,
-    triangle,
-    index,
-    write,
-    convolution,
-    pooling,
+OPERATIONS: tuple[Entry, ...] = (
+    *[one_of(SMOOTH, is_float)] * 5,
+    *[one_of(EXACT_UNARY, lambda v: str(v.tensor.dtype) != "torch.bool", True)] * 2,
+    *[one_of(JUMPS, lambda v: v.is_float and v.exact, True)] * 2,
+    *[one_of(INTEGER, is_integer, True)] * 2,
+    *[two_floats, three_floats, arithmetic, arithmetic, with_number, extremum, compare],
+    *[where, logic, cast, cast, source],
+    *structured.OPERATIONS,
+    *writes.OPERATIONS,
 )

@@ -44,6 +44,28 @@ TEST_P(FusionTest, ElementwiseChainIsOneKernelWithoutWorkspace) {
   ExpectNear(run.Get<float>(out), wanted, 1e-6);
 }
 
+// Once looped for ever: after 5 of 7 columns no whole dimension fits any more.
+TEST_P(FusionTest, ReductionBesideDimensionsThatDoNotDivideItsOwn) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({2, 7, 1});
+  const uint32_t y = b.Persistent({5, 7, 5});
+  const uint32_t out = b.Persistent({5, 7, 5});
+  const uint32_t least = b.Temporary({1, 1, 1});
+  const ns_Reduction_ParamsV2 all{7, 1};
+  b.Node("reduce_min_multi_dim_fwd_f32", {x}, {least}, all);
+  b.Node("add_fwd_f32", {least, y}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(14);
+  const auto ys = RandomFloats(175, 2);
+  run.Set(x, xs);
+  run.Set(y, ys);
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<float> wanted;
+  for (const float value : ys) wanted.push_back(*std::min_element(xs.begin(), xs.end()) + value);
+  ExpectNear(run.Get<float>(out), wanted, 1e-6);
+}
+
 TEST_P(FusionTest, SoftmaxIsOneKernel) {
   for (const uint64_t n : {1, 7, 16, 33, 128}) {
     GraphBuilder b;

@@ -121,24 +121,21 @@ class GraphRun {
 
   // Compiles for `isa` and runs, with tasks cut into pieces of `piece` (0 = all at once).
   absl::Status Run(IsaLevel isa, uint64_t piece = 0) {
+    RETURN_IF_ERROR(Compile(isa));
+    Execute(piece);
+    return absl::OkStatus();
+  }
+  absl::Status Compile(IsaLevel isa) {
     CompileOptions options;
     options.isa = isa;
     if (const char* dir = std::getenv("GRAPH_TEST_DUMP")) options.dump_dir = dir;
     auto compiled = CompileGraph(graph_, options);
     if (!compiled.ok()) return compiled.status();
     recipe = std::move(*compiled);
-    Execute(piece);
     return absl::OkStatus();
   }
 
-  Recipe recipe;
-
- private:
-  uint8_t* Address(uint32_t tensor) {
-    const TensorDesc& desc = graph_.tensors[tensor];
-    return sections_[desc.section].data() + desc.section_offset;
-  }
-
+  // Runs what was compiled, on what Set gave.
   void Execute(uint64_t piece) {
     if (recipe.code.empty()) return;
     std::vector<uint8_t*> tensors;
@@ -187,6 +184,14 @@ class GraphRun {
       for (const OperandRef& ref : launch.operands) operands.push_back(address(ref));
       run(launch, operands);
     }
+  }
+
+  Recipe recipe;
+
+ private:
+  uint8_t* Address(uint32_t tensor) {
+    const TensorDesc& desc = graph_.tensors[tensor];
+    return sections_[desc.section].data() + desc.section_offset;
   }
 
   const GraphDesc& graph_;

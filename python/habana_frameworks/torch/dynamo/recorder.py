@@ -118,6 +118,9 @@ def check_op(op: OpOverload) -> None:
         raise CaptureError(f"{op} draws random numbers")
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
+    if op == torch.ops.aten.as_strided_scatter.default:
+        # It writes by strides of its operand's memory, which the compiler may lay out otherwise.
+        raise CaptureError(f"{op} writes through as_strided")
 
 
 class RecordingMode(TorchDispatchMode):

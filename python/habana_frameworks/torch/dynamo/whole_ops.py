@@ -81,6 +81,30 @@ def _batch_norm(
     return _aten.batch_norm.default, arguments, {}
 
 
+def _instance_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> AtenCall | None:
+    if not use_input_stats or running_mean is not None or running_var is not None:
+        return None
+    arguments = (input, weight, bias, None, None, True, momentum, eps, False)
+    return _aten.instance_norm.default, arguments, {}
+
+
+def _prelu(input: torch.Tensor, weight: torch.Tensor) -> AtenCall | None:
+    return _aten.prelu.default, (input, weight), {}
+
+
+def _log_sigmoid(input: torch.Tensor) -> AtenCall | None:
+    return _aten.log_sigmoid.default, (input,), {}
+
+
 def _attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -110,6 +134,9 @@ _FUNCTIONS: dict[Any, Handler] = {
     torch.rms_norm: _rms_norm,
     F.group_norm: _group_norm,
     F.batch_norm: _batch_norm,
+    F.instance_norm: _instance_norm,
+    F.prelu: _prelu,
+    F.logsigmoid: _log_sigmoid,
     F.scaled_dot_product_attention: _attention,
 }
 _METHODS: dict[str, Handler] = {"matmul": _matmul, "__matmul__": _matmul}

@@ -1,12 +1,8 @@
 // Transcendental functions as inline vector code on f32 (scalars or vectors).
 //
-// Largest error against the exact value, in units in the last place of f32, over all inputs
-// (tests/graph_compiler/math_test.cc samples them):
-//
-//   exp 1, expm1 2, log 1, tanh 2, erf 2, sigmoid 2.5 (f32 arithmetic)
-//   rsqrt 1.5, reciprocal 0.5 (sqrt and division are exact instructions)
-//   log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh pow
-//     0.51 (computed in f64 and rounded once)
+// Error bounds are in docs/numerics.md, whose table tests/graph_compiler/accuracy_test.cc checks.
+// rsqrt and reciprocal use exact sqrt and division; what math64.h has is computed in f64 and
+// rounded once.
 //
 // NaN, infinities, -0 and denormals are treated as C's libm does. sin, cos and tan reduce their
 // argument exactly over the whole range.

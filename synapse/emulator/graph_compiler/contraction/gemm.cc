@@ -106,8 +106,9 @@ class GemmForms {
     }
   }
 
-  void Bind() {
-    gemm_.operands = {gemm_.a.buffer, gemm_.b.buffer};
+  // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
+  void Bind(const OperandRef& b) {
+    gemm_.operands = {gemm_.a.buffer, b};
     gemm_.epilogue = BindEpilogue(*spec_epilogue_, *epilogue_operands_, gemm_.operands);
   }
 
@@ -115,7 +116,7 @@ class GemmForms {
     if (gemm_.a.type != MemoryType::kF32 || gemm_.a.col_stride != 1) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
-    Bind();
+    Bind(gemm_.b.buffer);
     out_.launches.push_back(emit(cache_, gemm_));
     return std::move(out_);
   }
@@ -183,8 +184,8 @@ class GemmForms {
     }
     const GemmBlocks blocks = ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n,
                                                gemm_.k, vectors, form == PanelForm::kPackedByTask);
-    Bind();
-    if (form == PanelForm::kPacked) gemm_.operands[1] = {OperandRef::Kind::kPacked, 0, 0};
+    const bool packed = form == PanelForm::kPacked;
+    Bind(packed ? OperandRef{OperandRef::Kind::kPacked, 0, 0} : gemm_.b.buffer);
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
     return std::move(out_);
   }

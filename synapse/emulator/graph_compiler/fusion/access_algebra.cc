@@ -167,7 +167,7 @@ bool MatchLoose(Node& node, std::vector<size_t> loose, const Shape& target,
     if (!free_dims[j] || target[j] == 1) continue;
     int64_t covered = 1;
     while (covered < target[j]) {
-      if (next == loose.size()) return false;
+      if (next == loose.size() || target[j] % covered != 0) return false;
       const size_t dim = loose[next];
       const int64_t wanted = target[j] / covered;
       if (node.domain[dim] > wanted) {

@@ -59,8 +59,8 @@ E Hypot(const Args& a) {
   const E ratio = Min(x, y) / large;
   const E root = large * Sqrt(ratio * ratio + 1.0);
   const E infinity = ConstLike(x, std::numeric_limits<double>::infinity());
-  return Select(EqualTo(large, ConstLike(x, 0)), large,
-                Select(EqualTo(large, infinity), infinity, root));
+  const E unbounded = Or(EqualTo(x, infinity), EqualTo(y, infinity));  // also beside a NaN
+  return Select(EqualTo(large, ConstLike(x, 0)), large, Select(unbounded, infinity, root));
 }
 
 E LogAddExp(const Args& a) {

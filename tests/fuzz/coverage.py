@@ -1,0 +1,116 @@
+"""Which rows of proto/ops.yaml the generator of random programs reaches.
+
+Usage: python tests/fuzz/coverage.py [--count N]
+
+Programs are captured as hpu_backend captures them, but on CPU tensors and without compiling. A row
+is reached if one of its ATen calls is captured, or if it is what a captured composite becomes.
+Exit status 1 if a row is neither reached nor in EXCLUDED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import recording
+import torch
+import yaml
+from programs import Grower
+
+TABLE = Path(__file__).resolve().parents[2] / "proto" / "ops.yaml"
+
+LINES = 24  # long programs: Dynamo's share is per program
+
+# Rows that no program contains, and why; besides those whose every ATen call PyTorch decomposes
+# before the capture sees it (decomposed_early).
+EXCLUDED = {
+    "composite native_dropout": "the capture refuses it: it may draw random numbers",
+}
+# Rows that passes make, not calls: where they come from.
+MADE_BY_PASSES = {
+    "aten": "calls without a rule, torch.special.erfinv for one",
+    "as_strided_scatter": "writes into views of inputs",
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    return yaml.safe_load(TABLE.read_text())
+
+
+def name_of(row: dict[str, Any]) -> str:
+    return row["op"] if "op" in row else f"composite {row['composite']}"
+
+
+def decomposed_early(row: dict[str, Any]) -> bool:
+    """Whether all of the row's calls are composites of PyTorch, whose parts are captured, or are
+    calls that this PyTorch does not have."""
+
+    def early(target: str) -> bool:
+        _, name, overload = target.split(".")
+        full = f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
+        if torch._C._get_operation_overload(f"aten::{name}", overload.replace("default", "")) is None:
+            return True
+        return torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
+
+    targets = row.get("aten", ())
+    return bool(targets) and all(map(early, targets))
+
+
+def captured_targets(first_seed: int, count: int) -> Counter[str]:
+    """How often each ATen call is captured from `count` programs."""
+    targets: Counter[str] = Counter()
+    for seed in range(first_seed, first_seed + count):
+        program = Grower(seed).grow(LINES)
+        torch._dynamo.reset()
+        backend = recording.TargetsBackend()
+        with torch.no_grad():
+            torch.compile(program.function(), backend=backend, dynamic=False)(*program.inputs)
+        targets.update(backend.targets)
+    return targets
+
+
+def reached(targets: Counter[str]) -> Counter[str]:
+    """How often each row is reached."""
+    counts: Counter[str] = Counter()
+    known = set()
+    for row in rows():
+        known.update(row.get("aten", ()))
+        hits = sum(targets[target] for target in row.get("aten", ()))
+        if hits:
+            counts[name_of(row)] += hits
+            for op in row.get("into", ()):
+                counts[op] += hits
+    if set(targets) - known:
+        counts["aten"] += 1
+    return counts
+
+
+def missing(counts: Counter[str]) -> list[str]:
+    lost = [row for row in rows() if not counts[name_of(row)] and not decomposed_early(row)]
+    names = map(name_of, lost)
+    return [n for n in names if n not in EXCLUDED and n not in MADE_BY_PASSES]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="rows of the op table that random programs reach")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--count", type=int, default=250, help="programs")
+    arguments = parser.parse_args()
+    targets = captured_targets(arguments.seed, arguments.count)
+    counts = reached(targets)
+    for row in rows():
+        name = name_of(row)
+        note = EXCLUDED.get(name) or MADE_BY_PASSES.get(name, "")
+        if not note and not counts[name] and decomposed_early(row):
+            note = "PyTorch decomposes it before the capture sees it"
+        print(f"{counts[name]:6d}  {name}" + (f"  ({note})" if note else ""))
+    lost = missing(counts)
+    print(f"{arguments.count} programs, {len(lost)} rows not reached: {lost}")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,353 @@
+"""Lines that reduce, multiply, move, index or slide windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operations import Proposal
+    from programs import Grower, Value
+
+REDUCTIONS = (
+    "torch.sum({x}, dim={dims}, keepdim={keep})",
+    "torch.mean({x}, dim={dims}, keepdim={keep})",
+    "torch.amax({x}, dim={dims}, keepdim={keep})",
+    "torch.amin({x}, dim={dims}, keepdim={keep})",
+    "torch.sum({x})",
+    "torch.mean({x})",
+    "torch.max({x})",
+    "torch.min({x})",
+    "torch.prod({x}.clamp(0, 1) + 0.25)",
+    "torch.prod({x}.clamp(0, 1) + 0.25, dim={d})",
+    "torch.max({x}, dim={d}, keepdim={keep})[0]",
+    "torch.min({x}, dim={d}, keepdim={keep})[0]",
+    "torch.logsumexp({x}, dim={dims}, keepdim={keep})",
+    "torch.linalg.vector_norm({x}, dim={dims}, keepdim={keep})",
+    "torch.linalg.vector_norm({x}, 1, dim={d})",
+    "torch.linalg.vector_norm({x}, 3.0, dim={d})",
+    "torch.linalg.vector_norm({x}, float('inf'), dim={d})",
+    "torch.ops.aten.norm.Scalar({x}, 2)",
+    "torch.ops.aten.norm.ScalarOpt_dim({x}, 2, [{d}], True)",
+)
+# Of an exact value.
+EXACT_REDUCTIONS = (
+    "torch.argmax({x}, dim={d}, keepdim={keep})",
+    "torch.argmin({x}, dim={d})",
+    "torch.argmax({x})",
+    "torch.max({x}, dim={d})[1]",
+    "torch.min({x}, dim={d})[1]",
+    "torch.any({x} > 0.5, dim={d})",
+    "torch.all({x} > 0.5, dim={d}, keepdim={keep})",
+    "torch.any({x} > 1)",
+    "torch.all({x} > -3)",
+    "torch.any({x}, dim={dims})",
+    "torch.sum({x} > 0, dim={d})",
+    "torch.topk({x}, {k}, dim={d})[0]",
+    "torch.topk({x}, {k}, dim={d}, largest=False)[0]",
+    "torch.sort({x}, dim={d})[0]",
+    "torch.sort({x}, stable=True, dim={d}, descending={keep})[1]",
+    "torch.argsort({x}, dim={d}, stable=True)",
+    "torch.cumsum({x} > 0, dim={d})",
+)
+# Over one dimension of several elements.
+NORMALISING = (
+    "{x}.var(dim={d}, keepdim={keep}, correction={n})",
+    "{x}.std(dim={d}, keepdim={keep}, correction={n}).clamp(min=0.1)",
+    "torch.var_mean({x}, dim={d}, correction={n})[0]",
+    "torch.var_mean({x}, dim={d}, correction={n})[1]",
+    "torch.std_mean({x}, dim={d}, correction={n})[1]",
+    "{x}.var()",
+    "torch.softmax({x}, dim={d})",
+    "torch.log_softmax({x}, dim={d})",
+    "torch.softmax({x}, dim={d}, dtype=torch.float32)",
+    "torch.cumsum({x}, dim={d})",
+    "torch.cumprod({x}.clamp(0, 1) + 0.25, dim={d})",
+    "F.layer_norm({x}, [{last}], eps=1e-2)",
+    "F.layer_norm({x}, [{last}], {w}, {b}, 1e-2)",
+    "torch.native_layer_norm({x}, [{last}], {w}, None, 1e-2)[0]",
+    "F.rms_norm({x}, [{last}], eps=1e-2)",
+    "F.rms_norm({x}, [{last}], {w}, 1e-2)",
+)
+# Channels are dimension 1. Contiguous, because PyTorch's CPU kernels choose the strides.
+CHANNELS = (
+    "F.group_norm({x}.contiguous(), 1, {w}, {b}, 1e-2)",
+    "torch.native_group_norm({x}.contiguous(), {w}, None, {x}.shape[0], {c}, {rest}, 1, 1e-2)[0]",
+    "F.instance_norm({x}.contiguous(), None, None, {w}, {b}, True, 0.1, 1e-2)",
+    "F.batch_norm({x}.contiguous(), {w}, {b}.abs() + 0.5, {w}, {b}, False, 0.1, 1e-2)",
+    "torch.ops.aten._native_batch_norm_legit_no_training"
+    "({x}.contiguous(), {w}, {b}, {w}, {b}.abs() + 0.5, 0.1, 1e-2)[0]",
+    "F.prelu({x}.contiguous(), {w})",
+)
+PRODUCTS = (
+    ("torch.matmul({x}, {y})", (None, "k n")),
+    ("torch.mm({x}.reshape(-1, {k}), {y})", (None, "k n")),
+    ("torch.bmm({x}.reshape(1, -1, {k}), {y})", (None, "1 k n")),
+    ("F.linear({x}, {y})", (None, "n k")),
+    ("F.linear({x}, {y}, {z})", (None, "n k", "n")),
+    ("torch.addmm({z}, {x}.reshape(-1, {k}), {y})", (None, "k n", "n")),
+    ("torch.addmm({z}, {x}.reshape(-1, {k}), {y}, beta=0.5, alpha=2)", (None, "k n", "n")),
+    ("torch.addmv({z}, {y}, {x}.reshape(-1, {k})[0])", (None, "n k", "n")),
+    ("torch.baddbmm({z}, {x}.reshape(1, -1, {k}), {y})", (None, "1 k n", "1 1 n")),
+    ("torch.mv({x}.reshape(-1, {k}), {y})", (None, "k")),
+    ("torch.dot({x}.reshape(-1, {k})[0], {y})", (None, "k")),
+    ("torch.outer({x}.reshape(-1), {y})", (None, "n")),
+    ("torch.matmul({y}, {x}.transpose(-1, -2))", (None, "n k")),
+)
+WINDOWS = (
+    (3, "F.conv1d({x}, {w3}, stride={s}, padding={p})"),
+    (3, "F.conv1d({x}, {w3}, padding='same')"),
+    (3, "F.conv_transpose1d({x}, {t3}, stride={s})"),
+    (3, "F.avg_pool1d({x}, 2)"),
+    (3, "F.max_pool1d({x}, 2)"),
+    (4, "F.conv2d({x}, {w4}, stride={s}, padding={p})"),
+    (4, "F.conv2d({x}, {w4}, {bias}, stride={s}, padding={p}, dilation={s})"),
+    (4, "F.conv2d({x}, {d4}, groups={c})"),
+    (4, "F.conv2d({x}, {w4}, padding='same')"),
+    (4, "F.conv_transpose2d({x}, {t4}, stride={s}, padding={p})"),
+    (4, "F.max_pool2d({x}, 2)"),
+    (4, "F.max_pool2d({x}, 3, stride=2, padding=1, ceil_mode=True)"),
+    (4, "F.avg_pool2d({x}, 2)"),
+    (4, "F.avg_pool2d({x}, 3, stride=2, padding=1, count_include_pad=False)"),
+    (4, "F.adaptive_avg_pool2d({x}, {s})"),
+    (4, "F.interpolate({x}, scale_factor=2, mode='nearest')"),
+    (4, "F.interpolate({x}, scale_factor=2, mode='nearest-exact')"),
+    (4, "F.interpolate({x}, scale_factor=2, mode='bilinear')"),
+    (4, "F.interpolate({x}, scale_factor=2, mode='bilinear', align_corners=True)"),
+    (4, "F.pixel_shuffle(torch.cat([{x}, {x}, {x}, {x}], 1), 2)"),
+    (5, "F.conv3d({x}, {w5}, padding={p})"),
+    (5, "F.conv_transpose3d({x}, {t5}, stride={s})"),
+)
+VIEWS = (
+    "{x}.reshape(-1)",
+    "{x}.ravel()",
+    "{x}.flatten()",
+    "{x}.unsqueeze({d})",
+    "{x}.squeeze()",
+    "{x}.squeeze({d})",
+    "{x}.flip({d})",
+    "{x}.transpose({d}, {e})",
+    "{x}.swapaxes({d}, {e})",
+    "{x}.movedim({d}, 0)",
+    "{x}.movedim({d}, 0).contiguous()",
+    "{x}.permute(*reversed(range({x}.dim())))",
+    "{x}.contiguous()",
+    "{x}.expand([2, *{x}.shape])",
+    "torch.broadcast_to({x}, (2, *{x}.shape))",
+    "{x}.repeat([2] + [1] * ({x}.dim() - 1))",
+    "{x}.tile(2)",
+    "{x}.reshape({x}.shape[0], -1)",
+    "{x}.unflatten({d}, (1, -1))",
+    "{x}.view_as({x}.detach())",
+    "{x}.reshape_as({x}.detach())",
+    "{x}.expand_as({x}.detach())",
+    "torch.ops.aten.alias.default({x})",
+    "{x}.narrow({d}, {n}, {size} - {n})",
+    "{x}.select({d}, {n})",
+    "torch.roll({x}, {n}, {d})",
+    "torch.roll({x}, {n})",
+    "{x}.repeat_interleave(2, dim={d})",
+    "{x}.repeat_interleave(2)",
+    "{x}.split({n} + 1, dim={d})[0]",
+    "{x}.split([{n}, {size} - {n}], dim={d})[1]",
+    "{x}.chunk(2, dim={d})[-1]",
+    "{x}.unbind({d})[{n}]",
+    "{x}.movedim({d}, 0)[::{step}]",
+    "{x}.contiguous().as_strided((2, 2), (1, 2), 1)",
+    "torch.select_scatter({x}, {x}.select({d}, 0), {d}, {n})",
+    "torch.slice_scatter({x}, {x}.narrow({d}, 0, 1), {d}, {n}, {n} + 1)",
+    "F.pad({x}, ({n}, 1), value=0.5)",
+    "F.pad({x}, (1, -1))",
+    "torch.gather({x}, {d}, torch.full_like({x}.narrow({d}, 0, 1), {n}, dtype=torch.int64))",
+    "{x}.scatter({d}, torch.full_like({x}.narrow({d}, 0, 1), {n}, dtype=torch.int64),"
+    " {x}.narrow({d}, 0, 1))",
+    "{x}.scatter({d}, torch.full_like({x}.narrow({d}, 0, 1), {n}, dtype=torch.int64), 2)",
+    "{x}.index_select({d}, torch.tensor([{n}, 0, {n}], device={x}.device))",
+    "{x}[torch.tensor([0, -1], device={x}.device)]",
+    "{x}.movedim({d}, 0)[torch.tensor([[{n}], [0]], device={x}.device)]",
+)
+MATRIX_VIEWS = (
+    "torch.tril({x}, {k})",
+    "torch.triu({x}, {k})",
+    "{x}.mT",
+    "{x}.flatten(-2)",
+    "{x}.reshape(-1, {x}.shape[-1]).t()",
+)
+
+
+def values_of(g: Grower, x: Value) -> dict[str, object]:
+    """What the forms above may name of a value with at least one dimension."""
+    d = g.dim(x)
+    size = x.tensor.shape[d]
+    dims = sorted(g.random.sample(range(x.tensor.dim()), g.random.randint(1, x.tensor.dim())))
+    return {
+        "x": x.name,
+        "d": d,
+        "e": g.dim(x),
+        "dims": dims,
+        "keep": g.random.choice((True, False)),
+        "size": size,
+        "n": g.random.randrange(size) if size else 0,
+        "step": g.random.choice((1, 2, 3)),
+        "k": g.random.randint(1, max(1, min(size, 4))),
+    }
+
+
+def reduce(g: Grower) -> Proposal:
+    x = g.pick_float(rank=1)
+    if x is None:
+        return None
+    form = g.random.choice(REDUCTIONS)
+    extremum = any(name in form for name in ("amax", "amin", "torch.max", "torch.min"))
+    return form.format(**values_of(g, x)), x.exact and extremum
+
+
+def reduce_exact(g: Grower) -> Proposal:
+    x = g.pick(lambda v: v.exact and v.tensor.dim() > 0)
+    return x and (g.random.choice(EXACT_REDUCTIONS).format(**values_of(g, x)), True)
+
+
+def normalise(g: Grower) -> Proposal:
+    x = g.pick(lambda v: v.is_float and v.tensor.dim() > 0 and v.tensor.shape[-1] > 1)
+    if x is None:
+        return None
+    form = g.random.choice(NORMALISING)
+    if g.special and ("var" in form or "std" in form):
+        return None  # what PyTorch's running update makes of infinities
+    last, dtype = x.tensor.shape[-1], x.tensor.dtype
+    names = {**values_of(g, x), "last": last, "n": g.random.randint(0, 1)}
+    if x.tensor.shape[names["d"]] < 2:
+        names["d"] = -1
+    for weight in "wb":
+        if f"{{{weight}}}" in form:
+            names[weight] = g.fresh([last], dtype)
+    return form.format(**names), False
+
+
+def channels(g: Grower) -> Proposal:
+    x = g.pick(lambda v: v.is_float and v.tensor.dim() > 2 and v.tensor.numel() > 0)
+    if x is None:
+        return None
+    form = g.random.choice(CHANNELS)
+    c, dtype = x.tensor.shape[1], x.tensor.dtype
+    names = {"x": x.name, "c": c, "rest": x.tensor[0, 0].numel()}
+    for weight in "wb":
+        if f"{{{weight}}}" in form:
+            names[weight] = g.fresh([c], dtype)
+    return form.format(**names), False
+
+
+def product(g: Grower) -> Proposal:
+    x = g.pick_float(rank=1)
+    if x is None:
+        return None
+    form, operands = g.random.choice(PRODUCTS)
+    k = x.tensor.shape[-1]
+    sizes = {"k": k, "n": g.random.choice((1, 2, 3, 5, 8, 17, 31, 64)), "1": 1}
+    names = {"x": x.name, "k": k}
+    for name, shape in zip("yz", operands[1:], strict=False):
+        names[name] = g.fresh([sizes[size] for size in shape.split()], x.tensor.dtype)
+    return f"{form.format(**names)} * {1 / max(k, 1) ** 0.5:.4f}", False
+
+
+def product_of_two(g: Grower) -> Proposal:
+    a = g.pick_float(rank=2)
+    if a is None:
+        return None
+    k = a.tensor.shape[-1]
+    b = g.pick(
+        lambda v: (
+            v.tensor.dtype == a.tensor.dtype and v.tensor.dim() >= 2 and k in v.tensor.shape[-2:]
+        )
+    )
+    if b is None:
+        return None
+    right = b.name if b.tensor.shape[-2] == k else f"{b.name}.transpose(-1, -2)"
+    return f"torch.matmul({a.name}, {right}) * {1 / max(k, 1) ** 0.5:.4f}", False
+
+
+def attention(g: Grower) -> Proposal:
+    q = g.pick(lambda v: v.is_float and v.tensor.dim() in (3, 4) and v.tensor.numel() > 0)
+    if q is None:
+        return None
+    *batch, rows, depth = q.tensor.shape
+    columns = g.random.choice((1, 3, 7, 16, 33))
+    k, v = (g.fresh([*batch, columns, depth], q.tensor.dtype) for _ in "kv")
+    form = g.random.choice(
+        (
+            "F.scaled_dot_product_attention({q}, {k}, {v})",
+            "F.scaled_dot_product_attention({q}, {k}, {v}, is_causal=True)",
+            "F.scaled_dot_product_attention({q}, {k}, {v}, {m}, scale=0.5)",
+            "F.scaled_dot_product_attention({q}, {k}, {v}, {m} > 0)",
+        )
+    )
+    mask = g.fresh([rows, columns], q.tensor.dtype) if "{m}" in form else ""
+    return form.format(q=q.name, k=k, v=v, m=mask), False
+
+
+def window(g: Grower) -> Proposal:
+    rank, form = g.random.choice(WINDOWS)
+    x = g.pick(lambda v: v.is_float and v.tensor.dim() == rank and v.tensor.numel() > 0)
+    if x is None:
+        x = g.add_input(g.restride(g.floats([g.random.choice((1, 2, 3, 5, 7)) for _ in range(rank)])))
+    c, spatial = x.tensor.shape[1], rank - 2
+    out = g.random.choice((1, 2, 5, 8))
+    kernel = [g.random.randint(1, 3) for _ in range(spatial)]
+    shapes = {
+        f"w{rank}": [out, c, *kernel],
+        f"t{rank}": [c, out, *kernel],
+        f"d{rank}": [c, 1, *kernel],
+        "bias": [out],
+    }
+    names = {"x": x.name, "c": c, "s": g.random.randint(1, 2), "p": g.random.randint(0, 1)}
+    for name, shape in shapes.items():
+        if f"{{{name}}}" in form:
+            # Whether a NaN in a weight meets the padding is left to the implementation.
+            names[name] = g.fresh(shape, x.tensor.dtype, special=False)
+    line = form.format(**names)
+    return (line, False) if "max_pool" not in form else (line, x.exact)
+
+
+def view(g: Grower) -> Proposal:
+    x = g.pick(lambda v: v.tensor.dim() > 0)
+    return x and (g.random.choice(VIEWS).format(**values_of(g, x)), x.exact)
+
+
+def matrix_view(g: Grower) -> Proposal:
+    x = g.pick(lambda v: v.tensor.dim() >= 2)
+    k = g.random.randint(-1, 2)
+    return x and (g.random.choice(MATRIX_VIEWS).format(x=x.name, k=k), x.exact)
+
+
+def join(g: Grower) -> Proposal:
+    a = g.pick(lambda v: v.tensor.dim() > 0)
+    if a is None:
+        return None
+    b = g.pick(lambda v: v.tensor.dim() == a.tensor.dim())
+    form = g.random.choice(("torch.cat([{}, {}], dim={})", "torch.stack([{}, {}], dim={})"))
+    return b and (form.format(a.name, b.name, g.dim(a)), a.exact and b.exact)
+
+
+def lookup(g: Grower) -> Proposal:
+    """Rows chosen by indices that the program computes."""
+    i = g.pick(lambda v: v.exact and str(v.tensor.dtype) in ("torch.int64", "torch.int32"))
+    x = g.pick(lambda v: v.tensor.dim() > 0 and v.tensor.shape[0] > 0)
+    if i is None or x is None:
+        return None
+    n = x.tensor.shape[0]
+    form = g.random.choice(
+        (
+            "{x}[{i} % {n}]",
+            "{x}.index_select(0, ({i} % {n}).reshape(-1))",
+            "F.embedding({i} % {n}, {x}.reshape({n}, -1))",
+            "torch.ops.aten.embedding.default({x}.reshape({n}, -1), {i} % {n})",
+            "{x}[({i} % {n}).reshape(-1), ...]",
+        )
+    )
+    return form.format(x=x.name, i=i.name, n=n), x.exact
+
+
+OPERATIONS = (
+    *[reduce, reduce, reduce_exact, reduce_exact, normalise, normalise, channels],
+    *[product, product, product_of_two, attention, window, window],
+    *[view, view, view, view, matrix_view, join, lookup],
+)

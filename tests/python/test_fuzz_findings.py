@@ -1,0 +1,80 @@
+"""What the differential fuzzer found (tests/fuzz), each as small as it goes, and what it covers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import check, compiled_whole
+
+FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
+
+
+@pytest.fixture
+def fuzz_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(FUZZ))
+    yield
+    for name in ("coverage", "operations", "programs", "recording", "structured", "writes"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+def test_programs_reach_every_row_of_the_op_table(fuzz_path):
+    import coverage
+
+    counts = coverage.reached(coverage.captured_targets(first_seed=0, count=250))
+    assert coverage.missing(counts) == []
+
+
+def test_programs_are_the_same_for_a_seed(fuzz_path):
+    from programs import random_program
+
+    for seed in range(20):
+        first, second = random_program(seed), random_program(seed)
+        assert first.source == second.source
+        for x, y in zip(first.inputs, second.inputs, strict=True):
+            assert x.stride() == y.stride()
+            torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weight_is_also_what_is_added(dtype):
+    """The epilogue read the packed copy in place of the weight."""
+    x, weight = torch.randn(64, 1).to(dtype), torch.randn(1, 5).to(dtype)
+    compiled_whole(check(lambda x, w: x @ w + w, x, weight, rtol=2e-2, atol=2e-2))
+
+
+def test_reduction_of_everything_beside_another_shape():
+    """The graph compiler looped for ever."""
+    x, y = torch.randn(1, 7, 2), torch.randn(5, 7, 5)
+    compiled_whole(check(lambda x, y: torch.gt(torch.all(x > -3), y), x, y))
+
+
+def test_write_through_as_strided_into_a_copy():
+    """The copy had the strides of its source."""
+
+    def function(x):
+        return x.contiguous().clone().as_strided((1, 2), (1, 1)).add_(1)
+
+    check(function, torch.randn(3, 2, 2).unbind(2)[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_instance_norm(dtype):
+    """In bf16 it failed: statistics had another type than announced."""
+    x, w = torch.randn(2, 5, 33).to(dtype), torch.randn(5).to(dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
+    summary = check(
+        lambda x, w: F.instance_norm(x, weight=w, bias=w), x, w, rtol=tolerance, atol=tolerance
+    )
+    compiled_whole(summary)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: F.prelu(x, x.new_full((3,), 0.25)), F.logsigmoid], ids=["prelu", "log"]
+)
+def test_activation_is_compiled(function):
+    compiled_whole(check(function, torch.randn(2, 3, 5)))
