@@ -108,8 +108,9 @@ absl::StatusOr<std::vector<ir::HostTensor>> ReadInputs(const std::string& path,
       if (!element.is_number() && !element.is_string()) {
         return InvalidArgument(path, ": element ", i, " of input %", input.name, " is no number");
       }
-      tensor.data[i] = element.is_number() ? element.get<double>()
-                                           : std::strtod(element.get<std::string>().c_str(), nullptr);
+      tensor.data[i] = element.is_number()
+                           ? element.get<double>()
+                           : std::strtod(element.get<std::string>().c_str(), nullptr);
     }
     inputs.push_back(std::move(tensor));
   }
@@ -209,7 +210,8 @@ int main(int argc, char** argv) {
   app.add_option("--inputs", options.inputs,
                  "JSON file: per tensor input a list of its elements, row-major");
   app.add_option("--tolerance", options.tolerance, "largest difference")->capture_default_str();
-  app.add_flag("--values", options.values, "with --evaluate --json: inputs before and after, outputs");
+  app.add_flag("--values", options.values,
+               "with --evaluate --json: inputs before and after, outputs");
   app.add_flag("--time-passes", options.time_passes, "time and node count of each pass");
   app.add_option("--dump-dir", options.dump_dir, "text and DOT after each pass that changed it");
   app.add_option("--disable", options.disable, "pass to skip (repeatable)");

@@ -51,7 +51,10 @@ def decomposed_early(row: dict[str, Any]) -> bool:
     def early(target: str) -> bool:
         _, name, overload = target.split(".")
         full = f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
-        if torch._C._get_operation_overload(f"aten::{name}", overload.replace("default", "")) is None:
+        if (
+            torch._C._get_operation_overload(f"aten::{name}", overload.replace("default", ""))
+            is None
+        ):
             return True
         return torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
 

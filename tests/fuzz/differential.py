@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from typing import Any
 
 import reference
 import torch
@@ -77,6 +78,11 @@ def check_tensor(program: Program, ours: torch.Tensor, eager: torch.Tensor) -> s
     return difference(ours, eager, tolerance_of(program, eager.dtype))
 
 
+def named(name: str, ours: list[Any], others: list[Any]) -> list[tuple[str, Any, Any]]:
+    pairs = zip(ours, others, strict=True)
+    return [(f"{name} {i}", *pair) for i, pair in enumerate(pairs)]
+
+
 class Fuzzer:
     def __init__(self, backend: str, device: str, use_reference: bool) -> None:
         self.device = device
@@ -96,11 +102,10 @@ class Fuzzer:
             for call in ("first", "second"):
                 moved = copy_together(program.inputs, self.device)
                 results = compiled(*moved)
-                pairs = [
-                    *((f"output {i}", *pair) for i, pair in enumerate(zip(results, expected))),
-                    *((f"input {i} afterwards", *pair) for i, pair in enumerate(zip(moved, cpu))),
-                ]
-                for name, ours, eager in pairs:
+                for name, ours, eager in [
+                    *named("output", results, expected),
+                    *named("input afterwards", moved, cpu),
+                ]:
                     wrong = check_tensor(program, ours, eager)
                     if wrong:
                         return f"{call} call, {name}: {wrong}"
@@ -131,11 +136,10 @@ class Fuzzer:
             return None
         self.counts["interpreted"] += 1
         tensors = [r for r in recorder.results if isinstance(r, torch.Tensor)]
-        pairs = [
-            *((f"output {i}", *p) for i, p in enumerate(zip(tensors, report["outputs"]))),
-            *((f"input {i}", *p) for i, p in enumerate(zip(recorder.after, report["inputs_after"]))),
-        ]
-        for name, ours, value in pairs:
+        for name, ours, value in [
+            *named("output", tensors, report["outputs"]),
+            *named("input afterwards", recorder.after, report["inputs_after"]),
+        ]:
             wanted = reference.as_tensor(value)
             wrong = difference(ours, wanted, tolerance_of(program, ours.dtype))
             if wrong:

@@ -19,7 +19,15 @@ SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64)
 MAX_ELEMENTS = 1 << 15
 MAX_INPUTS = 8
 FLOATS = (torch.float32,) * 5 + (torch.bfloat16,) * 2 + (torch.float16,)
-INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int32, torch.int16, torch.int8, torch.uint8)
+INTEGERS = (
+    torch.int64,
+    torch.int64,
+    torch.int32,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+)
 SPECIALS = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 1e-40)
 # Beyond this magnitude an exact comparison of sums says nothing.
 MAX_MAGNITUDE = 1e4
@@ -288,8 +296,6 @@ class Grower:
         return Program(self.seed, source, original, len(self.lines), self.special)
 
 
-def random_program(
-    seed: int, length: int = 12, narrow: torch.dtype | None = None
-) -> Program:
+def random_program(seed: int, length: int = 12, narrow: torch.dtype | None = None) -> Program:
     """The program of a seed: always the same one."""
     return Grower(seed, narrow).grow(1 + seed % length)

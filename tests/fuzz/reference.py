@@ -64,9 +64,7 @@ class Recorder:
             self.before = [t.cpu().clone() for t in tensors]
             results = compiled(*args)
             self.after = [t.cpu().clone() for t in tensors]
-            self.results = [
-                r.cpu().clone() if isinstance(r, torch.Tensor) else r for r in results
-            ]
+            self.results = [r.cpu().clone() if isinstance(r, torch.Tensor) else r for r in results]
             self.calls += 1
             return results
 

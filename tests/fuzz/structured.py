@@ -288,7 +288,9 @@ def window(g: Grower) -> Proposal:
     rank, form = g.random.choice(WINDOWS)
     x = g.pick(lambda v: v.is_float and v.tensor.dim() == rank and v.tensor.numel() > 0)
     if x is None:
-        x = g.add_input(g.restride(g.floats([g.random.choice((1, 2, 3, 5, 7)) for _ in range(rank)])))
+        x = g.add_input(
+            g.restride(g.floats([g.random.choice((1, 2, 3, 5, 7)) for _ in range(rank)]))
+        )
     c, spatial = x.tensor.shape[1], rank - 2
     out = g.random.choice((1, 2, 5, 8))
     kernel = [g.random.randint(1, 3) for _ in range(spatial)]

@@ -6,7 +6,9 @@
 namespace hpu::emulator {
 namespace {
 
-double Sigmoid(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+double Sigmoid(double x) {
+  return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+}
 double Softplus(double x) { return x > 40 ? x : std::log1p(std::exp(x)); }
 // Infinity in, NaN out at the left end: PyTorch's formulas multiply it with zero.
 double Gated(double x, double gate) { return x == -HUGE_VAL ? NAN : x * gate; }
@@ -57,8 +59,12 @@ const std::vector<Function>& Table() {
       {"elu", "elu_fwd", UNARY(Expm1Scaled(x, 1, 1))},
       {"selu", "selu_fwd", UNARY(Expm1Scaled(x, kSeluAlpha, kSeluScale))},
       {"gelu", "gelu_fwd", UNARY(Gated(x, 0.5 * std::erfc(-x * M_SQRT1_2))), 1, ErrorUnit::kInput},
-      {"gelu_tanh", "gelu_fwd",
-       UNARY(Gated(x, Sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))), 1, ErrorUnit::kInput, {1}},
+      {"gelu_tanh",
+       "gelu_fwd",
+       UNARY(Gated(x, Sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))),
+       1,
+       ErrorUnit::kInput,
+       {1}},
       {"pow", "pow_fwd", BINARY(std::pow(x, y)), 2},
       {"atan2", "atan2_fwd", BINARY(std::atan2(x, y)), 2},
       {"hypot", "hypot_fwd", BINARY(std::hypot(x, y)), 2},

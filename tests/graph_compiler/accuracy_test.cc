@@ -1,11 +1,12 @@
 // Every function of docs/numerics.md against glibc's double functions, whose own error is below
 // 1e-8 units of f32. By default a subset of f32 that is dense around whatever is special;
 // ACCURACY_ALL=1 (the slow test) takes all 2^32 values. Narrow types are always covered whole.
+#include "tests/graph_compiler/accuracy.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
 
-#include "tests/graph_compiler/accuracy.h"
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::emulator {
@@ -78,14 +79,14 @@ void Note(Worst& worst, const Function& function, double x, double y, double got
 // 0, the ends of the denormal, normal and finite ranges, every power of two, zeros of the
 // trigonometric functions, and where the kernels change formula.
 std::vector<float> SpecialPoints() {
-  std::vector<float> points = {0.0f,    0.2f,     0.35f,   0.5f,    0.625f,  0.69314718f,
-                               0.95f,   1.0f,     1.41421f, 2.4142f, 3.0f,    4.0f,
-                               5.4f,    9.0f,     10.0f,   13.0f,   14.0f,   16.6f,
-                               17.3f,   20.0f,    30.0f,   43.6f,   87.3365f, 88.3763f,
-                               88.7228f, 89.0f,   89.4159f, 103.279f, 103.972f, 104.0f,
-                               105.0f,  300.0f,   1e4f,    1048576.0f, 8388608.0f, 16367173.0f,
-                               3.402823e38f, HUGE_VALF};
-  for (uint32_t exponent = 0; exponent < 255; ++exponent) points.push_back(FromBits(exponent << 23));
+  std::vector<float> points = {
+      0.0f,     0.2f,       0.35f,      0.5f,        0.625f,       0.69314718f, 0.95f,    1.0f,
+      1.41421f, 2.4142f,    3.0f,       4.0f,        5.4f,         9.0f,        10.0f,    13.0f,
+      14.0f,    16.6f,      17.3f,      20.0f,       30.0f,        43.6f,       87.3365f, 88.3763f,
+      88.7228f, 89.0f,      89.4159f,   103.279f,    103.972f,     104.0f,      105.0f,   300.0f,
+      1e4f,     1048576.0f, 8388608.0f, 16367173.0f, 3.402823e38f, HUGE_VALF};
+  for (uint32_t exponent = 0; exponent < 255; ++exponent)
+    points.push_back(FromBits(exponent << 23));
   for (int i = 1; i <= 64; ++i) points.push_back(static_cast<float>(i * M_PI_2));
   return points;
 }
@@ -143,9 +144,9 @@ std::vector<std::vector<float>> Blocks(const std::vector<float>& values) {
 std::vector<std::vector<float>> PairBlock(uint32_t seed) {
   std::vector<std::vector<float>> block(2);
   const std::vector<float> special = {
-      0.0f,   -0.0f,  1.0f,    -1.0f,  HUGE_VALF, -HUGE_VALF, NAN,         0.5f,   -0.5f, 2.0f,
-      3.0f,   -3.0f,  1e-40f,  -1e-45f, 3e38f,    -3e38f,     16777217.0f, 7.5f,   -2.5f, 1.5f,
-      1e-38f, 0.999f, 1.0001f, 127.0f, -149.0f,   33554432.0f, 0.1f};
+      0.0f,  -0.0f, 1.0f,   -1.0f,  HUGE_VALF, -HUGE_VALF, NAN,     0.5f,        -0.5f,
+      2.0f,  3.0f,  -3.0f,  1e-40f, -1e-45f,   3e38f,      -3e38f,  16777217.0f, 7.5f,
+      -2.5f, 1.5f,  1e-38f, 0.999f, 1.0001f,   127.0f,     -149.0f, 33554432.0f, 0.1f};
   for (const float x : special) {
     for (const float y : special) {
       block[0].push_back(x);
@@ -312,9 +313,8 @@ TEST_P(AccuracyTest, NarrowTypesRoundOnce) {
              narrow.format);
       }
       const double f32_share = std::ldexp(Bound(), narrow.format.precision - kFloat.precision);
-      EXPECT_LE(worst.error, 0.5 + f32_share)
-          << function.name << narrow.suffix << " at level v" << static_cast<int>(isa) << ": "
-          << worst;
+      EXPECT_LE(worst.error, 0.5 + f32_share) << function.name << narrow.suffix << " at level v"
+                                              << static_cast<int>(isa) << ": " << worst;
     }
   }
 }
