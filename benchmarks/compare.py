@@ -14,11 +14,12 @@ import datetime
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,11 @@ def rounded(run: Run) -> Run:
     return {n: float(f"{v:.5g}") if isinstance(v, float) else v for n, v in run.items()}
 
 
-def run_plan(plan: Sequence[Step], runner: Runner, budget_s: float) -> Sections:
-    """Runs the steps; past the budget only what has no figure yet is still measured."""
+def run_plan(
+    plan: Sequence[Step], runner: Runner, budget_s: float, keep: Callable[[Sections], None]
+) -> Sections:
+    """Runs the steps; past the budget only what has no figure yet is still measured. keep gets what
+    there is after every step."""
     sections: Sections = {}
     remaining = Remaining([step.expected_s for step in plan])
     for number, step in enumerate(plan, 1):
@@ -90,6 +94,7 @@ def run_plan(plan: Sequence[Step], runner: Runner, budget_s: float) -> Sections:
         started = time.monotonic()
         figures = runner.run(step)
         mine.append(rounded(figures))
+        keep(sections)
         remaining.step_took(time.monotonic() - started)
         print(
             f"[{number}/{len(plan)}, {clock(remaining.elapsed)} elapsed, about "
@@ -211,21 +216,25 @@ def main() -> int:
         for step in plan:
             print(f"{step.section} {step.row} round {step.round + 1}: {step.contender}")
         return 0
-    about = machine()
+    # A terminated run stops its daemons and removes its folders, as one ended by Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    about = machine() | {"rounds": max((step.round + 1 for step in plan), default=0)}
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hpu-bench-", ignore_cleanup_errors=True) as base:
-        runner = Runner(Path(base), arguments.seconds)
-        try:
-            sections = run_plan(plan, runner, arguments.budget * 60)
-        finally:
-            runner.stop_daemon(runner.store)
-    about["rounds"] = max((step.round + 1 for step in plan), default=0)
-    about["minutes"] = (time.monotonic() - started) / 60
-    data = {"about": about, "sections": sections}
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
     raw = folder / f"{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
-    raw.write_text(json.dumps(data, indent=1))
+
+    def keep(sections: Sections) -> None:
+        about["minutes"] = (time.monotonic() - started) / 60
+        raw.write_text(compact({"about": about, "sections": sections}))
+
+    with tempfile.TemporaryDirectory(prefix="hpu-bench-", ignore_cleanup_errors=True) as base:
+        runner = Runner(Path(base), arguments.seconds)
+        try:
+            sections = run_plan(plan, runner, arguments.budget * 60, keep)
+        finally:
+            runner.stop_daemon(runner.store)
+    data = {"about": about, "sections": sections}
     print("\n".join(["", describe(about), "", *page(sections)]))
     print(f"\nraw results: {raw.relative_to(ROOT)}")
     whole = not (choice.quick or choice.cases or choice.contenders)

@@ -44,7 +44,7 @@ SECTIONS = {
     "peak": Section(("hpu peak",), _GEMM_BOUND, 1, both_dtypes=True),
     "container": Section(CONTAINER_CONTENDERS, _SERVED, 3),
     "fetch": Section(("hpu fetch",), ("bert-base",), 3),
-    "overhead": Section(("hpu overhead",), ("call",), 3),
+    "overhead": Section(("hpu overhead",), ("call of 1 tensor", "call of 200 tensors"), 3),
     "workspace": Section(("inductor memory", "hpu memory"), None, 1),
     "depth": Section(
         ("aot_eager", "hpu cold"),
@@ -61,7 +61,7 @@ _QUICK = {
     "peak": Section(("hpu peak",), ("bert-base",), 1),
     "container": Section(("inductor mega-cache", "hpu shared daemon"), ("bert-base",), 1),
     "fetch": Section(("hpu fetch",), ("bert-base",), 1),
-    "overhead": Section(("hpu overhead",), ("call",), 1),
+    "overhead": Section(("hpu overhead",), ("call of 200 tensors",), 1),
     "workspace": Section(("inductor memory", "hpu memory"), ("bert-base",), 1),
     "depth": Section(("hpu cold",), ("bert 12 layers", "bert 48 layers"), 1),
 }

@@ -121,7 +121,7 @@ class Runner:
     def _prime_store(self, step: Step) -> dict[str, str]:
         """The caches of a process that finds the case's program in the store."""
         caches = {"HPU_CACHE_DIR": str(self.store)}
-        if step.row not in self._primed and step.case != "call":
+        if step.row not in self._primed and step.section != "overhead":
             self._contender("hpu cold", step, caches, seconds=0)
             self._primed.add(step.row)
         self._ensure_daemon(self.store)

@@ -129,7 +129,7 @@ def test_a_choice_of_models_leaves_other_sections_alone():
     assert ("models", "mlp") in cases
     assert ("models", "bert-base") not in cases
     assert ("peak", "bert-base") not in cases
-    assert ("overhead", "call") in cases
+    assert ("overhead", "call of 1 tensor") in cases
 
 
 def test_unknown_names_are_refused_with_the_allowed_ones(monkeypatch):
@@ -208,7 +208,10 @@ def canned() -> targets.Sections:
             "a f32": {"inductor mega-cache": first(5000.0), "hpu shared daemon": first(1100.0)}
         },
         "fetch": {"bert-base f32": {"hpu fetch": [{"key_ms": 3.0, "total_ms": 4.5}]}},
-        "overhead": {"call f32": {"hpu overhead": [{"call_us": 18.0, "launch_us": 6.0}]}},
+        "overhead": {
+            "call of 1 tensor f32": {"hpu overhead": [{"call_us": 9.0, "launch_us": 1.0}]},
+            "call of 200 tensors f32": {"hpu overhead": [{"call_us": 20.5, "launch_us": 4.0}]},
+        },
         "workspace": {
             "a f32": {
                 "hpu memory": [{"workspace_bytes": 1 << 20}],
@@ -234,7 +237,9 @@ def test_verdicts_of_canned_results():
     assert met[f"{container} / store warm"].measured == "mean 1.02 ×, worst 1.02 × (a f32)"
     assert met[f"{container}: Inductor with mega-cache / ours"].met is True
     assert met["program fetch: key, lookup, verify, load (BERT-base)"].measured == "4.5 ms"
-    assert met["overhead of one call"].met is False
+    overhead = met["overhead of one call"]
+    assert overhead.measured == "20.5 µs, of them 4.0 in the one launch (call of 200 tensors f32)"
+    assert overhead.met is False
     assert met["recipe workspace / peak of Inductor's buffers"].met is True
     depth = met["compile cost with depth (12 → 48 layers)"]
     assert depth.measured == (
@@ -295,7 +300,15 @@ def test_a_run_past_its_budget_still_has_every_row(capsys):
         plan.Choice(sections=("models",), contenders=("CPU eager",), dtypes=("f32",)), ["a", "b"]
     )
     canned_runner = CannedRunner()
-    sections = compare.run_plan(steps, canned_runner, budget_s=-1.0)  # type: ignore[arg-type]
+    kept: list[str] = []
+    sections = compare.run_plan(
+        steps,
+        canned_runner,  # type: ignore[arg-type]
+        -1.0,
+        lambda so_far: kept.append(json.dumps(so_far)),
+    )
+    assert len(kept) == 2
+    assert json.loads(kept[-1]) == sections
     assert [step.case for step in canned_runner.steps] == ["a", "b"]
     assert sections["models"]["b f32"]["CPU eager"] == [{"first_ms": 1.2346, "graphs": 1}]
     printed = capsys.readouterr().out.splitlines()
