@@ -1,5 +1,6 @@
 # hpu_library(name SOURCES ... [DEPS ...]) - a static library of ours, include root is the source tree.
-# hpu_test(name SOURCES ... [DEPS ...] [LABELS ...]) - a GoogleTest binary registered with ctest.
+# hpu_test(name SOURCES ... [DEPS ...] [LABELS ...]) - a GoogleTest binary registered with ctest. Target
+#   hpu_tests builds all of them. Label no-sanitizer: cannot run under a sanitizer, for the reason given there.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
@@ -14,9 +15,16 @@ if(HPU_WERROR)
   target_compile_options(hpu_compile_flags INTERFACE -Werror)
 endif()
 if(HPU_SANITIZE)
-  target_compile_options(hpu_compile_flags INTERFACE -fsanitize=${HPU_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(hpu_compile_flags INTERFACE -fsanitize=${HPU_SANITIZE} -fno-omit-frame-pointer
+                                                     -fno-sanitize-recover=all)
   target_link_options(hpu_compile_flags INTERFACE -fsanitize=${HPU_SANITIZE})
 endif()
+
+set(hpu_sanitizer_options
+  ASAN_OPTIONS=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1
+  UBSAN_OPTIONS=print_stacktrace=1
+  TSAN_OPTIONS=second_deadlock_stack=1)
+add_custom_target(hpu_tests)
 
 function(hpu_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
@@ -37,4 +45,8 @@ function(hpu_test name)
     set(ARG_LABELS unit)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+  if(HPU_SANITIZE)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 ENVIRONMENT "${hpu_sanitizer_options}")
+  endif()
+  add_dependencies(hpu_tests ${name})
 endfunction()

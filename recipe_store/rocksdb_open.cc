@@ -1,10 +1,14 @@
 #include "recipe_store/rocksdb_open.h"
 
+#include <fcntl.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_checksum.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -92,6 +96,26 @@ bool IsDamage(const rocksdb::Status& status) {
   return status.IsCorruption() || status.IsInvalidArgument();
 }
 
+// RocksDB tells why a file could not be had in the text of its errors only, by errno at the end.
+bool EndsWithError(const rocksdb::Status& status, int error) {
+  return status.ToString().ends_with(std::strerror(error));
+}
+
+// A writer has the database: this process (ENOLCK), another one that we could see (EAGAIN), or one
+// that keeps us from the lock file by its permissions.
+bool HasWriter(const std::string& folder, const rocksdb::Status& status) {
+  if (EndsWithError(status, ENOLCK) || EndsWithError(status, EAGAIN)) return true;
+  const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno != ENOENT;
+  struct flock lock{};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  const bool known = fcntl(fd, F_GETLK, &lock) == 0;
+  // This would drop a lock of our own on the file; there is none, RocksDB would have said ENOLCK.
+  close(fd);
+  return !known || lock.l_type != F_UNLCK;
+}
+
 }  // namespace
 
 Database::Database(Database&& other) noexcept
@@ -129,10 +153,8 @@ absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
     status = TryOpen(folder, /*writable=*/true, &database);
   }
   if (status.ok()) return database;
-  const rocksdb::Status read_only = TryOpen(folder, /*writable=*/false, &database);
-  // Another process holding the lock also ends here; reading beside a live writer is undefined.
-  const bool locked = status.ToString().find("lock") != std::string::npos;
-  if (!read_only.ok() || locked) {
+  // Reading beside a live writer is undefined.
+  if (HasWriter(folder, status) || !TryOpen(folder, /*writable=*/false, &database).ok()) {
     return ToStatus(status, "opening the recipe store " + folder);
   }
   HPU_LOG(kWarning,

@@ -95,11 +95,12 @@ absl::Status WaitForReady(int fd, std::chrono::steady_clock::time_point deadline
     }
     pollfd waiting{fd, POLLIN, 0};
     if (poll(&waiting, 1, kPollMs) <= 0) continue;
-    char buffer[64];
+    char buffer[1024];
     const ssize_t count = read(fd, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      return Error(absl::StatusCode::kUnavailable, "the compile server ended while starting");
+      return Error(absl::StatusCode::kUnavailable, "the compile server ended while starting",
+                   text.empty() ? "" : ": ", text);
     }
     text.append(buffer, static_cast<size_t>(count));
   }

@@ -15,8 +15,8 @@ namespace hpu::client {
 inline constexpr char kReadyLine[] = "ready\n";
 
 // Runs `command` in a session of its own with standard error appended to `log_path`, and waits for
-// kReadyLine. UNAVAILABLE: it ended before, or the deadline passed; the message has the last line
-// of the log. No atfork handlers run, and no descriptor is inherited.
+// kReadyLine. UNAVAILABLE: it ended before, or the deadline passed; the message has what it wrote
+// instead and the last line of the log. No atfork handlers run, and no descriptor is inherited.
 absl::Status SpawnDaemon(const std::vector<std::string>& command, const std::string& log_path,
                          std::chrono::steady_clock::time_point deadline,
                          const std::function<absl::Status()>& interrupt);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/parallel.h"
 #include "compiler_server/compiler/configuration_lease.h"
 #include "compiler_server/compiler/recipe_bytes.h"
 #include "compiler_server/ir/import.h"
@@ -109,23 +110,18 @@ CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
 std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions, LoweredGraph& lowered,
                                            const CompileOptions& options, Progress& progress) {
   std::vector<CompiledRecipe> results(lowered.recipes.size());
-  std::atomic<size_t> next = 0, done = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < results.size(); i = next++) {
-      SynGraph& graph = *lowered.recipes[i].graph;
-      const std::string digest = ToHex(graph.ContentDigest()).substr(0, 8);
-      const std::string name = lowered.program.name + "_" + digest;
-      results[i] = CompileRecipe(functions, graph,
-                                 options.visualization_dir.empty() ? name : kDumpPrefix + name);
-      results[i].name = name;
-      progress("recipe", ++done, results.size());
-    }
-  };
-  const size_t limit = options.threads != 0 ? options.threads : std::thread::hardware_concurrency();
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < std::min(limit, results.size()); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  std::atomic<size_t> done = 0;
+  const size_t threads =
+      options.threads != 0 ? options.threads : std::thread::hardware_concurrency();
+  ParallelFor(results.size(), threads, [&](size_t i) {
+    SynGraph& graph = *lowered.recipes[i].graph;
+    const std::string digest = ToHex(graph.ContentDigest()).substr(0, 8);
+    const std::string name = lowered.program.name + "_" + digest;
+    results[i] = CompileRecipe(functions, graph,
+                               options.visualization_dir.empty() ? name : kDumpPrefix + name);
+    results[i].name = name;
+    progress("recipe", ++done, results.size());
+  });
   return results;
 }
 

@@ -188,7 +188,7 @@ absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
   std::unique_ptr<WorkerProcess>& worker = workers_[index];
   if (worker != nullptr && worker->CheckAlive()) return worker.get();
   ASSIGN_OR_RETURN(std::unique_ptr<WorkerProcess> started,
-                   WorkerProcess::Start(options_.worker_command));
+                   WorkerProcess::Start(options_.worker_command, options_.worker_memory_bytes));
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_) return Stopping();
   worker = std::move(started);

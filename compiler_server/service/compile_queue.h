@@ -22,6 +22,7 @@ struct QueueOptions {
   size_t max_waiting = 1024;
   std::chrono::milliseconds time_limit{240'000};  // of one compilation
   std::vector<std::string> worker_command;
+  uint64_t worker_memory_bytes = uint64_t{64} << 30;  // address space of one worker; 0 = no limit
 };
 
 // What happens around a compilation; called on queue threads, without locks.

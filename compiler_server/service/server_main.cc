@@ -29,7 +29,7 @@ struct Flags {
   std::string log_file;
   uint64_t max_size = uint64_t{10} << 30;
   uint64_t memory_size = 256 << 20;
-  uint64_t worker_memory = uint64_t{64} << 30;
+  uint64_t worker_memory = QueueOptions{}.worker_memory_bytes;
   int idle_timeout_s = 15 * 60;
   int compile_timeout_s = 240;
   int stop_grace_s = 10;
@@ -109,9 +109,7 @@ absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
 }
 
 std::vector<std::string> WorkerCommand(const Flags& flags) {
-  return {"/proc/self/exe",  "--worker",
-          "--worker-memory", std::to_string(flags.worker_memory),
-          "--log-level",     std::to_string(flags.log_level)};
+  return {"/proc/self/exe", "--worker", "--log-level", std::to_string(flags.log_level)};
 }
 
 ServerOptions ToOptions(const Flags& flags, std::string build_id) {
@@ -122,6 +120,7 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.queue.workers = flags.workers;
   options.queue.time_limit = std::chrono::seconds(flags.compile_timeout_s);
   options.queue.worker_command = WorkerCommand(flags);
+  options.queue.worker_memory_bytes = flags.worker_memory;
   options.idle_timeout = std::chrono::seconds(flags.idle_timeout_s);
   options.stop_grace = std::chrono::seconds(flags.stop_grace_s);
   return options;
@@ -161,22 +160,30 @@ void ReportReady() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+// To the log, and to the process that started us: the log may be what cannot be written.
+void ReportFailure(const std::string& text) {
+  HPU_LOG(kError, "server not started error=" << text);
+  if (write(STDOUT_FILENO, text.data(), text.size()) < 0) HPU_LOG(kDebug, "nobody waits");
+}
+
 int Serve(const Flags& flags) {
   sigset_t signals;
   sigemptyset(&signals);
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // A write past `ulimit -f` shall fail as one on a full disk does.
+  signal(SIGXFSZ, SIG_IGN);
 
   absl::StatusOr<std::string> build_id = OwnBuildId(flags);
   if (!build_id.ok()) {
-    HPU_LOG(kError, "no build id error=" << ToText(build_id.status()));
+    ReportFailure("no build id: " + ToText(build_id.status()));
     return kExitFailed;
   }
   absl::StatusOr<std::unique_ptr<CompileServer>> server =
       CompileServer::Start(ToOptions(flags, *std::move(build_id)));
   if (!server.ok()) {
-    HPU_LOG(kError, "server not started error=" << ToText(server.status()));
+    ReportFailure(ToText(server.status()));
     return absl::IsAlreadyExists(server.status()) ? kExitAlreadyRunning : kExitFailed;
   }
   if (flags.daemon) ReportReady();

@@ -40,6 +40,8 @@ void ApplyLimits(const WorkerLimits& limits) {
   }
 }
 
+[[noreturn]] void EndOutOfMemory() { _exit(kExitOutOfMemory); }
+
 CompileInput ToInput(wire::WorkerRequest& request) {
   CompileInput input;
   input.graph = std::move(*request.mutable_graph());
@@ -56,14 +58,10 @@ void PutFailure(const absl::Status& status, wire::WorkerReply* reply) {
   reply->mutable_failure()->set_message(std::string(status.message()));
 }
 
-// Allocation failures surface as exceptions; the memory limit makes them a normal event.
 absl::StatusOr<CompileOutput> CompileGuarded(CompileBackend& backend, const CompileInput& input,
                                              const ProgressFunction& progress) {
   try {
     return backend.Compile(input, progress);
-  } catch (const std::bad_alloc&) {
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "the compiler ran out of its memory limit (--worker-memory)");
   } catch (const std::exception& error) {
     return Internal("the compiler threw ", error.what());
   }
@@ -102,6 +100,7 @@ wire::WorkerReply Answer(absl::StatusOr<std::unique_ptr<CompileBackend>>& backen
 
 int RunWorker(const BackendFactory& factory, const WorkerLimits& limits) {
   ApplyLimits(limits);
+  std::set_new_handler(EndOutOfMemory);
   FrameChannel channel(kWorkerSocket);
   absl::StatusOr<std::unique_ptr<CompileBackend>> backend = factory();
   if (!backend.ok()) {

@@ -11,6 +11,10 @@ struct WorkerLimits {
   uint64_t address_space_bytes = 0;  // RLIMIT_AS; 0 = none
 };
 
+// How a worker ends whose allocation was refused. It does not go on after that: the refusal may
+// have met any code on any thread, LLVM's among them, and left it half done.
+inline constexpr int kExitOutOfMemory = 12;
+
 // The socket's descriptor number in a worker.
 inline constexpr int kWorkerSocket = 3;
 

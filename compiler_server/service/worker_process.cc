@@ -56,6 +56,13 @@ wire::WorkerRequest ToRequest(const CompileInput& input) {
   return request;
 }
 
+std::string HowItEnded(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return "exited with code " + std::to_string(info.si_status);
+  const char* name = sigdescr_np(info.si_status);
+  return "was ended by signal " + std::to_string(info.si_status) + " (" +
+         (name == nullptr ? "unknown" : name) + ")";
+}
+
 CompileOutput ToOutput(const wire::WorkerReply::Result& result) {
   CompileOutput output;
   output.program.assign(result.program().begin(), result.program().end());
@@ -68,8 +75,9 @@ CompileOutput ToOutput(const wire::WorkerReply::Result& result) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
-    const std::vector<std::string>& command) {
+    std::vector<std::string> command, uint64_t memory_bytes) {
   HPU_CHECK(!command.empty(), "a worker needs a program");
+  command.insert(command.end(), {"--worker-memory", std::to_string(memory_bytes)});
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return Error(absl::StatusCode::kUnavailable, "socket pair: ", std::strerror(errno));
@@ -86,7 +94,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
     close(ends[0]);
     return pid.status();
   }
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(*pid, ends[0]));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(*pid, ends[0], memory_bytes));
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -100,13 +108,19 @@ absl::StatusOr<CompileOutput> WorkerProcess::Compile(const CompileInput& input,
   absl::StatusOr<CompileOutput> output =
       Converse(input, progress, std::chrono::steady_clock::now() + time_limit);
   if (!dead_) return output;
-  const std::string end = Bury();
+  const siginfo_t end = Bury();
   if (killed_) return Error(absl::StatusCode::kCancelled, "the compilation was stopped");
   if (absl::IsDeadlineExceeded(output.status())) {
     return Error(absl::StatusCode::kDeadlineExceeded, "the compilation took longer than ",
                  time_limit.count(), " ms and was stopped");
   }
-  return Internal("the compile worker ", end, " while compiling (", ToText(output.status()), ")");
+  if (end.si_code == CLD_EXITED && end.si_status == kExitOutOfMemory) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "the compilation needs more memory than a compile worker may take: ",
+                 memory_bytes_ >> 20, " MiB of address space (--worker-memory of the server)");
+  }
+  return Internal("the compile worker ", HowItEnded(end), " while compiling (",
+                  ToText(output.status()), ")");
 }
 
 absl::StatusOr<CompileOutput> WorkerProcess::Converse(const CompileInput& input,
@@ -151,7 +165,7 @@ void WorkerProcess::Kill() {
   if (!reaped_) kill(pid_, SIGKILL);
 }
 
-std::string WorkerProcess::Bury() {
+siginfo_t WorkerProcess::Bury() {
   // A worker that closed its end on its own (crash, exit) is given the moment it needs to finish
   // dying, so that the message can tell how; any other is killed.
   siginfo_t info{};
@@ -168,10 +182,7 @@ std::string WorkerProcess::Bury() {
   waitpid(pid_, nullptr, 0);
   reaped_ = true;
   dead_ = true;
-  if (info.si_code == CLD_EXITED) return "exited with code " + std::to_string(info.si_status);
-  const char* name = sigdescr_np(info.si_status);
-  return "was ended by signal " + std::to_string(info.si_status) + " (" +
-         (name == nullptr ? "unknown" : name) + ")";
+  return info;
 }
 
 }  // namespace hpu::server

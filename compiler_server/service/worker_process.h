@@ -1,6 +1,7 @@
 // A compiler in a process of its own: whatever it does, the server lives.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -17,17 +18,19 @@ namespace hpu::server {
 
 class WorkerProcess {
  public:
-  // Starts `command` (program, then arguments) with one end of a socket pair as kWorkerSocket. The
-  // starting thread must live as long as the worker (the kernel ties a worker's life to it).
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(
-      const std::vector<std::string>& command);
+  // Starts `command` (program, then arguments) with one end of a socket pair as kWorkerSocket and
+  // with at most `memory_bytes` of address space (0 = no limit). The starting thread must live as
+  // long as the worker (the kernel ties a worker's life to it).
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(std::vector<std::string> command,
+                                                              uint64_t memory_bytes);
 
   // Kills and reaps.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED or CANCELLED the worker is dead.
+  // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED, CANCELLED or RESOURCE_EXHAUSTED
+  // (the memory limit) the worker is dead.
   absl::StatusOr<CompileOutput> Compile(const CompileInput& input, const ProgressFunction& progress,
                                         std::chrono::milliseconds time_limit);
 
@@ -40,14 +43,16 @@ class WorkerProcess {
   pid_t pid() const { return pid_; }
 
  private:
-  WorkerProcess(pid_t pid, int fd) : pid_(pid), channel_(fd) {}
+  WorkerProcess(pid_t pid, int fd, uint64_t memory_bytes)
+      : pid_(pid), memory_bytes_(memory_bytes), channel_(fd) {}
 
   absl::StatusOr<CompileOutput> Converse(const CompileInput& input,
                                          const ProgressFunction& progress, Deadline deadline);
   // Kills if need be, waits for the end, tells how it ended.
-  std::string Bury();
+  siginfo_t Bury();
 
   const pid_t pid_;
+  const uint64_t memory_bytes_;
   FrameChannel channel_;
   bool dead_ = false;
   std::atomic<bool> killed_{false};

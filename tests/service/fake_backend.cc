@@ -68,7 +68,10 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
     const int number = name.size() < word.size() ? std::atoi(word.c_str() + name.size() + 1) : 0;
     if (name == "sleep") Sleep(number, progress);
     if (name == "size") recipe_bytes = static_cast<size_t>(number);
-    if (name == "crash") raise(SIGSEGV);
+    if (name == "crash") {
+      signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it and exit
+      raise(SIGSEGV);
+    }
     if (name == "exit") _exit(number);
     if (name == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
     // An odd number of bytes, then characters of two bytes each.

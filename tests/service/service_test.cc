@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
@@ -168,6 +171,22 @@ TEST_F(ServiceTest, AWorkerGoesFirstWhenMemoryEnds) {
   EXPECT_EQ(Compile(1, "oom_score").status().message(), "out-of-memory score 500");
 }
 
+TEST_F(ServiceTest, ACompilationOverItsMemoryLimitCostsOneRequest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's worker cannot be limited (worker_main.cc)";
+#endif
+  options_.queue.worker_memory_bytes = uint64_t{1} << 30;
+  Restart();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(ToText(Compile(1, "memory").status()),
+              "RESOURCE_EXHAUSTED: the compilation needs more memory than a compile worker may "
+              "take: 1024 MiB of address space (--worker-memory of the server)");
+  }
+  EXPECT_EQ(Counter("compile.worker_losses"), 2u);
+  EXPECT_EQ(Counter("compile.negative_entries"), 0u);
+  EXPECT_TRUE(Compile(1, "size:3000000").ok()) << "a fresh worker has all of its memory";
+}
+
 TEST_F(ServiceTest, BadOutputNeverReachesTheStore) {
   EXPECT_TRUE(absl::IsInternal(Compile(1, "garbage").status()));
   EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
@@ -250,6 +269,70 @@ TEST_F(ServiceTest, OneServerPerSocketAndOnlyInAPrivateFolder) {
   ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
   options_.socket_path = folder_.path("second.sock");
   EXPECT_TRUE(absl::IsFailedPrecondition(CompileServer::Start(options_).status()));
+}
+
+// An own connection to a unix socket; closed with the object.
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& path)
+      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    const timeval patience{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  }
+  ~RawConnection() { close(fd_); }
+  RawConnection(const RawConnection&) = delete;
+  bool connected() const { return connected_; }
+  // What the server says first: 1 = a byte, 0 = it hung up, -1 = nothing for a long time.
+  ssize_t FirstByte() const {
+    char byte = 0;
+    return read(fd_, &byte, 1);
+  }
+
+ private:
+  const int fd_;
+  bool connected_ = false;
+};
+
+TEST_F(ServiceTest, AnotherUsersConnectionIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  // The modes that would keep others out by themselves.
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0711), 0);
+  ASSERT_EQ(chmod(options_.socket_path.c_str(), 0666), 0);
+  {
+    const store::AsOtherUser other;
+    const RawConnection connection(options_.socket_path);
+    ASSERT_TRUE(connection.connected());
+    EXPECT_EQ(connection.FirstByte(), 0);
+  }
+  EXPECT_EQ(RawConnection(options_.socket_path).FirstByte(), 1) << "gRPC's settings";
+  EXPECT_TRUE(Client()->Hello(kNoInterrupt).ok());
+}
+
+TEST_F(ServiceTest, AServerOfAnotherUserIsToldNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0777), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = folder_.path("other.sock");
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  {
+    const store::AsOtherUser other;
+    ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+  }
+  client::RpcClient client({path, "", kTimeout});
+  EXPECT_EQ(ToText(client.Hello(kNoInterrupt).status()),
+            "PERMISSION_DENIED: the server at " + path + " belongs to another user");
+  const int accepted = accept(listener, nullptr, nullptr);
+  char byte = 0;
+  EXPECT_EQ(read(accepted, &byte, 1), 0) << "the client says nothing and hangs up";
+  close(accepted);
+  close(listener);
 }
 
 TEST_F(ServiceTest, AClientThatTrustsAnotherKeyGetsNothing) {

@@ -7,6 +7,7 @@
 
 #include <random>
 
+#include "recipe_store/factory.h"
 #include "recipe_store/rocksdb_recipe_store.h"
 #include "recipe_store/verifying_recipe_store.h"
 #include "tests/store/store_testing.h"
@@ -88,6 +89,28 @@ TEST(RocksDbRecipeStore, KilledAtAnyMomentShowsNoHalfEntry) {
     ASSERT_LE(counters.at("rocksdb.bytes"), kMaxBytes);
   }
   EXPECT_GT(whole, uint64_t{kKills});
+}
+
+// Reading a database that another process writes is undefined.
+TEST(OpenStore, AnotherProcessesDatabaseIsNotRead) {
+  const TemporaryFolder folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const OpenedStore writer = OpenStore({.folder = folder.path("store")}).value();
+    const bool told = write(ends[1], &writer.persistent, 1) == 1;
+    pause();
+    _exit(told ? 0 : 1);
+  }
+  bool child_has_it = false;
+  ASSERT_EQ(read(ends[0], &child_has_it, 1), 1);
+  EXPECT_TRUE(child_has_it);
+  EXPECT_FALSE(OpenStore({.folder = folder.path("store")}).value().persistent);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent);
 }
 
 }  // namespace

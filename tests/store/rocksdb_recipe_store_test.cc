@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 
 #include "compile_service.pb.h"
 #include "recipe_store/factory.h"
@@ -230,6 +231,59 @@ TEST(OpenStore, AFolderThatOthersCanWriteToHoldsNoKeyAndNoPrograms) {
   }
   ASSERT_EQ(chmod(folder.path("store").c_str(), 0755), 0);
   EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent);
+}
+
+// A folder that is this user's, but may not be written any more.
+TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user afterwards";
+  const TemporaryFolder folder;
+  const std::string path = folder.path("store");
+  std::optional<Entry> entry;
+  {
+    OpenedStore opened = OpenStore({.folder = path}).value();
+    entry =
+        MakeEntry(opened.signing_key.Sign(EntryOf(1).signed_manifest.manifest), EntryOf(1).blobs)
+            .value();
+    ASSERT_TRUE(opened.store->Put(*entry).ok());
+  }
+  ASSERT_EQ(chmod(folder.path().c_str(), 0711), 0);
+  std::map<std::string, std::filesystem::file_time_type> before;
+  const auto give_away = [&](const std::filesystem::path& file) {
+    const bool is_folder = std::filesystem::is_directory(file);
+    ASSERT_EQ(chown(file.c_str(), AsOtherUser::kUser, AsOtherUser::kUser), 0);
+    ASSERT_EQ(chmod(file.c_str(), is_folder ? 0500 : 0400), 0);
+    before[file.string()] = std::filesystem::last_write_time(file);
+  };
+  for (const auto& file : std::filesystem::recursive_directory_iterator(path)) give_away(file);
+  give_away(path);
+  {
+    const AsOtherUser other;
+    OpenedStore opened = OpenStore({.folder = path}).value();
+    EXPECT_TRUE(opened.persistent);
+    EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), *entry));
+    EXPECT_TRUE(absl::IsNotFound(opened.store->Get(KeyOf(2)).status()));
+    const absl::Status refused = opened.store->Put(
+        MakeEntry(opened.signing_key.Sign(EntryOf(2).signed_manifest.manifest), EntryOf(2).blobs)
+            .value());
+    EXPECT_EQ(ToText(refused), "UNAVAILABLE: the store is open for reading only");
+  }
+  for (const auto& file : std::filesystem::recursive_directory_iterator(path)) {
+    EXPECT_EQ(before.count(file.path().string()), 1u) << file.path() << " is new";
+    EXPECT_EQ(before[file.path().string()], file.last_write_time()) << file.path();
+  }
+}
+
+TEST(OpenStore, AnUnwritableEmptyFolderGivesAMemoryStore) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user afterwards";
+  const TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  ASSERT_EQ(mkdir(folder.path("store").c_str(), 0755), 0);
+  const AsOtherUser other;
+  OpenedStore opened = OpenStore({.folder = folder.path("store")}).value();
+  EXPECT_FALSE(opened.persistent);
+  EXPECT_TRUE(opened.store->Put(EntryOf(1)).ok());
+  EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), EntryOf(1)));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("store")));
 }
 
 TEST(OpenStore, KeepsProgramsOfItsOwnKeyOverRestarts) {

@@ -1,8 +1,12 @@
 #include "tests/store/store_testing.h"
 
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstring>
+
+#include "base/status.h"
 
 namespace hpu::store {
 
@@ -56,6 +60,11 @@ bool SameEntry(const Entry& a, const Entry& b) {
   }
   return true;
 }
+
+// The system call changes one thread; the C library's function would change them all.
+AsOtherUser::AsOtherUser() { HPU_CHECK(syscall(SYS_setresuid, -1, kUser, -1) == 0); }
+
+AsOtherUser::~AsOtherUser() { HPU_CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0); }
 
 TemporaryFolder::TemporaryFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "hpu-store-XXXXXX").string();

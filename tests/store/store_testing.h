@@ -1,6 +1,8 @@
 // Entries and stores for tests.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -24,6 +26,16 @@ Entry EntryOf(uint64_t number, size_t recipes = 1, size_t bytes = 1000);
 
 // Equal manifest bytes, signature and blob contents.
 bool SameEntry(const Entry& a, const Entry& b);
+
+// The calling thread is another user (65534) while the object lives, and so are the threads that it
+// starts in that time; the rest of the process stays root. For root only.
+class AsOtherUser {
+ public:
+  static constexpr uid_t kUser = 65534;
+  AsOtherUser();
+  ~AsOtherUser();
+  AsOtherUser(const AsOtherUser&) = delete;
+};
 
 // A folder that goes with the object.
 class TemporaryFolder {

@@ -1,10 +1,10 @@
 #include "synapse/emulator/graph_compiler/emit_recipe.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <thread>
 
+#include "base/parallel.h"
 #include "synapse/emulator/graph_compiler/codegen/loop_kernel.h"
 #include "synapse/emulator/graph_compiler/codegen/module.h"
 #include "synapse/emulator/graph_compiler/codegen/sort_kernel.h"
@@ -247,18 +247,8 @@ class RecipeEmitter {
   // ---- code ----
 
   void CompileUnits() {
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      for (size_t u = next++; u < units_.size(); u = next++) {
-        units_[u]->image = units_[u]->module.Finish();
-      }
-    };
-    const size_t count =
-        std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), units_.size());
-    std::vector<std::thread> threads;
-    for (size_t t = 1; t < count; ++t) threads.emplace_back(work);
-    work();
-    for (std::thread& thread : threads) thread.join();
+    ParallelFor(units_.size(), std::thread::hardware_concurrency(),
+                [&](size_t u) { units_[u]->image = units_[u]->module.Finish(); });
   }
 
   absl::Status JoinImages() {

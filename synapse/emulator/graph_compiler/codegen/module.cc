@@ -10,6 +10,7 @@
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/CommandLine.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -25,10 +26,12 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 
 #include <algorithm>
-#include <future>
 #include <mutex>
+#include <new>
 #include <set>
+#include <thread>
 
+#include "base/parallel.h"
 #include "synapse/emulator/graph_compiler/codegen/memory_functions.h"
 #include "synapse/emulator/graph_compiler/codegen/object_image.h"
 
@@ -45,6 +48,11 @@ void InitialiseLlvmOnce() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
+    // Memory that LLVM takes with malloc and does not get ends as memory taken with new does.
+    llvm::install_bad_alloc_error_handler([](void*, const char*, bool) {
+      if (const std::new_handler handler = std::get_new_handler(); handler != nullptr) handler();
+      throw std::bad_alloc();
+    });
     // Loop strength reduction would take most of the compile time (exponential search over the
     // many constant offsets of unrolled kernels) to arrive at the addresses that the emitters write
     // to begin with. There is no switch for it but LLVM's command line.
@@ -306,21 +314,20 @@ absl::StatusOr<KernelModule::Image> KernelModule::Finish() {
 
   // Most of a compilation is spent here, so the parts are generated side by side.
   const std::set<std::string> all(kernels_.begin(), kernels_.end());
-  std::vector<std::future<absl::StatusOr<Image>>> images;
-  for (const std::vector<size_t>& part : parts) {
-    std::vector<std::string> names;
-    for (const size_t kernel : part) names.push_back(kernels_[kernel]);
-    std::string bitcode = BitcodeOf(*module_, all, names);
-    images.push_back(std::async(std::launch::async,
-                                [this, bitcode = std::move(bitcode), names = std::move(names)] {
-                                  return GenerateFromBitcode(bitcode, target_, names);
-                                }));
+  std::vector<std::vector<std::string>> names(parts.size());
+  std::vector<std::string> bitcode(parts.size());
+  for (size_t p = 0; p < parts.size(); ++p) {
+    for (const size_t kernel : parts[p]) names[p].push_back(kernels_[kernel]);
+    bitcode[p] = BitcodeOf(*module_, all, names[p]);
   }
+  std::vector<absl::StatusOr<Image>> images(parts.size(), Internal("not generated"));
+  ParallelFor(parts.size(), std::thread::hardware_concurrency(),
+              [&](size_t p) { images[p] = GenerateFromBitcode(bitcode[p], target_, names[p]); });
   Image whole;
   whole.entry_offsets.resize(kernels_.size());
   absl::Status status;
   for (size_t p = 0; p < parts.size(); ++p) {
-    const absl::StatusOr<Image> image = images[p].get();
+    const absl::StatusOr<Image>& image = images[p];
     status.Update(image.status());
     if (!image.ok()) continue;
     whole.code.resize((whole.code.size() + kImageAlignment - 1) / kImageAlignment *
