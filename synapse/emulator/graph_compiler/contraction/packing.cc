@@ -51,6 +51,7 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
   key.Add(dense.sizes).Add(dense.strides).Add(b.type).Add(b.row_stride).Add(b.col_stride);
   key.Add(k).Add(n).Add(format.panel_cols).Add(format.packed_type);
   key.Add(format.outer_k_sizes).Add(format.outer_k_strides);
+  key.Add(cache.module().target().f32_lanes);  // the bf16 forms join halves of whole vectors
 
   PackedOperand packed;
   packed.source = b.buffer;
