@@ -6,6 +6,7 @@
 #include "backend/runtime/counters.h"
 #include "backend/runtime/device.h"
 #include "backend/runtime/host_memory.h"
+#include "backend/runtime/profiling.h"
 #include "backend/runtime/stream.h"
 #include "backend/runtime/syn_status.h"
 
@@ -71,6 +72,7 @@ absl::Status CopyToDevice(Stream& stream, uint64_t device, const void* host, uin
   Device& owner = stream.device();
   RETURN_IF_ERROR(owner.CheckUsable());
   GetCounters().bytes_to_device += bytes;
+  const HostRange range("copy to device", "", bytes);
   if (may_defer) {
     if (HostBlock* block = owner.host_allocator().Find(host)) {
       owner.host_allocator().RecordStream(block, stream);
@@ -96,6 +98,7 @@ absl::Status CopyToHost(Stream& stream, void* host, uint64_t device, uint64_t by
   Device& owner = stream.device();
   RETURN_IF_ERROR(owner.CheckUsable());
   GetCounters().bytes_to_host += bytes;
+  const HostRange range("copy to host", "", bytes);
   if (may_defer) {
     if (HostBlock* block = owner.host_allocator().Find(host)) {
       owner.host_allocator().RecordStream(block, stream);

@@ -8,6 +8,7 @@ Sizes are bytes and times milliseconds unless a name says otherwise.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from typing_extensions import Buffer
@@ -200,3 +201,27 @@ class Program:
 def launch_counters() -> dict[str, int]:
     """Since the module was loaded: programs, launches, eager_ops, recipes_loaded, recipes_alive,
     bytes_to_device, bytes_to_host."""
+
+# --- profiling ------------------------------------------------------------------------------------
+
+def start_trace() -> None:
+    """Starts a trace of host calls and of the device, after waiting for queued work. One at a
+    time: DeviceError if one runs, or if HABANA_PROFILE=0 forbids it."""
+
+def stop_trace() -> list[dict[str, Any]]:
+    """Waits for queued work and ends the trace. Records with ph ("X" interval, "M" name of a
+    process or thread, "s" and "f" ends of an arrow), name, cat, pid, tid, id, start_ns,
+    duration_ns, recipe, args."""
+
+def host_tracing() -> bool:
+    """True while a trace takes host intervals."""
+
+def trace_clock() -> int:
+    """Clock of the records, nanoseconds."""
+
+def add_host_interval(name: str, start_ns: int, end_ns: int) -> None:
+    """Adds an interval of this thread to the running trace; nothing without one."""
+
+def measure_host_peak() -> tuple[float, float]:
+    """f32 operations and bytes per second that the CPUs behind the emulated device reach at their
+    best; takes about a second. DeviceError on another device."""

@@ -1,11 +1,13 @@
 #include "backend/torch/compiled_program.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend/runtime/copy.h"
+#include "backend/runtime/profiling.h"
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
@@ -35,6 +37,13 @@ at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides,
                                                       spec.storage_offset);
   return tensor;
+}
+
+// What torch.profiler calls a step.
+std::string LabelOf(const Step& step, const Program& program) {
+  const auto* launch = std::get_if<LaunchStep>(&step);
+  return launch == nullptr ? "hpu::eager_step"
+                           : "hpu::launch " + program.recipes[launch->recipe].name;
 }
 
 // Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
@@ -72,7 +81,7 @@ struct CompiledProgram::Frame {
 };
 
 CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor)
-    : executor_(std::move(executor)) {
+    : executor_(std::move(executor)), label_("hpu::program " + executor_->program().name) {
   const Program& program = executor_->program();
   for (uint32_t i = 0; i < program.inputs.size(); ++i) {
     inputs_.push_back(PrepareInput(i));
@@ -88,6 +97,7 @@ CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> execu
   for (const Step& step : program.steps) {
     const auto* eager = std::get_if<EagerStep>(&step);
     eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(program, *eager) : nullptr);
+    step_labels_.push_back(LabelOf(step, program));
   }
 }
 
@@ -203,17 +213,35 @@ PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
     throw torch::TypeError(c10::str("program ", program().name, " takes ", inputs_.size(),
                                     " inputs, ", count, " given"));
   }
+  // One look for the whole call: a look per step would show in the time of a small program.
+  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
+      runtime::HostTracing()) [[unlikely]] {
+    RECORD_FUNCTION(label_, {});
+    const runtime::HostRange range("program", program().name);
+    return Run(arguments, /*recorded=*/true);
+  }
+  return Run(arguments, /*recorded=*/false);
+}
+
+PyObject* CompiledProgram::Run(PyObject* const* arguments, bool recorded) {
   runtime::Device& device = runtime::Device::Get();
   if (!device.acquired()) {
     const pybind11::gil_scoped_release no_gil;
     Check(device.EnsureAcquired());
   }
   Frame frame(*Check(device.CurrentStream()), *executor_);
-  for (size_t i = 0; i < count; ++i) BindInput(frame, i, arguments[i]);
+  for (size_t i = 0; i < inputs_.size(); ++i) BindInput(frame, i, arguments[i]);
   if (!mutated_.empty()) CheckOverlap(frame);
   AllocateBuffers(frame);
   Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
-  RunSteps(frame);
+  for (size_t step = 0; step < eager_.size(); ++step) {
+    if (recorded) [[unlikely]] {
+      RECORD_FUNCTION(step_labels_[step], {});
+      RunStep(frame, step);
+    } else {
+      RunStep(frame, step);
+    }
+  }
   for (const uint32_t written : mutated_) {
     const at::Tensor& tensor = frame.Input(written);
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
@@ -229,13 +257,11 @@ PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
   return result.release();
 }
 
-void CompiledProgram::RunSteps(Frame& frame) const {
-  for (size_t step = 0; step < eager_.size(); ++step) {
-    if (eager_[step] != nullptr) {
-      RunEager(frame, step);
-    } else {
-      Check(executor_->Launch(static_cast<uint32_t>(step), frame.stream, frame.slots));
-    }
+void CompiledProgram::RunStep(Frame& frame, size_t step) const {
+  if (eager_[step] != nullptr) {
+    RunEager(frame, step);
+  } else {
+    Check(executor_->Launch(static_cast<uint32_t>(step), frame.stream, frame.slots));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/runtime/program_executor.h"
@@ -47,12 +48,16 @@ class CompiledProgram {
   [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
   void AllocateBuffers(Frame& frame) const;
-  void RunSteps(Frame& frame) const;
+  // `recorded`: some profiler hears of the steps.
+  PyObject* Run(PyObject* const* arguments, bool recorded);
+  void RunStep(Frame& frame, size_t step) const;
   void RunEager(Frame& frame, size_t step) const;
   at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
   PyObject* MakeOutput(Frame& frame, size_t index) const;
 
   const std::unique_ptr<runtime::ProgramExecutor> executor_;
+  const std::string label_;               // in torch.profiler
+  std::vector<std::string> step_labels_;  // per step
   std::vector<Input> inputs_;
   std::vector<uint32_t> mutated_;          // inputs that some step writes
   std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own

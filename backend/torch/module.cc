@@ -7,6 +7,8 @@
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/counters.h"
+#include "backend/runtime/profiling.h"
+#include "backend/torch/activity_profiler.h"
 #include "backend/torch/allocator.h"
 #include "backend/torch/errors.h"
 #include "backend/torch/fallback.h"
@@ -181,6 +183,43 @@ void BindCounters(py::module_& m) {
   });
 }
 
+py::dict ToDict(const runtime::TraceEvent& event) {
+  py::dict arguments;
+  for (const auto& [key, value] : event.arguments) {
+    std::visit([&](const auto& plain) { arguments[py::str(key)] = plain; }, value);
+  }
+  using namespace pybind11::literals;  // NOLINT
+  return py::dict("ph"_a = std::string(1, event.type), "name"_a = event.name,
+                  "cat"_a = event.category, "pid"_a = event.process, "tid"_a = event.lane,
+                  "id"_a = event.id, "start_ns"_a = event.start_ns,
+                  "duration_ns"_a = event.duration_ns, "recipe"_a = event.recipe,
+                  "args"_a = arguments);
+}
+
+void BindProfiling(py::module_& m) {
+  m.def("start_trace", [] { Check(runtime::StartTrace()); }, ReleaseGil());
+  m.def("stop_trace", [] {
+    std::vector<runtime::TraceEvent> events;
+    {
+      const py::gil_scoped_release no_gil;
+      events = Check(runtime::StopTrace(synTraceAll));
+    }
+    py::list result;
+    for (const runtime::TraceEvent& event : events) result.append(ToDict(event));
+    return result;
+  });
+  m.def("host_tracing", &runtime::HostTracing);
+  m.def("trace_clock", [] { return Check(runtime::TraceClock()); }, ReleaseGil());
+  m.def("add_host_interval", &runtime::AddHostInterval, ReleaseGil());
+  m.def(
+      "measure_host_peak",
+      [] {
+        const runtime::HostPeak peak = Check(runtime::MeasureHostPeak());
+        return std::pair(peak.flops_per_second, peak.bytes_per_second);
+      },
+      ReleaseGil());
+}
+
 // pybind11 knows std exceptions; PyTorch's carry their own Python types.
 void TranslateErrors() {
   py::register_local_exception_translator([](std::exception_ptr pointer) {
@@ -210,6 +249,8 @@ PYBIND11_MODULE(_torch, m) {
   BindRandom(m);
   BindLog(m);
   BindCounters(m);
+  BindProfiling(m);
+  RegisterActivityProfiler();
 }
 
 }  // namespace hpu::torch_backend

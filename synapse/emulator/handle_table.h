@@ -51,6 +51,11 @@ class HandleTable {
     return std::exchange(slot->object, nullptr);
   }
 
+  // Slot of a handle, from 0.
+  static uint32_t IndexOf(Handle handle) {
+    return static_cast<uint32_t>(reinterpret_cast<uint64_t>(handle)) - 1;
+  }
+
   std::vector<std::shared_ptr<T>> All() const {
     std::shared_lock lock(mutex_);
     std::vector<std::shared_ptr<T>> objects;
@@ -83,7 +88,7 @@ class HandleTable {
   }
   const Slot* FindSlot(Handle handle) const {
     const auto bits = reinterpret_cast<uint64_t>(handle);
-    const uint64_t index = (bits & 0xFFFFFFFF) - 1;
+    const uint32_t index = IndexOf(handle);
     if (index >= slots_.size()) return nullptr;
     const Slot& slot = slots_[index];
     return slot.object != nullptr && slot.generation == bits >> 32 ? &slot : nullptr;

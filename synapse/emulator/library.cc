@@ -1,10 +1,28 @@
 #include "synapse/emulator/library.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "synapse/emulator/profiler/trace_export.h"
 #include "synapse/emulator/status.h"
 
 namespace hpu::emulator {
+namespace {
+
+// Values of HABANA_PROFILE that make profiling possible, but profile nothing unasked.
+constexpr std::string_view kOnDemand[] = {"", "0", "profile_api_light"};
+
+std::string TracePath(const Configuration& configuration) {
+  const std::string named = configuration.Text("EMULATOR_TRACE_FILE");
+  return named.empty() ? "default_profiling_" + std::to_string(getpid()) + ".json" : named;
+}
+
+}  // namespace
 
 Library& Library::Get() {
   static Library* library = new Library;
@@ -44,6 +62,7 @@ synStatus Library::Destroy() {
     released = std::move(device_);
   }
   released.reset();
+  EndProfilingSession();
   recipes_.Clear();
   tensors_.Clear();
   sections_.Clear();
@@ -84,6 +103,7 @@ synStatus Library::AcquireDevice(synDeviceType type) {
     const bool bad_setting = absl::IsInvalidArgument(created.status());
     return Fail(bad_setting ? synInvalidArgument : synOutOfHostMemory, created.status().message());
   }
+  StartProfilingSession();
   std::unique_lock device_lock(device_mutex_);
   device_ = std::move(created).value();
   return synSuccess;
@@ -101,7 +121,33 @@ synStatus Library::ReleaseDevice() {
     }
     released = std::move(device_);
   }
+  released.reset();
+  EndProfilingSession();
   return synSuccess;
+}
+
+absl::Status Library::WriteTrace(synTraceType type) {
+  return WriteTraceJson(profiler_.Records(type), TracePath(*configuration_));
+}
+
+void Library::StartProfilingSession() {
+  const char* variable = std::getenv("HABANA_PROFILE");
+  const std::string_view value = variable == nullptr ? "" : variable;
+  if (std::find(std::begin(kOnDemand), std::end(kOnDemand), value) != std::end(kOnDemand)) return;
+  profiler_.StartSession();
+  static std::once_flag once;  // the device may never be released
+  std::call_once(once, [] { std::atexit([] { Get().EndProfilingSession(); }); });
+}
+
+void Library::EndProfilingSession() {
+  if (forked() || !profiler_.EndSession()) return;
+  const absl::Status written = WriteTrace(synTraceAll);
+  if (written.ok()) {
+    std::fprintf(stderr, "HABANA_PROFILE: the trace is in %s\n",
+                 TracePath(*configuration_).c_str());
+  } else {
+    std::fprintf(stderr, "HABANA_PROFILE: %s\n", std::string(written.message()).c_str());
+  }
 }
 
 synRecipeHandle Library::AddRecipe(Recipe recipe) {

@@ -54,11 +54,19 @@ class Library {
   HandleTable<LoadedRecipe, synRecipeHandle>& recipes() { return recipes_; }
   HandleTable<ErrorObject, synErrorHandle>& errors() { return errors_; }
 
+  // Writes what the profiler has of that type to EMULATOR_TRACE_FILE, or to
+  // default_profiling_<process>.json in the working directory.
+  absl::Status WriteTrace(synTraceType type);
+  // Ends and writes the trace of the whole use of the device (HABANA_PROFILE), if one runs.
+  void EndProfilingSession();
+
   // Makes a handle for a recipe.
   synRecipeHandle AddRecipe(Recipe recipe);
 
  private:
   Library();
+
+  void StartProfilingSession();
 
   std::mutex state_mutex_;  // of Initialize, Destroy, Acquire and Release
   std::atomic<bool> initialized_{false};

@@ -43,6 +43,11 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count);
 // that is too small answers synInvalidArgument.
 synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size);
 
+// What the compute threads reach at their best on this host: f32 operations (a multiply-add is two)
+// and bytes read and written of large buffers, per second. Measured by the call, in about a second;
+// other work lowers the second. These are figures of the host's CPUs, not of any card.
+synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second);
+
 // As synRecipeSerialize and synRecipeDeSerialize, from and to memory. Null buffer: size only.
 synStatus synEmulatorRecipeSerialize(synRecipeHandle recipe, void* buffer, size_t capacity,
                                      size_t* size);

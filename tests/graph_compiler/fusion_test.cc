@@ -1,4 +1,5 @@
 // Which kernels a graph becomes, and that they compute what the nodes say.
+#include "synapse/emulator/graph_compiler/fusion/fusion_state.h"
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::emulator {
@@ -64,6 +65,34 @@ TEST_P(FusionTest, ReductionBesideDimensionsThatDoNotDivideItsOwn) {
   std::vector<float> wanted;
   for (const float value : ys) wanted.push_back(*std::min_element(xs.begin(), xs.end()) + value);
   ExpectNear(run.Get<float>(out), wanted, 1e-6);
+}
+
+TEST_P(FusionTest, KernelsNameTheirNodesAndCountTheirWork) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({37, 5});
+  const uint32_t sum = b.Temporary({37, 5});
+  const uint32_t row = b.Persistent({1, 5});
+  b.Node("neg_fwd_f32", {x}, {sum});
+  b.Node("reduce_sum_fwd_f32", {sum}, {row}, ns_Reduction_Params{0});
+  GraphRun run(b.graph);
+  run.Set(x, RandomFloats(37 * 5));
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  ASSERT_EQ(run.recipe.kernels.size(), 1u);
+  const KernelLaunch& kernel = run.recipe.kernels[0];
+  EXPECT_EQ(kernel.name, "neg_fwd_f320+reduce_sum_fwd_f321");
+  EXPECT_EQ(kernel.engine, Engine::kTpc);
+  EXPECT_EQ(kernel.flops, 2u * 37 * 5);  // a negation and an addition each
+  EXPECT_EQ(kernel.bytes, 4u * (37 * 5 + 5));
+}
+
+TEST(NodeNamesTest, EachNodeOnceAndNotForEver) {
+  EXPECT_EQ(JoinNodeNames("", "a"), "a");
+  EXPECT_EQ(JoinNodeNames("a+b", "b+c"), "a+b+c");
+  EXPECT_EQ(JoinNodeNames("ab", "a+b"), "ab+a+b");
+  std::string names;
+  for (int i = 0; i < 200; ++i) names = JoinNodeNames(names, "node" + std::to_string(i));
+  EXPECT_LE(names.size(), 404u);
+  EXPECT_TRUE(names.ends_with("+...")) << names;
 }
 
 TEST_P(FusionTest, SoftmaxIsOneKernel) {

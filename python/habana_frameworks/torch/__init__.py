@@ -79,12 +79,15 @@ def autoload() -> None:
     _check_version()
     # Inductor's helper processes are of no use here and slow down start-up.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    # The device's library then traces when it is asked to, and only then.
+    os.environ.setdefault("HABANA_PROFILE", "profile_api_light")
     native.torch_module()
     from . import hpu
 
     torch._register_device_module("hpu", hpu)
     hpu.random.join_manual_seed()
     hpu.streams.join_tensor_record_stream()
+    hpu.torch_profiler.complete()
     _registered = True
     hpu.metrics.install_dump()
     _announce_backend()

@@ -184,6 +184,7 @@ synStatus synDeviceRelease(synDeviceId) {
 
 synStatus synDeviceSynchronize(synDeviceId) {
   return DeviceCall([](Device& device) -> synStatus {
+    const HostInterval interval(&Library::Get().profiler(), "synDeviceSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
     const synStatus status = device.Synchronize();
     if (status == synSuccess) return status;

@@ -61,6 +61,19 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count) {
   });
 }
 
+synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second) {
+  return DeviceCall([&](Device& device) -> synStatus {
+    SYN_REQUIRE_ARGUMENT(flops_per_second != nullptr && bytes_per_second != nullptr);
+    Peak peak;
+    if (!device.executor().MeasurePeak(&peak)) {
+      return Fail(synOutOfHostMemory, "no memory to measure the memory's bandwidth");
+    }
+    *flops_per_second = peak.flops_per_second;
+    *bytes_per_second = peak.bytes_per_second;
+    return synSuccess;
+  });
+}
+
 synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size) {
   return Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(size != nullptr);

@@ -60,6 +60,7 @@ synStatus Launch(synStreamHandle stream_handle, const LaunchTable& table,
     if (!mapped.ok()) return StatusOf(mapped);
     SYN_RETURN_IF_FAILED(
         TakeSignals(device, *request.recipe, events, num_events, &request.signals));
+    request.origin = library.profiler().Origin(StreamNumber(stream_handle));
     stream->Enqueue(std::make_unique<LaunchWork>(&device.executor(), std::move(request)));
     return synSuccess;
   });

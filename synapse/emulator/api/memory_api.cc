@@ -28,6 +28,17 @@ synStatus CheckCopy(Device& device, const CopyRange& range, synDmaDir direction)
                                    : CheckDeviceRange(device, range.destination, range.bytes);
 }
 
+const char* NameOf(synDmaDir direction) {
+  switch (direction) {
+    case HOST_TO_DRAM:
+      return "copy to device";
+    case DRAM_TO_HOST:
+      return "copy to host";
+    default:
+      return "copy on device";
+  }
+}
+
 synStatus QueueCopies(Device& device, synStreamHandle handle, const uint64_t* sources,
                       const uint64_t* sizes, const uint64_t* destinations, synDmaDir direction,
                       uint64_t count) {
@@ -37,6 +48,8 @@ synStatus QueueCopies(Device& device, synStreamHandle handle, const uint64_t* so
   SYN_REQUIRE_ARGUMENT(count == 0 ||
                        (sources != nullptr && sizes != nullptr && destinations != nullptr));
   Library& library = Library::Get();
+  Profiler& profiler = library.profiler();
+  const HostInterval interval(&profiler, "synMemCopyAsync");
   SYN_RETURN_IF_FAILED(library.faults().Check(FaultPoint::kCopy));
   std::vector<CopyRange> ranges;
   for (uint64_t i = 0; i < count; ++i) {
@@ -46,7 +59,8 @@ synStatus QueueCopies(Device& device, synStreamHandle handle, const uint64_t* so
   }
   if (ranges.empty()) return synSuccess;
   PackCache* packs = direction == DRAM_TO_HOST ? nullptr : &device.executor().packs();
-  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), packs, &library.counters()));
+  const CopyTrace trace{&profiler, NameOf(direction), profiler.Origin(StreamNumber(handle))};
+  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), packs, &library.counters(), trace));
   return synSuccess;
 }
 
@@ -61,8 +75,10 @@ synStatus QueueFill(uint64_t address, uint32_t value, uint32_t width, size_t cou
     if (count == 0) return synSuccess;
     SYN_RETURN_IF_FAILED(CheckDeviceRange(device, address, count * width));
     Count(library.counters().fills);
-    stream->Enqueue(
-        std::make_unique<FillWork>(address, value, width, count, &device.executor().packs()));
+    Profiler& profiler = library.profiler();
+    const CopyTrace trace{&profiler, "fill", profiler.Origin(StreamNumber(handle))};
+    stream->Enqueue(std::make_unique<FillWork>(address, value, width, count,
+                                               &device.executor().packs(), trace));
     return synSuccess;
   });
 }

@@ -1,15 +1,14 @@
 // Profiler (reference 1.13).
 #include "synapse/emulator/api/entry.h"
+#include "synapse/emulator/profiler/trace_export.h"
 #include "synapse/include/synapse_api.h"
 
 using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-constexpr char kDefaultTraceFile[] = "synapse_trace.json";
-
-synStatus WriteTrace(synTraceType type, const std::string& path) {
-  const absl::Status status = Library::Get().profiler().WriteJson(type, path);
+synStatus WriteTrace(synTraceType type) {
+  const absl::Status status = Library::Get().WriteTrace(type);
   return status.ok() ? synSuccess : Fail(synFail, status.message());
 }
 
@@ -22,12 +21,12 @@ synStatus AddMeasurement(const char* text, uint64_t start, uint64_t end, const c
     SYN_REQUIRE_ARGUMENT(num_args == 0 || args != nullptr);
     Profiler& profiler = Library::Get().profiler();
     if (!profiler.host_tracing()) return synSuccess;
-    std::vector<std::pair<std::string, std::string>> pairs;
+    std::vector<TraceArgument> pairs;
     for (size_t i = 0; i < num_args; i += 2) {
       SYN_REQUIRE_ARGUMENT(args[i] != nullptr && args[i + 1] != nullptr);
-      pairs.emplace_back(args[i], args[i + 1]);
+      pairs.emplace_back(args[i], std::string(args[i + 1]));
     }
-    profiler.AddHost(text, start, end, std::move(pairs), thread == nullptr ? "" : thread);
+    profiler.AddHost(text, {start, end}, std::move(pairs), thread == nullptr ? "" : thread);
     return synSuccess;
   });
 }
@@ -62,8 +61,8 @@ synStatus synProfilerStop(synTraceType type, synDeviceId) {
     SYN_REQUIRE_ARGUMENT(IsTraceType(type));
     Library& library = Library::Get();
     library.profiler().Stop(type);
-    const std::string path = library.configuration().Text("EMULATOR_TRACE_FILE");
-    return path.empty() ? synSuccess : WriteTrace(type, path);
+    return library.configuration().Text("EMULATOR_TRACE_FILE").empty() ? synSuccess
+                                                                       : WriteTrace(type);
   });
 }
 
@@ -72,19 +71,17 @@ synStatus synProfilerGetTrace(synTraceType type, synDeviceId, synTraceFormat for
   return Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(IsTraceType(type) && format == synTraceFormatTEF);
     Library& library = Library::Get();
-    if (size == nullptr) {
-      const std::string path = library.configuration().Text("EMULATOR_TRACE_FILE");
-      return WriteTrace(type, path.empty() ? kDefaultTraceFile : path);
-    }
+    if (size == nullptr) return WriteTrace(type);
     SYN_REQUIRE_ARGUMENT(num_events != nullptr);
+    const std::vector<TraceRecord> records = library.profiler().Records(type);
     size_t needed = 0;
-    library.profiler().Export(type, nullptr, &needed, num_events);
+    ExportEvents(records, nullptr, &needed, num_events);
     if (buffer != nullptr) {
       if (*size < needed) {
         return Fail(synInvalidArgument, "the trace needs ", needed, " bytes, the buffer has ",
                     *size);
       }
-      library.profiler().Export(type, buffer, &needed, num_events);
+      ExportEvents(records, buffer, &needed, num_events);
     }
     *size = needed;
     return synSuccess;

@@ -91,6 +91,7 @@ synStatus synStreamWaitEvent(synStreamHandle handle, synEventHandle event_handle
 
 synStatus synStreamSynchronize(synStreamHandle handle) {
   return StreamCall(handle, [](Device&, const std::shared_ptr<Stream>& stream) {
+    const HostInterval interval(&Library::Get().profiler(), "synStreamSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
     return ReportFailure(stream->Synchronize());
   });
@@ -161,6 +162,7 @@ synStatus synEventQuery(synEventHandle handle) {
 
 synStatus synEventSynchronize(synEventHandle handle) {
   return EventCall(handle, [](Device&, Event& event) -> synStatus {
+    const HostInterval interval(&Library::Get().profiler(), "synEventSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
     const Capture capture = event.capture();
     capture.Wait();

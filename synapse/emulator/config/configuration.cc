@@ -62,7 +62,7 @@ Configuration::Configuration() {
   // The emulator's own. Public: they exist for tests and cross-compilation.
   Define("EMULATOR_ISA_LEVEL", Kind::kText, false, "");  // empty = the host's
   Define("EMULATOR_DUMP_DIR", Kind::kText, false, ".graph_dumps");
-  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");  // written by synProfilerStop
+  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");  // of synProfilerStop
   Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
   Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
   Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM

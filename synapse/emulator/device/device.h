@@ -15,6 +15,11 @@
 
 namespace hpu::emulator {
 
+// What a stream is called in traces: small, and free for others once the stream is destroyed.
+inline uint32_t StreamNumber(synStreamHandle handle) {
+  return HandleTable<Stream, synStreamHandle>::IndexOf(handle);
+}
+
 struct DeviceOptions {
   uint64_t pack_bytes = 0;  // kept at most; 0 = half of DRAM
   uint64_t max_events = 0;

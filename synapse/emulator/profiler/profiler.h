@@ -4,26 +4,28 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/status.h"
-#include "synapse/emulator/recipe/recipe.h"
+#include "synapse/emulator/profiler/trace_record.h"
+#include "synapse/emulator/recipe/loaded_recipe.h"
 #include "synapse/include/synapse_api_types.h"
 
 namespace hpu::emulator {
 
-struct TraceRecord {
-  std::string name;
-  std::string category;  // "host", "mme", "tpc", "dma"
+// Which call queued a piece of work. The number is 0 for work that was queued untraced.
+struct WorkOrigin {
+  uint32_t stream = 0;
+  uint32_t host_thread = 0;
+  uint64_t number = 0;
+  uint64_t queued_ns = 0;
+};
+
+struct TraceInterval {
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
-  uint32_t engine_type = 0;   // process of the trace: 0 host, 1 device
-  uint32_t engine_index = 0;  // lane in it: thread or engine
-  std::string recipe;         // of a kernel
-  std::vector<std::pair<std::string, std::string>> args;
 };
 
 class Profiler {
@@ -34,28 +36,50 @@ class Profiler {
   // synTraceAll covers both. Starting drops what an earlier trace of the type has collected.
   void Start(synTraceType type);
   void Stop(synTraceType type);
+  // A trace of everything from here to the end of the process (HABANA_PROFILE). While it runs,
+  // Start and Stop neither drop nor end anything. EndSession: false if none ran.
+  void StartSession();
+  bool EndSession();
 
-  void AddKernel(const std::string& recipe, const KernelLaunch& kernel, uint64_t start_ns,
-                 uint64_t end_ns);
+  // Origin of work that the calling thread queues now; unnumbered while nothing is traced.
+  WorkOrigin Origin(uint32_t stream);
+
+  // A launch that ran; `kernels`: intervals of the recipe's kernels, in order.
+  void AddLaunch(std::shared_ptr<const LoadedRecipe> recipe, const WorkOrigin& origin,
+                 const TraceInterval& interval, std::vector<TraceInterval> kernels);
+  // What rearranged operands for a launch of `recipe`, as one kernel.
+  void AddPacking(const std::string& recipe, const KernelLaunch& packing, uint32_t stream,
+                  const TraceInterval& interval);
+  void AddCopy(const char* name, const WorkOrigin& origin, const TraceInterval& interval,
+               uint64_t bytes);
   // `thread` empty: the calling thread.
-  void AddHost(std::string name, uint64_t start_ns, uint64_t end_ns,
-               std::vector<std::pair<std::string, std::string>> args = {},
-               const std::string& thread = "");
+  void AddHost(std::string name, const TraceInterval& interval,
+               std::vector<TraceArgument> arguments = {}, const std::string& thread = "");
 
-  // Layout of synProfilerGetTrace: synTraceEvent[n], strings, size_t n, size_t version. Pointers in
-  // the events point into the buffer. Null buffer: only size and count are computed.
-  void Export(synTraceType type, void* buffer, size_t* size, size_t* num_events) const;
-  // Trace Event Format, as browsers' trace viewers read it. NOT_FOUND: path cannot be written.
-  absl::Status WriteJson(synTraceType type, const std::string& path) const;
+  // What was collected of that type, by start time, after the names of its processes and lanes.
+  std::vector<TraceRecord> Records(synTraceType type) const;
 
  private:
-  std::vector<TraceRecord> Select(synTraceType type) const;
+  struct Launch {
+    std::shared_ptr<const LoadedRecipe> recipe;
+    WorkOrigin origin;
+    TraceInterval interval;
+    std::vector<TraceInterval> kernels;
+  };
+
+  // The caller holds mutex_. False, and counted: the trace is full.
+  bool TakeRoom(size_t records);
   void Add(TraceRecord record);
 
   std::atomic<bool> host_{false};
   std::atomic<bool> device_{false};
-  mutable std::mutex mutex_;
+  std::atomic<uint64_t> next_number_{1};
+  mutable std::mutex mutex_;  // guards what follows
+  bool session_ = false;
   std::vector<TraceRecord> records_;
+  std::vector<Launch> launches_;
+  size_t size_ = 0;  // records, kernels counted one by one
+  size_t dropped_ = 0;
 };
 
 // Records a host interval from construction to destruction if host tracing is on.

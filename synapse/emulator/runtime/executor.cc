@@ -97,11 +97,28 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
                      .tasks = packed.kernel.tasks});
     tasks += packed.kernel.tasks;
   }
+  const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
   pool_->Run({.function = &RunPackTasks,
               .context = &calls,
               .tasks = tasks,
               .caller_scratch = run->scratch.data()});
+  if (start_ns != 0) TracePacking(request, run->claimed, {start_ns, NowNanoseconds()});
   for (const uint32_t index : run->claimed) run->packed[index]->SetReady();
+}
+
+// All of them as one kernel: they ran as one loop.
+void Executor::TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
+                            const TraceInterval& interval) {
+  const Recipe& recipe = request.recipe->recipe();
+  KernelLaunch all;
+  all.name = "pack weights";
+  all.engine = Engine::kMme;
+  all.tasks = 0;
+  for (const uint32_t index : packed) {
+    all.tasks += recipe.packed[index].kernel.tasks;
+    all.bytes += recipe.packed[index].kernel.bytes;
+  }
+  profiler_->AddPacking(recipe.name, all, request.origin.stream, interval);
 }
 
 synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
@@ -126,10 +143,10 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   return synSuccess;
 }
 
-void Executor::RunKernels(const LaunchRequest& request, const RunState& run) {
+void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
+                          std::vector<TraceInterval>* intervals) {
   const LoadedRecipe& recipe = *request.recipe;
   const std::vector<KernelLaunch>& kernels = recipe.recipe().kernels;
-  const bool profile = profiler_->device_tracing();
   size_t next_signal = 0;
   const auto signal_up_to = [&](uint32_t done) {
     while (next_signal < request.signals.size() &&
@@ -142,13 +159,13 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run) {
     const KernelLaunch& kernel = kernels[k];
     const KernelCall call{recipe.function(kernel.entry),
                           run.operands.data() + recipe.first_operand(k)};
-    const uint64_t start = profile ? NowNanoseconds() : 0;
+    const uint64_t start_ns = intervals != nullptr ? NowNanoseconds() : 0;
     if (recipe.runs_on_one_thread(k)) {
       RunTasks(&call, 0, static_cast<int64_t>(kernel.tasks), run.scratch.data());
     } else {
       pool_->Run(LoopOf(kernel, &call, run.scratch.data()));
     }
-    if (profile) profiler_->AddKernel(recipe.recipe().name, kernel, start, NowNanoseconds());
+    if (intervals != nullptr) intervals->push_back({start_ns, NowNanoseconds()});
   }
   signal_up_to(static_cast<uint32_t>(kernels.size()));
 }
@@ -194,6 +211,7 @@ void Executor::DropWritten(const LaunchRequest& request) {
 synStatus Executor::Run(const LaunchRequest& request) {
   thread_local RunState run;
   std::shared_lock pool_lock(pool_mutex_);
+  const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
   clock_.fetch_add(1, std::memory_order_relaxed);
   synStatus status = faults_->Check(FaultPoint::kExecution);
   const uint64_t scratch_bytes = request.recipe->max_scratch_bytes();
@@ -205,7 +223,12 @@ synStatus Executor::Run(const LaunchRequest& request) {
   if (status == synSuccess) status = Pack(request, &run);
   if (status == synSuccess) {
     ResolveOperands(request, &run);
-    RunKernels(request, run);
+    std::vector<TraceInterval> intervals;
+    RunKernels(request, run, start_ns != 0 ? &intervals : nullptr);
+    if (start_ns != 0) {
+      profiler_->AddLaunch(request.recipe, request.origin, {start_ns, NowNanoseconds()},
+                           std::move(intervals));
+    }
     Count(counters_->launches);
     Count(counters_->kernels, request.recipe->recipe().kernels.size());
     DropWritten(request);
@@ -225,6 +248,11 @@ void Executor::SetThreads(uint32_t threads) {
   std::unique_lock lock(pool_mutex_);
   if (pool_->threads() == wanted) return;
   pool_ = std::make_unique<ThreadPool>(wanted);
+}
+
+bool Executor::MeasurePeak(Peak* peak) {
+  std::unique_lock lock(pool_mutex_);
+  return emulator::MeasurePeak(*pool_, peak);
 }
 
 uint32_t Executor::threads() const {

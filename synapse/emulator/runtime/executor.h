@@ -13,6 +13,7 @@
 #include "synapse/emulator/runtime/counters.h"
 #include "synapse/emulator/runtime/launch.h"
 #include "synapse/emulator/runtime/pack_cache.h"
+#include "synapse/emulator/runtime/peak.h"
 #include "synapse/emulator/runtime/thread_pool.h"
 #include "synapse/emulator/streams/stream.h"
 
@@ -33,6 +34,10 @@ class Executor {
   void SetThreads(uint32_t threads);
   uint32_t threads() const;
 
+  // What this host reaches at its best with the compute threads (peak.h). Waits for running
+  // launches. False: no memory for it.
+  bool MeasurePeak(Peak* peak);
+
   PackCache& packs() { return packs_; }
 
  private:
@@ -40,9 +45,13 @@ class Executor {
   synStatus Pack(const LaunchRequest& request, RunState* run);
   std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
   void FillClaimed(const LaunchRequest& request, RunState* run);
+  void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
+                    const TraceInterval& interval);
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void DropWritten(const LaunchRequest& request);
-  void RunKernels(const LaunchRequest& request, const RunState& run);
+  // `intervals`: filled with those of the kernels; null while nothing is traced.
+  void RunKernels(const LaunchRequest& request, const RunState& run,
+                  std::vector<TraceInterval>* intervals);
 
   PackCache packs_;
   Counters* const counters_;

@@ -9,6 +9,7 @@
 
 #include "synapse/emulator/memory/device_memory.h"
 #include "synapse/emulator/memory/host_mappings.h"
+#include "synapse/emulator/profiler/profiler.h"
 #include "synapse/emulator/recipe/loaded_recipe.h"
 #include "synapse/emulator/streams/progress.h"
 
@@ -24,6 +25,7 @@ struct LaunchRequest {
   std::shared_ptr<LoadedRecipe> recipe;
   std::shared_ptr<const BoundTable> table;
   std::vector<LaunchSignal> signals;  // by after_kernels
+  WorkOrigin origin;
 };
 
 struct LaunchTable {

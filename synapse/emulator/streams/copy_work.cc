@@ -3,9 +3,41 @@
 #include <algorithm>
 #include <cstring>
 
+#include "synapse/emulator/streams/event.h"
+
 namespace hpu::emulator {
+namespace {
+
+// Records the copy that runs during its life.
+class TracedCopy {
+ public:
+  TracedCopy(const CopyTrace& trace, uint64_t bytes)
+      : trace_(trace),
+        bytes_(bytes),
+        start_ns_(trace.profiler->device_tracing() ? NowNanoseconds() : 0) {}
+  ~TracedCopy() {
+    if (start_ns_ == 0) return;
+    trace_.profiler->AddCopy(trace_.name, trace_.origin, {start_ns_, NowNanoseconds()}, bytes_);
+  }
+  TracedCopy(const TracedCopy&) = delete;
+  TracedCopy& operator=(const TracedCopy&) = delete;
+
+ private:
+  const CopyTrace& trace_;
+  const uint64_t bytes_;
+  const uint64_t start_ns_;
+};
+
+uint64_t TotalBytes(const std::vector<CopyRange>& ranges) {
+  uint64_t bytes = 0;
+  for (const CopyRange& range : ranges) bytes += range.bytes;
+  return bytes;
+}
+
+}  // namespace
 
 synStatus CopyWork::Run() {
+  const TracedCopy traced(trace_, TotalBytes(ranges_));
   for (const CopyRange& range : ranges_) {
     std::memmove(reinterpret_cast<void*>(range.destination),
                  reinterpret_cast<const void*>(range.source), range.bytes);
@@ -17,6 +49,7 @@ synStatus CopyWork::Run() {
 }
 
 synStatus FillWork::Run() {
+  const TracedCopy traced(trace_, count_ * width_);
   auto* bytes = reinterpret_cast<uint8_t*>(address_);
   const auto low_byte = static_cast<uint8_t>(value_);
   if (width_ == 1 || value_ == 0) {

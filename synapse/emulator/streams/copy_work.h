@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "synapse/emulator/profiler/profiler.h"
 #include "synapse/emulator/runtime/counters.h"
 #include "synapse/emulator/runtime/pack_cache.h"
 #include "synapse/emulator/streams/stream.h"
@@ -15,24 +16,39 @@ struct CopyRange {
   uint64_t bytes = 0;
 };
 
+// How a copy shows up in traces.
+struct CopyTrace {
+  Profiler* profiler = nullptr;
+  const char* name = "";  // outlives the work
+  WorkOrigin origin;
+};
+
 class CopyWork : public Work {
  public:
   // `packs` hears of written device memory; null for copies to the host.
-  CopyWork(std::vector<CopyRange> ranges, PackCache* packs, Counters* counters)
-      : ranges_(std::move(ranges)), packs_(packs), counters_(counters) {}
+  CopyWork(std::vector<CopyRange> ranges, PackCache* packs, Counters* counters,
+           const CopyTrace& trace)
+      : ranges_(std::move(ranges)), packs_(packs), counters_(counters), trace_(trace) {}
   synStatus Run() override;
 
  private:
   const std::vector<CopyRange> ranges_;
   PackCache* const packs_;
   Counters* const counters_;
+  const CopyTrace trace_;
 };
 
 class FillWork : public Work {
  public:
   // `width`: 1, 2 or 4 bytes.
-  FillWork(uint64_t address, uint32_t value, uint32_t width, uint64_t count, PackCache* packs)
-      : address_(address), value_(value), width_(width), count_(count), packs_(packs) {}
+  FillWork(uint64_t address, uint32_t value, uint32_t width, uint64_t count, PackCache* packs,
+           const CopyTrace& trace)
+      : address_(address),
+        value_(value),
+        width_(width),
+        count_(count),
+        packs_(packs),
+        trace_(trace) {}
   synStatus Run() override;
 
  private:
@@ -41,6 +57,7 @@ class FillWork : public Work {
   const uint32_t width_;
   const uint64_t count_;
   PackCache* const packs_;
+  const CopyTrace trace_;
 };
 
 }  // namespace hpu::emulator

@@ -14,13 +14,11 @@ from .. import native
 from ..dynamo.option_table import OPTIONS
 from ..dynamo.records import difference, nearest
 from ..dynamo.service import open_client, running_socket, server_paths
+from .errors import CommandError
+from .profile_command import add_profile_arguments, profile
 
 # Running compilations are given 10 s (--stop-grace of the server).
 _STOP_TIMEOUT_S = 20
-
-
-class CommandError(Exception):
-    """What the user did wrong or what is missing; printed without a trace."""
 
 
 class HungDaemonError(CommandError):
@@ -193,7 +191,7 @@ def options(_: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
-_COMMANDS = {f.__name__: f for f in (status, ls, show, stats, explain, stop, options)}
+_COMMANDS = {f.__name__: f for f in (status, ls, show, stats, explain, stop, options, profile)}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -206,6 +204,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--limit", type=int, default=0, help="at most so many")
         if name in ("show", "explain"):
             command.add_argument("key", help="key or the beginning of one")
+        if name == "profile":
+            add_profile_arguments(command)
         if name == "explain":
             command.add_argument("other", nargs="?", help="key to compare with")
     return parser
@@ -234,6 +234,9 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _print(command: str, answer: Any) -> None:
+    if isinstance(answer, str):
+        print(answer, end="")
+        return
     if isinstance(answer, list):
         _print_rows(command, answer)
         return

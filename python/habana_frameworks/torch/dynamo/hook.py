@@ -21,6 +21,7 @@ from .graph_key import Factors, Uncacheable, ambient_factors, graph_factors
 from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols, propagate
 from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
+from .ranges import host_range
 from .records import GraphRecord
 from .service import Loaded, NoProgram, service
 from .wire import CaptureError, NeedsFunctionalization
@@ -153,7 +154,8 @@ def compile_static(
     """The callable for one concrete shape. values: known example values of all nodes."""
     record = GraphRecord(request.name)
     try:
-        loaded = _climb(request, example_inputs, values, record)
+        with host_range(f"hpu::prepare {request.name}"):
+            loaded = _climb(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
         if (
             isinstance(error, NoProgram)
@@ -198,12 +200,18 @@ def _climb(
         if remembered is not None:
             record.origin = "memory"
             return remembered
-        loaded = service.fetch(key, record)
+        with host_range(f"hpu::fetch {request.name}"):
+            loaded = service.fetch(key, record)
         if loaded is not None:
             return loaded
     try:
-        graph = _capture(request, example_inputs, values, record)
-        with CompileProgress(request.name, str(request.settings["show_progress"])) as progress:
+        with host_range(f"hpu::capture {request.name}"):
+            graph = _capture(request, example_inputs, values, record)
+        progress_mode = str(request.settings["show_progress"])
+        with (
+            host_range(f"hpu::compile {request.name}"),
+            CompileProgress(request.name, progress_mode) as progress,
+        ):
             return service.compile(
                 key,
                 graph,

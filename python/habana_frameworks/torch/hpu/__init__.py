@@ -11,6 +11,7 @@ import torch
 
 from .. import native
 from . import metrics as metrics
+from . import torch_profiler as torch_profiler
 from .memory import empty_cache as empty_cache
 from .memory import max_memory_allocated as max_memory_allocated
 from .memory import max_memory_cached as max_memory_cached

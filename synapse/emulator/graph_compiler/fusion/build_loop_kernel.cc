@@ -4,6 +4,7 @@
 #include <map>
 
 #include "synapse/emulator/graph_compiler/fusion/access_algebra.h"
+#include "synapse/emulator/graph_compiler/fusion/fusion_state.h"
 #include "synapse/emulator/graph_compiler/fusion/loop_dims.h"
 
 namespace hpu::emulator {
@@ -101,9 +102,7 @@ class Builder {
       remap.push_back(static_cast<uint32_t>(body.ops.size()));
       body.ops.push_back(std::move(copy));
     }
-    if (kernel_.name.size() < 200) {
-      kernel_.name += (kernel_.name.empty() ? "" : "+") + member.node.name;
-    }
+    kernel_.name = JoinNodeNames(kernel_.name, member.node.name);
     for (const Store& store : member.node.body.stores) {
       Define(member, number, pass, store, remap);
     }

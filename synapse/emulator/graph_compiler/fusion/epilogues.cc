@@ -96,7 +96,7 @@ bool Absorb(FusionState& state, uint32_t product_index, uint32_t map_index, Valu
     }
   }
   if (!AppendBody(product, aligned.node)) return false;
-  product.name += "+" + map.name;
+  product.name = JoinNodeNames(product.name, map.name);
   state.Remove(map_index);
   state.Replace(product_index, product);
   // Results that nobody reads any more are not stored.

@@ -1,8 +1,24 @@
 #include "synapse/emulator/graph_compiler/fusion/fusion_state.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace hpu::emulator {
+
+std::string JoinNodeNames(const std::string& first, const std::string& second) {
+  constexpr size_t kLongest = 400;
+  constexpr std::string_view kMore = "...";
+  std::string joined = first;
+  for (size_t begin = 0; begin < second.size() && !joined.ends_with(kMore);) {
+    const size_t end = std::min(second.find('+', begin), second.size());
+    const std::string name = second.substr(begin, end - begin);
+    begin = end + 1;
+    if (('+' + joined + '+').find('+' + name + '+') != std::string::npos) continue;
+    if (!joined.empty()) joined += '+';
+    joined += joined.size() + name.size() <= kLongest ? std::string_view(name) : kMore;
+  }
+  return joined;
+}
 
 FusionState::FusionState(LoopGraph& graph)
     : graph_(graph),

@@ -1,11 +1,16 @@
 // Who reads and writes which value, kept current while nodes are fused.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "synapse/emulator/graph_compiler/loop_graph.h"
 
 namespace hpu::emulator {
+
+// Name of a kernel that covers the nodes of both names, for profiles: node names joined by "+",
+// each once; "..." ends a list that is too long.
+std::string JoinNodeNames(const std::string& first, const std::string& second);
 
 class FusionState {
  public:

@@ -72,6 +72,7 @@ bool InlineInto(const Node& producer, ValueId value, Node* reader) {
     if (reader->body.ops.size() > kLargestBody) return false;
   }
   SimplifyBody(reader->body);
+  reader->name = JoinNodeNames(producer.name, reader->name);
   return true;
 }
 

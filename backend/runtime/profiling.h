@@ -1,0 +1,89 @@
+// Traces of this process through the profiler of the Synapse API: host intervals of our own, and
+// what the library records of its calls, launches and kernels. One trace at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::runtime {
+
+// One record of a trace, in the terms of the Trace Event Format.
+struct TraceEvent {
+  using Argument = std::pair<std::string, std::variant<uint64_t, double, std::string>>;
+  char type = 'X';  // 'X' interval, 'M' a name (argument "name"), 's' and 'f' ends of an arrow
+  std::string name;
+  std::string category;
+  uint32_t process = 0;
+  uint32_t lane = 0;
+  uint64_t id = 0;  // of an arrow
+  uint64_t start_ns = 0;
+  uint64_t duration_ns = 0;
+  std::string recipe;
+  std::vector<Argument> arguments;
+};
+
+namespace internal {
+extern std::atomic<bool> host_tracing;
+}
+
+// True while host intervals are wanted: during a trace with host calls, and for ever in a process
+// that is profiled as a whole (HABANA_PROFILE).
+inline bool HostTracing() { return internal::host_tracing.load(std::memory_order_relaxed); }
+
+// HABANA_PROFILE: "0" forbids traces of the device; unset or "profile_api_light" allows them;
+// anything else makes the library trace the whole process.
+bool DeviceTracesAllowed();
+bool WholeProcessTraced();
+
+// Loads the library and waits for the device if it is acquired, so that only later work is seen. A
+// device that is acquired during the trace is seen too if it is the emulated one; others must be
+// acquired before. FAILED_PRECONDITION: that, or a trace is running, or traces are forbidden.
+absl::Status StartTrace();
+// Waits for the device, then answers the events of that type. FAILED_PRECONDITION: none is running.
+absl::StatusOr<std::vector<TraceEvent>> StopTrace(synTraceType type);
+
+// Clock of the events, nanoseconds.
+absl::StatusOr<uint64_t> TraceClock();
+
+// What the host's CPUs reach at their best; UNIMPLEMENTED on a device that is not emulated.
+struct HostPeak {
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+};
+absl::StatusOr<HostPeak> MeasureHostPeak();
+
+// A host interval in the trace, "<kind> <name>", from construction to destruction.
+class HostRange {
+ public:
+  // `kind` and `name` outlive the object. `bytes`: an argument of the interval unless 0.
+  HostRange(std::string_view kind, std::string_view name, uint64_t bytes = 0) {
+    if (HostTracing()) Begin(kind, name, bytes);
+  }
+  ~HostRange() {
+    if (start_ns_ != 0) End();
+  }
+  HostRange(const HostRange&) = delete;
+  HostRange& operator=(const HostRange&) = delete;
+
+ private:
+  void Begin(std::string_view kind, std::string_view name, uint64_t bytes);
+  void End();
+
+  std::string_view kind_;
+  std::string_view name_;
+  uint64_t bytes_ = 0;
+  uint64_t start_ns_ = 0;
+};
+
+// The same with explicit times of TraceClock(); nothing without a trace.
+void AddHostInterval(const std::string& name, uint64_t start_ns, uint64_t end_ns);
+
+}  // namespace hpu::runtime
