@@ -157,9 +157,10 @@ Tensor SegmentLowering::Get(Value* value) {
   return tensors_[value->id] = Load(*home);
 }
 
-// Memory that a value has before this recipe starts.
-std::optional<Memory> SegmentLowering::OutsideMemory(const Value& value) {
-  const int segment = plan_.SegmentOf(value);
+// Memory that a value has before this recipe starts: not if it, or what it is a view of, is made
+// here.
+std::optional<Memory> SegmentLowering::OutsideMemory(Value& value) {
+  const int segment = plan_.SegmentOf(*plan_.Root(&value));
   if (segment >= 0 && &plan_.segments()[static_cast<size_t>(segment)] == &segment_) {
     return std::nullopt;
   }

@@ -38,7 +38,7 @@ class SegmentLowering {
   bool EmitStridedRead(const ir::Node& node);
   Tensor ResultTensor(ir::Value* value);
   Tensor Load(const Memory& memory);
-  std::optional<Memory> OutsideMemory(const ir::Value& value);
+  std::optional<Memory> OutsideMemory(ir::Value& value);
   Tensor Bind(const Memory& memory, DType dtype, const ir::Dims& sizes, int64_t offset,
               std::string_view role);
   void StoreTo(const Tensor& value, const Memory& memory, std::string_view role);
