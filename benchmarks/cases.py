@@ -86,33 +86,57 @@ class UNet(nn.Module):
         return self.out(c)
 
 
-class DecoderStep(nn.Module):
-    """One token of a Llama-like decoder with a static key/value cache that the graph writes."""
+class LlamaStep(nn.Module):
+    """One token of the Llama of examples/models.py (same sizes, grouped-query attention, rotary
+    positions) with a static key/value cache that the graph writes. The position is an input: every
+    call does the same work, where transformers' StaticCache advances by itself and would run out.
+    """
 
     def __init__(self, layers: int = 12, width: int = 768, heads: int = 12, length: int = 256):
         super().__init__()
-        self.heads, self.size = heads, width // heads
-        self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2 * layers))
-        self.qkv = nn.ModuleList(nn.Linear(width, 3 * width, bias=False) for _ in range(layers))
-        self.out = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(layers))
-        self.gate = nn.ModuleList(nn.Linear(width, 2048, bias=False) for _ in range(layers))
-        self.up = nn.ModuleList(nn.Linear(width, 2048, bias=False) for _ in range(layers))
-        self.down = nn.ModuleList(nn.Linear(2048, width, bias=False) for _ in range(layers))
-        self.register_buffer("cache", torch.zeros(layers, 2, 1, heads, length, self.size))
+        self.heads, self.kv_heads, self.size = heads, heads // 3, width // heads
+        vocabulary, inner, kv_width = 32000, 2048, self.kv_heads * self.size
 
-    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        length = self.cache.shape[-2]
-        mask = (torch.arange(length, device=x.device) <= position)[None]
-        for i in range(len(self.qkv)):
-            q, k, v = self.qkv[i](self.norms[2 * i](x)).view(1, 3, self.heads, 1, -1).unbind(1)
-            keys, values = self.cache[i, 0], self.cache[i, 1]
-            keys.index_copy_(2, position, k)
+        def linears(inputs: int, outputs: int) -> nn.ModuleList:
+            return nn.ModuleList(nn.Linear(inputs, outputs, bias=False) for _ in range(layers))
+
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2 * layers + 1))
+        self.q, self.k, self.v = (linears(width, n) for n in (width, kv_width, kv_width))
+        self.out, self.down = linears(width, width), linears(inner, width)
+        self.gate, self.up = linears(width, inner), linears(width, inner)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        frequencies = 10000 ** (-torch.arange(0, self.size, 2) / self.size)
+        angles = torch.outer(torch.arange(length), frequencies).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        for i in range(layers):
+            for name in ("keys", "values"):
+                cache = torch.zeros(1, self.kv_heads, length, self.size)
+                self.register_buffer(f"{name}_{i}", cache)
+
+    def rotate(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        low, high = x.chunk(2, -1)
+        return x * self.cos[position] + torch.cat((-high, low), -1) * self.sin[position]
+
+    def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(token)
+        mask = torch.arange(self.cos.shape[0], device=x.device).unsqueeze(0) <= position
+        for i in range(len(self.q)):
+            y = self.norms[2 * i](x)
+            q = self.q[i](y).view(1, 1, self.heads, self.size).transpose(1, 2)
+            k = self.k[i](y).view(1, 1, self.kv_heads, self.size).transpose(1, 2)
+            v = self.v[i](y).view(1, 1, self.kv_heads, self.size).transpose(1, 2)
+            keys, values = getattr(self, f"keys_{i}"), getattr(self, f"values_{i}")
+            keys.index_copy_(2, position, self.rotate(k, position))
             values.index_copy_(2, position, v)
-            y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
-            x = x + self.out[i](y.reshape(1, 1, -1))
+            y = F.scaled_dot_product_attention(
+                self.rotate(q, position), keys, values, attn_mask=mask, enable_gqa=True
+            )
+            x = x + self.out[i](y.transpose(1, 2).reshape(1, 1, -1))
             z = self.norms[2 * i + 1](x)
             x = x + self.down[i](F.silu(self.gate[i](z)) * self.up[i](z))
-        return x
+        return self.head(self.norms[-1](x))
 
 
 def _random(*shape: int) -> torch.Tensor:
@@ -161,7 +185,9 @@ CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "bert-base s512": _transformer("bert-base", 1, 512),
     "gpt2": _transformer("gpt2", 1),
     "llama prefill": _transformer("llama", 1),
-    "decode": _own(DecoderStep, lambda: {"x": _random(1, 1, 768), "position": torch.tensor([17])}),
+    "llama decode": _own(
+        LlamaStep, lambda: {"token": torch.tensor([[42]]), "position": torch.tensor([17])}
+    ),
     "vit": _transformer("vit", 1),
     "resnet50": _transformer("resnet50", 1),
     "resnet50 b8": _transformer("resnet50", 8),
