@@ -25,6 +25,20 @@ int MemoryTypeSize(MemoryType type) {
   return 0;
 }
 
+MemoryType KeptType(ScalarType type) {
+  switch (type) {
+    case ScalarType::kF32:
+      return MemoryType::kF32;
+    case ScalarType::kI32:
+      return MemoryType::kI32;
+    case ScalarType::kI64:
+      return MemoryType::kI64;
+    case ScalarType::kBool:
+      return MemoryType::kBool;
+  }
+  return MemoryType::kF32;
+}
+
 ScalarType ComputeType(MemoryType type) {
   switch (type) {
     case MemoryType::kF32:

@@ -34,6 +34,8 @@ enum class MemoryType : uint8_t {
 };
 int MemoryTypeSize(MemoryType type);
 ScalarType ComputeType(MemoryType type);
+// How a kernel keeps a value of the type in memory between its passes, losing nothing.
+MemoryType KeptType(ScalarType type);
 
 // Element address = operand base + (offset + sum strides[d] * index[d] + indirect) * element size.
 struct Access {

@@ -16,20 +16,6 @@ constexpr uint32_t kScratchBase = 0xE0000000;       // + scratch area
 
 bool IsScratch(uint32_t operand) { return operand >= kScratchBase && operand < kAccumulatorStore; }
 
-MemoryType ScratchType(ScalarType type) {
-  switch (type) {
-    case ScalarType::kF32:
-      return MemoryType::kF32;
-    case ScalarType::kI32:
-      return MemoryType::kI32;
-    case ScalarType::kI64:
-      return MemoryType::kI64;
-    case ScalarType::kBool:
-      return MemoryType::kBool;
-  }
-  return MemoryType::kF32;
-}
-
 class Builder {
  public:
   Builder(const RowGroup& group, const std::function<bool(ValueId)>& must_be_stored)
@@ -185,7 +171,7 @@ class Builder {
 
   void AllocateScratch(Defined& defined) {
     Body& body = passes_[defined.pass].columns.body;
-    const MemoryType type = ScratchType(body.ops[defined.value].type);
+    const MemoryType type = KeptType(body.ops[defined.value].type);
     const Shape columns(group_.domain.begin() + static_cast<int64_t>(group_.num_rows),
                         group_.domain.end());
     defined.scratch = static_cast<uint32_t>(kernel_.scratch_bytes.size());

@@ -35,20 +35,6 @@ bool IsCandidate(const Node& node) {
          NumElements(node.domain) >= kElementsWorthSplitting && OwnTasks(node) < kFewestTasks;
 }
 
-MemoryType PartialType(ScalarType type) {
-  switch (type) {
-    case ScalarType::kF32:
-      return MemoryType::kF32;
-    case ScalarType::kI32:
-      return MemoryType::kI32;
-    case ScalarType::kI64:
-      return MemoryType::kI64;
-    case ScalarType::kBool:
-      return MemoryType::kBool;
-  }
-  return MemoryType::kF32;
-}
-
 // Elements [begin, begin + count) of a dimension.
 void Restrict(Node& node, size_t dim, int64_t begin, int64_t count) {
   const auto shift = [&](Access& access) { access.offset += begin * access.strides[dim]; };
@@ -120,7 +106,7 @@ class Splitter {
     Shape shape(part.domain.begin(), part.domain.begin() + static_cast<int64_t>(num_rows));
     const int64_t pieces = shape.back();
     if (rest > 0) ++shape.back();
-    const MemoryType type = PartialType(whole.body.ops[result.value].type);
+    const MemoryType type = KeptType(whole.body.ops[result.value].type);
     Access partial{NewValue(whole.name, type, shape), type, RowMajorStrides(shape)};
 
     Access to = partial;
