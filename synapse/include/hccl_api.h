@@ -14,7 +14,7 @@ typedef struct hcclUniqueId {
 } hcclUniqueId;
 SYN_ASSERT_SIZE(hcclUniqueId, 1032);
 
-typedef enum hcclResult_t {
+typedef enum hcclResult_t SYN_ENUM_TYPE {
   hcclUninitialized = -1,  // since 1.21
   hcclSuccess = 0,
   hcclNoDeviceFound = 1,
@@ -35,7 +35,7 @@ typedef enum hcclResult_t {
   hcclPortDown = 16,  // since 1.21
 } hcclResult_t;
 
-typedef enum hcclRedOp_t {
+typedef enum hcclRedOp_t SYN_ENUM_TYPE {
   hcclSum = 0,
   hcclProd = 1,
   hcclMin = 2,
@@ -44,7 +44,7 @@ typedef enum hcclRedOp_t {
   hcclOpNone = 5,
 } hcclRedOp_t;
 
-typedef enum hcclDataType_t {
+typedef enum hcclDataType_t SYN_ENUM_TYPE {
   hcclInt8 = 0,
   hcclChar = hcclInt8,
   hcclUint8 = 1,

@@ -12,9 +12,13 @@
 #ifdef __cplusplus
 #define SYN_STATIC_ASSERT(condition, text) static_assert(condition, text)
 #define SYN_ALIGNAS(bytes) alignas(bytes)
+// Any 32-bit number may arrive from a caller or a file; only with a fixed underlying type may a C++
+// enum hold a number that no enumerator has.
+#define SYN_ENUM_TYPE : int32_t
 #else
 #define SYN_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #define SYN_ALIGNAS(bytes) _Alignas(bytes)
+#define SYN_ENUM_TYPE
 #endif
 #define SYN_ASSERT_SIZE(type, bytes) SYN_STATIC_ASSERT(sizeof(type) == (bytes), "size of " #type)
 #define SYN_ASSERT_OFFSET(type, field, bytes) \
@@ -73,7 +77,7 @@ typedef int64_t TOffset;
 
 // ---- enums ----------------------------------------------------------------------------------
 
-typedef enum synStatus {
+typedef enum synStatus SYN_ENUM_TYPE {
   synSuccess = 0,
   synInvalidArgument = 1,
   synCbFull = 2,
@@ -126,7 +130,7 @@ typedef enum synStatus {
   synStatusLast = synFailTpcKernels,
 } synStatus;
 
-typedef enum synDeviceType {
+typedef enum synDeviceType SYN_ENUM_TYPE {
   synDeviceGreco = 1,
   synDeviceGoya2 = synDeviceGreco,
   synDeviceGaudi = 2,
@@ -138,7 +142,7 @@ typedef enum synDeviceType {
 } synDeviceType;
 
 // Bit flags. There is no boolean type: booleans are int8 with 0 and 1.
-typedef enum synDataType {
+typedef enum synDataType SYN_ENUM_TYPE {
   syn_type_na = 0,
   syn_type_int8 = 1,
   syn_type_fixed = syn_type_int8,
@@ -164,7 +168,7 @@ typedef enum synDataType {
   syn_type_max = (1 << 18) + 1,
 } synDataType;
 
-typedef enum synTensorType {
+typedef enum synTensorType SYN_ENUM_TYPE {
   DATA_TENSOR = 0,
   SHAPE_TENSOR = 1,
   OUTPUT_DESCRIBING_SHAPE_TENSOR = SHAPE_TENSOR,
@@ -177,23 +181,23 @@ typedef enum synTensorType {
   TENSOR_TYPE_INVALID = TENSOR_TYPE_MAX,
 } synTensorType;
 
-typedef enum synDmaDir {
+typedef enum synDmaDir SYN_ENUM_TYPE {
   HOST_TO_DRAM = 0,
   DRAM_TO_HOST = 1,
   DRAM_TO_DRAM = 2,
   DIRECTION_ENUM_MAX = 3,
 } synDmaDir;
 
-typedef enum synMemFlags { synMemHost = 1, synMemDevice = 2 } synMemFlags;
+typedef enum synMemFlags SYN_ENUM_TYPE { synMemHost = 1, synMemDevice = 2 } synMemFlags;
 
-typedef enum synGeometryType {
+typedef enum synGeometryType SYN_ENUM_TYPE {
   synGeometryMinSizes = 0,
   synGeometryMaxSizes = 1,
   synGeometrySizes = synGeometryMaxSizes,
   synGeometryDims = 2,
 } synGeometryType;
 
-typedef enum synDeviceAttribute {
+typedef enum synDeviceAttribute SYN_ENUM_TYPE {
   DEVICE_ATTRIBUTE_SRAM_BASE_ADDRESS = 0,
   DEVICE_ATTRIBUTE_DRAM_BASE_ADDRESS = 1,
   DEVICE_ATTRIBUTE_SRAM_SIZE = 2,
@@ -209,7 +213,7 @@ typedef enum synDeviceAttribute {
   DEVICE_ATTRIBUTE_MAX_DIMS = 12,
 } synDeviceAttribute;
 
-typedef enum synRecipeAttribute {
+typedef enum synRecipeAttribute SYN_ENUM_TYPE {
   RECIPE_ATTRIBUTE_WORKSPACE_SIZE = 0,
   RECIPE_ATTRIBUTE_NUM_PERSISTENT_TENSORS = 1,
   RECIPE_ATTRIBUTE_HOST_MEM_SIZE = 2,
@@ -220,9 +224,13 @@ typedef enum synRecipeAttribute {
   RECIPE_ATTRIBUTE_MAX = 7,
 } synRecipeAttribute;
 
-typedef enum synSectionProp { SECTION_SIZE = 0, SECTION_DATA = 1, IS_CONST = 2 } synSectionProp;
+typedef enum synSectionProp SYN_ENUM_TYPE {
+  SECTION_SIZE = 0,
+  SECTION_DATA = 1,
+  IS_CONST = 2
+} synSectionProp;
 
-typedef enum synGraphAttribute {
+typedef enum synGraphAttribute SYN_ENUM_TYPE {
   GRAPH_ATTRIBUTE_INFERENCE = 0,
   GRAPH_ATTRIBUTE_QUANTIZATION = 1,
   GRAPH_ATTRIBUTE_BACKOFF_FACTOR = 2,
@@ -232,7 +240,7 @@ typedef enum synGraphAttribute {
   GRAPH_ATTRIBUTE_MAX = 5,
 } synGraphAttribute;
 
-typedef enum synQuantizationProperty {
+typedef enum synQuantizationProperty SYN_ENUM_TYPE {
   SYN_QUANT_DYNAMIC_RANGE = 0,
   SYN_QUANT_METADATA = 1,
   SYN_FP_QUANT_METADATA = 2,
@@ -240,16 +248,16 @@ typedef enum synQuantizationProperty {
   SYN_QUANT_PC_DYNAMIC_RANGE = 4,
 } synQuantizationProperty;
 
-typedef enum synMemoryAttribute {
+typedef enum synMemoryAttribute SYN_ENUM_TYPE {
   MEMORY_ATTRIBUTE_DEVICE = 1,
   MEMORY_ATTRIBUTE_HOST = 2,
   MEMORY_ATTRIBUTE_SRAM = 4,
   MEMORY_ATTRIBUTE_PERSISTENT = 8,
 } synMemoryAttribute;
 
-typedef enum eventCreateFlags { EVENT_COLLECT_TIME = 1 } eventCreateFlags;
+typedef enum eventCreateFlags SYN_ENUM_TYPE { EVENT_COLLECT_TIME = 1 } eventCreateFlags;
 
-typedef enum synRoundingMode {
+typedef enum synRoundingMode SYN_ENUM_TYPE {
   synRoundToNearest = 0,
   synRoundToZero = 1,
   synRoundUp = 2,
@@ -259,28 +267,31 @@ typedef enum synRoundingMode {
   synStochasticRoundingAndNearest = 6,
 } synRoundingMode;
 
-typedef enum synTraceType {
+typedef enum synTraceType SYN_ENUM_TYPE {
   synTraceAll = 1,
   synTraceHost = 2,
   synTraceDevice = 3,
   synTraceTypeSize = 4,
 } synTraceType;
 
-typedef enum synTraceFormat { synTraceFormatTEF = 1, synTraceFormatSize = 2 } synTraceFormat;
+typedef enum synTraceFormat SYN_ENUM_TYPE {
+  synTraceFormatTEF = 1,
+  synTraceFormatSize = 2
+} synTraceFormat;
 
-typedef enum synTraceEventArgType {
+typedef enum synTraceEventArgType SYN_ENUM_TYPE {
   SYN_TRACE_ARG_UINT64 = 0,
   SYN_TRACE_ARG_CHAR_PTR = 1,
   SYN_TRACE_ARG_DOUBLE = 2,
 } synTraceEventArgType;
 
-typedef enum synStreamPriority {
+typedef enum synStreamPriority SYN_ENUM_TYPE {
   synStreamPriorityHigh = 0,
   synStreamPriorityLow = 1,
   synStreamPriorityNotSet = 2,
 } synStreamPriority;
 
-typedef enum synTensorProperty {
+typedef enum synTensorProperty SYN_ENUM_TYPE {
   synTensorPropertySection = 1,
   synTensorPropertyHostPtr = 2,
   synTensorPropertyQuantMetadata = 4,
@@ -300,7 +311,7 @@ typedef enum synTensorProperty {
   synTensorPropertyPCDynamicRange = 32768,
 } synTensorProperty;
 
-typedef enum synConvolutionPaddingType {
+typedef enum synConvolutionPaddingType SYN_ENUM_TYPE {
   PADDING_EXPLICIT = 0,
   PADDING_SAME = 1,
 } synConvolutionPaddingType;
@@ -329,7 +340,7 @@ enum {
 };
 
 // Used as plain numbers in synTransposeParams.permutation.
-typedef enum TransposePermutationDim {
+typedef enum TransposePermutationDim SYN_ENUM_TYPE {
   TPD_Channel = 0,
   TPD_Width = 1,
   TPD_Height = 2,

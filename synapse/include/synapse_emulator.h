@@ -10,7 +10,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-typedef enum synEmulatorCapability {
+typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   // Device addresses are pointers that this process may read and write while no queued work uses
   // the memory. After a write call synEmulatorHostWrite.
   SYN_EMULATOR_HOST_ADDRESSABLE = 1 << 0,

@@ -1,100 +1,18 @@
-// The service with real worker processes around a compiler that does what the graph's name says.
+// What requests get from the server and its worker processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <fstream>
-#include <random>
+#include <filesystem>
 #include <thread>
 
-#include "backend/client/program_assembler.h"
-#include "backend/client/rpc_client.h"
-#include "base/log.h"
-#include "compile_service.pb.h"
-#include "compiler_server/service/compile_server.h"
-#include "compiler_server/service/program_stream.h"
-#include "graph.pb.h"
 #include "program/program.h"
 #include "recipe_store/rocksdb_open.h"
-#include "tests/service/fake_backend.h"
-#include "tests/store/store_testing.h"
+#include "tests/service/service_testing.h"
 
 namespace hpu::server {
 namespace {
-
-using client::Compiled;
-using client::Origin;
-using std::chrono::milliseconds;
-using store::KeyOf;
-
-constexpr milliseconds kTimeout{20'000};
-const client::Interrupt kNoInterrupt = [] { return absl::OkStatus(); };
-const client::ProgressSink kNoProgress = [](const client::Progress&) { return absl::OkStatus(); };
-
-std::string GraphNamed(const std::string& name) {
-  wire::Graph graph;
-  graph.set_version(1);
-  graph.set_name(name);
-  return graph.SerializeAsString();
-}
-
-class ServiceTest : public testing::Test {
- protected:
-  void SetUp() override {
-    ConfigureLog("test", LogLevel::kOff, "");
-    setenv(kFakeCompileLogVariable, folder_.path("compiles").c_str(), 1);
-    options_.socket_path = folder_.path("server.sock");
-    options_.build_id = "build one";
-    options_.store.folder = folder_.path("store");
-    options_.stop_grace = milliseconds(300);
-    options_.queue.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
-    options_.queue.time_limit = kTimeout;
-    Start();
-  }
-
-  void Start() { server_ = CompileServer::Start(options_).value(); }
-  void Restart() {
-    server_.reset();
-    Start();
-  }
-
-  std::unique_ptr<client::RpcClient> Client() {
-    return std::make_unique<client::RpcClient>(client::RpcClient::Options{
-        .socket_path = options_.socket_path, .public_key_path = "", .call_timeout = kTimeout});
-  }
-
-  client::CompileCall CallFor(uint64_t key, const std::string& name) {
-    client::CompileCall call;
-    call.key = KeyOf(key);
-    call.graph = GraphNamed(name);
-    call.factors = {{"graph", name}};
-    call.device_kind = "gaudi2";
-    return call;
-  }
-
-  absl::StatusOr<Compiled> Compile(uint64_t key, const std::string& name,
-                                   milliseconds timeout = kTimeout,
-                                   const client::Interrupt& interrupt = kNoInterrupt) {
-    return Client()->Compile(CallFor(key, name), timeout, kNoProgress, interrupt);
-  }
-
-  size_t compiles() const {
-    std::ifstream in(folder_.path("compiles"));
-    return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
-  }
-  uint64_t Counter(const std::string& name) {
-    return Client()->Stats(kNoInterrupt).value().at(name);
-  }
-
-  const store::TemporaryFolder folder_;
-  ServerOptions options_;
-  std::unique_ptr<CompileServer> server_;
-};
 
 TEST_F(ServiceTest, CompilesOnceAndThenAnswersFromTheStore) {
   EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
@@ -264,85 +182,6 @@ TEST_F(ServiceTest, EndsWhenIdle) {
   EXPECT_EQ(server_->WaitForStopRequest(), "idle");
 }
 
-TEST_F(ServiceTest, OneServerPerSocketAndOnlyInAPrivateFolder) {
-  EXPECT_TRUE(absl::IsAlreadyExists(CompileServer::Start(options_).status()));
-  ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
-  options_.socket_path = folder_.path("second.sock");
-  EXPECT_TRUE(absl::IsFailedPrecondition(CompileServer::Start(options_).status()));
-}
-
-// An own connection to a unix socket; closed with the object.
-class RawConnection {
- public:
-  explicit RawConnection(const std::string& path)
-      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-    const timeval patience{10, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  }
-  ~RawConnection() { close(fd_); }
-  RawConnection(const RawConnection&) = delete;
-  bool connected() const { return connected_; }
-  // What the server says first: 1 = a byte, 0 = it hung up, -1 = nothing for a long time.
-  ssize_t FirstByte() const {
-    char byte = 0;
-    return read(fd_, &byte, 1);
-  }
-
- private:
-  const int fd_;
-  bool connected_ = false;
-};
-
-TEST_F(ServiceTest, AnotherUsersConnectionIsRefused) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
-  // The modes that would keep others out by themselves.
-  ASSERT_EQ(chmod(folder_.path().c_str(), 0711), 0);
-  ASSERT_EQ(chmod(options_.socket_path.c_str(), 0666), 0);
-  {
-    const store::AsOtherUser other;
-    const RawConnection connection(options_.socket_path);
-    ASSERT_TRUE(connection.connected());
-    EXPECT_EQ(connection.FirstByte(), 0);
-  }
-  EXPECT_EQ(RawConnection(options_.socket_path).FirstByte(), 1) << "gRPC's settings";
-  EXPECT_TRUE(Client()->Hello(kNoInterrupt).ok());
-}
-
-TEST_F(ServiceTest, AServerOfAnotherUserIsToldNothing) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
-  ASSERT_EQ(chmod(folder_.path().c_str(), 0777), 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = folder_.path("other.sock");
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  {
-    const store::AsOtherUser other;
-    ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    ASSERT_EQ(listen(listener, 1), 0);
-  }
-  client::RpcClient client({path, "", kTimeout});
-  EXPECT_EQ(ToText(client.Hello(kNoInterrupt).status()),
-            "PERMISSION_DENIED: the server at " + path + " belongs to another user");
-  const int accepted = accept(listener, nullptr, nullptr);
-  char byte = 0;
-  EXPECT_EQ(read(accepted, &byte, 1), 0) << "the client says nothing and hangs up";
-  close(accepted);
-  close(listener);
-}
-
-TEST_F(ServiceTest, AClientThatTrustsAnotherKeyGetsNothing) {
-  ASSERT_TRUE(Compile(1, "quick").ok());
-  const std::string other = folder_.path("other.pub");
-  ASSERT_TRUE(store::WritePublicKey(other, store::TestKey().public_key()).ok());
-  client::RpcClient client({options_.socket_path, other, kTimeout});
-  EXPECT_TRUE(absl::IsPermissionDenied(client.Get(KeyOf(1), kNoInterrupt).status()));
-}
-
 TEST_F(ServiceTest, DamageOnDiskIsCompiledAnew) {
   ASSERT_TRUE(Compile(1, "size:100000").ok());
   server_.reset();
@@ -359,73 +198,6 @@ TEST_F(ServiceTest, DamageOnDiskIsCompiledAnew) {
   EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
   EXPECT_EQ(Compile(1, "size:100000").value().origin, Origin::kCompiled);
   EXPECT_TRUE(Client()->Get(KeyOf(1), kNoInterrupt).ok());
-}
-
-TEST_F(ServiceTest, MalformedRequestsAreRefused) {
-  client::CompileCall call = CallFor(1, "quick");
-  call.graph = "";
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status()));
-  call.graph.assign(kMaxGraphBytes + 1, 'x');
-  const absl::Status large = Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(large)) << large;
-  std::mt19937 random(5);
-  const std::string good = GraphNamed("quick");
-  for (uint64_t key = 10; key < 200; ++key) {
-    call = CallFor(key, "");
-    call.graph = good;
-    for (int n = 0; n < 3; ++n) call.graph[random() % good.size()] = static_cast<char>(random());
-    const absl::Status status =
-        Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
-    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
-  }
-  EXPECT_EQ(Counter("compile.worker_losses"), 0u);
-}
-
-// Any order and any bytes of parts give an error or exactly the program.
-TEST(ProgramAssembler, SurvivesMutatedStreams) {
-  const store::Entry entry = store::EntryOf(1, 3, 2000);
-  std::vector<wire::ProgramPart> parts;
-  ProgramStream stream(entry, 700);
-  for (wire::ProgramPart part; stream.Next(&part);) parts.push_back(part);
-  ASSERT_EQ(parts.size(), 1u + 1u + 3u * 3u);
-  std::mt19937 random(6);
-  int whole = 0;
-  for (int i = 0; i < 3000; ++i) {
-    std::vector<wire::ProgramPart> sent = parts;
-    switch (random() % 5) {
-      case 0:
-        sent.erase(sent.begin() + static_cast<long>(random() % sent.size()));
-        break;
-      case 1:
-        std::swap(sent[random() % sent.size()], sent[random() % sent.size()]);
-        break;
-      case 2:
-        sent.push_back(sent[random() % sent.size()]);
-        break;
-      case 3: {
-        std::string bytes = sent[random() % sent.size()].SerializeAsString();
-        bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
-        wire::ProgramPart mutated;
-        if (mutated.ParseFromString(bytes)) sent[random() % sent.size()] = mutated;
-        break;
-      }
-      default:
-        break;
-    }
-    client::ProgramAssembler assembler(KeyOf(1), store::TestKey().public_key());
-    absl::Status status;
-    for (const wire::ProgramPart& part : sent) {
-      if (status.ok()) status = assembler.Add(part);
-    }
-    const absl::StatusOr<store::Entry> result =
-        status.ok() ? assembler.Finish() : absl::StatusOr<store::Entry>(status);
-    if (!result.ok()) continue;
-    ++whole;
-    EXPECT_TRUE(store::SameEntry(*result, entry));
-  }
-  EXPECT_GT(whole, 300);
-  EXPECT_LT(whole, 1500);
 }
 
 TEST(NegativeCache, KeepsVerdictsForTheirTimeAndIsBounded) {
