@@ -153,8 +153,8 @@ VIEWS = (
     "{x}.unbind({d})[{n}]",
     "{x}.movedim({d}, 0)[::{step}]",
     "{x}.contiguous().as_strided((2, 2), (1, 2), 1)",
-    "torch.select_scatter({x}, {x}.select({d}, 0), {d}, {n})",
-    "torch.slice_scatter({x}, {x}.narrow({d}, 0, 1), {d}, {n}, {n} + 1)",
+    "torch.select_scatter({x}.contiguous(), {x}.select({d}, 0), {d}, {n})",
+    "torch.slice_scatter({x}.contiguous(), {x}.narrow({d}, 0, 1), {d}, {n}, {n} + 1)",
     "F.pad({x}, ({n}, 1), value=0.5)",
     "F.pad({x}, (1, -1))",
     "torch.gather({x}, {d}, torch.full_like({x}.narrow({d}, 0, 1), {n}, dtype=torch.int64))",
@@ -232,7 +232,8 @@ def channels(g: Grower) -> Proposal:
     names = {"x": x.name, "c": c, "rest": x.tensor[0, 0].numel()}
     for weight in "wb":
         if f"{{{weight}}}" in form:
-            names[weight] = g.fresh([c], dtype)
+            # Eager folds mean and weight into x * a + b, where infinity minus infinity is NaN.
+            names[weight] = g.fresh([c], dtype, special=False)
     return form.format(**names), False
 
 
@@ -271,7 +272,8 @@ def attention(g: Grower) -> Proposal:
         return None
     *batch, rows, depth = q.tensor.shape
     columns = g.random.choice((1, 3, 7, 16, 33))
-    k, v = (g.fresh([*batch, columns, depth], q.tensor.dtype) for _ in "kv")
+    # Eager adds -inf to a masked score: an infinite one becomes NaN, here it is not looked at.
+    k, v = (g.fresh([*batch, columns, depth], q.tensor.dtype, special=False) for _ in "kv")
     form = g.random.choice(
         (
             "F.scaled_dot_product_attention({q}, {k}, {v})",
