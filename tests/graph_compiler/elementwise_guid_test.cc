@@ -73,7 +73,6 @@ const ElementwiseCase kElementwise[] = {
     {"floor_fwd", 1, [](double a, double, double) { return std::floor(a); }},
     {"ceil_fwd", 1, [](double a, double, double) { return std::ceil(a); }},
     {"trunc_fwd", 1, [](double a, double, double) { return std::trunc(a); }},
-    {"frac_fwd", 1, [](double a, double, double) { return a - std::trunc(a); }},
     {"exp_fwd", 1, [](double a, double, double) { return std::exp(a); }},
     {"pow2_fwd", 1, [](double a, double, double) { return std::exp2(a); }},
     {"expm1_fwd", 1, [](double a, double, double) { return std::expm1(a); }},

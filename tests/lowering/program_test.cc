@@ -246,7 +246,6 @@ const OpCase kOps[] = {
     UNARY(exp2, kFloats),
     UNARY(expm1, kFloats),
     UNARY(floor, kFloats),
-    UNARY(frac, kFloats),
     UNARY(gelu, kFloats),
     UNARY(gelu_tanh, kFloats),
     UNARY(hard_sigmoid, kFloats),

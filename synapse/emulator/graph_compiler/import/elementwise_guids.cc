@@ -126,7 +126,6 @@ const PlainRow kPlainRows[] = {
     {"floor_fwd", 1, Same1<Opcode::kFloor>},
     {"ceil_fwd", 1, Same1<Opcode::kCeil>},
     {"trunc_fwd", 1, Same1<Opcode::kTrunc>},
-    {"frac_fwd", 1, [](const Args& a) { return a[0] - Unary(Opcode::kTrunc, a[0]); }},
     {"exp_fwd", 1, Float1<Opcode::kExp>},
     {"exp_fast_math_fwd", 1, Float1<Opcode::kExp>},
     {"expm1_fwd", 1, Float1<Opcode::kExpm1>},
