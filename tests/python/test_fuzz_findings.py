@@ -120,3 +120,17 @@ def test_write_into_an_expanded_input():
         return x[2].fill_(1) + 1, x * 2
 
     check(function, torch.randn(1, 7).expand(16, 7))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, p: x @ w + F.embedding(torch.arange(13, device=x.device), p),
+        lambda x, w, p: x @ w + torch.arange(13, device=x.device),
+        lambda x, w, p: (x @ w).tril() + p,
+        lambda x, w, p: x @ w + torch.arange(13, device=x.device).unsqueeze(1) * p,
+    ],
+)
+def test_product_beside_element_numbers(function):
+    """The compile worker crashed: element numbers in a product's epilogue have no address."""
+    compiled_whole(check(function, *(torch.randn(13, 13) for _ in range(3))))
