@@ -1,4 +1,4 @@
-// Failures are values. absl::Status with the canonical codes (docs/errors in ARCHITECTURE.md) plus
+// Failures are values. absl::Status with the canonical codes (table "Errors" in ARCHITECTURE.md) plus
 // what the packaged absl lacks: std::string_view friendly construction, context chains, macros.
 #pragma once
 

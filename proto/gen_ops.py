@@ -127,10 +127,19 @@ def require(condition: bool, row: str, text: str) -> None:
         raise TableError(f"{TABLE.name}: {row}: {text}")
 
 
+def check_lists(name: str, row: dict) -> None:
+    for field in ("aten", "args", "into"):
+        require(isinstance(row.get(field) or [], list), name, f"{field} must be a list")
+    for target in row.get("aten") or ():
+        matched = re.fullmatch(r"aten\.\w+\.\w+", target)
+        require(matched is not None, name, f"{target} is not aten.NAME.OVERLOAD")
+
+
 def parse_op(row: dict) -> Op:
     name = row["op"]
     unknown = set(row) - OP_FIELDS
     require(not unknown, name, f"unknown fields {sorted(unknown)}")
+    check_lists(name, row)
     kind = row.get("kind", "")
     op = Op(
         name,
@@ -157,9 +166,11 @@ def parse_op(row: dict) -> Op:
 
 
 def parse_composite(row: dict) -> Composite:
-    name = row["composite"]
+    name = row.get("composite", "")
+    require(bool(name), f"{row}", "a row starts with op: or composite:")
     unknown = set(row) - COMPOSITE_FIELDS
     require(not unknown, name, f"unknown fields {sorted(unknown)}")
+    check_lists(name, row)
     return Composite(name, tuple(row["aten"]), tuple(row.get("into") or ()))
 
 
@@ -172,7 +183,7 @@ def load() -> tuple[list[Op], list[Composite]]:
         ([c.name for c in composites], "composite"),
     ):
         for before, after in itertools.pairwise(names):
-            require(before < after, after, f"{what} rows must be sorted and unique")
+            require(before < after, f"{before}, {after}", f"{what} rows must be sorted and unique")
     known = {op.name for op in ops}
     for composite in composites:
         missing = set(composite.into) - known
@@ -320,6 +331,8 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help="rewrite docs/ops.md")
     parser.add_argument("--check", action="store_true", help="fail if docs/ops.md is stale")
     arguments = parser.parse_args()
+    if not (arguments.out or arguments.docs or arguments.check):
+        parser.error("one of --out, --docs and --check")
     try:
         ops, composites = load()
     except TableError as error:

@@ -5,6 +5,7 @@
 
 #include "backend/runtime/counters.h"
 #include "backend/runtime/device.h"
+#include "backend/runtime/direct_access.h"
 #include "backend/runtime/host_memory.h"
 #include "backend/runtime/profiling.h"
 #include "backend/runtime/stream.h"
@@ -85,8 +86,9 @@ absl::Status CopyToDevice(Stream& stream, uint64_t device, const void* host, uin
   }
   if (direct) {
     RETURN_IF_ERROR(stream.Synchronize());
+    DirectAccess access(owner, device, bytes);
     std::memcpy(reinterpret_cast<void*>(device), host, bytes);
-    owner.NotifyHostWrite(device, bytes);
+    access.NotifyWrite();
     return absl::OkStatus();
   }
   return StageToDevice(stream, device, static_cast<const char*>(host), bytes);
@@ -107,6 +109,7 @@ absl::Status CopyToHost(Stream& stream, void* host, uint64_t device, uint64_t by
   }
   if (owner.properties().host_addressable) {
     RETURN_IF_ERROR(stream.Synchronize());
+    const DirectAccess access(owner, device, bytes);
     std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
     return absl::OkStatus();
   }

@@ -241,9 +241,16 @@ absl::Status Device::EmptyCache() {
   return allocator_->EmptyCache();
 }
 
+void Device::BeginHostAccess(uint64_t address, uint64_t bytes) {
+  if (api_->synEmulatorHostAccessBegin != nullptr) api_->synEmulatorHostAccessBegin(address, bytes);
+}
+
+void Device::EndHostAccess() {
+  if (api_->synEmulatorHostAccessEnd != nullptr) api_->synEmulatorHostAccessEnd();
+}
+
 void Device::NotifyHostWrite(uint64_t address, uint64_t bytes) {
-  if (api_->synEmulatorHostWrite != nullptr && bytes > 0)
-    api_->synEmulatorHostWrite(address, bytes);
+  if (api_->synEmulatorHostWrite != nullptr) api_->synEmulatorHostWrite(address, bytes);
 }
 
 }  // namespace hpu::runtime

@@ -82,7 +82,9 @@ class Device {
   absl::Status MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes);
   // Gives cached blocks and idle scratch memory back to the device.
   absl::Status EmptyCache();
-  // Tells an emulated device that the host wrote its memory directly (host_addressable).
+  // For DirectAccess.
+  void BeginHostAccess(uint64_t address, uint64_t bytes);
+  void EndHostAccess();
   void NotifyHostWrite(uint64_t address, uint64_t bytes);
 
  private:

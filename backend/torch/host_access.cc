@@ -35,6 +35,7 @@ HostAccess::Shared& HostAccess::Share(const c10::Storage& storage) {
   c10::DataPtr data;
   if (HostAddressable()) {
     data = c10::DataPtr(storage.mutable_data(), c10::kCPU);
+    entry.access.emplace(AcquiredDevice(), AddressOf(storage.data()), bytes);
   } else {
     data = at::getCPUAllocator()->allocate(bytes);
     Check(runtime::CopyToHost(stream, data.get(), AddressOf(storage.data()), bytes));
@@ -93,14 +94,14 @@ void HostAccess::TakeResize(const at::Tensor& host, const at::Tensor& tensor) {
 }
 
 void HostAccess::Finish() {
-  for (const Shared& entry : shared_) {
+  for (Shared& entry : shared_) {
     if (!entry.written) continue;
     const size_t bytes = std::min(entry.host.nbytes(), entry.device.nbytes());
     if (bytes == 0) continue;
     const uint64_t address = AddressOf(entry.device.data());
     // The kernel may have moved the host storage to grow it; then the bytes are elsewhere.
-    if (HostAddressable() && entry.host.data() == entry.data) {
-      AcquiredDevice().NotifyHostWrite(address, bytes);
+    if (entry.access.has_value() && entry.host.data() == entry.data) {
+      entry.access->NotifyWrite(bytes);
     } else {
       Check(runtime::CopyToDevice(CurrentStream(), address, entry.host.data(), bytes));
     }

@@ -3,12 +3,15 @@
 // Where device memory is host memory (the emulator) the CPU tensors share it and nothing is copied.
 // On a card each storage is copied to the host once, and copied back by Finish() if it was written.
 // Either way views, in-place writes, out= and lists keep their meaning: tensors that share a
-// storage on the device share one here.
+// storage on the device share one here. The CPU tensors must not be used after this object's life.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <vector>
+
+#include "backend/runtime/direct_access.h"
 
 namespace hpu::torch_backend {
 
@@ -37,6 +40,7 @@ class HostAccess {
   struct Shared {
     c10::Storage device;
     c10::Storage host;
+    std::optional<runtime::DirectAccess> access;  // where memory is shared
     void* data = nullptr;  // of `host` at the start; another one later means it was resized
     bool written = false;
   };

@@ -113,7 +113,6 @@ constexpr Rule kRules[] = {
     {OpKind::kConvTranspose, LowerConv, Types::kFloat, Any},
     {OpKind::kCumprod, LowerScan, Types::kArithmetic, Any},
     {OpKind::kCumsum, LowerScan, Types::kArithmetic, Any},
-    {OpKind::kExp2, LowerExp2, Types::kFloat, MergedRank5},
     {OpKind::kExpand, LowerExpand, Types::kMoved, Expandable},
     {OpKind::kFull, LowerFull, Types::kArithmetic, MovementRank},
     {OpKind::kGather, LowerGather, Types::kMoved, Any},

@@ -45,7 +45,6 @@ synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 
 // Families. Each expects what CheckLowerable accepted.
 void LowerPointwise(const NodeLowering& at);
-void LowerExp2(const NodeLowering& at);
 void LowerCast(const NodeLowering& at);
 void LowerMatmul(const NodeLowering& at);
 void LowerConv(const NodeLowering& at);

@@ -95,11 +95,6 @@ void LowerPointwise(const NodeLowering& at) {
   Emit(at, ir::Traits(at.node.op).guid, at.in, ParamsOf(at.node));
 }
 
-// Whether pow2_fwd squares or raises 2 is not documented.
-void LowerExp2(const NodeLowering& at) {
-  Emit(at, "pow_fwd", {at.graph.Scalar(at.in[0].dtype, 2), at.in[0]}, {});
-}
-
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }
 
 }  // namespace hpu::compiler

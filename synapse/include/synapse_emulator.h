@@ -12,7 +12,8 @@ extern "C" {
 
 typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   // Device addresses are pointers that this process may read and write while no queued work uses
-  // the memory. After a write call synEmulatorHostWrite.
+  // the memory, between synEmulatorHostAccessBegin and End. After a write call
+  // synEmulatorHostWrite.
   SYN_EMULATOR_HOST_ADDRESSABLE = 1 << 0,
   // Recipes are native code for an instruction-set level of the host (synEmulatorGetIsaLevel).
   SYN_EMULATOR_NATIVE_CODE = 1 << 1,
@@ -21,8 +22,16 @@ typedef enum synEmulatorCapability SYN_ENUM_TYPE {
 // Bits of synEmulatorCapability.
 synStatus synEmulatorGetCapabilities(uint64_t* capabilities);
 
+// Brings [address, address + size) into memory (the device keeps some weights only in another
+// layout) and keeps it there until the same thread or another calls End, once for every Begin.
+// Reading or writing device memory outside gives and does anything.
+synStatus synEmulatorHostAccessBegin(uint64_t address, uint64_t size);
+// synInvalidArgument: there was no Begin.
+synStatus synEmulatorHostAccessEnd(void);
+
 // Host code wrote [address, address + size) of device memory directly: copies that the device keeps
-// in another layout are dropped. Takes effect for work queued after the call.
+// in another layout are dropped. Takes effect for work queued after the call. Before the End of the
+// access.
 synStatus synEmulatorHostWrite(uint64_t address, uint64_t size);
 
 // Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-bf16"; a recipe of a

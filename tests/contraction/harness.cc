@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 namespace hpu::emulator {
@@ -172,7 +173,17 @@ void CompiledContraction::Pack(const std::vector<TestBuffer*>& buffers) {
 }
 
 void CompiledContraction::PackOne(size_t index, void* source, void* destination) {
-  RunLaunch(kernels_.packed[index].kernel, {source, destination}, 1, false);
+  const PackedOperand& packed = kernels_.packed[index];
+  RunLaunch(packed.kernel, {source, destination}, 1, false);
+  if (packed.restore_entry == PackedOperand::kNoEntry) return;
+  // Whatever a test packs, the way back gives the source.
+  const auto* first = static_cast<const uint8_t*>(source);
+  const std::vector<uint8_t> wanted(first, first + packed.source_bytes);
+  std::memset(source, 0xA5, packed.source_bytes);
+  KernelLaunch restore = packed.kernel;
+  restore.entry = packed.restore_entry;
+  RunLaunch(restore, {destination, source}, 1, false);
+  HPU_CHECK(std::memcmp(source, wanted.data(), wanted.size()) == 0, "restored source");
 }
 
 void CompiledContraction::RunPacked(const std::vector<TestBuffer*>& buffers, int splits,

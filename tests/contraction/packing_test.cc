@@ -114,7 +114,7 @@ void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelForma
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<T>(i + 1);
   const auto bytes = static_cast<size_t>(layout.batch * panels * k * cols) * sizeof(T);
   ASSERT_EQ(packer.packed().packed_bytes, bytes);
-  auto* panel = static_cast<T*>(std::aligned_alloc(64, bytes + 64));
+  auto* panel = static_cast<T*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
   std::memset(panel, 0xff, bytes + 64);
   packer.Run(source.data(), panel, 0, static_cast<int64_t>(packer.packed().kernel.tasks));
   std::vector<T> expected(bytes / sizeof(T), 0);

@@ -68,8 +68,8 @@ const std::vector<Function>& Table() {
       {"pow", "pow_fwd", BINARY(std::pow(x, y)), 2},
       {"atan2", "atan2_fwd", BINARY(std::atan2(x, y)), 2},
       {"hypot", "hypot_fwd", BINARY(std::hypot(x, y)), 2},
-      {"fmod", "rem_fwd", BINARY(std::fmod(x, y)), 2},
-      {"remainder", "mod_fwd", BINARY(FloorMod(x, y)), 2},
+      {"fmod", "mod_fwd", BINARY(std::fmod(x, y)), 2},
+      {"remainder", "rem_fwd", BINARY(FloorMod(x, y)), 2},
   };
   return *table;
 }

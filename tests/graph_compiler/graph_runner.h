@@ -150,7 +150,7 @@ class GraphRun {
       return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
     };
     uint8_t* constant_base = align(constants);
-    std::memmove(constant_base, recipe.constants.data(), recipe.constants.size());
+    std::copy(recipe.constants.begin(), recipe.constants.end(), constant_base);
     const MappedImage image(recipe.code);
     std::vector<std::vector<uint8_t>> packed(recipe.packed.size());
     const auto address = [&](const OperandRef& ref) -> void* {

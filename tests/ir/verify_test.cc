@@ -1,4 +1,4 @@
-// One case per constraint of docs/ir.md.
+// The constraints of docs/ir.md, by label.
 #include "compiler_server/ir/verify.h"
 
 #include <gmock/gmock.h>

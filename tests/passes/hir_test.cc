@@ -104,7 +104,15 @@ std::vector<std::string> AllFiles() {
   return files;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Hir, testing::ValuesIn(AllFiles()));
+// "fusion/attention.hir" -> Hir.File/fusion_attention
+std::string NameOf(const testing::TestParamInfo<std::string>& file) {
+  std::string name =
+      std::filesystem::path(file.param).lexically_relative(kFolder).replace_extension();
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Hir, testing::ValuesIn(AllFiles()), NameOf);
 
 }  // namespace
 }  // namespace hpu::compiler

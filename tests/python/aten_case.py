@@ -42,22 +42,6 @@ class T:
         return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype).copy_(tensor)
 
 
-def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:
-    return T(sizes, strides=strides)
-
-
-def i(*sizes: int) -> T:
-    return T(sizes, torch.int64)
-
-
-def b(*sizes: int) -> T:
-    return T(sizes, torch.bool)
-
-
-def h(*sizes: int) -> T:
-    return T(sizes, torch.bfloat16)
-
-
 class Case:
     def __init__(self, target: str, *args: object, **kwargs: object) -> None:
         self.target, self.args, self.kwargs = target, args, kwargs

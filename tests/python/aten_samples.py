@@ -30,12 +30,11 @@ def a(target: str, *args: object, **kwargs: object) -> Case:
 
 
 UNARY = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf",
-    "erfc", "exp", "exp2", "expm1", "floor", "hardsigmoid", "hardswish", "isfinite", "isinf",
-    "isnan", "log", "log10", "log1p", "log2", "log_sigmoid", "logical_not", "mish",
-    "nan_to_num", "neg", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sgn",
-    "sigmoid", "sign", "silu", "sin", "sinh", "softsign", "sqrt", "square", "tan", "tanh",
-    "trunc",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfc",
+    "exp", "exp2", "expm1", "floor", "frac", "hardsigmoid", "hardswish", "isfinite", "isinf",
+    "isnan", "log", "log10", "log1p", "log2", "log_sigmoid", "logical_not", "mish", "nan_to_num",
+    "neg", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sgn", "sigmoid", "sign",
+    "silu", "sin", "sinc", "sinh", "softsign", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip
 SKIPPED_NAMES = {"softsign": "no ATen call of this name in this PyTorch"}
 BINARY = ["eq", "ge", "gt", "le", "lt", "ne", "mul", "div", "fmod", "remainder"]
@@ -85,6 +84,10 @@ CASES += [
     a("pow.Tensor_Tensor", f(4), f(4)),
     a("pow.Scalar", 2.0, f(4)),
     a("atan2.default", f(4), f(4)),
+    a("hypot.default", f(3, 4), f(4)),
+    a("xlogy.Tensor", f(3, 4), f(4)),
+    a("xlogy.Scalar_Self", 0.0, f(4)),
+    a("xlogy.Scalar_Other", i(4), 0.5),
     a("logaddexp.default", f(4), f(4)),
     a("addcmul.default", f(4), f(4), f(4), value=0.5),
     a("addcdiv.default", f(4), f(4), f(4)),

@@ -88,3 +88,49 @@ def test_as_strided_of_a_reshaped_result():
         return pooled.cumsum(1), pooled, torch.sort(x, stable=True, dim=2)[1]
 
     compiled_whole(check(function, torch.randn(3, 1, 5)))
+
+
+def put_first_row_at(x: torch.Tensor, row: int) -> torch.Tensor:
+    return x.scatter(0, torch.full_like(x[:1], row, dtype=torch.int64), x[:1])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: put_first_row_at(x, 9) * (x * 3),
+        lambda x: (put_first_row_at(x, 9) * (x == 0.5), x + 1),
+        lambda x: (put_first_row_at(x, 9).exp().sum(-1), (x * 2).sum(-1)),
+        lambda x: x.index_copy(0, torch.tensor([9, 2], device=x.device), x[:2]) * x.exp() + x,
+    ],
+)
+def test_reader_of_a_scatter_beside_a_reader_of_its_source(function):
+    """It joined the kernel that copies the source and missed what the scatter wrote."""
+    compiled_whole(check(function, torch.randn(13, 13)))
+
+
+def test_padding_of_booleans():
+    """0.5 became false."""
+    compiled_whole(check(lambda x: F.pad(x, (0, 1), value=0.5), torch.tensor([False])))
+
+
+def test_write_into_an_expanded_input():
+    """Other rows of the same memory kept their old values."""
+
+    def function(x):
+        return x[2].fill_(1) + 1, x * 2
+
+    check(function, torch.randn(1, 7).expand(16, 7))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, p: x @ w + F.embedding(torch.arange(13, device=x.device), p),
+        lambda x, w, p: x @ w + torch.arange(13, device=x.device),
+        lambda x, w, p: (x @ w).tril() + p,
+        lambda x, w, p: x @ w + torch.arange(13, device=x.device).unsqueeze(1) * p,
+    ],
+)
+def test_product_beside_element_numbers(function):
+    """The compile worker crashed: element numbers in a product's epilogue have no address."""
+    compiled_whole(check(function, *(torch.randn(13, 13) for _ in range(3))))

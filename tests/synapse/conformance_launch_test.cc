@@ -240,6 +240,82 @@ TEST_F(LaunchTest, PackedCopiesAreNeverStale) {
   EXPECT_EQ(Run(packed), 18);
 }
 
+// The weights of a served model exist once: pages of a source whose copy is in steady use go back,
+// and every way to reach the source brings its bytes back first.
+TEST_F(LaunchTest, SourcesOfPackedCopiesLeaveMemoryAndComeBack) {
+  constexpr uint64_t kLong = 40'000;
+  constexpr uint64_t kLongBytes = kLong * 4;
+  std::vector<int32_t> values(kLong);
+  for (uint64_t i = 0; i < kLong; ++i) values[i] = static_cast<int32_t>(i);
+  const uint64_t source = Allocate(kLongBytes), ones = Allocate(kLongBytes);
+  const uint64_t out = Allocate(kLongBytes);
+  Upload(values, source);
+  Upload(std::vector<int32_t>(kLong, 1), ones);
+  const synRecipeHandle packed = LoadRecipe(emulator::PackedAddRecipe(kLong));
+  const synRecipeHandle add = LoadRecipe(emulator::AddRecipe(kLong));
+  const auto expect_sum = [&](const std::string& when) {
+    const auto sums = Download(out, kLong);
+    for (uint64_t i = 0; i < kLong; ++i) ASSERT_EQ(sums[i], values[i] + 1) << when << " at " << i;
+  };
+  // Launches until the source has left memory; each gives the right result.
+  const auto evict = [&](const std::string& when) {
+    for (int launch = 0; launch < 20'000 && Counter("source_bytes_evicted") == 0; ++launch) {
+      EXPECT_SUCCESS(Launch(packed, {source, ones, out}));
+      EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
+    }
+    ASSERT_EQ(Counter("source_bytes_evicted"), kLongBytes) << when;
+    ASSERT_EQ(reinterpret_cast<const int32_t*>(source)[kLong / 2], 0) << when;
+    expect_sum(when);
+  };
+  evict("first");
+  EXPECT_SUCCESS(Launch(packed, {source, ones, out}));
+  expect_sum("from the copy alone");
+
+  EXPECT_EQ(Download(source, kLong), values) << "copied to the host";
+  EXPECT_EQ(Counter("source_bytes_evicted"), 0u);
+  evict("after a copy to the host");
+
+  EXPECT_SUCCESS(Launch(add, {source, ones, out}));  // another recipe reads it directly
+  expect_sum("read directly");
+  evict("after a launch that reads it");
+
+  EXPECT_SUCCESS(api_->synMemsetD32Async(source + 40, 7, 1, stream_));
+  values[10] = 7;
+  EXPECT_EQ(Download(source, kLong), values) << "one element was written";
+  evict("after a write of one element");
+}
+
+TEST_F(LaunchTest, TheHostReachesAnEvictedSourceWithinAnAccess) {
+  constexpr uint64_t kLong = 40'000;
+  const uint64_t source = Allocate(kLong * 4), ones = Allocate(kLong * 4);
+  const uint64_t out = Allocate(kLong * 4);
+  Upload(std::vector<int32_t>(kLong, 5), source);
+  Upload(std::vector<int32_t>(kLong, 1), ones);
+  const synRecipeHandle packed = LoadRecipe(emulator::PackedAddRecipe(kLong));
+  const auto launch = [&](int times) {
+    for (int i = 0; i < times; ++i) EXPECT_SUCCESS(Launch(packed, {source, ones, out}));
+    EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
+  };
+  launch(3);
+  ASSERT_EQ(Counter("source_bytes_evicted"), kLong * 4);
+  EXPECT_SUCCESS(api_->synEmulatorHostAccessBegin(source + 8000, 4));
+  auto* host = reinterpret_cast<int32_t*>(source);
+  EXPECT_EQ(host[kLong / 2], 5);
+  launch(20);
+  EXPECT_EQ(host[kLong / 2], 5) << "it stays during the access";
+  host[kLong / 2] = 6;
+  EXPECT_SUCCESS(api_->synEmulatorHostWrite(source + kLong * 2, 4));
+  EXPECT_SUCCESS(api_->synEmulatorHostAccessEnd());
+  EXPECT_STATUS(synInvalidArgument, api_->synEmulatorHostAccessEnd());
+  launch(1);
+  EXPECT_EQ(Download(out, kLong)[kLong / 2], 7);
+  // Freed while evicted, the memory comes back as any other.
+  launch(100);
+  ASSERT_EQ(Counter("source_bytes_evicted"), kLong * 4);
+  EXPECT_SUCCESS(api_->synDeviceFree(device_, source, 0));
+  EXPECT_EQ(Counter("source_bytes_evicted"), 0u);
+}
+
 TEST_F(LaunchTest, PackedCopiesAreSharedBetweenRecipes) {
   const synRecipeHandle first = LoadRecipe(emulator::PackedAddRecipe(kCount));
   const synRecipeHandle second = LoadRecipe(emulator::PackedAddRecipe(kCount));

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 namespace hpu::emulator {
 namespace {
@@ -51,7 +53,7 @@ TEST_F(PackCacheTest, DropsWhateverOverlapsByOneByte) {
     cache.Drop(c.address, c.bytes);
     EXPECT_EQ(copy->valid(), !c.dropped) << c.address << "+" << c.bytes;
   }
-  cache.DropAll();
+  cache.Drop(0, 5000);
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
@@ -112,6 +114,118 @@ TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(packs.load(), 200);
+}
+
+// A source of three pages, filled with one byte, and a restorer that copies.
+class EvictionTest : public PackCacheTest {
+ protected:
+  static constexpr uint64_t kBytes = 3 * 4096;
+  void SetUp() override {
+    source_ = static_cast<uint8_t*>(std::aligned_alloc(4096, kBytes));
+    std::memset(source_, 9, kBytes);
+  }
+  void TearDown() override { std::free(source_); }
+
+  std::shared_ptr<PackedCopy> Pack(PackCache& cache, const std::string& format) {
+    const auto copy = cache.Get({address(), kBytes, format}, kBytes, 1);
+    if (copy->Claim()) {
+      std::memcpy(copy->data(), source_, kBytes);
+      copy->SetRestorer({.code = nullptr, .function = &CopyBytes, .tasks = kBytes});
+      copy->SetReady();
+    }
+    return copy;
+  }
+  static void CopyBytes(void* const* operands, int64_t begin, int64_t end, void*) {
+    std::memcpy(static_cast<char*>(operands[1]) + begin,
+                static_cast<const char*>(operands[0]) + begin, static_cast<size_t>(end - begin));
+  }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(source_); }
+
+  uint8_t* source_ = nullptr;
+};
+
+TEST_F(EvictionTest, GivesPagesBackAndRestoresThemForWhoeverUsesOneByte) {
+  PackCache cache(1 << 20, &counters_);
+  const auto copy = Pack(cache, "x");
+  EXPECT_FALSE(copy->CountUse());
+  EXPECT_TRUE(copy->CountUse());
+  cache.EvictSources({&copy, 1});
+  EXPECT_EQ(source_[5000], 0) << "a fresh page";
+  EXPECT_EQ(counters_.source_bytes_evicted.load(), kBytes);
+  EXPECT_FALSE(copy->CountUse()) << "it is gone already";
+  {
+    MemoryAccess access(&cache);
+    access.Use(address() - 100, 100);
+    access.Use(address() + kBytes, 100);
+    EXPECT_EQ(source_[5000], 0) << "the neighbours are no reason";
+    access.Use(address() + kBytes - 1, 1);
+    EXPECT_EQ(source_[5000], 9);
+  }
+  EXPECT_EQ(counters_.source_bytes_evicted.load(), 0u);
+  EXPECT_EQ(counters_.sources_restored.load(), 1u);
+  int uses = 1;
+  while (!copy->CountUse()) ++uses;
+  EXPECT_EQ(uses, 16) << "eight times as many launches as before";
+}
+
+TEST_F(EvictionTest, NothingIsEvictedDuringAnAccess) {
+  PackCache cache(1 << 20, &counters_);
+  const auto copy = Pack(cache, "x");
+  {
+    MemoryAccess access(&cache);
+    access.Use(address(), kBytes);
+    cache.EvictSources({&copy, 1});
+    EXPECT_EQ(source_[5000], 9);
+  }
+  cache.EvictSources({&copy, 1});
+  EXPECT_EQ(source_[5000], 0);
+}
+
+TEST_F(EvictionTest, DroppedCopiesAndCopiesWithoutAWayBackKeepTheirSources) {
+  PackCache cache(1 << 20, &counters_);
+  const auto dropped = Pack(cache, "x");
+  cache.Drop(address(), 1);
+  const auto one_way = Get(cache, address(), kBytes, "y", 1);
+  const std::shared_ptr<PackedCopy> both[] = {dropped, one_way};
+  cache.EvictSources(both);
+  EXPECT_EQ(source_[5000], 9);
+}
+
+TEST_F(EvictionTest, ACopyThatLeavesTheCacheRestoresItsSource) {
+  PackCache cache(kBytes, &counters_);
+  const auto copy = Pack(cache, "x");
+  cache.EvictSources({&copy, 1});
+  Get(cache, 1000, 64, "other", 2);
+  EXPECT_FALSE(copy->valid());
+  EXPECT_EQ(source_[5000], 9);
+}
+
+TEST_F(EvictionTest, AccessesOfManyThreadsNeverSeeAHole) {
+  PackCache cache(1 << 20, &counters_);
+  std::atomic<bool> stop{false};
+  uint64_t evictions = 0;
+  std::thread evicting([&] {
+    while (!stop) {
+      const auto copy = Pack(cache, "x");
+      cache.EvictSources({&copy, 1});
+      if (counters_.source_bytes_evicted.load() != 0) ++evictions;
+    }
+  });
+  std::vector<std::thread> readers;
+  for (uint64_t t = 0; t < 3; ++t) {
+    readers.emplace_back([&, t] {
+      for (int i = 0; i < 3000; ++i) {
+        MemoryAccess access(&cache);
+        access.Use(address() + 4096 * t, 1);
+        for (const uint64_t at : {uint64_t{0}, kBytes / 2, kBytes - 1}) ASSERT_EQ(source_[at], 9);
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  stop = true;
+  evicting.join();
+  EXPECT_GT(evictions, 0u);
+  EXPECT_GT(counters_.sources_restored.load(), 0u);
 }
 
 }  // namespace

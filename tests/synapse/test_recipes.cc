@@ -79,6 +79,7 @@ Recipe PackedAddRecipe(uint64_t elements) {
   packed.packed_bytes = elements * sizeof(int32_t);
   packed.format = "test copy " + std::to_string(elements);
   packed.kernel = MakeKernel(AddCode(recipe, k_copy), {}, elements, "pack a");
+  packed.restore_entry = packed.kernel.entry;
   recipe.packed = {packed};
   const OperandRef packed_operand{.kind = OperandRef::Kind::kPacked, .index = 0, .offset = 0};
   recipe.kernels = {MakeKernel(AddCode(recipe, k_add),

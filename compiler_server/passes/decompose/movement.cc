@@ -40,6 +40,7 @@ void Stack(Call& call) {
 // pad = (low, high) of the last dimension, then of the one before, ...; negative values cut off.
 void EmitPad(Call& call, double value) {
   Value* x = call.Tensor(kSelf);
+  if (x->type.dtype == DType::kBool) value = value != 0 ? 1 : 0;
   const Dims pad = call.Ints({1, "pad"});
   const int64_t rank = x->type.rank();
   if (pad.size() % 2 != 0 || static_cast<int64_t>(pad.size()) > 2 * rank) {

@@ -224,6 +224,10 @@ void MaskedFill(Call& call) {
   Value* value = call.Operand({2, "value"}, call.dtype());
   call.Return(call.b.Emit(OpKind::kWhere, {mask, value, call.Operand(kSelf, call.dtype())}));
 }
+void Frac(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  call.Return(call.b.Binary(OpKind::kSub, x, call.b.Unary(OpKind::kTrunc, x)));
+}
 void Erfc(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* one = call.b.Scalar(1, call.dtype());
@@ -270,6 +274,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.div.Tensor_mode", DivMode},
     {"aten.elu.default", Elu},
     {"aten.erfc.default", Erfc},
+    {"aten.frac.default", Frac},
     {"aten.gelu.default", Gelu},
     {"aten.glu.default", Glu},
     {"aten.hardtanh.default", Hardtanh},

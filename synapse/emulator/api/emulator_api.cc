@@ -28,6 +28,20 @@ synStatus synEmulatorGetCapabilities(uint64_t* capabilities) {
   });
 }
 
+synStatus synEmulatorHostAccessBegin(uint64_t address, uint64_t size) {
+  return DeviceCall([&](Device& device) {
+    device.BeginHostAccess(address, size);
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorHostAccessEnd() {
+  return DeviceCall([&](Device& device) -> synStatus {
+    if (device.EndHostAccess()) return synSuccess;
+    return Fail(synInvalidArgument, "no access of the host is open");
+  });
+}
+
 synStatus synEmulatorHostWrite(uint64_t address, uint64_t size) {
   return DeviceCall([&](Device& device) {
     device.executor().packs().Drop(address, size);

@@ -58,9 +58,9 @@ synStatus QueueCopies(Device& device, synStreamHandle handle, const uint64_t* so
     if (range.bytes != 0) ranges.push_back(range);
   }
   if (ranges.empty()) return synSuccess;
-  PackCache* packs = direction == DRAM_TO_HOST ? nullptr : &device.executor().packs();
   const CopyTrace trace{&profiler, NameOf(direction), profiler.Origin(StreamNumber(handle))};
-  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), packs, &library.counters(), trace));
+  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), &device.executor().packs(),
+                                             &library.counters(), trace));
   return synSuccess;
 }
 

@@ -52,6 +52,22 @@ bool Device::FreeHost(const void* buffer) {
   return true;
 }
 
+void Device::BeginHostAccess(uint64_t address, uint64_t bytes) {
+  PackCache& packs = executor_.packs();
+  packs.BeginAccess();
+  packs.MakeResident(address, bytes);
+  host_accesses_.fetch_add(1, std::memory_order_release);
+}
+
+bool Device::EndHostAccess() {
+  uint64_t open = host_accesses_.load(std::memory_order_acquire);
+  do {
+    if (open == 0) return false;
+  } while (!host_accesses_.compare_exchange_weak(open, open - 1, std::memory_order_acq_rel));
+  executor_.packs().EndAccess();
+  return true;
+}
+
 synStatus Device::Synchronize() {
   synStatus first = synSuccess;
   for (const std::shared_ptr<Stream>& stream : streams_.All()) {

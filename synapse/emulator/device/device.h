@@ -48,6 +48,11 @@ class Device {
   // False: not from AllocateHost.
   bool FreeHost(const void* buffer);
 
+  // An access of the host to device memory (synEmulatorHostAccessBegin). End is false if none is
+  // open.
+  void BeginHostAccess(uint64_t address, uint64_t bytes);
+  bool EndHostAccess();
+
   // All streams; the first failure.
   synStatus Synchronize();
   // Next mask in turn, for clients that spread streams over hardware queues.
@@ -66,6 +71,7 @@ class Device {
   std::mutex host_mutex_;
   std::map<const void*, AlignedBuffer> host_buffers_;
   std::atomic<uint32_t> next_affinity_{0};
+  std::atomic<uint64_t> host_accesses_{0};
   Executor executor_;
   // Last: queued work uses everything above.
   HandleTable<Event, synEventHandle> events_;

@@ -290,6 +290,9 @@ class RecipeEmitter {
     }
     for (PlacedPacked& placed : packed_) {
       placed.packed.kernel.entry = EntryOf(placed.unit, placed.packed.kernel.entry);
+      if (placed.packed.restore_entry != PackedOperand::kNoEntry) {
+        placed.packed.restore_entry = EntryOf(placed.unit, placed.packed.restore_entry);
+      }
       recipe_.packed.push_back(std::move(placed.packed));
     }
   }

@@ -101,6 +101,12 @@ std::vector<ValueId> Node::Writes() const {
   return writes;
 }
 
+bool Node::UsesIota() const {
+  return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.op == Opcode::kLoad && op.access.operand == kIotaOperand;
+  });
+}
+
 int64_t NumElements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }

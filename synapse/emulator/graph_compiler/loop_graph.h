@@ -87,6 +87,9 @@ struct Node {
 
   std::vector<ValueId> Reads() const;  // without duplicates, in order of appearance
   std::vector<ValueId> Writes() const;
+  // The body loads element numbers (kIotaOperand). Only loop kernels can: an epilogue's loads are
+  // operands.
+  bool UsesIota() const;
 };
 
 struct LoopGraph {

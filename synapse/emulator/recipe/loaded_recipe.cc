@@ -13,6 +13,9 @@ namespace {
 constexpr uint64_t kOneThreadFlops = 60'000;
 constexpr uint64_t kOneThreadBytes = 32'768;
 
+// Giving pages back and faulting them in again has a cost per call.
+constexpr uint64_t kLeastEvictedBytes = 64 << 10;
+
 }  // namespace
 
 LoadedRecipe::LoadedRecipe(Recipe recipe) : recipe_(std::move(recipe)) {
@@ -34,6 +37,7 @@ LoadedRecipe::LoadedRecipe(Recipe recipe) : recipe_(std::move(recipe)) {
   }
   PlanSections();
   PlanKernels();
+  PlanPacked();
   PlanExternals();
   pack_memo_.resize(recipe_.packed.size());
 }
@@ -72,6 +76,23 @@ void LoadedRecipe::PlanKernels() {
   }
   for (const PackedOperand& packed : recipe_.packed) {
     max_scratch_bytes_ = std::max(max_scratch_bytes_, packed.kernel.scratch_bytes);
+  }
+}
+
+void LoadedRecipe::PlanPacked() {
+  std::vector<bool> direct(num_tensors(), false);
+  for (const KernelLaunch& kernel : recipe_.kernels) {
+    for (const OperandRef& operand : kernel.operands) {
+      if (operand.kind == OperandRef::Kind::kPersistent) direct[operand.index] = true;
+    }
+  }
+  for (uint32_t i = 0; i < num_tensors(); ++i) {
+    if (direct[i]) direct_.push_back(i);
+  }
+  for (const PackedOperand& packed : recipe_.packed) {
+    evictable_.push_back(packed.restore_entry != PackedOperand::kNoEntry &&
+                         packed.source.kind == OperandRef::Kind::kPersistent &&
+                         !direct[packed.source.index] && packed.source_bytes >= kLeastEvictedBytes);
   }
 }
 
@@ -131,7 +152,7 @@ absl::Status LoadedRecipe::MapLocked() {
   if (constants.size() != 0) {
     std::memcpy(constants.data(), recipe_.constants.data(), constants.size());
   }
-  RETURN_IF_ERROR(code_.Map(recipe_.code));
+  RETURN_IF_ERROR(code_->Map(recipe_.code));
   constants_ = std::move(constants);
   return absl::OkStatus();
 }

@@ -23,9 +23,6 @@
 
 namespace hpu::emulator {
 
-using KernelFunction = void (*)(void* const* operands, int64_t task_begin, int64_t task_end,
-                                void* scratch);
-
 // Tensors of one section share one base address.
 struct RecipeSection {
   uint32_t id = 0;
@@ -66,6 +63,11 @@ class LoadedRecipe {
   const std::vector<uint32_t>& external_ready_after() const { return external_ready_after_; }
   // Indices of tensors that some kernel writes.
   const std::vector<uint32_t>& written_tensors() const { return written_; }
+  // Indices of tensors that some kernel reads or writes where they are, not in a packed copy.
+  const std::vector<uint32_t>& direct_tensors() const { return direct_; }
+  // The packed operand's source could leave memory: its copy restores it, no kernel of this recipe
+  // needs it, and it is large enough.
+  bool can_evict_source(uint32_t packed) const { return evictable_[packed]; }
 
   // An entry of a launch table is decided by its id, kind and address: no sizes, no host memory.
   bool has_plain_tables() const { return plain_tables_; }
@@ -81,9 +83,8 @@ class LoadedRecipe {
   // Maps code and constants; later calls cost an atomic load. FAILED_PRECONDITION: the recipe needs
   // a higher ISA level than this host has.
   absl::Status EnsureExecutable();
-  KernelFunction function(uint32_t entry) const {
-    return reinterpret_cast<KernelFunction>(reinterpret_cast<uint64_t>(code_.base() + entry));
-  }
+  KernelFunction function(uint32_t entry) const { return code_->function(entry); }
+  const std::shared_ptr<CodeImage>& code() const { return code_; }
   const uint8_t* constants() const { return constants_.data(); }
 
   // Const sections by id. Callers hold const_mutex().
@@ -99,6 +100,14 @@ class LoadedRecipe {
     std::weak_ptr<PackedCopy> copy;
   };
   std::vector<PackMemo>& pack_memo() { return pack_memo_; }
+  // The last table whose direct tensors were all found in memory, and PackCache::eviction_epoch()
+  // of then.
+  struct ResidentMemo {
+    std::shared_ptr<const BoundTable> table;
+    uint64_t epoch = 0;
+  };
+  ResidentMemo& resident_memo() { return resident_memo_; }
+  // Guards both memos.
   std::mutex& pack_mutex() { return pack_mutex_; }
   // Where constants lived, so that the cache can forget copies made from them.
   std::function<void(uint64_t address, uint64_t bytes)> on_unmap_constants;
@@ -107,6 +116,7 @@ class LoadedRecipe {
   void PlanSections();
   void PlanExternals();
   void PlanKernels();
+  void PlanPacked();
   absl::Status MapLocked();
 
   Recipe recipe_;
@@ -117,6 +127,8 @@ class LoadedRecipe {
   std::vector<uint32_t> external_;
   std::vector<uint32_t> external_ready_after_;
   std::vector<uint32_t> written_;
+  std::vector<uint32_t> direct_;
+  std::vector<bool> evictable_;  // by packed operand
   std::vector<uint32_t> first_operand_;
   std::vector<bool> one_thread_;
   bool plain_tables_ = true;
@@ -124,7 +136,7 @@ class LoadedRecipe {
 
   std::mutex map_mutex_;
   std::atomic<bool> mapped_{false};
-  CodeImage code_;
+  const std::shared_ptr<CodeImage> code_ = std::make_shared<CodeImage>();
   AlignedBuffer constants_;
 
   std::mutex const_mutex_;
@@ -132,6 +144,7 @@ class LoadedRecipe {
 
   std::mutex pack_mutex_;
   std::vector<PackMemo> pack_memo_;
+  ResidentMemo resident_memo_;
 
   BindingMemo binding_memo_;
 };

@@ -126,13 +126,14 @@ absl::Status GetBody(ByteReader& in, Recipe* recipe) {
   RETURN_IF_ERROR(in.Get(&recipe->workspace_bytes));
   RETURN_IF_ERROR(GetBytesCopy(in, &recipe->constants));
   RETURN_IF_ERROR(GetBytesCopy(in, &recipe->code));
-  RETURN_IF_ERROR(in.GetCount(&count, 29));
+  RETURN_IF_ERROR(in.GetCount(&count, 33));
   recipe->packed.resize(count);
   for (PackedOperand& packed : recipe->packed) {
     RETURN_IF_ERROR(GetOperand(in, &packed.source));
     RETURN_IF_ERROR(in.Get(&packed.source_bytes));
     RETURN_IF_ERROR(in.Get(&packed.packed_bytes));
     RETURN_IF_ERROR(GetKernel(in, &packed.kernel));
+    RETURN_IF_ERROR(in.Get(&packed.restore_entry));
     RETURN_IF_ERROR(in.GetString(&packed.format));
   }
   RETURN_IF_ERROR(in.GetCount(&count, 49));
@@ -168,6 +169,7 @@ Bytes EncodeRecipe(const Recipe& recipe) {
     out.Put(packed.source_bytes);
     out.Put(packed.packed_bytes);
     PutKernel(out, packed.kernel);
+    out.Put(packed.restore_entry);
     out.PutString(packed.format);
   }
   out.Put(static_cast<uint32_t>(recipe.kernels.size()));

@@ -54,10 +54,15 @@ struct KernelLaunch {
 // Packing happens before the recipe's first kernel, so no kernel of the recipe that runs before the
 // last use may write the source.
 struct PackedOperand {
+  static constexpr uint32_t kNoEntry = ~uint32_t{0};
+
   OperandRef source;          // kPersistent or kConstant
   uint64_t source_bytes = 0;  // range [source, source + source_bytes) that it depends on
   uint64_t packed_bytes = 0;
   KernelLaunch kernel;
+  // Function that writes every byte of the source range from the copy: operands = {copy, source},
+  // as many tasks as `kernel`. kNoEntry: the copy does not hold all of it.
+  uint32_t restore_entry = kNoEntry;
   // Equal formats of equal sources are shared between recipes.
   std::string format;  // "b-panels f32 k=768 n=3072 nr=16 t=1"
 };
@@ -95,7 +100,7 @@ struct Recipe {
 
 // Container: magic "HPURECIP", u32 version, body, SHA-256 of all before. Foreign, short or damaged
 // bytes -> DATA_LOSS. Decode checks every index and range.
-inline constexpr uint32_t kRecipeVersion = 1;
+inline constexpr uint32_t kRecipeVersion = 2;
 Bytes EncodeRecipe(const Recipe& recipe);
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);
 

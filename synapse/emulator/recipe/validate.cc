@@ -107,6 +107,10 @@ absl::Status CheckPacked(const Recipe& recipe, const PackedOperand& packed) {
                     available);
   }
   if (packed.packed_bytes > kMaxBytes) return DataLoss("packed size ", packed.packed_bytes);
+  if (packed.restore_entry != PackedOperand::kNoEntry &&
+      packed.restore_entry >= recipe.code.size()) {
+    return DataLoss("restore entry ", packed.restore_entry, " in code of ", recipe.code.size());
+  }
   return CheckKernel(recipe, packed.kernel);
 }
 

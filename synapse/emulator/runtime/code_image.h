@@ -9,6 +9,10 @@
 
 namespace hpu::emulator {
 
+// A kernel's machine code (recipe.h, KernelLaunch).
+using KernelFunction = void (*)(void* const* operands, int64_t task_begin, int64_t task_end,
+                                void* scratch);
+
 class CodeImage {
  public:
   CodeImage() = default;
@@ -18,7 +22,9 @@ class CodeImage {
 
   // RESOURCE_EXHAUSTED: the system gives no (executable) memory. Call once.
   absl::Status Map(std::span<const uint8_t> code);
-  const uint8_t* base() const { return base_; }
+  KernelFunction function(uint32_t entry) const {
+    return reinterpret_cast<KernelFunction>(reinterpret_cast<uint64_t>(base_ + entry));
+  }
 
  private:
   uint8_t* base_ = nullptr;

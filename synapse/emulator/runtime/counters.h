@@ -11,7 +11,7 @@ struct Counters {
   // clang-format off: it does not settle on one form of this list
 #define HPU_EMULATOR_COUNTERS(X) \
   X(launches) X(kernels) X(copies) X(bytes_copied) X(fills) X(packs) X(pack_hits) \
-  X(packs_dropped) X(packs_evicted) X(pack_bytes) X(pack_bytes_peak) X(device_allocations) \
+  X(packs_dropped) X(packs_evicted) X(pack_bytes) X(pack_bytes_peak) X(source_bytes_evicted) X(sources_restored) X(device_allocations) \
   X(device_frees) X(graphs_compiled) X(kernels_compiled) X(code_bytes_compiled) \
   X(recipes_loaded) X(code_bytes_loaded) X(inline_executions)
 // clang-format on

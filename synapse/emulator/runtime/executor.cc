@@ -60,7 +60,8 @@ uint64_t SourceAddress(const LaunchRequest& request, const PackedOperand& packed
 // State of one launch while it runs; kept per thread so that buffers are reused.
 struct Executor::RunState {
   std::vector<std::shared_ptr<PackedCopy>> packed;
-  std::vector<uint32_t> claimed;  // those of `packed` that this launch fills
+  std::vector<uint32_t> claimed;                     // those of `packed` that this launch fills
+  std::vector<std::shared_ptr<PackedCopy>> evicted;  // those whose sources may go
   std::vector<void*> operands;
   AlignedBuffer scratch;  // of the thread that runs the launch
 };
@@ -88,11 +89,13 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
   if (run->claimed.empty()) return;
   std::vector<PackCall> calls;
   uint64_t tasks = 0;
+  MemoryAccess access(&packs_);
   for (const uint32_t index : run->claimed) {
     const PackedOperand& packed = request.recipe->recipe().packed[index];
+    const uint64_t source = SourceAddress(request, packed);
+    access.Use(source, packed.source_bytes);
     calls.push_back({.function = request.recipe->function(packed.kernel.entry),
-                     .operands = {reinterpret_cast<void*>(SourceAddress(request, packed)),
-                                  run->packed[index]->data()},
+                     .operands = {reinterpret_cast<void*>(source), run->packed[index]->data()},
                      .first_task = tasks,
                      .tasks = packed.kernel.tasks});
     tasks += packed.kernel.tasks;
@@ -103,7 +106,16 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
               .tasks = tasks,
               .caller_scratch = run->scratch.data()});
   if (start_ns != 0) TracePacking(request, run->claimed, {start_ns, NowNanoseconds()});
-  for (const uint32_t index : run->claimed) run->packed[index]->SetReady();
+  for (const uint32_t index : run->claimed) {
+    const PackedOperand& packed = request.recipe->recipe().packed[index];
+    PackedCopy& copy = *run->packed[index];
+    if (packed.restore_entry != PackedOperand::kNoEntry) {
+      copy.SetRestorer({.code = request.recipe->code(),
+                        .function = request.recipe->function(packed.restore_entry),
+                        .tasks = packed.kernel.tasks});
+    }
+    copy.SetReady();
+  }
 }
 
 // All of them as one kernel: they ran as one loop.
@@ -126,6 +138,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   const uint32_t count = static_cast<uint32_t>(recipe.packed.size());
   run->packed.resize(count);
   run->claimed.clear();
+  run->evicted.clear();
   if (count == 0) return synSuccess;
   std::lock_guard lock(request.recipe->pack_mutex());
   bool exhausted = false;
@@ -139,7 +152,12 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   if (exhausted) {
     return Fail(synOutOfHostMemory, "no memory for packed operands of ", recipe.name);
   }
-  for (const std::shared_ptr<PackedCopy>& copy : run->packed) copy->WaitReady();
+  for (uint32_t i = 0; i < count; ++i) {
+    run->packed[i]->WaitReady();
+    if (request.recipe->can_evict_source(i) && run->packed[i]->CountUse()) {
+      run->evicted.push_back(run->packed[i]);
+    }
+  }
   return synSuccess;
 }
 
@@ -199,6 +217,21 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
   }
 }
 
+// What kernels read and write where it is must be in memory.
+void Executor::UseOperands(const LaunchRequest& request, MemoryAccess* access) {
+  const uint64_t epoch = packs_.eviction_epoch();
+  if (epoch == 0) return;
+  LoadedRecipe& recipe = *request.recipe;
+  std::lock_guard lock(recipe.pack_mutex());
+  LoadedRecipe::ResidentMemo& memo = recipe.resident_memo();
+  if (memo.table == request.table && memo.epoch == epoch) return;
+  for (const uint32_t tensor : recipe.direct_tensors()) {
+    access->Use(request.table->addresses[tensor], recipe.tensor_bytes(tensor));
+  }
+  access->Use(request.table->workspace, recipe.recipe().workspace_bytes);
+  memo = {request.table, epoch};
+}
+
 // Copies of everything that the launch may have written are stale.
 void Executor::DropWritten(const LaunchRequest& request) {
   const LoadedRecipe& recipe = *request.recipe;
@@ -222,6 +255,9 @@ synStatus Executor::Run(const LaunchRequest& request) {
   }
   if (status == synSuccess) status = Pack(request, &run);
   if (status == synSuccess) {
+    packs_.EvictSources(run.evicted);
+    MemoryAccess access(&packs_);
+    UseOperands(request, &access);
     ResolveOperands(request, &run);
     std::vector<TraceInterval> intervals;
     RunKernels(request, run, start_ns != 0 ? &intervals : nullptr);
@@ -240,6 +276,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
     }
   }
   run.packed.clear();
+  run.evicted.clear();
   return status;
 }
 

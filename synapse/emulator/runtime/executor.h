@@ -48,6 +48,7 @@ class Executor {
   void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
                     const TraceInterval& interval);
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
+  void UseOperands(const LaunchRequest& request, MemoryAccess* access);
   void DropWritten(const LaunchRequest& request);
   // `intervals`: filled with those of the kernels; null while nothing is traced.
   void RunKernels(const LaunchRequest& request, const RunState& run,

@@ -1,8 +1,15 @@
 #include "synapse/emulator/runtime/pack_cache.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace hpu::emulator {
+
+PackCache::~PackCache() {
+  while (!entries_.empty()) Erase(entries_.begin());
+}
 
 std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes,
                                            uint64_t now) {
@@ -14,7 +21,7 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
     return found->second;
   }
   if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
-  auto copy = std::make_shared<PackedCopy>(packed_bytes);
+  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, packed_bytes);
   if (copy->bytes() < packed_bytes) return nullptr;
   copy->Touch(now);
   // In the table before it is filled: a change of the source meanwhile must find it.
@@ -33,6 +40,9 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
 
 void PackCache::Erase(Entries::iterator entry) {
   entry->second->valid_.store(false, std::memory_order_release);
+  if (entry->second->source_evicted_.load(std::memory_order_relaxed)) {
+    counters_->source_bytes_evicted.fetch_sub(entry->first.bytes, std::memory_order_relaxed);
+  }
   bytes_ -= entry->second->bytes();
   auto [it, end] = by_address_.equal_range(entry->first.address);
   while (it->second != entry) ++it;
@@ -55,28 +65,73 @@ void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
       }
     }
     if (oldest == entries_.end()) return;
+    Restore(*oldest->second);
     Erase(oldest);
     Count(counters_->packs_evicted);
+  }
+}
+
+template <typename Visit>
+void PackCache::ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit) {
+  const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
+  auto it = by_address_.lower_bound(first);
+  while (it != by_address_.end() && it->first < address + bytes) {
+    const auto entry = it->second;
+    ++it;
+    if (entry->first.address + entry->first.bytes > address) visit(entry);
   }
 }
 
 void PackCache::Drop(uint64_t address, uint64_t bytes) {
   if (bytes == 0 || size_.load(std::memory_order_acquire) == 0) return;
   std::lock_guard lock(mutex_);
-  const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
-  auto it = by_address_.lower_bound(first);
-  while (it != by_address_.end() && it->first < address + bytes) {
-    const auto entry = it->second;
-    ++it;
-    if (entry->first.address + entry->first.bytes <= address) continue;
+  ForOverlapping(address, bytes, [&](Entries::iterator entry) {
     Erase(entry);
     Count(counters_->packs_dropped);
+  });
+}
+
+void PackCache::EvictSources(std::span<const std::shared_ptr<PackedCopy>> copies) {
+  if (copies.empty()) return;
+  std::lock_guard lock(mutex_);
+  eviction_epoch_.fetch_add(1);
+  if (accesses_.load() != 0) return;
+  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  for (const std::shared_ptr<PackedCopy>& copy : copies) {
+    if (!copy->valid() || copy->restorer_.function == nullptr ||
+        copy->source_evicted_.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    const uint64_t first = (copy->source_ + page - 1) / page * page;
+    const uint64_t last = (copy->source_ + copy->source_bytes_) / page * page;
+    if (last <= first ||
+        madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
+      copy->uses_wanted_.store(PackedCopy::kMostUses, std::memory_order_relaxed);
+      copy->uses_.store(0, std::memory_order_relaxed);
+      continue;
+    }
+    copy->source_evicted_.store(true, std::memory_order_relaxed);
+    Count(counters_->source_bytes_evicted, copy->source_bytes_);
   }
 }
 
-void PackCache::DropAll() {
+void PackCache::MakeResident(uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || eviction_epoch() == 0) return;
   std::lock_guard lock(mutex_);
-  while (!entries_.empty()) Erase(entries_.begin());
+  ForOverlapping(address, bytes, [&](Entries::iterator entry) { Restore(*entry->second); });
+}
+
+void PackCache::Restore(PackedCopy& copy) {
+  if (!copy.source_evicted_.load(std::memory_order_relaxed)) return;
+  void* const operands[] = {copy.data(), reinterpret_cast<void*>(copy.source_)};
+  copy.restorer_.function(operands, 0, static_cast<int64_t>(copy.restorer_.tasks), nullptr);
+  const uint32_t wanted = copy.uses_wanted_.load(std::memory_order_relaxed);
+  copy.uses_wanted_.store(std::min(wanted * PackedCopy::kBackoff, PackedCopy::kMostUses),
+                          std::memory_order_relaxed);
+  copy.uses_.store(0, std::memory_order_relaxed);
+  copy.source_evicted_.store(false, std::memory_order_relaxed);
+  counters_->source_bytes_evicted.fetch_sub(copy.source_bytes_, std::memory_order_relaxed);
+  Count(counters_->sources_restored);
 }
 
 uint64_t PackCache::bytes() const {

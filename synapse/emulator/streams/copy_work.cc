@@ -38,10 +38,13 @@ uint64_t TotalBytes(const std::vector<CopyRange>& ranges) {
 
 synStatus CopyWork::Run() {
   const TracedCopy traced(trace_, TotalBytes(ranges_));
+  MemoryAccess access(packs_);
   for (const CopyRange& range : ranges_) {
+    access.Use(range.source, range.bytes);
+    access.Use(range.destination, range.bytes);
     std::memmove(reinterpret_cast<void*>(range.destination),
                  reinterpret_cast<const void*>(range.source), range.bytes);
-    if (packs_ != nullptr) packs_->Drop(range.destination, range.bytes);
+    packs_->Drop(range.destination, range.bytes);
     Count(counters_->bytes_copied, range.bytes);
   }
   Count(counters_->copies, ranges_.size());
@@ -50,6 +53,8 @@ synStatus CopyWork::Run() {
 
 synStatus FillWork::Run() {
   const TracedCopy traced(trace_, count_ * width_);
+  MemoryAccess access(packs_);
+  access.Use(address_, count_ * width_);
   auto* bytes = reinterpret_cast<uint8_t*>(address_);
   const auto low_byte = static_cast<uint8_t>(value_);
   if (width_ == 1 || value_ == 0) {

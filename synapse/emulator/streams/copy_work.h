@@ -25,7 +25,6 @@ struct CopyTrace {
 
 class CopyWork : public Work {
  public:
-  // `packs` hears of written device memory; null for copies to the host.
   CopyWork(std::vector<CopyRange> ranges, PackCache* packs, Counters* counters,
            const CopyTrace& trace)
       : ranges_(std::move(ranges)), packs_(packs), counters_(counters), trace_(trace) {}

@@ -42,6 +42,17 @@ class _Functionalization:
         torch._disable_functionalization()
 
 
+def _elements_share_memory(tensor: torch.Tensor) -> bool:
+    """True unless every element surely has a place of its own (expand and as_strided may share)."""
+    reached = 0
+    dims = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted((stride, size) for stride, size in dims if size > 1):
+        if stride <= reached:
+            return tensor.numel() > 0
+        reached += stride * (size - 1)
+    return False
+
+
 def _check_aliases(
     wrapped: Sequence[torch.Tensor],
     fakes: Sequence[torch.Tensor],
@@ -54,6 +65,8 @@ def _check_aliases(
     for i in mutated:
         if storages.count(storages[i]) > 1:
             raise CaptureError("the graph writes to an input that shares memory with another one")
+        if _elements_share_memory(fakes[i]):
+            raise CaptureError("the graph writes to an input whose elements share memory")
     written = {_storage(wrapped[i]) for i in mutated}
     own = {id(w) for w in wrapped}
     for k, output in enumerate(outputs):

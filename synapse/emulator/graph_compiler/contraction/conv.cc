@@ -110,6 +110,7 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
   w.buffer.offset += static_cast<uint64_t>(spec.w_offset * MemoryTypeSize(spec.w_type));
   w.type = spec.w_type;
   w.col_stride = spec.w_strides[0];
+  w.stable = spec.w_stable;
   PanelFormat format;
   format.panel_cols = plan.panel_cols;
   format.packed_type = packed_type;

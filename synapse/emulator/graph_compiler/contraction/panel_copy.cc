@@ -72,6 +72,18 @@ class PanelCopier {
     });
   }
 
+  void Restore(Value* cols) {
+    llvm::Type* bits = narrow() ? e_.b.getInt16Ty() : e_.b.getInt32Ty();
+    const llvm::Align align(narrow() ? 2 : 4);
+    e_.For(e_.Int(0), cols, 1, [&](Value* col) {
+      e_.For(e_.Int(0), e_.Int(panel_.k()), 1, [&](Value* k) {
+        Value* element = e_.b.CreateAlignedLoad(bits, e_.Address(to_, PackedOffset(k, col)), align);
+        Value* place = Source(e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride)));
+        e_.b.CreateAlignedStore(element, place, align);
+      });
+    });
+  }
+
  private:
   bool narrow() const { return panel_.packed_type != PanelType::kF32; }
   bool pairs() const { return panel_.packed_type == PanelType::kBF16Pairs; }
@@ -221,24 +233,27 @@ class PanelCopier {
     return e_.Address(to_, e_.Dot(e_.Decompose(row, sizes), strides));
   }
 
-  void StoreElement(Value* from, Value* exists, Value* k, Value* col) {
-    if (!narrow()) {
-      Value* element = e_.b.CreateSelect(exists, e_.LoadWide(from, panel_.type, 1), e_.Zero(1));
-      e_.StoreF32(e_.Address(to_, e_.Add(e_.Mul(k, row_bytes_), e_.Mul(col, 4))), element);
-      return;
-    }
-    Value* element = e_.b.CreateSelect(exists, LoadHalves(from, 1), e_.b.getInt16(0));
-    Value* offset = nullptr;
+  // Byte in the panel of the element (k, col).
+  Value* PackedOffset(Value* k, Value* col) {
+    if (!narrow()) return e_.Add(e_.Mul(k, row_bytes_), e_.Mul(col, 4));
     if (pairs()) {
-      offset = e_.Add(e_.Mul(e_.DivConst(k, 2), row_bytes_), e_.Mul(e_.RemConst(k, 2), 2));
-      offset = e_.Add(offset, e_.Mul(col, 4));
-    } else {
-      Value* vector = e_.DivConst(col, lanes_);
-      offset = e_.Add(e_.Mul(k, row_bytes_), e_.Mul(e_.RemConst(col, lanes_), 4));
-      offset = e_.Add(offset, e_.Mul(e_.DivConst(vector, 2), lanes_ * 4));
-      offset = e_.Add(offset, e_.Mul(e_.RemConst(vector, 2), 2));
+      Value* row = e_.Add(e_.Mul(e_.DivConst(k, 2), row_bytes_), e_.Mul(e_.RemConst(k, 2), 2));
+      return e_.Add(row, e_.Mul(col, 4));
     }
-    e_.b.CreateAlignedStore(element, e_.Address(to_, offset), llvm::Align(2));
+    Value* vector = e_.DivConst(col, lanes_);
+    Value* offset = e_.Add(e_.Mul(k, row_bytes_), e_.Mul(e_.RemConst(col, lanes_), 4));
+    offset = e_.Add(offset, e_.Mul(e_.DivConst(vector, 2), lanes_ * 4));
+    return e_.Add(offset, e_.Mul(e_.RemConst(vector, 2), 2));
+  }
+
+  void StoreElement(Value* from, Value* exists, Value* k, Value* col) {
+    Value* to = e_.Address(to_, PackedOffset(k, col));
+    if (narrow()) {
+      Value* element = e_.b.CreateSelect(exists, LoadHalves(from, 1), e_.b.getInt16(0));
+      e_.b.CreateAlignedStore(element, to, llvm::Align(2));
+    } else {
+      e_.StoreF32(to, e_.b.CreateSelect(exists, e_.LoadWide(from, panel_.type, 1), e_.Zero(1)));
+    }
   }
 
   IrEmitter& e_;
@@ -263,6 +278,11 @@ void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to)
 
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to, Value* cols) {
   PanelCopier(e, panel, from, to).Scalars(cols);
+}
+
+void EmitPanelRestore(IrEmitter& e, const PanelCopy& panel, Value* source, Value* panel_address,
+                      Value* cols) {
+  PanelCopier(e, panel, source, panel_address).Restore(cols);
 }
 
 }  // namespace hpu::emulator

@@ -24,6 +24,9 @@ struct PanelCopy {
   std::vector<int64_t> k_strides;  // elements of the source
 
   int64_t k() const;
+  bool keeps_bits() const {
+    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2);
+  }
   int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type); }
 };
 
@@ -32,5 +35,9 @@ void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm
 // Of a panel of which only `cols` columns exist; the others become 0.
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to,
                         llvm::Value* cols);
+// The way back: writes the elements of the first `cols` columns of the panel at `panel_address` to
+// their places from `source` on. For panels that keep the bits of their elements.
+void EmitPanelRestore(IrEmitter& e, const PanelCopy& panel, llvm::Value* source,
+                      llvm::Value* panel_address, llvm::Value* cols);
 
 }  // namespace hpu::emulator

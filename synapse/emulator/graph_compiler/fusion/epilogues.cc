@@ -11,7 +11,7 @@ constexpr size_t kLargestEpilogue = 120;  // ops
 
 bool IsCandidate(const Node& node) {
   return node.kind == NodeKind::kLoop && node.reduced == 0 && node.serial == 0 &&
-         !node.keep_apart && !node.overwrites;
+         !node.keep_apart && !node.overwrites && !node.UsesIota();
 }
 
 // The epilogue's op whose value is stored to `value`, and that store.

@@ -54,19 +54,30 @@ void FusionState::Remove(uint32_t i) {
   alive_[i] = false;
 }
 
+std::vector<uint32_t> FusionState::Sources(uint32_t i) const {
+  std::vector<uint32_t> sources;
+  for (const ValueId value : graph_.nodes[i].Reads()) {
+    sources.insert(sources.end(), writers_[value].begin(), writers_[value].end());
+  }
+  for (const ValueId value : graph_.nodes[i].Writes()) {
+    for (const uint32_t writer : writers_[value]) {
+      if (writer < i) sources.push_back(writer);
+    }
+  }
+  return sources;
+}
+
 bool FusionState::DependsOn(uint32_t node, uint32_t source) {
   ++epoch_;
   std::vector<uint32_t> pending = {node};
   while (!pending.empty()) {
     const uint32_t current = pending.back();
     pending.pop_back();
-    for (const ValueId value : graph_.nodes[current].Reads()) {
-      for (const uint32_t writer : writers_[value]) {
-        if (writer == source) return true;
-        if (writer == current || visited_[writer] == epoch_) continue;
-        visited_[writer] = epoch_;
-        pending.push_back(writer);
-      }
+    for (const uint32_t writer : Sources(current)) {
+      if (writer == source) return true;
+      if (writer == current || visited_[writer] == epoch_) continue;
+      visited_[writer] = epoch_;
+      pending.push_back(writer);
     }
   }
   return false;

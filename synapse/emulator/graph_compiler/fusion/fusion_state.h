@@ -23,6 +23,10 @@ class FusionState {
   const std::vector<uint32_t>& readers(ValueId value) const { return readers_[value]; }
   const std::vector<uint32_t>& writers(ValueId value) const { return writers_[value]; }
 
+  // Nodes that must have run before node `i`: those that write what it reads, and the earlier ones
+  // that write what it writes (a copy before the scatter into it). May hold `i` itself and repeat.
+  std::vector<uint32_t> Sources(uint32_t i) const;
+
   // Exchanges a node for its fused form, or takes it out.
   void Replace(uint32_t i, Node node);
   void Remove(uint32_t i);

@@ -114,6 +114,7 @@ void TryInline(FusionState& state, uint32_t index, InlineScope scope) {
   for (const uint32_t reader : readers) {
     const Node& node = state.node(reader);
     if (node.keep_apart || ReadsAsOperand(node, value)) return;
+    if (node.kind != NodeKind::kLoop && producer.UsesIota()) return;
     fused.push_back(node);
     if (!InlineInto(producer, value, &fused.back())) return;
     // Splitting may have changed the domain of an epilogue, which is fixed.

@@ -243,10 +243,21 @@ class Grouper {
     if (!kernel.is_loop || !CanGroup(state_.node(other)) || ReachedAround(index, target)) {
       return false;
     }
+    if (ReadsUnfinished(index, target)) return false;
     if (!TryJoin(kernel.group, state_.node(index), value, anchor)) return false;
     kernel.nodes.push_back(index);
     kernel_of_[index] = target;
     return true;
+  }
+
+  // Whether the node reads what the kernel writes only in part.
+  bool ReadsUnfinished(uint32_t index, uint32_t target) {
+    for (const ValueId value : state_.node(index).Reads()) {
+      const std::vector<uint32_t>& writers = state_.writers(value);
+      const auto in_target = [&](uint32_t writer) { return kernel_of_[writer] == target; };
+      if (writers.size() > 1 && std::any_of(writers.begin(), writers.end(), in_target)) return true;
+    }
+    return false;
   }
 
   // Whether a path leads from kernel `target` to node `index` through another kernel.
@@ -255,18 +266,16 @@ class Grouper {
     std::vector<uint32_t> pending;
     const auto visit_inputs = [&](uint32_t kernel, bool first) {
       for (const uint32_t member : kernels_[kernel].nodes) {
-        for (const ValueId value : state_.node(member).Reads()) {
-          for (const uint32_t writer : state_.writers(value)) {
-            const uint32_t source = kernel_of_[writer];
-            if (source == kernel || writer == member) continue;
-            if (source == target) {
-              if (first) continue;
-              return true;
-            }
-            if (!visited[source]) {
-              visited[source] = true;
-              pending.push_back(source);
-            }
+        for (const uint32_t writer : state_.Sources(member)) {
+          const uint32_t source = kernel_of_[writer];
+          if (source == kernel || writer == member) continue;
+          if (source == target) {
+            if (first) continue;
+            return true;
+          }
+          if (!visited[source]) {
+            visited[source] = true;
+            pending.push_back(source);
           }
         }
       }

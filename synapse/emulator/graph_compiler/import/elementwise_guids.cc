@@ -79,9 +79,11 @@ E Xlogy(const Args& a) {
   return Select(zero, ConstLike(x, 0), x * Log(y));
 }
 
+E Pow2(E x) { return Binary(Opcode::kPow, ConstLike(x, 2), x); }  // 2 to the power of x
+
 E Div(const Args& a) { return a[0] / a[1]; }
 
-// rem has the sign of the dividend, mod that of the divisor.
+// mod has the sign of the dividend (C's fmod), rem that of the divisor (Python's %).
 const PlainRow kPlainRows[] = {
     {"add_fwd", 2, Same2<Opcode::kAdd>},
     {"sub_fwd", 2, Same2<Opcode::kSub>},
@@ -90,8 +92,8 @@ const PlainRow kPlainRows[] = {
     {"min_fwd", 2, Same2<Opcode::kMin>},
     {"max_fwd", 2, Same2<Opcode::kMax>},
     {"pow_fwd", 2, Same2<Opcode::kPow>},
-    {"rem_fwd", 2, Same2<Opcode::kRem>},
-    {"mod_fwd", 2, Same2<Opcode::kFloorMod>},
+    {"rem_fwd", 2, Same2<Opcode::kFloorMod>},
+    {"mod_fwd", 2, Same2<Opcode::kRem>},
     {"floor_divide_fwd", 2, Same2<Opcode::kFloorDiv>},
     {"atan2_fwd", 2, Float2<Opcode::kAtan2>},
     {"hypot_fwd", 2, Hypot},
@@ -151,7 +153,7 @@ const PlainRow kPlainRows[] = {
     {"erf_fwd", 1, Float1<Opcode::kErf>},
     {"sigmoid_fwd", 1, Float1<Opcode::kSigmoid>},
     {"sinc_fwd", 1, Sinc},
-    {"pow2_fwd", 1, [](const Args& a) { return a[0] * a[0]; }},
+    {"pow2_fwd", 1, [](const Args& a) { return Pow2(Cast(a[0], kF32)); }},
     {"silu_fwd", 1, [](const Args& a) { return Cast(a[0], kF32) * Sigmoid(a[0]); }},
     {"mish_fwd", 1,
      [](const Args& a) { return Cast(a[0], kF32) * Tanh(Softplus(Cast(a[0], kF32))); }},
