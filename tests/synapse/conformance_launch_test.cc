@@ -354,9 +354,9 @@ TEST_F(LaunchTest, SerialiseToFileAndBack) {
     file.put('x');
   }
   EXPECT_STATUS(synWrongParamsFile, api_->synRecipeDeSerialize(&loaded, path.c_str()));
-  EXPECT_STATUS(synWrongParamsFile, api_->synRecipeDeSerialize(&loaded, "/nonexistent/recipe"));
-  EXPECT_STATUS(synWrongParamsFile, api_->synRecipeSerialize(LoadRecipe(emulator::AddRecipe(1)),
-                                                             "/nonexistent/recipe"));
+  EXPECT_STATUS(synWrongParamsFile, api_->synRecipeDeSerialize(&loaded, "/dev/null/recipe"));
+  EXPECT_STATUS(synWrongParamsFile,
+                api_->synRecipeSerialize(LoadRecipe(emulator::AddRecipe(1)), "/dev/null/recipe"));
   std::remove(path.c_str());
 }
 
