@@ -145,6 +145,10 @@ struct Program {
   uint32_t eager_node_count = 0;
 };
 
+// By tensor: a step or an output reads it. What an eager op makes beside that is dropped; its sizes
+// may even differ from the captured ones (a meta function need not tell them of such results).
+std::vector<bool> TensorsInUse(const Program& program);
+
 // Container: magic "HPUPROG\0", u32 version, body, SHA-256 of all before it. Little endian.
 // Decode checks magic, version, digest and every index (a decoded program is safe to execute as far
 // as indices go); foreign or damaged bytes give DATA_LOSS, another version UNIMPLEMENTED.

@@ -94,9 +94,11 @@ CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> execu
   for (const ProgramOutput& output : program.outputs) {
     constant_outputs_.push_back(PrepareOutput(output));
   }
+  const std::vector<bool> in_use = TensorsInUse(program);
   for (const Step& step : program.steps) {
     const auto* eager = std::get_if<EagerStep>(&step);
-    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(program, *eager) : nullptr);
+    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(program, *eager, in_use)
+                           : nullptr);
     step_labels_.push_back(LabelOf(step, program));
   }
 }

@@ -162,8 +162,10 @@ bool SameStrides(const at::Tensor& tensor, const TensorSpec& spec) {
 
 }  // namespace
 
-PreparedEagerStep::PreparedEagerStep(const Program& program, const EagerStep& step)
+PreparedEagerStep::PreparedEagerStep(const Program& program, const EagerStep& step,
+                                     const std::vector<bool>& in_use)
     : program_(program), step_(step), op_(FindOperator(program, step)) {
+  for (const uint32_t output : step.outputs) output_in_use_.push_back(in_use[output]);
   const auto& declared = op_.schema().arguments();
   size_t used_kwargs = 0;
   for (size_t i = 0; i < declared.size(); ++i) {
@@ -234,6 +236,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
                    " tensors, ", step_.outputs.size(), " expected"));
   }
   for (size_t i = 0; i < step_.outputs.size(); ++i) {
+    if (!output_in_use_[i]) continue;
     tensors[step_.outputs[i]] = Fit(std::move(results[i]), step_.outputs[i]);
   }
 }

@@ -16,14 +16,14 @@ namespace hpu::torch_backend {
 class PreparedEagerStep {
  public:
   // Finds the operator and converts what does not change between calls. `program` outlives this and
-  // holds `step`. Throws DeviceError naming operator and argument.
-  PreparedEagerStep(const Program& program, const EagerStep& step);
+  // holds `step`. `in_use`: TensorsInUse(program). Throws DeviceError naming operator and argument.
+  PreparedEagerStep(const Program& program, const EagerStep& step, const std::vector<bool>& in_use);
 
   // Program tensors that Run reads.
   const std::vector<uint32_t>& inputs() const { return inputs_; }
 
   // Calls the operator below autograd. Reads `tensors` at inputs(), writes it at the step's
-  // outputs; an output whose strides are not those of the program is copied to them.
+  // outputs that are in use; one whose strides are not those of the program is copied to them.
   void Run(std::vector<at::Tensor>& tensors) const;
 
  private:
@@ -41,6 +41,7 @@ class PreparedEagerStep {
   c10::OperatorHandle op_;
   std::vector<PreparedArgument> arguments_;
   std::vector<uint32_t> inputs_;
+  std::vector<bool> output_in_use_;
 };
 
 }  // namespace hpu::torch_backend

@@ -93,9 +93,16 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+// Names come from a container, whose bytes need not be UTF-8.
+PyObject* ToPython(const std::string& text) {
+  return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
+PyObject* ToPython(uint64_t value) { return PyLong_FromUnsignedLongLong(value); }
+PyObject* ToPython(bool value) { return PyBool_FromLong(value ? 1 : 0); }
+
 template <typename Value, Value (*Read)(const CompiledProgram&)>
 PyObject* Property(PyObject* self, void* /*closure*/) {
-  return pybind11::cast(Read(Get(self))).release().ptr();
+  return ToPython(Read(Get(self)));
 }
 
 std::string Name(const CompiledProgram& p) { return p.program().name; }
@@ -107,7 +114,7 @@ uint64_t CallCount(const CompiledProgram& p) { return p.call_count(); }
 bool MutatesInputs(const CompiledProgram& p) { return p.mutates_inputs(); }
 
 PyObject* Text(PyObject* self, PyObject* /*unused*/) {
-  return pybind11::cast(PrintProgram(Get(self).program())).release().ptr();
+  return ToPython(PrintProgram(Get(self).program()));
 }
 
 PyGetSetDef kProperties[] = {

@@ -248,6 +248,10 @@ Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& size
            std::string(role) + "_" + std::to_string(n);
   }
   const DType stored = memory.view.type.dtype;
+  if (memory.placement == Placement::kEager && offset != 0) {
+    syn_.Fail(Unimplemented("part of an eager result as a recipe's own tensor"));
+    return {};
+  }
   const uint32_t tensor =
       memory.placement == Placement::kEager
           ? memory.index
@@ -263,15 +267,19 @@ Tensor SegmentLowering::Load(const Memory& memory) {
   const ir::TensorType& type = memory.view.type;
   const DType dtype = MovedType(type.dtype);
   const StridedAccess access = AnalyseStrides(type);
-  if (access.dense) {
+  // What an eager op made has no place that an offset could count from: its address is its own.
+  const bool inside = memory.placement == Placement::kEager && memory.view.offset != 0;
+  if (access.dense && !inside) {
     if (type.contiguous()) return Bind(memory, dtype, type.sizes, memory.view.offset, "");
     const Tensor physical = Bind(memory, dtype, access.physical, memory.view.offset, "");
     const Tensor ordered = syn_.Transposed(physical, access.perm);
     return syn_.Expanded(syn_.Reshaped(ordered, access.unexpanded), type.sizes);
   }
-  const Tensor flat = Bind(memory, dtype, {ir::SpanElements(type)}, memory.view.offset, "");
+  const int64_t skipped = inside ? memory.view.offset : 0;
+  const Tensor flat = Bind(memory, dtype, {skipped + ir::SpanElements(type)},
+                           memory.view.offset - skipped, "");
   const Tensor value = syn_.Intermediate(dtype, type.sizes);
-  const synStridedOpParams params = StridedParams(type.strides, 0);
+  const synStridedOpParams params = StridedParams(type.strides, skipped);
   syn_.Node("strided_view", {flat}, {value}, Params(params));
   return value;
 }

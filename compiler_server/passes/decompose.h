@@ -2,7 +2,7 @@
 //   %2 = aten "aten.addmm.default"(%b, %x, %w)   ==>   %0 = matmul %x, %w ; %1 = add %0, %b
 // A call stays an `aten` node, with the reason in AtenCall::reason, if its target is unknown, if an
 // argument is out of the ordinary, or if a recipe could not hold one of the ops it would become
-// (PassContext::accept). First pass: the others see IR ops only, and those calls as opaque.
+// (PassContext::accept). Before all that look into ops: they see IR ops, and those calls as opaque.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

@@ -12,7 +12,8 @@ namespace hpu::compiler {
 namespace {
 
 constexpr Pass kPipeline[] = {
-    {"decompose", Decompose},        // first: the others see IR ops
+    {"canonicalize", Canonicalize},  // what nobody reads must not keep a call from becoming ops
+    {"decompose", Decompose},        // early: the others see IR ops
     {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
     {"simplify", Simplify},          // before folding: expanded constants are not worth storing
     {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product

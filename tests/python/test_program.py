@@ -49,6 +49,14 @@ def test_eager_step_and_properties():
     assert "lgamma" in program.text()
 
 
+def test_names_that_are_no_text_are_shown():
+    program = one_op(Eager("aten::lgamma", [Ref(0)], [1]))
+    program.name = "caf\udce9"
+    loaded = load(program)
+    assert loaded.name == "caf\N{REPLACEMENT CHARACTER}"
+    assert loaded.name in loaded.text()
+
+
 def test_every_kind_of_argument():
     step = Eager("aten::add", [Ref(0), Ref(1)], [2], overload="Tensor", kwargs={"alpha": 2})
     x, y = randn(2, 3), randn(2, 3)

@@ -43,31 +43,48 @@ void ScatterValue(Call& call) {
   EmitScatter(call, call.Tensor(kSelf), index, source);
 }
 
-// index_copy(x, dim, index, source): one position is a choice per element, which fuses with what
-// reads the result; several are stores in order.
-void IndexCopy(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor({2, "index"});
-  Value* source = call.b.Cast(call.Tensor({3, "source"}), call.dtype());
-  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
-  if (call.refused()) return;
+// An index of PyTorch's indexing may be negative.
+Value* WrapIndex(Call& call, Value* index, int64_t size) {
+  Value* negative = call.b.Binary(OpKind::kLt, index, 0.0);
+  Value* wrapped = call.b.Binary(OpKind::kAdd, index, static_cast<double>(size));
+  return call.b.Emit(OpKind::kWhere, {negative, wrapped, index});
+}
+
+// x with `source` at the positions of `index` along the dimension: one position is a choice per
+// element, which fuses with what reads the result; several are stores in order.
+void PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   Dims along(x->type.sizes.size(), 1);
   along[dim] = index->type.elements();
   index = call.b.Reshape(index, along);
-  if (along[dim] != 1)
-    return EmitScatter(call, x, call.b.Expand(index, source->type.sizes), source);
+  if (along[dim] != 1) {
+    Dims sizes = x->type.sizes;
+    sizes[dim] = along[dim];
+    return EmitScatter(call, x, call.b.Expand(index, sizes), call.b.Expand(source, sizes));
+  }
   along[dim] = x->type.sizes[dim];
   Value* positions = call.b.Reshape(call.b.Iota(0, 1, index->type.dtype, along[dim]), along);
   Value* chosen = call.b.Binary(OpKind::kEq, positions, index);
   call.Return(call.b.Emit(OpKind::kWhere, {chosen, source, x}));
 }
 
-// An index of PyTorch's indexing may be negative.
-Value* WrapIndex(Call& call, Value* index, int64_t size) {
-  Value* negative = call.b.Binary(OpKind::kLt, index, 0.0);
-  Value* wrapped = call.b.Binary(OpKind::kAdd, index, static_cast<double>(size));
-  return call.b.Emit(OpKind::kWhere, {negative, wrapped, index});
+// index_copy(x, dim, index, source)
+void IndexCopy(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor({2, "index"});
+  Value* source = call.b.Cast(call.Tensor({3, "source"}), call.dtype());
+  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  if (!call.refused()) PutAt(call, x, dim, index, source);
+}
+
+// index_fill(x, dim, index, value)
+void IndexFill(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor({2, "index"});
+  Value* value = call.Operand({3, "value"}, call.dtype());
+  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_fill of 0-d tensors");
+  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  if (!call.refused()) PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value);
 }
 
 // x[:, i, j]: adjacent index tensors are one index into the merged dimensions.
@@ -138,12 +155,13 @@ void OneHot(Call& call) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"aten.argsort.default", Argsort},       {"aten.embedding.default", Embedding},
-    {"aten.gather.default", GatherElements}, {"aten.index.Tensor", IndexTensor},
-    {"aten.index_copy.default", IndexCopy},  {"aten.index_select.default", IndexSelect},
-    {"aten.one_hot.default", OneHot},        {"aten.scatter.src", ScatterSource},
-    {"aten.scatter.value", ScatterValue},    {"aten.sort.default", Sort},
-    {"aten.sort.stable", SortStable},        {"aten.topk.default", Topk},
+    {"aten.argsort.default", Argsort},         {"aten.embedding.default", Embedding},
+    {"aten.gather.default", GatherElements},   {"aten.index.Tensor", IndexTensor},
+    {"aten.index_copy.default", IndexCopy},    {"aten.index_fill.int_Scalar", IndexFill},
+    {"aten.index_fill.int_Tensor", IndexFill}, {"aten.index_select.default", IndexSelect},
+    {"aten.one_hot.default", OneHot},          {"aten.scatter.src", ScatterSource},
+    {"aten.scatter.value", ScatterValue},      {"aten.sort.default", Sort},
+    {"aten.sort.stable", SortStable},          {"aten.topk.default", Topk},
 };
 
 }  // namespace

@@ -19,6 +19,11 @@ void FillWith(Call& call) {
   call.Return(call.b.Expand(call.Operand({1, "value"}, call.dtype()), call.type().sizes));
 }
 
+// copy(x, source): source in x's type and sizes
+void Copy(Call& call) {
+  call.Return(call.b.Expand(call.Operand({1, "src"}, call.dtype()), call.type().sizes));
+}
+
 void EmitRange(Call& call, double start, double step) {
   if (call.type().rank() != 1) return call.Refuse("range of rank ", call.type().rank());
   call.Return(call.b.Iota(start, step, call.dtype(), call.type().sizes[0]));
@@ -42,6 +47,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.arange.start_step", ArangeStep},
     {"aten.empty.memory_format", Zeros},
     {"aten.empty_like.default", Zeros},
+    {"aten.copy.default", Copy},
     {"aten.fill.Scalar", FillWith},
     {"aten.fill.Tensor", FillWith},
     {"aten.full.default", Full},
@@ -54,6 +60,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.ones.default", Ones},
     {"aten.ones_like.default", Ones},
     {"aten.scalar_tensor.default", ScalarTensor},
+    {"aten.zero.default", Zeros},
     {"aten.zeros.default", Zeros},
     {"aten.zeros_like.default", Zeros},
 };

@@ -182,6 +182,8 @@ constexpr HandlerRow kRows[] = {
     {"aten.slice.Tensor", Slice},
     {"aten.split.Tensor", Split},
     {"aten.split.sizes", Split},
+    {"aten.unsafe_split.Tensor", Split},
+    {"aten.unsafe_split_with_sizes.default", Split},
     {"aten.split_with_sizes.default", Split},
     {"aten.squeeze.default", ReshapeToDeclared},
     {"aten.squeeze.dim", ReshapeToDeclared},

@@ -9,7 +9,8 @@ functionalization instead (functional.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,23 @@ class _Signature:
         if isinstance(value, float):
             return (float, value.hex())
         return (type(value), value)
+
+
+@contextmanager
+def clean_tracing_state() -> Iterator[None]:
+    """What a capture may change of PyTorch's global state is as before afterwards.
+
+    Autocast's cache of converted weights is off: it holds tensors of Dynamo's own tracing. A
+    capture that fails between the ends of a torch.func transform leaves no transform behind.
+    """
+    cached = torch.is_autocast_cache_enabled()
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        torch.set_autocast_cache_enabled(cached)
 
 
 class Capture:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .function_text import Uncacheable, function_text
 from .inputs import GraphInputs
 from .wire import describe, tensor_bytes
 
@@ -26,28 +26,8 @@ Factors = list[tuple[str, str]]
 _LISTED_INPUTS = 16
 
 
-class Uncacheable(Exception):
-    """The graph has no key; the text says why. It is compiled and not stored."""
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _callable_name(target: Any) -> str:
-    """Import path of a function that is what it says it is, content included."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    module = getattr(target, "__module__", None) or "torch"
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
-    root = module.split(".")[0]
-    if root not in ("torch", "_operator", "operator", "builtins", "math"):
-        raise Uncacheable(f"function {module}.{name} is not PyTorch's")
-    short = getattr(target, "__name__", "")
-    for owner in (sys.modules.get(module), torch, torch._C._VariableFunctions, torch.Tensor):
-        if owner is not None and getattr(owner, short, None) is target:
-            return f"{module}.{short}"
-    raise Uncacheable(f"function {module}.{name} cannot be found again by its name")
 
 
 class _Canonical:
@@ -96,7 +76,7 @@ class _Canonical:
             return f"constant {describe(constant)} {content}"
         if node.op == "output":
             return f"return {self.token(node.args[0])}"
-        target = _callable_name(node.target) if node.op == "call_function" else f".{node.target}"
+        target = function_text(node.target) if node.op == "call_function" else f".{node.target}"
         return f"{target}({self.tokens(node.args)};{self.token(dict(node.kwargs))})"
 
 

@@ -15,9 +15,10 @@ import torch.fx
 
 from .. import native
 from . import records
-from .capture import Capture
+from .capture import Capture, clean_tracing_state
 from .compile_backend import passes, shared_layer
-from .graph_key import Factors, Uncacheable, ambient_factors, graph_factors
+from .function_text import Uncacheable
+from .graph_key import Factors, ambient_factors, graph_factors
 from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols, propagate
 from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
@@ -264,13 +265,14 @@ def _capture(
         return builder.serialize(), capture.writer.node_count
 
     try:
-        known = values if values is not None else propagate(request.module, example_inputs)
-        try:
-            graph, record.nodes = attempt(functional=False)
-        except NeedsFunctionalization:
-            if not request.settings["keep_input_mutations"]:
-                raise CaptureError("the graph writes to tensors") from None
-            graph, record.nodes = attempt(functional=True)
+        with clean_tracing_state():
+            known = values if values is not None else propagate(request.module, example_inputs)
+            try:
+                graph, record.nodes = attempt(functional=False)
+            except NeedsFunctionalization:
+                if not request.settings["keep_input_mutations"]:
+                    raise CaptureError("the graph writes to tensors") from None
+                graph, record.nodes = attempt(functional=True)
     except (CaptureError, KeyboardInterrupt):
         raise
     except Exception as error:

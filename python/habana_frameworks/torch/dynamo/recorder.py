@@ -112,9 +112,18 @@ class SnippetRecorder:
         return self.snippet
 
 
-def check_op(op: OpOverload) -> None:
+def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """True for an op with a `dropout_p` that is 0: attention in inference."""
+    for position, argument in enumerate(op._schema.arguments):
+        if argument.name == "dropout_p":
+            given = args[position] if position < len(args) else kwargs.get("dropout_p")
+            return (argument.default_value if given is None else given) == 0
+    return False
+
+
+def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Refuses what no compiled graph may contain."""
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    if torch.Tag.nondeterministic_seeded in op.tags and not _drops_nothing(op, args, kwargs):
         raise CaptureError(f"{op} draws random numbers")
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
@@ -162,7 +171,7 @@ class RecordingMode(TorchDispatchMode):
                 raise NeedsFunctionalization(name)
             self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
             return args[0]
-        check_op(func)
+        check_op(func, args, kwargs)
         if name in _CHECKS:
             return None
         result = func(*args, **kwargs)

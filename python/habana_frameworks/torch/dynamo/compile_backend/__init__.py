@@ -7,21 +7,10 @@ from typing import Any
 
 import torch.fx
 
+from .. import fake_ops
 
-def _keep_strides_of_fakes() -> None:
-    """Lets fake hpu tensors have the strides that real ones get.
-
-    PyTorch presumes that an hpu result is always contiguous, which holds for the fork's device.
-    Dynamo asks before it calls a backend, so this happens when the backend is looked up.
-    """
-    import torch._refs
-    import torch._subclasses.fake_impls as fake_impls
-
-    for module in (fake_impls, torch._refs):
-        setattr(module, "is_noncontiguous_supported", lambda device: True)  # noqa: B010
-
-
-_keep_strides_of_fakes()
+# Dynamo traces before it calls a backend, so this happens when the backend is looked up.
+fake_ops.register()
 
 
 def _connect_early() -> None:

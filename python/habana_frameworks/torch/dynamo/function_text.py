@@ -1,0 +1,106 @@
+"""Canonical text of the functions that a Dynamo graph calls: what they are, in any process.
+
+PyTorch's functions are named; a Python function of somebody else's (transformers replaces
+torch.gather on hpu) is described by its code and by all that the code refers to.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_NAMED_ROOTS = frozenset({"torch", "_operator", "operator", "builtins", "math"})
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
+
+
+class Uncacheable(Exception):
+    """The graph has no key; the text says why. It is compiled and not stored."""
+
+
+def function_text(target: Any) -> str:
+    """Import path of a function that is what it says it is, content included; else its content."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", None) or "torch"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    if module.split(".")[0] not in _NAMED_ROOTS:
+        if not isinstance(target, types.FunctionType):
+            raise Uncacheable(f"function {module}.{name} is not PyTorch's")
+        content = "\n".join(_content(target, set()))
+        return f"{module}.{name}#{hashlib.sha256(content.encode()).hexdigest()}"
+    short = getattr(target, "__name__", "")
+    owners = (
+        sys.modules.get(module),
+        torch,
+        torch._C._VariableFunctions,
+        torch.Tensor,
+        torch._C.TensorBase,
+    )
+    for owner in owners:
+        if owner is not None and getattr(owner, short, None) is target:
+            return f"{module}.{short}"
+    raise Uncacheable(f"function {module}.{name} cannot be found again by its name")
+
+
+def _content(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
+    """Lines that change whenever the function's behaviour may."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    yield from _code(function.__code__)
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    for value in defaults:
+        yield from _reference("default", value, seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield from _reference(name, cell.cell_contents, seen)
+    for name in _names(function.__code__):
+        if name in function.__globals__:
+            yield from _reference(name, function.__globals__[name], seen)
+        elif not hasattr(builtins, name):
+            yield f"attribute {name}"
+
+
+def _code(code: types.CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars}"
+    yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        else:
+            yield f"{type(constant).__name__} {constant!r}"
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _reference(name: str, value: Any, seen: set[int]) -> Iterator[str]:
+    if isinstance(value, _PLAIN):
+        yield f"{name} = {value!r}"
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _reference(name, item, seen)
+    elif isinstance(value, types.ModuleType):
+        if value.__name__.split(".")[0] not in _NAMED_ROOTS:
+            raise Uncacheable(f"a function refers to module {value.__name__}")
+        yield f"{name} = module {value.__name__}"
+    elif isinstance(value, types.FunctionType) and _is_foreign(value):
+        yield f"{name} = function"
+        yield from _content(value, seen)
+    elif callable(value):
+        yield f"{name} = {function_text(value)}"
+    else:
+        raise Uncacheable(f"a function refers to {name}, a {type(value).__name__}")
+
+
+def _is_foreign(function: types.FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] not in _NAMED_ROOTS

@@ -1,0 +1,187 @@
+"""Code as users write it; each case once failed, was wrong, or ran eagerly for no reason."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import check, compiled_whole
+from torch import nn
+
+from habana_frameworks.torch.dynamo import report
+
+
+def on_hpu(module: nn.Module) -> nn.Module:
+    return torch.compile(module.to("hpu"), backend="hpu_backend")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_autocast_around_a_compiled_module(frozen):
+    """Autocast's cache held tensors of Dynamo's tracing, so the graph ran eagerly."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)).eval()
+    model.requires_grad_(not frozen)
+    x = torch.randn(8, 32)
+    with torch.no_grad():
+        wanted = model(x)
+        compiled = on_hpu(model)
+        with torch.autocast("hpu", torch.bfloat16):
+            got = compiled(x.to("hpu"))
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.float().cpu(), wanted, rtol=0, atol=3e-2)
+    graph = report().graphs[-1]
+    assert (graph.reason, graph.recipes, graph.eager_nodes) == ("", 1, 0)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize(
+    "module",
+    [
+        lambda: nn.TransformerEncoderLayer(32, 4, 64, batch_first=True),
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2
+        ),
+        lambda: Attention(32, 4),
+    ],
+    ids=["layer", "encoder", "attention"],
+)
+def test_attention_without_dropout_draws_no_random_numbers(module, autocast):
+    torch.manual_seed(0)
+    model = module().eval()
+    x = torch.randn(2, 9, 32)
+    with torch.no_grad():
+        wanted = model(x)
+        compiled = on_hpu(model)
+        with torch.autocast("hpu", torch.bfloat16, enabled=autocast):
+            got = compiled(x.to("hpu"))
+    torch.testing.assert_close(
+        got.float().cpu(), wanted, rtol=1e-4, atol=5e-2 if autocast else 1e-5
+    )
+    graph = report().graphs[-1]
+    assert (graph.reason, graph.eager_nodes) == ("", 0)
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def test_dropout_in_attention_runs_eagerly():
+    q = torch.randn(1, 2, 5, 8)
+    with torch.no_grad():
+        function = torch.compile(
+            lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5),
+            backend="hpu_backend",
+        )
+        assert function(q.to("hpu")).shape == q.shape
+    assert "draws random numbers" in report().graphs[-1].reason
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.vmap(lambda row: row.sum() * row)(x),
+        lambda x: torch.func.grad(lambda y: (y * y).sum())(x),
+        lambda x: torch.vmap(torch.vmap(torch.sin))(x),
+    ],
+    ids=["vmap", "grad", "nested"],
+)
+def test_function_transforms(function):
+    """A failed capture left the transform behind, and the program ended."""
+    check(function, torch.ones(2, 3))
+    check(lambda x: x + 1, torch.ones(2))
+
+
+def test_unused_results_of_an_eager_op_may_be_anything():
+    """EmbeddingBag's second result has no elements on a CPU and some in the meta function."""
+    torch.manual_seed(0)
+    for mode in ("sum", "mean", "max"):
+        model = nn.EmbeddingBag(50, 8, mode=mode)
+        indices = torch.randint(0, 50, (3, 5))
+        with torch.no_grad():
+            wanted = model(indices)
+            got = on_hpu(model)(indices.to("hpu"))
+        torch.testing.assert_close(got.cpu(), wanted)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("strides", [(2, 1), (1, 2)])
+def test_strided_view_of_an_eager_result(strides, offset):
+    """The offset was lost: the recipe began at the result's first element."""
+
+    def function(x):
+        return torch.lgamma(x + 3).as_strided((2, 2), strides, offset) + 1
+
+    check(function, torch.arange(6.0))
+
+
+def test_functions_that_transformers_puts_into_torch(monkeypatch):
+    """transformers.is_torch_hpu_available replaces torch.gather: its content enters the key."""
+    original = torch.gather
+
+    def patched(input, dim, index):
+        if input.dtype == torch.int64:
+            return original(input.to(torch.int32), dim, index).to(torch.int64)
+        return original(input, dim, index)
+
+    monkeypatch.setattr(torch, "gather", patched)
+    x, index = torch.randn(3, 4), torch.zeros(3, 2, dtype=torch.int64)
+    check(lambda x, i: torch.gather(x, 1, i) + 1, x, index)
+    assert report().graphs[-1].cacheable
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.max_pool1d(x, 2),
+        lambda x: torch.cat(x.unsafe_split(2, 1)[::-1], 1),
+        lambda x: x.clone().zero_() + 1,
+        lambda x: x.index_fill(2, torch.tensor([0, -1], device=x.device), 3.0),
+        lambda x: x.index_fill(0, torch.tensor([1], device=x.device), x[0, 0, 0]),
+    ],
+    ids=["max_pool1d", "unsafe_split", "zero_", "index_fill", "index_fill of one"],
+)
+def test_compiled_without_eager_segments(function):
+    compiled_whole(check(function, torch.randn(2, 4, 6)))
+
+
+def test_assignment_to_a_part():
+    def function(x):
+        y = x * 2
+        y[:, 1] = 3
+        y[0] = x[1]
+        return y
+
+    compiled_whole(check(function, torch.randn(4, 3)))
+
+
+def test_lstm_cell():
+    torch.manual_seed(0)
+    model = nn.LSTMCell(8, 16).eval()
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        wanted = model(x)
+        got = on_hpu(model)(x.to("hpu"))
+    for ours, theirs in zip(got, wanted, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
+    assert report().graphs[-1].eager_nodes == 0
+
+
+@pytest.mark.parametrize("which", ["input", "weight"])
+def test_convolution_keeps_channels_last(which):
+    """Traced as row-major, it refused views that eager code makes."""
+
+    def function(x, w):
+        y = F.conv2d(x, w)
+        return y, y.permute(0, 2, 3, 1).view(-1, y.shape[1])
+
+    x, w = torch.randn(2, 16, 8, 8), torch.randn(24, 16, 3, 3)
+    if which == "input":
+        x = x.to(memory_format=torch.channels_last)
+    else:
+        w = w.to(memory_format=torch.channels_last)
+    compiled_whole(check(function, x, w, rtol=1e-4, atol=1e-4))
