@@ -30,7 +30,7 @@ TEST(Door, UnknownPassNamesAreRefused) {
   const absl::Status status = RunPipeline(graph, {}, {.disabled = {"fuse"}});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no pass is named 'fuse'; there are decompose"));
+              HasSubstr("no pass is named 'fuse'; there are canonicalize decompose"));
 }
 
 TEST(Door, DisabledPassesDoNotRun) {
@@ -52,7 +52,7 @@ TEST(Door, ReportsProgressAndTimes) {
   };
   ASSERT_TRUE(RunPipeline(graph, {}, options).ok());
   ASSERT_EQ(timings.size(), seen.size());
-  EXPECT_EQ(timings[0].pass, "decompose");
+  EXPECT_EQ(timings[0].pass, "canonicalize");
   EXPECT_EQ(timings.back().nodes, 1u);
 }
 
@@ -77,7 +77,7 @@ TEST(Door, DumpsTextAndDotAfterEveryChange) {
     names.insert(file.path().filename().string());
   }
   EXPECT_EQ(names, (std::set<std::string>{"small.00-import.hir", "small.00-import.dot",
-                                          "small.01-decompose.hir", "small.01-decompose.dot"}));
+                                          "small.02-decompose.hir", "small.02-decompose.dot"}));
   std::filesystem::remove_all(dir);
 }
 

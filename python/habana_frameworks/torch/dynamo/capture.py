@@ -90,6 +90,15 @@ class _Signature:
         return (type(value), value)
 
 
+def refuse_numbers(module: torch.fx.GraphModule) -> None:
+    """CaptureError for a graph that reads a tensor's element into Python."""
+    if any(node.target == "item" for node in module.graph.nodes):
+        raise CaptureError(
+            "the graph turns a tensor into a Python number (a float argument that changed since "
+            "the first call becomes one; pass a 0-d tensor on hpu)"
+        )
+
+
 @contextmanager
 def clean_tracing_state() -> Iterator[None]:
     """What a capture may change of PyTorch's global state is as before afterwards.

@@ -15,7 +15,7 @@ import torch.fx
 
 from .. import native
 from . import records
-from .capture import Capture, clean_tracing_state
+from .capture import Capture, clean_tracing_state, refuse_numbers
 from .compile_backend import passes, shared_layer
 from .function_text import Uncacheable
 from .graph_key import Factors, ambient_factors, graph_factors
@@ -265,6 +265,7 @@ def _capture(
         return builder.serialize(), capture.writer.node_count
 
     try:
+        refuse_numbers(request.module)
         with clean_tracing_state():
             known = values if values is not None else propagate(request.module, example_inputs)
             try:
@@ -277,7 +278,8 @@ def _capture(
         raise
     except Exception as error:
         _log.debug("capture of %s failed", request.name, exc_info=True)
-        raise CaptureError(f"capture failed: {type(error).__name__}: {error}") from error
+        first_line = str(error).partition("\n")[0]
+        raise CaptureError(f"capture failed: {type(error).__name__}: {first_line}") from error
     record.capture_ms = (time.perf_counter() - started) * 1e3
     return graph
 
