@@ -1,6 +1,6 @@
 # hpu_library(name SOURCES ... [DEPS ...]) - a static library of ours, include root is the source tree.
 # hpu_test(name SOURCES ... [DEPS ...] [LABELS ...]) - a GoogleTest binary registered with ctest. Target
-#   hpu_tests builds all of them. Label no-sanitizer: cannot run under a sanitizer, for the reason given there.
+#   hpu_tests builds all of them. Labels no-sanitizer, no-tsan: cannot run under one, for the reason given there.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
@@ -27,7 +27,7 @@ endif()
 set(hpu_sanitizer_options
   ASAN_OPTIONS=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1
   UBSAN_OPTIONS=print_stacktrace=1
-  TSAN_OPTIONS=second_deadlock_stack=1)
+  TSAN_OPTIONS=second_deadlock_stack=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp)
 add_custom_target(hpu_tests)
 
 function(hpu_library name)

@@ -121,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EpilogueTest,
                          testing::Values(std::pair<int64_t, int64_t>{45, 64},
                                          std::pair<int64_t, int64_t>{45, 77},
                                          std::pair<int64_t, int64_t>{45, 3},
+                                         std::pair<int64_t, int64_t>{45, 1},
                                          std::pair<int64_t, int64_t>{1, 64},
                                          std::pair<int64_t, int64_t>{3, 77}));
 

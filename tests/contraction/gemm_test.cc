@@ -185,6 +185,16 @@ TEST(GemmTest, FewRows) {
   }
 }
 
+TEST(GemmTest, MatrixTimesVector) {
+  for (const int64_t m : {5, 64, 259}) {
+    CheckAll({{.m = m, .n = 1, .k = 131},
+              {.m = m, .n = 1, .k = 131, .stable = true},
+              {.m = m, .n = 1, .k = 70, .a_transposed = true},
+              {.m = m, .n = 1, .k = 64, .b_transposed = true, .batch = {3, 2}},
+              {.m = m, .n = 1, .k = 33, .a_spread = 2, .b_spread = 3}});
+  }
+}
+
 TEST(GemmTest, DegenerateSizes) {
   CheckAll({{.m = 5, .n = 9, .k = 0},
             {.m = 1, .n = 1, .k = 1},

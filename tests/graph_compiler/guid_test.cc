@@ -114,6 +114,45 @@ TEST_P(GuidTest, TopKIsSortedAndStable) {
   EXPECT_EQ(run.Get<float>(values)[2], 2);
 }
 
+// Few of many are selected without sorting all.
+TEST_P(GuidTest, TopKOfLongRows) {
+  constexpr uint64_t kRow = 300, kRows = 3;
+  for (const uint64_t k : {1u, 2u, 10u, 64u, 74u, 80u}) {
+    for (const bool largest : {true, false}) {
+      GraphBuilder b;
+      const uint32_t x = b.Persistent({kRow, kRows});
+      const uint32_t values = b.Persistent({k, kRows});
+      const uint32_t indices = b.Persistent({k, kRows}, syn_type_int32);
+      b.Node(
+          "topk", {x}, {values, indices},
+          synBeamParams{static_cast<unsigned>(k), 0, static_cast<uint8_t>(largest ? 0 : 1), 0, 0});
+      GraphRun run(b.graph);
+      std::vector<float> xs(kRow * kRows);
+      for (size_t i = 0; i < kRow; ++i) {
+        xs[i] = static_cast<float>(i * 7919 % 41);         // ties
+        xs[kRow + i] = static_cast<float>(i);              // every element is larger than the last
+        xs[2 * kRow + i] = -static_cast<float>(i) * 0.5f;  // and smaller
+      }
+      run.Set(x, xs);
+      RunOrFail(run);
+      const auto got = run.Get<int32_t>(indices);
+      const auto got_values = run.Get<float>(values);
+      for (size_t row = 0; row < kRows; ++row) {
+        const float* const row_values = xs.data() + row * kRow;
+        std::vector<int32_t> order(kRow);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
+          return largest ? row_values[i] > row_values[j] : row_values[i] < row_values[j];
+        });
+        for (size_t i = 0; i < k; ++i) {
+          ASSERT_EQ(got[row * k + i], order[i]) << "k " << k << " row " << row << " at " << i;
+          ASSERT_EQ(got_values[row * k + i], row_values[order[i]]);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GuidTest, MovementIsExact) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({6, 4});

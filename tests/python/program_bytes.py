@@ -110,7 +110,8 @@ def count(items: Any) -> bytes:
 
 
 def text(value: str) -> bytes:
-    return count(value.encode()) + value.encode()
+    octets = value.encode(errors="surrogateescape")
+    return count(octets) + octets
 
 
 def vector(code: str, values: Any) -> bytes:

@@ -1,4 +1,4 @@
-// Counted loops in IR.
+// Control flow in IR.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -22,6 +22,19 @@ inline void EmitFor(llvm::IRBuilder<>& b, llvm::Value* begin, llvm::Value* end, 
   llvm::Value* next = b.CreateNSWAdd(i, step);
   i->addIncoming(next, b.GetInsertBlock());
   b.CreateCondBr(b.CreateICmpSLT(next, end), loop, done);
+  b.SetInsertPoint(done);
+}
+
+// if (condition) body(); the builder ends behind it.
+inline void EmitIf(llvm::IRBuilder<>& b, llvm::Value* condition,
+                   const std::function<void()>& body) {
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  auto* then = llvm::BasicBlock::Create(b.getContext(), "then", function);
+  auto* done = llvm::BasicBlock::Create(b.getContext(), "then_done", function);
+  b.CreateCondBr(condition, then, done);
+  b.SetInsertPoint(then);
+  body();
+  b.CreateBr(done);
   b.SetInsertPoint(done);
 }
 

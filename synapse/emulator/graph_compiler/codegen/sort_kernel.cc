@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t kKeyBytes = 8;
 constexpr int64_t kIndexBytes = 8;
+// Up to so many results are kept in order while the elements pass: even if every element is better
+// than all before it, that moves less than merging all of them would.
+constexpr int64_t kMostSelected = 64;
 
 Access AccessOfView(const View& view, uint32_t operand) {
   return {operand, view.type, view.strides, view.offset};
@@ -22,7 +25,8 @@ class SortEmitter {
               const SortKernel& kernel)
       : b_(builder), frame_(frame), target_(target), kernel_(kernel), i64_(builder.getInt64Ty()) {}
 
-  // Scratch: keys and indices, twice; merging goes from one pair to the other.
+  // Scratch: keys and indices, twice; merging goes from one pair to the other. A selection uses the
+  // first.
   void EmitTask(llvm::Value* task) {
     index_.assign(kernel_.rows.size() + 1, b_.getInt64(0));
     for (size_t d = kernel_.rows.size(); d-- > 0;) {
@@ -34,6 +38,10 @@ class SortEmitter {
     llvm::Value* from = frame_.scratch;
     llvm::Value* to =
         b_.CreateConstGEP1_64(i64_, frame_.scratch, static_cast<uint64_t>(2 * kernel_.n));
+    if (kernel_.k > 0 && kernel_.k <= kMostSelected && kernel_.k < kernel_.n / 4) {
+      Select(from);
+      return WriteResults(from);
+    }
     FillKeys(from);
     for (int64_t width = 1; width < kernel_.n; width *= 2) {
       MergeRuns(from, to, width);
@@ -84,6 +92,46 @@ class SortEmitter {
       b_.CreateStore(OrderedKey(LoadElement(i)), Key(area, i));
       b_.CreateStore(i, Index(area, i));
     });
+  }
+
+  // The k first of all in order; of equal ones the earlier stays before the later.
+  void Select(llvm::Value* area) {
+    EmitFor(b_, Int(0), Int(kernel_.k), Int(1),
+            [&](llvm::Value* i) { Insert(area, OrderedKey(LoadElement(i)), i, i); });
+    llvm::Value* last = Int(kernel_.k - 1);
+    EmitFor(b_, Int(kernel_.k), Int(kernel_.n), Int(1), [&](llvm::Value* i) {
+      llvm::Value* key = OrderedKey(LoadElement(i));
+      llvm::Value* worst = b_.CreateLoad(i64_, Key(area, last));
+      EmitIf(b_, b_.CreateICmpSLT(key, worst), [&] { Insert(area, key, i, last); });
+    });
+  }
+
+  // Puts (key, i) where it belongs among the first `last` entries, which are in order; entry `last`
+  // is overwritten.
+  void Insert(llvm::Value* area, llvm::Value* key, llvm::Value* i, llvm::Value* last) {
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    llvm::Function* function = before->getParent();
+    auto* look = llvm::BasicBlock::Create(b_.getContext(), "look", function);
+    auto* move = llvm::BasicBlock::Create(b_.getContext(), "move", function);
+    auto* place = llvm::BasicBlock::Create(b_.getContext(), "place", function);
+    b_.CreateBr(look);
+    b_.SetInsertPoint(look);
+    llvm::PHINode* at = b_.CreatePHI(i64_, 2);
+    at->addIncoming(last, before);
+    llvm::Value* previous =
+        b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSub(at, Int(1)), Int(0));
+    llvm::Value* other = b_.CreateLoad(i64_, Key(area, previous));
+    llvm::Value* goes_before =
+        b_.CreateAnd(b_.CreateICmpSGT(at, Int(0)), b_.CreateICmpSLT(key, other));
+    b_.CreateCondBr(goes_before, move, place);
+    b_.SetInsertPoint(move);
+    b_.CreateStore(other, Key(area, at));
+    b_.CreateStore(b_.CreateLoad(i64_, Index(area, previous)), Index(area, at));
+    at->addIncoming(previous, move);
+    b_.CreateBr(look);
+    b_.SetInsertPoint(place);
+    b_.CreateStore(key, Key(area, at));
+    b_.CreateStore(i, Index(area, at));
   }
 
   llvm::Value* Least(llvm::Value* x, llvm::Value* y) {

@@ -64,9 +64,39 @@ uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
   return total;
 }
 
+// The same sums as B^T A^T: rows and columns change places, in the epilogue too.
+GemmSpec Transposed(const GemmSpec& spec) {
+  GemmSpec result = spec;
+  std::swap(result.m, result.n);
+  std::swap(result.a, result.b);
+  std::swap(result.a.row_stride, result.a.col_stride);
+  std::swap(result.b.row_stride, result.b.col_stride);
+  const size_t row = spec.batch.size(), col = row + 1;
+  for (BodyOp& op : result.epilogue.ops) {
+    if (op.op == Opcode::kLoad) std::swap(op.access.strides[row], op.access.strides[col]);
+    if (op.op != Opcode::kIndex) continue;
+    if (op.imm_int == static_cast<int64_t>(row)) {
+      op.imm_int = static_cast<int64_t>(col);
+    } else if (op.imm_int == static_cast<int64_t>(col)) {
+      op.imm_int = static_cast<int64_t>(row);
+    }
+  }
+  for (Store& store : result.epilogue.stores) {
+    std::swap(store.access.strides[row], store.access.strides[col]);
+  }
+  return result;
+}
+
+// A matrix times a vector reads the matrix once: as one row times a matrix it is streamed.
+bool IsMatrixTimesVector(const GemmSpec& spec) {
+  return spec.n == 1 && spec.m > kMaxStreamedRows && spec.k >= kShortestStream &&
+         (spec.a.col_stride == 1 || spec.a.row_stride == 1);
+}
+
 class GemmForms {
  public:
-  GemmForms(KernelCache& cache, const GemmSpec& spec) : cache_(cache) {
+  GemmForms(KernelCache& cache, const GemmSpec& spec)
+      : cache_(cache), spec_epilogue_(spec.epilogue), epilogue_operands_(spec.epilogue_operands) {
     gemm_.batch = spec.batch;
     gemm_.m = spec.m;
     gemm_.n = spec.n;
@@ -77,8 +107,6 @@ class GemmForms {
     FoldOffset(gemm_.a);
     FoldOffset(gemm_.b);
     DropUnusedStrides();
-    spec_epilogue_ = &spec.epilogue;
-    epilogue_operands_ = &spec.epilogue_operands;
     gemm_.total_flops =
         2 * static_cast<uint64_t>(gemm_.batch_count() * gemm_.m * gemm_.n * gemm_.k);
     gemm_.total_bytes = TotalBytes(gemm_, spec.epilogue);
@@ -109,7 +137,7 @@ class GemmForms {
   // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
   void Bind(const OperandRef& b) {
     gemm_.operands = {gemm_.a.buffer, b};
-    gemm_.epilogue = BindEpilogue(*spec_epilogue_, *epilogue_operands_, gemm_.operands);
+    gemm_.epilogue = BindEpilogue(spec_epilogue_, epilogue_operands_, gemm_.operands);
   }
 
   EmittedKernels Stream(KernelLaunch (*emit)(KernelCache&, const BoundGemm&)) {
@@ -192,8 +220,8 @@ class GemmForms {
 
   KernelCache& cache_;
   BoundGemm gemm_;
-  const Body* spec_epilogue_;
-  const std::vector<OperandRef>* epilogue_operands_;
+  const Body spec_epilogue_;
+  const std::vector<OperandRef> epilogue_operands_;
   EmittedKernels out_;
 };
 
@@ -207,6 +235,7 @@ int64_t BoundGemm::batch_count() const {
 
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
   RETURN_IF_ERROR(Check(spec));
+  if (IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
   return GemmForms(cache, spec).Emit();
 }
 

@@ -5,7 +5,8 @@
 //   row streams  m <= 4, rows of B contiguous: B is read once, in place, at memory speed
 //   dot products m <= 4, columns of B contiguous (the weight of nn.Linear): likewise
 //
-// The last two need no packed copy, so a model that only decodes never holds its weights twice.
+// A matrix times a vector is transposed first, so that it is one of the last two. Those need no
+// packed copy, so a model that only decodes never holds its weights twice.
 #pragma once
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
