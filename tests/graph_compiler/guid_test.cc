@@ -114,6 +114,49 @@ TEST_P(GuidTest, TopKIsSortedAndStable) {
   EXPECT_EQ(run.Get<float>(values)[2], 2);
 }
 
+// Blocks of both sides are transposed in registers; what is left over, element by element. The bits
+// are numbers of any kind (of 4 bytes signalling NaN among them).
+TEST_P(GuidTest, TransposesOfAnySize) {
+  const std::vector<std::pair<uint64_t, uint64_t>> sizes = {{16, 16}, {17, 33},  {33, 17},
+                                                            {64, 70}, {100, 31}, {15, 40}};
+  for (const auto& [width, height] : sizes) {
+    for (const synDataType type : {syn_type_float, syn_type_int32, syn_type_bf16}) {
+      GraphBuilder b;
+      const uint32_t x = b.Persistent({width, height, 3}, type);
+      const uint32_t y = b.Persistent({height, width, 3}, type);
+      const uint32_t z = b.Persistent({height, 3, width}, type);
+      b.Node("transpose", {x}, {y}, synTransposeParams{{1, 0, 2, 0, 0}, 3});
+      b.Node("transpose", {x}, {z}, synTransposeParams{{1, 2, 0, 0, 0}, 3});
+      GraphRun run(b.graph);
+      const size_t count = width * height * 3;
+      const auto check = [&]<typename Bits>(Bits) {
+        std::vector<Bits> xs(count);
+        for (size_t i = 0; i < count; ++i) {
+          xs[i] = static_cast<Bits>(i % 5 == 0 && sizeof(Bits) == 4 ? 0x7f800001u + i
+                                                                    : i * 40503 & 0x7f7f);
+        }
+        run.Set(x, xs);
+        RunOrFail(run);
+        const auto ys = run.Get<Bits>(y), zs = run.Get<Bits>(z);
+        for (size_t n = 0; n < 3; ++n) {
+          for (size_t row = 0; row < height; ++row) {
+            for (size_t col = 0; col < width; ++col) {
+              const Bits wanted = xs[(n * height + row) * width + col];
+              ASSERT_EQ(ys[(n * width + col) * height + row], wanted) << width << 'x' << height;
+              ASSERT_EQ(zs[(col * 3 + n) * height + row], wanted) << width << 'x' << height;
+            }
+          }
+        }
+      };
+      if (type == syn_type_bf16) {
+        check(uint16_t{});
+      } else {
+        check(uint32_t{});
+      }
+    }
+  }
+}
+
 // Few of many are selected without sorting all.
 TEST_P(GuidTest, TopKOfLongRows) {
   constexpr uint64_t kRow = 300, kRows = 3;

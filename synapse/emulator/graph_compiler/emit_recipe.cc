@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "base/parallel.h"
 #include "synapse/emulator/graph_compiler/codegen/loop_kernel.h"
 #include "synapse/emulator/graph_compiler/codegen/module.h"
 #include "synapse/emulator/graph_compiler/codegen/sort_kernel.h"
+#include "synapse/emulator/graph_compiler/contraction/transpose_copy.h"
 #include "synapse/emulator/graph_compiler/contraction_specs.h"
 #include "synapse/emulator/graph_compiler/plan/memory_plan.h"
 #include "synapse/emulator/graph_compiler/plan/schedule.h"
@@ -160,12 +162,18 @@ class RecipeEmitter {
     if (loop.passes.empty() || loop.Tasks() == 0) return absl::OkStatus();
     bool is_new = false;
     const size_t unit = UnitFor("loop\n" + loop.Structure(), &is_new);
-    if (is_new) EmitLoopKernel(units_[unit]->module, loop);
+    const std::optional<TransposeCopy> transpose = AsTransposeCopy(loop);
     KernelLaunch launch;
     launch.name = loop.name;
-    launch.tasks = loop.Tasks();
-    launch.grain = loop.Grain();
-    launch.scratch_bytes = loop.ScratchBytes();
+    if (transpose.has_value()) {
+      if (is_new) EmitTransposeCopy(units_[unit]->module, *transpose);
+      launch.tasks = transpose->tasks();
+    } else {
+      if (is_new) EmitLoopKernel(units_[unit]->module, loop);
+      launch.tasks = loop.Tasks();
+      launch.grain = loop.Grain();
+      launch.scratch_bytes = loop.ScratchBytes();
+    }
     launch.flops = loop.Operations();
     for (const ValueId value : loop.operands) {
       launch.operands.push_back(RefOf(value));
