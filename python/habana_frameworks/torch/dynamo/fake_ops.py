@@ -16,25 +16,23 @@ import torch
 import torch._refs
 from torch._subclasses import fake_impls
 
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
-
-def _keeps_channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """The rule of ATen's CPU convolutions (mkldnn_conv_use_channels_last)."""
-    format = _FORMATS.get(x.dim())
-    if format is None or x.dtype == torch.float64 or weight.dtype == torch.float64:
-        return False
-    return any(t.is_contiguous(memory_format=format) and not t.is_contiguous() for t in (x, weight))
-
-
-def _on_hpu(original: Callable[..., Any]) -> Callable[..., Any]:
+def _as_on_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
     def convolution(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(fake_mode, func, *args, **kwargs)
-        x, weight = args[:2] if len(args) > 1 else (kwargs["input"], kwargs["weight"])
-        if x.device.type != "hpu" or not _keeps_channels_last(x, weight):
-            return result
+        device = (args[0] if args else kwargs["input"]).device
+        if device.type != "hpu":
+            return original(fake_mode, func, *args, **kwargs)
+
+        def on_cpu(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+
         with fake_mode:
-            return result.contiguous(memory_format=_FORMATS[x.dim()])
+            args = tuple(map(on_cpu, args))
+            kwargs = {name: on_cpu(value) for name, value in kwargs.items()}
+            like = original(fake_mode, func, *args, **kwargs)
+            return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=device)
 
     return convolution
 
@@ -46,4 +44,4 @@ def register() -> None:
     table = fake_impls.op_implementations_dict
     op = torch.ops.aten.convolution.default
     if table[op].__module__ != __name__:
-        table[op] = _on_hpu(table[op])
+        table[op] = _as_on_cpu(table[op])
