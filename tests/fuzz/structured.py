@@ -148,6 +148,7 @@ VIEWS = (
     "{x}.repeat_interleave(2, dim={d})",
     "{x}.repeat_interleave(2)",
     "{x}.split({n} + 1, dim={d})[0]",
+    "{x}.unsafe_split({n} + 1, dim={d})[0]",
     "{x}.split([{n}, {size} - {n}], dim={d})[1]",
     "{x}.chunk(2, dim={d})[-1]",
     "{x}.unbind({d})[{n}]",
