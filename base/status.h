@@ -1,5 +1,6 @@
-// Failures are values. absl::Status with the canonical codes (table "Errors" in ARCHITECTURE.md) plus
-// what the packaged absl lacks: std::string_view friendly construction, context chains, macros.
+// Failures are values. absl::Status with the canonical codes (table "Errors" in ARCHITECTURE.md)
+// plus what the packaged absl lacks: std::string_view friendly construction, context chains,
+// macros.
 #pragma once
 
 #include <absl/status/status.h>

@@ -276,8 +276,8 @@ Tensor SegmentLowering::Load(const Memory& memory) {
     return syn_.Expanded(syn_.Reshaped(ordered, access.unexpanded), type.sizes);
   }
   const int64_t skipped = inside ? memory.view.offset : 0;
-  const Tensor flat = Bind(memory, dtype, {skipped + ir::SpanElements(type)},
-                           memory.view.offset - skipped, "");
+  const Tensor flat =
+      Bind(memory, dtype, {skipped + ir::SpanElements(type)}, memory.view.offset - skipped, "");
   const Tensor value = syn_.Intermediate(dtype, type.sizes);
   const synStridedOpParams params = StridedParams(type.strides, skipped);
   syn_.Node("strided_view", {flat}, {value}, Params(params));

@@ -117,13 +117,11 @@ TEST_P(EpilogueTest, InPlaceResidual) {
         });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, EpilogueTest,
-                         testing::Values(std::pair<int64_t, int64_t>{45, 64},
-                                         std::pair<int64_t, int64_t>{45, 77},
-                                         std::pair<int64_t, int64_t>{45, 3},
-                                         std::pair<int64_t, int64_t>{45, 1},
-                                         std::pair<int64_t, int64_t>{1, 64},
-                                         std::pair<int64_t, int64_t>{3, 77}));
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, EpilogueTest,
+    testing::Values(std::pair<int64_t, int64_t>{45, 64}, std::pair<int64_t, int64_t>{45, 77},
+                    std::pair<int64_t, int64_t>{45, 3}, std::pair<int64_t, int64_t>{45, 1},
+                    std::pair<int64_t, int64_t>{1, 64}, std::pair<int64_t, int64_t>{3, 77}));
 
 GemmSpec DenseSpec(int64_t m, int64_t n, int64_t k) {
   GemmSpec spec;
