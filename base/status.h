@@ -1,6 +1,5 @@
-// Failures are values. absl::Status with the canonical codes (table "Errors" in ARCHITECTURE.md)
-// plus what the packaged absl lacks: std::string_view friendly construction, context chains,
-// macros.
+// Failures are values: absl::Status with the codes of ARCHITECTURE.md (table "Errors"), plus what
+// the packaged absl lacks: std::string_view friendly construction, context chains, macros.
 #pragma once
 
 #include <absl/status/status.h>
