@@ -48,8 +48,15 @@ def run(
 
     prefix: a command that runs the program under other conditions.
     """
+    return run_python(cache, PROGRAM.format(before=before, after=after), prefix, **extra)
+
+
+def run_python(
+    cache: Path, source: str, prefix: Sequence[str] = (), **extra: str
+) -> dict[str, Any]:
+    """The JSON object in the last line that a program prints."""
     done = subprocess.run(
-        [*prefix, *command(before, after)],
+        [*prefix, sys.executable, "-c", source],
         env=environment(cache, **extra),
         capture_output=True,
         text=True,
@@ -57,7 +64,7 @@ def run(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 

@@ -54,6 +54,19 @@ def test_pytorchs_own_functions_have_names():
     )
 
 
+def test_a_name_without_a_value_is_refused():
+    def outer():
+        def function(x):
+            return later(x)
+
+        text = function_text(function)
+        later = torch.relu
+        return text, later
+
+    with pytest.raises(Uncacheable, match="later, which has no value yet"):
+        outer()
+
+
 @pytest.mark.parametrize("name", [os, object(), torch.zeros(2)], ids=["module", "object", "tensor"])
 def test_what_cannot_be_described_is_refused(name):
     with pytest.raises(Uncacheable, match="refers to"):

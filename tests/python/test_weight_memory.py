@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
-import subprocess
-import sys
 
 import torch
-from failing_process import environment
+from failing_process import run_python
 from torch import nn
 
 WIDTH = 1536
@@ -41,16 +38,7 @@ print(json.dumps({{"weights": weights, "served": served}}))
 
 
 def test_a_served_model_needs_its_weights_once(private_cache):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        env=environment(private_cache),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    found = run_python(private_cache, MEASURE)
     # Twice would be 1.0; what remains is the compiler client, code and activations.
     assert found["served"] < 0.5 * found["weights"], found
 

@@ -58,7 +58,11 @@ def _content(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
     for value in defaults:
         yield from _reference("default", value, seen)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield from _reference(name, cell.cell_contents, seen)
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            raise Uncacheable(f"a function refers to {name}, which has no value yet") from None
+        yield from _reference(name, value, seen)
     for name in _names(function.__code__):
         if name in function.__globals__:
             yield from _reference(name, function.__globals__[name], seen)
@@ -72,6 +76,8 @@ def _code(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _code(constant)
+        elif isinstance(constant, frozenset):
+            yield f"frozenset {sorted(map(repr, constant))}"  # its own order differs by process
         else:
             yield f"{type(constant).__name__} {constant!r}"
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kKeyBytes = 8;
 constexpr int64_t kIndexBytes = 8;
-// Up to so many results are kept in order while the elements pass: even if every element is better
-// than all before it, that moves less than merging all of them would.
+// Up to so many results are kept in order while the elements pass. Where every element is better
+// than all before it, each moves all of them, and that takes about as long as sorting.
 constexpr int64_t kMostSelected = 64;
 
 Access AccessOfView(const View& view, uint32_t operand) {
