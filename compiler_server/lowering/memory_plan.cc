@@ -28,6 +28,10 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
       }
     }
   }
+  for (const ir::Mutation& mutation : graph.mutations()) {
+    const std::optional<uint32_t> input = plan.UpdatedInput(*mutation.value);
+    if (input.has_value()) homes_[mutation.value->id] = InputMemory(*input);
+  }
   std::vector<bool> has_storage(graph.value_count());
   for (const ir::Storage& storage : graph.storages()) {
     const Value& value = *storage.value;

@@ -54,6 +54,28 @@ std::optional<RootView> SegmentPlan::FindRootView(Value* value) const {
   return RootView{value, *std::move(view)};
 }
 
+void SegmentPlan::FindUpdatedInputs() {
+  std::vector<uint32_t> writes(graph_->inputs().size());
+  for (const ir::Mutation& mutation : graph_->mutations()) ++writes[mutation.input];
+  const std::vector<uint32_t> uses = graph_->CountUses();
+  for (const ir::Mutation& mutation : graph_->mutations()) {
+    const Value* input = graph_->inputs()[mutation.input].value;
+    const Value* value = mutation.value;
+    if (value->kind != ValueKind::kResult || value->producer->op != OpKind::kScatter) continue;
+    if (value->producer->operands[0] != input || uses[input->id] != 1) continue;
+    if (writes[mutation.input] != 1 || mutation.view != ir::View{input->type, 0}) continue;
+    if (input->type.contiguous() && value->type.elements() != 0) {
+      updated_input_[value->id] = mutation.input;
+    }
+  }
+}
+
+std::optional<uint32_t> SegmentPlan::UpdatedInput(const Value& value) const {
+  const auto found = updated_input_.find(value.id);
+  if (found == updated_input_.end()) return std::nullopt;
+  return found->second;
+}
+
 // An eager op needs its operands in memory: a source, or a view that strides cannot express, is
 // calculated by a recipe like any other node.
 void SegmentPlan::PinEagerOperands() {
@@ -172,7 +194,8 @@ void SegmentPlan::Collect() {
     }
   }
   for (uint32_t k = 0; k < graph_->mutations().size(); ++k) {
-    if (graph_->mutations()[k].value->type.elements() == 0) continue;
+    const Value& value = *graph_->mutations()[k].value;
+    if (value.type.elements() == 0 || UpdatedInput(value).has_value()) continue;
     at(mutation_stage_).writes.push_back({Write::Kind::kMutation, k});
   }
   segment_of_value_.assign(graph_->value_count(), -1);
@@ -190,6 +213,7 @@ absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph) {
   SegmentPlan plan(graph);
   plan.pinned_.assign(graph.value_count(), false);
   plan.stage_.assign(graph.value_count(), kAnyStage);
+  plan.FindUpdatedInputs();
   plan.PinEagerOperands();
   RETURN_IF_ERROR(plan.CheckNodes());
   // Starting with eager ops pays when recipes need their results: then one recipe may do.

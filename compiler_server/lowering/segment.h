@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -52,11 +53,16 @@ class SegmentPlan {
   // Follows free views to the value that has memory: an input, a constant, or a node's result that
   // is not free (a free source ends the chain too).
   ir::Value* Root(ir::Value* value) const;
+  // The input that the value is the new content of, if its node writes that input's memory in place:
+  // a scatter into an input that nothing else reads and that the graph is to overwrite with the
+  // result. One position of a key/value cache then costs a position, not the cache.
+  std::optional<uint32_t> UpdatedInput(const ir::Value& value) const;
   // nullopt if strides cannot express the chain.
   std::optional<RootView> FindRootView(ir::Value* value) const;
 
  private:
   explicit SegmentPlan(const ir::Graph& graph) : graph_(&graph) {}
+  void FindUpdatedInputs();
   void PinEagerOperands();
   absl::Status CheckNodes() const;
   int AssignStages(bool eager_first);
@@ -65,6 +71,7 @@ class SegmentPlan {
   void Collect();
 
   const ir::Graph* graph_;
+  std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
   std::vector<bool> pinned_;        // by value id: views and sources that get a stage after all
   std::vector<int> stage_;          // by value id; kAnyStage = available from the start
   std::vector<int> storage_stage_;  // kAnyStage = nothing to write

@@ -84,7 +84,7 @@ void SegmentLowering::WriteStorage(uint32_t storage) {
   const Memory memory = memory_.StorageMemory(storage);
   const Tensor tensor = Get(value);
   const auto direct = stored_directly_.find(value->id);
-  if (direct != stored_directly_.end() && direct->second == memory.index) return;
+  if (direct != stored_directly_.end() && direct->second == KeyOf(memory)) return;
   syn_.SetOp("store");
   StoreTo(tensor, memory, "");
 }
@@ -226,7 +226,7 @@ Tensor SegmentLowering::ResultTensor(Value* value) {
   const DType dtype = MovedType(value->type.dtype);
   const std::optional<Memory> target = DirectTarget(*value);
   if (!target.has_value()) return syn_.Intermediate(dtype, value->type.sizes);
-  stored_directly_[value->id] = target->index;
+  stored_directly_[value->id] = KeyOf(*target);
   return Bind(*target, dtype, value->type.sizes, target->view.offset, "");
 }
 
@@ -239,7 +239,7 @@ synSectionHandle SegmentLowering::SectionOf(const MemoryKey& key) {
 // A row-major tensor over memory from element `offset` on. Names are unique in the recipe.
 Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& sizes, int64_t offset,
                              std::string_view role) {
-  const MemoryKey key{memory.placement, memory.index};
+  const MemoryKey key = KeyOf(memory);
   std::string name = std::string(PlacementName(memory.placement)) + std::to_string(memory.index) +
                      std::string(role);
   const auto same = [&](const Binding& binding) { return binding.tensor_name == name; };

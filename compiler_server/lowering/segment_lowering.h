@@ -30,6 +30,7 @@ class SegmentLowering {
 
  private:
   using MemoryKey = std::pair<Placement, uint32_t>;
+  static MemoryKey KeyOf(const Memory& memory) { return {memory.placement, memory.index}; }
 
   void WriteStorage(uint32_t storage);
   void ApplyMutations(const std::vector<const ir::Mutation*>& mutations);
@@ -52,7 +53,7 @@ class SegmentLowering {
   SynGraph& syn_;
 
   std::map<uint32_t, Tensor> tensors_;            // by value id
-  std::map<uint32_t, uint32_t> stored_directly_;  // value id -> buffer that its node writes
+  std::map<uint32_t, MemoryKey> stored_directly_;  // value id -> memory that its node writes
   std::map<MemoryKey, synSectionHandle> sections_;
   std::vector<Binding> bindings_;
 };

@@ -354,6 +354,31 @@ TEST(ConvTest, NarrowTypes) {
   }
 }
 
+// Two channels for one f32 where the machine multiplies pairs: from a strip, in place, in groups,
+// and what has no pairs (odd channels, channels that lie apart).
+TEST(ConvTest, PairsOfChannels) {
+  const ConvCase three = {.n = 2,
+                          .c = 32,
+                          .h = 10,
+                          .w = 7,
+                          .ko = 48,
+                          .kh = 3,
+                          .kw = 3,
+                          .stride = 2,
+                          .pad_h = 1,
+                          .pad_w = 1,
+                          .type = MemoryType::kBF16};
+  ConvCase valid = three, grouped = three, odd = three, apart = three, dilated = three;
+  valid.pad_h = valid.pad_w = 0;
+  valid.stride = 1;
+  grouped.groups = 4;
+  odd.c = 33;
+  apart.nchw_input = true;
+  dilated.dilation_w = 2;
+  dilated.stable = false;
+  CheckAll({three, valid, grouped, odd, apart, dilated});
+}
+
 TEST(ConvTest, RefusesWhatItCannotDo) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   ContractionEmitter emitter(module);

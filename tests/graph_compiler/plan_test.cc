@@ -64,6 +64,52 @@ TEST(PlanTest, ReadsOfAnInputComeBeforeTheWriteOverIt) {
   ExpectNear(run.Get<float>(product), wanted_product, 1e-6);
 }
 
+TEST(PlanTest, AScatterOverItsInputStoresOnlyWhatItWrites) {
+  GraphBuilder b;
+  const uint32_t cache = b.Persistent({5, 7});
+  const uint32_t position = b.Persistent({2}, syn_type_int32);
+  const uint32_t source = b.Persistent({5, 2});
+  const uint32_t updated = b.Persistent({5, 7});
+  const uint32_t doubled = b.Persistent({5, 7});
+  b.graph.tensors[updated].section = b.graph.tensors[cache].section;
+  b.Node("index_copy_fwd_f32", {cache, position, source}, {updated}, ns_IndexCopy_Params{1});
+  b.Node("add_fwd_f32", {updated, updated}, {doubled});
+  GraphRun run(b.graph);
+  std::vector<float> wanted = RandomFloats(35);
+  const auto ss = RandomFloats(10, 2);
+  run.Set(cache, wanted);
+  run.Set(position, std::vector<int32_t>{6, 2});
+  run.Set(source, ss);
+  ASSERT_TRUE(run.Run(IsaLevel::kV2).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 2u);
+  EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+  for (size_t i = 0; i < 5; ++i) wanted[6 * 5 + i] = ss[i];
+  for (size_t i = 0; i < 5; ++i) wanted[2 * 5 + i] = ss[5 + i];
+  EXPECT_EQ(run.Get<float>(updated), wanted);
+  for (float& w : wanted) w += w;
+  EXPECT_EQ(run.Get<float>(doubled), wanted);
+}
+
+TEST(PlanTest, AScatterOverAnInputThatIsReadElsewhereLeavesTheReaderTheOldContent) {
+  GraphBuilder b;
+  const uint32_t cache = b.Persistent({7});
+  const uint32_t position = b.Persistent({1}, syn_type_int32);
+  const uint32_t updated = b.Persistent({7});
+  const uint32_t difference = b.Persistent({7});
+  const uint32_t source = b.Temporary({1});
+  b.graph.tensors[updated].section = b.graph.tensors[cache].section;
+  b.Node("slice", {cache}, {source}, synSliceParams{{0}, {0}, {1}, {1}});
+  b.Node("index_copy_fwd_f32", {cache, position, source}, {updated}, ns_IndexCopy_Params{0});
+  b.Node("sub_fwd_f32", {updated, cache}, {difference});
+  GraphRun run(b.graph);
+  run.Set(cache, std::vector<float>{1, 2, 3, 4, 5, 6, 7});
+  run.Set(position, std::vector<int32_t>{4});
+  const absl::Status status = run.Run(IsaLevel::kV2);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(run.Get<float>(updated), (std::vector<float>{1, 2, 3, 4, 1, 6, 7}));
+  EXPECT_EQ(run.Get<float>(difference), (std::vector<float>{0, 0, 0, 0, -4, 0, 0}));
+}
+
 // Products in a row: every intermediate lives until the next one only.
 GraphBuilder ProductChain(int length) {
   GraphBuilder b;

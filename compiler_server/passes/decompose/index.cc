@@ -51,12 +51,14 @@ Value* WrapIndex(Call& call, Value* index, int64_t size) {
 }
 
 // x with `source` at the positions of `index` along the dimension: one position is a choice per
-// element, which fuses with what reads the result; several are stores in order.
+// element, which fuses with what made x and what reads the result; several are stores in order. Into
+// an input also one is a store: if the graph overwrites the input with it, it happens in place
+// (lowering/segment.h).
 void PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   Dims along(x->type.sizes.size(), 1);
   along[dim] = index->type.elements();
   index = call.b.Reshape(index, along);
-  if (along[dim] != 1) {
+  if (along[dim] != 1 || x->kind == ir::ValueKind::kInput) {
     Dims sizes = x->type.sizes;
     sizes[dim] = along[dim];
     return EmitScatter(call, x, call.b.Expand(index, sizes), call.b.Expand(source, sizes));

@@ -102,6 +102,22 @@ GemmSpec PointwiseGemm(const ConvSpec& spec) {
   return gemm;
 }
 
+// AVX512_BF16 multiplies pairs of bf16 along the channels, read as they lie.
+bool TakesPairs(const TargetInfo& target, const ConvSpec& spec) {
+  if (!target.avx512_bf16 || spec.x_strides[3] != 1) return false;
+  if (spec.x_type != MemoryType::kBF16 || spec.w_type != MemoryType::kBF16) return false;
+  const bool even = std::all_of(spec.x_strides, spec.x_strides + 3,
+                                [](int64_t stride) { return stride % 2 == 0; });
+  return spec.in_c / spec.groups % 2 == 0 && even;
+}
+
+// Input channels and the strides of x count pairs, which are copied like f32.
+void CountPairs(ConvSpec& spec) {
+  spec.in_c /= 2;
+  for (int i = 0; i < 3; ++i) spec.x_strides[i] /= 2;
+  spec.x_type = MemoryType::kF32;
+}
+
 // Packs the weights into panels: once if they are stable, else by a launch of its own.
 OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
                        bool depthwise, PanelType packed_type, EmittedKernels& out) {
@@ -125,7 +141,8 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
     w.batch_strides = {plan.group_out * spec.w_strides[0]};
     format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
     format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
-    packed = EmitPanelPacking(cache, {spec.groups}, w, plan.group_in, plan.group_out, format);
+    packed = EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out,
+                              format);
   }
   if (spec.w_stable) {
     out.packed.push_back(std::move(packed));
@@ -150,14 +167,20 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
 
   const TargetInfo& target = cache.module().target();
   const bool depthwise = spec.groups == spec.in_c && spec.groups == spec.out_c && spec.groups > 1;
-  const ConvPlan plan = depthwise ? PlanDepthwiseConv(target, spec) : PlanTiledConv(target, spec);
-  const bool narrow = !depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0;
-  const PanelType packed_type = narrow ? PanelType::kBF16Vectors : PanelType::kF32;
-
-  EmittedKernels out;
   ConvSpec bound = spec;
   bound.x.offset += static_cast<uint64_t>(spec.x_offset * MemoryTypeSize(spec.x_type));
   bound.x_offset = 0;
+  const bool pairs = !depthwise && TakesPairs(target, spec);
+  if (pairs) CountPairs(bound);
+  const ConvPlan plan = depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound);
+  PanelType packed_type = PanelType::kF32;
+  if (pairs) {
+    packed_type = PanelType::kBF16Pairs;
+  } else if (!depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0) {
+    packed_type = PanelType::kBF16Vectors;
+  }
+
+  EmittedKernels out;
   const OperandRef panels = PackWeights(cache, spec, plan, depthwise, packed_type, out);
   std::vector<OperandRef> operands = {bound.x, panels};
   bound.epilogue = BindEpilogue(spec.epilogue, spec.epilogue_operands, operands);

@@ -10,6 +10,9 @@
 // costs one pass over data that is then used kernel_h * kernel_w * out_c times, and makes the inner
 // loops free of branches whatever the padding, the layout and the type of x. The tiled form reads x
 // in place where nothing is padded and x is f32 with contiguous channels.
+//
+// Where the machine multiplies pairs of bf16, x and w are bf16 and channels are contiguous and even
+// in number, the tiled form takes two channels for one f32: "channels" and "floats" below are pairs.
 #pragma once
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
@@ -100,6 +103,7 @@ KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const C
 
 // Everything of spec and plan that reaches code.
 KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan& plan);
-KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups);
+KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups,
+                            int64_t channels_per_step = 1);
 
 }  // namespace hpu::emulator

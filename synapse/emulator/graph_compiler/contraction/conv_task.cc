@@ -167,7 +167,8 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
   return key.Add(spec.epilogue);
 }
 
-KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups) {
+KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups,
+                            int64_t channels_per_step) {
   KernelLaunch launch;
   launch.operands = spec.epilogue_operands;
   launch.tasks = static_cast<uint64_t>(spec.batch * groups * plan.blocks_h * plan.blocks_w *
@@ -175,7 +176,7 @@ KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t 
   launch.engine = Engine::kMme;
   launch.name = spec.name;
   const int64_t outputs = spec.batch * spec.out_h * spec.out_w * spec.out_c;
-  const int64_t taps = spec.kernel_h * spec.kernel_w * plan.group_in;
+  const int64_t taps = spec.kernel_h * spec.kernel_w * plan.group_in * channels_per_step;
   launch.flops = static_cast<uint64_t>(2 * outputs * taps);
   launch.bytes = static_cast<uint64_t>(spec.batch * spec.in_h * spec.in_w * spec.in_c *
                                            MemoryTypeSize(spec.x_type) +

@@ -20,7 +20,7 @@ class TiledConv {
         plan.strip || spec.x_strides[2] == plan.group_in || spec.kernel_w == 1;
     fused_columns_ = spec.dilation_w == 1 && columns_adjoin;
     run_ = fused_columns_ ? spec.kernel_w * plan.group_in : plan.group_in;
-    k_bytes_ = plan.panel_cols * PackedSize(packed_type);
+    k_bytes_ = plan.panel_cols * PackedSize(packed_type) * KPerStep(packed_type);
   }
 
   void Emit(Value* task) {
@@ -116,7 +116,7 @@ class TiledConv {
 
 KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
                            PanelType packed_type) {
-  KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups);
+  KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, KPerStep(packed_type));
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
                                                plan.tiles.max_rows() * plan.panel_cols * 4);
   const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);

@@ -196,6 +196,22 @@ View Importer::OutputValue(size_t i, const Shape* order_of) {
   return view;
 }
 
+bool Importer::IsInPlace(size_t i, const View& output) const {
+  const uint32_t tensor = node_->inputs[i];
+  const View& input = views_[tensor];
+  const Value& from = result_.values[input.value];
+  const Value& to = result_.values[output.value];
+  const bool same_memory = from.home == Home::kPersistent && to.home == Home::kPersistent &&
+                           from.section == to.section && from.section != kNoSection &&
+                           from.byte_offset == to.byte_offset;
+  const bool same_walk = input.type == output.type && input.shape == output.shape &&
+                         input.strides == output.strides && input.offset == output.offset;
+  if (!same_memory || !same_walk || from.tensor != tensor) return false;
+  return std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const NodeDesc& node) {
+    return std::find(node.outputs.begin(), node.outputs.end(), tensor) != node.outputs.end();
+  });
+}
+
 void Importer::Bind(size_t i, const View& view) {
   const uint32_t tensor = node_->outputs[i];
   if (graph_.tensors[tensor].placement != TensorPlacement::kPersistent) {

@@ -63,6 +63,9 @@ class Importer {
   View NewValue(MemoryType type, const Shape& shape, const Shape* order_of = nullptr);
   // The buffer that output i is computed into: the persistent tensor itself where possible.
   View OutputValue(size_t i, const Shape* order_of = nullptr);
+  // Whether `output` lies where input i lies, element by element, and nothing in the graph writes
+  // that input: what it holds before the launch is there already.
+  bool IsInPlace(size_t i, const View& output) const;
   // Output i is this view. Copies where a persistent tensor has to hold it.
   void Bind(size_t i, const View& view);
 

@@ -27,7 +27,10 @@ void AddSerialLoop(Importer& im, const Shape& domain, const std::vector<bool>& s
   im.AddNode(std::move(node));
 }
 
-void CopyTo(Importer& im, const View& out, const View& x) { im.MapTo(out, {x}, FirstArg); }
+// What a scatter starts from. Nothing to do where the output lies in the input's own memory.
+void CopyTo(Importer& im, const View& out, const View& x) {
+  if (!im.IsInPlace(0, out)) im.MapTo(out, {x}, FirstArg);
+}
 
 enum class Update { kSet, kSum, kProd, kMax, kMin };
 
