@@ -73,16 +73,38 @@ Value* ScaleAndShift(Call& call, Value* x, Value* weight, Value* bias) {
   return x;
 }
 
-// Groups of channels are normalised like the rows of a layer norm.
+// Mean over each group of channels and its space, [N, C, 1...]: first over the space of a channel,
+// so that no reshape stands in the way of a channels-last layout (passes/layout.h).
+Value* GroupMean(Call& call, Value* x, int64_t groups) {
+  Dims space;
+  for (int64_t dim = 2; dim < x->type.rank(); ++dim) space.push_back(dim);
+  if (!space.empty()) x = call.b.Reduce(OpKind::kReduceMean, x, space, true);
+  const Dims sizes = x->type.sizes;
+  const Dims grouped = {sizes[0], groups, sizes[1] / groups};
+  if (grouped[2] == 1) return x;
+  x = call.b.Reduce(OpKind::kReduceMean, call.b.Reshape(x, grouped), {2}, true);
+  return call.b.Reshape(call.b.Expand(x, grouped), sizes);
+}
+
 void EmitGroupNorm(Call& call, Value* x, Value* weight, Value* bias, int64_t groups, double eps) {
   if (call.refused()) return;
-  if (x->type.rank() < 2 || groups < 1) return call.Refuse("group norm of ", ToText(x->type));
-  const Dims sizes = x->type.sizes;
-  const int64_t rows = sizes[0] * groups;
-  if (rows == 0) return call.Refuse("group norm of nothing");
-  Value* y = call.b.Reshape(x, {rows, x->type.elements() / rows});
-  y = call.b.Emit(OpKind::kLayerNorm, {y}, {{AttrKey::kAxes, int64_t{1}}, {AttrKey::kEps, eps}});
-  call.Return(ScaleAndShift(call, call.b.Reshape(y, sizes), weight, bias));
+  const Dims& sizes = x->type.sizes;
+  if (sizes.size() < 2 || groups < 1 || sizes[1] % groups != 0 || x->type.elements() == 0) {
+    return call.Refuse("group norm of ", ToText(x->type), " with ", groups, " groups");
+  }
+  const DType dtype = x->type.dtype;
+  const auto as_f32 = [&](Value* value) {
+    return value == nullptr ? nullptr : call.b.Cast(value, DType::kF32);
+  };
+  x = as_f32(x);
+  x = call.b.Binary(OpKind::kSub, x, GroupMean(call, x, groups));
+  Value* variance = GroupMean(call, call.b.Binary(OpKind::kMul, x, x), groups);
+  Value* scale = call.b.Unary(OpKind::kRsqrt, call.b.Binary(OpKind::kAdd, variance, eps));
+  if (weight != nullptr) {
+    scale = call.b.Binary(OpKind::kMul, scale, PerChannel(call, as_f32(weight), x));
+  }
+  Value* y = ScaleAndShift(call, call.b.Binary(OpKind::kMul, x, scale), nullptr, as_f32(bias));
+  call.Return(call.b.Cast(y, dtype));
 }
 
 void GroupNorm(Call& call) {

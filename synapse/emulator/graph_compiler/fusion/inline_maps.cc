@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kCheapCost = 6;         // recomputed rather than stored
 constexpr int kBroadcastCost = 4;     // recomputed for every element of a larger domain
+constexpr int64_t kShortestRow = 16;  // elements; f32 lanes of the widest vectors
 constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
 
 int CostOf(const Body& body) {
@@ -84,6 +85,36 @@ bool ReadsAsOperand(const Node& node, ValueId value) {
   return std::find(reads.begin(), reads.end(), value) != reads.end();
 }
 
+// The dimension along which the node's result lies element beside element; none: domain.size().
+size_t FastestDim(const Node& node) {
+  for (const Store& store : node.body.stores) {
+    for (size_t d = 0; d < node.domain.size(); ++d) {
+      if (store.access.strides[d] == 1 && node.domain[d] > 1) return d;
+    }
+  }
+  return node.domain.size();
+}
+
+// Whether the value differs from lane to lane of the reader: it would be made anew for every vector.
+// One that is the same along the result's rows is made once per row (fusion/row_groups).
+bool DiffersAlongRows(const Node& reader, ValueId value) {
+  const size_t fastest = FastestDim(reader);
+  if (fastest == reader.domain.size()) return false;
+  return std::any_of(reader.body.ops.begin(), reader.body.ops.end(), [&](const BodyOp& op) {
+    return op.op == Opcode::kLoad && op.access.operand == value && op.access.strides[fastest] != 0;
+  });
+}
+
+// Whether the result's rows fell into pieces shorter than vectors, as when a value per group of
+// channels meets the channels.
+bool CutsRows(const Node& before, const Node& after) {
+  const size_t old_dim = FastestDim(before);
+  const size_t new_dim = FastestDim(after);
+  if (old_dim == before.domain.size() || new_dim == after.domain.size()) return false;
+  const int64_t length = after.domain[new_dim];
+  return length < before.domain[old_dim] && length < kShortestRow;
+}
+
 bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<uint32_t>& readers,
                   InlineScope scope) {
   if (scope == InlineScope::kConstants) return producer.Reads().empty();
@@ -91,10 +122,14 @@ bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<ui
   const bool cheap = cost <= kCheapCost && FullLoads(producer) <= 1;
   if (readers.size() > 1 && !cheap) return false;
   const int64_t size = NumElements(producer.domain);
+  const ValueId value = producer.body.stores[0].access.operand;
   for (const uint32_t reader : readers) {
     const Node& node = state.node(reader);
     const bool grows = NumElements(node.domain) > size;
-    if (grows && cost > kBroadcastCost && !ReadsReduction(state, producer)) return false;
+    if (grows && cost > kBroadcastCost &&
+        (!ReadsReduction(state, producer) || DiffersAlongRows(node, value))) {
+      return false;
+    }
     // Inside a product's epilogue or a serial loop nothing is hoisted out of the element loop.
     if (grows && cost > kBroadcastCost && node.kind != NodeKind::kLoop) return false;
     if (node.serial > 0 && cost > kCheapCost) return false;
@@ -117,6 +152,7 @@ void TryInline(FusionState& state, uint32_t index, InlineScope scope) {
     if (node.kind != NodeKind::kLoop && producer.UsesIota()) return;
     fused.push_back(node);
     if (!InlineInto(producer, value, &fused.back())) return;
+    if (scope == InlineScope::kAll && CutsRows(node, fused.back())) return;
     // Splitting may have changed the domain of an epilogue, which is fixed.
     if (node.kind != NodeKind::kLoop && fused.back().domain != node.domain) return;
   }
