@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -69,6 +70,53 @@ TEST_F(StreamTest, ManyThreadsMayWaitForOneStream) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(done.load(), 800);
+}
+
+// After many launches that were waited for, and after a while without any, nobody has to wait.
+TEST_F(StreamTest, WorkThatNobodyWaitsForRuns) {
+  const auto stream = MakeStream();
+  std::atomic<int> done{0};
+  for (const auto pause : {std::chrono::milliseconds(0), std::chrono::milliseconds(100)}) {
+    for (int i = 0; i < 100; ++i) {
+      stream->Enqueue(Do([&] { done.fetch_add(1); }));
+      stream->Synchronize();
+    }
+    std::this_thread::sleep_for(pause);
+    const int before = done.load();
+    stream->Enqueue(Do([&] { done.fetch_add(1); }));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (done.load() == before && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    EXPECT_EQ(done.load(), before + 1);
+  }
+}
+
+// The first waiter leaves work behind, for which the second one waits.
+TEST_F(StreamTest, WhoRunsTheStreamMayLeaveBeforeOthersAreServed) {
+  const auto stream = MakeStream();
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<bool> second_waits{false};
+    const uint64_t first = stream->Enqueue(Do([&] {
+      while (!second_waits.load()) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }));
+    const uint64_t second = stream->Enqueue(Do([] {}));
+    std::thread waiter([&] { stream->WaitFor(first); });
+    second_waits.store(true);
+    stream->WaitFor(second);
+    EXPECT_TRUE(stream->idle());
+    waiter.join();
+  }
+}
+
+TEST_F(StreamTest, WhoWaitsAtOnceRunsItsLaunch) {
+  const auto stream = MakeStream();
+  for (int i = 0; i < 400; ++i) {
+    stream->Enqueue(Do([] {}));
+    stream->Synchronize();
+  }
+  EXPECT_GT(inline_executions_.load(), 200u);
 }
 
 TEST_F(StreamTest, EventsOrderStreams) {

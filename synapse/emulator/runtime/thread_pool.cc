@@ -77,6 +77,7 @@ void ThreadPool::RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks) {
     };
     shares_[i].cursor.store(Cursor(generation, bound(i), bound(i + 1)), std::memory_order_release);
   }
+  LeaveMyCpu();
   generation_.store(generation, std::memory_order_release);
   generation_.notify_all();
   Drain(0, generation);
@@ -84,6 +85,19 @@ void ThreadPool::RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks) {
     const uint32_t done = done_.load(std::memory_order_acquire);
     if (done == chunks) return;
     SpinThenWait(done_, done);
+  }
+}
+
+void ThreadPool::LeaveMyCpu() {
+  const int here = sched_getcpu();
+  for (uint32_t i = 1; i < threads_; ++i) {
+    if (shares_[i].cpu.load(std::memory_order_relaxed) != here) continue;
+    cpu_set_t cpus;
+    if (here < 0 || sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return;
+    CPU_CLR(here, &cpus);
+    if (CPU_COUNT(&cpus) == 0) return;
+    pthread_setaffinity_np(workers_[i - 1].native_handle(), sizeof(cpus), &cpus);
+    shares_[i].cpu.store(-1, std::memory_order_relaxed);
   }
 }
 
@@ -125,6 +139,7 @@ void ThreadPool::WorkerLoop(uint32_t participant) {
     SpinThenWait(generation_, seen);
     seen = generation_.load(std::memory_order_acquire);
     if (stop_.load()) return;
+    shares_[participant].cpu.store(sched_getcpu(), std::memory_order_relaxed);
     Drain(participant, seen);
   }
 }

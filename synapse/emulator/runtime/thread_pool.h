@@ -47,11 +47,15 @@ class ThreadPool {
   // thread that comes late can neither take chunks of a later loop nor mix two loops' borders.
   struct alignas(64) Share {
     std::atomic<uint64_t> cursor{0};
+    std::atomic<int> cpu{-1};  // on which its worker began the last loop; -1 = not known
   };
 
   void WorkerLoop(uint32_t participant);
   void Drain(uint32_t participant, uint32_t generation);
   bool TakeChunk(uint32_t participant, uint32_t generation, uint32_t* chunk);
+  // Sends workers that were last seen on the caller's CPU to its other ones: the system may let both
+  // share it for milliseconds, beside an idle one. It never leaves the caller's affinity mask.
+  void LeaveMyCpu();
   void RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks);
 
   const uint32_t threads_;

@@ -1,8 +1,10 @@
 // A stream: a queue of work that runs in order on one thread at a time.
 //
-// Who runs it: the stream's own worker thread (started with the first work), or a thread that waits
-// for the stream while the worker has not begun: synStreamSynchronize right after a launch then
-// costs no thread switch. The right to run is a mutex, so order is kept either way.
+// Who runs it: a thread that waits for the stream, or else the stream's own worker thread (started
+// with the first work), which gives the others some microseconds. synStreamSynchronize right after a
+// launch then costs no thread switch, and no third thread takes a core from the two that compute.
+// While waiters run everything the worker polls once per millisecond, so that a launch need not wake
+// it. The right to run is a mutex, so order is kept either way.
 #pragma once
 
 #include <atomic>
@@ -50,6 +52,16 @@ class Stream {
 
  private:
   void WorkerLoop();
+  bool HasWork();
+  // Tells the worker that there is work.
+  void Announce();
+  // Runs queued work while `wanted`. The caller holds run_mutex_.
+  template <typename Condition>
+  void RunWhile(const Condition& wanted);
+  // Gives a thread that waits a little time to begin. True: there is nothing left for the worker.
+  bool LeaveToWaiter();
+  // Looks from time to time whether a launch was left alone; ends when one was, or launches cease.
+  void Poll();
   // The caller holds run_mutex_. False: the queue is empty.
   bool RunNext();
 
@@ -62,7 +74,9 @@ class Stream {
   std::mutex queue_mutex_;
   std::deque<std::unique_ptr<Work>> queue_;
   std::atomic<uint64_t> tail_{0};
-  bool stop_ = false;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> running_{false};  // somebody takes work from the queue
+  std::atomic<bool> polling_{false};  // the worker need not be woken
   std::atomic<uint32_t> arrivals_{0};  // what the worker sleeps on
   std::thread worker_;
 };

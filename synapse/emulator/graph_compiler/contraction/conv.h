@@ -81,6 +81,8 @@ class ConvTask {
   llvm::Value* end_of_scratch();
 
  private:
+  // Bytes [from, to) of the strip, up to a vector more.
+  void ZeroStrip(llvm::Value* from, llvm::Value* to);
   int64_t RowBytes() const;
   int64_t ColBytes() const;
   llvm::Value* TableEntry(llvm::Value* pixel, int field);

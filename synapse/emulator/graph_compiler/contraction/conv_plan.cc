@@ -9,7 +9,11 @@ constexpr int64_t kStripBytes = 256 * 1024;  // stays in L2 beside a panel of we
 constexpr int64_t kPixelsPerTask = 224;
 constexpr int64_t kFewestPixels = 28;
 constexpr int64_t kTasksWanted = 32;
-constexpr int64_t kFewestPanels = 2;  // that pay for copying a strip
+constexpr int64_t kFewestPanels = 2;
+// What a strip costs: each of its floats as many multiply-adds, and the share of a task that this
+// may be.
+constexpr double kMultiplyAddsPerFloat = 16;
+constexpr double kLargestStripShare = 1.0 / 12;
 constexpr int kMaxPixelRows = 10;     // each row of a tile holds an address register
 constexpr int kDepthwiseRows = 4;
 constexpr int kDepthwiseVectors = 2;
@@ -65,6 +69,15 @@ void ChooseTasks(ConvPlan& plan, const ConvSpec& spec, int64_t groups, int64_t f
   }
 }
 
+// Panels of a task that pay for copying its strip.
+int64_t FewestPanels(const ConvPlan& plan, const ConvSpec& spec) {
+  const double strip = kMultiplyAddsPerFloat * static_cast<double>(plan.strip_floats(spec));
+  const auto panel = static_cast<double>(plan.pixels() * plan.panel_cols * spec.kernel_h *
+                                         spec.kernel_w * plan.group_in);
+  const auto wanted = static_cast<int64_t>(strip / (panel * kLargestStripShare)) + 1;
+  return std::max(kFewestPanels, wanted);
+}
+
 }  // namespace
 
 ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec) {
@@ -77,7 +90,7 @@ ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(plan.group_out, plan.panel_cols);
   ChooseTile(plan, spec);
-  ChooseTasks(plan, spec, spec.groups, kFewestPanels);
+  ChooseTasks(plan, spec, spec.groups, FewestPanels(plan, spec));
   const int max_rows = std::min(kMaxPixelRows, MaxTileRows(target, plan.vectors));
   plan.tiles = ChooseRowTiles(plan.pixels(), max_rows, plan.vectors);
   return plan;

@@ -51,13 +51,16 @@ int64_t ConvTask::ColBytes() const {
   return plan_.strip ? plan_.strip_channels * 4 : spec_.x_strides[2] * 4;
 }
 
-void ConvTask::FillStrip(Value* first_channel, Value* channels) {
+void ConvTask::ZeroStrip(Value* from, Value* to) {
   const int lanes = e_.lanes();
+  e_.For(from, to, lanes * 4, [&](Value* byte) {
+    e_.StoreF32(e_.Address(frame_.scratch, byte), e_.Zero(lanes));
+  });
+}
+
+// Front to back: stores of zeros run over their end, into what is filled later or the slack.
+void ConvTask::FillStrip(Value* first_channel, Value* channels) {
   Value* strip = frame_.scratch;
-  if (!ReadsNoPadding(spec_)) {
-    e_.For(e_.Int(0), e_.Int(plan_.strip_floats(spec_)), lanes,
-           [&](Value* i) { e_.StoreF32(e_.Address(strip, e_.Mul(i, 4)), e_.Zero(lanes)); });
-  }
   // Input coordinates of the strip's first element; the part inside the input is copied.
   Value* top = e_.Add(e_.Mul(first_h_, spec_.stride_h), -spec_.pad_top);
   Value* left = e_.Add(e_.Mul(first_w_, spec_.stride_w), -spec_.pad_left);
@@ -70,6 +73,12 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
   Value* end_h = e_.Min(bottom, e_.Int(spec_.in_h));
   Value* begin_w = e_.Max(left, e_.Int(0));
   Value* columns = e_.Max(e_.Sub(e_.Min(right, e_.Int(spec_.in_w)), begin_w), e_.Int(0));
+  const bool padded = !ReadsNoPadding(spec_);
+  const auto row_start = [&](Value* row) {
+    Value* inside = e_.Max(e_.Min(row, e_.Int(plan_.strip_rows(spec_))), e_.Int(0));
+    return e_.Mul(inside, RowBytes());
+  };
+  if (padded) ZeroStrip(e_.Int(0), row_start(e_.Sub(begin_h, top)));
 
   const int size = MemoryTypeSize(spec_.x_type);
   const int64_t* strides = spec_.x_strides;
@@ -78,8 +87,10 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
       strides[3] == 1 && strides[2] == plan_.strip_channels && plan_.strip_channels == spec_.in_c;
   e_.For(begin_h, end_h, 1, [&](Value* h) {
     Value* from = e_.Add(source_base, e_.Add(e_.Mul(h, strides[1]), e_.Mul(begin_w, strides[2])));
-    Value* to =
-        e_.Add(e_.Mul(e_.Sub(h, top), RowBytes()), e_.Mul(e_.Sub(begin_w, left), ColBytes()));
+    Value* row = e_.Mul(e_.Sub(h, top), RowBytes());
+    Value* before = e_.Min(e_.Mul(e_.Sub(begin_w, left), ColBytes()), e_.Int(RowBytes()));
+    Value* to = e_.Add(row, before);
+    if (padded) ZeroStrip(row, to);
     MatrixSource source{e_.Address(frame_.Operand(e_.b, 0), e_.Mul(from, size)), spec_.x_type,
                         strides[2], strides[3]};
     MatrixTarget target{e_.Address(strip, to), plan_.strip_channels, plan_.strip_channels};
@@ -89,7 +100,12 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
     } else {
       EmitMatrixCopy(e_, source, target, columns, channels);
     }
+    if (padded) ZeroStrip(e_.Add(to, e_.Mul(columns, ColBytes())), e_.Add(row, RowBytes()));
   });
+  if (padded) {
+    ZeroStrip(row_start(e_.Max(e_.Sub(end_h, top), e_.Sub(begin_h, top))),
+              e_.Int(plan_.strip_floats(spec_) * 4));
+  }
 }
 
 llvm::Value* ConvTask::TableEntry(Value* pixel, int field) {

@@ -23,18 +23,19 @@ class TiledConv {
     k_bytes_ = plan.panel_cols * PackedSize(packed_type) * KPerStep(packed_type);
   }
 
+  // Neighbouring tasks share panels, which weigh more than the image where there are many.
   void Emit(Value* task) {
     const Values index = e_.Decompose(
-        task, {spec_.batch, spec_.groups, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
+        task, {spec_.batch, spec_.groups, plan_.panel_blocks, plan_.blocks_h, plan_.blocks_w});
     group_ = index[1];
-    ConvTask position(e_, frame_, spec_, plan_, index[0], index[2], index[3]);
+    ConvTask position(e_, frame_, spec_, plan_, index[0], index[3], index[4]);
     position_ = &position;
     Value* first_channel = e_.Mul(group_, plan_.group_in);
     if (plan_.strip) position.FillStrip(first_channel, e_.Int(plan_.group_in));
     position.FillPixelTable();
     input_ = position.InputBase(first_channel);
     weights_ = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(group_, plan_.panels * PanelBytes()));
-    Value* first_panel = e_.Mul(index[4], plan_.panels_per_task);
+    Value* first_panel = e_.Mul(index[2], plan_.panels_per_task);
     Value* end_panel = e_.Min(e_.Add(first_panel, plan_.panels_per_task), e_.Int(plan_.panels));
     e_.For(first_panel, end_panel, 1, [&](Value* panel) { Panel(panel); });
   }

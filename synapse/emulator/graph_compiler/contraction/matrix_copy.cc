@@ -8,6 +8,7 @@ namespace {
 using llvm::Value;
 
 constexpr int kMaxUnrolledVectors = 4;
+constexpr int64_t kMaxUnrolledScalars = 8;  // channels of images, mostly three
 
 class MatrixCopy {
  public:
@@ -41,7 +42,13 @@ class MatrixCopy {
   }
 
   void Scattered() {
-    e_.For(e_.Int(0), rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
+    const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
+    const bool few = fixed != nullptr && fixed->getSExtValue() <= kMaxUnrolledScalars &&
+                     fixed->getSExtValue() >= target_.padded_cols;
+    e_.For(e_.Int(0), rows_, 1, [&](Value* row) {
+      if (!few) return CopyScalars(row, e_.Int(0));
+      for (int64_t col = 0; col < fixed->getSExtValue(); ++col) CopyScalar(row, e_.Int(col));
+    });
   }
 
  private:
@@ -68,11 +75,13 @@ class MatrixCopy {
                 e_.LoadWide(SourceAddress(row, col), source_.type, lanes_));
   }
 
+  void CopyScalar(Value* row, Value* col) {
+    e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
+  }
+
   // Columns [from, cols) one by one, then zeros.
   void CopyScalars(Value* row, Value* from) {
-    e_.For(from, cols_, 1, [&](Value* col) {
-      e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
-    });
+    e_.For(from, cols_, 1, [&](Value* col) { CopyScalar(row, col); });
     e_.For(cols_, e_.Int(target_.padded_cols), 1,
            [&](Value* col) { e_.StoreF32(TargetAddress(row, col), e_.Zero(1)); });
   }
