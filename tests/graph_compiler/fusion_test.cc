@@ -45,6 +45,69 @@ TEST_P(FusionTest, ElementwiseChainIsOneKernelWithoutWorkspace) {
   ExpectNear(run.Get<float>(out), wanted, 1e-6);
 }
 
+// Channels (32) are what lanes walk: a factor per group of four, made from a reduction over the
+// pixels, is neither made anew for every pixel nor cuts the rows into pieces of four.
+TEST_P(FusionTest, AFactorPerGroupOfChannelsIsMadeOnce) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({32, 50});
+  const uint32_t out = b.Persistent({32, 50});
+  const uint32_t sum = b.Temporary({32, 1});
+  const uint32_t grouped = b.Temporary({4, 8});
+  const uint32_t total = b.Temporary({1, 8});
+  const uint32_t squashed = b.Temporary({1, 8});
+  const uint32_t factor = b.Temporary({1, 8});
+  const uint32_t wide = b.Temporary({4, 8});
+  const uint32_t flat = b.Temporary({32, 1});
+  b.Node("reduce_sum_multi_dim_fwd_f32", {x}, {sum}, ns_Reduction_ParamsV2{2, 1});
+  b.Node("reshape", {sum}, {grouped});
+  b.Node("reduce_sum_multi_dim_fwd_f32", {grouped}, {total}, ns_Reduction_ParamsV2{1, 1});
+  b.Node("tanh_fwd_f32", {total}, {squashed});
+  b.Node("exp_fwd_f32", {squashed}, {factor});
+  b.Node("broadcast", {factor}, {wide});
+  b.Node("reshape", {wide}, {flat});
+  b.Node("mult_fwd_f32", {x, flat}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(32 * 50);
+  run.Set(x, xs);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  const KernelLaunch& last = run.recipe.kernels.back();
+  EXPECT_EQ(last.tasks, 50u);
+  EXPECT_EQ(last.name, "mult_fwd_f327");
+  std::vector<float> wanted(xs.size());
+  for (size_t g = 0; g < 8; ++g) {
+    double group = 0;
+    for (size_t i = 0; i < 200; ++i) group += xs[i / 4 * 32 + g * 4 + i % 4];
+    for (size_t i = 0; i < 200; ++i) {
+      const size_t at = i / 4 * 32 + g * 4 + i % 4;
+      wanted[at] = static_cast<float>(xs[at] * std::exp(std::tanh(group)));
+    }
+  }
+  ExpectNear(run.Get<float>(out), wanted, 1e-5);
+}
+
+// A value per group of four channels must not cut the rows of 32 channels into pieces of four.
+TEST_P(FusionTest, AValuePerGroupDoesNotCutRows) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({32, 50});
+  const uint32_t groups = b.Persistent({1, 8});
+  const uint32_t out = b.Persistent({32, 50});
+  const uint32_t wide = b.Temporary({4, 8});
+  const uint32_t flat = b.Temporary({32, 1});
+  b.Node("broadcast", {groups}, {wide});
+  b.Node("reshape", {wide}, {flat});
+  b.Node("add_fwd_f32", {x, flat}, {out});
+  GraphRun run(b.graph);
+  const auto xs = RandomFloats(32 * 50);
+  const auto gs = RandomFloats(8, 2);
+  run.Set(x, xs);
+  run.Set(groups, gs);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 2u);
+  std::vector<float> wanted;
+  for (size_t i = 0; i < xs.size(); ++i) wanted.push_back(xs[i] + gs[i % 32 / 4]);
+  ExpectNear(run.Get<float>(out), wanted, 1e-6);
+}
+
 // Once looped for ever: after 5 of 7 columns no whole dimension fits any more.
 TEST_P(FusionTest, ReductionBesideDimensionsThatDoNotDivideItsOwn) {
   GraphBuilder b;
