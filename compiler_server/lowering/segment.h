@@ -53,9 +53,9 @@ class SegmentPlan {
   // Follows free views to the value that has memory: an input, a constant, or a node's result that
   // is not free (a free source ends the chain too).
   ir::Value* Root(ir::Value* value) const;
-  // The input that the value is the new content of, if its node writes that input's memory in place:
-  // a scatter into an input that nothing else reads and that the graph is to overwrite with the
-  // result. One position of a key/value cache then costs a position, not the cache.
+  // The input that the value is the new content of, if its node writes that input's memory in
+  // place: a scatter into an input that nothing else reads and that the graph is to overwrite with
+  // the result. One position of a key/value cache then costs a position, not the cache.
   std::optional<uint32_t> UpdatedInput(const ir::Value& value) const;
   // nullopt if strides cannot express the chain.
   std::optional<RootView> FindRootView(ir::Value* value) const;

@@ -52,7 +52,7 @@ class SegmentLowering {
   MemoryPlan& memory_;
   SynGraph& syn_;
 
-  std::map<uint32_t, Tensor> tensors_;            // by value id
+  std::map<uint32_t, Tensor> tensors_;             // by value id
   std::map<uint32_t, MemoryKey> stored_directly_;  // value id -> memory that its node writes
   std::map<MemoryKey, synSectionHandle> sections_;
   std::vector<Binding> bindings_;

@@ -354,8 +354,7 @@ TEST(ConvTest, NarrowTypes) {
   }
 }
 
-// Two channels for one f32 where the machine multiplies pairs: from a strip, in place, in groups,
-// and what has no pairs (odd channels, channels that lie apart).
+// From a strip, in place, in groups, and what has no pairs (odd channels, channels that lie apart).
 TEST(ConvTest, PairsOfChannels) {
   const ConvCase three = {.n = 2,
                           .c = 32,

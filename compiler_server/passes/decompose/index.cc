@@ -51,8 +51,8 @@ Value* WrapIndex(Call& call, Value* index, int64_t size) {
 }
 
 // x with `source` at the positions of `index` along the dimension: one position is a choice per
-// element, which fuses with what made x and what reads the result; several are stores in order. Into
-// an input also one is a store: if the graph overwrites the input with it, it happens in place
+// element, which fuses with what made x and what reads the result; several are stores in order.
+// Into an input also one is a store: if the graph overwrites the input with it, it happens in place
 // (lowering/segment.h).
 void PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   Dims along(x->type.sizes.size(), 1);

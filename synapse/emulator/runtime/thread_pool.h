@@ -53,8 +53,8 @@ class ThreadPool {
   void WorkerLoop(uint32_t participant);
   void Drain(uint32_t participant, uint32_t generation);
   bool TakeChunk(uint32_t participant, uint32_t generation, uint32_t* chunk);
-  // Sends workers that were last seen on the caller's CPU to its other ones: the system may let both
-  // share it for milliseconds, beside an idle one. It never leaves the caller's affinity mask.
+  // Sends workers that were last seen on the caller's CPU to its other ones: the system may let
+  // both share it for milliseconds, beside an idle one. It never leaves the caller's affinity mask.
   void LeaveMyCpu();
   void RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks);
 

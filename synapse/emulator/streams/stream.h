@@ -1,10 +1,10 @@
 // A stream: a queue of work that runs in order on one thread at a time.
 //
 // Who runs it: a thread that waits for the stream, or else the stream's own worker thread (started
-// with the first work), which gives the others some microseconds. synStreamSynchronize right after a
-// launch then costs no thread switch, and no third thread takes a core from the two that compute.
-// While waiters run everything the worker polls once per millisecond, so that a launch need not wake
-// it. The right to run is a mutex, so order is kept either way.
+// with the first work), which gives the others some microseconds. synStreamSynchronize right after
+// a launch then costs no thread switch, and no third thread takes a core from the two that compute.
+// While waiters run everything the worker polls once per millisecond, so that a launch need not
+// wake it. The right to run is a mutex, so order is kept either way.
 #pragma once
 
 #include <atomic>
@@ -75,8 +75,8 @@ class Stream {
   std::deque<std::unique_ptr<Work>> queue_;
   std::atomic<uint64_t> tail_{0};
   std::atomic<bool> stop_{false};
-  std::atomic<bool> running_{false};  // somebody takes work from the queue
-  std::atomic<bool> polling_{false};  // the worker need not be woken
+  std::atomic<bool> running_{false};   // somebody takes work from the queue
+  std::atomic<bool> polling_{false};   // the worker need not be woken
   std::atomic<uint32_t> arrivals_{0};  // what the worker sleeps on
   std::thread worker_;
 };

@@ -141,8 +141,8 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
     w.batch_strides = {plan.group_out * spec.w_strides[0]};
     format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
     format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
-    packed = EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out,
-                              format);
+    packed =
+        EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out, format);
   }
   if (spec.w_stable) {
     out.packed.push_back(std::move(packed));

@@ -12,7 +12,8 @@
 // in place where nothing is padded and x is f32 with contiguous channels.
 //
 // Where the machine multiplies pairs of bf16, x and w are bf16 and channels are contiguous and even
-// in number, the tiled form takes two channels for one f32: "channels" and "floats" below are pairs.
+// in number, the tiled form takes two channels for one f32: "channels" and "floats" below are
+// pairs.
 #pragma once
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"

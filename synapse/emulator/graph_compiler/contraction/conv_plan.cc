@@ -14,7 +14,7 @@ constexpr int64_t kFewestPanels = 2;
 // may be.
 constexpr double kMultiplyAddsPerFloat = 16;
 constexpr double kLargestStripShare = 1.0 / 12;
-constexpr int kMaxPixelRows = 10;     // each row of a tile holds an address register
+constexpr int kMaxPixelRows = 10;  // each row of a tile holds an address register
 constexpr int kDepthwiseRows = 4;
 constexpr int kDepthwiseVectors = 2;
 

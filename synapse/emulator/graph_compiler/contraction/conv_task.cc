@@ -53,9 +53,8 @@ int64_t ConvTask::ColBytes() const {
 
 void ConvTask::ZeroStrip(Value* from, Value* to) {
   const int lanes = e_.lanes();
-  e_.For(from, to, lanes * 4, [&](Value* byte) {
-    e_.StoreF32(e_.Address(frame_.scratch, byte), e_.Zero(lanes));
-  });
+  e_.For(from, to, lanes * 4,
+         [&](Value* byte) { e_.StoreF32(e_.Address(frame_.scratch, byte), e_.Zero(lanes)); });
 }
 
 // Front to back: stores of zeros run over their end, into what is filled later or the slack.

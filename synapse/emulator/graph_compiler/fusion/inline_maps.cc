@@ -95,8 +95,8 @@ size_t FastestDim(const Node& node) {
   return node.domain.size();
 }
 
-// Whether the value differs from lane to lane of the reader: it would be made anew for every vector.
-// One that is the same along the result's rows is made once per row (fusion/row_groups).
+// Whether the value differs from lane to lane of the reader: it would be made anew for every
+// vector. One that is the same along the result's rows is made once per row (fusion/row_groups).
 bool DiffersAlongRows(const Node& reader, ValueId value) {
   const size_t fastest = FastestDim(reader);
   if (fastest == reader.domain.size()) return false;
