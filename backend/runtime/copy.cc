@@ -10,6 +10,7 @@
 #include "backend/runtime/profiling.h"
 #include "backend/runtime/stream.h"
 #include "backend/runtime/syn_status.h"
+#include "base/prefault.h"
 
 namespace hpu::runtime {
 namespace {
@@ -87,7 +88,12 @@ absl::Status CopyToDevice(Stream& stream, uint64_t device, const void* host, uin
   if (direct) {
     RETURN_IF_ERROR(stream.Synchronize());
     DirectAccess access(owner, device, bytes);
-    std::memcpy(reinterpret_cast<void*>(device), host, bytes);
+    for (uint64_t done = 0; done < bytes; done += kPrefaultBytes) {
+      const uint64_t size = std::min(kPrefaultBytes, bytes - done);
+      void* target = reinterpret_cast<void*>(device + done);
+      Prefault(target, size);
+      std::memcpy(target, static_cast<const char*>(host) + done, size);
+    }
     access.NotifyWrite();
     return absl::OkStatus();
   }

@@ -14,6 +14,7 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/runtime/copy.h"
@@ -21,6 +22,7 @@
 #include "backend/torch/errors.h"
 #include "backend/torch/fallback.h"
 #include "backend/torch/host_access.h"
+#include "base/parallel.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -114,16 +116,19 @@ bool SameLayout(const Tensor& a, const Tensor& b) {
 }
 
 // Bytes that one core copies where the host writes device memory itself. The time of a model's
-// first copy goes to the first touch of its pages, which cores do side by side.
-constexpr int64_t kParallelCopyBytes = 1 << 20;
+// first copy goes to the first touch of its pages, which cores do side by side. (at::parallel_for
+// is serial in sources compiled without OpenMP, as these are.)
+constexpr size_t kParallelCopyBytes = 1 << 20;
 
 void CopyDirectly(runtime::Stream& stream, const Tensor& source, const Tensor& target) {
   const uint64_t device = AddressOf(target.data_ptr());
   const char* host = static_cast<const char*>(source.const_data_ptr());
-  const int64_t bytes = static_cast<int64_t>(target.nbytes());
-  at::parallel_for(0, bytes, kParallelCopyBytes, [&](int64_t begin, int64_t end) {
-    Check(runtime::CopyToDevice(stream, device + static_cast<uint64_t>(begin), host + begin,
-                                static_cast<uint64_t>(end - begin)));
+  const size_t bytes = target.nbytes();
+  const size_t pieces = std::max<size_t>(1, bytes / kParallelCopyBytes);
+  ParallelFor(pieces, static_cast<size_t>(at::get_num_threads()), [&](size_t piece) {
+    const size_t begin = bytes / pieces * piece;
+    const size_t end = piece + 1 == pieces ? bytes : bytes / pieces * (piece + 1);
+    Check(runtime::CopyToDevice(stream, device + begin, host + begin, end - begin));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/prefault.h"
 #include "synapse/emulator/status.h"
 #include "synapse/emulator/streams/event.h"
 
@@ -31,10 +32,23 @@ ParallelLoop LoopOf(const KernelLaunch& kernel, const KernelCall* call, void* ca
 // second, and so on.
 struct PackCall {
   KernelFunction function = nullptr;
-  void* operands[2] = {};  // source, destination
+  void* operands[2] = {};   // source, destination
+  uint64_t task_bytes = 0;  // of the destination
   uint64_t first_task = 0;
   uint64_t tasks = 0;
 };
+
+// Tasks [from, to) of one operand, whose destination is fresh memory.
+void RunPackCall(const PackCall& call, uint64_t from, uint64_t to, void* scratch) {
+  const uint64_t most =
+      std::max<uint64_t>(1, kPrefaultBytes / std::max<uint64_t>(1, call.task_bytes));
+  for (; from < to; from += most) {
+    const uint64_t end = std::min(from + most, to);
+    Prefault(static_cast<uint8_t*>(call.operands[1]) + from * call.task_bytes,
+             (end - from) * call.task_bytes);
+    call.function(call.operands, static_cast<int64_t>(from), static_cast<int64_t>(end), scratch);
+  }
+}
 
 void RunPackTasks(const void* context, int64_t begin, int64_t end, void* scratch) {
   const auto& calls = *static_cast<const std::vector<PackCall>*>(context);
@@ -43,8 +57,7 @@ void RunPackTasks(const void* context, int64_t begin, int64_t end, void* scratch
     const uint64_t from = std::max(first, call.first_task);
     const uint64_t to = std::min(last, call.first_task + call.tasks);
     if (from >= to) continue;
-    call.function(call.operands, static_cast<int64_t>(from - call.first_task),
-                  static_cast<int64_t>(to - call.first_task), scratch);
+    RunPackCall(call, from - call.first_task, to - call.first_task, scratch);
   }
 }
 
@@ -96,6 +109,7 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
     access.Use(source, packed.source_bytes);
     calls.push_back({.function = request.recipe->function(packed.kernel.entry),
                      .operands = {reinterpret_cast<void*>(source), run->packed[index]->data()},
+                     .task_bytes = packed.packed_bytes / std::max<uint64_t>(1, packed.kernel.tasks),
                      .first_task = tasks,
                      .tasks = packed.kernel.tasks});
     tasks += packed.kernel.tasks;
