@@ -159,7 +159,7 @@ def compact(kept: dict[str, Any]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
-        epilog="A full run takes about four hours on two cores; --quick about five minutes.",
+        epilog="A full run takes hours; --plan guesses the time.",
     )
     parser.add_argument("--quick", action="store_true", help="few models and contenders, one round")
     parser.add_argument("--only", help=f"comma list of sections: {', '.join(SECTIONS)}")

@@ -85,29 +85,6 @@ TEST_P(FusionTest, AFactorPerGroupOfChannelsIsMadeOnce) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
-// A value per group of four channels must not cut the rows of 32 channels into pieces of four.
-TEST_P(FusionTest, AValuePerGroupDoesNotCutRows) {
-  GraphBuilder b;
-  const uint32_t x = b.Persistent({32, 50});
-  const uint32_t groups = b.Persistent({1, 8});
-  const uint32_t out = b.Persistent({32, 50});
-  const uint32_t wide = b.Temporary({4, 8});
-  const uint32_t flat = b.Temporary({32, 1});
-  b.Node("broadcast", {groups}, {wide});
-  b.Node("reshape", {wide}, {flat});
-  b.Node("add_fwd_f32", {x, flat}, {out});
-  GraphRun run(b.graph);
-  const auto xs = RandomFloats(32 * 50);
-  const auto gs = RandomFloats(8, 2);
-  run.Set(x, xs);
-  run.Set(groups, gs);
-  ASSERT_TRUE(run.Run(GetParam()).ok());
-  EXPECT_EQ(run.recipe.kernels.size(), 2u);
-  std::vector<float> wanted;
-  for (size_t i = 0; i < xs.size(); ++i) wanted.push_back(xs[i] + gs[i % 32 / 4]);
-  ExpectNear(run.Get<float>(out), wanted, 1e-6);
-}
-
 // Once looped for ever: after 5 of 7 columns no whole dimension fits any more.
 TEST_P(FusionTest, ReductionBesideDimensionsThatDoNotDivideItsOwn) {
   GraphBuilder b;
