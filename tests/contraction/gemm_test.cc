@@ -227,6 +227,7 @@ TEST(GemmTest, NarrowTypes) {
       {.m = 40, .n = 40, .k = 53, .b_transposed = true, .batch = {3}},
       {.m = 40, .n = 40, .k = 53, .a_transposed = true},
       {.m = 1, .n = 70, .k = 53, .b_transposed = true},
+      {.m = 4, .n = 21, .k = 100, .b_transposed = true, .batch = {2}},
       {.m = 3, .n = 70, .k = 53}};
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     for (const MemoryType out : {type, MemoryType::kF32}) {
@@ -237,6 +238,17 @@ TEST(GemmTest, NarrowTypes) {
       }
       CheckAll(cases);
     }
+  }
+}
+
+TEST(GemmTest, FewRowsOfMixedTypes) {
+  const std::vector<GemmCase> shapes = {{.m = 2, .n = 37, .k = 83, .b_transposed = true},
+                                        {.m = 2, .n = 37, .k = 83}};
+  for (GemmCase c : shapes) {
+    c.a_type = MemoryType::kBF16;
+    CheckAll({c});
+    std::swap(c.a_type, c.b_type);
+    CheckAll({c});
   }
 }
 

@@ -141,7 +141,7 @@ class GemmForms {
   }
 
   EmittedKernels Stream(KernelLaunch (*emit)(KernelCache&, const BoundGemm&)) {
-    if (gemm_.a.type != MemoryType::kF32 || gemm_.a.col_stride != 1) {
+    if (gemm_.a.type == MemoryType::kF16 || gemm_.a.col_stride != 1) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
     Bind(gemm_.b.buffer);

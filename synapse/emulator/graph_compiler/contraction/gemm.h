@@ -18,7 +18,8 @@ namespace hpu::emulator {
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec);
 
 // A product whose operands lie where kernels can read them: offsets folded into the references,
-// A in f32, or in pairs of bf16 (k and the strides of A then count pairs). The epilogue's operand
+// A in f32, or (streams) in bf16, or (tiles) in pairs of bf16, where k and the strides of A count
+// pairs. The epilogue's operand
 // numbers are those of `operands`; 0 is A and 1 is B.
 struct BoundGemm {
   std::vector<int64_t> batch;

@@ -32,7 +32,7 @@ KernelKey MakeKey(const std::string& kind, const BoundGemm& gemm, int64_t cols_p
   key.Add(gemm.batch.size());
   if (!gemm.batch.empty()) key.Add(gemm.batch[0] == 1);
   for (size_t i = 1; i < gemm.batch.size(); ++i) key.Add(gemm.batch[i]);
-  key.Add(gemm.m).Add(gemm.n).Add(gemm.k).Add(gemm.b.type).Add(cols_per_task);
+  key.Add(gemm.m).Add(gemm.n).Add(gemm.k).Add(gemm.a.type).Add(gemm.b.type).Add(cols_per_task);
   for (const MatrixAccess* access : {&gemm.a, &gemm.b}) {
     key.Add(access->batch_strides).Add(access->row_stride).Add(access->col_stride);
   }
@@ -47,12 +47,15 @@ class StreamedGemm {
         frame_(frame),
         gemm_(gemm),
         cols_per_task_(cols_per_task),
-        b_size_(MemoryTypeSize(gemm.b.type)) {
+        a_size_(MemoryTypeSize(gemm.a.type)),
+        b_size_(MemoryTypeSize(gemm.b.type)),
+        pairs_(target.avx512_bf16 && gemm.a.type == MemoryType::kBF16 &&
+               gemm.b.type == MemoryType::kBF16) {
     const int64_t blocks = CeilDiv(gemm.n, cols_per_task);
     first_col_ = e_.Mul(e_.RemConst(task, blocks), cols_per_task);
     batch_index_ = e_.Decompose(e_.DivConst(task, blocks), gemm.batch);
     a_ = e_.Address(frame.Operand(builder, 0),
-                    e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), 4));
+                    e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), a_size_));
     b_ = e_.Address(frame.Operand(builder, 1),
                     e_.Mul(e_.Dot(batch_index_, gemm.b.batch_strides), b_size_));
     end_col_ = e_.Min(e_.Add(first_col_, cols_per_task), e_.Int(gemm.n));
@@ -117,28 +120,36 @@ class StreamedGemm {
       if (gemm_.n % e_.lanes() != 0) number = e_.Min(number, e_.Int(gemm_.n - 1));
       columns.push_back(e_.Address(b_, e_.Mul(number, gemm_.b.col_stride * b_size_)));
     }
-    const int lanes = e_.lanes();
-    const int64_t full = gemm_.k / lanes * lanes;
-    const Values init(static_cast<size_t>(count * gemm_.m), e_.Zero(lanes));
-    Values sums = e_.For(e_.Int(0), e_.Int(full), lanes, init, [&](Value* k, const Values& s) {
+    const int step = pairs_ ? 2 * e_.lanes() : e_.lanes();
+    const int64_t full = gemm_.k / step * step;
+    const Values init(static_cast<size_t>(count * gemm_.m), e_.Zero(e_.lanes()));
+    Values sums = e_.For(e_.Int(0), e_.Int(full), step, init, [&](Value* k, const Values& s) {
+      // The next columns lie right behind these.
+      for (Value* column : columns) {
+        e_.PrefetchToL2(e_.Address(e_.Address(column, e_.Mul(k, b_size_)),
+                                   count * gemm_.b.col_stride * b_size_));
+      }
       return DotStep(columns, k, nullptr, s);
     });
     if (full == gemm_.k) return sums;
-    return DotStep(columns, e_.Int(full), e_.LaneMask(e_.Int(gemm_.k - full), lanes), sums);
+    return DotStep(columns, e_.Int(full), e_.LaneMask(e_.Int(gemm_.k - full), step), sums);
   }
 
   Values DotStep(const Values& columns, Value* k, Value* mask, Values sums) {
+    const auto load = [&](Value* address, MemoryType type) {
+      return pairs_ ? e_.LoadPairs(address, mask) : e_.LoadWide(address, type, e_.lanes(), mask);
+    };
     Values a;
     for (int64_t row = 0; row < gemm_.m; ++row) {
-      Value* address = e_.Address(e_.Address(a_, e_.Mul(k, 4)), row * gemm_.a.row_stride * 4);
-      a.push_back(e_.LoadWide(address, MemoryType::kF32, e_.lanes(), mask));
+      Value* address =
+          e_.Address(e_.Address(a_, e_.Mul(k, a_size_)), row * gemm_.a.row_stride * a_size_);
+      a.push_back(load(address, gemm_.a.type));
     }
     for (size_t i = 0; i < columns.size(); ++i) {
-      Value* b =
-          e_.LoadWide(e_.Address(columns[i], e_.Mul(k, b_size_)), gemm_.b.type, e_.lanes(), mask);
+      Value* b = load(e_.Address(columns[i], e_.Mul(k, b_size_)), gemm_.b.type);
       for (int64_t row = 0; row < gemm_.m; ++row) {
         Value*& sum = sums[i * static_cast<size_t>(gemm_.m) + static_cast<size_t>(row)];
-        sum = e_.Fma(a[row], b, sum);
+        sum = pairs_ ? e_.DotPairs(a[row], b, sum) : e_.Fma(a[row], b, sum);
       }
     }
     return sums;
@@ -148,8 +159,9 @@ class StreamedGemm {
     Values a;  // [step][row]
     for (int64_t i = 0; i < steps; ++i) {
       for (int64_t row = 0; row < gemm_.m; ++row) {
-        Value* address = e_.Address(a_, e_.Add(e_.Mul(k, 4), (i + row * gemm_.a.row_stride) * 4));
-        a.push_back(e_.Splat(e_.LoadF32(address, 1), e_.lanes()));
+        Value* address =
+            e_.Address(a_, e_.Add(e_.Mul(k, a_size_), (i + row * gemm_.a.row_stride) * a_size_));
+        a.push_back(e_.Splat(e_.LoadWide(address, gemm_.a.type, 1), e_.lanes()));
       }
     }
     Value* source =
@@ -201,7 +213,8 @@ class StreamedGemm {
   const KernelFrame& frame_;
   const BoundGemm& gemm_;
   const int64_t cols_per_task_;
-  const int b_size_;
+  const int a_size_, b_size_;
+  const bool pairs_;  // AVX512_BF16 multiplies pairs along k
   Values batch_index_;
   Value* first_col_ = nullptr;
   Value* end_col_ = nullptr;

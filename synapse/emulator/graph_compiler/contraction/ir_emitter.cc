@@ -197,6 +197,19 @@ llvm::Value* IrEmitter::LoadWide(Value* address, MemoryType type, int lanes, Val
   return Widen(b, target_, raw, type);
 }
 
+llvm::Value* IrEmitter::LoadPairs(Value* address, Value* mask) {
+  llvm::Type* words = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes_);
+  if (mask == nullptr) return b.CreateAlignedLoad(words, address, llvm::Align(2));
+  return b.CreateMaskedLoad(words, address, llvm::Align(2), mask,
+                            llvm::Constant::getNullValue(words));
+}
+
+llvm::Value* IrEmitter::DotPairs(Value* x, Value* y, Value* sum) {
+  llvm::Type* halves = llvm::FixedVectorType::get(b.getBFloatTy(), 2 * lanes_);
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                           {sum, b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
+}
+
 void IrEmitter::PrefetchToL2(Value* address) {
   constexpr int kRead = 0, kLocalityL2 = 2, kData = 1;
   b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},

@@ -69,6 +69,10 @@ class IrEmitter {
   // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
+  // AVX512_BF16. `lanes` pairs of consecutive bf16; with `mask` (twice as many lanes) as above.
+  llvm::Value* LoadPairs(llvm::Value* address, llvm::Value* mask = nullptr);
+  // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of f32.
+  llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   void PrefetchToL2(llvm::Value* address);
   // After stores that passed the caches, before others may see them.
   void StoreFence();

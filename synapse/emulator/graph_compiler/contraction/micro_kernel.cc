@@ -1,7 +1,5 @@
 #include "synapse/emulator/graph_compiler/contraction/micro_kernel.h"
 
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include <algorithm>
 
 namespace hpu::emulator {
@@ -79,17 +77,9 @@ class TileEmitter {
       Value* a = e_.Splat(e_.LoadF32(address, 1), e_.lanes());
       for (int v = 0; v < shape_.vectors; ++v) {
         Value*& sum = state[set + static_cast<size_t>(r) * shape_.vectors + v];
-        sum = b_.type == PanelType::kBF16Pairs ? DotPairs(a, b[v], sum) : e_.Fma(a, b[v], sum);
+        sum = b_.type == PanelType::kBF16Pairs ? e_.DotPairs(a, b[v], sum) : e_.Fma(a, b[v], sum);
       }
     }
-  }
-
-  // sum[i] += a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; the f32 lanes carry pairs of bf16.
-  Value* DotPairs(Value* a, Value* b, Value* sum) {
-    llvm::Type* halves = llvm::FixedVectorType::get(e_.b.getBFloatTy(), 2 * e_.lanes());
-    return e_.b.CreateIntrinsic(
-        llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
-        {sum, e_.b.CreateBitCast(a, halves), e_.b.CreateBitCast(b, halves)});
   }
 
   Values LoadB(Value* row) {
