@@ -378,6 +378,30 @@ TEST(ConvTest, PairsOfChannels) {
   CheckAll({three, valid, grouped, odd, apart, dilated});
 }
 
+// The strip joins few channels in pairs, an odd one with a zero, wherever they lie.
+TEST(ConvTest, JoinedChannels) {
+  std::vector<ConvCase> cases;
+  for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8}) {
+    for (const bool nchw : {true, false}) {
+      cases.push_back({.n = 2,
+                       .c = channels,
+                       .h = 21,
+                       .w = 37,
+                       .ko = 33,
+                       .kh = 3,
+                       .kw = 5,
+                       .stride = 2,
+                       .pad_h = 1,
+                       .pad_w = 2,
+                       .nchw_input = nchw,
+                       .channels_last_weight = nchw,
+                       .stable = nchw,
+                       .type = MemoryType::kBF16});
+    }
+  }
+  CheckAll(cases);
+}
+
 TEST(ConvTest, RefusesWhatItCannotDo) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   ContractionEmitter emitter(module);

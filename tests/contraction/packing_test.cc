@@ -54,11 +54,25 @@ std::vector<Layout> Layouts() {
   scattered.name = "scattered";
   scattered.row_stride = 2;
   scattered.col_stride = 65;
-  return {
-      Linear(64, 64), Linear(64, 34), Linear(50, 34), Linear(7, 2),    Plain(64, 64),
-      Plain(64, 6),   Plain(50, 34),  Plain(7, 2),    batched,         sliced,
-      scattered,      Conv(64, 6, 3), Conv(33, 8, 3), Conv(64, 16, 1), ConvChannelsLast(64, 6, 3),
-      Conv(64, 2, 1)};
+  return {Linear(64, 64),
+          Linear(64, 34),
+          Linear(50, 34),
+          Linear(7, 2),
+          Plain(64, 64),
+          Plain(64, 6),
+          Plain(50, 34),
+          Plain(7, 2),
+          batched,
+          sliced,
+          scattered,
+          Conv(64, 6, 3),
+          Conv(33, 8, 3),
+          Conv(64, 16, 1),
+          ConvChannelsLast(64, 6, 3),
+          Conv(64, 2, 1),
+          Conv(64, 3, 7),
+          Conv(20, 1, 3),
+          ConvChannelsLast(40, 5, 2)};
 }
 
 class Packer {
@@ -108,7 +122,10 @@ template <typename T>
 void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelFormat format) {
   const int64_t lanes = TargetInfoFor(isa).f32_lanes;
   const Packer packer(isa, type, layout, format);
-  const int64_t k = layout.total_k(), cols = format.panel_cols;
+  // An odd number of the fastest k gets a zero for its last partner.
+  const bool fills_up = format.packed_type == PanelType::kBF16Pairs && layout.k % 2 != 0;
+  const int64_t filled_k = fills_up ? layout.k + 1 : layout.k;
+  const int64_t k = layout.total_k() / layout.k * filled_k, cols = format.panel_cols;
   const int64_t panels = (layout.n + cols - 1) / cols;
   std::vector<T> source(packer.packed().source_bytes / sizeof(T));
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<T>(i + 1);
@@ -119,10 +136,11 @@ void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelForma
   packer.Run(source.data(), panel, 0, static_cast<int64_t>(packer.packed().kernel.tasks));
   std::vector<T> expected(bytes / sizeof(T), 0);
   for (int64_t b = 0; b < layout.batch; ++b) {
-    for (int64_t row = 0; row < k; ++row) {
+    for (int64_t row = 0; row < layout.total_k(); ++row) {
+      const int64_t place_k = row / layout.k * filled_k + row % layout.k;
       for (int64_t col = 0; col < layout.n; ++col) {
         const int64_t first = (b * panels + col / cols) * k * cols;
-        const int64_t place = PlaceInPanel(format.packed_type, cols, lanes, row, col % cols);
+        const int64_t place = PlaceInPanel(format.packed_type, cols, lanes, place_k, col % cols);
         expected[static_cast<size_t>(first + place)] =
             source[static_cast<size_t>(layout.Source(b, row, col))];
       }

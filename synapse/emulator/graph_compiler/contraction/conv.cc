@@ -102,10 +102,16 @@ GemmSpec PointwiseGemm(const ConvSpec& spec) {
   return gemm;
 }
 
-// AVX512_BF16 multiplies pairs of bf16 along the channels, read as they lie.
+constexpr int64_t kMostJoinedChannels = 8;
+
+// AVX512_BF16 multiplies pairs of bf16.
 bool TakesPairs(const TargetInfo& target, const ConvSpec& spec) {
-  if (!target.avx512_bf16 || spec.x_strides[3] != 1) return false;
-  if (spec.x_type != MemoryType::kBF16 || spec.w_type != MemoryType::kBF16) return false;
+  return target.avx512_bf16 && spec.x_type == MemoryType::kBF16 && spec.w_type == MemoryType::kBF16;
+}
+
+// Channels lie in pairs.
+bool LiesInPairs(const ConvSpec& spec) {
+  if (spec.x_strides[3] != 1) return false;
   const bool even = std::all_of(spec.x_strides, spec.x_strides + 3,
                                 [](int64_t stride) { return stride % 2 == 0; });
   return spec.in_c / spec.groups % 2 == 0 && even;
@@ -116,6 +122,10 @@ void CountPairs(ConvSpec& spec) {
   spec.in_c /= 2;
   for (int i = 0; i < 3; ++i) spec.x_strides[i] /= 2;
   spec.x_type = MemoryType::kF32;
+}
+
+bool JoinsPairs(const ConvSpec& spec) {
+  return spec.groups == 1 && spec.in_c <= kMostJoinedChannels;
 }
 
 // Packs the weights into panels: once if they are stable, else by a launch of its own.
@@ -170,9 +180,14 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   ConvSpec bound = spec;
   bound.x.offset += static_cast<uint64_t>(spec.x_offset * MemoryTypeSize(spec.x_type));
   bound.x_offset = 0;
-  const bool pairs = !depthwise && TakesPairs(target, spec);
-  if (pairs) CountPairs(bound);
-  const ConvPlan plan = depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound);
+  const bool takes_pairs = !depthwise && TakesPairs(target, spec);
+  const bool lies_in_pairs = takes_pairs && LiesInPairs(spec);
+  const bool joins_pairs = takes_pairs && !lies_in_pairs && JoinsPairs(spec);
+  const bool pairs = lies_in_pairs || joins_pairs;
+  if (lies_in_pairs) CountPairs(bound);
+  if (joins_pairs) bound.in_c = CeilDiv(spec.in_c, 2);
+  ConvPlan plan = depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound);
+  if (joins_pairs) plan.joined_channels = spec.in_c;
   PanelType packed_type = PanelType::kF32;
   if (pairs) {
     packed_type = PanelType::kBF16Pairs;

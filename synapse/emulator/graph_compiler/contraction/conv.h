@@ -11,9 +11,10 @@
 // loops free of branches whatever the padding, the layout and the type of x. The tiled form reads x
 // in place where nothing is padded and x is f32 with contiguous channels.
 //
-// Where the machine multiplies pairs of bf16, x and w are bf16 and channels are contiguous and even
-// in number, the tiled form takes two channels for one f32: "channels" and "floats" below are
-// pairs.
+// Where the machine multiplies pairs of bf16 and x and w are bf16, the tiled form takes two
+// channels for one f32: "channels" and "floats" below are pairs. Channels that are contiguous and
+// even in number lie in pairs already; few of them (the first convolution of most models) are
+// joined by the copy into the strip, an odd one with a zero.
 #pragma once
 
 #include "synapse/emulator/graph_compiler/contraction/contraction.h"
@@ -29,6 +30,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
 // for some panels of output channels.
 struct ConvPlan {
   int64_t group_in = 0, group_out = 0;  // channels per group
+  int64_t joined_channels = 0;          // of bf16, which the strip joins in pairs; 0: none
   int64_t strip_channels = 0;           // channels that a strip holds
   bool strip = true;                    // else x is read in place
   int64_t tile_h = 0, tile_w = 0;
@@ -106,7 +108,8 @@ KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const C
 
 // Everything of spec and plan that reaches code.
 KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan& plan);
+// `group_channels`: that an output is computed from, as asked for.
 KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups,
-                            int64_t channels_per_step = 1);
+                            int64_t group_channels);
 
 }  // namespace hpu::emulator

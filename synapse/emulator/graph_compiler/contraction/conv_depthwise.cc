@@ -96,7 +96,7 @@ class DepthwiseConv {
 }  // namespace
 
 KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan) {
-  KernelLaunch launch = MakeConvLaunch(spec, plan, 1);
+  KernelLaunch launch = MakeConvLaunch(spec, plan, 1, 1);
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
                                                plan.tiles.max_rows() * plan.panel_cols * 4);
   launch.entry = cache.GetOrAdd(

@@ -93,7 +93,9 @@ void ConvTask::FillStrip(Value* first_channel, Value* channels) {
     MatrixSource source{e_.Address(frame_.Operand(e_.b, 0), e_.Mul(from, size)), spec_.x_type,
                         strides[2], strides[3]};
     MatrixTarget target{e_.Address(strip, to), plan_.strip_channels, plan_.strip_channels};
-    if (dense_rows) {
+    if (plan_.joined_channels > 0) {
+      EmitPairCopy(e_, source, target, columns, plan_.joined_channels);
+    } else if (dense_rows) {
       target.padded_cols = 0;
       EmitMatrixCopy(e_, source, target, e_.Int(1), e_.Mul(columns, plan_.strip_channels));
     } else {
@@ -170,11 +172,26 @@ bool ReadsNoPadding(const ConvSpec& spec) {
 
 KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan& plan) {
   KernelKey key(kind);
-  for (const int64_t value :
-       {spec.in_h, spec.in_w, spec.in_c, spec.out_h, spec.out_w, spec.out_c, spec.kernel_h,
-        spec.kernel_w, spec.stride_h, spec.stride_w, spec.dilation_h, spec.dilation_w, spec.pad_top,
-        spec.pad_left, spec.groups, plan.tile_h, plan.tile_w, plan.panel_cols,
-        plan.panels_per_task}) {
+  for (const int64_t value : {spec.in_h,
+                              spec.in_w,
+                              spec.in_c,
+                              spec.out_h,
+                              spec.out_w,
+                              spec.out_c,
+                              spec.kernel_h,
+                              spec.kernel_w,
+                              spec.stride_h,
+                              spec.stride_w,
+                              spec.dilation_h,
+                              spec.dilation_w,
+                              spec.pad_top,
+                              spec.pad_left,
+                              spec.groups,
+                              plan.tile_h,
+                              plan.tile_w,
+                              plan.panel_cols,
+                              plan.panels_per_task,
+                              plan.joined_channels}) {
     key.Add(value);
   }
   key.Add(spec.batch == 1).Add(spec.x_type).Add(plan.strip).Add(plan.tiles.main_rows);
@@ -183,7 +200,7 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
 }
 
 KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t groups,
-                            int64_t channels_per_step) {
+                            int64_t group_channels) {
   KernelLaunch launch;
   launch.operands = spec.epilogue_operands;
   launch.tasks = static_cast<uint64_t>(spec.batch * groups * plan.blocks_h * plan.blocks_w *
@@ -191,7 +208,7 @@ KernelLaunch MakeConvLaunch(const ConvSpec& spec, const ConvPlan& plan, int64_t 
   launch.engine = Engine::kMme;
   launch.name = spec.name;
   const int64_t outputs = spec.batch * spec.out_h * spec.out_w * spec.out_c;
-  const int64_t taps = spec.kernel_h * spec.kernel_w * plan.group_in * channels_per_step;
+  const int64_t taps = spec.kernel_h * spec.kernel_w * group_channels;
   launch.flops = static_cast<uint64_t>(2 * outputs * taps);
   launch.bytes = static_cast<uint64_t>(spec.batch * spec.in_h * spec.in_w * spec.in_c *
                                            MemoryTypeSize(spec.x_type) +

@@ -117,7 +117,9 @@ class TiledConv {
 
 KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
                            PanelType packed_type) {
-  KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, KPerStep(packed_type));
+  const int64_t channels =
+      plan.joined_channels > 0 ? plan.joined_channels : plan.group_in * KPerStep(packed_type);
+  KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, channels);
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
                                                plan.tiles.max_rows() * plan.panel_cols * 4);
   const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);

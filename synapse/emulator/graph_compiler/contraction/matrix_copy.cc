@@ -108,6 +108,69 @@ class MatrixCopy {
   int lanes_;
 };
 
+class PairCopy {
+ public:
+  PairCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target, int64_t cols)
+      : e_(e), source_(source), target_(target), cols_(cols), pairs_((cols + 1) / 2) {}
+
+  void Run(Value* rows) {
+    Value* done = e_.Int(0);
+    if (source_.row_stride == 1 && target_.row_stride == pairs_ && pairs_ <= 2) {
+      done = e_.Mul(e_.DivConst(rows, e_.lanes()), e_.lanes());
+      e_.For(e_.Int(0), done, e_.lanes(), [&](Value* row) { Rows(row); });
+    }
+    e_.For(done, rows, 1, [&](Value* row) {
+      for (int64_t pair = 0; pair < pairs_; ++pair) {
+        Value* low = e_.b.CreateZExt(Halves(row, 2 * pair, 1), e_.b.getInt32Ty());
+        Value* high = e_.b.CreateZExt(Halves(row, 2 * pair + 1, 1), e_.b.getInt32Ty());
+        Store(row, pair, e_.b.CreateOr(low, e_.b.CreateShl(high, 16)));
+      }
+    });
+  }
+
+ private:
+  Value* Halves(Value* row, int64_t col, int count) {
+    llvm::Type* type = count == 1 ? static_cast<llvm::Type*>(e_.b.getInt16Ty())
+                                  : llvm::FixedVectorType::get(e_.b.getInt16Ty(), count);
+    if (col >= cols_) return llvm::Constant::getNullValue(type);
+    Value* address = e_.Address(source_.base, e_.Add(e_.Mul(row, source_.row_stride * 2),
+                                                     e_.Int(col * source_.col_stride * 2)));
+    return e_.b.CreateAlignedLoad(type, address, llvm::Align(2));
+  }
+
+  void Store(Value* row, int64_t pair, Value* dwords) {
+    Value* address =
+        e_.Address(target_.base, e_.Add(e_.Mul(row, target_.row_stride * 4), e_.Int(pair * 4)));
+    e_.b.CreateAlignedStore(dwords, address, llvm::Align(4));
+  }
+
+  // As many rows as lanes, which follow each other in both matrices.
+  void Rows(Value* row) {
+    Value* joined = Zip(Halves(row, 0, e_.lanes()), Halves(row, 1, e_.lanes()));
+    if (pairs_ == 2) {
+      llvm::Type* dwords = llvm::FixedVectorType::get(e_.b.getInt32Ty(), e_.lanes());
+      Value* second = Zip(Halves(row, 2, e_.lanes()), Halves(row, 3, e_.lanes()));
+      joined = Zip(e_.b.CreateBitCast(joined, dwords), e_.b.CreateBitCast(second, dwords));
+    }
+    Store(row, 0, joined);
+  }
+
+  // x[0], y[0], x[1], y[1] ...
+  Value* Zip(Value* x, Value* y) {
+    std::vector<int> order;
+    for (int i = 0; i < e_.lanes(); ++i) {
+      order.push_back(i);
+      order.push_back(e_.lanes() + i);
+    }
+    return e_.b.CreateShuffleVector(x, y, order);
+  }
+
+  IrEmitter& e_;
+  const MatrixSource& source_;
+  const MatrixTarget& target_;
+  const int64_t cols_, pairs_;
+};
+
 }  // namespace
 
 void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
@@ -120,6 +183,11 @@ void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget
   } else {
     copy.Scattered();
   }
+}
+
+void EmitPairCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target, Value* rows,
+                  int64_t cols) {
+  PairCopy(e, source, target, cols).Run(rows);
 }
 
 }  // namespace hpu::emulator

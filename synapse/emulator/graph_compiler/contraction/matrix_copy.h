@@ -26,4 +26,10 @@ struct MatrixTarget {
 void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
                     llvm::Value* rows, llvm::Value* cols);
 
+// target[r][p] = {source(r, 2p), source(r, 2p + 1)} for r < rows: dwords that join two columns of
+// bf16, the even one in the low half. 1 <= cols; an odd last column gets a zero for its partner.
+// Loops over columns are unrolled.
+void EmitPairCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
+                  llvm::Value* rows, int64_t cols);
+
 }  // namespace hpu::emulator

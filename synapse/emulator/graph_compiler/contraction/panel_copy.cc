@@ -26,7 +26,8 @@ std::vector<Dimension> DimensionsOfK(const PanelCopy& panel) {
   std::vector<Dimension> dims;
   int64_t panel_stride = 1;
   for (size_t i = panel.k_sizes.size(); i-- > 0;) {
-    const Dimension dim{panel.k_sizes[i], panel.k_strides[i], panel_stride};
+    Dimension dim{panel.k_sizes[i], panel.k_strides[i], panel_stride};
+    if (dims.empty() && panel.fills_up_k()) ++dim.size;
     panel_stride *= dim.size;
     if (dim.size == 1) continue;
     // Neighbours that run evenly in the source are one.
@@ -54,20 +55,25 @@ class PanelCopier {
         dims_(DimensionsOfK(panel)) {}
 
   void Full() {
+    if (panel_.fills_up_k()) return Scalars(e_.Int(panel_.panel_cols));
     if (panel_.col_stride == 1) return RowsContiguous();
     if (const auto order = OrderInMemory()) return ColumnsContiguous(*order);
     Scalars(e_.Int(panel_.panel_cols));
   }
 
-  // Element by element, columns from `cols` on are 0.
+  // Element by element, columns from `cols` on and what fills up k are 0.
   void Scalars(Value* cols) {
     e_.For(e_.Int(0), e_.Int(panel_.k()), 1, [&](Value* k) {
       e_.For(e_.Int(0), e_.Int(panel_.panel_cols), 1, [&](Value* col) {
         Value* exists = e_.b.CreateICmpSLT(col, cols);
-        // A column that is missing reads the first one.
-        Value* read = e_.b.CreateSelect(exists, col, e_.Int(0));
-        Value* from = Source(e_.Add(SourceOffset(k), e_.Mul(read, panel_.col_stride)));
-        StoreElement(from, exists, k, col);
+        if (panel_.fills_up_k()) {
+          const int64_t last = panel_.k_sizes.back();
+          Value* inner = e_.RemConst(k, last + 1);
+          exists = e_.b.CreateAnd(exists, e_.b.CreateICmpSLT(inner, e_.Int(last)));
+        }
+        // What is missing reads the first element.
+        Value* place = e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride));
+        StoreElement(Source(e_.b.CreateSelect(exists, place, e_.Int(0))), exists, k, col);
       });
     });
   }
@@ -269,7 +275,9 @@ class PanelCopier {
 }  // namespace
 
 int64_t PanelCopy::k() const {
-  return std::accumulate(k_sizes.begin(), k_sizes.end(), int64_t{1}, std::multiplies<>());
+  const int64_t last = k_sizes.back();
+  return std::accumulate(k_sizes.begin(), k_sizes.end() - 1, int64_t{1}, std::multiplies<>()) *
+         (fills_up_k() ? last + 1 : last);
 }
 
 void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to) {

@@ -3,7 +3,8 @@
 //
 //   kF32           one element
 //   kBF16Vectors   elements of vectors 2i (low half) and 2i + 1 (high half)
-//   kBF16Pairs     elements of an even k (low half) and of the k after it
+//   kBF16Pairs     elements of an even k (low half) and of the k after it; an odd number of the
+//                  fastest k gets a zero for its last partner
 //
 // Where the elements of a row follow each other in memory, rows are read by vectors; where the
 // elements of a column do, blocks of dwords are transposed in registers. The panel is not read by
@@ -23,9 +24,13 @@ struct PanelCopy {
   std::vector<int64_t> k_sizes;    // k of the panel runs over these, the last one fastest
   std::vector<int64_t> k_strides;  // elements of the source
 
+  // Of the panel, with what is filled up.
   int64_t k() const;
+  bool fills_up_k() const {
+    return packed_type == PanelType::kBF16Pairs && k_sizes.back() % 2 != 0;
+  }
   bool keeps_bits() const {
-    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2);
+    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2) && !fills_up_k();
   }
   int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type); }
 };
