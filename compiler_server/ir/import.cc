@@ -269,12 +269,18 @@ class Importer {
     Builder builder(graph_, &order_);
     builder.SetContext(graph_.AddSource(wire.source()), index + 1);
     Value* memory = root.origin;
-    if (memory->kind != ValueKind::kInput && !root.type.contiguous()) {
-      Dims perm;
-      if (!IsDensePermutation(root.type, &perm)) {
-        return Unimplemented("as_strided of memory that is not dense: ", ToText(root.type));
+    if (memory->kind != ValueKind::kInput) {
+      if (!root.type.contiguous()) {
+        Dims perm;
+        if (!IsDensePermutation(root.type, &perm)) {
+          return Unimplemented("as_strided of memory that is not dense: ", ToText(root.type));
+        }
+        memory = builder.Permute(memory, std::move(perm));
       }
-      memory = builder.Permute(memory, std::move(perm));
+      // What is a copy here may turn out to be a strided input's elements, whose memory is another.
+      const int64_t elements = root.type.elements();
+      const bool flat = memory->type.sizes == Dims{elements};
+      memory = builder.Reshape(memory, flat ? Dims{1, elements} : Dims{elements});
     }
     const int64_t offset = wire.results(0).tensor().storage_offset() - root.storage_offset;
     const TensorType contiguous = Contiguous(type);

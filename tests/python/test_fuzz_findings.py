@@ -90,6 +90,26 @@ def test_as_strided_of_a_reshaped_result():
     compiled_whole(check(function, torch.randn(3, 1, 5)))
 
 
+def test_as_strided_of_a_copy_of_a_strided_input():
+    """It addressed the input's memory in place of the copy's."""
+
+    def function(x):
+        return x.contiguous().as_strided((2, 2), (1, 2), 1) * 2
+
+    for x in (
+        torch.randn(10)[::2],
+        torch.randn(7, 3, 2).permute(2, 1, 0),
+        torch.randn(1, 9)[:, ::2],
+    ):
+        compiled_whole(check(function, x))
+
+
+def test_threshold_keeps_nan():
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([nan, 1.0, 0.5, 0.25, inf, -inf])
+    compiled_whole(check(lambda x: F.threshold(x, 0.5, 3.0), x))
+
+
 def put_first_row_at(x: torch.Tensor, row: int) -> torch.Tensor:
     return x.scatter(0, torch.full_like(x[:1], row, dtype=torch.int64), x[:1])
 

@@ -152,9 +152,10 @@ void Softsign(Call& call) {
 }
 void Threshold(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* above = call.b.Binary(OpKind::kGt, x, call.Float({1, "threshold"}, 0));
+  // NaN stays.
+  Value* below = call.b.Binary(OpKind::kLe, x, call.Float({1, "threshold"}, 0));
   call.Return(call.b.Emit(OpKind::kWhere,
-                          {above, x, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype)}));
+                          {below, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype), x}));
 }
 void Glu(Call& call) {
   Value* x = call.Tensor(kSelf);
