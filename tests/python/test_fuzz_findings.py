@@ -110,6 +110,18 @@ def test_threshold_keeps_nan():
     compiled_whole(check(lambda x: F.threshold(x, 0.5, 3.0), x))
 
 
+def test_lerp_starts_from_the_nearer_end():
+    inf = float("inf")
+    start, end = (
+        torch.tensor([inf, 1, inf, -inf, 2, 3e38]),
+        torch.tensor([1, inf, 2, 3, 5.1, -3e38]),
+    )
+    weight = torch.tensor([0.75, 0.25, 0.25, 1.0, 1.0, 0.5])
+    compiled_whole(check(torch.lerp, start, end, weight, rtol=0, atol=0))
+    for scalar in (0.25, 0.5, 1.0):
+        compiled_whole(check(lambda a, b, w=scalar: torch.lerp(a, b, w), start, end, rtol=1e-6))
+
+
 def put_first_row_at(x: torch.Tensor, row: int) -> torch.Tensor:
     return x.scatter(0, torch.full_like(x[:1], row, dtype=torch.int64), x[:1])
 

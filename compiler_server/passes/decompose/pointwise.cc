@@ -74,12 +74,26 @@ void AddProduct(Call& call, OpKind op) {
 void Addcmul(Call& call) { AddProduct(call, OpKind::kMul); }
 void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
 
-void Lerp(Call& call) {
+// As eager: from the nearer end, so that a weight of 1 gives `end` exactly.
+void LerpScalar(Call& call) {
+  Value* x = call.Operand(kSelf, call.dtype());
+  Value* end = call.Operand({1, "end"}, call.dtype());
+  const double weight = call.Float({2, "weight"}, 0);
+  const bool from_end = std::abs(weight) >= 0.5;
+  Value* step = call.b.Binary(OpKind::kMul, call.b.Binary(OpKind::kSub, end, x),
+                              from_end ? weight - 1 : weight);
+  call.Return(call.b.Binary(OpKind::kAdd, from_end ? end : x, step));
+}
+void LerpTensor(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* end = call.Operand({1, "end"}, call.dtype());
   Value* weight = call.Operand({2, "weight"}, call.dtype());
-  Value* step = call.b.Binary(OpKind::kMul, weight, call.b.Binary(OpKind::kSub, end, x));
-  call.Return(call.b.Binary(OpKind::kAdd, x, step));
+  Value* from_end = call.b.Binary(OpKind::kGe, call.b.Unary(OpKind::kAbs, weight), 0.5);
+  Value* factor =
+      call.b.Emit(OpKind::kWhere, {from_end, call.b.Binary(OpKind::kSub, weight, 1), weight});
+  Value* base = call.b.Emit(OpKind::kWhere, {from_end, end, x});
+  Value* step = call.b.Binary(OpKind::kMul, factor, call.b.Binary(OpKind::kSub, end, x));
+  call.Return(call.b.Binary(OpKind::kAdd, base, step));
 }
 
 void ClampBetween(Call& call, Arg low, Arg high) {
@@ -280,8 +294,8 @@ constexpr HandlerRow kRows[] = {
     {"aten.glu.default", Glu},
     {"aten.hardtanh.default", Hardtanh},
     {"aten.leaky_relu.default", LeakyRelu},
-    {"aten.lerp.Scalar", Lerp},
-    {"aten.lerp.Tensor", Lerp},
+    {"aten.lerp.Scalar", LerpScalar},
+    {"aten.lerp.Tensor", LerpTensor},
     {"aten.log_sigmoid.default", LogSigmoid},
     {"aten.logaddexp.default", LogAddExp},
     {"aten.masked_fill.Scalar", MaskedFill},
