@@ -151,6 +151,41 @@ TEST_P(FusionTest, SoftmaxIsOneKernel) {
   }
 }
 
+TEST_P(FusionTest, ManyReductionsOfTheSameRowsAreOneKernel) {
+  constexpr uint64_t kColumns = 20, kRows = 7;
+  GraphBuilder b;
+  const uint32_t input = b.Persistent({kColumns, kRows});
+  const uint32_t out = b.Persistent({kColumns, kRows});
+  constexpr int kBlocks = 20;
+  uint32_t x = input;
+  for (int block = 0; block < kBlocks; ++block) {
+    const uint32_t mean = b.Temporary({1, kRows});
+    const uint32_t next = block + 1 == kBlocks ? out : b.Temporary({kColumns, kRows});
+    const uint32_t squashed = b.Temporary({kColumns, kRows});
+    b.Node("reduce_mean_fwd_f32", {x}, {mean}, ns_Reduction_Params{0});
+    b.Node("sub_fwd_f32", {x, mean}, {squashed});
+    b.Node("sin_fwd_f32", {squashed}, {next});
+    x = next;
+  }
+  GraphRun run(b.graph);
+  auto wanted = RandomFloats(kColumns * kRows);
+  run.Set(input, wanted);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  EXPECT_EQ(run.recipe.workspace_bytes, 0u);
+  for (int block = 0; block < kBlocks; ++block) {
+    for (uint64_t row = 0; row < kRows; ++row) {
+      double sum = 0;
+      for (uint64_t i = 0; i < kColumns; ++i) sum += wanted[row * kColumns + i];
+      for (uint64_t i = 0; i < kColumns; ++i) {
+        float& value = wanted[row * kColumns + i];
+        value = static_cast<float>(std::sin(value - sum / kColumns));
+      }
+    }
+  }
+  ExpectNear(run.Get<float>(out), wanted, 1e-5);
+}
+
 TEST_P(FusionTest, ResidualAndLayerNormAreOneKernel) {
   for (const uint64_t n : {5, 64, 70}) {
     GraphBuilder b;
