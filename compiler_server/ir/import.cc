@@ -32,15 +32,21 @@ absl::StatusOr<TensorType> ImportType(const wire::TensorType& wire) {
   return type;
 }
 
-// Letters, digits and '_', not beginning with a digit, not of the form that constants print as.
-std::string InputName(std::string_view wire, size_t index, std::unordered_set<std::string>& taken) {
-  std::string name;
+// Letters, digits and '_'.
+std::string Word(std::string_view wire) {
+  std::string word;
   for (char c : wire) {
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 && (c & 0x80) == 0 ? c : '_';
+    word += std::isalnum(static_cast<unsigned char>(c)) != 0 && (c & 0x80) == 0 ? c : '_';
   }
-  const bool reserved = name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0 ||
-                        name.rfind("const", 0) == 0;
-  if (reserved) name = "in" + std::to_string(index) + "_" + name;
+  return word;
+}
+
+// A word not beginning with a digit, not of the form that constants print as.
+std::string InputName(std::string_view wire, size_t index, std::unordered_set<std::string>& taken) {
+  std::string name = Word(wire);
+  const bool digit = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+  if (name.empty() || digit || name.rfind("const", 0) == 0)
+    name = "in" + std::to_string(index) + "_" + name;
   while (!taken.insert(name).second) name += "_";
   return name;
 }
@@ -48,7 +54,7 @@ std::string InputName(std::string_view wire, size_t index, std::unordered_set<st
 class Importer {
  public:
   Importer(const wire::Graph& wire, const ImportLimits& limits)
-      : wire_(wire), limits_(limits), graph_(GraphName(wire.name())) {}
+      : wire_(wire), limits_(limits), graph_(wire.name().empty() ? "graph" : Word(wire.name())) {}
 
   absl::StatusOr<Graph> Run() {
     if (wire_.version() != kWireVersion) {
@@ -82,14 +88,6 @@ class Importer {
     uint32_t seen_writes = 0;    // to the root's memory, that `value` includes
     uint32_t writes = 0;         // to its own memory, if it is a root
   };
-
-  static std::string GraphName(std::string_view wire) {
-    std::string name;
-    for (char c : wire) {
-      name += std::isalnum(static_cast<unsigned char>(c)) != 0 && (c & 0x80) == 0 ? c : '_';
-    }
-    return name.empty() ? "graph" : name;
-  }
 
   absl::Status CheckLimits() {
     size_t values = static_cast<size_t>(wire_.inputs_size()) + wire_.constants_size();

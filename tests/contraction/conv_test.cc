@@ -329,44 +329,23 @@ TEST(ConvTest, Depthwise) {
 
 TEST(ConvTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
-    CheckAll({{.n = 1,
-               .c = 16,
-               .h = 9,
-               .w = 11,
-               .ko = 64,
-               .kh = 3,
-               .kw = 3,
-               .pad_h = 1,
-               .pad_w = 1,
-               .type = type},
-              {.n = 1,
-               .c = 20,
-               .h = 9,
-               .w = 11,
-               .ko = 20,
-               .kh = 3,
-               .kw = 3,
-               .pad_h = 1,
-               .pad_w = 1,
-               .groups = 20,
-               .type = type},
+    ConvCase dense = {.n = 1, .c = 16, .h = 9, .w = 11, .ko = 64, .kh = 3, .kw = 3};
+    dense.pad_h = dense.pad_w = 1;
+    dense.type = type;
+    ConvCase depthwise = dense;
+    depthwise.c = depthwise.ko = depthwise.groups = 20;
+    CheckAll({dense,
+              depthwise,
               {.n = 1, .c = 20, .h = 9, .w = 11, .ko = 33, .kh = 1, .kw = 1, .type = type}});
   }
 }
 
 // From a strip, in place, in groups, and what has no pairs (odd channels, channels that lie apart).
 TEST(ConvTest, PairsOfChannels) {
-  const ConvCase three = {.n = 2,
-                          .c = 32,
-                          .h = 10,
-                          .w = 7,
-                          .ko = 48,
-                          .kh = 3,
-                          .kw = 3,
-                          .stride = 2,
-                          .pad_h = 1,
-                          .pad_w = 1,
-                          .type = MemoryType::kBF16};
+  ConvCase three = {.n = 2, .c = 32, .h = 10, .w = 7, .ko = 48, .kh = 3, .kw = 3};
+  three.stride = 2;
+  three.pad_h = three.pad_w = 1;
+  three.type = MemoryType::kBF16;
   ConvCase valid = three, grouped = three, odd = three, apart = three, dilated = three;
   valid.pad_h = valid.pad_w = 0;
   valid.stride = 1;
@@ -383,20 +362,12 @@ TEST(ConvTest, JoinedChannels) {
   std::vector<ConvCase> cases;
   for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8}) {
     for (const bool nchw : {true, false}) {
-      cases.push_back({.n = 2,
-                       .c = channels,
-                       .h = 21,
-                       .w = 37,
-                       .ko = 33,
-                       .kh = 3,
-                       .kw = 5,
-                       .stride = 2,
-                       .pad_h = 1,
-                       .pad_w = 2,
-                       .nchw_input = nchw,
-                       .channels_last_weight = nchw,
-                       .stable = nchw,
-                       .type = MemoryType::kBF16});
+      ConvCase c = {.n = 2, .c = channels, .h = 21, .w = 37, .ko = 33, .kh = 3, .kw = 5};
+      c.stride = c.pad_w = 2;
+      c.pad_h = 1;
+      c.nchw_input = c.channels_last_weight = c.stable = nchw;
+      c.type = MemoryType::kBF16;
+      cases.push_back(c);
     }
   }
   CheckAll(cases);
