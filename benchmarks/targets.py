@@ -33,9 +33,13 @@ class Verdict:
 
 
 def _spread(ratios: dict[str, float], worst: str) -> str:
-    """Geometric mean of ratios and the worst of them with its case."""
-    mean = geometric_mean(list(ratios.values()))
-    return f"mean {mean:.2f} ×, worst {ratios[worst]:.2f} × ({worst})"
+    """Geometric mean of ratios and the worst of them with its case. One ratio of 0 would make the
+    mean 0: it is that of the others, and the text says so."""
+    positive = [ratio for ratio in ratios.values() if ratio > 0]
+    mean = geometric_mean(positive) or 0.0
+    zeros = len(ratios) - len(positive)
+    among = f" ({zeros} of {len(ratios)}: 0)" if zeros else ""
+    return f"mean {mean:.2f} ×{among}, worst {ratios[worst]:.2f} × ({worst})"
 
 
 def at_most(figure: str, target: str, ratios: dict[str, float], bound: float) -> Verdict:

@@ -331,3 +331,16 @@ def test_documents_keep_what_is_outside_the_markers(tmp_path):
     page.write_text("no markers\n")
     with pytest.raises(SystemExit, match="has no <!-- benchmarks -->"):
         compare.write_between_markers(page, "new")
+
+
+def test_a_ratio_of_nothing_is_named_beside_the_mean():
+    runs = {
+        "none": {"hpu memory": [{"workspace_bytes": 0}]},
+        "half": {"hpu memory": [{"workspace_bytes": 5}]},
+    }
+    for by in runs.values():
+        by["inductor memory"] = [{"workspace_bytes": 10}]
+    verdict = {v.figure: v for v in targets.verdicts({"workspace": runs})}[
+        "recipe workspace / peak of Inductor's buffers"
+    ]
+    assert verdict.measured == "mean 0.50 × (1 of 2: 0), worst 0.50 × (half)"
