@@ -110,6 +110,7 @@ Value* Builder::Gather(Value* x, Value* index, int64_t dim) {
 
 Value* Builder::Full(double value, DType dtype, Dims sizes) {
   const TensorType type = Contiguous(dtype, std::move(sizes));
+  if (dtype == DType::kBool) value = value != 0 ? 1 : 0;
   return Emit(OpKind::kFull, {}, {{AttrKey::kValue, value}}, &type);
 }
 

@@ -122,6 +122,19 @@ def test_lerp_starts_from_the_nearer_end():
         compiled_whole(check(lambda a, b, w=scalar: torch.lerp(a, b, w), start, end, rtol=1e-6))
 
 
+def test_any_number_but_zero_fills_booleans_with_true():
+    def function(x):
+        return torch.full_like(x, 2) / 1.25, torch.full_like(x, -0.5) * 3
+
+    compiled_whole(check(function, torch.zeros(5, dtype=torch.bool)))
+
+
+def test_logaddexp_of_equal_infinities():
+    inf = float("inf")
+    x, y = torch.tensor([inf, -inf, inf, 1.0, -inf]), torch.tensor([inf, -inf, -inf, 1.0, 2.0])
+    compiled_whole(check(torch.logaddexp, x, y))
+
+
 def put_first_row_at(x: torch.Tensor, row: int) -> torch.Tensor:
     return x.scatter(0, torch.full_like(x[:1], row, dtype=torch.int64), x[:1])
 

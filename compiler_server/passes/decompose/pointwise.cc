@@ -251,7 +251,10 @@ void Erfc(Call& call) {
 void LogAddExp(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* y = call.Operand(kOther, call.dtype());
-  Value* gap = call.b.Unary(OpKind::kAbs, call.b.Binary(OpKind::kSub, x, y));
+  // Equal infinities have no gap.
+  Value* gap =
+      call.b.Emit(OpKind::kWhere, {call.b.Binary(OpKind::kEq, x, y), call.b.Scalar(0, call.dtype()),
+                                   call.b.Unary(OpKind::kAbs, call.b.Binary(OpKind::kSub, x, y))});
   Value* rest =
       call.b.Unary(OpKind::kLog1p, call.b.Unary(OpKind::kExp, call.b.Unary(OpKind::kNeg, gap)));
   call.Return(call.b.Binary(OpKind::kAdd, call.b.Binary(OpKind::kMax, x, y), rest));
