@@ -9,8 +9,8 @@ namespace hpu::emulator {
 namespace {
 
 // Bounds the code of one kernel. Within a pass values are registers, spilled at worst, which costs
-// less than passing them through memory: a chain of more than 48 members as one kernel takes 7.1 ms where
-// three kernels take 7.8.
+// less than passing them through memory: a chain of more than 48 members as one kernel takes 7.1 ms
+// where three kernels take 7.8.
 constexpr size_t kMostMembers = 96;
 
 bool CanGroup(const Node& node) {
