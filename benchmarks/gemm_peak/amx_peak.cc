@@ -1,9 +1,6 @@
 #include "benchmarks/gemm_peak/amx_peak.h"
 
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdint>
 
@@ -26,17 +23,6 @@ struct alignas(64) TileConfiguration {
 static_assert(sizeof(TileConfiguration) == 64);
 
 }  // namespace
-
-bool AmxBf16Usable() {
-  constexpr unsigned kAmxBf16 = 1u << 22;
-  constexpr unsigned kAmxTile = 1u << 24;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
 
 __attribute__((target("amx-tile,amx-bf16"))) double RunAmxBf16(int repeat) {
   TileConfiguration configuration;

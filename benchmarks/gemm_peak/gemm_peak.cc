@@ -1,6 +1,6 @@
 // Share of the machine's multiply-add peak that generated contractions reach.
 //
-//   gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]
+//   gemm_peak [--isa v2|v3|v4|v4-bf16|v4-amx] [--threads N] [--json] [--only TEXT]
 //   gemm_peak --machine [--threads N]     # JSON: the machine's own peaks, no contraction
 //
 // Peak and contraction are measured in turn, so that a machine whose speed drifts still gives a
@@ -104,12 +104,15 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    const std::vector<IsaLevel> levels = RunnableLevels();
+    const auto level = std::find_if(levels.begin(), levels.end(),
+                                    [&](IsaLevel known) { return LevelName(known) == value; });
     if (flag == "--json") {
       options.json = true;
     } else if (flag == "--machine") {
       options.machine_only = true;
-    } else if (flag == "--isa" && (value == "v2" || value == "v3" || value == "v4")) {
-      options.isa = static_cast<IsaLevel>(value[1] - '0');
+    } else if (flag == "--isa" && level != levels.end()) {
+      options.isa = *level;
       ++i;
     } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
       options.threads = std::atoi(value.c_str());
@@ -119,7 +122,8 @@ int Main(int argc, char** argv) {
       ++i;
     } else {
       std::fprintf(stderr,
-                   "usage: gemm_peak [--isa v2|v3|v4] [--threads N] [--json] [--only TEXT]\n"
+                   "usage: gemm_peak [--isa v2|v3|v4|v4-bf16|v4-amx] [--threads N] [--json]\n"
+                   "                 [--only TEXT]\n"
                    "       gemm_peak --machine [--threads N]\n");
       return 2;
     }

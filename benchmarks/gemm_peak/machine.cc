@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "benchmarks/gemm_peak/amx_peak.h"
+#include "synapse/emulator/device/isa.h"
 #include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
 
 namespace hpu::emulator {
@@ -101,7 +102,7 @@ Machine::Machine(IsaLevel isa, int threads) : threads_(threads) {
     AddPeakKernel(module, "peak_bf16",
                   [](IrEmitter& e, llvm::Value* sum, llvm::Value*) { return DotPairs(e, sum); });
   }
-  if (AmxBf16Usable()) bf16_instructions_ = "AMX";
+  if (HostIsaLevel() == IsaLevel::kV4Amx) bf16_instructions_ = "AMX";
   const auto image = module.Finish();
   HPU_CHECK(image.ok(), "peak kernels");
   entries_ = image->entry_offsets;

@@ -1,6 +1,6 @@
 // Speed of packing weights for the matrix engine, against memcpy of the same bytes.
 //
-//   pack_speed [--isa v2|v3|v4|v4-bf16] [--megabytes N]
+//   pack_speed [--isa v2|v3|v4|v4-bf16|v4-amx] [--megabytes N]
 //
 // Each case packs a set of weights, one after the other, into fresh memory on one thread, as a
 // first launch does. memcpy copies the same sources into equally fresh memory, in turn with
@@ -136,7 +136,7 @@ int Main(int argc, char** argv) {
       options.megabytes = static_cast<uint64_t>(std::atoi(value.c_str()));
       ++i;
     } else {
-      std::fprintf(stderr, "usage: pack_speed [--isa v2|v3|v4|v4-bf16] [--megabytes N]\n");
+      std::fprintf(stderr, "usage: pack_speed [--isa v2|v3|v4|v4-bf16|v4-amx] [--megabytes N]\n");
       return 2;
     }
   }

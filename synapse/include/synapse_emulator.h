@@ -34,8 +34,8 @@ synStatus synEmulatorHostAccessEnd(void);
 // access.
 synStatus synEmulatorHostWrite(uint64_t address, uint64_t size);
 
-// Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-bf16"; a recipe of a
-// higher level is refused at launch. What is compiled for is the configuration key
+// Level of this host: "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16" or "x86-64-v4-amx"; a
+// recipe of a higher level is refused at launch. What is compiled for is the configuration key
 // EMULATOR_ISA_LEVEL.
 synStatus synEmulatorGetIsaLevel(char* buffer, size_t length);
 // Level that a recipe was compiled for.

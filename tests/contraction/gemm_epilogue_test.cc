@@ -50,7 +50,7 @@ class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> 
     spec.b.buffer_bytes = static_cast<uint64_t>(4 * n * kK);
     spec.epilogue = body_;
     spec.epilogue_operands = {Persistent(4), Persistent(2), Persistent(3)};
-    for (const IsaLevel isa : RunnableLevels()) {
+    for (const IsaLevel isa : TestedLevels()) {
       SCOPED_TRACE(LevelName(isa) + " m" + std::to_string(m) + " n" + std::to_string(n));
       CompiledContraction compiled(
           isa, [&](ContractionEmitter& emitter) { return emitter.EmitGemm(spec); });
@@ -170,13 +170,13 @@ TEST(KernelSharingTest, OneRowNeedsNoPackedCopy) {
 
 // With AVX512_BF16, rows of bf16 are multiplied in pairs as they lie; without, A is widened first.
 TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
-  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16}) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
     KernelModule module(TargetInfoFor(isa));
     ContractionEmitter emitter(module);
     GemmSpec spec = DenseSpec(64, 64, 64);
     spec.a.type = spec.b.type = MemoryType::kBF16;
     const EmittedKernels kernels = *emitter.EmitGemm(spec);
-    EXPECT_EQ(kernels.launches.size(), isa == IsaLevel::kV4Bf16 ? 1u : 2u);
+    EXPECT_EQ(kernels.launches.size(), isa >= IsaLevel::kV4Bf16 ? 1u : 2u);
     EXPECT_EQ(kernels.packed[0].packed_bytes, 64u * 64 * 2);
     EXPECT_TRUE(module.Finish().ok());
   }

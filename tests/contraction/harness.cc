@@ -7,23 +7,31 @@
 #include <cstring>
 #include <ctime>
 
+#include "synapse/emulator/device/isa.h"
+#include "tests/contraction/amx_interpreter.h"
+
 namespace hpu::emulator {
 
 std::vector<IsaLevel> RunnableLevels() {
-  std::vector<IsaLevel> levels = {IsaLevel::kV2};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    levels.push_back(IsaLevel::kV3);
+  std::vector<IsaLevel> levels;
+  for (const IsaLevel isa :
+       {IsaLevel::kV2, IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
+    if (HostIsaLevel().has_value() && isa <= *HostIsaLevel()) levels.push_back(isa);
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    levels.push_back(IsaLevel::kV4);
-    if (__builtin_cpu_supports("avx512bf16")) levels.push_back(IsaLevel::kV4Bf16);
+  return levels;
+}
+
+std::vector<IsaLevel> TestedLevels() {
+  std::vector<IsaLevel> levels = RunnableLevels();
+  if (levels.back() == IsaLevel::kV4Bf16) {
+    InstallAmxInterpreter();
+    levels.push_back(IsaLevel::kV4Amx);
   }
   return levels;
 }
 
 std::string LevelName(IsaLevel isa) {
-  return isa == IsaLevel::kV4Bf16 ? "v4-bf16" : "v" + std::to_string(static_cast<int>(isa));
+  return std::string(IsaLevelName(isa).substr(std::string_view("x86-64-").size()));
 }
 
 float FromBF16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }

@@ -16,7 +16,9 @@ namespace hpu::emulator {
 
 // ISA levels that this CPU runs.
 std::vector<IsaLevel> RunnableLevels();
-std::string LevelName(IsaLevel isa);
+// Those, and v4-amx with its instructions interpreted where the CPU lacks nothing else.
+std::vector<IsaLevel> TestedLevels();
+std::string LevelName(IsaLevel isa);  // "v4-bf16"
 
 float FromBF16(uint16_t bits);
 uint16_t ToBF16(float value);  // nearest even

@@ -152,7 +152,7 @@ void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelForma
 }
 
 TEST(PackingTest, PanelsHoldEveryElementInItsPlace) {
-  for (const IsaLevel isa : RunnableLevels()) {
+  for (const IsaLevel isa : TestedLevels()) {
     const int64_t lanes = TargetInfoFor(isa).f32_lanes;
     for (const Layout& layout : Layouts()) {
       for (const int64_t vectors : {1, 2, 4}) {
@@ -169,7 +169,7 @@ TEST(PackingTest, PanelsHoldEveryElementInItsPlace) {
 }
 
 TEST(PackingTest, NarrowElementsAreWidened) {
-  for (const IsaLevel isa : RunnableLevels()) {
+  for (const IsaLevel isa : TestedLevels()) {
     const Layout layout = Linear(64, 34);
     const Packer packer(isa, MemoryType::kBF16, layout, {64, PanelType::kF32});
     TestBuffer source(MemoryType::kBF16, 64 * 34);

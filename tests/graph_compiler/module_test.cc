@@ -11,7 +11,8 @@ Body TanhBody() {
 }
 
 TEST(KernelModuleTest, EqualInputGivesEqualBytesAtEveryLevel) {
-  for (const IsaLevel isa : {IsaLevel::kV2, IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16}) {
+  for (const IsaLevel isa :
+       {IsaLevel::kV2, IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
     const BodyRunner first(isa, TanhBody(), 2);
     const BodyRunner second(isa, TanhBody(), 2);
     EXPECT_FALSE(first.code().empty());

@@ -143,17 +143,17 @@ TEST_F(LaunchTest, OtherDeviceTypeAndHigherIsaAreRefused) {
   content.device_type = synDeviceGaudi3;
   EXPECT_STATUS(synInvalidArgument, Launch(LoadRecipe(content), {a_, b_, out_}));
   content = emulator::AddRecipe(kCount);
-  content.isa = emulator::IsaLevel::kV4Bf16;
+  content.isa = emulator::IsaLevel::kV4Amx;
   char level[32];
   EXPECT_SUCCESS(api_->synEmulatorGetIsaLevel(level, sizeof(level)));
-  if (std::string(level) == "x86-64-v4-bf16") GTEST_SKIP() << "no higher level than this CPU's";
+  if (std::string(level) == "x86-64-v4-amx") GTEST_SKIP() << "no higher level than this CPU's";
   const synRecipeHandle recipe = LoadRecipe(content);
   EXPECT_STATUS(synUnsupported, Launch(recipe, {a_, b_, out_}));
   const auto table = Table({a_, b_, out_});
   EXPECT_EQ(api_->synLaunch(stream_, table.data(), 3, Allocate(256), recipe, 0), synUnsupported);
   const std::string text = api_->synGetLastErrorMessage();
   EXPECT_NE(text.find(level), std::string::npos) << text;
-  EXPECT_NE(text.find("x86-64-v4-bf16"), std::string::npos) << text;
+  EXPECT_NE(text.find("x86-64-v4-amx"), std::string::npos) << text;
 }
 
 TEST_F(LaunchTest, SplitOverThreadsCoversEveryTaskOnce) {

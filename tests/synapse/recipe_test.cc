@@ -139,12 +139,12 @@ TEST(LoadedRecipeTest, PlansSectionsAndExternals) {
 
 TEST(LoadedRecipeTest, HigherIsaLevelIsRefusedWithBothNames) {
   Recipe recipe = AddRecipe(10);
-  recipe.isa = IsaLevel::kV4Bf16;
+  recipe.isa = IsaLevel::kV4Amx;
   LoadedRecipe loaded(std::move(recipe));
   const absl::Status status = loaded.EnsureExecutable();
   if (status.ok()) GTEST_SKIP() << "no higher level than this CPU's";
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(std::string(status.message()).find("x86-64-v4-bf16"), std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("x86-64-v4-amx"), std::string::npos);
 }
 
 TEST(LoadedRecipeTest, CodeRunsOnceMapped) {

@@ -87,7 +87,7 @@ absl::Status Configuration::CheckValue(const std::string& key, const Setting& se
   if (key == "EMULATOR_ISA_LEVEL" && !value.empty() && !IsaLevelFromName(value).has_value()) {
     return InvalidArgument(
         key, "=", value,
-        ": allowed are x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4-bf16 or nothing");
+        ": allowed are x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4-bf16, x86-64-v4-amx or nothing");
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,8 @@
 #include "synapse/emulator/device/isa.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -8,10 +10,9 @@ namespace hpu::emulator {
 namespace {
 
 constexpr std::pair<IsaLevel, std::string_view> kNames[] = {
-    {IsaLevel::kV2, "x86-64-v2"},
-    {IsaLevel::kV3, "x86-64-v3"},
-    {IsaLevel::kV4, "x86-64-v4"},
-    {IsaLevel::kV4Bf16, "x86-64-v4-bf16"},
+    {IsaLevel::kV2, "x86-64-v2"},        {IsaLevel::kV3, "x86-64-v3"},
+    {IsaLevel::kV4, "x86-64-v4"},        {IsaLevel::kV4Bf16, "x86-64-v4-bf16"},
+    {IsaLevel::kV4Amx, "x86-64-v4-amx"},
 };
 
 struct Registers {
@@ -32,6 +33,13 @@ uint64_t EnabledStates() {
   uint32_t high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (uint64_t{high} << 32) | low;
+}
+
+// Linux gives the state of AMX tiles only to processes that ask for it; threads inherit it.
+bool MayUseTiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 std::optional<IsaLevel> Detect() {
@@ -56,7 +64,12 @@ std::optional<IsaLevel> Detect() {
   constexpr uint32_t kV4 = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);
   if (!HasAll(features.ebx, kV4) || (states & 0xE0) != 0xE0) return IsaLevel::kV3;
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
-  return HasAll(features1.eax, kAvx512Bf16) ? IsaLevel::kV4Bf16 : IsaLevel::kV4;
+  if (!HasAll(features1.eax, kAvx512Bf16)) return IsaLevel::kV4;
+  // AMX BF16, TILE; state of tile configuration and data.
+  constexpr uint32_t kAmx = (1u << 22) | (1u << 24);
+  constexpr uint64_t kTileStates = (1u << 17) | (1u << 18);
+  const bool has_tiles = HasAll(features.edx, kAmx) && (states & kTileStates) == kTileStates;
+  return has_tiles && MayUseTiles() ? IsaLevel::kV4Amx : IsaLevel::kV4Bf16;
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 
 namespace hpu::emulator {
 
-// Highest level whose instructions the CPU has and the operating system saves (cpuid, xgetbv).
+// Highest level whose instructions the CPU has and the operating system saves (cpuid, xgetbv; for
+// AMX it is asked to).
 // nullopt: below x86-64-v2. Computed once.
 std::optional<IsaLevel> HostIsaLevel();
 

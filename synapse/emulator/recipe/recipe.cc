@@ -117,7 +117,7 @@ absl::Status GetBody(ByteReader& in, Recipe* recipe) {
     return DataLoss("device type ", device_type, " is not known");
   }
   recipe->device_type = static_cast<synDeviceType>(device_type);
-  RETURN_IF_ERROR(GetEnum(in, static_cast<uint32_t>(IsaLevel::kV4Bf16), "ISA level", &recipe->isa));
+  RETURN_IF_ERROR(GetEnum(in, static_cast<uint32_t>(IsaLevel::kV4Amx), "ISA level", &recipe->isa));
   if (recipe->isa < IsaLevel::kV2) return DataLoss("ISA level below 2");
   uint32_t count = 0;
   RETURN_IF_ERROR(in.GetCount(&count, 35));

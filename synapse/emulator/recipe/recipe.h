@@ -15,7 +15,7 @@
 namespace hpu::emulator {
 
 // Instruction-set levels that code is generated for; ordered, a higher one runs all lower ones.
-enum class IsaLevel : uint8_t { kV2 = 2, kV3 = 3, kV4 = 4, kV4Bf16 = 5 };
+enum class IsaLevel : uint8_t { kV2 = 2, kV3 = 3, kV4 = 4, kV4Bf16 = 5, kV4Amx = 6 };
 
 enum class Engine : uint8_t { kMme = 0, kTpc = 1, kDma = 2 };
 

@@ -200,15 +200,20 @@ TargetInfo TargetInfoFor(IsaLevel isa) {
       break;
     case IsaLevel::kV4:
     case IsaLevel::kV4Bf16:
+    case IsaLevel::kV4Amx:
       target.f32_lanes = 16;
       target.vector_registers = 32;
       target.cpu = "x86-64-v4";
       target.features = "-prefer-256-bit";
       break;
   }
-  if (isa == IsaLevel::kV4Bf16) {
+  if (isa >= IsaLevel::kV4Bf16) {
     target.avx512_bf16 = true;
     target.features += ",+avx512bf16";
+  }
+  if (isa >= IsaLevel::kV4Amx) {
+    target.amx_bf16 = true;
+    target.features += ",+amx-tile,+amx-bf16";
   }
   return target;
 }

@@ -186,7 +186,8 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   const bool pairs = lies_in_pairs || joins_pairs;
   if (lies_in_pairs) CountPairs(bound);
   if (joins_pairs) bound.in_c = CeilDiv(spec.in_c, 2);
-  ConvPlan plan = depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound);
+  ConvPlan plan =
+      depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound, pairs);
   if (joins_pairs) plan.joined_channels = spec.in_c;
   PanelType packed_type = PanelType::kF32;
   if (pairs) {

@@ -39,7 +39,18 @@ struct ConvPlan {
   int vectors = 0;
   int64_t panel_cols = 0, panels = 0;  // per group (depthwise: of all channels)
   int64_t panels_per_task = 0, panel_blocks = 0;
+  int amx_depth = 0;   // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
+  int amx_pixels = 0;  // of an output row that one AMX tile takes; divides tile_w
 
+  // (kernel column, channel) is one contiguous run of the input.
+  bool fused_columns(const ConvSpec& spec) const {
+    const bool adjoin = strip || spec.x_strides[2] == group_in || spec.kernel_w == 1;
+    return spec.dilation_w == 1 && adjoin;
+  }
+  // k steps without a jump in the input.
+  int64_t run(const ConvSpec& spec) const {
+    return fused_columns(spec) ? spec.kernel_w * group_in : group_in;
+  }
   int64_t pixels() const { return tile_h * tile_w; }
   int64_t strip_rows(const ConvSpec& spec) const {
     return (tile_h - 1) * spec.stride_h + (spec.kernel_h - 1) * spec.dilation_h + 1;
@@ -51,7 +62,8 @@ struct ConvPlan {
     return strip ? strip_rows(spec) * strip_cols(spec) * strip_channels : 0;
   }
 };
-ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec);
+// `pairs`: channels are pairs of bf16.
+ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs);
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec);
 
 // True when no tap of any output pixel falls outside the input.
@@ -69,7 +81,7 @@ class ConvTask {
   // Copies channels [first_channel, first_channel + channels) of the strip's pixels.
   void FillStrip(llvm::Value* first_channel, llvm::Value* channels);
   // One entry per pixel of the tile: where its first tap lies, and its output row and column.
-  // Entries beyond the pixels that exist repeat the last one.
+  // Entries beyond the pixels that exist repeat the last row.
   void FillPixelTable();
 
   // Base of all pixel addresses for channel `first_channel` (of the strip: of channel 0).
@@ -78,6 +90,8 @@ class ConvTask {
   llvm::Value* TapOffset(llvm::Value* row, llvm::Value* col);
   llvm::Value* PixelOffset(llvm::Value* pixel);
   Values PixelIndex(llvm::Value* pixel);  // {ho, wo}
+  // From a pixel to the next one in its output row.
+  int64_t PixelStride() const { return spec_.stride_w * ColBytes(); }
   // Pixels of this task, or null when every task has plan.pixels().
   llvm::Value* pixel_count() const { return pixel_count_; }
   llvm::Value* image() const { return image_; }

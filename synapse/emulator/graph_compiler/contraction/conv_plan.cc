@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "synapse/emulator/graph_compiler/contraction/amx_tiles.h"
 #include "synapse/emulator/graph_compiler/contraction/conv.h"
 
 namespace hpu::emulator {
@@ -15,6 +16,7 @@ constexpr int64_t kFewestPanels = 2;
 constexpr double kMultiplyAddsPerFloat = 16;
 constexpr double kLargestStripShare = 1.0 / 12;
 constexpr int kMaxPixelRows = 10;  // each row of a tile holds an address register
+constexpr int kFewestAmxPixels = 4;
 constexpr int kDepthwiseRows = 4;
 constexpr int kDepthwiseVectors = 2;
 
@@ -78,19 +80,47 @@ int64_t FewestPanels(const ConvPlan& plan, const ConvSpec& spec) {
   return std::max(kFewestPanels, wanted);
 }
 
-}  // namespace
+// AMX reads the pixels of a tile at equal distances: they share an output row.
+void ChooseAmx(ConvPlan& plan, const ConvSpec& spec) {
+  if (spec.out_w % plan.tile_w != 0) return;
+  int pixels = kAmxRows;
+  while (plan.tile_w % pixels != 0) --pixels;
+  if (pixels < kFewestAmxPixels) return;
+  plan.amx_depth = AmxDepth(plan.run(spec));
+  if (plan.amx_depth == 0) return;
+  plan.amx_pixels = pixels;
+  const int64_t count = plan.pixels() / pixels;
+  plan.tiles = {};
+  plan.tiles.main_rows = count > 1 ? kAmxHalves * pixels : pixels;
+  plan.tiles.main_count = plan.pixels() / plan.tiles.main_rows;
+  plan.tiles.tail_count = (plan.pixels() - plan.tiles.main_rows * plan.tiles.main_count) / pixels;
+  plan.tiles.tail_rows = plan.tiles.tail_count > 0 ? pixels : 0;
+}
 
-ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec) {
+ConvPlan CutConv(const TargetInfo& target, const ConvSpec& spec, int vectors) {
   ConvPlan plan;
   plan.group_in = spec.in_c / spec.groups;
   plan.group_out = spec.out_c / spec.groups;
   plan.strip_channels = plan.group_in;
   plan.strip = !ReadsInPlace(spec, plan.group_in);
-  plan.vectors = ChoosePanelVectors(target, plan.group_out);
+  plan.vectors = vectors;
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(plan.group_out, plan.panel_cols);
   ChooseTile(plan, spec);
   ChooseTasks(plan, spec, spec.groups, FewestPanels(plan, spec));
+  return plan;
+}
+
+}  // namespace
+
+ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs) {
+  const int64_t group_out = spec.out_c / spec.groups;
+  if (pairs && target.amx_bf16) {
+    ConvPlan plan = CutConv(target, spec, AmxPanelVectors(group_out));
+    ChooseAmx(plan, spec);
+    if (plan.amx_depth > 0) return plan;
+  }
+  ConvPlan plan = CutConv(target, spec, ChoosePanelVectors(target, group_out));
   const int max_rows = std::min(kMaxPixelRows, MaxTileRows(target, plan.vectors));
   plan.tiles = ChooseRowTiles(plan.pixels(), max_rows, plan.vectors);
   return plan;

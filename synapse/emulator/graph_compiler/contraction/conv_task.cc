@@ -133,8 +133,13 @@ void ConvTask::FillPixelTable() {
     e_.For(e_.Int(0), tile_w_, 1, [&](Value* w) { fill(e_.Add(row_start, w), h, w); });
   });
   if (pixel_count_ == nullptr) return;
+  // Tiles of pixels at equal distances (AMX) must not leave the row.
+  const auto last_col = [&](Value* pixel) {
+    const bool fixed = llvm::isa<llvm::ConstantInt>(tile_w_);
+    return fixed ? e_.RemConst(pixel, plan_.tile_w) : e_.Add(tile_w_, -1);
+  };
   e_.For(pixel_count_, e_.Int(TableEntries(plan_)), 1,
-         [&](Value* pixel) { fill(pixel, e_.Add(tile_h_, -1), e_.Add(tile_w_, -1)); });
+         [&](Value* pixel) { fill(pixel, e_.Add(tile_h_, -1), last_col(pixel)); });
 }
 
 llvm::Value* ConvTask::InputBase(Value* first_channel) {
@@ -194,7 +199,11 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
                               plan.joined_channels}) {
     key.Add(value);
   }
-  key.Add(spec.batch == 1).Add(spec.x_type).Add(plan.strip).Add(plan.tiles.main_rows);
+  key.Add(plan.amx_depth)
+      .Add(spec.batch == 1)
+      .Add(spec.x_type)
+      .Add(plan.strip)
+      .Add(plan.tiles.main_rows);
   for (const int64_t stride : spec.x_strides) key.Add(stride);
   return key.Add(spec.epilogue);
 }

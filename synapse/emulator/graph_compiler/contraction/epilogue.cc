@@ -39,7 +39,7 @@ class TileEpilogue {
 
  private:
   void EmitRows(const Values& tile, Value* rows) {
-    const bool inline_rows = IsShort(body_) && llvm::isa<llvm::ConstantInt>(rows);
+    const bool inline_rows = !tile.empty() && IsShort(body_) && llvm::isa<llvm::ConstantInt>(rows);
     const bool has_tail = place_.cols_total % cols_ != 0;
     if (!has_tail) return inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr);
     Value* left = e_.Sub(e_.Int(place_.cols_total), place_.col);
@@ -61,7 +61,7 @@ class TileEpilogue {
 
   void FromBuffer(const Values& tile, Value* rows, Value* mask) {
     const int64_t row_bytes = cols_ * 4;
-    StoreTile(e_, shape_, place_.tile_buffer, row_bytes, tile);
+    if (!tile.empty()) StoreTile(e_, shape_, place_.tile_buffer, row_bytes, tile);
     e_.For(e_.Int(0), rows, 1, [&](Value* r) {
       Value* sums = e_.LoadF32(e_.Address(place_.tile_buffer, e_.Mul(r, row_bytes)), cols_);
       Row(e_.Add(place_.row, r), place_.col, cols_, mask, sums);

@@ -30,7 +30,8 @@ struct TilePlace {
 };
 
 // Applies the body to the whole tile. Short bodies run on the registers of every row; long ones
-// are emitted once, in a loop over rows that reads the tile back from L1.
+// are emitted once, in a loop over rows that reads the tile back from L1. An empty `tile` lies in
+// place.tile_buffer already.
 void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                       const Values& tile, const TilePlace& place);
 

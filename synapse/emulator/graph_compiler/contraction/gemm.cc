@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "synapse/emulator/graph_compiler/contraction/amx_tiles.h"
 #include "synapse/emulator/graph_compiler/contraction/epilogue.h"
 #include "synapse/emulator/graph_compiler/contraction/packing.h"
 
@@ -182,6 +183,12 @@ class GemmForms {
     return gemm_.k % 2 == 0 && a.col_stride == 1 && a.row_stride % 2 == 0 && even;
   }
 
+  // AMX multiplies tiles of pairs.
+  int ChooseAmxDepth(PanelType packed_type) const {
+    const bool possible = cache_.module().target().amx_bf16 && packed_type == PanelType::kBF16Pairs;
+    return possible ? AmxDepth(gemm_.k / 2) : 0;
+  }
+
   // From here on k and the strides of A count pairs.
   void CountPairs() {
     gemm_.k /= 2;
@@ -191,17 +198,21 @@ class GemmForms {
 
   EmittedKernels Tiled() {
     const TargetInfo& target = cache_.module().target();
-    const int vectors = ChoosePanelVectors(target, gemm_.n);
-    const PanelForm form = ChoosePanelForm(target, vectors);
+    PanelUse use;
+    use.vectors = ChoosePanelVectors(target, gemm_.n);
+    const PanelForm form = ChoosePanelForm(target, use.vectors);
     PanelType packed_type = PanelType::kF32;
     if (TakesPairs(form)) {
       packed_type = PanelType::kBF16Pairs;
     } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
-               vectors % 2 == 0) {
+               use.vectors % 2 == 0) {
       packed_type = PanelType::kBF16Vectors;
     }
+    use.packed_by_task = form == PanelForm::kPackedByTask;
+    use.amx_depth = ChooseAmxDepth(packed_type);
+    if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
     if (form == PanelForm::kPacked) {
-      const int64_t panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+      const int64_t panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
       out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
                                              {panel_cols, packed_type}));
     }
@@ -210,8 +221,8 @@ class GemmForms {
     } else if (gemm_.k > 0 && !ReadsAInPlace()) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
-    const GemmBlocks blocks = ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n,
-                                               gemm_.k, vectors, form == PanelForm::kPackedByTask);
+    const GemmBlocks blocks =
+        ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
     const bool packed = form == PanelForm::kPacked;
     Bind(packed ? OperandRef{OperandRef::Kind::kPacked, 0, 0} : gemm_.b.buffer);
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));

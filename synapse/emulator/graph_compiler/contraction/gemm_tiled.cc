@@ -7,6 +7,7 @@
 //         last block of k: epilogue
 #include <algorithm>
 
+#include "synapse/emulator/graph_compiler/contraction/amx_tiles.h"
 #include "synapse/emulator/graph_compiler/contraction/epilogue.h"
 #include "synapse/emulator/graph_compiler/contraction/gemm.h"
 #include "synapse/emulator/graph_compiler/contraction/matrix_copy.h"
@@ -70,19 +71,23 @@ class TiledGemm {
 
     Value* first_panel = e_.Mul(panel_block, blocks_.panels_per_task);
     Value* end_panel = e_.Min(e_.Add(first_panel, blocks_.panels_per_task), e_.Int(blocks_.panels));
-    const auto panels = [&](Value* k0) {
+    EachBlockOfK([&](Value* k0) {
       if (blocks_.panels_per_task == 1) return Panel(first_panel, k0);
       e_.For(first_panel, end_panel, 1, [&](Value* panel) {
         partials_ = e_.Address(frame_.scratch,
                                e_.Mul(e_.Sub(panel, first_panel), PanelPartialBytes(blocks_)));
         Panel(panel, k0);
       });
-    };
-    if (blocks_.k_blocks == 1) return panels(e_.Int(0));
-    e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block, panels);
+    });
+    if (blocks_.amx_depth > 0) AmxTiles::Release(e_);
   }
 
  private:
+  void EachBlockOfK(const std::function<void(Value* k0)>& block) {
+    if (blocks_.k_blocks == 1) return block(e_.Int(0));
+    e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block, block);
+  }
+
   // First row of a tile: tiles of main_rows first, then those of tail_rows.
   Value* TileRow(Value* tile) {
     const RowTiles& tiles = blocks_.tiles;
@@ -115,12 +120,13 @@ class TiledGemm {
                                 : e_.Min(e_.Sub(e_.Int(gemm_.k), k0), e_.Int(blocks_.k_block));
     const TileB b = PanelRows(panel, col, k0, steps);
     const RowTiles& tiles = blocks_.tiles;
-    Value* main_end = e_.Min(end_tile_, e_.Int(tiles.main_count));
-    e_.For(first_tile_, main_end, 1,
-           [&](Value* tile) { Tile(tiles.main_rows, TileRow(tile), col, k0, steps, b); });
+    const auto run = [&](int rows, Value* first, Value* end) {
+      if (blocks_.amx_depth > 0) return AmxRun(rows, first, end, col, k0, steps, b);
+      e_.For(first, end, 1, [&](Value* tile) { Tile(rows, TileRow(tile), col, k0, steps, b); });
+    };
+    run(tiles.main_rows, first_tile_, e_.Min(end_tile_, e_.Int(tiles.main_count)));
     if (tiles.tail_count == 0) return;
-    e_.For(e_.Max(first_tile_, e_.Int(tiles.main_count)), end_tile_, 1,
-           [&](Value* tile) { Tile(tiles.tail_rows, TileRow(tile), col, k0, steps, b); });
+    run(tiles.tail_rows, e_.Max(first_tile_, e_.Int(tiles.main_count)), end_tile_);
   }
 
   TileB PanelRows(Value* panel, Value* col, Value* k0, Value* steps) {
@@ -162,7 +168,7 @@ class TiledGemm {
     for (int r = 0; r < rows; ++r) a.row_offsets.push_back(r * gemm_.a.row_stride * 4);
 
     const int64_t partial_stride = blocks_.panel_cols * 4;
-    Value* partial = e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), partial_stride));
+    Value* partial = Partial(row);
     Values sums = ZeroTile(e_, shape);
     if (blocks_.k_blocks > 1) {
       sums = e_.Choose(
@@ -181,8 +187,43 @@ class TiledGemm {
     const TilePlace place{batch_index_, row, col, gemm_.n, tile_buffer_, nullptr};
     const auto finish = [&] { EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place); };
     if (blocks_.k_blocks == 1) return finish();
-    e_.If(e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k)), finish,
-          [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
+    e_.If(IsLastBlock(k0), finish, [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
+  }
+
+  Value* Partial(Value* row) {
+    return e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), blocks_.panel_cols * 4));
+  }
+
+  Value* IsLastBlock(Value* k0) {
+    return e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k));
+  }
+
+  // Row tiles [first, end) of equal height in AMX tiles.
+  void AmxRun(int rows, Value* first, Value* end, Value* col, Value* k0, Value* steps,
+              const TileB& b) {
+    AmxTiles amx(e_, rows, kAmxRows, blocks_.vectors, blocks_.amx_depth);
+    amx.Configure(frame_);
+    AmxA a;
+    a.row_stride = gemm_.a.row_stride * 4;
+    e_.For(first, end, 1, [&](Value* tile) {
+      Value* row = TileRow(tile);
+      a.halves[0] = e_.Address(a_, e_.Add(e_.Mul(row, a.row_stride), e_.Mul(k0, 4)));
+      a.halves[1] = e_.Address(a.halves[0], kAmxRows * a.row_stride);
+      Value* sums = blocks_.k_blocks == 1 ? tile_buffer_ : Partial(row);
+      if (blocks_.k_blocks == 1) {
+        amx.Zero();
+      } else {
+        e_.If(e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { amx.Zero(); }, [&] { amx.Load(sums); });
+      }
+      amx.Accumulate(a, b, steps);
+      amx.Store(sums);
+      const TilePlace place{batch_index_, row, col, gemm_.n, sums, nullptr};
+      const auto finish = [&] {
+        EmitTileEpilogue(e_, frame_, gemm_.epilogue, {rows, blocks_.vectors}, {}, place);
+      };
+      if (blocks_.k_blocks == 1) return finish();
+      e_.If(IsLastBlock(k0), finish);
+    });
   }
 
   IrEmitter e_;
@@ -206,6 +247,7 @@ void AddBlocks(KernelKey& key, const GemmBlocks& blocks) {
   key.Add(blocks.tiles.main_rows).Add(blocks.tiles.main_count).Add(blocks.tiles.tail_rows);
   key.Add(blocks.tiles.tail_count).Add(blocks.vectors).Add(blocks.k_block);
   key.Add(blocks.tiles_per_block).Add(blocks.panels_per_task).Add(blocks.rows_first);
+  key.Add(blocks.amx_depth);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "synapse/emulator/graph_compiler/contraction/amx_tiles.h"
+
 namespace hpu::emulator {
 namespace {
 
@@ -33,6 +35,7 @@ void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
     ++blocks.k_blocks;
   }
   blocks.k_block = CeilDiv(k, blocks.k_blocks);
+  if (blocks.amx_depth > 0) blocks.k_block = RoundUp(blocks.k_block, blocks.amx_depth);
   blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
   if (blocks.k_blocks > 1) {
     blocks.panels_per_task = std::max(blocks.panels_per_task,
@@ -99,14 +102,17 @@ RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors) {
 }
 
 GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
-                            int64_t k, int vectors, bool packs_b) {
+                            int64_t k, const PanelUse& use) {
   GemmBlocks blocks;
-  blocks.vectors = vectors;
-  blocks.tiles = ChooseRowTiles(m, MaxTileRows(target, vectors), vectors);
-  blocks.panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+  blocks.vectors = use.vectors;
+  blocks.amx_depth = use.amx_depth;
+  blocks.tiles = use.amx_depth > 0
+                     ? AmxRowTiles(m)
+                     : ChooseRowTiles(m, MaxTileRows(target, use.vectors), use.vectors);
+  blocks.panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 
-  const int64_t rows = packs_b ? kRowsPerPackingBlock : kRowsPerBlock;
+  const int64_t rows = use.packed_by_task ? kRowsPerPackingBlock : kRowsPerBlock;
   int64_t row_blocks = CeilDiv(m, rows + rows / 4);
   const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
   while (batch * row_blocks * blocks.panels < kTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&

@@ -39,13 +39,19 @@ struct GemmBlocks {
   int64_t panels_per_task = 0;
   int64_t panel_blocks = 0;
   bool rows_first = false;  // consecutive tasks share a panel (else a block of rows)
+  int amx_depth = 0;        // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
   uint64_t tasks_per_matrix() const {
     return static_cast<uint64_t>(row_blocks) * static_cast<uint64_t>(panel_blocks);
   }
 };
-// `packs_b`: every task packs its panels itself, so tall blocks pay.
+// How the panels of B are made and used.
+struct PanelUse {
+  int vectors = 0;
+  bool packed_by_task = false;  // every task packs its panels itself, so tall blocks pay
+  int amx_depth = 0;
+};
 GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
-                            int64_t k, int vectors, bool packs_b);
+                            int64_t k, const PanelUse& use);
 
 // Tasks that one thread should take together so that waking it pays.
 uint64_t ChooseGrain(uint64_t tasks, uint64_t flops);

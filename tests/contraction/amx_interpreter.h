@@ -1,0 +1,15 @@
+// AMX on CPUs without it: interprets the tile instructions that generated code contains where the
+// CPU refuses them (SIGILL). Only results are those of the instructions; a step takes microseconds.
+#pragma once
+
+namespace hpu::emulator {
+
+// Handles SIGILL of this process from now on; tiles are the thread's own. What the CPU would refuse
+// with AMX too (a wrong shape, a tile that is not configured, another instruction) ends the process
+// with a message. Does nothing where the CPU has AMX-BF16 and lets this process use it.
+void InstallAmxInterpreter();
+
+// Tile products interpreted so far in this process; 0 on a CPU with AMX.
+long AmxProductsInterpreted();
+
+}  // namespace hpu::emulator
