@@ -141,8 +141,7 @@ TEST(AmxConvTest, AgreesWithVectors) {
     std::copy_n(w_strides, 4, spec.w_strides);
     spec.w_stable = true;
     const int64_t row = spec.out_w * shape.outputs;
-    spec.epilogue =
-        StoreBody(MemoryType::kF32, {spec.out_h * row, row, shape.outputs, 1});
+    spec.epilogue = StoreBody(MemoryType::kF32, {spec.out_h * row, row, shape.outputs, 1});
     spec.epilogue_operands = {Persistent(2)};
     spec.name = "test";
     TestBuffer x(MemoryType::kBF16, 2 * x_strides[0]);

@@ -9,8 +9,8 @@ namespace {
 
 using llvm::Value;
 
-constexpr int kRowBytes = 64;     // of a full tile
-constexpr int kMostDepth = 16;    // rows of a tile of B
+constexpr int kRowBytes = 64;   // of a full tile
+constexpr int kMostDepth = 16;  // rows of a tile of B
 constexpr int kLeastDepth = 8;
 constexpr int kFirstA = 4, kFirstB = 6;
 // Operand of LDTILECFG: palette, start row, 14 reserved bytes, 16 row lengths in bytes (u16), 16
@@ -106,8 +106,7 @@ void AmxTiles::Accumulate(const AmxA& a, const TileB& b, Value* steps) {
     }
     for (int half = 0; half < halves(); ++half) {
       Value* address = e_.Address(a.halves[half], e_.Mul(k, 4));
-      Call(llvm::Intrinsic::x86_tileloadd64,
-           {Tile(kFirstA + half), address, e_.Int(a.row_stride)});
+      Call(llvm::Intrinsic::x86_tileloadd64, {Tile(kFirstA + half), address, e_.Int(a.row_stride)});
       for (int v = 0; v < vectors_; ++v) {
         Call(llvm::Intrinsic::x86_tdpbf16ps,
              {Tile(half * kAmxVectors + v), Tile(kFirstA + half), Tile(kFirstB + v)});
