@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,9 +15,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from .aten_rules import ATEN_RULES
+from .decompositions import find_decomposition
 from .snippet import Call, Slot, Snippet
 from .whole_ops import find_handler
-from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_of
+from .wire import (
+    CaptureError,
+    Meta,
+    NeedsFunctionalization,
+    check_plain,
+    dtype_number,
+    meta_of,
+)
+
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 # Identity on values; only autograd or tracing sees a difference.
 _IDENTITY = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
@@ -36,6 +49,16 @@ _METADATA = frozenset(
         "aten.is_pinned.default",
     }
 )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How far a SnippetRecorder had come: lengths of its lists, and the slots by tensor identity."""
+
+    calls: int
+    constants: int
+    slot_count: int
+    slots: dict[int, int]
 
 
 class SnippetRecorder:
@@ -107,6 +130,26 @@ class SnippetRecorder:
             slots.append(self._new_slot(item))
         self.snippet.calls.append(Call(str(op), arguments, keywords, results, slots))
 
+    def checkpoint(self) -> Checkpoint:
+        """The present state, for `calls_since` and `roll_back`."""
+        return Checkpoint(
+            len(self.snippet.calls),
+            len(self.snippet.constants),
+            self.snippet.slot_count,
+            # A call that returns its argument gives it a new slot.
+            dict(self._slots),
+        )
+
+    def calls_since(self, checkpoint: Checkpoint) -> list[Call]:
+        return self.snippet.calls[checkpoint.calls :]
+
+    def roll_back(self, checkpoint: Checkpoint) -> None:
+        """Forgets what was recorded since."""
+        del self.snippet.calls[checkpoint.calls :]
+        del self.snippet.constants[checkpoint.constants :]
+        self.snippet.slot_count = checkpoint.slot_count
+        self._slots = checkpoint.slots
+
     def finish(self, output: Any) -> Snippet:
         self.snippet.output = pytree.tree_map_only(torch.Tensor, self.slot_of, output)
         return self.snippet
@@ -174,12 +217,61 @@ class RecordingMode(TorchDispatchMode):
         check_op(func, args, kwargs)
         if name in _CHECKS:
             return None
+        decompose = find_decomposition(func)
+        if decompose is not None:
+            decomposed = self._decompose(decompose, func, args, kwargs)
+            if decomposed is not None:
+                return decomposed
         result = func(*args, **kwargs)
         if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
             self.recorder.rename(result, args[0])
         else:
             self.recorder.record(func, args, kwargs, result)
         return result
+
+    def _decompose(
+        self, decompose: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
+    ) -> Any:
+        """Records the calls of a decomposition. None, and nothing recorded, where one of them has no
+        rule either or the results would not be those of the op."""
+        expected = op(*args, **kwargs)
+        before = self.recorder.checkpoint()
+        try:
+            with self:
+                result = decompose(*args, **kwargs)
+            known = all(map(_has_rule, self.recorder.calls_since(before)))
+            if known and _same_metadata(result, expected, args):
+                return result
+        except Exception as error:
+            # Decompositions run any Python; whatever stops one, the op itself can be recorded.
+            _log.debug("decomposition of %s: %s", op, error)
+        self.recorder.roll_back(before)
+        return None
+
+
+def _has_rule(call: Call) -> bool:
+    """True for calls that the compile server puts into recipes, none of which hold f64."""
+    f64 = dtype_number(torch.float64)
+    return call.target in ATEN_RULES and all(meta[0] != f64 for meta in call.results)
+
+
+def _share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
+    return bool(x.untyped_storage()._cdata == y.untyped_storage()._cdata)
+
+
+def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
+    """True for results of the same types and strides; one that is an argument itself must be its
+    view for the op too."""
+    given = {id(leaf) for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)}
+    ours, theirs = pytree.tree_leaves(result), pytree.tree_leaves(expected)
+    return len(ours) == len(theirs) and all(
+        isinstance(x, torch.Tensor)
+        and isinstance(y, torch.Tensor)
+        and (id(x) not in given or _share_memory(x, y))
+        and x.device == y.device
+        and meta_of(x) == meta_of(y)
+        for x, y in zip(ours, theirs, strict=True)
+    )
 
 
 def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,29 @@
+"""PyTorch's own decompositions of the ATen ops for which the compile server has no rule.
+
+Used where they end in ops that it knows (recorder.py); any other op stays as it is and runs eagerly.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch._ops import OpOverload
+
+from .aten_rules import ATEN_RULES
+
+
+@functools.cache
+def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
+    """The function that computes `op` by other ops; None if the server takes `op` itself, or if
+    there is none."""
+    if op.namespace != "aten" or str(op) in ATEN_RULES:
+        return None
+    if op._can_decompose():
+        decompose: Callable[..., Any] = op.decompose
+        return decompose
+    # Imported here: graphs of known ops never need it.
+    from torch._decomp import decomposition_table
+
+    return decomposition_table.get(op)

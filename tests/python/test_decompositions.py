@@ -1,0 +1,77 @@
+"""ATen ops for which the server has no rule: PyTorch's decomposition where it ends in known ops,
+the op itself elsewhere.
+
+Guide rows: FALL-1, FALL-2 (eager segments).
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import check, compiled_whole
+
+X = torch.linspace(-2, 2, 24).view(4, 6).cos()
+Y = torch.linspace(-1, 3, 24).view(4, 6).sin()
+PROBABILITY = Y.sigmoid()
+CLASSES = torch.tensor([3, 0, 5, 2])
+IMAGE = torch.arange(2 * 4 * 6 * 6.0).view(2, 4, 6, 6).sin()
+
+DECOMPOSED = {
+    "mse_loss": (F.mse_loss, X, Y),
+    "huber_loss": (F.huber_loss, X, Y),
+    "smooth_l1_loss": (F.smooth_l1_loss, X, Y),
+    "binary_cross_entropy": (F.binary_cross_entropy, PROBABILITY, PROBABILITY.flip(0)),
+    "with logits": (F.binary_cross_entropy_with_logits, X, PROBABILITY),
+    "cross_entropy": (F.cross_entropy, X, CLASSES),
+    "diff": (torch.diff, X),
+    "and": (lambda x, y: (x > 0) & (y > 0), X, Y),
+    "trace": (torch.trace, X),
+    "diag_embed": (torch.diag_embed, X),
+    "block_diag": (lambda x, y: torch.block_diag(x, y), X, Y),
+    "eye": (lambda x: x + torch.eye(4, 6, device=x.device), X),
+    "renorm": (lambda x: torch.renorm(x, 2, 0, 1.0), X),
+    "cross": (lambda x, y: torch.linalg.cross(x[:, :3], y[:, 1:4]), X, Y),
+    "isin": (torch.isin, CLASSES, torch.tensor([0, 2])),
+    "hardshrink": (F.hardshrink, X),
+    "softshrink": (F.softshrink, X),
+    "logit": (torch.logit, PROBABILITY),
+    "reflection": (lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"), IMAGE),
+    "replication": (lambda x: F.pad(x, (1, 2, 2, 1), mode="replicate"), IMAGE),
+    "unfold": (lambda x: F.unfold(x, 3), IMAGE),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), IMAGE),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), IMAGE),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), IMAGE),
+    "max_pool3d": (lambda x: F.max_pool3d(x, 2), IMAGE),
+}
+
+
+@pytest.mark.parametrize("case", DECOMPOSED)
+def test_ends_in_recipes(case):
+    function, *inputs = DECOMPOSED[case]
+    compiled_whole(check(function, *inputs, rtol=1e-5, atol=1e-5))
+
+
+def test_under_functionalization():
+    def function(x, y):
+        x.add_(1)
+        return F.mse_loss(x, y) + torch.trace(x)
+
+    compiled_whole(check(function, X.clone(), Y))
+
+
+@pytest.mark.parametrize(
+    ("op", "function", "inputs"),
+    [
+        # Decomposes into index_put, for which there is no rule either.
+        ("index_add", lambda x, i, y: x.index_add(0, i, y), (X, CLASSES % 4, Y)),
+        # Its decomposition calculates in f64.
+        ("logspace", lambda x: x + torch.logspace(0, 1, 6, device=x.device), (X,)),
+        ("lgamma", torch.lgamma, (PROBABILITY,)),
+    ],
+)
+def test_stays_one_op_where_a_part_is_unknown(op, function, inputs):
+    summary = check(function, *inputs, rtol=1e-5, atol=1e-5)
+    (graph,) = summary.graphs
+    assert graph.eager_nodes == 1
+    assert f"aten::{op}" in graph.eager_steps[0]
