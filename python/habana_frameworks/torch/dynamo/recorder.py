@@ -232,8 +232,8 @@ class RecordingMode(TorchDispatchMode):
     def _decompose(
         self, decompose: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
     ) -> Any:
-        """Records the calls of a decomposition. None, and nothing recorded, where one of them has no
-        rule either or the results would not be those of the op."""
+        """Records the calls of a decomposition. None, and nothing recorded, where one of them has
+        no rule either or the results would not be those of the op."""
         expected = op(*args, **kwargs)
         before = self.recorder.checkpoint()
         try:
