@@ -53,7 +53,7 @@ _METADATA = frozenset(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How far a SnippetRecorder had come: lengths of its lists, and the slots by tensor identity."""
+    """How far a SnippetRecorder had come: lengths of its lists, slots by tensor identity."""
 
     calls: int
     constants: int
