@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from cases import CASES
-from figures import Remaining, Run
+from figures import Remaining, Run, joined_about, joined_results
 from plan import SECTIONS, Choice, Step, make_plan
 from runner import Runner
 from tables import describe, page, summary, target_table
@@ -115,15 +115,37 @@ def write_between_markers(path: Path, content: str) -> None:
     path.write_text(f"{head}{begin}\n{content}\n{end}{tail}")
 
 
-def write_documents(data: dict[str, Any]) -> None:
+def read_kept() -> dict[str, Any]:
+    empty: dict[str, Any] = {"about": {}, "sections": {}}
+    return json.loads(KEPT.read_text()) if KEPT.exists() else empty
+
+
+def write_documents(data: dict[str, Any], add: bool = False) -> None:
     """docs/benchmarks.json, and from it docs/benchmarks.md and README.md. Sections that this run
-    did not measure stay as an earlier run left them, under that run's description."""
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"about": {}, "sections": {}}
+    did not measure stay as an earlier run left them, under that run's description; with `add` its
+    figures join those of earlier runs."""
+    kept = read_kept()
     for section, results in data["sections"].items():
+        about = data["about"]
+        if add and section in kept["sections"]:
+            about = joined_about(kept["about"][section], about)
+            results = joined_results(kept["sections"][section], results, list(CASES))
         kept["sections"][section] = results
-        kept["about"][section] = data["about"]
+        kept["about"][section] = about
     KEPT.write_text(compact(kept))
     render(kept)
+
+
+def refuse_other_machine(about: dict[str, Any], sections: Iterable[str]) -> None:
+    """SystemExit if earlier figures of a section are those of another machine or PyTorch."""
+    kept = read_kept()["about"]
+    for section in sections:
+        for name in ("cpu", "cores", "vector", "python", "torch"):
+            if section in kept and kept[section][name] != about[name]:
+                raise SystemExit(
+                    f"--add: section {section} was measured with {name} {kept[section][name]}, "
+                    f"this is {about[name]}"
+                )
 
 
 def render(kept: dict[str, Any]) -> None:
@@ -176,6 +198,12 @@ def parse_arguments() -> argparse.Namespace:
         action=argparse.BooleanOptionalAction,
         help="docs/benchmarks.* and README.md; default for runs with all models and contenders",
     )
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="with --write: join the figures of earlier runs on this machine (more processes per "
+        "figure, more models) instead of replacing sections",
+    )
     parser.add_argument("--plan", action="store_true", help="print the steps and the expected time")
     parser.add_argument("--render", action="store_true", help="write the documents anew, no run")
     return parser.parse_args()
@@ -219,6 +247,8 @@ def main() -> int:
     # A terminated run stops its daemons and removes its folders, as one ended by Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     about = machine() | {"rounds": max((step.round + 1 for step in plan), default=0)}
+    if arguments.add:
+        refuse_other_machine(about, dict.fromkeys(step.section for step in plan))
     started = time.monotonic()
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
@@ -239,7 +269,7 @@ def main() -> int:
     print(f"\nraw results: {raw.relative_to(ROOT)}")
     whole = not (choice.quick or choice.cases or choice.contenders)
     if whole if arguments.write is None else arguments.write:
-        write_documents(data)
+        write_documents(data, arguments.add)
     return 0
 
 

@@ -47,6 +47,31 @@ def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | N
     return math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0])
 
 
+def joined_results(earlier: Results, later: Results, cases: Sequence[str]) -> Results:
+    """Runs of both, rows in the order of `cases` (others stay in front as they are)."""
+    rows = {row: dict(by) for row, by in earlier.items()}
+    for row, by in later.items():
+        for contender, runs in by.items():
+            mine = rows.setdefault(row, {})
+            mine[contender] = [*mine.get(contender, []), *runs]
+    places = {case: place for place, case in enumerate(cases)}
+    order = sorted(rows, key=lambda row: places.get(row.rpartition(" ")[0], -1))
+    return {row: rows[row] for row in order}
+
+
+def joined_about(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Description of two runs on one machine together."""
+    first, last = earlier["date"].split(" to ")[0], later["date"]
+    return later | {
+        "date": first if first == last else f"{first} to {last}",
+        "commit": ", ".join(dict.fromkeys([*earlier["commit"].split(", "), later["commit"]])),
+        "load": max(earlier["load"], later["load"]),
+        "minutes": earlier["minutes"] + later["minutes"],
+        "rounds": earlier["rounds"] + later["rounds"],
+        "runs": earlier.get("runs", 1) + 1,
+    }
+
+
 def steady_runs(figures: dict[str, list[Run]], contender: str) -> list[Run]:
     """Runs whose steady state is the contender's; "hpu" is cold and warm together."""
     if contender == "hpu":

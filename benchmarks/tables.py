@@ -254,11 +254,13 @@ def page(sections: Sections) -> list[str]:
 
 
 def describe(about: dict[str, Any]) -> str:
+    runs = about.get("runs", 1)
+    together = "" if runs == 1 else f" in {runs} runs (not every row in each)"
     return (
         f"{about['cpu']}, {about['cores']} cores, {about['vector']}; PyTorch {about['torch']}, "
-        f"Python {about['python']}; {about['date']}; {about['rounds']} rounds, a process per "
-        f"figure, contenders alternated; {about['minutes']:.0f} minutes, load {about['load']:.1f} "
-        "at the start. Repeat with `./dev bench`."
+        f"Python {about['python']}; {about['date']}; {about['rounds']} rounds{together}, a process "
+        f"per figure, contenders alternated; {about['minutes']:.0f} minutes, load "
+        f"{about['load']:.1f} at the start. Repeat with `./dev bench`."
     )
 
 

@@ -252,10 +252,20 @@ absl::Status CheckLowerable(const ir::Node& node) {
 
 absl::Status CheckLowerableOnEmulator(const ir::Node& node) {
   RETURN_IF_ERROR(CheckLowerable(node));
-  const bool is_3d = node.op == OpKind::kConv && node.operands[0]->type.rank() == 5;
-  if (is_3d || node.op == OpKind::kConvTranspose) {
-    return Unimplemented(ir::OpName(node.op), is_3d ? " over three dimensions" : "",
-                         ": the emulated device has no such node");
+  const bool transposed = node.op == OpKind::kConvTranspose;
+  if ((transposed || node.op == OpKind::kConv) && node.operands[0]->type.rank() == 5) {
+    return Unimplemented(ir::OpName(node.op),
+                         " over three dimensions: the emulated device has no such node");
+  }
+  // It calculates every phase of every group by a kernel of its own.
+  constexpr int64_t kMostKernels = 64;
+  if (transposed) {
+    int64_t kernels = node.Int(ir::AttrKey::kGroups);
+    for (const int64_t stride : node.Ints(ir::AttrKey::kStride)) kernels *= stride;
+    if (kernels > kMostKernels) {
+      return Unimplemented(ir::OpName(node.op), ": ", kernels,
+                           " groups and phases, the emulated device takes ", kMostKernels);
+    }
   }
   return absl::OkStatus();
 }

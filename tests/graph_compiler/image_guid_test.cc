@@ -147,6 +147,68 @@ TEST_P(ImageGuidTest, ConvolutionWithBiasAndRelu) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
+struct TransposedCase {
+  size_t kernel, stride, dilation, pad, extra;  // extra: rows that the forward convolution drops
+  size_t groups = 1;
+};
+
+// Phases with equal and with different numbers of taps, with none (kernel below stride), with
+// dilation that does and does not divide the stride, and padding beyond the first tap.
+TEST_P(ImageGuidTest, TransposedConvolution) {
+  const size_t w = 5, h = 4, c = 6, k = 4, n = 2;
+  for (const TransposedCase& t :
+       {TransposedCase{2, 2, 1, 0, 0}, TransposedCase{4, 2, 1, 1, 0}, TransposedCase{3, 2, 1, 1, 1},
+        TransposedCase{3, 1, 1, 1, 0}, TransposedCase{3, 1, 2, 2, 0}, TransposedCase{2, 3, 1, 0, 2},
+        TransposedCase{3, 2, 2, 1, 1}, TransposedCase{3, 4, 6, 2, 0}, TransposedCase{5, 3, 2, 4, 0},
+        TransposedCase{3, 2, 1, 1, 0, 2}}) {
+    SCOPED_TRACE(std::to_string(t.kernel) + " stride " + std::to_string(t.stride) + " dilation " +
+                 std::to_string(t.dilation) + " pad " + std::to_string(t.pad));
+    const auto size = [&](size_t in) {
+      return (in - 1) * t.stride + t.dilation * (t.kernel - 1) + 1 + t.extra - 2 * t.pad;
+    };
+    const size_t out_w = size(w), out_h = size(h);
+    GraphBuilder b;
+    const uint32_t x = b.Persistent({k, w, h, n});
+    const uint32_t weights = b.Persistent({k, c / t.groups, t.kernel, t.kernel});
+    const uint32_t y = b.Temporary({c, out_w, out_h, n});
+    const uint32_t out = b.Persistent({c, out_w, out_h, n});
+    synConvolutionParams params{};
+    params.kW = params.kH = static_cast<uint32_t>(t.kernel);
+    params.dW = params.dH = static_cast<uint32_t>(t.stride);
+    params.padL = params.padR = params.padT = params.padB = static_cast<int32_t>(t.pad);
+    params.dilW = params.dilH = static_cast<uint32_t>(t.dilation);
+    params.nGroups = static_cast<uint32_t>(t.groups);
+    b.Node("dedx", {x, weights}, {y}, params);
+    b.Node("relu_fwd_f32", {y}, {out});
+    GraphRun run(b.graph);
+    const auto xs = RandomFloats(k * w * h * n);
+    const auto ws = RandomFloats(k * c / t.groups * t.kernel * t.kernel, 2);
+    run.Set(x, xs);
+    run.Set(weights, ws);
+    RunOrFail(run);
+    std::vector<double> sums(c * out_w * out_h * n);
+    const size_t group_k = k / t.groups, group_c = c / t.groups;
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const size_t ki = i % k, iw = i / k % w, ih = i / (k * w) % h, in = i / (k * w * h);
+      for (size_t r = 0; r < t.kernel; ++r) {
+        for (size_t s = 0; s < t.kernel; ++s) {
+          const int oh = int(ih * t.stride + r * t.dilation) - int(t.pad);
+          const int ow = int(iw * t.stride + s * t.dilation) - int(t.pad);
+          if (oh < 0 || ow < 0 || oh >= int(out_h) || ow >= int(out_w)) continue;
+          for (size_t ci = 0; ci < group_c; ++ci) {
+            const size_t o =
+                ((in * out_h + size_t(oh)) * out_w + size_t(ow)) * c + ki / group_k * group_c + ci;
+            sums[o] += double(xs[i]) * ws[((r * t.kernel + s) * group_c + ci) * k + ki];
+          }
+        }
+      }
+    }
+    std::vector<float> wanted;
+    for (const double sum : sums) wanted.push_back(static_cast<float>(std::max(sum, 0.0)));
+    ExpectNear(run.Get<float>(out), wanted, 1e-5);
+  }
+}
+
 TEST_P(ImageGuidTest, BilinearAndNearestResize) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({3, 2, 1, 1});

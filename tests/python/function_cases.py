@@ -30,6 +30,16 @@ PURE = {
         lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         (torch.randn(2, 2, 5, 4),),
     ),
+    "transposed convolution": (
+        lambda x, w: F.conv_transpose2d(
+            F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1).relu(), w.mT, None, 3
+        ),
+        (X, torch.randn(X.shape[1], X.shape[1], 4, 3)),
+    ),
+    "transposed convolution of groups": (
+        lambda x, w, b: F.conv_transpose1d(x, w, b, 2, 1, 0, 2),
+        (torch.randn(2, 6, 9), torch.randn(6, 2, 5), torch.randn(4)),
+    ),
     "convolution": (
         lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1),
         (X, torch.randn(4, 3, 3, 3), torch.randn(4)),

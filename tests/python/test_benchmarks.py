@@ -344,3 +344,38 @@ def test_a_ratio_of_nothing_is_named_beside_the_mean():
         "recipe workspace / peak of Inductor's buffers"
     ]
     assert verdict.measured == "mean 0.50 × (1 of 2: 0), worst 0.50 × (half)"
+
+
+def test_added_runs_join_rows_and_descriptions():
+    earlier = {"b f32": {"hpu cold": [{"first_ms": 1.0}]}, "sum f32": {"hpu cold": [{"x": 1}]}}
+    later = {
+        "a f32": {"hpu cold": [{"first_ms": 3.0}]},
+        "b f32": {"hpu cold": [{"first_ms": 2.0}], "inductor": [{"first_ms": 9.0}]},
+    }
+    joined = figures.joined_results(earlier, later, ["a", "b"])
+    assert list(joined) == ["sum f32", "a f32", "b f32"]
+    assert joined["b f32"]["hpu cold"] == [{"first_ms": 1.0}, {"first_ms": 2.0}]
+    assert joined["b f32"]["inductor"] == [{"first_ms": 9.0}]
+    assert earlier["b f32"]["hpu cold"] == [{"first_ms": 1.0}]
+
+    def about(date, commit, minutes, load):
+        return {
+            "cpu": "C", "cores": 2, "vector": "V", "torch": "T", "python": "P", "date": date,
+            "commit": commit, "minutes": minutes, "load": load, "rounds": 1,
+        }  # fmt: skip
+
+    both = figures.joined_about(about("2026-01-01", "x", 5, 0.5), about("2026-01-02", "y", 6, 0.1))
+    again = figures.joined_about(both, about("2026-01-03", "y", 1, 0.2))
+    assert (again["date"], again["commit"]) == ("2026-01-01 to 2026-01-03", "x, y")
+    assert (again["minutes"], again["rounds"], again["runs"], again["load"]) == (12, 3, 3, 0.5)
+    assert "; 2026-01-01 to 2026-01-03; 3 rounds in 3 runs (not" in tables.describe(again)
+
+
+def test_figures_of_another_machine_are_not_added(monkeypatch, tmp_path):
+    kept = tmp_path / "kept.json"
+    about = {"cpu": "C", "cores": 2, "vector": "V", "python": "P", "torch": "T"}
+    kept.write_text(json.dumps({"about": {"peak": about}, "sections": {}}))
+    monkeypatch.setattr(compare, "KEPT", kept)
+    compare.refuse_other_machine(about, ["peak", "models"])
+    with pytest.raises(SystemExit, match="peak was measured with cores 2, this is 4"):
+        compare.refuse_other_machine(about | {"cores": 4}, ["peak"])

@@ -144,8 +144,8 @@ GraphDesc Graph::Describe(const std::string& name) const {
     }
   }
   for (size_t id = 0; id < nodes_.size(); ++id) {
-    for (const uint32_t index : described[id]) {
-      std::vector<uint32_t>& blocked_by = desc.nodes[index].blocked_by;
+    for (const uint32_t node : described[id]) {
+      std::vector<uint32_t>& blocked_by = desc.nodes[node].blocked_by;
       for (const uint32_t blocking : nodes_[id].blocked_by) {
         blocked_by.insert(blocked_by.end(), described[blocking].begin(), described[blocking].end());
       }

@@ -1,6 +1,7 @@
 """PyTorch's own decompositions of the ATen ops for which the compile server has no rule.
 
-Used where they end in ops that it knows (recorder.py); any other op stays as it is and runs eagerly.
+Used where they end in ops that it knows (recorder.py); any other op stays as it is and runs
+eagerly.
 """
 
 from __future__ import annotations

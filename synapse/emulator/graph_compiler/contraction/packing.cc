@@ -1,6 +1,7 @@
 #include "synapse/emulator/graph_compiler/contraction/packing.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "synapse/emulator/graph_compiler/contraction/panel_copy.h"
 #include "synapse/emulator/graph_compiler/contraction/tiling.h"
@@ -47,6 +48,14 @@ class PanelKernels {
 
   uint64_t tasks() const { return static_cast<uint64_t>(batch_.count * panels_); }
   uint64_t source_bytes() const { return static_cast<uint64_t>(SourceElements() * source_size_); }
+  // Of the first byte of the source range before element (0, 0): strides may be negative.
+  int64_t bytes_before() const {
+    int64_t lowest = 0;
+    for (const auto& [size, stride] : SourceDimensions()) {
+      lowest += std::min<int64_t>(0, (size - 1) * stride);
+    }
+    return -lowest * source_size_;
+  }
   uint64_t packed_bytes() const { return tasks() * static_cast<uint64_t>(copy_.panel_bytes()); }
 
   // The panels hold every bit of the source range, each once.
@@ -103,7 +112,7 @@ class PanelKernels {
   }
   int64_t SourceElements() const {
     int64_t last = 0;
-    for (const auto& [size, stride] : SourceDimensions()) last += (size - 1) * stride;
+    for (const auto& [size, stride] : SourceDimensions()) last += (size - 1) * std::abs(stride);
     return last + 1;
   }
 
@@ -115,7 +124,8 @@ class PanelKernels {
   Value* Source(IrEmitter& e, Value* base, Value* task) const {
     const Values index = e.Decompose(e.DivConst(task, panels_), batch_.sizes);
     Value* column = e.Mul(FirstColumn(e, task), copy_.col_stride);
-    return e.Address(base, e.Mul(e.Add(e.Dot(index, batch_.strides), column), source_size_));
+    Value* element = e.Add(e.Dot(index, batch_.strides), column);
+    return e.Address(base, e.Add(e.Mul(element, source_size_), bytes_before()));
   }
 
   TargetInfo target_;
@@ -154,6 +164,7 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
 
   PackedOperand packed;
   packed.source = b.buffer;
+  packed.source.offset -= static_cast<uint64_t>(kernels.bytes_before());
   packed.source_bytes = kernels.source_bytes();
   packed.packed_bytes = kernels.packed_bytes();
   packed.format = key.text();

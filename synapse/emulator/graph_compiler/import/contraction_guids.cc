@@ -3,6 +3,7 @@
 
 #include "synapse/emulator/graph_compiler/import/guid_table.h"
 #include "synapse/emulator/graph_compiler/import/importer.h"
+#include "synapse/emulator/graph_compiler/import/transposed_conv.h"
 #include "synapse/include/synapse_node_params.h"
 
 namespace hpu::emulator {
@@ -269,12 +270,47 @@ absl::Status ImportConv(Importer& im) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<Sizes>> InferTransposedConv(const ShapeContext& context) {
+  RETURN_IF_ERROR(NeedInputs(context, 2));
+  ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(context.node));
+  const Sizes& x = context.Input(0);         // K, W, H, N
+  const Sizes& w = context.Input(1);         // K, C/g, S, R
+  const Sizes& y = context.Output(0).sizes;  // C, W, H, N
+  if (x.size() != 4 || w.size() != 4 || y.size() != 4) {
+    return InvalidArgument("dedx operands are not 4-D");
+  }
+  if (w[0] != x[0] || w[1] * params.nGroups != y[0] || x[0] % params.nGroups != 0) {
+    return InvalidArgument("dedx of ", x[0], " channels to ", y[0], " by weights for ", w[1], " x ",
+                           params.nGroups, " groups");
+  }
+  if (w[2] != params.kW || w[3] != params.kH) {
+    return InvalidArgument("dedx weights ", w[2], "x", w[3], " against kernel params ", params.kW,
+                           "x", params.kH);
+  }
+  const int64_t width =
+      ConvOut(y[1], int64_t{params.padL} + params.padR, params.dilW, params.kW, params.dW);
+  const int64_t height =
+      ConvOut(y[2], int64_t{params.padT} + params.padB, params.dilH, params.kH, params.dH);
+  if (width != static_cast<int64_t>(x[1]) || height != static_cast<int64_t>(x[2]) || x[3] != y[3]) {
+    return InvalidArgument("dedx to ", SizesText(y), ": a convolution of it does not give ",
+                           SizesText(x));
+  }
+  return std::vector<Sizes>{y};
+}
+
+absl::Status ImportDedx(Importer& im) {
+  ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(im.node()));
+  RETURN_IF_ERROR(CheckFloat(im.Input(0), "gradient"));
+  return ImportTransposedConv(im, params);
+}
+
 const GuidRow kRows[] = {
     {"gemm", InferGemm, ImportGemm},
     {"batch_gemm", InferGemm, ImportGemm},
     {"linear_fwd", InferLinear, ImportLinear},
     {"addmm", InferAddmm, ImportAddmm},
     {"spatial_convolution", InferConv, ImportConv, true},
+    {"dedx", InferTransposedConv, ImportDedx, true},
 };
 
 }  // namespace
