@@ -40,6 +40,10 @@ PURE = {
         lambda x, w, b: F.conv_transpose1d(x, w, b, 2, 1, 0, 2),
         (torch.randn(2, 6, 9), torch.randn(6, 2, 5), torch.randn(4)),
     ),
+    "attention of one key head": (
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, m),
+        (torch.randn(2, 3, 5, 4), torch.randn(2, 1, 6, 4), torch.randn(5, 6)),
+    ),
     "convolution": (
         lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1),
         (X, torch.randn(4, 3, 3, 3), torch.randn(4)),

@@ -125,7 +125,9 @@ void EmitAttention(Call& call, const AttentionArgs& args, bool grouped) {
   Value* v = FourDims(call, call.Tensor({2, "value"}));
   Value* mask = AdditiveMask(call, mask_input, q, leading);
   if (call.refused()) return;
-  if (!grouped && k->type.sizes[1] != q->type.sizes[1]) {
+  // One head for all queries (Falcon) is the same as groups of all heads.
+  const bool one_head = k->type.sizes[1] == 1 && v->type.sizes[1] == 1;
+  if (!grouped && !one_head && k->type.sizes[1] != q->type.sizes[1]) {
     return call.Refuse("attention that broadcasts heads");
   }
   const double scale = call.Float(args.scale, 1 / std::sqrt(static_cast<double>(q->type.sizes[3])));
