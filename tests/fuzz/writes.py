@@ -30,6 +30,8 @@ FORMS = (
     "{0}.index_fill_(0, torch.tensor([{n}], device={0}.device), 1)",
     "{0}.index_copy_(0, torch.tensor([{n}], device={0}.device), {0}[:1] * 2)",
     "{0}.index_add_(0, torch.tensor([{n}], device={0}.device), {0}[:1])",
+    "{0}.index_put_((torch.tensor([{n}, -1], device={0}.device),), {0}[:1] * 2)",
+    "{0}.masked_fill_({0} > 0.5, 2).index_put_(({0} > 1,), {0}.new_zeros(1))",
 )
 # Lines whose result is bit-equal if the operands are.
 EXACT = ("copy_", "fill_", "zero_", "relu_", "neg_")

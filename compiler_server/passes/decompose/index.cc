@@ -1,4 +1,6 @@
 // Indexing, sorting.
+#include <algorithm>
+
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
@@ -24,10 +26,10 @@ void GatherElements(Call& call) {
                           {{AttrKey::kDim, call.Dim({1, "dim"}, x->type.rank())}}));
 }
 
-void EmitScatter(Call& call, Value* x, Value* index, Value* source) {
-  call.Return(call.b.Emit(OpKind::kScatter, {x, index, source},
-                          {{AttrKey::kDim, call.Dim({1, "dim"}, x->type.rank())}}));
+Value* Scatter(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
+  return call.b.Emit(OpKind::kScatter, {x, index, source}, {{AttrKey::kDim, dim}});
 }
+int64_t ScatterDim(Call& call) { return call.Dim({1, "dim"}, call.Tensor(kSelf)->type.rank()); }
 void ScatterSource(Call& call) {
   Value* index = call.Tensor({2, "index"});
   Value* source = call.b.Cast(call.Tensor({3, "src"}), call.dtype());
@@ -35,12 +37,12 @@ void ScatterSource(Call& call) {
   for (int64_t i = 0; i < index->type.rank() && i < source->type.rank(); ++i) {
     source = call.b.Slice(source, i, 0, index->type.sizes[i]);
   }
-  EmitScatter(call, call.Tensor(kSelf), index, source);
+  call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 void ScatterValue(Call& call) {
   Value* index = call.Tensor({2, "index"});
   Value* source = call.b.Full(call.Float({3, "value"}, 0), call.dtype(), index->type.sizes);
-  EmitScatter(call, call.Tensor(kSelf), index, source);
+  call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 
 // An index of PyTorch's indexing may be negative.
@@ -54,19 +56,19 @@ Value* WrapIndex(Call& call, Value* index, int64_t size) {
 // element, which fuses with what made x and what reads the result; several are stores in order.
 // Into an input also one is a store: if the graph overwrites the input with it, it happens in place
 // (lowering/segment.h).
-void PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
+Value* PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   Dims along(x->type.sizes.size(), 1);
   along[dim] = index->type.elements();
   index = call.b.Reshape(index, along);
   if (along[dim] != 1 || x->kind == ir::ValueKind::kInput) {
     Dims sizes = x->type.sizes;
     sizes[dim] = along[dim];
-    return EmitScatter(call, x, call.b.Expand(index, sizes), call.b.Expand(source, sizes));
+    return Scatter(call, x, dim, call.b.Expand(index, sizes), call.b.Expand(source, sizes));
   }
   along[dim] = x->type.sizes[dim];
   Value* positions = call.b.Reshape(call.b.Iota(0, 1, index->type.dtype, along[dim]), along);
   Value* chosen = call.b.Binary(OpKind::kEq, positions, index);
-  call.Return(call.b.Emit(OpKind::kWhere, {chosen, source, x}));
+  return call.b.Emit(OpKind::kWhere, {chosen, source, x});
 }
 
 // index_copy(x, dim, index, source)
@@ -76,7 +78,7 @@ void IndexCopy(Call& call) {
   Value* source = call.b.Cast(call.Tensor({3, "source"}), call.dtype());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
   const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
-  if (!call.refused()) PutAt(call, x, dim, index, source);
+  if (!call.refused()) call.Return(PutAt(call, x, dim, index, source));
 }
 
 // index_fill(x, dim, index, value)
@@ -86,26 +88,36 @@ void IndexFill(Call& call) {
   Value* value = call.Operand({3, "value"}, call.dtype());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("index_fill of 0-d tensors");
   const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
-  if (!call.refused()) PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value);
+  if (call.refused()) return;
+  call.Return(PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value));
 }
 
-// x[:, i, j]: adjacent index tensors are one index into the merged dimensions.
-void IndexTensor(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  const std::vector<Value*> indices = call.OptionalTensors({1, "indices"});
+// Adjacent index tensors, as in x[:, i, j], are one index into the merged dimensions [first, last).
+struct JoinedIndex {
+  Value* position = nullptr;
+  int64_t first = 0, last = 0;
+  Dims sizes;  // of x with these dimensions merged
+};
+
+// Refuses the call if the indices are no such.
+JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& indices) {
+  JoinedIndex joined;
   int64_t first = 0;
   while (first < static_cast<int64_t>(indices.size()) && indices[first] == nullptr) ++first;
   int64_t last = static_cast<int64_t>(indices.size());
   while (last > first && indices[last - 1] == nullptr) --last;
   if (call.refused() || first == last || last > x->type.rank()) {
-    return call.Refuse("indexing of ", ToText(x->type));
+    call.Refuse("indexing of ", ToText(x->type));
+    return joined;
   }
-  Value* position = nullptr;
+  Value*& position = joined.position;
   int64_t merged = 1;
   for (int64_t dim = first; dim < last; ++dim) {
     Value* index = indices[dim];
-    if (index == nullptr) return call.Refuse("index tensors that are not adjacent");
-    if (!IsInteger(index->type.dtype)) return call.Refuse("indexing by a mask");
+    if (index == nullptr || !IsInteger(index->type.dtype)) {
+      call.Refuse(index == nullptr ? "index tensors that are not adjacent" : "indexing by a mask");
+      return joined;
+    }
     const int64_t size = x->type.sizes[dim];
     index = WrapIndex(call, call.b.Cast(index, DType::kI64), size);
     if (position != nullptr) {
@@ -115,10 +127,60 @@ void IndexTensor(Call& call) {
     position = index;
     merged *= size;
   }
-  Dims sizes(x->type.sizes.begin(), x->type.sizes.begin() + first);
-  sizes.push_back(merged);
-  sizes.insert(sizes.end(), x->type.sizes.begin() + last, x->type.sizes.end());
-  call.Return(call.b.Gather(call.b.Reshape(x, sizes), position, first));
+  joined.first = first;
+  joined.last = last;
+  joined.sizes.assign(x->type.sizes.begin(), x->type.sizes.begin() + first);
+  joined.sizes.push_back(merged);
+  joined.sizes.insert(joined.sizes.end(), x->type.sizes.begin() + last, x->type.sizes.end());
+  return joined;
+}
+
+void IndexTensor(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const JoinedIndex index = JoinIndices(call, x, call.OptionalTensors({1, "indices"}));
+  if (call.refused()) return;
+  call.Return(call.b.Gather(call.b.Reshape(x, index.sizes), index.position, index.first));
+}
+
+// x[mask] = value for a single value; the mask covers dimensions of x from `first` on.
+void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value) {
+  const Dims& sizes = x->type.sizes;
+  const auto from = sizes.begin() + std::min<int64_t>(first, x->type.rank());
+  const bool fits = first + mask->type.rank() <= x->type.rank() &&
+                    std::equal(mask->type.sizes.begin(), mask->type.sizes.end(), from);
+  if (!fits || value->type.elements() != 1) return call.Refuse("several values put by a mask");
+  Dims broadcast(sizes.size(), 1);
+  std::copy(mask->type.sizes.begin(), mask->type.sizes.end(), broadcast.begin() + first);
+  value = call.b.Reshape(value, {});
+  call.Return(call.b.Emit(OpKind::kWhere, {call.b.Reshape(mask, broadcast), value, x}));
+}
+
+// index_put(x, indices, values, accumulate)
+void IndexPut(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const std::vector<Value*> indices = call.OptionalTensors({1, "indices"});
+  Value* values = call.b.Cast(call.Tensor({2, "values"}), call.dtype());
+  if (call.Bool({3, "accumulate"}, false)) return call.Refuse("index_put that adds up");
+  if (call.refused()) return;
+  const auto is_given = [](const Value* index) { return index != nullptr; };
+  const auto given = std::find_if(indices.begin(), indices.end(), is_given);
+  if (given != indices.end() && (*given)->type.dtype == DType::kBool &&
+      std::count_if(indices.begin(), indices.end(), is_given) == 1) {
+    return PutMasked(call, x, *given, given - indices.begin(), values);
+  }
+  const JoinedIndex index = JoinIndices(call, x, indices);
+  if (call.refused()) return;
+  // The values of one position lie where its dimensions were.
+  const Dims& places = index.position->type.sizes;
+  Dims sizes = index.sizes;
+  sizes.erase(sizes.begin() + index.first);
+  sizes.insert(sizes.begin() + index.first, places.begin(), places.end());
+  values = call.b.Expand(values, sizes);
+  Dims flat = index.sizes;
+  flat[index.first] = index.position->type.elements();
+  values = call.b.Reshape(values, flat);
+  Value* put = PutAt(call, call.b.Reshape(x, index.sizes), index.first, index.position, values);
+  call.Return(call.b.Reshape(put, x->type.sizes));
 }
 
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
@@ -157,13 +219,21 @@ void OneHot(Call& call) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"aten.argsort.default", Argsort},         {"aten.embedding.default", Embedding},
-    {"aten.gather.default", GatherElements},   {"aten.index.Tensor", IndexTensor},
-    {"aten.index_copy.default", IndexCopy},    {"aten.index_fill.int_Scalar", IndexFill},
-    {"aten.index_fill.int_Tensor", IndexFill}, {"aten.index_select.default", IndexSelect},
-    {"aten.one_hot.default", OneHot},          {"aten.scatter.src", ScatterSource},
-    {"aten.scatter.value", ScatterValue},      {"aten.sort.default", Sort},
-    {"aten.sort.stable", SortStable},          {"aten.topk.default", Topk},
+    {"aten.argsort.default", Argsort},
+    {"aten.embedding.default", Embedding},
+    {"aten.gather.default", GatherElements},
+    {"aten.index.Tensor", IndexTensor},
+    {"aten.index_copy.default", IndexCopy},
+    {"aten.index_put.default", IndexPut},
+    {"aten.index_fill.int_Scalar", IndexFill},
+    {"aten.index_fill.int_Tensor", IndexFill},
+    {"aten.index_select.default", IndexSelect},
+    {"aten.one_hot.default", OneHot},
+    {"aten.scatter.src", ScatterSource},
+    {"aten.scatter.value", ScatterValue},
+    {"aten.sort.default", Sort},
+    {"aten.sort.stable", SortStable},
+    {"aten.topk.default", Topk},
 };
 
 }  // namespace

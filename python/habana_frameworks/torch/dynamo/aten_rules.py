@@ -142,6 +142,7 @@ ATEN_RULES = frozenset(
         "aten.index_copy.default",
         "aten.index_fill.int_Scalar",
         "aten.index_fill.int_Tensor",
+        "aten.index_put.default",
         "aten.index_select.default",
         "aten.instance_norm.default",
         "aten.isfinite.default",

@@ -24,8 +24,8 @@ struct Phase {
 };
 
 // Forward, input i = first + q * stride meets kernel position k where i + pad - k * dilation is a
-// multiple of the stride, at that multiple. From one such k to the next it is stride / g, with g the
-// common divisor of stride and dilation, and the place falls by dilation / g.
+// multiple of the stride, at that multiple. From one such k to the next it is stride / g, with g
+// the common divisor of stride and dilation, and the place falls by dilation / g.
 Phase PhaseOf(int64_t first, int64_t size, const Window& window) {
   const int64_t divisor = std::gcd(window.stride, window.dilation);
   const int64_t step = window.stride / divisor;

@@ -8,8 +8,8 @@ namespace hpu::emulator {
 
 class Importer;
 
-// Inputs of the node: dy [n, h, w, k] and weights [k, c / groups, r, s] (as views, outermost first);
-// output 0: dx [n, h, w, c]. `params` are those of the forward convolution, checked.
+// Inputs of the node: dy [n, h, w, k] and weights [k, c / groups, r, s] (as views, outermost
+// first); output 0: dx [n, h, w, c]. `params` are those of the forward convolution, checked.
 absl::Status ImportTransposedConv(Importer& im, const synConvolutionParams& params);
 
 }  // namespace hpu::emulator
