@@ -9,6 +9,7 @@ namespace {
 
 using llvm::Value;
 
+constexpr int64_t kLineBytes = 64;
 // Longest body that is repeated for every row of a tile.
 constexpr size_t kMaxInlineOps = 8;
 
@@ -131,6 +132,35 @@ uint64_t EpilogueBytes(const Body& body, uint64_t elements) {
     if (varies_by_row) bytes += elements * static_cast<uint64_t>(MemoryTypeSize(access.type));
   });
   return bytes;
+}
+
+void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
+                          const TilePlace& place) {
+  const size_t row_dim = place.prefix.size(), col_dim = row_dim + 1;
+  std::vector<Access> fetched;
+  Body copy = body;
+  ForEachAccess(copy, [&](const Access& access) {
+    const bool rows_apart = access.strides.size() == col_dim + 1 && access.strides[row_dim] != 0 &&
+                            access.strides[col_dim] == 1 && access.indirect_value == kNoValue;
+    const bool known = std::any_of(fetched.begin(), fetched.end(), [&](const Access& other) {
+      return other.operand == access.operand && other.offset == access.offset &&
+             other.strides == access.strides;
+    });
+    if (!rows_apart || known) return;
+    fetched.push_back(access);
+    const int64_t size = MemoryTypeSize(access.type);
+    Values index = place.prefix;
+    index.push_back(place.row);
+    index.push_back(place.col);
+    Value* first = e.Add(e.Dot(index, access.strides), access.offset);
+    Value* base = e.Address(frame.Operand(e.b, access.operand), e.Mul(first, size));
+    for (int r = 0; r < shape.rows; ++r) {
+      const int64_t row = r * access.strides[row_dim] * size;
+      for (int64_t line = 0; line < shape.vectors * e.lanes() * size; line += kLineBytes) {
+        e.PrefetchToL1(e.Address(base, row + line));
+      }
+    }
+  });
 }
 
 void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,

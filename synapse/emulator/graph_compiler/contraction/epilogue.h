@@ -29,6 +29,12 @@ struct TilePlace {
   llvm::Value* rows_left = nullptr;  // rows that exist from `row` on, if fewer than the tile's
 };
 
+// Fetches the rows that the epilogue of a tile reads and writes, for the time in which the tile is
+// calculated: they lie too far apart for the CPU to foresee. Rows must be those of the body's
+// iteration space (no row_index).
+void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
+                          const TilePlace& place);
+
 // Applies the body to the whole tile. Short bodies run on the registers of every row; long ones
 // are emitted once, in a loop over rows that reads the tile back from L1. An empty `tile` lies in
 // place.tile_buffer already.

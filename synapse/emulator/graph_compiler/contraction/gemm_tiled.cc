@@ -18,6 +18,17 @@ namespace {
 
 using llvm::Value;
 
+// Results and residuals of fewer bytes come from a cache; fewer steps of a tile do not outlast a
+// fetch from memory.
+constexpr uint64_t kBytesWorthPrefetching = 4 << 20;
+constexpr int64_t kStepsWorthPrefetching = 32;
+
+bool PrefetchesEpilogue(const BoundGemm& gemm, const GemmBlocks& blocks) {
+  const auto results = static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n);
+  return blocks.k_blocks == 1 && gemm.k >= kStepsWorthPrefetching &&
+         EpilogueBytes(gemm.epilogue, results) >= kBytesWorthPrefetching;
+}
+
 class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -181,10 +192,13 @@ class TiledGemm {
       PrefetchNextPanel(e_, b, PanelBytes(), blocks_.tiles_per_block, blocks_.k_block, pass,
                         e_.Int(0));
     }
+    const TilePlace place{batch_index_, row, col, gemm_.n, tile_buffer_, nullptr};
+    if (PrefetchesEpilogue(gemm_, blocks_)) {
+      PrefetchTileEpilogue(e_, frame_, gemm_.epilogue, shape, place);
+    }
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(steps);
     sums = fixed != nullptr ? AccumulateTile(e_, shape, a, b, fixed->getSExtValue(), sums)
                             : AccumulateTile(e_, shape, a, b, steps, sums);
-    const TilePlace place{batch_index_, row, col, gemm_.n, tile_buffer_, nullptr};
     const auto finish = [&] { EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place); };
     if (blocks_.k_blocks == 1) return finish();
     e_.If(IsLastBlock(k0), finish, [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
@@ -271,7 +285,7 @@ KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm 
     if (!packed) key.Add(access->row_stride).Add(access->col_stride);
   }
   AddBlocks(key, blocks);
-  key.Add(gemm.epilogue);
+  key.Add(gemm.epilogue).Add(PrefetchesEpilogue(gemm, blocks));
 
   KernelLaunch launch;
   launch.operands = gemm.operands;

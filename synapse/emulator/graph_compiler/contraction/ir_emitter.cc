@@ -210,10 +210,10 @@ llvm::Value* IrEmitter::DotPairs(Value* x, Value* y, Value* sum) {
                            {sum, b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
 }
 
-void IrEmitter::PrefetchToL2(Value* address) {
-  constexpr int kRead = 0, kLocalityL2 = 2, kData = 1;
+void IrEmitter::Prefetch(Value* address, int locality) {
+  constexpr int kRead = 0, kData = 1;
   b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
-                    {address, b.getInt32(kRead), b.getInt32(kLocalityL2), b.getInt32(kData)});
+                    {address, b.getInt32(kRead), b.getInt32(locality), b.getInt32(kData)});
 }
 
 void IrEmitter::StoreFence() { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }

@@ -73,7 +73,8 @@ class IrEmitter {
   llvm::Value* LoadPairs(llvm::Value* address, llvm::Value* mask = nullptr);
   // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of f32.
   llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
-  void PrefetchToL2(llvm::Value* address);
+  void PrefetchToL1(llvm::Value* address) { Prefetch(address, 3); }
+  void PrefetchToL2(llvm::Value* address) { Prefetch(address, 2); }
   // After stores that passed the caches, before others may see them.
   void StoreFence();
   // An i1 vector whose first `count` lanes are set.
@@ -88,6 +89,7 @@ class IrEmitter {
   llvm::Value* MaxF32(llvm::Value* x, llvm::Value* y);
 
  private:
+  void Prefetch(llvm::Value* address, int locality);
   // result[i] = bit `distance` of lane i chooses y over x; source lane has that bit set to `high`.
   llvm::Value* Interleave(llvm::Value* x, llvm::Value* y, int distance, bool high);
 
