@@ -29,6 +29,13 @@ bool PrefetchesEpilogue(const BoundGemm& gemm, const GemmBlocks& blocks) {
          EpilogueBytes(gemm.epilogue, results) >= kBytesWorthPrefetching;
 }
 
+// Rows of A follow each other without a gap and come from memory: the next tile's are fetched.
+bool StreamsA(const BoundGemm& gemm, const GemmBlocks& blocks) {
+  const bool dense = gemm.a.row_stride == gemm.k && gemm.a.col_stride == 1;
+  const auto bytes = static_cast<uint64_t>(gemm.m * gemm.k * 4);
+  return dense && blocks.k_blocks == 1 && bytes >= kBytesWorthPrefetching;
+}
+
 class TiledGemm {
  public:
   TiledGemm(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -186,7 +193,10 @@ class TiledGemm {
           e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { return ZeroTile(e_, shape); },
           [&] { return LoadTile(e_, shape, partial, partial_stride); });
     }
-    if (form_ == PanelForm::kPacked) {
+    if (StreamsA(gemm_, blocks_)) {
+      b.prefetch = e_.Address(a.row_bases[0], rows * gemm_.a.row_stride * 4);
+      b.prefetch_step = RoundUp(rows * 4, 16);
+    } else if (form_ == PanelForm::kPacked) {
       // Rows stand for tiles: any order of shares covers the panel.
       Value* pass = e_.DivConst(e_.Sub(row, first_row_), blocks_.tiles.max_rows());
       PrefetchNextPanel(e_, b, PanelBytes(), blocks_.tiles_per_block, blocks_.k_block, pass,
