@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,18 @@ def outcome(private_cache, monkeypatch, capsys):
     return run
 
 
+def stop(pid: int) -> None:
+    """SIGSTOP, and back when every thread has stopped: one that still runs would answer."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while any(
+        path.read_text().rpartition(")")[2].split()[0] != "T"
+        for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ):
+        assert time.monotonic() < deadline, "the daemon does not stop"
+        time.sleep(0.001)
+
+
 def test_a_hung_daemon_is_named_with_its_remedy(private_cache, outcome):
     assert outcome("stats")[0] == 0
     code, out, _ = outcome("status", "--json")
@@ -116,7 +129,7 @@ def test_a_hung_daemon_is_named_with_its_remedy(private_cache, outcome):
     assert code == 0 and "problem" not in answer
     assert answer["log"] == str(private_cache / "server.log")
     pid = answer["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         code, out, _ = outcome("status", "--json")
         answer = json.loads(out)
