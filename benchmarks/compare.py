@@ -128,8 +128,8 @@ def write_documents(data: dict[str, Any], add: bool = False) -> None:
     for section, results in data["sections"].items():
         about = data["about"]
         if add and section in kept["sections"]:
-            about = joined_about(kept["about"][section], about)
             results = joined_results(kept["sections"][section], results, list(CASES))
+            about = joined_about(kept["about"][section], about, results)
         kept["sections"][section] = results
         kept["about"][section] = about
     KEPT.write_text(compact(kept))

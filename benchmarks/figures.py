@@ -59,15 +59,15 @@ def joined_results(earlier: Results, later: Results, cases: Sequence[str]) -> Re
     return {row: rows[row] for row in order}
 
 
-def joined_about(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Description of two runs on one machine together."""
+def joined_about(earlier: dict[str, Any], later: dict[str, Any], joined: Results) -> dict[str, Any]:
+    """Description of two runs on one machine together, whose results are `joined`."""
     first, last = earlier["date"].split(" to ")[0], later["date"]
     return later | {
         "date": first if first == last else f"{first} to {last}",
         "commit": ", ".join(dict.fromkeys([*earlier["commit"].split(", "), later["commit"]])),
         "load": max(earlier["load"], later["load"]),
         "minutes": earlier["minutes"] + later["minutes"],
-        "rounds": earlier["rounds"] + later["rounds"],
+        "rounds": max(len(runs) for by in joined.values() for runs in by.values()),
         "runs": earlier.get("runs", 1) + 1,
     }
 

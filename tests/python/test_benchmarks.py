@@ -364,11 +364,12 @@ def test_added_runs_join_rows_and_descriptions():
             "commit": commit, "minutes": minutes, "load": load, "rounds": 1,
         }  # fmt: skip
 
-    both = figures.joined_about(about("2026-01-01", "x", 5, 0.5), about("2026-01-02", "y", 6, 0.1))
-    again = figures.joined_about(both, about("2026-01-03", "y", 1, 0.2))
+    first = about("2026-01-01", "x", 5, 0.5)
+    both = figures.joined_about(first, about("2026-01-02", "y", 6, 0.1), joined)
+    again = figures.joined_about(both, about("2026-01-03", "y", 1, 0.2), joined)
     assert (again["date"], again["commit"]) == ("2026-01-01 to 2026-01-03", "x, y")
-    assert (again["minutes"], again["rounds"], again["runs"], again["load"]) == (12, 3, 3, 0.5)
-    assert "; 2026-01-01 to 2026-01-03; 3 rounds in 3 runs (not" in tables.describe(again)
+    assert (again["minutes"], again["rounds"], again["runs"], again["load"]) == (12, 2, 3, 0.5)
+    assert "; 2026-01-01 to 2026-01-03; 2 rounds in 3 runs (not" in tables.describe(again)
 
 
 def test_figures_of_another_machine_are_not_added(monkeypatch, tmp_path):
