@@ -21,13 +21,7 @@ GemmSpec Product(int64_t m, int64_t n, int64_t k) {
   spec.n = n;
   spec.k = k;
   spec.a.type = spec.b.type = MemoryType::kBF16;
-  spec.a.buffer = Persistent(0);
-  spec.a.row_stride = k;
-  spec.a.col_stride = 1;
-  spec.b.buffer = Persistent(1);
-  spec.b.row_stride = 1;
-  spec.b.col_stride = k;
-  spec.b.stable = true;
+  SetDense(spec, k);
   spec.b.buffer_bytes = static_cast<uint64_t>(n * k * 2);
   spec.epilogue = StoreBody(MemoryType::kF32, {n, 1});
   spec.epilogue_operands = {Persistent(2)};

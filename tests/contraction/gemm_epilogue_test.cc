@@ -8,17 +8,6 @@
 namespace hpu::emulator {
 namespace {
 
-// A [m, k] and a stable weight [n, k].
-void SetDense(GemmSpec& spec, int64_t k) {
-  spec.a.buffer = Persistent(0);
-  spec.a.row_stride = k;
-  spec.a.col_stride = 1;
-  spec.b.buffer = Persistent(1);
-  spec.b.row_stride = 1;
-  spec.b.col_stride = k;
-  spec.b.stable = true;
-}
-
 // A product with operands 0 A, 1 B, 2 bias, 3 residual, 4 out.
 class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> {
  protected:

@@ -227,6 +227,16 @@ BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args, double imm_f32) {
   return op;
 }
 
+void SetDense(GemmSpec& spec, int64_t k) {
+  spec.a.buffer = Persistent(0);
+  spec.a.row_stride = k;
+  spec.a.col_stride = 1;
+  spec.b.buffer = Persistent(1);
+  spec.b.row_stride = 1;
+  spec.b.col_stride = k;
+  spec.b.stable = true;
+}
+
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset) {
   Body body;
   body.ops.push_back(MakeOp(Opcode::kAccumulator));

@@ -88,6 +88,9 @@ inline OperandRef Persistent(uint32_t index) { return {OperandRef::Kind::kPersis
 // An f32 op; loads get their access from the caller.
 BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}, double imm_f32 = 0);
 
+// Operands 0 and 1 of a product: A [m, k] and a stable weight [n, k].
+void SetDense(GemmSpec& spec, int64_t k);
+
 // Body: store(accumulator) with the given strides to operand 0.
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);
 

@@ -114,7 +114,10 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
   int64_t merged = 1;
   for (int64_t dim = first; dim < last; ++dim) {
     Value* index = indices[dim];
-    if (index == nullptr || !IsInteger(index->type.dtype)) {
+    // PyTorch takes bytes for masks too.
+    const bool is_mask =
+        index != nullptr && (!IsInteger(index->type.dtype) || index->type.dtype == DType::kU8);
+    if (index == nullptr || is_mask) {
       call.Refuse(index == nullptr ? "index tensors that are not adjacent" : "indexing by a mask");
       return joined;
     }
