@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     from operations import Proposal
     from programs import Grower, Value
@@ -322,6 +324,20 @@ def window(g: Grower) -> Proposal:
     return (line, False) if "max_pool" not in form else (line, x.exact)
 
 
+def wide_convolution(g: Grower) -> Proposal:
+    """Large enough for the device's Winograd form (docs/decisions/0009), in which infinities of one
+    window meet as NaN: finite values only."""
+    channels, outputs = g.random.choice((16, 32, 64)), g.random.choice((24, 64, 65))
+    height, width = (g.random.randint(7, 14) for _ in "hw")
+    images, padding = g.random.choice((1, 3)), g.random.randint(0, 1)
+    x, w, b = (
+        g.fresh(shape, torch.float32, special=False)
+        for shape in ([images, channels, height, width], [outputs, channels, 3, 3], [outputs])
+    )
+    line = f"F.conv2d({x}, {w}, {b}, padding={padding}) * {1 / (9 * channels) ** 0.5:.4f}"
+    return line, False
+
+
 def view(g: Grower) -> Proposal:
     x = g.pick(lambda v: v.tensor.dim() > 0)
     return x and (g.random.choice(VIEWS).format(**values_of(g, x)), x.exact)
@@ -363,6 +379,6 @@ def lookup(g: Grower) -> Proposal:
 
 OPERATIONS = (
     *[reduce, reduce, reduce_exact, reduce_exact, normalise, normalise, channels],
-    *[product, product, product_of_two, attention, window, window],
+    *[product, product, product_of_two, attention, window, window, wide_convolution],
     *[view, view, view, view, matrix_view, join, lookup],
 )

@@ -21,6 +21,7 @@ def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
 
 
+WINOGRAD = "conv of many channels"
 PIECES = {
     "gemm": (lambda a, b: a @ b, tensor(197, 311), tensor(311, 173)),
     "gemm of few rows": (lambda a, b: F.linear(a, b), tensor(1, 768), tensor(1031, 768)),
@@ -32,6 +33,7 @@ PIECES = {
     ),
     "batched gemm": (lambda a, b: a @ b, tensor(7, 33, 65), tensor(7, 65, 31)),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1), tensor(2, 19, 29, 31), tensor(37, 19, 3, 3)),
+    WINOGRAD: (lambda x, w: F.conv2d(x, w, padding=1), tensor(3, 64, 15, 9), tensor(72, 64, 3, 3)),
     "depthwise conv": (
         lambda x, w: F.conv2d(x, w, groups=32, padding=1),
         tensor(1, 32, 30, 30),
@@ -113,8 +115,8 @@ def test_torch_computes_meanwhile():
             torch.testing.assert_close(other, product)
 
 
-def test_deterministic_algorithms_change_nothing():
-    function, *inputs = PIECES["conv"]
+def run_in_both_modes(function, *inputs):
+    """Results outside and inside PyTorch's deterministic mode."""
     moved = [x.to("hpu") for x in inputs]
     results = []
     with torch.no_grad():
@@ -123,10 +125,28 @@ def test_deterministic_algorithms_change_nothing():
             torch.use_deterministic_algorithms(deterministic)
             try:
                 compiled = torch.compile(function, backend="hpu_backend", dynamic=False)
-                results.append(bits(compiled(*moved)))
+                results.append(compiled(*moved).cpu())
             finally:
                 torch.use_deterministic_algorithms(False)
-    assert torch.equal(*results)
+    return results
+
+
+@pytest.mark.parametrize("name", sorted(set(PIECES) - {WINOGRAD}))
+def test_deterministic_mode_changes_no_bit(name):
+    plain, deterministic = run_in_both_modes(*PIECES[name])
+    assert torch.equal(bits(plain), bits(deterministic))
+
+
+def test_deterministic_mode_takes_the_direct_form_of_convolutions():
+    """docs/decisions/0009: a huge pixel under a tap of zero leaves no trace in the direct form."""
+    weight = tensor(32, 64, 3, 3)
+    weight[:, :, :, 2] = 0
+    x = tensor(1, 64, 16, 16)
+    x[..., 7] = 1e8
+    plain, deterministic = run_in_both_modes(lambda a, b: F.conv2d(a, b, padding=1), x, weight)
+    exact = F.conv2d(x.double(), weight.double(), padding=1)[..., 6]
+    assert (deterministic[..., 6] - exact).abs().max() < 1e-4
+    assert (plain[..., 6] - exact).abs().max() > 1e-1
 
 
 CHILD = """

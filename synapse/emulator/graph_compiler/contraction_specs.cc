@@ -94,6 +94,7 @@ ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& 
   spec.pad_top = node.conv.pad_top;
   spec.pad_left = node.conv.pad_left;
   spec.groups = node.conv.groups;
+  spec.direct = node.conv.direct;
   spec.x = home(node.a.value).ref;
   spec.w = home(node.b.value).ref;
   spec.x_type = node.a.type;
@@ -161,7 +162,8 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
   out << graph.values[node.b.value].bytes << ' ';
   const ConvGeometry& conv = node.conv;
   out << conv.stride_h << ' ' << conv.stride_w << ' ' << conv.dilation_h << ' ' << conv.dilation_w
-      << ' ' << conv.pad_top << ' ' << conv.pad_left << ' ' << conv.groups << '\n';
+      << ' ' << conv.pad_top << ' ' << conv.pad_left << ' ' << conv.groups << ' ' << conv.direct
+      << '\n';
   std::vector<ValueId> operands;
   const Body body = LocalBody(node.body, &operands);
   out << ToText(body) << std::hexfloat;

@@ -52,6 +52,7 @@ enum class ReduceKind : uint8_t { kNone, kSum, kProd, kMax, kMin };
 struct ConvGeometry {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   int64_t groups = 1;
+  bool direct = false;  // sums of products of pixels and taps as they are (deterministic mode)
 };
 
 struct Node {

@@ -120,7 +120,6 @@ def ambient_factors() -> Factors:
         ("grad_mode", str(torch.is_grad_enabled())),
         ("inference_mode", str(torch.is_inference_mode_enabled())),
         ("autocast", " ".join(autocast) or "off"),
-        ("deterministic", str(torch.are_deterministic_algorithms_enabled())),
         ("default_dtype", str(torch.get_default_dtype())),
         ("float32_matmul_precision", torch.get_float32_matmul_precision()),
     ]

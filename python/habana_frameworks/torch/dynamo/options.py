@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from .option_table import OPTIONS, Option
 
 _TRUE = frozenset({"on", "1", "yes", "true", "y", "t"})
@@ -89,5 +91,7 @@ def without_effect(values: Mapping[str, Any]) -> list[str]:
 
 
 def key_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Those that enter the key and are sent to the server."""
-    return {option.name: str(values[option.name]) for option in OPTIONS if option.key}
+    """Those that enter the key and are sent to the server, PyTorch's deterministic mode among them."""
+    options = {option.name: str(values[option.name]) for option in OPTIONS if option.key}
+    options["deterministic"] = str(torch.are_deterministic_algorithms_enabled()).lower()
+    return options

@@ -47,6 +47,7 @@ struct ConvSpec {
   int64_t batch = 0, in_h = 0, in_w = 0, in_c = 0, out_h = 0, out_w = 0, out_c = 0;
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, groups = 1;
+  bool direct = false;  // no form that rounds sums of pixels before it multiplies them
   OperandRef x, w;
   MemoryType x_type = MemoryType::kF32, w_type = MemoryType::kF32;
   int64_t x_strides[4] = {}, w_strides[4] = {};  // elements, in the orders above

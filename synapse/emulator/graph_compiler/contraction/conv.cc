@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "synapse/emulator/graph_compiler/contraction/conv_winograd.h"
 #include "synapse/emulator/graph_compiler/contraction/epilogue.h"
 #include "synapse/emulator/graph_compiler/contraction/gemm.h"
 #include "synapse/emulator/graph_compiler/contraction/packing.h"
@@ -186,8 +187,11 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   const bool pairs = lies_in_pairs || joins_pairs;
   if (lies_in_pairs) CountPairs(bound);
   if (joins_pairs) bound.in_c = CeilDiv(spec.in_c, 2);
-  ConvPlan plan =
-      depthwise ? PlanDepthwiseConv(target, bound) : PlanTiledConv(target, bound, pairs);
+  const std::optional<WinogradPlan> winograd =
+      depthwise || pairs ? std::nullopt : PlanWinogradConv(target, bound);
+  ConvPlan plan = winograd.has_value() ? winograd->block
+                  : depthwise          ? PlanDepthwiseConv(target, bound)
+                                       : PlanTiledConv(target, bound, pairs);
   if (joins_pairs) plan.joined_channels = spec.in_c;
   PanelType packed_type = PanelType::kF32;
   if (pairs) {
@@ -201,8 +205,9 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   std::vector<OperandRef> operands = {bound.x, panels};
   bound.epilogue = BindEpilogue(spec.epilogue, spec.epilogue_operands, operands);
   bound.epilogue_operands = std::move(operands);
-  out.launches.push_back(depthwise ? EmitDepthwiseConv(cache, bound, plan)
-                                   : EmitTiledConv(cache, bound, plan, packed_type));
+  out.launches.push_back(winograd.has_value() ? EmitWinogradConv(cache, bound, *winograd)
+                         : depthwise          ? EmitDepthwiseConv(cache, bound, plan)
+                                              : EmitTiledConv(cache, bound, plan, packed_type));
   return out;
 }
 

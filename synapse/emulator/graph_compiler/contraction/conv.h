@@ -4,8 +4,9 @@
 //   tiled      implicit GEMM: register tiles of output pixels x output channels, k runs over
 //              (kernel row, kernel column, channel); weights in panels
 //   depthwise  one channel per group: lanes are channels
+//   winograd   3x3, stride 1, f32, many channels: fewer multiplications (conv_winograd.h)
 //
-// The tiled and depthwise forms read the input through a *strip*: the input rows of a task's output
+// All but gemm read the input through a *strip*: the input rows of a task's output
 // pixels as dense f32 [rows][columns][channels] in scratch, padding filled with zeros. Copying it
 // costs one pass over data that is then used kernel_h * kernel_w * out_c times, and makes the inner
 // loops free of branches whatever the padding, the layout and the type of x. The tiled form reads x
@@ -95,6 +96,11 @@ class ConvTask {
   // Pixels of this task, or null when every task has plan.pixels().
   llvm::Value* pixel_count() const { return pixel_count_; }
   llvm::Value* image() const { return image_; }
+  // First output row and column of this task, and how many exist.
+  llvm::Value* first_h() const { return first_h_; }
+  llvm::Value* first_w() const { return first_w_; }
+  llvm::Value* rows() const { return tile_h_; }
+  llvm::Value* cols() const { return tile_w_; }
   llvm::Value* end_of_scratch();
 
  private:

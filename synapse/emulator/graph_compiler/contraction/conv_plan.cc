@@ -6,7 +6,7 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr int64_t kStripBytes = 256 * 1024;  // stays in L2 beside a panel of weights
+constexpr int64_t kStripBytes = 512 * 1024;  // stays in L2 beside a panel of weights
 constexpr int64_t kPixelsPerTask = 224;
 constexpr int64_t kFewestPixels = 28;
 constexpr int64_t kTasksWanted = 32;

@@ -58,8 +58,8 @@ int MaxTileRows(const TargetInfo& target, int vectors) {
   return kRows[vectors];
 }
 
-int ChoosePanelVectors(const TargetInfo& target, int64_t n) {
-  const int widest = target.vector_registers >= 32 ? 4 : (target.fma ? 3 : 2);
+int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most) {
+  const int widest = std::min(most, target.vector_registers >= 32 ? 4 : (target.fma ? 3 : 2));
   constexpr double kOverhead[] = {0, 1.15, 1.0, 1.04, 1.04};  // of loads per multiply-add
   int best = 2;
   double best_cost = 0;

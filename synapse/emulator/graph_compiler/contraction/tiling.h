@@ -12,8 +12,9 @@ namespace hpu::emulator {
 // The widest row count whose accumulators, one row of B and a broadcast fit in registers.
 int MaxTileRows(const TargetInfo& target, int vectors);
 
-// Vectors per B panel for a result of n columns: the width with the least padding, wider first.
-int ChoosePanelVectors(const TargetInfo& target, int64_t n);
+// Vectors per B panel for a result of n columns: the width up to `most` with the least padding,
+// wider first.
+int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most = 4);
 
 // m rows = main_count tiles of main_rows followed by tail_count tiles of tail_rows.
 struct RowTiles {

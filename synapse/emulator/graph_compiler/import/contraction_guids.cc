@@ -256,8 +256,8 @@ absl::Status ImportConv(Importer& im) {
   node.kind = NodeKind::kConv;
   node.a = x;
   node.b = w;
-  node.conv = {params.dH,   params.dW,   params.dilH,   params.dilW,
-               params.padT, params.padL, params.nGroups};
+  node.conv = {params.dH,   params.dW,   params.dilH,    params.dilW,
+               params.padT, params.padL, params.nGroups, im.node().deterministic};
   const View out = im.OutputValue(0);
   node.domain = out.shape;
   BodyBuilder body;

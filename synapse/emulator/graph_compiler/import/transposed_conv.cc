@@ -76,7 +76,8 @@ void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
   node.kind = NodeKind::kConv;
   node.a = x;
   node.b = w;
-  node.conv = {1, 1, phases[0].dilation, phases[1].dilation, pads[0], pads[1], 1};
+  node.conv = {1,       1, phases[0].dilation,     phases[1].dilation, pads[0],
+               pads[1], 1, im.node().deterministic};
   node.domain = out.shape;
   BodyBuilder body;
   body.Store(body.Accumulator(0, ScalarType::kF32), Importer::AccessOf(out, node.domain));
