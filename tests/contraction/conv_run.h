@@ -26,8 +26,7 @@ inline std::string Name(const ConvCase& c) {
     name += std::to_string(value) + " ";
   }
   return name + (c.nchw_input ? "nchw_in " : "") + (c.nchw_output ? "nchw_out " : "") +
-         (c.stable ? "stable " : "") +
-         (c.direct ? "direct" : "");
+         (c.stable ? "stable " : "") + (c.direct ? "direct" : "");
 }
 
 // Strides of logical (n, h, w, c).

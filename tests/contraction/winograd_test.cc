@@ -1,12 +1,12 @@
 #include "synapse/emulator/graph_compiler/contraction/conv_winograd.h"
-
 #include "tests/contraction/conv_run.h"
 
 namespace hpu::emulator {
 namespace {
 
 ConvCase Square(int64_t channels, int64_t size, int64_t out_channels, int64_t batch = 1) {
-  ConvCase c = {.n = batch, .c = channels, .h = size, .w = size, .ko = out_channels, .kh = 3, .kw = 3};
+  ConvCase c = {
+      .n = batch, .c = channels, .h = size, .w = size, .ko = out_channels, .kh = 3, .kw = 3};
   c.pad_h = c.pad_w = 1;
   return c;
 }
@@ -73,9 +73,11 @@ TEST(WinogradTest, IsTakenWhereItPays) {
   const auto pays = [](ConvCase c) { return Plan(IsaLevel::kV4, c).has_value(); };
   EXPECT_TRUE(pays(Square(64, 56, 64)));
   EXPECT_TRUE(pays(Square(512, 14, 512)));
-  EXPECT_FALSE(pays(Square(48, 1, 64)));    // one pixel: a quarter of a tile
-  EXPECT_FALSE(pays(Square(64, 56, 4)));    // transforming the input costs more than it saves
-  EXPECT_FALSE(pays(Square(24, 56, 64)));   // channels are no whole vectors
+  EXPECT_FALSE(pays(Square(48, 1, 64)));      // one pixel: a quarter of a tile
+  EXPECT_FALSE(pays(Square(64, 4, 64, 32)));  // four tiles per image: too few rows
+  EXPECT_FALSE(pays(Square(2048, 28, 64)));   // as few fit into a cache
+  EXPECT_FALSE(pays(Square(64, 56, 4)));      // transforming the input costs more than it saves
+  EXPECT_FALSE(pays(Square(24, 56, 64)));     // channels are no whole vectors
   ConvCase c = Square(64, 56, 64);
   c.stride = 2;
   EXPECT_FALSE(pays(c));
@@ -147,7 +149,8 @@ TEST(WinogradTest, ErrorIsCloseToTheDirectForms) {
         }
       }
     }
-    RecordProperty("factor_" + std::to_string(channels), std::to_string(std::sqrt(errors[0] / errors[1])));
+    RecordProperty("factor_" + std::to_string(channels),
+                   std::to_string(std::sqrt(errors[0] / errors[1])));
     EXPECT_LT(std::sqrt(errors[0] / errors[1]), 2.0) << channels;
   }
 }

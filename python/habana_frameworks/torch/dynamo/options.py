@@ -91,7 +91,7 @@ def without_effect(values: Mapping[str, Any]) -> list[str]:
 
 
 def key_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Those that enter the key and are sent to the server, PyTorch's deterministic mode among them."""
+    """Those that enter the key and are sent to the server; PyTorch's deterministic mode is one."""
     options = {option.name: str(values[option.name]) for option in OPTIONS if option.key}
     options["deterministic"] = str(torch.are_deterministic_algorithms_enabled()).lower()
     return options

@@ -125,8 +125,7 @@ class WinogradConv {
     e_.For(e_.Int(0), e_.Int(tap_bytes), e_.lanes() * 4, [&](Value* byte) {
       Values taps;
       for (int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
-        taps.push_back(
-            e_.LoadF32(e_.Address(e_.Address(from, byte), tap * tap_bytes), e_.lanes()));
+        taps.push_back(e_.LoadF32(e_.Address(e_.Address(from, byte), tap * tap_bytes), e_.lanes()));
       }
       StorePoints(e_.Address(to, byte), scratch_.weight_point(),
                   TransformSquare(e_, taps, kTaps, TransformTaps));
@@ -140,8 +139,8 @@ class WinogradConv {
   }
 
   void Block(Value* block) {
-    const Values index = e_.Decompose(
-        block, {plan_.blocks / (block_.blocks_h * block_.blocks_w), block_.blocks_h, block_.blocks_w});
+    const Values index = e_.Decompose(block, {plan_.blocks / (block_.blocks_h * block_.blocks_w),
+                                              block_.blocks_h, block_.blocks_w});
     ConvTask position(e_, frame_, spec_, block_, index[0], index[1], index[2]);
     position_ = &position;
     tiles_h_ = e_.DivConst(e_.Add(position.rows(), kOutputs - 1), kOutputs);
@@ -164,8 +163,8 @@ class WinogradConv {
 
   void Input(Value* tile, Value* h, Value* w) {
     const int64_t col = spec_.in_c * 4, row = block_.strip_cols(spec_) * col;
-    Value* from = e_.Address(frame_.scratch,
-                             e_.Add(e_.Mul(h, kOutputs * row), e_.Mul(w, kOutputs * col)));
+    Value* from =
+        e_.Address(frame_.scratch, e_.Add(e_.Mul(h, kOutputs * row), e_.Mul(w, kOutputs * col)));
     Value* to = e_.Address(At(scratch_.inputs()), e_.Mul(tile, spec_.in_c * 4));
     e_.For(e_.Int(0), e_.Int(spec_.in_c * 4), e_.lanes() * 4, [&](Value* byte) {
       Values pixels;
@@ -263,7 +262,8 @@ class WinogradConv {
 // ---- plan ----
 
 constexpr int64_t kInputBytes = 512 * 1024;   // transformed, of a block: in L2
-constexpr int64_t kTilesPerBlock = 64;         // their products stay there, too
+constexpr int64_t kFewestTiles = 6;           // rows of a product that outlast reading its weights
+constexpr int64_t kTilesPerBlock = 64;        // their products stay there, too
 constexpr int64_t kWeightBytes = 512 * 1024;  // transformed, of a panel
 constexpr int64_t kTasksWanted = 32;
 // Tiles that pay for transforming a panel of weights.
@@ -323,6 +323,7 @@ std::optional<WinogradPlan> PlanWinogradConv(const TargetInfo& target, const Con
   block.tile_h = tiles_h * kOutputs;
   block.tile_w = tiles_w * kOutputs;
   plan.tiles = tiles_h * tiles_w;
+  if (plan.tiles < kFewestTiles) return std::nullopt;
   block.tiles = ChooseRowTiles(plan.tiles, MaxTileRows(target, block.vectors), block.vectors);
 
   plan.blocks = spec.batch * block.blocks_h * block.blocks_w;
@@ -348,8 +349,8 @@ KernelLaunch EmitWinogradConv(KernelCache& cache, const ConvSpec& spec, const Wi
   launch.tasks = static_cast<uint64_t>(plan.block.panel_blocks * plan.block_groups);
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   launch.scratch_bytes = static_cast<uint64_t>(Scratch(spec, plan).bytes());
-  const KernelKey key = ConvKey("winograd", spec, plan.block).Add(plan.blocks).Add(
-      plan.blocks_per_task);
+  const KernelKey key =
+      ConvKey("winograd", spec, plan.block).Add(plan.blocks).Add(plan.blocks_per_task);
   launch.entry = cache.GetOrAdd(
       key, "winograd", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
         WinogradConv(builder, cache.module().target(), frame, spec, plan).Emit(task);

@@ -17,8 +17,8 @@
 namespace hpu::emulator {
 
 struct WinogradPlan {
-  ConvPlan block;  // tile_h x tile_w are even and may reach beyond the output
-  int64_t tiles = 0;  // 2 x 2, of a block; block.tiles cuts them into register tiles
+  ConvPlan block;      // tile_h x tile_w are even and may reach beyond the output
+  int64_t tiles = 0;   // 2 x 2, of a block; block.tiles cuts them into register tiles
   int64_t blocks = 0;  // of all images
   // A task transforms the weights of its panels once, for several blocks.
   int64_t blocks_per_task = 0;
