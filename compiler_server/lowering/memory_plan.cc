@@ -32,10 +32,10 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
     const std::optional<uint32_t> input = plan.UpdatedInput(*mutation.value);
     if (input.has_value()) homes_[mutation.value->id] = InputMemory(*input);
   }
-  std::vector<bool> has_storage(graph.value_count());
-  for (const ir::Storage& storage : graph.storages()) {
+  for (uint32_t k = 0; k < graph.storages().size(); ++k) {
+    const ir::Storage& storage = graph.storages()[k];
     const Value& value = *storage.value;
-    if (IsEagerStorage(storage) && !has_storage[value.id]) {
+    if (plan.IsEagerStorage(k)) {
       storages_.push_back(*homes_[value.id]);
     } else {
       storages_.push_back({Placement::kBuffer, NewBuffer(storage.type), {storage.type, 0}});
@@ -43,7 +43,6 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
         homes_[value.id] = storages_.back();
       }
     }
-    has_storage[value.id] = true;
   }
   FindHomes(plan);
 }

@@ -19,12 +19,12 @@ constexpr int kAnyStage = -1;
 bool IsEager(const Node& node) { return node.op == OpKind::kAten; }
 bool IsEagerStage(int stage) { return stage % 2 == 1; }
 
-}  // namespace
-
-bool IsEagerStorage(const ir::Storage& storage) {
+bool CanServeAsStorage(const ir::Storage& storage) {
   return storage.value->kind == ValueKind::kResult && IsEager(*storage.value->producer) &&
          storage.type == storage.value->type;
 }
+
+}  // namespace
 
 bool SegmentPlan::IsFree(const Node& node) const {
   return (IsView(node) || ir::Traits(node.op).op_class == ir::OpClass::kSource) &&
@@ -141,16 +141,16 @@ int SegmentPlan::AssignStages(bool eager_first) {
 
 void SegmentPlan::PlaceWrites(int first_recipe) {
   storage_stage_.assign(graph_->storages().size(), kAnyStage);
-  std::vector<bool> eager_storage(graph_->value_count());
+  std::vector<bool> taken(graph_->value_count());
+  eager_storage_.assign(graph_->storages().size(), false);
   for (size_t k = 0; k < storage_stage_.size(); ++k) {
     const ir::Storage& storage = graph_->storages()[k];
     const Value* value = storage.value;
-    if (value->type.elements() == 0) continue;
-    // The memory that an eager op allocated serves as the first storage of its value.
-    if (IsEagerStorage(storage) && !eager_storage[value->id]) {
-      eager_storage[value->id] = true;
+    if (CanServeAsStorage(storage) && !taken[value->id]) {
+      taken[value->id] = eager_storage_[k] = true;
       continue;
     }
+    if (value->type.elements() == 0) continue;
     storage_stage_[k] = Advance(stage_[value->id], false, first_recipe);
   }
   // Mutations happen together, after every value is there and every reader of the mutated inputs is

@@ -31,9 +31,6 @@ struct Segment {
   std::vector<Write> writes;     // of a recipe, in order; mutations last
 };
 
-// True if an eager op allocates memory that can serve as the storage.
-bool IsEagerStorage(const ir::Storage& storage);
-
 // A value as a region of the memory of its root, the first value up the chain of free views.
 struct RootView {
   ir::Value* root = nullptr;
@@ -50,6 +47,9 @@ class SegmentPlan {
   // Segment that produces the value; -1 for inputs, constants and free nodes' results.
   int SegmentOf(const ir::Value& value) const { return segment_of_value_[value.id]; }
   bool IsFree(const ir::Node& node) const;
+  // True if the memory that an eager op allocates for its result serves as the storage; each result
+  // serves as one.
+  bool IsEagerStorage(uint32_t storage) const { return eager_storage_[storage]; }
   // Follows free views to the value that has memory: an input, a constant, or a node's result that
   // is not free (a free source ends the chain too).
   ir::Value* Root(ir::Value* value) const;
@@ -72,8 +72,9 @@ class SegmentPlan {
 
   const ir::Graph* graph_;
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
-  std::vector<bool> pinned_;        // by value id: views and sources that get a stage after all
-  std::vector<int> stage_;          // by value id; kAnyStage = available from the start
+  std::vector<bool> pinned_;  // by value id: views and sources that get a stage after all
+  std::vector<int> stage_;    // by value id; kAnyStage = available from the start
+  std::vector<bool> eager_storage_;
   std::vector<int> storage_stage_;  // kAnyStage = nothing to write
   int mutation_stage_ = 0;
   std::vector<Segment> segments_;

@@ -90,6 +90,31 @@ def test_as_strided_of_a_reshaped_result():
     compiled_whole(check(function, torch.randn(3, 1, 5)))
 
 
+@pytest.mark.parametrize("first", [0, 3])
+def test_as_strided_counts_from_the_start_of_an_inputs_memory(first):
+    """It counted from the input's first element, which may lie anywhere in its memory."""
+
+    def function(x):
+        return x.contiguous().as_strided((2, 2), (1, 2), 1) * 2
+
+    (graph,) = check(function, torch.randn(80)[first : first + 65], share=True).graphs
+    assert "offset into an input's memory" in graph.reason
+    compiled_whole(
+        check(lambda x: x.as_strided((2, 2), (1, 2)) * 2, torch.randn(80)[first:], share=True)
+    )
+
+
+def test_two_outputs_of_one_eager_result():
+    """The second, whose strides the eager result has, lay in memory that nothing wrote."""
+
+    def function(x, y):
+        z = torch.neg(x)
+        part = z[::2].add_(y)
+        return part.select_scatter(part.select(3, 0), 3, 0), part
+
+    check(function, torch.arange(112, dtype=torch.uint8).reshape(1, 7, 16, 1), torch.tensor(100))
+
+
 def test_as_strided_of_a_copy_of_a_strided_input():
     """It addressed the input's memory in place of the copy's."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.fx
+from torch.fx import Node
 
 from .function_text import Uncacheable, function_text
 from .inputs import GraphInputs
@@ -32,12 +33,14 @@ def _digest(text: str) -> str:
 
 class _Canonical:
     def __init__(self, inputs: GraphInputs) -> None:
-        self.inputs = inputs
-        self.numbers: dict[torch.fx.Node, int] = {}
+        self.constants = inputs.constants
+        self.attributes = {path: number for number, path in enumerate(inputs.attributes)}
+        self.numbers: dict[Node, int] = {}
+        self.functions: dict[Any, str] = {}
 
     def token(self, value: Any) -> str:
         kind = type(value)
-        if isinstance(value, torch.fx.Node):
+        if kind is Node:
             return f"%{self.numbers[value]}"
         if value is None or kind in (bool, int):
             return repr(value)
@@ -64,20 +67,28 @@ class _Canonical:
         raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
 
     def tokens(self, values: Sequence[Any]) -> str:
-        return ",".join(map(self.token, values))
+        return ",".join([self.token(value) for value in values])
 
-    def line(self, node: torch.fx.Node) -> str:
+    def function(self, target: Any) -> str:
+        text = self.functions.get(target)
+        if text is None:
+            text = self.functions[target] = function_text(target)
+        return text
+
+    def line(self, node: Node) -> str:
         if node.op == "get_attr":
             path = str(node.target)
-            constant = self.inputs.constants.get(path)
+            constant = self.constants.get(path)
             if constant is None:
-                return f"attribute {list(self.inputs.attributes).index(path)}"
+                return f"attribute {self.attributes[path]}"
             content = hashlib.sha256(tensor_bytes(constant)).hexdigest()
             return f"constant {describe(constant)} {content}"
         if node.op == "output":
             return f"return {self.token(node.args[0])}"
-        target = function_text(node.target) if node.op == "call_function" else f".{node.target}"
-        return f"{target}({self.tokens(node.args)};{self.token(dict(node.kwargs))})"
+        target = self.function(node.target) if node.op == "call_function" else f".{node.target}"
+        kwargs = node.kwargs
+        named = self.token(dict(kwargs)) if kwargs else "{}"
+        return f"{target}({self.tokens(node.args)};{named})"
 
 
 def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
@@ -99,10 +110,12 @@ def _input_text(value: Any) -> str:
 @functools.cache
 def capture_digest() -> str:
     """Content of the code that makes wire graphs of Dynamo graphs: another text, other programs."""
-    folder = Path(__file__).resolve().parent
+    folder = os.path.dirname(os.path.realpath(__file__))
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
     content = hashlib.sha256()
-    for path in [*sorted(folder.glob("*.py")), folder / "compile_backend" / "__init__.py"]:
-        content.update(path.read_bytes())
+    for name in [*names, os.path.join("compile_backend", "__init__.py")]:
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            content.update(file.read())
     return content.hexdigest()[:16]
 
 

@@ -53,9 +53,38 @@ def _is_constant(module: torch.nn.Module, path: str, value: torch.Tensor) -> boo
     return value.numel() * value.element_size() <= CONSTANT_BYTES
 
 
+_AS_STRIDED = frozenset(
+    {"as_strided", "as_strided_", torch.as_strided, torch.ops.aten.as_strided.default}
+)
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    """Which memory a node's tensor lies in, by Dynamo's example values."""
+    value = node.meta.get("example_value")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _refuse_absolute_offsets(module: torch.fx.GraphModule) -> None:
+    """as_strided with an offset counts from where an input's memory starts. That is not what a
+    program counts from, and an input of the next call may lie elsewhere in its memory."""
+    sources: set[int | None] = {None}
+    for node in module.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            sources.add(_memory(node))
+        elif node.target in _AS_STRIDED:
+            offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+            base = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
+            if offset is not None and (
+                not isinstance(base, torch.fx.Node) or _memory(base) in sources
+            ):
+                raise CaptureError("as_strided with an offset into an input's memory")
+
+
 def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
-    """Sorts the sources of a graph. CaptureError for attributes that are not tensors."""
+    """Sorts the sources of a graph. CaptureError for attributes that are not tensors, and for
+    offsets that have no meaning in a program."""
     inputs = GraphInputs([], {}, {})
+    _refuse_absolute_offsets(module)
     for node in module.graph.nodes:
         if node.op == "placeholder":
             inputs.placeholders.append(node)
