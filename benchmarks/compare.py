@@ -120,15 +120,18 @@ def read_kept() -> dict[str, Any]:
     return json.loads(KEPT.read_text()) if KEPT.exists() else empty
 
 
-def write_documents(data: dict[str, Any], add: bool = False) -> None:
+def write_documents(data: dict[str, Any], add: bool = False, renew: bool = False) -> None:
     """docs/benchmarks.json, and from it docs/benchmarks.md and README.md. Sections that this run
     did not measure stay as an earlier run left them, under that run's description; with `add` its
-    figures join those of earlier runs."""
+    figures join those of earlier runs, with `renew` its rows replace theirs."""
     kept = read_kept()
     for section, results in data["sections"].items():
         about = data["about"]
-        if add and section in kept["sections"]:
-            results = joined_results(kept["sections"][section], results, list(CASES))
+        if (add or renew) and section in kept["sections"]:
+            earlier = kept["sections"][section]
+            if renew:
+                earlier = {row: by for row, by in earlier.items() if row not in results}
+            results = joined_results(earlier, results, list(CASES))
             about = joined_about(kept["about"][section], about, results)
         kept["sections"][section] = results
         kept["about"][section] = about
@@ -143,7 +146,7 @@ def refuse_other_machine(about: dict[str, Any], sections: Iterable[str]) -> None
         for name in ("cpu", "cores", "vector", "python", "torch"):
             if section in kept and kept[section][name] != about[name]:
                 raise SystemExit(
-                    f"--add: section {section} was measured with {name} {kept[section][name]}, "
+                    f"section {section} was measured with {name} {kept[section][name]}, "
                     f"this is {about[name]}"
                 )
 
@@ -204,6 +207,12 @@ def parse_arguments() -> argparse.Namespace:
         help="with --write: join the figures of earlier runs on this machine (more processes per "
         "figure, more models) instead of replacing sections",
     )
+    parser.add_argument(
+        "--renew",
+        action="store_true",
+        help="like --add, but the rows of this run replace earlier ones (after a change that "
+        "matters to these models)",
+    )
     parser.add_argument("--plan", action="store_true", help="print the steps and the expected time")
     parser.add_argument("--render", action="store_true", help="write the documents anew, no run")
     return parser.parse_args()
@@ -247,7 +256,7 @@ def main() -> int:
     # A terminated run stops its daemons and removes its folders, as one ended by Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     about = machine() | {"rounds": max((step.round + 1 for step in plan), default=0)}
-    if arguments.add:
+    if arguments.add or arguments.renew:
         refuse_other_machine(about, dict.fromkeys(step.section for step in plan))
     started = time.monotonic()
     folder = HERE / "results"
@@ -269,7 +278,7 @@ def main() -> int:
     print(f"\nraw results: {raw.relative_to(ROOT)}")
     whole = not (choice.quick or choice.cases or choice.contenders)
     if whole if arguments.write is None else arguments.write:
-        write_documents(data, arguments.add)
+        write_documents(data, arguments.add, arguments.renew)
     return 0
 
 

@@ -372,6 +372,25 @@ def test_added_runs_join_rows_and_descriptions():
     assert "; 2026-01-01 to 2026-01-03; 2 rounds in 3 runs (not" in tables.describe(again)
 
 
+def test_added_rows_join_and_renewed_rows_replace(monkeypatch, tmp_path):
+    rendered = []
+    monkeypatch.setattr(compare, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(compare, "render", rendered.append)
+
+    def run(row, value, **how):
+        about = {"date": "d", "commit": "c", "load": 0, "minutes": 1}
+        section = {row: {"hpu cold": [{"first_ms": value}]}}
+        compare.write_documents({"about": about, "sections": {"models": section}}, **how)
+        kept = rendered[-1]["sections"]["models"]
+        return {row: [r["first_ms"] for r in by["hpu cold"]] for row, by in kept.items()}
+
+    assert run("unet f32", 1.0) == {"unet f32": [1.0]}
+    assert run("vit f32", 2.0, add=True) == {"vit f32": [2.0], "unet f32": [1.0]}
+    assert run("unet f32", 3.0, add=True) == {"vit f32": [2.0], "unet f32": [1.0, 3.0]}
+    assert run("unet f32", 4.0, renew=True) == {"vit f32": [2.0], "unet f32": [4.0]}
+    assert run("mlp f32", 5.0) == {"mlp f32": [5.0]}
+
+
 def test_figures_of_another_machine_are_not_added(monkeypatch, tmp_path):
     kept = tmp_path / "kept.json"
     about = {"cpu": "C", "cores": 2, "vector": "V", "python": "P", "torch": "T"}
