@@ -72,10 +72,10 @@ class SegmentPlan {
 
   const ir::Graph* graph_;
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
-  std::vector<bool> pinned_;  // by value id: views and sources that get a stage after all
-  std::vector<int> stage_;    // by value id; kAnyStage = available from the start
-  std::vector<bool> eager_storage_;
-  std::vector<int> storage_stage_;  // kAnyStage = nothing to write
+  std::vector<bool> pinned_;         // by value id: views and sources that get a stage after all
+  std::vector<int> stage_;           // by value id; kAnyStage = available from the start
+  std::vector<bool> eager_storage_;  // by storage number
+  std::vector<int> storage_stage_;   // kAnyStage = nothing to write
   int mutation_stage_ = 0;
   std::vector<Segment> segments_;
   std::vector<int> segment_of_value_;  // by value id
