@@ -78,24 +78,17 @@ TEST(WinogradTest, IsTakenWhereItPays) {
   EXPECT_FALSE(pays(Square(2048, 28, 64)));   // as few fit into a cache
   EXPECT_FALSE(pays(Square(64, 56, 4)));      // transforming the input costs more than it saves
   EXPECT_FALSE(pays(Square(24, 56, 64)));     // channels are no whole vectors
-  ConvCase c = Square(64, 56, 64);
-  c.stride = 2;
-  EXPECT_FALSE(pays(c));
-  c = Square(64, 56, 64);
-  c.dilation_h = 2;
-  EXPECT_FALSE(pays(c));
-  c = Square(64, 56, 64);
-  c.groups = 2;
-  EXPECT_FALSE(pays(c));
-  c = Square(64, 56, 64);
-  c.kw = 5;
-  EXPECT_FALSE(pays(c));
-  c = Square(64, 56, 64);
-  c.type = MemoryType::kBF16;
-  EXPECT_FALSE(pays(c));
-  c = Square(64, 56, 64);
-  c.direct = true;
-  EXPECT_FALSE(pays(c));
+  const auto pays_with = [&](const std::function<void(ConvCase&)>& change) {
+    ConvCase c = Square(64, 56, 64);
+    change(c);
+    return pays(c);
+  };
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.stride = 2; }));
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.dilation_h = 2; }));
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.groups = 2; }));
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.kw = 5; }));
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.type = MemoryType::kBF16; }));
+  EXPECT_FALSE(pays_with([](ConvCase& c) { c.direct = true; }));
 }
 
 // A NaN reaches the 3 x 3 outputs whose windows hold it and changes no bit of any other.

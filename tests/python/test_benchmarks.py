@@ -373,14 +373,13 @@ def test_added_runs_join_rows_and_descriptions():
 
 
 def test_added_rows_join_and_renewed_rows_replace(monkeypatch, tmp_path):
-    rendered = []
     monkeypatch.setattr(compare, "KEPT", tmp_path / "kept.json")
-    monkeypatch.setattr(compare, "render", rendered.append)
+    monkeypatch.setattr(compare, "render", (rendered := []).append)
 
     def run(row, value, **how):
         about = {"date": "d", "commit": "c", "load": 0, "minutes": 1}
-        section = {row: {"hpu cold": [{"first_ms": value}]}}
-        compare.write_documents({"about": about, "sections": {"models": section}}, **how)
+        models = {row: {"hpu cold": [{"first_ms": value}]}}
+        compare.write_documents({"about": about, "sections": {"models": models}}, **how)
         kept = rendered[-1]["sections"]["models"]
         return {row: [r["first_ms"] for r in by["hpu cold"]] for row, by in kept.items()}
 
