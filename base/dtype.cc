@@ -10,26 +10,14 @@ struct Row {
   std::string_view name;
   int64_t size;
   Class kind;
+  DType moved;
 };
 constexpr std::array<Row, kNumDTypes> kRows = {{
-    {"invalid", 0, Class::kNone},
-    {"f32", 4, Class::kFloat},
-    {"bf16", 2, Class::kFloat},
-    {"f16", 2, Class::kFloat},
-    {"f64", 8, Class::kFloat},
-    {"i8", 1, Class::kInteger},
-    {"u8", 1, Class::kInteger},
-    {"i16", 2, Class::kInteger},
-    {"i32", 4, Class::kInteger},
-    {"i64", 8, Class::kInteger},
-    {"bool", 1, Class::kBool},
-    {"f8e4m3", 1, Class::kFloat},
-    {"f8e5m2", 1, Class::kFloat},
-    {"c64", 8, Class::kComplex},
-    {"c128", 16, Class::kComplex},
-    {"u16", 2, Class::kInteger},
-    {"u32", 4, Class::kInteger},
-    {"u64", 8, Class::kInteger},
+    {"invalid", 0, Class::kNone, DType::kInvalid},
+#define HPU_DTYPE(symbol, name, bytes, kind, host, torch_type, device, suffix, moved) \
+  {name, bytes, Class::kind, DType::moved},
+#include "base/dtypes.inc"
+#undef HPU_DTYPE
 }};
 
 const Row& RowOf(DType dtype) {
@@ -52,5 +40,6 @@ int64_t DTypeSize(DType dtype) { return RowOf(dtype).size; }
 bool IsFloat(DType dtype) { return RowOf(dtype).kind == Class::kFloat; }
 bool IsInteger(DType dtype) { return RowOf(dtype).kind == Class::kInteger; }
 bool IsComplex(DType dtype) { return RowOf(dtype).kind == Class::kComplex; }
+DType MovedType(DType dtype) { return RowOf(dtype).moved; }
 
 }  // namespace hpu

@@ -17,7 +17,7 @@ absl::Status Annotate(const absl::Status& status, const std::string& context) {
 }
 
 std::string ToText(const absl::Status& status) {
-  const auto text = status.ToString();
+  const auto text = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
   return std::string(text.data(), text.size());
 }
 

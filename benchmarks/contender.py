@@ -211,7 +211,7 @@ def sizes(call: Call) -> dict[str, int]:
     before = device_counters()
     call()
     after = device_counters()
-    keys = {graph.key for graph in report().graphs}
+    keys = {graph.content_key for graph in report().graphs}
     manifests = [m for m in service.connect().list() if m["key"] in keys]
     return {
         "program_bytes": sum(m["program"][1] for m in manifests),

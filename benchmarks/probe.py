@@ -202,7 +202,7 @@ def hpu_memory(case: Case) -> dict[str, Any]:
     most = 0
     recipes = 0
     for graph in dynamo.report().graphs:
-        stored = service.connect().get(bytes.fromhex(graph.key))
+        stored = service.connect().get_content(bytes.fromhex(graph.content_key))
         for recipe in stored.recipes:
             data = bytes(recipe)
             handle, size = ctypes.c_void_p(), ctypes.c_uint64()

@@ -5,76 +5,174 @@
 namespace hpu {
 namespace {
 
-void Join(std::ostream& out, const std::vector<int64_t>& values) {
-  for (size_t i = 0; i < values.size(); ++i) out << (i ? "," : "") << values[i];
-}
-
-// f32[2,3]{3,1}@4
-void PrintSpec(std::ostream& out, const TensorSpec& spec) {
-  out << DTypeName(spec.dtype) << "[";
-  Join(out, spec.sizes);
-  out << "]{";
-  Join(out, spec.strides);
-  out << "}";
-  if (spec.storage_offset != 0) out << "@" << spec.storage_offset;
-}
-
-void PrintArgument(std::ostream& out, const Argument& argument) {
-  std::visit(
-      [&](const auto& value) {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, NoneArgument>) {
-          out << "None";
-        } else if constexpr (std::is_same_v<T, TensorArgument>) {
-          out << "%" << value.tensor;
-        } else if constexpr (std::is_same_v<T, bool>) {
-          out << (value ? "True" : "False");
-        } else if constexpr (std::is_same_v<T, std::string>) {
-          out << '"' << value << '"';
-        } else if constexpr (std::is_same_v<T, DTypeArgument>) {
-          out << DTypeName(value.dtype);
-        } else if constexpr (std::is_same_v<T, ArgumentList>) {
-          out << "[";
-          for (size_t i = 0; i < value.size(); ++i) {
-            if (i) out << ", ";
-            PrintArgument(out, value[i]);
-          }
-          out << "]";
-        } else if constexpr (std::is_arithmetic_v<T>) {
-          out << value;
-        } else {
-          out << value.name;
-        }
-      },
-      argument.value);
-}
-
 constexpr const char* kPlacementNames[] = {"input", "buffer", "constant", "eager"};
+static_assert(std::size(kPlacementNames) == static_cast<size_t>(Placement::kEager) + 1);
+constexpr const char* kInputNames[] = {"", "scalar", "number ", "random seed ", "random offset "};
+static_assert(std::size(kInputNames) == static_cast<size_t>(ProgramInput::Kind::kOffset) + 1);
+constexpr const char* kGradModeNames[] = {"", "off", "on"};
+static_assert(std::size(kGradModeNames) == static_cast<size_t>(GradMode::kOn) + 1);
+constexpr const char* kReduceOpNames[] = {"", "sum", "average", "product", "min", "max"};
+static_assert(std::size(kReduceOpNames) == static_cast<size_t>(CollectiveStep::ReduceOp::kMax) + 1);
+
+// "%1, %2" or "a, b" of anything that `print` writes.
+template <typename Items, typename Print>
+void PrintList(std::ostream& out, const Items& items, const Print& print) {
+  const char* separator = "";
+  for (const auto& item : items) {
+    out << separator;
+    print(item);
+    separator = ", ";
+  }
+}
+
+void PrintTensors(std::ostream& out, const std::vector<uint32_t>& tensors) {
+  PrintList(out, tensors, [&](uint32_t tensor) { out << "%" << tensor; });
+}
+
+void PrintOp(std::ostream& out, const std::string& op, const std::string& overload) {
+  out << op << (overload.empty() ? "" : "." + overload);
+}
+
+void PrintArguments(std::ostream& out, const std::vector<Argument>& arguments) {
+  PrintList(out, arguments, [&](const Argument& argument) { PrintArgument(out, argument); });
+}
+
+// What stands behind the kind's name.
+void PrintStep(std::ostream& out, const LaunchStep& step) {
+  const auto bindings = [&](bool written) {
+    std::vector<const Binding*> chosen;
+    for (const Binding& binding : step.bindings) {
+      if (binding.written == written) chosen.push_back(&binding);
+    }
+    PrintList(out, chosen, [&](const Binding* binding) {
+      out << binding->tensor_name << "=%" << binding->tensor;
+    });
+  };
+  out << "recipe " << step.recipe << " (";
+  bindings(false);
+  out << ") -> (";
+  bindings(true);
+  out << ")";
+}
+
+void PrintStep(std::ostream& out, const EagerStep& step) {
+  PrintTensors(out, step.outputs);
+  out << " = ";
+  PrintOp(out, step.op, step.overload);
+  out << "(";
+  PrintArguments(out, step.args);
+  out << ")  # " << step.reason;
+}
+
+void PrintStep(std::ostream& out, const CollectiveStep& step) {
+  const CollectiveRow& row = kCollectives[static_cast<size_t>(step.op)];
+  out << row.name << "(";
+  PrintTensors(out, step.inputs);
+  out << ") -> (";
+  PrintTensors(out, step.outputs);
+  out << ")";
+  if (row.reduces) out << " " << kReduceOpNames[static_cast<size_t>(step.reduce_op)];
+  if (row.has_peer) out << " rank " << step.peer;
+  const auto splits = [&](const char* what, const std::vector<int64_t>& values) {
+    if (values.empty()) return;
+    out << " " << what << " [";
+    PrintList(out, values, [&](int64_t value) { out << value; });
+    out << "]";
+  };
+  splits("rows in", step.input_splits);
+  splits("rows out", step.output_splits);
+  out << " in group \"" << step.group << "\" of " << step.group_size;
+}
+
+void PrintStep(std::ostream& out, const WaitStep& step) { out << "for step " << step.step; }
+
+void PrintStep(std::ostream& out, const CallbackStep& step) {
+  PrintTensors(out, step.outputs);
+  out << (step.outputs.empty() ? "" : " = ") << step.function << "(";
+  PrintArguments(out, step.args);
+  out << ")";
+}
+
+void PrintView(std::ostream& out, const ProgramOutput& output) {
+  PrintSpec(out, output.view);
+  for (const ViewCall& call : output.calls) {
+    out << ".";
+    PrintOp(out, call.op, call.overload);
+    out << "(";
+    PrintArguments(out, call.args);
+    out << ")";
+  }
+}
 
 void PrintOutput(std::ostream& out, const ProgramOutput& output) {
+  using Kind = ProgramOutput::Kind;
   switch (output.kind) {
-    case ProgramOutput::Kind::kTensor:
+    case Kind::kTensor:
       out << "%" << output.index;
-      return;
-    case ProgramOutput::Kind::kInput:
+      break;
+    case Kind::kInput:
       out << "input " << output.index;
-      return;
-    case ProgramOutput::Kind::kInputView:
+      break;
+    case Kind::kInputView:
       out << "view of input " << output.index << " ";
-      PrintSpec(out, output.view);
-      return;
-    case ProgramOutput::Kind::kNone:
+      PrintView(out, output);
+      break;
+    case Kind::kOutputView:
+      out << "view of output " << output.index << " ";
+      PrintView(out, output);
+      break;
+    case Kind::kNone:
       out << "None";
-      return;
-    case ProgramOutput::Kind::kInt:
+      break;
+    case Kind::kInt:
       out << output.int_value;
-      return;
-    case ProgramOutput::Kind::kFloat:
+      break;
+    case Kind::kFloat:
       out << output.float_value;
-      return;
-    case ProgramOutput::Kind::kBool:
+      break;
+    case Kind::kBool:
       out << (output.int_value ? "True" : "False");
-      return;
+      break;
+  }
+  out << (output.requires_grad ? " requires_grad" : "") << (output.returned ? "" : " saved only");
+}
+
+void PrintFunction(std::ostream& out, const ProgramFunction& function) {
+  out << function.name << ": " << function.node_count << " nodes, " << function.eager_node_count
+      << " eager";
+  if (function.grad_mode != GradMode::kUnchanged) {
+    out << ", leaves grad mode " << kGradModeNames[static_cast<size_t>(function.grad_mode)];
+  }
+  out << "\n";
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    const ProgramInput& input = function.inputs[i];
+    out << "  input " << i << ": " << kInputNames[static_cast<size_t>(input.kind)];
+    if (input.kind != ProgramInput::Kind::kScalar) PrintSpec(out, input.spec);
+    out << (input.mutated ? " mutated" : "") << (input.on_cpu ? " cpu" : "")
+        << (input.detached ? " detached" : "");
+    if (input.draws != 0) out << " draws " << input.draws;
+    out << "\n";
+  }
+  for (size_t i = 0; i < function.buffer_bytes.size(); ++i) {
+    out << "  buffer " << i << ": " << function.buffer_bytes[i] << " bytes\n";
+  }
+  for (size_t i = 0; i < function.tensors.size(); ++i) {
+    const ProgramTensor& tensor = function.tensors[i];
+    out << "  %" << i << ": ";
+    PrintSpec(out, tensor.spec);
+    out << " in " << kPlacementNames[static_cast<size_t>(tensor.placement)];
+    if (tensor.placement != Placement::kEager) out << " " << tensor.index;
+    out << "\n";
+  }
+  for (const Step& step : function.steps) {
+    out << "  " << StepName(step) << " ";
+    std::visit([&](const auto& kind) { PrintStep(out, kind); }, step);
+    out << "\n";
+  }
+  for (size_t i = 0; i < function.outputs.size(); ++i) {
+    out << "  output " << i << ": ";
+    PrintOutput(out, function.outputs[i]);
+    out << "\n";
   }
 }
 
@@ -82,67 +180,35 @@ void PrintOutput(std::ostream& out, const ProgramOutput& output) {
 
 std::string PrintProgram(const Program& program) {
   std::ostringstream out;
-  out << "program " << program.name << ": " << program.node_count << " nodes, "
-      << program.eager_node_count << " eager\n";
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const ProgramInput& input = program.inputs[i];
-    out << "  input " << i << ": ";
-    if (input.kind == ProgramInput::Kind::kScalar) {
-      out << "scalar";
-    } else {
-      PrintSpec(out, input.spec);
-    }
-    out << (input.mutated ? " mutated" : "") << (input.on_cpu ? " cpu" : "") << "\n";
-  }
-  for (size_t i = 0; i < program.buffer_bytes.size(); ++i) {
-    out << "  buffer " << i << ": " << program.buffer_bytes[i] << " bytes\n";
-  }
+  out << "program of " << program.functions.size()
+      << (program.functions.size() == 1 ? " function" : " functions")
+      << (program.deterministic ? ", deterministic" : "") << "\n";
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out << "  constant " << i << ": ";
     PrintSpec(out, program.constants[i].spec);
     out << "\n";
   }
-  for (size_t i = 0; i < program.tensors.size(); ++i) {
-    const ProgramTensor& tensor = program.tensors[i];
-    out << "  %" << i << ": ";
-    PrintSpec(out, tensor.spec);
-    out << " in " << kPlacementNames[static_cast<int>(tensor.placement)];
-    if (tensor.placement != Placement::kEager) out << " " << tensor.index;
-    out << "\n";
-  }
   for (size_t i = 0; i < program.recipes.size(); ++i) {
     const RecipeRef& recipe = program.recipes[i];
-    out << "  recipe " << i << ": " << ToHex(recipe.digest) << " " << recipe.size_bytes << " bytes "
-        << recipe.name << "\n";
+    out << "  recipe " << i << ": " << ToHex(recipe.digest) << " " << recipe.size_bytes
+        << " bytes\n";
   }
-  for (const Step& step : program.steps) {
-    if (const auto* launch = std::get_if<LaunchStep>(&step)) {
-      out << "  launch recipe " << launch->recipe << " (";
-      for (size_t i = 0; i < launch->bindings.size(); ++i) {
-        out << (i ? ", " : "") << launch->bindings[i].tensor_name << "=%"
-            << launch->bindings[i].tensor;
-      }
-      out << ")\n";
-      continue;
-    }
-    const auto& eager = std::get<EagerStep>(step);
-    out << "  eager ";
-    for (size_t i = 0; i < eager.outputs.size(); ++i) out << (i ? ", %" : "%") << eager.outputs[i];
-    out << " = " << eager.op << (eager.overload.empty() ? "" : "." + eager.overload) << "(";
-    for (size_t i = 0; i < eager.args.size(); ++i) {
-      if (i) out << ", ";
-      PrintArgument(out, eager.args[i]);
-    }
-    for (size_t i = 0; i < eager.kwargs.size(); ++i) {
-      out << (i || !eager.args.empty() ? ", " : "") << eager.kwargs[i].first << "=";
-      PrintArgument(out, eager.kwargs[i].second);
-    }
-    out << ")  # " << eager.reason << "\n";
+  for (const ProgramFunction& function : program.functions) PrintFunction(out, function);
+  const auto name = [&](uint32_t function) { return program.functions[function].name; };
+  for (const SavedValue& saved : program.saved) {
+    out << "saved " << name(saved.output.function) << " output " << saved.output.index << " -> "
+        << name(saved.input.function) << " input " << saved.input.index
+        << (saved.consumable ? " consumable" : "") << "\n";
   }
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    out << "  output " << i << ": ";
-    PrintOutput(out, program.outputs[i]);
-    out << "\n";
+  for (const Derivative& derivative : program.derivatives) {
+    out << name(derivative.backward) << " is the derivative of " << name(derivative.forward)
+        << "\n";
+    for (const auto& [output, input] : derivative.tangents) {
+      out << "  tangent of output " << output << " -> input " << input << "\n";
+    }
+    for (const auto& [input, output] : derivative.gradients) {
+      out << "  gradient of input " << input << " <- output " << output << "\n";
+    }
   }
   return out.str();
 }

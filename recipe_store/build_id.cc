@@ -37,9 +37,17 @@ struct CachedDigest {
 };
 using DigestCache = std::map<std::string, CachedDigest>;  // by path
 
+// Whoever can write to the cache decides what our build is called.
+bool IsOurs(const std::string& path) {
+  struct stat info{};
+  return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+         (info.st_mode & 022) == 0;
+}
+
 // Lines "fingerprint digest path"; anything else is skipped.
 DigestCache ReadCache(const std::string& path) {
   DigestCache cache;
+  if (!IsOurs(path)) return cache;
   std::ifstream in(path);
   std::string line;
   while (std::getline(in, line)) {
@@ -54,18 +62,21 @@ DigestCache ReadCache(const std::string& path) {
 }
 
 void WriteCache(const std::string& path, const DigestCache& cache) {
-  const std::string temporary = path + ".new." + std::to_string(getpid());
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    for (const auto& [file, entry] : cache) {
-      out << entry.fingerprint << ' ' << entry.digest_hex << ' ' << file << '\n';
-    }
-    if (!out) {
-      std::remove(temporary.c_str());
-      return;
-    }
+  std::ostringstream text;
+  for (const auto& [file, entry] : cache) {
+    text << entry.fingerprint << ' ' << entry.digest_hex << ' ' << file << '\n';
   }
-  std::rename(temporary.c_str(), path.c_str());
+  const std::string bytes = text.str();
+  const std::string temporary = path + ".new." + std::to_string(getpid());
+  // The mode is not left to the umask, which is the user's.
+  const int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  const bool written = write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  close(fd);
+  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+  }
 }
 
 absl::Status Unreadable(const std::string& path) {

@@ -15,8 +15,8 @@ namespace hpu::store {
 std::vector<std::string> CompilerFiles(const std::string& server_program);
 
 // Hex SHA-256 over names and contents. With a `cache_file`, digests of files whose size, times and
-// inode are unchanged are taken from it, and it is brought up to date (best effort). NOT_FOUND: a
-// file cannot be read.
+// inode are unchanged are taken from it if only its owner, this user, can write it, and it is
+// brought up to date (best effort; mode 0600). NOT_FOUND: a file cannot be read.
 absl::StatusOr<std::string> BuildId(const std::vector<std::string>& files,
                                     const std::string& cache_file);
 

@@ -13,8 +13,10 @@ class ErrorRecipeStore : public RecipeStore {
 
   absl::StatusOr<Entry> Get(const Digest&) override { return error_; }
   absl::Status Put(const Entry&) override { return error_; }
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest>) override { return error_; }
-  absl::StatusOr<Blob> GetBlob(const Digest&) override { return error_; }
+  absl::StatusOr<AliasRecord> GetAlias(const Digest&) override { return error_; }
+  absl::Status PutAlias(const AliasRecord&) override { return error_; }
+  absl::Status DropAlias(const Digest&) override { return error_; }
+  absl::StatusOr<std::vector<Alias>> ListAliases() override { return error_; }
   absl::StatusOr<std::vector<Manifest>> List(size_t) override { return error_; }
   absl::Status Quarantine(const Digest&, const std::string&) override { return error_; }
   absl::Status Flush() override { return error_; }

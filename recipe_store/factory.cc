@@ -51,8 +51,20 @@ SigningKey LoadKey(const StoreConfig& config) {
   return SigningKey::Generate();
 }
 
-std::unique_ptr<RecipeStore> WithMetrics(std::unique_ptr<RecipeStore> store) {
-  return std::make_unique<MetricsRecipeStore>(std::move(store), "store");
+// Memory over disk, or memory alone.
+OpenedStore OpenBase(const StoreConfig& config) {
+  auto memory = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
+  if (config.folder.empty()) return {std::move(memory), SigningKey::Generate(), false};
+  absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
+  if (!disk.ok()) {
+    HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
+                                                                 << ToText(disk.status()));
+    return {std::move(memory), SigningKey::Generate(), false};
+  }
+  SigningKey key = LoadKey(config);
+  auto verifying = std::make_unique<VerifyingRecipeStore>(*std::move(disk), key.public_key());
+  return {std::make_unique<ReadCachingRecipeStore>(std::move(memory), std::move(verifying)),
+          std::move(key), true};
 }
 
 }  // namespace
@@ -61,21 +73,10 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {
     return InvalidArgument("the store's size limits must be above 0");
   }
-  auto memory = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
-  if (config.folder.empty()) {
-    return OpenedStore{WithMetrics(std::move(memory)), SigningKey::Generate(), false};
-  }
-  absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
-  if (!disk.ok()) {
-    HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
-                                                                 << ToText(disk.status()));
-    return OpenedStore{WithMetrics(std::move(memory)), SigningKey::Generate(), false};
-  }
-  SigningKey key = LoadKey(config);
-  auto verifying = std::make_unique<VerifyingRecipeStore>(*std::move(disk), key.public_key());
-  return OpenedStore{WithMetrics(std::make_unique<ReadCachingRecipeStore>(std::move(memory),
-                                                                          std::move(verifying))),
-                     std::move(key), true};
+  OpenedStore opened = OpenBase(config);
+  // What lies over every store, from below to above.
+  opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");
+  return opened;
 }
 
 }  // namespace hpu::store

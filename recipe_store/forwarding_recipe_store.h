@@ -11,10 +11,10 @@ class ForwardingRecipeStore : public RecipeStore {
 
   absl::StatusOr<Entry> Get(const Digest& key) override { return inner_->Get(key); }
   absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override {
-    return inner_->Contains(keys);
-  }
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override { return inner_->GetBlob(digest); }
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }
+  absl::Status PutAlias(const AliasRecord& alias) override { return inner_->PutAlias(alias); }
+  absl::Status DropAlias(const Digest& id) override { return inner_->DropAlias(id); }
+  absl::StatusOr<std::vector<Alias>> ListAliases() override { return inner_->ListAliases(); }
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return inner_->List(limit); }
   absl::Status Quarantine(const Digest& key, const std::string& reason) override {
     return inner_->Quarantine(key, reason);

@@ -1,35 +1,17 @@
 #include "recipe_store/manifest.h"
 
-#include <algorithm>
-
 #include "compile_service.pb.h"
 
 namespace hpu::store {
 namespace {
 
-constexpr size_t kMaxTextBytes = 256;  // build id, device kind, ISA level
-constexpr int kMaxFactors = 1 << 16;
-constexpr size_t kSignatureBytes = 64;
-constexpr size_t kPublicKeyBytes = 32;
-
-Bytes ToBytes(const std::string& text) { return Bytes(text.begin(), text.end()); }
-
-std::string ToString(std::span<const uint8_t> bytes) {
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
+constexpr size_t kMaxTextBytes = 256;  // build id, device kind, ISA level, option
+constexpr int kMaxOptions = 1 << 10;
 
 absl::Status CheckText(const std::string& text, const char* field) {
   if (text.size() <= kMaxTextBytes) return absl::OkStatus();
   return DataLoss("manifest field ", field, " has ", text.size(), " bytes; at most ", kMaxTextBytes,
                   " are allowed");
-}
-
-absl::Status ReadDigest(const std::string& text, const char* field, Digest* digest) {
-  if (text.size() != digest->size()) {
-    return DataLoss("manifest field ", field, " has ", text.size(), " bytes; a digest has 32");
-  }
-  std::copy(text.begin(), text.end(), digest->begin());
-  return absl::OkStatus();
 }
 
 absl::Status CheckSize(uint64_t size, const char* field) {
@@ -39,9 +21,13 @@ absl::Status CheckSize(uint64_t size, const char* field) {
 }
 
 absl::Status CheckLimits(const Manifest& manifest) {
-  RETURN_IF_ERROR(CheckText(manifest.compiler_build_id, "compiler_build_id"));
-  RETURN_IF_ERROR(CheckText(manifest.device_kind, "device_kind"));
-  RETURN_IF_ERROR(CheckText(manifest.isa_level, "isa_level"));
+  RETURN_IF_ERROR(CheckText(manifest.content.compiler_build_id, "compiler_build_id"));
+  RETURN_IF_ERROR(CheckText(manifest.content.device_kind, "device_kind"));
+  RETURN_IF_ERROR(CheckText(manifest.content.isa_level, "isa_level"));
+  for (const auto& [name, value] : manifest.content.options) {
+    RETURN_IF_ERROR(CheckText(name, "options"));
+    RETURN_IF_ERROR(CheckText(value, "options"));
+  }
   RETURN_IF_ERROR(CheckSize(manifest.program.size_bytes, "program_size"));
   if (manifest.recipes.size() > kMaxRecipes) {
     return DataLoss("manifest names ", manifest.recipes.size(), " recipes; at most ", kMaxRecipes,
@@ -61,7 +47,6 @@ absl::StatusOr<Bytes> EncodeManifest(const Manifest& manifest) {
   }
   wire::Manifest message;
   message.set_version(kManifestVersion);
-  message.set_key(ToString(manifest.key));
   message.set_program_digest(ToString(manifest.program.digest));
   message.set_program_size(manifest.program.size_bytes);
   for (const BlobRef& recipe : manifest.recipes) {
@@ -69,19 +54,20 @@ absl::StatusOr<Bytes> EncodeManifest(const Manifest& manifest) {
     ref->set_digest(ToString(recipe.digest));
     ref->set_size(recipe.size_bytes);
   }
-  message.set_compiler_build_id(manifest.compiler_build_id);
-  message.set_device_kind(manifest.device_kind);
-  message.set_isa_level(manifest.isa_level);
+  message.set_compiler_build_id(manifest.content.compiler_build_id);
+  message.set_device_kind(manifest.content.device_kind);
+  message.set_isa_level(manifest.content.isa_level);
   message.set_compile_micros(manifest.compile_micros);
   message.set_created_unix_seconds(manifest.created_unix_seconds);
-  for (const KeyFactor& factor : manifest.factors) {
-    wire::KeyFactor* added = message.add_factors();
-    added->set_name(factor.name);
-    added->set_value(factor.value);
+  message.set_graph_digest(ToString(manifest.content.graph));
+  for (const auto& [name, value] : manifest.content.options) {
+    wire::CompileOption* option = message.add_options();
+    option->set_name(name);
+    option->set_value(value);
   }
   if (message.ByteSizeLong() > kMaxManifestBytes) {
     return InvalidArgument("the manifest would have ", message.ByteSizeLong(), " bytes; at most ",
-                           kMaxManifestBytes, " are allowed: shorten the key factors");
+                           kMaxManifestBytes, " are allowed");
   }
   return ToBytes(message.SerializeAsString());
 }
@@ -99,53 +85,33 @@ absl::StatusOr<Manifest> DecodeManifest(std::span<const uint8_t> bytes) {
     return NotFound("manifest has version ", message.version(), "; this build reads version ",
                     kManifestVersion);
   }
-  if (message.factors_size() > kMaxFactors) {
-    return DataLoss("manifest has ", message.factors_size(), " key factors");
+  if (message.options_size() > kMaxOptions) {
+    return DataLoss("manifest has ", message.options_size(), " options; at most ", kMaxOptions,
+                    " are allowed");
   }
   Manifest manifest;
-  RETURN_IF_ERROR(ReadDigest(message.key(), "key", &manifest.key));
-  RETURN_IF_ERROR(ReadDigest(message.program_digest(), "program_digest", &manifest.program.digest));
+  ASSIGN_OR_RETURN(manifest.program.digest,
+                   ReadDigest(message.program_digest(), "manifest field program_digest"));
   manifest.program.size_bytes = message.program_size();
   manifest.recipes.resize(static_cast<size_t>(message.recipes_size()));
   for (int i = 0; i < message.recipes_size(); ++i) {
     BlobRef& recipe = manifest.recipes[static_cast<size_t>(i)];
-    RETURN_IF_ERROR(ReadDigest(message.recipes(i).digest(), "recipes", &recipe.digest));
+    ASSIGN_OR_RETURN(recipe.digest,
+                     ReadDigest(message.recipes(i).digest(), "manifest field recipes"));
     recipe.size_bytes = message.recipes(i).size();
   }
-  manifest.compiler_build_id = message.compiler_build_id();
-  manifest.device_kind = message.device_kind();
-  manifest.isa_level = message.isa_level();
+  ASSIGN_OR_RETURN(manifest.content.graph,
+                   ReadDigest(message.graph_digest(), "manifest field graph_digest"));
+  manifest.content.compiler_build_id = message.compiler_build_id();
+  manifest.content.device_kind = message.device_kind();
+  manifest.content.isa_level = message.isa_level();
+  for (const wire::CompileOption& option : message.options()) {
+    manifest.content.options.emplace_back(option.name(), option.value());
+  }
   manifest.compile_micros = message.compile_micros();
   manifest.created_unix_seconds = message.created_unix_seconds();
-  for (const wire::KeyFactor& factor : message.factors()) {
-    manifest.factors.push_back({factor.name(), factor.value()});
-  }
   RETURN_IF_ERROR(CheckLimits(manifest));
   return manifest;
-}
-
-Bytes EncodeSignedManifest(const SignedManifest& signed_manifest) {
-  wire::SignedManifest message;
-  message.set_manifest(ToString(signed_manifest.manifest));
-  message.set_signature(ToString(signed_manifest.signature));
-  message.set_public_key(ToString(signed_manifest.public_key));
-  return ToBytes(message.SerializeAsString());
-}
-
-absl::StatusOr<SignedManifest> DecodeSignedManifest(std::span<const uint8_t> bytes) {
-  wire::SignedManifest message;
-  if (bytes.size() > kMaxManifestBytes + 1024 ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return DataLoss("signed manifest of ", bytes.size(), " bytes cannot be parsed");
-  }
-  if (message.signature().size() != kSignatureBytes ||
-      message.public_key().size() != kPublicKeyBytes) {
-    return DataLoss("signed manifest has a signature of ", message.signature().size(),
-                    " and a public key of ", message.public_key().size(),
-                    " bytes instead of 64 and 32");
-  }
-  return SignedManifest{ToBytes(message.manifest()), ToBytes(message.signature()),
-                        ToBytes(message.public_key())};
 }
 
 }  // namespace hpu::store

@@ -9,13 +9,13 @@ absl::StatusOr<Entry> MemoryRecipeStore::Get(const Digest& key) {
 }
 
 absl::Status MemoryRecipeStore::Put(const Entry& entry) {
-  const Digest& key = entry.manifest.key;
-  const uint64_t manifest_bytes = entry.signed_manifest.manifest.size();
+  const Digest key = entry.manifest.key();
+  const uint64_t manifest_bytes = entry.signed_manifest.record.size();
   const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
   std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
   Apply(change);
-  evictions_ += change.evicted;
+  evictions_ += change.removed_keys.size();
   index_.Insert(key, manifest_bytes, refs);
   Entry& kept = entries_[key] = entry;
   for (size_t i = 0; i < refs.size(); ++i) {
@@ -25,18 +25,40 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<bool>> MemoryRecipeStore::Contains(std::span<const Digest> keys) {
+absl::StatusOr<AliasRecord> MemoryRecipeStore::GetAlias(const Digest& id) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<bool> found;
-  for (const Digest& key : keys) found.push_back(index_.Contains(key));
-  return found;
+  const auto found = aliases_.find(id);
+  if (found == aliases_.end()) return NotFound("alias ", ToHex(id), " is not in memory");
+  return found->second;
 }
 
-absl::StatusOr<Blob> MemoryRecipeStore::GetBlob(const Digest& digest) {
+absl::Status MemoryRecipeStore::PutAlias(const AliasRecord& alias) {
+  const Digest id = alias.id();
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = blobs_.find(digest);
-  if (found == blobs_.end()) return NotFound("blob ", ToHex(digest), " is not in memory");
-  return found->second;
+  ASSIGN_OR_RETURN(const StoreIndex::Change change,
+                   index_.PlanAlias(id, alias.alias.content_key, alias.size_bytes()));
+  Apply(change);
+  evictions_ += change.removed_keys.size();
+  index_.InsertAlias(id, alias.alias.content_key, alias.size_bytes());
+  aliases_[id] = alias;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryRecipeStore::DropAlias(const Digest& id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  index_.RemoveAlias(id);
+  aliases_.erase(id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Alias>> MemoryRecipeStore::ListAliases() {
+  std::vector<Alias> aliases;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [id, record] : aliases_) aliases.push_back(record.alias);
+  }
+  OldestFirst(aliases);
+  return aliases;
 }
 
 absl::StatusOr<std::vector<Manifest>> MemoryRecipeStore::List(size_t limit) {
@@ -59,6 +81,7 @@ void MemoryRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) c
   std::lock_guard<std::mutex> lock(mutex_);
   counters["memory.bytes"] += index_.total_bytes();
   counters["memory.entries"] += index_.entry_count();
+  counters["memory.aliases"] += index_.alias_count();
   counters["memory.evictions"] += evictions_;
 }
 
@@ -66,6 +89,7 @@ void MemoryRecipeStore::Apply(const StoreIndex::Change& change) {
   index_.Apply(change);
   for (const Digest& key : change.removed_keys) entries_.erase(key);
   for (const Digest& digest : change.dropped_blobs) blobs_.erase(digest);
+  for (const Digest& id : change.removed_aliases) aliases_.erase(id);
 }
 
 }  // namespace hpu::store

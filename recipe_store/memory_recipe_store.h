@@ -15,8 +15,10 @@ class MemoryRecipeStore : public RecipeStore {
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
+  absl::Status DropAlias(const Digest& id) override;
+  absl::StatusOr<std::vector<Alias>> ListAliases() override;
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Flush() override { return absl::OkStatus(); }
@@ -30,6 +32,7 @@ class MemoryRecipeStore : public RecipeStore {
   StoreIndex index_;
   std::map<Digest, Entry> entries_;
   std::map<Digest, Blob> blobs_;
+  std::map<Digest, AliasRecord> aliases_;  // by id
   uint64_t evictions_ = 0;
 };
 

@@ -44,6 +44,22 @@ absl::Status MetricsRecipeStore::Put(const Entry& entry) {
   return status;
 }
 
+absl::StatusOr<AliasRecord> MetricsRecipeStore::GetAlias(const Digest& id) {
+  absl::StatusOr<AliasRecord> alias = ForwardingRecipeStore::GetAlias(id);
+  if (alias.ok()) {
+    ++alias_hits_;
+  } else {
+    ++(absl::IsNotFound(alias.status()) ? alias_misses_ : alias_errors_);
+  }
+  return alias;
+}
+
+absl::Status MetricsRecipeStore::PutAlias(const AliasRecord& alias) {
+  const absl::Status status = ForwardingRecipeStore::PutAlias(alias);
+  if (status.ok()) ++alias_puts_;
+  return status;
+}
+
 void MetricsRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters[name_ + ".get_hits"] += get_hits_;
   counters[name_ + ".get_misses"] += get_misses_;
@@ -54,6 +70,10 @@ void MetricsRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters[name_ + ".put_errors"] += put_errors_;
   counters[name_ + ".put_micros"] += put_micros_;
   counters[name_ + ".saved_micros"] += saved_micros_;
+  counters[name_ + ".alias_hits"] += alias_hits_;
+  counters[name_ + ".alias_misses"] += alias_misses_;
+  counters[name_ + ".alias_errors"] += alias_errors_;
+  counters[name_ + ".alias_puts"] += alias_puts_;
   ForwardingRecipeStore::AddCounters(counters);
 }
 

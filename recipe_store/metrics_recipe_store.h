@@ -1,6 +1,8 @@
 // Counts what a store is asked and answers, and the time it takes: "<name>.get_hits",
 // "<name>.get_misses", "<name>.get_errors", "<name>.get_micros", "<name>.get_bytes", "<name>.puts",
-// "<name>.put_errors", "<name>.put_micros", "<name>.saved_micros" (compile time that hits spared).
+// "<name>.put_errors", "<name>.put_micros", "<name>.saved_micros" (compile time that hits spared),
+// "<name>.alias_hits", "<name>.alias_misses", "<name>.alias_errors" (of reads),
+// "<name>.alias_puts".
 #pragma once
 
 #include <atomic>
@@ -16,6 +18,8 @@ class MetricsRecipeStore : public ForwardingRecipeStore {
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
@@ -29,6 +33,10 @@ class MetricsRecipeStore : public ForwardingRecipeStore {
   std::atomic<uint64_t> put_errors_{0};
   std::atomic<uint64_t> put_micros_{0};
   std::atomic<uint64_t> saved_micros_{0};
+  std::atomic<uint64_t> alias_hits_{0};
+  std::atomic<uint64_t> alias_misses_{0};
+  std::atomic<uint64_t> alias_errors_{0};
+  std::atomic<uint64_t> alias_puts_{0};
 };
 
 }  // namespace hpu::store

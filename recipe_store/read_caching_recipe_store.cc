@@ -29,18 +29,44 @@ absl::Status ReadCachingRecipeStore::Put(const Entry& entry) {
   return kept;
 }
 
-absl::StatusOr<std::vector<bool>> ReadCachingRecipeStore::Contains(std::span<const Digest> keys) {
-  ASSIGN_OR_RETURN(std::vector<bool> found, slow_->Contains(keys));
-  const absl::StatusOr<std::vector<bool>> cached = fast_->Contains(keys);
-  if (!cached.ok()) return found;
-  for (size_t i = 0; i < keys.size(); ++i) found[i] = found[i] || (*cached)[i];
-  return found;
+absl::StatusOr<AliasRecord> ReadCachingRecipeStore::GetAlias(const Digest& id) {
+  absl::StatusOr<AliasRecord> cached = fast_->GetAlias(id);
+  if (cached.ok()) return cached;
+  ASSIGN_OR_RETURN(AliasRecord alias, slow_->GetAlias(id));
+  // Where the entry is not cached yet, its alias is neither.
+  fast_->PutAlias(alias).IgnoreError();
+  return alias;
 }
 
-absl::StatusOr<Blob> ReadCachingRecipeStore::GetBlob(const Digest& digest) {
-  absl::StatusOr<Blob> cached = fast_->GetBlob(digest);
-  if (cached.ok()) return cached;
-  return slow_->GetBlob(digest);
+absl::Status ReadCachingRecipeStore::PutAlias(const AliasRecord& alias) {
+  const absl::Status kept = slow_->PutAlias(alias);
+  if (absl::Status cached = fast_->PutAlias(alias); cached.ok()) {
+    // An entry that only the cache has, because the disk is full, has its alias there too.
+    return absl::IsNotFound(kept) ? absl::OkStatus() : kept;
+  }
+  // What the cache has under this id is of yesterday.
+  fast_->DropAlias(alias.id()).IgnoreError();
+  return kept;
+}
+
+absl::Status ReadCachingRecipeStore::DropAlias(const Digest& id) {
+  const absl::Status fast = fast_->DropAlias(id);
+  RETURN_IF_ERROR(slow_->DropAlias(id));
+  return fast;
+}
+
+absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::ListAliases() {
+  ASSIGN_OR_RETURN(std::vector<Alias> aliases, slow_->ListAliases());
+  const absl::StatusOr<std::vector<Alias>> cached = fast_->ListAliases();
+  if (cached.ok()) {
+    std::set<Digest> known;
+    for (const Alias& alias : aliases) known.insert(AliasId(alias.tenant, alias.front_end_key));
+    for (const Alias& alias : *cached) {
+      if (!known.contains(AliasId(alias.tenant, alias.front_end_key))) aliases.push_back(alias);
+    }
+  }
+  OldestFirst(aliases);
+  return aliases;
 }
 
 absl::StatusOr<std::vector<Manifest>> ReadCachingRecipeStore::List(size_t limit) {
@@ -49,9 +75,9 @@ absl::StatusOr<std::vector<Manifest>> ReadCachingRecipeStore::List(size_t limit)
   const absl::StatusOr<std::vector<Manifest>> cached = fast_->List(0);
   if (cached.ok()) {
     std::set<Digest> known;
-    for (const Manifest& manifest : manifests) known.insert(manifest.key);
+    for (const Manifest& manifest : manifests) known.insert(manifest.key());
     for (const Manifest& manifest : *cached) {
-      if (!known.contains(manifest.key)) manifests.push_back(manifest);
+      if (!known.contains(manifest.key())) manifests.push_back(manifest);
     }
   }
   NewestFirst(manifests, limit);

@@ -15,8 +15,10 @@ class ReadCachingRecipeStore : public RecipeStore {
   // The slow store's answer. The fast one is filled even if the slow one cannot be written, so that
   // serving goes on while a disk is full.
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
+  absl::Status DropAlias(const Digest& id) override;
+  absl::StatusOr<std::vector<Alias>> ListAliases() override;
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Flush() override;

@@ -6,7 +6,7 @@
 namespace hpu::store {
 
 uint64_t Entry::size_bytes() const {
-  uint64_t size = signed_manifest.manifest.size();
+  uint64_t size = signed_manifest.record.size();
   for (const Blob& blob : blobs) size += blob->size();
   return size;
 }
@@ -17,9 +17,9 @@ std::vector<BlobRef> BlobRefs(const Manifest& manifest) {
   return refs;
 }
 
-absl::StatusOr<Entry> MakeEntry(SignedManifest signed_manifest, std::vector<Blob> blobs) {
+absl::StatusOr<Entry> MakeEntry(SignedRecord signed_manifest, std::vector<Blob> blobs) {
   Entry entry;
-  ASSIGN_OR_RETURN(entry.manifest, DecodeManifest(signed_manifest.manifest));
+  ASSIGN_OR_RETURN(entry.manifest, DecodeManifest(signed_manifest.record));
   const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
   if (refs.size() != blobs.size()) {
     return DataLoss("manifest names ", refs.size(), " blobs, ", blobs.size(), " are there");
@@ -40,7 +40,7 @@ absl::Status CheckDigests(const Entry& entry) {
   HPU_CHECK(refs.size() == entry.blobs.size(), "entries are made by MakeEntry");
   for (size_t i = 0; i < refs.size(); ++i) {
     if (Sha256(*entry.blobs[i]) != refs[i].digest) {
-      return DataLoss("blob ", i, " of key ", ToHex(entry.manifest.key).substr(0, 16),
+      return DataLoss("blob ", i, " of key ", ToHex(entry.manifest.key()).substr(0, 16),
                       " does not have its digest ", ToHex(refs[i].digest).substr(0, 16));
     }
   }
@@ -50,6 +50,10 @@ absl::Status CheckDigests(const Entry& entry) {
 void NewestFirst(std::vector<Manifest>& manifests, size_t limit) {
   std::ranges::stable_sort(manifests, std::greater<>(), &Manifest::created_unix_seconds);
   if (limit != 0 && manifests.size() > limit) manifests.resize(limit);
+}
+
+void OldestFirst(std::vector<Alias>& aliases) {
+  std::ranges::stable_sort(aliases, {}, &Alias::created_unix_seconds);
 }
 
 }  // namespace hpu::store

@@ -1,8 +1,10 @@
-// RecipeStore: key -> manifest -> content-addressed blobs. Implementations are small layers that
-// are stacked by factory.h, e.g. metrics(read_caching(fast=memory, slow=verifying(rocksdb))).
+// RecipeStore: alias -> content key -> manifest -> content-addressed blobs. Implementations are
+// small layers that are stacked by factory.h, e.g. metrics(read_caching(fast=memory,
+// slow=verifying(rocksdb))).
 //
 // A store may forget, but it may not lie: what Get answers is what was put under that key. Entries
-// are immutable; putting a key again replaces its entry as a whole. All methods are thread-safe.
+// are immutable; putting a key again replaces its entry as a whole. An alias lives at most as long
+// as the entry that it names. All methods are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "recipe_store/alias.h"
 #include "recipe_store/manifest.h"
 
 namespace hpu::store {
@@ -22,9 +25,9 @@ namespace hpu::store {
 // Immutable bytes, shared by the layers, the calls that send them and the memory caches.
 using Blob = std::shared_ptr<const Bytes>;
 
-// What is filed under a key. `manifest` is the decoded form of `signed_manifest.manifest`.
+// What is filed under a content key. `manifest` is the decoded form of `signed_manifest.record`.
 struct Entry {
-  SignedManifest signed_manifest;
+  SignedRecord signed_manifest;
   Manifest manifest;
   std::vector<Blob> blobs;  // the program, then the recipes in the manifest's order
 
@@ -37,37 +40,46 @@ std::vector<BlobRef> BlobRefs(const Manifest& manifest);
 
 // Joins a manifest with its blobs. DATA_LOSS if the manifest is damaged, or number or sizes of the
 // blobs differ from it; digests are not looked at (CheckDigests).
-absl::StatusOr<Entry> MakeEntry(SignedManifest signed_manifest, std::vector<Blob> blobs);
+absl::StatusOr<Entry> MakeEntry(SignedRecord signed_manifest, std::vector<Blob> blobs);
 
 // DATA_LOSS, naming the blob, unless every blob has the digest that the manifest gives it.
 absl::Status CheckDigests(const Entry& entry);
 
 // Sorts newest first and cuts to `limit` (0 = all); what RecipeStore::List promises.
 void NewestFirst(std::vector<Manifest>& manifests, size_t limit);
+// What RecipeStore::ListAliases promises.
+void OldestFirst(std::vector<Alias>& aliases);
 
 class RecipeStore {
  public:
   virtual ~RecipeStore() = default;
 
-  // NOT_FOUND is a miss, and only that. DATA_LOSS: the entry is damaged. UNAVAILABLE: the store
-  // cannot be read now.
+  // By content key. NOT_FOUND is a miss, and only that. DATA_LOSS: the entry is damaged.
+  // UNAVAILABLE: the store cannot be read now.
   virtual absl::StatusOr<Entry> Get(const Digest& key) = 0;
 
   // Files the entry under its manifest's key; all of it or nothing is seen by later calls, also
   // after a crash. RESOURCE_EXHAUSTED: larger than the store. UNAVAILABLE: cannot be written now.
   virtual absl::Status Put(const Entry& entry) = 0;
 
-  // One answer per key, without reading blobs and without counting as a use.
-  virtual absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) = 0;
+  // By AliasId; otherwise as Get. That the entry is there can change at any time.
+  virtual absl::StatusOr<AliasRecord> GetAlias(const Digest& id) = 0;
 
-  // A blob by its digest, whichever entry brought it.
-  virtual absl::StatusOr<Blob> GetBlob(const Digest& digest) = 0;
+  // Files the alias, in place of an older one of its id. NOT_FOUND: the entry that it names is not
+  // there. RESOURCE_EXHAUSTED, UNAVAILABLE: as Put.
+  virtual absl::Status PutAlias(const AliasRecord& alias) = 0;
+
+  // OK if there is none of that id.
+  virtual absl::Status DropAlias(const Digest& id) = 0;
+
+  // Oldest first.
+  virtual absl::StatusOr<std::vector<Alias>> ListAliases() = 0;
 
   // Manifests, newest first; limit 0 = all.
   virtual absl::StatusOr<std::vector<Manifest>> List(size_t limit) = 0;
 
-  // Takes a damaged entry out of service; persistent stores keep its manifest and the reason aside
-  // for inspection. OK if the key is unknown.
+  // Takes a damaged entry and its aliases out of service; persistent stores keep its manifest and
+  // the reason aside for inspection. OK if the key is unknown.
   virtual absl::Status Quarantine(const Digest& key, const std::string& reason) = 0;
 
   // Makes lazily written state (access times) durable. Entries are durable when Put returns.

@@ -10,6 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <optional>
+#include <regex>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -17,6 +21,10 @@
 namespace hpu::store {
 namespace {
 
+using namespace std::chrono_literals;
+
+constexpr auto kWriterPatience = 3000ms;
+constexpr auto kWriterPoll = 50ms;
 constexpr size_t kMemtableBytes = 16 << 20;
 // Blobs from this size on live in blob files, so that compaction does not copy them.
 constexpr uint64_t kMinBlobFileBytes = 4096;
@@ -31,10 +39,33 @@ class LogBridge : public rocksdb::Logger {
     char text[512];
     vsnprintf(text, sizeof(text), format, arguments);
     HPU_LOG(kDebug, "rocksdb: " << text);
+    NoteDropped(text);
   }
+
+  // What recovery left out of the write-ahead log: "000004.log: 18699 bytes (checksum mismatch)",
+  // several by "; ".
+  std::string dropped() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return dropped_;
+  }
+
+ private:
+  // RocksDB tells it here only: "[WARN] [db_impl_open.cc:982] /folder/000004.log: dropping 18699
+  // bytes; Corruption: checksum mismatch".
+  void NoteDropped(const std::string& text) {
+    static const std::regex kDropping(R"(([^/ ]+\.log): dropping (\d+) bytes; (?:\w+: )?(.*))");
+    std::smatch found;
+    if (!std::regex_search(text, found, kDropping)) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    dropped_ += (dropped_.empty() ? "" : "; ") + found.str(1) + ": " + found.str(2) + " bytes (" +
+                found.str(3) + ")";
+  }
+
+  mutable std::mutex mutex_;
+  std::string dropped_;  // guarded by mutex_
 };
 
-rocksdb::DBOptions DatabaseOptions() {
+rocksdb::DBOptions DatabaseOptions(std::shared_ptr<LogBridge> log) {
   rocksdb::DBOptions options;
   options.create_if_missing = true;
   options.create_missing_column_families = true;
@@ -43,7 +74,7 @@ rocksdb::DBOptions DatabaseOptions() {
   options.max_total_wal_size = 64 << 20;
   options.wal_compression = rocksdb::kZSTD;
   options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  options.info_log = std::make_shared<LogBridge>();
+  options.info_log = std::move(log);
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   return options;
@@ -73,21 +104,30 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
           {"manifests", SmallFamilyOptions()},
           {"blobs", BlobFamilyOptions()},
           {"accesses", SmallFamilyOptions()},
-          {"quarantine", SmallFamilyOptions()}};
+          {"quarantine", SmallFamilyOptions()},
+          {"aliases", SmallFamilyOptions()}};
 }
 
 rocksdb::Status TryOpen(const std::string& folder, bool writable, Database* database) {
   rocksdb::DB* db = nullptr;
+  const auto log = std::make_shared<LogBridge>();
+  const rocksdb::DBOptions options = DatabaseOptions(log);
   const rocksdb::Status status =
-      writable ? rocksdb::DB::Open(DatabaseOptions(), folder, Families(), &database->handles, &db)
-               : rocksdb::DB::OpenForReadOnly(DatabaseOptions(), folder, Families(),
-                                              &database->handles, &db);
+      writable ? rocksdb::DB::Open(options, folder, Families(), &database->handles, &db)
+               : rocksdb::DB::OpenForReadOnly(options, folder, Families(), &database->handles, &db);
+  if (const std::string dropped = log->dropped(); !dropped.empty()) {
+    HPU_LOG(kWarning,
+            "the end of the store's write-ahead log is damaged or cut off; these bytes "
+            "and all that was written after them are dropped and compiled again folder="
+                << folder << " dropped=" << dropped);
+  }
   if (!status.ok()) return status;
   database->db.reset(db);
   database->manifests = database->handles[1];
   database->blobs = database->handles[2];
   database->accesses = database->handles[3];
   database->quarantine = database->handles[4];
+  database->aliases = database->handles[5];
   database->writable = writable;
   return status;
 }
@@ -101,19 +141,20 @@ bool EndsWithError(const rocksdb::Status& status, int error) {
   return status.ToString().ends_with(std::strerror(error));
 }
 
-// A writer has the database: this process (ENOLCK), another one that we could see (EAGAIN), or one
-// that keeps us from the lock file by its permissions.
-bool HasWriter(const std::string& folder, const rocksdb::Status& status) {
-  if (EndsWithError(status, ENOLCK) || EndsWithError(status, EAGAIN)) return true;
+// The writer of the database: this process (ENOLCK), another one that we can see, or one (0) that
+// keeps us from the lock file by its permissions.
+std::optional<pid_t> Writer(const std::string& folder, const rocksdb::Status& status) {
+  if (EndsWithError(status, ENOLCK)) return getpid();
   const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno != ENOENT;
+  if (fd < 0) return errno == ENOENT ? std::nullopt : std::optional<pid_t>(0);
   struct flock lock{};
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
   const bool known = fcntl(fd, F_GETLK, &lock) == 0;
   // This would drop a lock of our own on the file; there is none, RocksDB would have said ENOLCK.
   close(fd);
-  return !known || lock.l_type != F_UNLCK;
+  if (!known) return 0;
+  return lock.l_type == F_UNLCK ? std::nullopt : std::optional<pid_t>(lock.l_pid);
 }
 
 }  // namespace
@@ -124,6 +165,7 @@ Database::Database(Database&& other) noexcept
       blobs(other.blobs),
       accesses(other.accesses),
       quarantine(other.quarantine),
+      aliases(other.aliases),
       handles(std::exchange(other.handles, {})),
       writable(other.writable) {}
 
@@ -148,15 +190,26 @@ absl::Status MoveDatabaseAside(const std::string& folder, const std::string& rea
 absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
   Database database;
   rocksdb::Status status = TryOpen(folder, /*writable=*/true, &database);
+  std::optional<pid_t> writer;
+  // A server that gave up its socket may still be closing the store.
+  for (auto waited = 0ms; !status.ok() && waited < kWriterPatience; waited += kWriterPoll) {
+    writer = Writer(folder, status);
+    if (!writer.has_value() || *writer == getpid()) break;
+    std::this_thread::sleep_for(kWriterPoll);
+    status = TryOpen(folder, /*writable=*/true, &database);
+  }
   if (IsDamage(status)) {
     RETURN_IF_ERROR(MoveDatabaseAside(folder, status.ToString()));
     status = TryOpen(folder, /*writable=*/true, &database);
   }
   if (status.ok()) return database;
-  // Reading beside a live writer is undefined.
-  if (HasWriter(folder, status) || !TryOpen(folder, /*writable=*/false, &database).ok()) {
-    return ToStatus(status, "opening the recipe store " + folder);
+  const absl::Status failed = ToStatus(status, "opening the recipe store " + folder);
+  writer = Writer(folder, status);
+  if (writer.has_value()) {
+    return Annotate(failed, "process " + std::to_string(*writer) + " writes to it");
   }
+  // Reading beside a live writer would be undefined.
+  if (!TryOpen(folder, /*writable=*/false, &database).ok()) return failed;
   HPU_LOG(kWarning,
           "store cannot be written, serving what it has; new programs are not kept folder="
               << folder << " error=" << status.ToString());

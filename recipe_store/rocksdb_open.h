@@ -14,10 +14,11 @@ namespace hpu::store {
 // An open database with its column families. Closed by the destructor.
 struct Database {
   std::unique_ptr<rocksdb::DB> db;
-  rocksdb::ColumnFamilyHandle* manifests = nullptr;   // key -> encoded SignedManifest
+  rocksdb::ColumnFamilyHandle* manifests = nullptr;   // content key -> encoded SignedRecord
   rocksdb::ColumnFamilyHandle* blobs = nullptr;       // digest -> bytes
   rocksdb::ColumnFamilyHandle* accesses = nullptr;    // key -> u64 microseconds of the last use
-  rocksdb::ColumnFamilyHandle* quarantine = nullptr;  // key -> reason, line feed, SignedManifest
+  rocksdb::ColumnFamilyHandle* quarantine = nullptr;  // key -> reason, line feed, SignedRecord
+  rocksdb::ColumnFamilyHandle* aliases = nullptr;     // AliasId -> encoded SignedRecord
   std::vector<rocksdb::ColumnFamilyHandle*> handles;  // all of them, owned
   bool writable = false;
 
@@ -29,7 +30,8 @@ struct Database {
 
 // Opens or creates the database in `folder`. If it cannot be written (read-only or full file
 // system) it is opened for reading only. A database that RocksDB finds damaged is moved aside to
-// "<folder>.damaged" and a new one is begun. UNAVAILABLE: in use by another process or unreadable.
+// "<folder>.damaged" and a new one is begun; what is dropped from a damaged write-ahead log is
+// logged. UNAVAILABLE: unreadable, or another process has kept it for kWriterPatience (3 s).
 absl::StatusOr<Database> OpenDatabase(const std::string& folder);
 
 // Moves a closed database to "<folder>.damaged", in place of one that lay there, and logs why.

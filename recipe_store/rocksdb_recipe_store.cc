@@ -1,11 +1,10 @@
 #include "recipe_store/rocksdb_recipe_store.h"
 
-#include <rocksdb/write_batch.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/log.h"
+#include "recipe_store/rocksdb_bytes.h"
 
 namespace hpu::store {
 namespace {
@@ -13,30 +12,10 @@ namespace {
 // Kept for inspection; older builds' and older faults' records go when there are more.
 constexpr size_t kMaxQuarantined = 1000;
 
-rocksdb::Slice ToSlice(std::span<const uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::span<const uint8_t> ToSpan(const rocksdb::Slice& slice) {
-  return {reinterpret_cast<const uint8_t*>(slice.data()), slice.size()};
-}
-
 uint64_t NowMicros() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())
                                    .count());
-}
-
-bool ToKey(const rocksdb::Slice& slice, Digest* key) {
-  if (slice.size() != key->size()) return false;
-  std::memcpy(key->data(), slice.data(), slice.size());
-  return true;
-}
-
-// A batch whose records carry checksums until they are in the memtable.
-rocksdb::WriteBatch ProtectedBatch() {
-  return rocksdb::WriteBatch(/*reserved_bytes=*/0, /*max_bytes=*/0, /*protection_bytes_per_key=*/8,
-                             /*default_cf_ts_sz=*/0);
 }
 
 class ScopedSnapshot {
@@ -51,10 +30,9 @@ class ScopedSnapshot {
   const rocksdb::Snapshot* const snapshot_;
 };
 
-absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value,
-                                      SignedManifest* signed_manifest) {
-  ASSIGN_OR_RETURN(*signed_manifest, DecodeSignedManifest(ToSpan(value)));
-  return DecodeManifest(signed_manifest->manifest);
+absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedRecord* signed_manifest) {
+  ASSIGN_OR_RETURN(*signed_manifest, DecodeSignedRecord(ToSpan(value)));
+  return DecodeManifest(signed_manifest->record);
 }
 
 }  // namespace
@@ -75,6 +53,7 @@ absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenInde
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
   std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
   RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
+  RETURN_IF_ERROR_AT(store->LoadAliases(), "reading the recipe store " + folder);
   if (store->database_.writable) {
     if (absl::Status trimmed = store->TrimToLimits(); !trimmed.ok()) {
       HPU_LOG(kWarning, "store not trimmed error=" << ToText(trimmed));
@@ -101,13 +80,13 @@ absl::Status RocksDbRecipeStore::LoadIndex() {
       database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
   for (it->SeekToFirst(); it->Valid(); it->Next()) {
     Known known;
-    SignedManifest signed_manifest;
+    SignedRecord signed_manifest;
     const absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
     // Entries of other versions and damaged ones weigh what their record weighs, so that they age
     // out as all others do; Get judges them.
     if (!ToKey(it->key(), &known.key)) continue;
     if (absl::IsNotFound(manifest.status())) has_other_versions_ = true;
-    known.manifest_bytes = manifest.ok() ? signed_manifest.manifest.size() : it->value().size();
+    known.manifest_bytes = manifest.ok() ? signed_manifest.record.size() : it->value().size();
     if (manifest.ok()) known.blobs = BlobRefs(*manifest);
     std::string used;
     if (database_.db->Get(rocksdb::ReadOptions(), database_.accesses, it->key(), &used).ok() &&
@@ -124,7 +103,7 @@ absl::Status RocksDbRecipeStore::LoadIndex() {
 }
 
 // A smaller limit than last time, blobs without an entry (their manifests were of another version),
-// too many quarantine records.
+// aliases without one, too many quarantine records.
 absl::Status RocksDbRecipeStore::TrimToLimits() {
   std::lock_guard<std::mutex> writing(write_mutex_);
   rocksdb::WriteBatch batch = ProtectedBatch();
@@ -148,11 +127,17 @@ absl::Status RocksDbRecipeStore::TrimToLimits() {
   for (bad->SeekToFirst(); bad->Valid(); bad->Next()) {
     if (++count > kMaxQuarantined) batch.Delete(database_.quarantine, bad->key());
   }
+  const std::unique_ptr<rocksdb::Iterator> aliases(
+      database_.db->NewIterator(rocksdb::ReadOptions(), database_.aliases));
+  for (aliases->SeekToFirst(); aliases->Valid(); aliases->Next()) {
+    Digest id;
+    if (ToKey(aliases->key(), &id) && index_.ContainsAlias(id)) continue;
+    batch.Delete(database_.aliases, aliases->key());
+  }
   if (batch.Count() == 0) return absl::OkStatus();
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
   std::lock_guard<std::mutex> lock(mutex_);
-  index_.Apply(change);
-  evictions_ += change.evicted;
+  ApplyWritten(change);
   return absl::OkStatus();
 }
 
@@ -186,17 +171,18 @@ absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
   rocksdb::PinnableSlice value;
   RETURN_IF_ERROR(ToStatus(database_.db->Get(options, database_.manifests, ToSlice(key), &value),
                            "reading manifest " + ToHex(key)));
-  SignedManifest signed_manifest;
+  SignedRecord signed_manifest;
   ASSIGN_OR_RETURN(const Manifest manifest, DecodeStored(value, &signed_manifest));
-  if (manifest.key != key) return DataLoss("the manifest under ", ToHex(key), " is of another key");
+  if (manifest.key() != key)
+    return DataLoss("the manifest under ", ToHex(key), " is of another key");
   ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(manifest, snapshot.get()));
   return MakeEntry(std::move(signed_manifest), std::move(blobs));
 }
 
 absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
-  const Digest& key = entry.manifest.key;
-  const Bytes record = EncodeSignedManifest(entry.signed_manifest);
-  const uint64_t manifest_bytes = entry.signed_manifest.manifest.size();
+  const Digest key = entry.manifest.key();
+  const Bytes record = EncodeSignedRecord(entry.signed_manifest);
+  const uint64_t manifest_bytes = entry.signed_manifest.record.size();
   const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
   std::lock_guard<std::mutex> writing(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
@@ -215,26 +201,9 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
   AddAccess(key, NowMicros(), &batch);
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
   std::lock_guard<std::mutex> lock(mutex_);
-  index_.Apply(change);
+  ApplyWritten(change);
   index_.Insert(key, manifest_bytes, refs);
-  evictions_ += change.evicted;
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<bool>> RocksDbRecipeStore::Contains(std::span<const Digest> keys) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<bool> found;
-  for (const Digest& key : keys) found.push_back(index_.Contains(key));
-  return found;
-}
-
-absl::StatusOr<Blob> RocksDbRecipeStore::GetBlob(const Digest& digest) {
-  rocksdb::PinnableSlice value;
-  RETURN_IF_ERROR(
-      ToStatus(database_.db->Get(rocksdb::ReadOptions(), database_.blobs, ToSlice(digest), &value),
-               "reading blob " + ToHex(digest)));
-  const auto bytes = ToSpan(value);
-  return std::make_shared<const Bytes>(bytes.begin(), bytes.end());
 }
 
 absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(size_t limit) {
@@ -242,7 +211,7 @@ absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(size_t limit) {
   const std::unique_ptr<rocksdb::Iterator> it(
       database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
   for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    SignedManifest signed_manifest;
+    SignedRecord signed_manifest;
     absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
     if (manifest.ok()) manifests.push_back(*std::move(manifest));
   }
@@ -292,9 +261,15 @@ void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters["rocksdb.max_bytes"] += index_.max_bytes();
   counters["rocksdb.entries"] += index_.entry_count();
   counters["rocksdb.blobs"] += index_.blob_count();
+  counters["rocksdb.aliases"] += index_.alias_count();
   counters["rocksdb.evictions"] += evictions_;
   counters["rocksdb.quarantined"] += quarantined_;
   counters["rocksdb.write_failures"] += write_failures_;
+}
+
+void RocksDbRecipeStore::ApplyWritten(const StoreIndex::Change& change) {
+  index_.Apply(change);
+  evictions_ += change.removed_keys.size();
 }
 
 void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch) {
@@ -312,6 +287,7 @@ void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::
   for (const Digest& digest : change.dropped_blobs) {
     batch->Delete(database_.blobs, ToSlice(digest));
   }
+  for (const Digest& id : change.removed_aliases) batch->Delete(database_.aliases, ToSlice(id));
 }
 
 void RocksDbRecipeStore::AddAccess(const Digest& key, uint64_t micros,

@@ -1,7 +1,8 @@
 // The persistent layer. One process writes; RocksDB's lock enforces it.
 //
 // An entry is written as one synced batch (blobs, then manifest, then access time), so a crash at
-// any instant leaves all of it or nothing. Digests are not checked here: put VerifyingRecipeStore
+// any instant leaves all of it or nothing; an alias as one of its own, removed in the batch that
+// removes its entry. Digests are not checked here: put VerifyingRecipeStore
 // on top. The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on
 // open. When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log
 // line says so, and writing is tried again every kRetryInterval.
@@ -29,8 +30,10 @@ class RocksDbRecipeStore : public RecipeStore {
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<std::vector<bool>> Contains(std::span<const Digest> keys) override;
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
+  absl::Status DropAlias(const Digest& id) override;
+  absl::StatusOr<std::vector<Alias>> ListAliases() override;
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Flush() override;
@@ -43,9 +46,12 @@ class RocksDbRecipeStore : public RecipeStore {
   static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(const std::string& folder,
                                                                          uint64_t max_bytes);
   absl::Status LoadIndex();
+  absl::Status LoadAliases();
   absl::Status TrimToLimits();
   absl::StatusOr<std::vector<Blob>> ReadBlobs(const Manifest& manifest,
                                               const rocksdb::Snapshot* snapshot);
+  // After the change's batch is written.
+  void ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
   // Deletes of a change; then the access times noted since the last write.
   void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
   void AddAccess(const Digest& key, uint64_t micros, rocksdb::WriteBatch* batch) const;

@@ -18,13 +18,21 @@ static_assert(crypto_sign_PUBLICKEYBYTES == 32);
 static_assert(crypto_sign_SECRETKEYBYTES == 64);
 static_assert(crypto_sign_BYTES == 64);
 
-// Signed before the manifest, so that a signature made for anything else never fits.
-constexpr std::string_view kContext = "hpu-recipe-manifest-v1";
+struct KindText {
+  std::string_view context;  // signed before the record, so that no other signature ever fits
+  std::string_view name;
+};
 
-Bytes SignedText(std::span<const uint8_t> manifest) {
-  Bytes text(kContext.size() + manifest.size());
-  std::ranges::copy(kContext, text.begin());
-  std::ranges::copy(manifest, text.begin() + kContext.size());
+KindText TextOf(RecordKind kind) {
+  if (kind == RecordKind::kAlias) return {"hpu-front-end-alias-v1", "alias"};
+  return {"hpu-recipe-manifest-v1", "manifest"};
+}
+
+Bytes SignedText(RecordKind kind, std::span<const uint8_t> record) {
+  const std::string_view context = TextOf(kind).context;
+  Bytes text(context.size() + record.size());
+  std::ranges::copy(context, text.begin());
+  std::ranges::copy(record, text.begin() + static_cast<std::ptrdiff_t>(context.size()));
   return text;
 }
 
@@ -106,28 +114,30 @@ absl::StatusOr<SigningKey> SigningKey::LoadOrCreate(const std::string& folder) {
   return key;
 }
 
-SignedManifest SigningKey::Sign(Bytes manifest) const {
-  SignedManifest result;
+SignedRecord SigningKey::Sign(RecordKind kind, Bytes record) const {
+  SignedRecord result;
   result.signature.resize(crypto_sign_BYTES);
-  const Bytes text = SignedText(manifest);
+  const Bytes text = SignedText(kind, record);
   crypto_sign_detached(result.signature.data(), nullptr, text.data(), text.size(),
                        secret_key_.data());
   result.public_key.assign(public_key_.begin(), public_key_.end());
-  result.manifest = std::move(manifest);
+  result.record = std::move(record);
   return result;
 }
 
-absl::Status VerifySignature(const SignedManifest& signed_manifest, const PublicKey& trusted) {
-  if (!std::ranges::equal(signed_manifest.public_key, trusted)) {
-    return Error(absl::StatusCode::kPermissionDenied, "manifest is signed by key ",
-                 ToHex(signed_manifest.public_key).substr(0, 16), ", trusted is ",
+absl::Status VerifySignature(RecordKind kind, const SignedRecord& signed_record,
+                             const PublicKey& trusted) {
+  if (!std::ranges::equal(signed_record.public_key, trusted)) {
+    return Error(absl::StatusCode::kPermissionDenied, TextOf(kind).name, " is signed by key ",
+                 ToHex(signed_record.public_key).substr(0, 16), ", trusted is ",
                  ToHex(trusted).substr(0, 16));
   }
-  const Bytes text = SignedText(signed_manifest.manifest);
-  if (signed_manifest.signature.size() != crypto_sign_BYTES ||
-      crypto_sign_verify_detached(signed_manifest.signature.data(), text.data(), text.size(),
+  const Bytes text = SignedText(kind, signed_record.record);
+  if (signed_record.signature.size() != crypto_sign_BYTES ||
+      crypto_sign_verify_detached(signed_record.signature.data(), text.data(), text.size(),
                                   trusted.data()) != 0) {
-    return Error(absl::StatusCode::kPermissionDenied, "the manifest's signature is wrong");
+    return Error(absl::StatusCode::kPermissionDenied, "the ", TextOf(kind).name,
+                 "'s signature is wrong");
   }
   return absl::OkStatus();
 }

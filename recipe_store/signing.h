@@ -1,11 +1,11 @@
-// Ed25519 signatures of manifests. Whoever holds the secret key can make programs that clients will
-// execute; it never leaves the compile server's folder (mode 0600).
+// Ed25519 signatures of manifests and aliases. Whoever holds the secret key can make programs that
+// clients will execute; it never leaves the compile server's folder (mode 0600).
 #pragma once
 
 #include <array>
 #include <string>
 
-#include "recipe_store/manifest.h"
+#include "recipe_store/signed_record.h"
 
 namespace hpu::store {
 
@@ -28,8 +28,7 @@ class SigningKey {
 
   const PublicKey& public_key() const { return public_key_; }
 
-  // Signs the encoded manifest.
-  SignedManifest Sign(Bytes manifest) const;
+  SignedRecord Sign(RecordKind kind, Bytes record) const;
 
  private:
   SigningKey() = default;
@@ -41,8 +40,9 @@ class SigningKey {
 inline constexpr char kSecretKeyFile[] = "signing.key";
 inline constexpr char kPublicKeyFile[] = "signing.pub";
 
-// PERMISSION_DENIED unless `signed_manifest` was signed by `trusted`.
-absl::Status VerifySignature(const SignedManifest& signed_manifest, const PublicKey& trusted);
+// PERMISSION_DENIED unless `trusted` signed it as a record of this kind.
+absl::Status VerifySignature(RecordKind kind, const SignedRecord& signed_record,
+                             const PublicKey& trusted);
 
 // The key file is the bare 32 bytes. Writing goes through a temporary file and a rename; a file
 // that holds the key already is left as it is.

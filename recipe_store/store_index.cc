@@ -14,7 +14,7 @@ std::vector<BlobRef> Unique(std::vector<BlobRef> refs) {
 
 }  // namespace
 
-// Entries taken out on paper: blob counts and the total as they would be.
+// Entries and aliases taken out on paper: blob counts and the total as they would be.
 class StoreIndex::Plan {
  public:
   explicit Plan(const StoreIndex& index) : index_(index), total_bytes_(index.total_bytes_) {}
@@ -27,9 +27,25 @@ class StoreIndex::Plan {
       ++added_[ref.digest];
     }
   }
+  void KeepAlias(uint64_t bytes) { total_bytes_ += bytes; }
+  // An entry that another one of its key follows: its aliases stay.
+  void Replace(const Digest& key) { Release(index_.entries_.at(key)); }
   void Remove(const Digest& key) {
     const IndexEntry& entry = index_.entries_.at(key);
     change_.removed_keys.push_back(key);
+    Release(entry);
+    for (const IndexAlias& alias : entry.aliases) RemoveAlias(alias);
+  }
+  void RemoveAlias(const IndexAlias& alias) {
+    if (std::ranges::count(change_.removed_aliases, alias.id) != 0) return;
+    change_.removed_aliases.push_back(alias.id);
+    total_bytes_ -= alias.bytes;
+  }
+  uint64_t total_bytes() const { return total_bytes_; }
+  Change& change() { return change_; }
+
+ private:
+  void Release(const IndexEntry& entry) {
     total_bytes_ -= entry.manifest_bytes;
     for (const BlobRef& ref : entry.blobs) {
       const int64_t left = --added_[ref.digest] + index_.blobs_.at(ref.digest).entries;
@@ -38,10 +54,7 @@ class StoreIndex::Plan {
       change_.dropped_blobs.push_back(ref.digest);
     }
   }
-  uint64_t total_bytes() const { return total_bytes_; }
-  Change& change() { return change_; }
 
- private:
   const StoreIndex& index_;
   uint64_t total_bytes_;
   std::map<Digest, int64_t> added_;  // difference to the index's entry counts
@@ -51,16 +64,37 @@ class StoreIndex::Plan {
 absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
                                                           uint64_t manifest_bytes,
                                                           const std::vector<BlobRef>& refs) const {
-  uint64_t own_bytes = manifest_bytes;
-  for (const BlobRef& ref : Unique(refs)) own_bytes += ref.size_bytes;
-  if (own_bytes > max_bytes_) {
-    return Error(absl::StatusCode::kResourceExhausted, "the entry has ", own_bytes,
-                 " bytes, the whole store is limited to ", max_bytes_);
-  }
   Plan plan(*this);
   plan.Keep(refs, manifest_bytes);
-  if (entries_.contains(key)) plan.Remove(key);
+  if (entries_.contains(key)) plan.Replace(key);
   Evict(&key, plan);
+  if (plan.total_bytes() > max_bytes_) {
+    return Error(absl::StatusCode::kResourceExhausted, "the entry has ", plan.total_bytes(),
+                 " bytes, the whole store is limited to ", max_bytes_);
+  }
+  return std::move(plan.change());
+}
+
+absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const Digest& key,
+                                                         uint64_t bytes) const {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end()) {
+    return NotFound("the program ", ToHex(key), " that the alias names is not in the store");
+  }
+  Plan plan(*this);
+  plan.KeepAlias(bytes);
+  if (const auto known = alias_keys_.find(id); known != alias_keys_.end()) {
+    const std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
+    plan.RemoveAlias(*std::ranges::find(aliases, id, &IndexAlias::id));
+  } else if (entry->second.aliases.size() >= kMaxAliases) {
+    plan.RemoveAlias(entry->second.aliases.front());
+  }
+  Evict(&key, plan);
+  if (plan.total_bytes() > max_bytes_) {
+    return Error(absl::StatusCode::kResourceExhausted, "program and aliases of ", ToHex(key),
+                 " have ", plan.total_bytes(), " bytes, the whole store is limited to ",
+                 max_bytes_);
+  }
   return std::move(plan.change());
 }
 
@@ -73,9 +107,7 @@ StoreIndex::Change StoreIndex::PlanTrim() const {
 void StoreIndex::Evict(const Digest* kept, Plan& plan) const {
   for (const Digest& oldest : uses_) {
     if (plan.total_bytes() <= max_bytes_) return;
-    if (kept != nullptr && oldest == *kept) continue;
-    plan.Remove(oldest);
-    ++plan.change().evicted;
+    if (kept == nullptr || oldest != *kept) plan.Remove(oldest);
   }
 }
 
@@ -85,17 +117,22 @@ StoreIndex::Change StoreIndex::PlanRemove(const Digest& key) const {
   return std::move(plan.change());
 }
 
+void StoreIndex::Release(const IndexEntry& entry) {
+  total_bytes_ -= entry.manifest_bytes;
+  for (const BlobRef& ref : entry.blobs) {
+    const auto blob = blobs_.find(ref.digest);
+    if (--blob->second.entries > 0) continue;
+    total_bytes_ -= blob->second.size_bytes;
+    blobs_.erase(blob);
+  }
+}
+
 void StoreIndex::Apply(const Change& change) {
+  for (const Digest& id : change.removed_aliases) RemoveAlias(id);
   for (const Digest& key : change.removed_keys) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) continue;
-    total_bytes_ -= found->second.manifest_bytes;
-    for (const BlobRef& ref : found->second.blobs) {
-      const auto blob = blobs_.find(ref.digest);
-      if (--blob->second.entries > 0) continue;
-      total_bytes_ -= blob->second.size_bytes;
-      blobs_.erase(blob);
-    }
+    Release(found->second);
     uses_.erase(found->second.use);
     entries_.erase(found);
   }
@@ -103,11 +140,16 @@ void StoreIndex::Apply(const Change& change) {
 
 void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
                         const std::vector<BlobRef>& refs) {
-  HPU_CHECK(!entries_.contains(key), "replaced entries are removed first");
-  IndexEntry& entry = entries_[key];
+  const auto [found, is_new] = entries_.try_emplace(key);
+  IndexEntry& entry = found->second;
+  if (is_new) {
+    entry.use = uses_.insert(uses_.end(), key);
+  } else {
+    Release(entry);
+    Touch(key);
+  }
   entry.manifest_bytes = manifest_bytes;
   entry.blobs = Unique(refs);
-  entry.use = uses_.insert(uses_.end(), key);
   total_bytes_ += manifest_bytes;
   for (const BlobRef& ref : entry.blobs) {
     IndexBlob& blob = blobs_[ref.digest];
@@ -115,6 +157,23 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
     blob.size_bytes = ref.size_bytes;
     total_bytes_ += ref.size_bytes;
   }
+}
+
+void StoreIndex::InsertAlias(const Digest& id, const Digest& key, uint64_t bytes) {
+  HPU_CHECK(!alias_keys_.contains(id), "replaced aliases are removed first");
+  entries_.at(key).aliases.push_back({id, bytes});
+  alias_keys_[id] = key;
+  total_bytes_ += bytes;
+}
+
+void StoreIndex::RemoveAlias(const Digest& id) {
+  const auto known = alias_keys_.find(id);
+  if (known == alias_keys_.end()) return;
+  std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
+  const auto alias = std::ranges::find(aliases, id, &IndexAlias::id);
+  total_bytes_ -= alias->bytes;
+  aliases.erase(alias);
+  alias_keys_.erase(known);
 }
 
 bool StoreIndex::Touch(const Digest& key) {

@@ -1,6 +1,6 @@
 // Bookkeeping that the storing layers share: which entries there are, what they weigh, which was
-// used longest ago. Blobs shared by entries weigh once and go with their last entry. Not
-// thread-safe; holds no bytes of blobs.
+// used longest ago. Blobs shared by entries weigh once and go with their last entry; aliases weigh
+// and go with theirs. Not thread-safe; holds no bytes of blobs.
 #pragma once
 
 #include <cstdint>
@@ -8,48 +8,64 @@
 #include <map>
 #include <vector>
 
-#include "recipe_store/recipe_store.h"
+#include "recipe_store/manifest.h"
 
 namespace hpu::store {
 
 class StoreIndex {
  public:
-  // What has to happen so that an entry can come in.
+  // An entry keeps the newest so many.
+  static constexpr size_t kMaxAliases = 256;
+
+  // What has to go so that something can come in.
   struct Change {
-    std::vector<Digest> removed_keys;   // evicted, and the replaced entry if there was one
-    std::vector<Digest> dropped_blobs;  // no entry needs them any more
-    uint64_t evicted = 0;               // removed_keys without the replaced one
+    std::vector<Digest> removed_keys;     // whole entries
+    std::vector<Digest> dropped_blobs;    // no entry needs them any more
+    std::vector<Digest> removed_aliases;  // by id
   };
 
   explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Removals that make room for `entry`, least recently used first. RESOURCE_EXHAUSTED if it is
-  // larger than the whole store. Changes nothing.
+  // Removals that make room for an entry, least recently used first; an entry of that key is
+  // replaced and keeps its aliases. RESOURCE_EXHAUSTED if it is larger than the whole store.
+  // Changes nothing.
   absl::StatusOr<Change> PlanInsert(const Digest& key, uint64_t manifest_bytes,
                                     const std::vector<BlobRef>& refs) const;
+  // The same for an alias of the entry `key`, which stays; an alias of that id is replaced.
+  // NOT_FOUND if there is no such entry.
+  absl::StatusOr<Change> PlanAlias(const Digest& id, const Digest& key, uint64_t bytes) const;
   // The same for coming below the limit with what is there.
   Change PlanTrim() const;
   // The same for taking one entry out.
   Change PlanRemove(const Digest& key) const;
 
-  // Removes `change.removed_keys`.
   void Apply(const Change& change);
-  // The key must not be there. The entry becomes the most recently used one.
+  // After Apply of its plan. The entry becomes the most recently used one.
   void Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs);
+  // After Apply of its plan; the entry must be there.
+  void InsertAlias(const Digest& id, const Digest& key, uint64_t bytes);
+  void RemoveAlias(const Digest& id);
   // Makes the entry the most recently used one; false if it is not there.
   bool Touch(const Digest& key);
 
   bool Contains(const Digest& key) const { return entries_.contains(key); }
+  bool ContainsAlias(const Digest& id) const { return alias_keys_.contains(id); }
   bool ContainsBlob(const Digest& digest) const { return blobs_.contains(digest); }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t max_bytes() const { return max_bytes_; }
   size_t entry_count() const { return entries_.size(); }
   size_t blob_count() const { return blobs_.size(); }
+  size_t alias_count() const { return alias_keys_.size(); }
 
  private:
+  struct IndexAlias {
+    Digest id{};
+    uint64_t bytes = 0;
+  };
   struct IndexEntry {
     uint64_t manifest_bytes = 0;
-    std::vector<BlobRef> blobs;  // each digest once
+    std::vector<BlobRef> blobs;       // each digest once
+    std::vector<IndexAlias> aliases;  // oldest first
     std::list<Digest>::iterator use;
   };
   struct IndexBlob {
@@ -60,12 +76,15 @@ class StoreIndex {
 
   // Removes least recently used entries other than `kept` on paper until the limit holds.
   void Evict(const Digest* kept, Plan& plan) const;
+  // Takes manifest and blobs of the entry out of the sums.
+  void Release(const IndexEntry& entry);
 
   const uint64_t max_bytes_;
   uint64_t total_bytes_ = 0;
   std::map<Digest, IndexEntry> entries_;
   std::map<Digest, IndexBlob> blobs_;
-  std::list<Digest> uses_;  // least recently used first
+  std::map<Digest, Digest> alias_keys_;  // id -> the entry that has it
+  std::list<Digest> uses_;               // least recently used first
 };
 
 }  // namespace hpu::store

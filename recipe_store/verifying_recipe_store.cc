@@ -14,7 +14,7 @@ absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
       ++untrusted_;
       return NotFound("key ", ToHex(key), " is in the store, but signed by another key");
     }
-    verdict = VerifySignature(entry->signed_manifest, trusted_);
+    verdict = VerifySignature(RecordKind::kManifest, entry->signed_manifest, trusted_);
     if (verdict.ok()) verdict = CheckDigests(*entry);
     if (verdict.ok()) return entry;
     verdict = DataLoss(std::string(verdict.message()));
@@ -30,21 +30,45 @@ absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
 }
 
 absl::Status VerifyingRecipeStore::Put(const Entry& entry) {
-  RETURN_IF_ERROR(VerifySignature(entry.signed_manifest, trusted_));
+  RETURN_IF_ERROR(VerifySignature(RecordKind::kManifest, entry.signed_manifest, trusted_));
   RETURN_IF_ERROR(CheckDigests(entry));
   return ForwardingRecipeStore::Put(entry);
 }
 
-absl::StatusOr<Blob> VerifyingRecipeStore::GetBlob(const Digest& digest) {
-  ASSIGN_OR_RETURN(Blob blob, ForwardingRecipeStore::GetBlob(digest));
-  if (Sha256(*blob) == digest) return blob;
-  ++damaged_;
-  return DataLoss("blob ", ToHex(digest), " does not have its digest");
+absl::StatusOr<AliasRecord> VerifyingRecipeStore::GetAlias(const Digest& id) {
+  absl::StatusOr<AliasRecord> alias = ForwardingRecipeStore::GetAlias(id);
+  absl::Status verdict = alias.status();
+  if (alias.ok()) {
+    if (!std::ranges::equal(alias->signed_record.public_key, trusted_)) {
+      ++untrusted_;
+      return NotFound("alias ", ToHex(id), " is in the store, but signed by another key");
+    }
+    verdict = VerifySignature(RecordKind::kAlias, alias->signed_record, trusted_);
+    if (verdict.ok() && alias->id() != id) {
+      verdict = DataLoss("it is the alias of another tenant or front-end key, ",
+                         ToHex(alias->alias.front_end_key).substr(0, 16));
+    }
+    if (verdict.ok()) return alias;
+  } else if (!absl::IsDataLoss(verdict)) {
+    return verdict;
+  }
+  ++bad_aliases_;
+  HPU_LOG(kWarning, "alias refused and dropped id=" << ToHex(id) << " error=" << ToText(verdict));
+  if (absl::Status status = ForwardingRecipeStore::DropAlias(id); !status.ok()) {
+    HPU_LOG(kDebug, "alias not dropped id=" << ToHex(id) << " error=" << ToText(status));
+  }
+  return NotFound("the alias ", ToHex(id), " was refused: ", ToText(verdict));
+}
+
+absl::Status VerifyingRecipeStore::PutAlias(const AliasRecord& alias) {
+  RETURN_IF_ERROR(VerifySignature(RecordKind::kAlias, alias.signed_record, trusted_));
+  return ForwardingRecipeStore::PutAlias(alias);
 }
 
 void VerifyingRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters["verifying.damaged"] += damaged_;
   counters["verifying.untrusted"] += untrusted_;
+  counters["verifying.bad_aliases"] += bad_aliases_;
   ForwardingRecipeStore::AddCounters(counters);
 }
 

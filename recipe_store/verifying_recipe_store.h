@@ -20,13 +20,17 @@ class VerifyingRecipeStore : public ForwardingRecipeStore {
   absl::StatusOr<Entry> Get(const Digest& key) override;
   // Refuses entries that Get would refuse.
   absl::Status Put(const Entry& entry) override;
-  absl::StatusOr<Blob> GetBlob(const Digest& digest) override;
+  // NOT_FOUND for what Get refuses, and for an alias that was filed under another one's id. Damaged
+  // ones are dropped: they cost a capture.
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
   const PublicKey trusted_;
   std::atomic<uint64_t> damaged_{0};
   std::atomic<uint64_t> untrusted_{0};
+  std::atomic<uint64_t> bad_aliases_{0};
 };
 
 }  // namespace hpu::store

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from typing_extensions import Buffer
-
 class CompileError(RuntimeError):
     """The compiler or its server said no."""
 
@@ -16,74 +14,8 @@ class ServerUnavailable(CompileError):
     """No server can be reached or started, it did not answer in time, or this process was forked
     from one that had used it."""
 
-class Value:
-    """A tensor of the graph under construction, by its id."""
-
-    id: int
-    def __init__(self, id: int) -> None: ...
-
-class DType:
-    """An element type by its number (base/dtype.h)."""
-
-    number: int
-    def __init__(self, number: int) -> None: ...
-
-class MemoryFormat:
-    """ "contiguous_format", "channels_last", "preserve_format"."""
-
-    name: str
-    def __init__(self, name: str) -> None: ...
-
-class Layout:
-    """ "strided"."""
-
-    name: str
-    def __init__(self, name: str) -> None: ...
-
-class Device:
-    """ "hpu" or "cpu"."""
-
-    name: str
-    def __init__(self, name: str) -> None: ...
-
-class GraphBuilder:
-    """Builds the wire form of a captured graph (proto/graph.proto).
-
-    Value ids are dense over inputs, constants and results, in the order of the calls. Sizes,
-    strides and offsets are in elements. Wrong arguments raise TypeError or ValueError that name the
-    node and the argument; a refused call leaves the graph as it was.
-    """
-
-    def __init__(self, name: str) -> None: ...
-    def add_tensor_input(
-        self,
-        dtype: int,
-        sizes: Sequence[int],
-        strides: Sequence[int],
-        on_cpu: bool = False,
-        name: str = "",
-    ) -> int: ...
-    def add_scalar_input(self, name: str = "") -> int: ...
-    def add_constant(self, dtype: int, sizes: Sequence[int], buffer: Buffer) -> int:
-        """`buffer` holds the elements contiguously, little endian."""
-    def add_node(
-        self,
-        target: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        results: Sequence[tuple[int, Sequence[int], Sequence[int], int]],
-        source: str = "",
-    ) -> int:
-        """One ATen call; arguments are None, bool, int, float, str, Value and the other markers, or
-        lists and tuples of them; results are (dtype, sizes, strides, storage_offset). The id of the
-        first result."""
-    def set_outputs(self, outputs: Sequence[Value | bool | int | float | None]) -> None: ...
-    def serialize(self) -> bytes: ...
-    @property
-    def node_count(self) -> int: ...
-
 class KeyBuilder:
-    """SHA-256 over named fields in order (docs/cache_key.md)."""
+    """Front-end keys: SHA-256 over named fields in order (docs/cache_key.md)."""
 
     def __init__(self) -> None: ...
     def field(self, name: str, value: str | int | bytes) -> None: ...
@@ -108,8 +40,7 @@ class LoadedProgram:
     def recipes(self) -> list[BlobView]: ...
     @property
     def origin(self) -> str:
-        """ "compiled" (by this call), "coalesced" (by another call at the same time), "store" or
-        "memory" (of this process)."""
+        """ "compiled" (by this call), "coalesced" (by another call at the same time) or "store"."""
     @property
     def compile_ms(self) -> float:
         """What compiling took when it was done."""
@@ -118,8 +49,8 @@ class LoadedProgram:
         """What this call took."""
     @property
     def manifest(self) -> dict[str, Any]:
-        """key, program, recipes, compiler_build_id, device_kind, isa_level, compile_ms, created,
-        factors."""
+        """key (the content key), program, recipes, compiler_build_id, device_kind, isa_level,
+        compile_ms, created, factors (of the content key)."""
 
 class CompileClient:
     """A connection to a compile server, opened by the first call that needs it.
@@ -133,32 +64,39 @@ class CompileClient:
         socket_path: str,
         store_public_key_path: str | None = None,
         call_timeout_s: float = 10.0,
-        memory_bytes: int = ...,
     ) -> None:
         """store_public_key_path: the trusted signer; by default "<socket>.pub", which the server
-        writes into its folder of mode 0700. memory_bytes: bound of the programs kept here."""
+        writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
         """build_id, protocol_version, pid."""
-    def get(self, key: bytes) -> LoadedProgram | None:
-        """From this process's memory or the store; None is a miss."""
+    def get(self, front_end_key: bytes) -> LoadedProgram | None:
+        """The stored program that this tenant's alias names; None is a miss."""
+    def get_content(self, content_key: bytes) -> LoadedProgram | None:
+        """The stored program of this content key; None is a miss."""
     def compile(
         self,
-        key: bytes,
         graph: bytes,
         options: Mapping[str, str],
-        factors: Sequence[tuple[str, str]],
         device_kind: str,
         isa_level: str,
+        front_end: tuple[bytes, Sequence[tuple[str, str]], str] | None = None,
         progress: Callable[[str, int, int], object] | None = None,
-        timeout_s: float = 300.0,
+        timeout_s: float = ...,
         skip_cache_lookup: bool = False,
     ) -> LoadedProgram:
-        """Compiles, or waits for the one compilation of this key that is under way, or answers from
-        the store. progress(stage, done, total); stage "queued" has the position in `done`."""
+        """Compiles, or waits for the one compilation of this content that is under way, or answers
+        from the store; skip_cache_lookup: compiles anew in place of what is stored. front_end (key,
+        factors, label): by what get() will find the program. progress(stage, done, total); stage
+        "queued" has the position in `done`."""
     def stats(self) -> dict[str, int]: ...
     def list(self, limit: int = 0) -> list[dict[str, Any]]:
-        """Manifests in the store, newest first; 0 = all."""
+        """Manifests in the store, newest first; 0 = all. Each with `aliases` of this tenant, oldest
+        first: front_end_key, label, created, factors; and `hits`: how often the server handed the
+        program out since it started."""
     def shutdown(self, reason: str = "") -> None: ...
+
+def server_process(socket_path: str) -> tuple[int, bool] | None:
+    """(pid, whether it is stopping) of the server whose socket this is, or was; None = none."""
 
 def ensure_server(
     server_binary: str,
@@ -166,6 +104,7 @@ def ensure_server(
     log_level: int = 2,
     start_timeout_s: float = 20.0,
     idle_timeout_s: int = 900,
+    compile_timeout_s: float = ...,
 ) -> str:
     """Path of the socket of a running server of exactly this compiler; starts one if need be, and
     replaces one of another build."""

@@ -13,14 +13,16 @@
 namespace hpu::client {
 namespace {
 
+constexpr char kServerUnavailable[] = "hpu.client.ServerUnavailable";
+
 constexpr int kMaxReplyBytes = 8 << 20;  // a manifest of 4 MiB or a chunk of 1 MiB, and room
 
 // The process in which gRPC has its threads; 0 = none yet.
 std::atomic<pid_t> grpc_process{0};
 
 absl::Status Unavailable(const std::string& path, int error) {
-  return Error(absl::StatusCode::kUnavailable, "no compile server at ", path, ": ",
-               std::strerror(error));
+  return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no compile server at ", path,
+                                 ": ", std::strerror(error)));
 }
 
 absl::StatusOr<int> ConnectSocket(const std::string& path) {
@@ -52,6 +54,15 @@ grpc::ChannelArguments Arguments() {
 
 }  // namespace
 
+absl::Status ServerUnavailable(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kServerUnavailable, absl::Cord());
+  return status;
+}
+
+bool IsServerUnavailable(const absl::Status& status) {
+  return status.GetPayload(kServerUnavailable).has_value();
+}
+
 bool AfterFork() {
   const pid_t process = grpc_process;
   return process != 0 && process != getpid();
@@ -59,10 +70,10 @@ bool AfterFork() {
 
 absl::StatusOr<std::shared_ptr<Connection>> Connect(const std::string& socket_path) {
   if (AfterFork()) {
-    return Error(absl::StatusCode::kFailedPrecondition,
-                 "this process was forked from one that had used the compile server; only the "
-                 "parent can compile (start workers with the spawn method, or compile in them "
-                 "first)");
+    return ServerUnavailable(
+        Error(absl::StatusCode::kFailedPrecondition,
+              "this process was forked from one that had used the compile server; only the parent "
+              "can compile (start workers with the spawn method, or compile in them first)"));
   }
   ASSIGN_OR_RETURN(const int fd, ConnectSocket(socket_path));
   ucred peer{};

@@ -13,14 +13,21 @@
 
 namespace hpu::client {
 
+// `status` as trouble with the server itself: none, none that answers in time, or a fork. That is a
+// type, not a code: the server's and the compiler's answers may have any code, and only what bears
+// this mark makes a client step down the ladder.
+absl::Status ServerUnavailable(absl::Status status);
+bool IsServerUnavailable(const absl::Status& status);
+
 struct Connection {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<wire::CompileService::Stub> stub;
   pid_t server_pid = 0;
 };
 
-// UNAVAILABLE: nobody listens. PERMISSION_DENIED: another user does. FAILED_PRECONDITION: this
-// process was forked from one that had used gRPC, whose threads do not exist here (AfterFork).
+// PERMISSION_DENIED: another user listens. All others are ServerUnavailable: UNAVAILABLE, nobody
+// listens; FAILED_PRECONDITION, this process was forked from one that had used gRPC, whose threads
+// do not exist here (AfterFork).
 absl::StatusOr<std::shared_ptr<Connection>> Connect(const std::string& socket_path);
 
 // True in a process forked after its parent had connected: gRPC must not be touched here, not even

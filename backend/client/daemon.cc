@@ -1,15 +1,10 @@
 #include "backend/client/daemon.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "backend/client/connection.h"
+#include "backend/client/file_lock.h"
 #include "backend/client/server_paths.h"
 #include "backend/client/spawn.h"
 #include "recipe_store/build_id.h"
@@ -20,42 +15,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kHelloTimeout{2000};
-constexpr std::chrono::milliseconds kLockPoll{10};
-
-// flock with a bound. The lock goes with the object, or with the process.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), path_(path) {}
-  ~FileLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
-  // False if another process holds it.
-  absl::StatusOr<bool> Try() {
-    if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
-    if (fd_ >= 0 && errno == EWOULDBLOCK) return false;
-    return Error(absl::StatusCode::kUnavailable, "lock file ", path_, ": ", std::strerror(errno));
-  }
-
-  absl::Status Take(Clock::time_point deadline, const Interrupt& interrupt) {
-    while (true) {
-      ASSIGN_OR_RETURN(const bool taken, Try());
-      if (taken) return absl::OkStatus();
-      RETURN_IF_ERROR(interrupt());
-      if (Clock::now() >= deadline) {
-        return Error(absl::StatusCode::kUnavailable, path_, " stayed locked by another process");
-      }
-      std::this_thread::sleep_for(kLockPoll);
-    }
-  }
-
- private:
-  const int fd_;
-  const std::string path_;
-};
+// A server whose socket was removed listens again within a second.
+constexpr std::chrono::milliseconds kListenPatience{2000};
+constexpr std::chrono::milliseconds kPoll{10};
 
 absl::StatusOr<ServerInfo> SayHello(const std::string& socket, const Interrupt& interrupt) {
   RpcClient client({.socket_path = socket, .public_key_path = "", .call_timeout = kHelloTimeout});
@@ -83,7 +45,7 @@ class Starter {
     const absl::StatusOr<ServerInfo> started = SayHello(paths_.socket, interrupt_);
     if (IsOurs(started)) return paths_.socket;
     RETURN_IF_ERROR(started.status());
-    return Error(absl::StatusCode::kUnavailable, "the compile server that started has build ",
+    return Error(absl::StatusCode::kUnavailable, "the server that started has build ",
                  started->build_id.substr(0, 16), ", its files have ", build_id_.substr(0, 16),
                  ": they changed in between, try again");
   }
@@ -95,32 +57,43 @@ class Starter {
 
   // True: one of our build answers (another process has started it while we waited). False: there
   // is none, and the place is free. A server of another build is asked to stop, one that does not
-  // answer is given the time we have.
+  // answer or is stopping is given the time we have, one that does not even listen kListenPatience.
   absl::StatusOr<bool> AwaitOtherServers() {
     // Held by a server from before it listens until it has left the store.
     FileLock serving(paths_.socket + ".lock");
+    Clock::time_point last_listening = Clock::now();
     while (true) {
       const absl::StatusOr<ServerInfo> running = SayHello(paths_.socket, interrupt_);
       if (IsOurs(running)) return true;
       RETURN_IF_ERROR(interrupt_());
-      if (running.ok()) RETURN_IF_ERROR(StopOther());
+      // FAILED_PRECONDITION: it speaks another version of the protocol.
+      if (running.ok() || absl::IsFailedPrecondition(running.status())) {
+        RETURN_IF_ERROR(StopOther());
+      }
       ASSIGN_OR_RETURN(const bool place_is_free, serving.Try());
       if (place_is_free) return false;
+      const auto holder = RunningServer(paths_.socket);
+      if (Connect(paths_.socket).ok() || !holder.has_value() || holder->stopping) {
+        last_listening = Clock::now();
+      }
+      if (Clock::now() - last_listening >= kListenPatience) {
+        return Error(absl::StatusCode::kUnavailable, "process ", holder->pid, " holds ",
+                     paths_.socket, ".lock and does not listen there; its log is ", paths_.log,
+                     "; end it: kill -9 ", holder->pid);
+      }
       if (Clock::now() >= deadline_) {
         return Error(absl::StatusCode::kUnavailable, "the compile server at ", paths_.socket,
                      " neither answers as build ", build_id_.substr(0, 16), " nor ends (",
                      running.ok() ? "it has another build" : ToText(running.status()),
-                     "); its log is ", paths_.log, Remedy());
+                     "); its log is ", paths_.log, Remedy(holder));
       }
-      std::this_thread::sleep_for(kLockPoll);
+      std::this_thread::sleep_for(kPoll);
     }
   }
 
-  // Who listens is known even if nobody answers.
-  std::string Remedy() const {
-    const auto connection = Connect(paths_.socket);
-    if (!connection.ok()) return "";
-    return "; if it hangs, end it: kill -9 " + std::to_string((*connection)->server_pid);
+  static std::string Remedy(const std::optional<ServerProcess>& holder) {
+    if (!holder.has_value()) return "";
+    return "; if it hangs, end it: kill -9 " + std::to_string(holder->pid);
   }
 
   absl::Status StopOther() {
@@ -129,7 +102,7 @@ class Starter {
     const absl::Status asked =
         client.Shutdown("replaced by build " + build_id_.substr(0, 16), interrupt_);
     // One that went away by itself has done what was asked.
-    return absl::IsUnavailable(asked) ? absl::OkStatus() : asked;
+    return IsServerUnavailable(asked) ? absl::OkStatus() : asked;
   }
 
   absl::Status Spawn() {
@@ -145,6 +118,8 @@ class Starter {
                                               paths_.log,
                                               "--log-level",
                                               std::to_string(options_.log_level),
+                                              "--compile-timeout",
+                                              std::to_string(options_.compile_timeout_s),
                                               "--idle-timeout",
                                               std::to_string(options_.idle_timeout.count())};
     return SpawnDaemon(command, paths_.log, deadline_, interrupt_);
@@ -157,9 +132,7 @@ class Starter {
   const Clock::time_point deadline_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Interrupt& interrupt) {
+absl::StatusOr<std::string> Ensure(const DaemonOptions& options, const Interrupt& interrupt) {
   DaemonOptions resolved = options;
   std::error_code error;
   resolved.server_binary = std::filesystem::canonical(options.server_binary, error).string();
@@ -171,6 +144,14 @@ absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Int
       std::string build_id,
       store::BuildId(store::CompilerFiles(resolved.server_binary), paths.state_dir + "/build_id"));
   return Starter(resolved, std::move(paths), std::move(build_id), interrupt).Run();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Interrupt& interrupt) {
+  absl::StatusOr<std::string> socket = Ensure(options, interrupt);
+  if (!socket.ok()) return ServerUnavailable(socket.status());
+  return socket;
 }
 
 }  // namespace hpu::client

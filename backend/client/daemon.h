@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/client/rpc_client.h"
+#include "proto/options_generated.h"
 
 namespace hpu::client {
 
@@ -14,12 +15,14 @@ struct DaemonOptions {
   int log_level = 2;
   std::chrono::milliseconds start_timeout{20'000};
   std::chrono::seconds idle_timeout{15 * 60};
+  double compile_timeout_s = default_options::compile_timeout_s;  // of the server's compilations
 };
 
 // Path of the socket of a running server of exactly this compiler. One process starts it, others
 // wait for that; a server of another build is asked to stop and replaced. The server outlives us.
-// Bounded by start_timeout. NOT_FOUND: no such binary. UNAVAILABLE: it did not come up; the message
-// has the end of its log.
+// Bounded by start_timeout. All failures are ServerUnavailable (connection.h): NOT_FOUND, no such
+// binary; UNAVAILABLE, it did not come up (the message has the end of its log), or one that is
+// there does not answer (the message has its process id).
 absl::StatusOr<std::string> EnsureServer(const DaemonOptions& options, const Interrupt& interrupt);
 
 }  // namespace hpu::client

@@ -3,8 +3,8 @@
 namespace hpu::client {
 namespace {
 
-// Changing it disowns every stored program.
-constexpr std::string_view kSalt = "hpu-key-v1";
+// Changing it disowns every alias: each costs a capture, no compilation.
+constexpr std::string_view kSalt = "hpu-front-end-key-v1";
 constexpr size_t kMaxShownBytes = 4096;
 
 std::string Shown(std::span<const uint8_t> value) {

@@ -1,5 +1,5 @@
-// The key of a graph: SHA-256 over named fields in order, and the same fields as text, so that
-// every miss can be explained (docs/cache_key.md).
+// The front-end key of a graph: SHA-256 over named fields in order, and the same fields as text, so
+// that every miss can be explained (docs/cache_key.md).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "recipe_store/manifest.h"
+#include "recipe_store/content_key.h"
 
 namespace hpu::client {
 

@@ -1,15 +1,13 @@
-// Extension module _client: capture, keys and the compile protocol. No torch here
+// Extension module _client: keys and the compile protocol. No torch here
 // (ARCHITECTURE.md).
 #include <pybind11/pybind11.h>
 
-#include "backend/client/graph_builder.h"
 #include "backend/client/py_client.h"
 #include "backend/client/py_support.h"
 
 PYBIND11_MODULE(_client, module) {
-  module.doc() = "Client of the compile server: graphs, keys, programs.";
+  module.doc() = "Client of the compile server: keys, programs.";
   hpu::client::BindErrors(module);
-  hpu::client::BindGraphBuilder(module);
   hpu::client::BindKeyBuilder(module);
   hpu::client::BindClient(module);
 }

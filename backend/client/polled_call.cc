@@ -1,5 +1,6 @@
 #include "backend/client/polled_call.h"
 
+#include "backend/client/connection.h"
 #include "proto/grpc_status.h"
 
 namespace hpu::client {
@@ -10,8 +11,8 @@ constexpr std::chrono::milliseconds kInterruptPoll{100};
 }  // namespace
 
 PolledCall::PolledCall(std::chrono::milliseconds timeout,
-                       const std::function<absl::Status()>& interrupt)
-    : interrupt_(interrupt) {
+                       const std::function<absl::Status()>& interrupt, Late late)
+    : interrupt_(interrupt), timeout_(timeout), late_(late) {
   context_.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
@@ -40,13 +41,27 @@ void PolledCall::Stop(absl::Status reason) {
   context_.TryCancel();
 }
 
+absl::Status PolledCall::LateAnswer() const {
+  if (late_ == Late::kAnswer) {
+    return Error(absl::StatusCode::kDeadlineExceeded, "no program within the ", timeout_.count(),
+                 " ms that compile_timeout_s gives; the server goes on and keeps what it makes");
+  }
+  return ServerUnavailable(Error(absl::StatusCode::kDeadlineExceeded,
+                                 "the compile server did not answer within ", timeout_.count(),
+                                 " ms"));
+}
+
 absl::Status PolledCall::Outcome(const grpc::Status& status) const {
   if (!stopped_.ok()) return stopped_;
   // Not by us, so by a server that is going away.
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
-    return Error(absl::StatusCode::kUnavailable, "the compile server stopped during the call");
+    return ServerUnavailable(
+        Error(absl::StatusCode::kUnavailable, "the compile server stopped during the call"));
   }
-  return FromGrpc(status);
+  absl::Status outcome = FromGrpc(status);
+  if (absl::IsUnavailable(outcome)) return ServerUnavailable(std::move(outcome));
+  if (absl::IsDeadlineExceeded(outcome)) return LateAnswer();
+  return outcome;
 }
 
 }  // namespace hpu::client

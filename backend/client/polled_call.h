@@ -15,9 +15,16 @@
 
 namespace hpu::client {
 
+// What it means that the deadline passes: a server that only has to look something up is not there;
+// one that compiles (and says so every 2 s) is.
+enum class Late { kServerUnavailable, kAnswer };
+
+// UNAVAILABLE from the server or on the way to it, and kServerUnavailable's deadline, are statuses
+// of type ServerUnavailable (connection.h).
 class PolledCall {
  public:
-  PolledCall(std::chrono::milliseconds timeout, const std::function<absl::Status()>& interrupt);
+  PolledCall(std::chrono::milliseconds timeout, const std::function<absl::Status()>& interrupt,
+             Late late = Late::kServerUnavailable);
   ~PolledCall();
   PolledCall(const PolledCall&) = delete;
   PolledCall& operator=(const PolledCall&) = delete;
@@ -41,8 +48,8 @@ class PolledCall {
                       const std::function<absl::Status(const Reply&)>& each) {
     reader->StartCall(Tag());
     Wait();
+    Reply reply;  // one for all, so that chunks reuse its memory
     while (true) {
-      Reply reply;
       reader->Read(&reply, Tag());
       if (!Wait()) break;
       if (stopped_.ok()) Stop(each(reply));
@@ -60,8 +67,11 @@ class PolledCall {
   bool Wait();
   void Stop(absl::Status reason);
   absl::Status Outcome(const grpc::Status& status) const;
+  absl::Status LateAnswer() const;
 
   const std::function<absl::Status()>& interrupt_;
+  const std::chrono::milliseconds timeout_;
+  const Late late_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   absl::Status stopped_;  // why the call was cancelled by us

@@ -8,7 +8,43 @@ namespace {
 // A manifest may announce more than ever comes; memory is taken as bytes arrive beyond this.
 constexpr uint64_t kMaxReserveBytes = 64 << 20;
 
-Bytes ToBytes(const std::string& text) { return Bytes(text.begin(), text.end()); }
+std::string Short(const Digest& digest) { return ToHex(digest).substr(0, 16); }
+
+absl::StatusOr<store::SignedRecord> Verified(store::RecordKind kind,
+                                             const wire::SignedRecord& message,
+                                             const store::PublicKey& trusted) {
+  store::SignedRecord record{store::ToBytes(message.record()), store::ToBytes(message.signature()),
+                             store::ToBytes(message.public_key())};
+  RETURN_IF_ERROR(store::VerifySignature(kind, record, trusted));
+  return record;
+}
+
+absl::Status Another(const char* what, const Digest& got, const Digest& wanted) {
+  return Error(absl::StatusCode::kPermissionDenied, "the server answered with ", what, " ",
+               Short(got), " instead of ", Short(wanted));
+}
+
+absl::Status CheckAlias(const wire::ProgramHeader& header, const Digest& front_end_key,
+                        const Digest& content_key, const store::PublicKey& trusted) {
+  ASSIGN_OR_RETURN(store::SignedRecord record,
+                   Verified(store::RecordKind::kAlias, header.alias(), trusted));
+  ASSIGN_OR_RETURN(const store::Alias alias, store::DecodeAlias(record.record));
+  if (alias.front_end_key != front_end_key) {
+    return Another("the alias of front-end key", alias.front_end_key, front_end_key);
+  }
+  if (alias.content_key == content_key) return absl::OkStatus();
+  return Another("the program of content key", content_key, alias.content_key);
+}
+
+absl::Status CheckContent(const store::Content& got, store::Content wanted) {
+  wanted.compiler_build_id = got.compiler_build_id;
+  if (got == wanted) return absl::OkStatus();
+  if (got.graph != wanted.graph) return Another("the program of graph", got.graph, wanted.graph);
+  return Error(absl::StatusCode::kPermissionDenied,
+               "the server answered with a program for device ", got.device_kind, " ",
+               got.isa_level, " instead of ", wanted.device_kind, " ", wanted.isa_level,
+               ", or made with other options");
+}
 
 }  // namespace
 
@@ -24,17 +60,19 @@ absl::Status ProgramAssembler::Add(const wire::ProgramPart& part) {
   return DataLoss("the server sent an empty part");
 }
 
-absl::Status ProgramAssembler::AddHeader(const wire::SignedManifest& header) {
+absl::Status ProgramAssembler::AddHeader(const wire::ProgramHeader& header) {
   if (started_) return DataLoss("the server sent two manifests");
-  signed_manifest_ = {ToBytes(header.manifest()), ToBytes(header.signature()),
-                      ToBytes(header.public_key())};
-  RETURN_IF_ERROR(store::VerifySignature(signed_manifest_, trusted_));
-  ASSIGN_OR_RETURN(const store::Manifest manifest,
-                   store::DecodeManifest(signed_manifest_.manifest));
-  if (manifest.key != key_) {
-    return Error(absl::StatusCode::kPermissionDenied,
-                 "the server answered with the program of key ", ToHex(manifest.key).substr(0, 16),
-                 " instead of ", ToHex(key_).substr(0, 16));
+  ASSIGN_OR_RETURN(signed_manifest_,
+                   Verified(store::RecordKind::kManifest, header.manifest(), trusted_));
+  ASSIGN_OR_RETURN(const store::Manifest manifest, store::DecodeManifest(signed_manifest_.record));
+  if (const auto* by_front_end = std::get_if<ByFrontEndKey>(&wanted_)) {
+    RETURN_IF_ERROR(CheckAlias(header, by_front_end->key, manifest.key(), trusted_));
+  } else if (const auto* by_content = std::get_if<ByContentKey>(&wanted_)) {
+    if (manifest.key() != by_content->key) {
+      return Another("the program of content key", manifest.key(), by_content->key);
+    }
+  } else {
+    RETURN_IF_ERROR(CheckContent(manifest.content, std::get<store::Content>(wanted_)));
   }
   refs_ = store::BlobRefs(manifest);
   started_ = true;

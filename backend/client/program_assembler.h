@@ -1,6 +1,9 @@
 // Puts a program together from the parts of the wire and lets it out only when it is verified:
-// signature by the trusted key, manifest of the wanted key, digest of every blob.
+// signatures by the trusted key, alias and manifest of what was wanted, digest of every blob.
 #pragma once
+
+#include <optional>
+#include <variant>
 
 #include "compile_service.pb.h"
 #include "recipe_store/recipe_store.h"
@@ -8,29 +11,36 @@
 
 namespace hpu::client {
 
+struct ByFrontEndKey {
+  Digest key{};
+};
+struct ByContentKey {
+  Digest key{};
+};
+// Content: a program of exactly this, whichever compiler made it.
+using Wanted = std::variant<ByFrontEndKey, ByContentKey, store::Content>;
+
 class ProgramAssembler {
  public:
-  ProgramAssembler(const Digest& key, const store::PublicKey& trusted)
-      : key_(key), trusted_(trusted) {}
+  ProgramAssembler(Wanted wanted, const store::PublicKey& trusted)
+      : wanted_(std::move(wanted)), trusted_(trusted) {}
 
   // DATA_LOSS: parts that do not fit together. PERMISSION_DENIED: not signed by the trusted key, or
-  // signed for another key.
+  // signed, but not what was wanted.
   absl::Status Add(const wire::ProgramPart& part);
-
-  bool started() const { return started_; }
 
   // After the last part. DATA_LOSS: something is missing or damaged.
   absl::StatusOr<store::Entry> Finish();
 
  private:
-  absl::Status AddHeader(const wire::SignedManifest& header);
+  absl::Status AddHeader(const wire::ProgramHeader& header);
   absl::Status AddChunk(const std::string& chunk);
   void NextBlob();
 
-  const Digest key_;
+  const Wanted wanted_;
   const store::PublicKey trusted_;
   bool started_ = false;
-  store::SignedManifest signed_manifest_;
+  store::SignedRecord signed_manifest_;
   std::vector<store::BlobRef> refs_;
   std::vector<Bytes> blobs_;  // complete ones, then the one that is being filled
 };

@@ -7,19 +7,18 @@
 #include <utility>
 
 #include "backend/client/daemon.h"
+#include "backend/client/file_lock.h"
 #include "backend/client/key_builder.h"
 #include "backend/client/py_support.h"
 #include "backend/client/rpc_client.h"
 #include "backend/client/server_paths.h"
-#include "recipe_store/memory_recipe_store.h"
+#include "proto/options_generated.h"
 
 namespace hpu::client {
 namespace {
 
 namespace py = pybind11;
 using Clock = std::chrono::steady_clock;
-
-constexpr uint64_t kDefaultMemoryBytes = 256 << 20;
 
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -37,8 +36,6 @@ const char* OriginName(Origin origin) {
       return "coalesced";
     case Origin::kStore:
       return "store";
-    case Origin::kMemory:
-      return "memory";
   }
   return "";
 }
@@ -75,15 +72,24 @@ py::dict ManifestDict(const store::Manifest& manifest) {
     recipes.append(py::make_tuple(ToHex(recipe.digest), recipe.size_bytes));
   }
   py::dict dict;
-  dict["key"] = ToHex(manifest.key);
+  dict["key"] = ToHex(manifest.key());
   dict["program"] = py::make_tuple(ToHex(manifest.program.digest), manifest.program.size_bytes);
   dict["recipes"] = recipes;
-  dict["compiler_build_id"] = manifest.compiler_build_id;
-  dict["device_kind"] = manifest.device_kind;
-  dict["isa_level"] = manifest.isa_level;
+  dict["compiler_build_id"] = manifest.content.compiler_build_id;
+  dict["device_kind"] = manifest.content.device_kind;
+  dict["isa_level"] = manifest.content.isa_level;
   dict["compile_ms"] = static_cast<double>(manifest.compile_micros) / 1000;
   dict["created"] = manifest.created_unix_seconds;
-  dict["factors"] = FactorList(manifest.factors);
+  dict["factors"] = FactorList(store::ContentFactors(manifest.content));
+  return dict;
+}
+
+py::dict AliasDict(const store::Alias& alias) {
+  py::dict dict;
+  dict["front_end_key"] = ToHex(alias.front_end_key);
+  dict["label"] = alias.label;
+  dict["created"] = alias.created_unix_seconds;
+  dict["factors"] = FactorList(alias.factors);
   return dict;
 }
 
@@ -100,13 +106,12 @@ struct LoadedProgram {
   }
 };
 
-// Methods are called with the GIL held; it also guards memory_, so that a fork never copies a lock
-// that another thread holds.
+// Methods are called with the GIL held.
 class CompileClient {
  public:
   CompileClient(const std::string& socket_path, const std::string& public_key_path,
-                double call_timeout_s, uint64_t memory_bytes)
-      : rpc_({socket_path, public_key_path, Milliseconds(call_timeout_s)}), memory_(memory_bytes) {}
+                double call_timeout_s)
+      : rpc_({socket_path, public_key_path, Milliseconds(call_timeout_s)}) {}
 
   py::dict Hello() {
     PythonCall call;
@@ -119,13 +124,9 @@ class CompileClient {
     return dict;
   }
 
-  std::optional<LoadedProgram> Get(const py::bytes& key_bytes) {
+  template <typename Key>
+  std::optional<LoadedProgram> Get(const Key& key) {
     const auto begin = Clock::now();
-    const Digest key = ToDigest(key_bytes);
-    absl::StatusOr<store::Entry> cached = memory_.Get(key);
-    if (cached.ok()) {
-      return LoadedProgram{*std::move(cached), Origin::kMemory, MillisecondsSince(begin)};
-    }
     PythonCall call;
     using Found = std::optional<store::Entry>;
     Found found = call.Run<Found>([&]() -> absl::StatusOr<Found> {
@@ -135,19 +136,11 @@ class CompileClient {
       return Found(*std::move(entry));
     });
     if (!found.has_value()) return std::nullopt;
-    Remember(*found);
     return LoadedProgram{*std::move(found), Origin::kStore, MillisecondsSince(begin)};
   }
 
-  LoadedProgram Compile(const py::bytes& key, std::string graph,
-                        std::vector<std::pair<std::string, std::string>> options,
-                        const std::vector<std::pair<std::string, std::string>>& factors,
-                        const std::string& device_kind, const std::string& isa_level,
-                        const py::object& progress, double timeout_s, bool skip_cache_lookup) {
+  LoadedProgram Compile(const CompileCall& compile, const py::object& progress, double timeout_s) {
     const auto begin = Clock::now();
-    CompileCall compile{ToDigest(key), std::move(graph), std::move(options), {},
-                        device_kind,   isa_level,        skip_cache_lookup};
-    for (const auto& [name, value] : factors) compile.factors.push_back({name, value});
     PythonCall call;
     const ProgressSink sink = [&](const Progress& now) -> absl::Status {
       if (progress.is_none()) return absl::OkStatus();
@@ -157,7 +150,6 @@ class CompileClient {
       return rpc_.Compile(compile, Milliseconds(timeout_s), sink,
                           [&] { return call.CheckSignals(); });
     });
-    Remember(compiled.entry);
     return LoadedProgram{std::move(compiled.entry), compiled.origin, MillisecondsSince(begin)};
   }
 
@@ -170,9 +162,14 @@ class CompileClient {
   py::list List(uint32_t limit) {
     PythonCall call;
     py::list list;
-    for (const store::Manifest& manifest : call.Run<std::vector<store::Manifest>>(
+    for (const Listed& listed : call.Run<std::vector<Listed>>(
              [&] { return rpc_.List(limit, [&] { return call.CheckSignals(); }); })) {
-      list.append(ManifestDict(manifest));
+      py::list aliases;
+      for (const store::Alias& alias : listed.aliases) aliases.append(AliasDict(alias));
+      py::dict dict = ManifestDict(listed.manifest);
+      dict["aliases"] = aliases;
+      dict["hits"] = listed.hits;
+      list.append(dict);
     }
     return list;
   }
@@ -186,25 +183,36 @@ class CompileClient {
   }
 
  private:
-  // Programs too large for the cache are simply not kept.
-  void Remember(const store::Entry& entry) { memory_.Put(entry).IgnoreError(); }
-
   RpcClient rpc_;
-  store::MemoryRecipeStore memory_;
 };
 
 std::string EnsureServerFromPython(const std::string& server_binary, const std::string& cache_dir,
-                                   int log_level, double start_timeout_s, int idle_timeout_s) {
-  const DaemonOptions options{server_binary, cache_dir, log_level, Milliseconds(start_timeout_s),
-                              std::chrono::seconds(idle_timeout_s)};
+                                   int log_level, double start_timeout_s, int idle_timeout_s,
+                                   double compile_timeout_s) {
+  const DaemonOptions options{server_binary,
+                              cache_dir,
+                              log_level,
+                              Milliseconds(start_timeout_s),
+                              std::chrono::seconds(idle_timeout_s),
+                              compile_timeout_s};
   PythonCall call;
   return call.Run<std::string>(
       [&] { return EnsureServer(options, [&] { return call.CheckSignals(); }); });
 }
 
+// (key, factors, label)
+using FrontEndTuple =
+    std::tuple<py::bytes, std::vector<std::pair<std::string, std::string>>, std::string>;
+
+FrontEndKey ToFrontEndKey(const FrontEndTuple& tuple) {
+  FrontEndKey front_end{ToDigest(std::get<0>(tuple)), {}, std::get<2>(tuple)};
+  for (const auto& [name, value] : std::get<1>(tuple)) front_end.factors.push_back({name, value});
+  return front_end;
+}
+
 // dict[str, str] in its order.
-std::vector<std::pair<std::string, std::string>> ToOptions(const py::dict& dict) {
-  std::vector<std::pair<std::string, std::string>> options;
+store::OptionList ToOptions(const py::dict& dict) {
+  store::OptionList options;
   for (const auto& [name, value] : dict) {
     options.emplace_back(py::cast<std::string>(name), py::cast<std::string>(value));
   }
@@ -261,27 +269,40 @@ void BindClient(py::module_& module) {
   py::class_<CompileClient>(module, "CompileClient", "A user's connection to a compile server.")
       .def(py::init([](const std::string& socket_path,
                        const std::optional<std::string>& store_public_key_path,
-                       double call_timeout_s, uint64_t memory_bytes) {
+                       double call_timeout_s) {
              return std::make_unique<CompileClient>(socket_path, store_public_key_path.value_or(""),
-                                                    call_timeout_s, memory_bytes);
+                                                    call_timeout_s);
            }),
            py::arg("socket_path"), py::arg("store_public_key_path") = py::none(),
-           py::arg("call_timeout_s") = 10.0, py::arg("memory_bytes") = kDefaultMemoryBytes)
+           py::arg("call_timeout_s") = 10.0)
       .def("hello", &CompileClient::Hello)
-      .def("get", &CompileClient::Get, py::arg("key"))
+      .def(
+          "get",
+          [](CompileClient& client, const py::bytes& front_end_key) {
+            return client.Get(ByFrontEndKey{ToDigest(front_end_key)});
+          },
+          py::arg("front_end_key"))
+      .def(
+          "get_content",
+          [](CompileClient& client, const py::bytes& content_key) {
+            return client.Get(ByContentKey{ToDigest(content_key)});
+          },
+          py::arg("content_key"))
       .def(
           "compile",
-          [](CompileClient& client, const py::bytes& key, const py::bytes& graph,
-             const py::dict& options,
-             const std::vector<std::pair<std::string, std::string>>& factors,
+          [](CompileClient& client, const py::bytes& graph, const py::dict& options,
              const std::string& device_kind, const std::string& isa_level,
-             const py::object& progress, double timeout_s, bool skip_cache_lookup) {
-            return client.Compile(key, graph, ToOptions(options), factors, device_kind, isa_level,
-                                  progress, timeout_s, skip_cache_lookup);
+             const std::optional<FrontEndTuple>& front_end, const py::object& progress,
+             double timeout_s, bool skip_cache_lookup) {
+            CompileCall call{graph,     ToOptions(options), device_kind,
+                             isa_level, skip_cache_lookup,  std::nullopt};
+            if (front_end.has_value()) call.front_end = ToFrontEndKey(*front_end);
+            return client.Compile(call, progress, timeout_s);
           },
-          py::arg("key"), py::arg("graph"), py::arg("options"), py::arg("factors"),
-          py::arg("device_kind"), py::arg("isa_level"), py::arg("progress") = py::none(),
-          py::arg("timeout_s") = 300.0, py::arg("skip_cache_lookup") = false)
+          py::arg("graph"), py::arg("options"), py::arg("device_kind"), py::arg("isa_level"),
+          py::arg("front_end") = py::none(), py::arg("progress") = py::none(),
+          py::arg("timeout_s") = default_options::compile_timeout_s,
+          py::arg("skip_cache_lookup") = false)
       .def("stats", &CompileClient::Stats)
       .def("list", &CompileClient::List, py::arg("limit") = 0)
       .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
@@ -297,9 +318,19 @@ void BindClient(py::module_& module) {
         });
       },
       py::arg("cache_dir"), "Where ensure_server puts socket, log and store; starts nothing.");
+  module.def(
+      "server_process",
+      [](const std::string& socket_path) -> py::object {
+        const auto process = RunningServer(socket_path);
+        if (!process.has_value()) return py::none();
+        return py::make_tuple(process->pid, process->stopping);
+      },
+      py::arg("socket_path"),
+      "(pid, whether it is stopping) of the server whose socket this is, or was; None = none.");
   module.def("ensure_server", &EnsureServerFromPython, py::arg("server_binary"),
              py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("start_timeout_s") = 20.0,
              py::arg("idle_timeout_s") = 900,
+             py::arg("compile_timeout_s") = default_options::compile_timeout_s,
              "Starts the user's compile server if need be; the path of its socket.");
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/client/connection.h"
+
 namespace hpu::client {
 namespace {
 
@@ -18,11 +20,6 @@ PyObject* NewException(py::module_& module, const char* name, const char* text, 
   if (type == nullptr) throw py::error_already_set();
   module.attr(name) = py::handle(type);
   return type;
-}
-
-bool IsTransport(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsFailedPrecondition(status);
 }
 
 absl::Status Raised() {
@@ -43,7 +40,7 @@ void BindErrors(py::module_& module) {
 }
 
 void RaiseStatus(const absl::Status& status) {
-  const py::handle type = IsTransport(status) ? server_unavailable : compile_error;
+  const py::handle type = IsServerUnavailable(status) ? server_unavailable : compile_error;
   const auto message = status.message();
   const py::object error = type(py::str(message.data(), message.size()));
   error.attr("code") = absl::StatusCodeToString(status.code());

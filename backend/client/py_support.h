@@ -12,7 +12,7 @@
 namespace hpu::client {
 
 // Adds CompileError(RuntimeError), whose `code` is the canonical name ("UNIMPLEMENTED"), and
-// ServerUnavailable(CompileError) for UNAVAILABLE, DEADLINE_EXCEEDED and FAILED_PRECONDITION.
+// ServerUnavailable(CompileError) for statuses of that type (connection.h).
 void BindErrors(pybind11::module_& module);
 
 // Raises the exception for `status`, which is not OK. The GIL is held.

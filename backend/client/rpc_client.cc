@@ -1,35 +1,52 @@
 #include "backend/client/rpc_client.h"
 
 #include "backend/client/polled_call.h"
-#include "backend/client/program_assembler.h"
+#include "graph/captured_graph.h"
+#include "proto/protocol_version.h"
 
 namespace hpu::client {
 namespace {
 
-constexpr uint32_t kProtocolVersion = 1;
-
-std::string ToString(const Digest& digest) {
-  return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
-}
-
 wire::CompileRequest ToRequest(const CompileCall& call) {
   wire::CompileRequest request;
-  request.set_key(ToString(call.key));
   request.set_graph(call.graph);
   for (const auto& [name, value] : call.options) {
     wire::CompileOption* option = request.add_options();
     option->set_name(name);
     option->set_value(value);
   }
-  for (const store::KeyFactor& factor : call.factors) {
-    wire::KeyFactor* added = request.add_factors();
-    added->set_name(factor.name);
-    added->set_value(factor.value);
-  }
   request.set_device_kind(call.device_kind);
   request.set_isa_level(call.isa_level);
   request.set_skip_cache_lookup(call.skip_cache_lookup);
+  if (!call.front_end.has_value()) return request;
+  request.mutable_front_end()->set_key(store::ToString(call.front_end->key));
+  for (const store::KeyFactor& factor : call.front_end->factors) {
+    wire::KeyFactor* added = request.mutable_front_end()->add_factors();
+    added->set_name(factor.name);
+    added->set_value(factor.value);
+  }
+  request.mutable_front_end()->set_label(call.front_end->label);
   return request;
+}
+
+// What the answer has to be a program of; the compiler is the server's.
+absl::StatusOr<store::Content> ContentOf(const CompileCall& call) {
+  store::Content content;
+  const absl::StatusOr<Digest> graph =
+      GraphDigest({reinterpret_cast<const uint8_t*>(call.graph.data()), call.graph.size()});
+  if (!graph.ok()) return InvalidArgument(graph.status().message());
+  content.graph = *graph;
+  ASSIGN_OR_RETURN(content.options, store::CanonicalOptions(call.options));
+  content.device_kind = call.device_kind;
+  content.isa_level = call.isa_level;
+  return content;
+}
+
+template <typename Message>
+Bytes Serialized(const Message& message) {
+  Bytes bytes(message.ByteSizeLong());
+  message.SerializeToArray(bytes.data(), static_cast<int>(bytes.size()));
+  return bytes;
 }
 
 Origin ToOrigin(wire::CompileEvent::Origin origin) {
@@ -46,8 +63,9 @@ Origin ToOrigin(wire::CompileEvent::Origin origin) {
 // The events of one Compile call.
 class CompileEvents {
  public:
-  CompileEvents(const Digest& key, const store::PublicKey& trusted, const ProgressSink& progress)
-      : assembler_(key, trusted), progress_(progress) {}
+  CompileEvents(const store::Content& content, const store::PublicKey& trusted,
+                const ProgressSink& progress)
+      : assembler_(content, trusted), progress_(progress) {}
 
   absl::Status Handle(const wire::CompileEvent& event) {
     switch (event.event_case()) {
@@ -108,7 +126,7 @@ absl::Status RpcClient::WithConnection(const Call& call) {
     bool reused = false;
     ASSIGN_OR_RETURN(const std::shared_ptr<Connection> connection, CurrentConnection(&reused));
     const absl::Status status = call(*connection->stub);
-    if (!absl::IsUnavailable(status)) return status;
+    if (!IsServerUnavailable(status) || !absl::IsUnavailable(status)) return status;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (connection_ == connection) connection_ = nullptr;
@@ -123,28 +141,43 @@ absl::StatusOr<store::PublicKey> RpcClient::TrustedKey() const {
       options_.public_key_path.empty() ? options_.socket_path + ".pub" : options_.public_key_path;
   absl::StatusOr<store::PublicKey> key = store::ReadPublicKey(path);
   if (key.ok()) return key;
-  return Error(absl::StatusCode::kUnavailable, "the server's public key: ", ToText(key.status()));
+  return ServerUnavailable(
+      Error(absl::StatusCode::kUnavailable, "the server's public key: ", ToText(key.status())));
 }
 
 absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
   wire::HelloRequest request;
-  request.set_protocol_version(kProtocolVersion);
+  request.set_protocol_version(wire::kProtocolVersion);
   wire::HelloReply reply;
   RETURN_IF_ERROR(WithConnection([&](wire::CompileService::Stub& stub) {
     PolledCall call(options_.call_timeout, interrupt);
     return call.Unary(stub.PrepareAsyncHello(call.context(), request, call.queue()), &reply);
   }));
+  if (reply.protocol_version() != wire::kProtocolVersion) {
+    return wire::OtherProtocol("server", reply.protocol_version(), "client");
+  }
   return ServerInfo{reply.server_build_id(), reply.protocol_version(),
                     static_cast<pid_t>(reply.pid())};
 }
 
-absl::StatusOr<store::Entry> RpcClient::Get(const Digest& key, const Interrupt& interrupt) {
+absl::StatusOr<store::Entry> RpcClient::Get(const ByFrontEndKey& key, const Interrupt& interrupt) {
   wire::GetProgramRequest request;
-  request.set_key(ToString(key));
+  request.set_front_end_key(store::ToString(key.key));
+  return Fetch(request, key, interrupt);
+}
+
+absl::StatusOr<store::Entry> RpcClient::Get(const ByContentKey& key, const Interrupt& interrupt) {
+  wire::GetProgramRequest request;
+  request.set_content_key(store::ToString(key.key));
+  return Fetch(request, key, interrupt);
+}
+
+absl::StatusOr<store::Entry> RpcClient::Fetch(const wire::GetProgramRequest& request,
+                                              const Wanted& wanted, const Interrupt& interrupt) {
   absl::StatusOr<store::Entry> entry = absl::UnknownError("no answer");
   const Call fetch = [&](wire::CompileService::Stub& stub) -> absl::Status {
     ASSIGN_OR_RETURN(const store::PublicKey trusted, TrustedKey());
-    ProgramAssembler assembler(key, trusted);
+    ProgramAssembler assembler(wanted, trusted);
     PolledCall call(options_.call_timeout, interrupt);
     RETURN_IF_ERROR(call.Stream<wire::ProgramPart>(
         stub.PrepareAsyncGetProgram(call.context(), request, call.queue()),
@@ -160,12 +193,13 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
                                             std::chrono::milliseconds timeout,
                                             const ProgressSink& progress,
                                             const Interrupt& interrupt) {
+  ASSIGN_OR_RETURN(const store::Content content, ContentOf(compile_call));
   const wire::CompileRequest request = ToRequest(compile_call);
   absl::StatusOr<Compiled> compiled = absl::UnknownError("no answer");
   const Call compile = [&](wire::CompileService::Stub& stub) -> absl::Status {
     ASSIGN_OR_RETURN(const store::PublicKey trusted, TrustedKey());
-    CompileEvents events(compile_call.key, trusted, progress);
-    PolledCall call(timeout, interrupt);
+    CompileEvents events(content, trusted, progress);
+    PolledCall call(timeout, interrupt, Late::kAnswer);
     RETURN_IF_ERROR(call.Stream<wire::CompileEvent>(
         stub.PrepareAsyncCompile(call.context(), request, call.queue()),
         [&](const wire::CompileEvent& event) { return events.Handle(event); }));
@@ -186,27 +220,27 @@ absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }
 
-absl::StatusOr<std::vector<store::Manifest>> RpcClient::List(uint32_t limit,
-                                                             const Interrupt& interrupt) {
+absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, const Interrupt& interrupt) {
   wire::ListRequest request;
   request.set_limit(limit);
-  std::vector<store::Manifest> manifests;
+  std::vector<Listed> programs;
   const Call list = [&](wire::CompileService::Stub& stub) {
-    manifests.clear();
+    programs.clear();
     PolledCall call(options_.call_timeout, interrupt);
     return call.Stream<wire::ListEntry>(
         stub.PrepareAsyncList(call.context(), request, call.queue()),
         [&](const wire::ListEntry& entry) -> absl::Status {
-          const std::string bytes = entry.manifest().SerializeAsString();
-          ASSIGN_OR_RETURN(store::Manifest manifest,
-                           store::DecodeManifest(
-                               {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
-          manifests.push_back(std::move(manifest));
+          Listed& listed = programs.emplace_back();
+          ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
+          listed.hits = entry.hits();
+          for (const wire::Alias& alias : entry.aliases()) {
+            ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
+          }
           return absl::OkStatus();
         });
   };
   RETURN_IF_ERROR(WithConnection(list));
-  return manifests;
+  return programs;
 }
 
 absl::Status RpcClient::Shutdown(const std::string& reason, const Interrupt& interrupt) {

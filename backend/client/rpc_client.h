@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/client/connection.h"
+#include "backend/client/program_assembler.h"
 #include "recipe_store/recipe_store.h"
 #include "recipe_store/signing.h"
 
@@ -25,16 +27,29 @@ struct ServerInfo {
   pid_t pid = 0;
 };
 
-enum class Origin { kCompiled, kCoalesced, kStore, kMemory };
+enum class Origin { kCompiled, kCoalesced, kStore };
+
+// By what a front end will ask for the program next time.
+struct FrontEndKey {
+  Digest key{};
+  std::vector<store::KeyFactor> factors;
+  std::string label;
+};
 
 struct CompileCall {
-  Digest key{};
-  std::string graph;  // serialised hpu.wire.Graph
-  std::vector<std::pair<std::string, std::string>> options;
-  std::vector<store::KeyFactor> factors;
+  std::string graph;  // a captured graph's container
+  store::OptionList options;
   std::string device_kind;
   std::string isa_level;
   bool skip_cache_lookup = false;  // compile anew and replace what is stored
+  std::optional<FrontEndKey> front_end;
+};
+
+// A stored program and the front-end keys of the caller's tenant that name it.
+struct Listed {
+  store::Manifest manifest;
+  std::vector<store::Alias> aliases;
+  uint64_t hits = 0;  // since the server started
 };
 
 struct Progress {
@@ -63,16 +78,19 @@ class RpcClient {
   RpcClient(const RpcClient&) = delete;
   RpcClient& operator=(const RpcClient&) = delete;
 
-  // All: UNAVAILABLE (no server, or it went away), DEADLINE_EXCEEDED, FAILED_PRECONDITION after a
-  // fork, an Interrupt's status.
+  // All: ServerUnavailable (connection.h: no server, it went away, no answer in time, a fork), an
+  // Interrupt's status. Hello also FAILED_PRECONDITION: another protocol version.
   absl::StatusOr<ServerInfo> Hello(const Interrupt& interrupt);
   // NOT_FOUND = miss. DATA_LOSS, PERMISSION_DENIED: what came is not what the key's signer made.
-  absl::StatusOr<store::Entry> Get(const Digest& key, const Interrupt& interrupt);
-  // Besides those of Get the compiler's verdict: UNIMPLEMENTED, INVALID_ARGUMENT, INTERNAL, ...
+  absl::StatusOr<store::Entry> Get(const ByFrontEndKey& key, const Interrupt& interrupt);
+  absl::StatusOr<store::Entry> Get(const ByContentKey& key, const Interrupt& interrupt);
+  // Besides those of Get the compiler's verdict, with any code; DEADLINE_EXCEEDED is also a program
+  // that did not come within `timeout`. What is let out was compiled from this graph and these
+  // options.
   absl::StatusOr<Compiled> Compile(const CompileCall& call, std::chrono::milliseconds timeout,
                                    const ProgressSink& progress, const Interrupt& interrupt);
   absl::StatusOr<std::map<std::string, uint64_t>> Stats(const Interrupt& interrupt);
-  absl::StatusOr<std::vector<store::Manifest>> List(uint32_t limit, const Interrupt& interrupt);
+  absl::StatusOr<std::vector<Listed>> List(uint32_t limit, const Interrupt& interrupt);
   absl::Status Shutdown(const std::string& reason, const Interrupt& interrupt);
 
  private:
@@ -83,6 +101,8 @@ class RpcClient {
   absl::Status WithConnection(const Call& call);
   absl::StatusOr<std::shared_ptr<Connection>> CurrentConnection(bool* reused);
   absl::StatusOr<store::PublicKey> TrustedKey() const;
+  absl::StatusOr<store::Entry> Fetch(const wire::GetProgramRequest& request, const Wanted& wanted,
+                                     const Interrupt& interrupt);
 
   const Options options_;
   std::mutex mutex_;

@@ -34,10 +34,17 @@ absl::Status MakePrivateFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
-bool IsWritableFolder(const std::string& path) {
+// With its parents, for this user alone whatever the umask is.
+void MakeFolders(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
+  if (path.has_parent_path() && !fs::exists(path.parent_path(), error)) {
+    MakeFolders(path.parent_path());
+  }
   mkdir(path.c_str(), 0700);
+}
+
+bool IsWritableFolder(const std::string& path) {
+  MakeFolders(path);
   return access(path.c_str(), W_OK | X_OK) == 0;
 }
 

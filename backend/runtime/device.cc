@@ -10,27 +10,9 @@
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/syn_status.h"
+#include "synapse/device_kind.h"
 
 namespace hpu::runtime {
-namespace {
-
-// Types in the order in which a free device is looked for.
-constexpr synDeviceType kTypes[] = {synDeviceGaudi2, synDeviceGaudi3, synDeviceGaudi};
-
-std::string KindOf(synDeviceType type) {
-  switch (static_cast<int>(type)) {
-    case synDeviceGaudi:
-      return "gaudi";
-    case synDeviceGaudi2:
-      return "gaudi2";
-    case synDeviceGaudi3:
-      return "gaudi3";
-    default:
-      return "device type " + std::to_string(static_cast<int>(type));
-  }
-}
-
-}  // namespace
 
 Device& Device::Get() {
   static Device* device = new Device;  // outlives tensors that die late
@@ -96,18 +78,19 @@ int Device::Count() {
 }
 
 absl::StatusOr<synDeviceType> Device::FindType() {
-  for (const synDeviceType type : kTypes) {
+  for (int number = 0; number < synDeviceTypeInvalid; ++number) {
+    const auto type = static_cast<synDeviceType>(number);
     uint32_t count = 0;
     if (api_->synDeviceGetCountByDeviceType(&count, type) == synSuccess && count > 0) return type;
   }
-  return Error(absl::StatusCode::kFailedPrecondition, "no Gaudi device found by ", library_path_);
+  return Error(absl::StatusCode::kFailedPrecondition, "no device found by ", library_path_);
 }
 
 absl::StatusOr<std::string> Device::Kind() {
   RETURN_IF_ERROR(EnsureLibrary());
-  if (acquired()) return KindOf(properties_.info.deviceType);
+  if (acquired()) return DeviceKind(properties_.info.deviceType);
   ASSIGN_OR_RETURN(const synDeviceType type, FindType());
-  return KindOf(type);
+  return DeviceKind(type);
 }
 
 absl::StatusOr<std::string> Device::IsaLevel() {

@@ -1,5 +1,6 @@
 #include "backend/runtime/program_executor.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,37 +18,64 @@ constexpr uint64_t kAlignment = 128;  // of buffers, as the program format promi
 
 uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
-void CollectTensors(const Argument& argument, std::vector<uint32_t>* tensors) {
-  if (const auto* tensor = std::get_if<TensorArgument>(&argument.value)) {
-    tensors->push_back(tensor->tensor);
-  } else if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
-    for (const Argument& item : *list) CollectTensors(item, tensors);
+// Of a recipe, in messages.
+std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
+
+// Refuses what the format can say and nothing here does. (Steps say so themselves: Prepare.)
+absl::Status CheckSupported(const Program& program) {
+  if (program.functions.size() != 1) {
+    return Unimplemented(program.functions.size(), " functions, this build runs programs of one");
   }
+  const ProgramFunction& function = program.functions[0];
+  if (function.grad_mode != GradMode::kUnchanged) {
+    return Unimplemented("this build runs no program that changes the grad mode");
+  }
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    const ProgramInput& input = function.inputs[i];
+    if (input.kind > ProgramInput::Kind::kScalar || input.detached) {
+      return Unimplemented("input ", i, ": this build passes no numbers, random state or detached ",
+                           "tensors");
+    }
+  }
+  for (size_t i = 0; i < function.outputs.size(); ++i) {
+    const ProgramOutput& output = function.outputs[i];
+    if (output.kind > ProgramOutput::Kind::kBool || !output.calls.empty() || !output.returned ||
+        output.requires_grad) {
+      return Unimplemented("output ", i, ": this build makes no outputs that autograd sees");
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProgramExecutor>> ProgramExecutor::Create(
-    std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes) {
-  ASSIGN_OR_RETURN(Program decoded, DecodeProgram(program));
-  const std::string context = "program " + decoded.name;
+    std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
+    std::string name) {
+  const std::string context = "program " + name;
+  absl::StatusOr<Program> decoding = DecodeProgram(program);
+  RETURN_IF_ERROR_AT(decoding.status(), context);
+  Program decoded = *std::move(decoding);
+  RETURN_IF_ERROR_AT(CheckSupported(decoded), context);
   if (recipes.size() != decoded.recipes.size()) {
     return InvalidArgument(context, ": ", recipes.size(), " recipes given, ",
                            decoded.recipes.size(), " needed");
   }
-  std::unique_ptr<ProgramExecutor> executor(new ProgramExecutor(std::move(decoded)));
+  std::unique_ptr<ProgramExecutor> executor(
+      new ProgramExecutor(std::move(name), std::move(decoded)));
   for (size_t i = 0; i < recipes.size(); ++i) {
     const RecipeRef& reference = executor->program_.recipes[i];
-    auto recipe = LoadRecipe(reference.digest, reference.name, recipes[i]);
+    auto recipe = LoadRecipe(reference.digest, ShortName(reference), recipes[i]);
     if (!recipe.ok()) return Annotate(recipe.status(), context);
     executor->recipes_.push_back(*std::move(recipe));
   }
   executor->PlanBuffers();
-  for (const Step& step : executor->program_.steps) {
+  const std::vector<Step>& steps = executor->function().steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
     executor->launch_of_step_.push_back(static_cast<uint32_t>(executor->launches_.size()));
-    if (const auto* launch = std::get_if<LaunchStep>(&step)) {
-      RETURN_IF_ERROR_AT(executor->PrepareLaunch(*launch), context);
-    }
+    const absl::Status prepared =
+        std::visit([&](const auto& step) { return executor->Prepare(step); }, steps[i]);
+    RETURN_IF_ERROR_AT(prepared, context + ": step " + std::to_string(i));
   }
   return executor;
 }
@@ -61,11 +89,14 @@ ProgramExecutor::~ProgramExecutor() {
 }
 
 uint32_t ProgramExecutor::eager_count() const {
-  return static_cast<uint32_t>(program_.steps.size()) - launch_count();
+  const std::vector<Step>& steps = function().steps;
+  return static_cast<uint32_t>(std::count_if(steps.begin(), steps.end(), [](const Step& step) {
+    return std::holds_alternative<EagerStep>(step);
+  }));
 }
 
 uint32_t ProgramExecutor::SlotOf(uint32_t tensor) const {
-  const ProgramTensor& entry = program_.tensors[tensor];
+  const ProgramTensor& entry = function().tensors[tensor];
   switch (entry.placement) {
     case Placement::kInput:
       return InputSlot(entry.index);
@@ -80,31 +111,29 @@ uint32_t ProgramExecutor::SlotOf(uint32_t tensor) const {
 }
 
 void ProgramExecutor::PlanBuffers() {
-  slot_count_ = EagerSlot(static_cast<uint32_t>(program_.tensors.size()));
+  slot_count_ = EagerSlot(static_cast<uint32_t>(function().tensors.size()));
   std::vector<uint32_t> seen_outside;
-  for (const ProgramOutput& output : program_.outputs) {
+  for (const ProgramOutput& output : function().outputs) {
     if (output.kind == ProgramOutput::Kind::kTensor) seen_outside.push_back(output.index);
   }
-  for (const Step& step : program_.steps) {
-    const auto* eager = std::get_if<EagerStep>(&step);
-    if (eager == nullptr) continue;
-    for (const Argument& argument : eager->args) CollectTensors(argument, &seen_outside);
-    for (const auto& [name, argument] : eager->kwargs) CollectTensors(argument, &seen_outside);
+  for (const Step& step : function().steps) {
+    if (std::holds_alternative<LaunchStep>(step)) continue;
+    ForEachTensorNeeded(step, [&](uint32_t tensor) { seen_outside.push_back(tensor); });
   }
-  buffer_is_visible_.resize(program_.buffer_bytes.size());
+  buffer_is_visible_.resize(function().buffer_bytes.size());
   for (const uint32_t tensor : seen_outside) {
-    const ProgramTensor& entry = program_.tensors[tensor];
+    const ProgramTensor& entry = function().tensors[tensor];
     if (entry.placement == Placement::kBuffer) buffer_is_visible_[entry.index] = true;
   }
-  scratch_offset_.resize(program_.buffer_bytes.size());
-  for (size_t i = 0; i < program_.buffer_bytes.size(); ++i) {
+  scratch_offset_.resize(function().buffer_bytes.size());
+  for (size_t i = 0; i < function().buffer_bytes.size(); ++i) {
     if (buffer_is_visible_[i]) continue;
     scratch_offset_[i] = scratch_bytes_;
-    scratch_bytes_ += RoundUp(program_.buffer_bytes[i]);
+    scratch_bytes_ += RoundUp(function().buffer_bytes[i]);
   }
 }
 
-absl::Status ProgramExecutor::PrepareLaunch(const LaunchStep& step) {
+absl::Status ProgramExecutor::Prepare(const LaunchStep& step) {
   PreparedLaunch launch;
   launch.recipe = recipes_[step.recipe];
   const std::string context = "recipe " + launch.recipe->name();
@@ -124,7 +153,7 @@ absl::Status ProgramExecutor::PrepareLaunch(const LaunchStep& step) {
       return InvalidArgument(context, ": the program binds \"", binding.tensor_name,
                              "\", which is no tensor of the recipe's launch table");
     }
-    const ProgramTensor& tensor = program_.tensors[binding.tensor];
+    const ProgramTensor& tensor = function().tensors[binding.tensor];
     const int64_t offset = tensor.placement == Placement::kEager
                                ? 0
                                : tensor.spec.storage_offset * DTypeSize(tensor.spec.dtype);
@@ -165,7 +194,7 @@ absl::Status ProgramExecutor::BeginCall(Stream& stream, std::span<uint64_t> slot
   {
     std::lock_guard lock(mutex_);
     if (!placed_) {
-      RETURN_IF_ERROR_AT(PlaceConstants(stream), "program " + program_.name + ": constants");
+      RETURN_IF_ERROR_AT(PlaceConstants(stream), "program " + name_ + ": constants");
     }
   }
   for (uint32_t i = 0; i < constants_.size(); ++i) slots[ConstantSlot(i)] = ConstantAddress(i);
@@ -183,8 +212,14 @@ ProgramExecutor::Call::~Call() {
   if (scratch_ != nullptr) device_->allocator().Free(scratch_);
 }
 
-absl::Status ProgramExecutor::Launch(uint32_t step, Stream& stream,
-                                     std::span<const uint64_t> slots) {
+absl::Status ProgramExecutor::RunStep(uint32_t step, Stream& stream,
+                                      std::span<const uint64_t> slots) {
+  return std::visit([&](const auto& kind) { return Execute(kind, step, stream, slots); },
+                    function().steps[step]);
+}
+
+absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& stream,
+                                      std::span<const uint64_t> slots) {
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
   PreparedLaunch& launch = launches_[launch_of_step_[step]];
@@ -199,7 +234,7 @@ absl::Status ProgramExecutor::Launch(uint32_t step, Stream& stream,
       launch.recipe->handle(), nullptr, 0, 0);
   if (status != synSuccess) {
     return Annotate(ToStatus(device.api(), status, "synLaunchWithExternalEvents"),
-                    "program " + program_.name + ": recipe " + launch.recipe->name());
+                    "program " + name_ + ": recipe " + launch.recipe->name());
   }
   ++GetCounters().launches;
   return absl::OkStatus();
@@ -207,12 +242,12 @@ absl::Status ProgramExecutor::Launch(uint32_t step, Stream& stream,
 
 absl::Status ProgramExecutor::Run(Stream& stream, std::span<uint64_t> slots) {
   if (eager_count() > 0) {
-    return InvalidArgument("program ", program_.name, " has eager steps; they need PyTorch");
+    return InvalidArgument("program ", name_, " has eager steps; they need PyTorch");
   }
   Call call;
   RETURN_IF_ERROR(BeginCall(stream, slots, &call));
-  for (uint32_t step = 0; step < program_.steps.size(); ++step) {
-    RETURN_IF_ERROR(Launch(step, stream, slots));
+  for (uint32_t step = 0; step < function().steps.size(); ++step) {
+    RETURN_IF_ERROR(RunStep(step, stream, slots));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/runtime/recipe_cache.h"
@@ -28,24 +30,30 @@ struct DeviceBlock;
 class ProgramExecutor {
  public:
   // `program`: container bytes (program/program.h); `recipes`: serialised recipes in the program's
-  // order. All verified before. Loads the library, acquires no device.
+  // order. All verified before. `name`: what the program is called in messages. Loads the library,
+  // acquires no device. UNIMPLEMENTED: a step, an input or an output of a kind that nothing here
+  // runs.
   static absl::StatusOr<std::unique_ptr<ProgramExecutor>> Create(
-      std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes);
+      std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
+      std::string name);
   ~ProgramExecutor();
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
 
+  const std::string& name() const { return name_; }
   const Program& program() const { return program_; }
+  // What a call runs.
+  const ProgramFunction& function() const { return program_.functions[0]; }
   uint32_t launch_count() const { return static_cast<uint32_t>(launches_.size()); }
   uint32_t eager_count() const;
 
   uint32_t slot_count() const { return slot_count_; }
   uint32_t InputSlot(uint32_t input) const { return input; }
   uint32_t BufferSlot(uint32_t buffer) const {
-    return static_cast<uint32_t>(program_.inputs.size()) + buffer;
+    return static_cast<uint32_t>(function().inputs.size()) + buffer;
   }
   uint32_t ConstantSlot(uint32_t constant) const {
-    return BufferSlot(static_cast<uint32_t>(program_.buffer_bytes.size())) + constant;
+    return BufferSlot(static_cast<uint32_t>(function().buffer_bytes.size())) + constant;
   }
   uint32_t EagerSlot(uint32_t tensor) const {
     return ConstantSlot(static_cast<uint32_t>(program_.constants.size())) + tensor;
@@ -73,8 +81,8 @@ class ProgramExecutor {
   // Fills the slots of constants and of buffers that are not visible. The first call copies the
   // constants and const sections to the device. `slots` has slot_count() entries.
   absl::Status BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Queues the launch of program().steps[step], which is a LaunchStep. Asynchronous.
-  absl::Status Launch(uint32_t step, Stream& stream, std::span<const uint64_t> slots);
+  // Queues function().steps[step], which is no EagerStep. Asynchronous.
+  absl::Status RunStep(uint32_t step, Stream& stream, std::span<const uint64_t> slots);
   // Runs a program without eager steps from the input and visible-buffer slots set by the caller.
   absl::Status Run(Stream& stream, std::span<uint64_t> slots);
 
@@ -93,11 +101,25 @@ class ProgramExecutor {
     std::vector<Patch> patches;
   };
 
-  explicit ProgramExecutor(Program program) : program_(std::move(program)) {}
+  ProgramExecutor(std::string name, Program program)
+      : name_(std::move(name)), program_(std::move(program)) {}
   void PlanBuffers();
-  absl::Status PrepareLaunch(const LaunchStep& step);
+  // Each kind of step that runs has an overload of both; eager steps are the caller's.
+  absl::Status Prepare(const LaunchStep& step);
+  absl::Status Prepare(const EagerStep&) { return absl::OkStatus(); }
+  template <typename OtherStep>
+  absl::Status Prepare(const OtherStep& step) {
+    return Unimplemented("this build runs no ", step.kName, " steps");
+  }
+  absl::Status Execute(const LaunchStep&, uint32_t step, Stream& stream,
+                       std::span<const uint64_t> slots);
+  template <typename OtherStep>
+  absl::Status Execute(const OtherStep& other, uint32_t step, Stream&, std::span<const uint64_t>) {
+    return Internal("program ", name_, ": step ", step, " (", other.kName, ") is not run here");
+  }
   absl::Status PlaceConstants(Stream& stream);
 
+  const std::string name_;
   const Program program_;
   std::vector<std::shared_ptr<LoadedRecipe>> recipes_;
   std::vector<PreparedLaunch> launches_;

@@ -1,9 +1,5 @@
 #include "backend/runtime/recipe_cache.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 
 #include "backend/runtime/bridge_log.h"
@@ -11,6 +7,7 @@
 #include "backend/runtime/counters.h"
 #include "backend/runtime/device.h"
 #include "backend/runtime/syn_status.h"
+#include "synapse/recipe_bytes.h"
 
 namespace hpu::runtime {
 namespace {
@@ -33,33 +30,6 @@ Cache& GetCache() {
   return *cache;
 }
 
-// The C API reads recipes from a path; a memory file has one and never touches a disk.
-class MemoryFile {
- public:
-  MemoryFile() : fd_(::memfd_create("hpu-recipe", MFD_CLOEXEC)) {}
-  ~MemoryFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  absl::Status Write(std::span<const uint8_t> bytes) {
-    while (fd_ >= 0 && !bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) break;
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-    if (fd_ >= 0 && bytes.empty()) return absl::OkStatus();
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "memory file for a recipe: ", std::strerror(errno));
-  }
-  std::string Path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-
- private:
-  const int fd_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<LoadedRecipe>> LoadRecipe(const Digest& digest,
@@ -72,12 +42,9 @@ absl::StatusOr<std::shared_ptr<LoadedRecipe>> LoadRecipe(const Digest& digest,
   }
   Device& device = Device::Get();
   RETURN_IF_ERROR(device.EnsureLibrary());
-  MemoryFile file;
-  RETURN_IF_ERROR_AT(file.Write(bytes), "recipe " + name);
-  synRecipeHandle handle = nullptr;
-  const synStatus status = device.api().synRecipeDeSerialize(&handle, file.Path().c_str());
-  RETURN_IF_ERROR_AT(ToStatus(device.api(), status, "synRecipeDeSerialize"), "recipe " + name);
-  std::shared_ptr<LoadedRecipe> recipe(new LoadedRecipe(device, handle, name));
+  absl::StatusOr<RecipeHandle> handle = DeserializeRecipe(device.api(), bytes);
+  RETURN_IF_ERROR_AT(handle.status(), "recipe " + name);
+  std::shared_ptr<LoadedRecipe> recipe(new LoadedRecipe(device, handle->Release(), name));
   ++GetCounters().recipes_alive;
   ++GetCounters().recipes_loaded;
   RETURN_IF_ERROR_AT(recipe->ReadTables(), "recipe " + name);

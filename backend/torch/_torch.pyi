@@ -19,6 +19,60 @@ class DeviceError(RuntimeError):
 class AliasedInputs(RuntimeError):
     """A mutated input of a program shares memory with another input; run the graph eagerly."""
 
+# --- captured graphs (graph/captured_graph.h) -----------------------------------------------------
+
+def element_types() -> list[torch.dtype]:
+    """Those that a captured graph can hold."""
+
+class GraphBuilder:
+    """Builds a captured graph call by call; needs no device.
+
+    Value ids are dense over inputs, constants and results, in the order of the calls; the bytes of
+    equal graphs are equal in whatever order they were declared. Sizes, strides and offsets are in
+    elements. Wrong arguments raise TypeError or ValueError that name the call and the argument; a
+    refused call leaves the graph as it was. Names and sources beyond 512 bytes are cut.
+    """
+
+    class Value:
+        """A tensor of the graph under construction, by its id."""
+
+        id: int
+        def __init__(self, id: int) -> None: ...
+
+    def __init__(self, name: str) -> None: ...
+    def add_tensor_input(
+        self,
+        dtype: torch.dtype,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        storage_offset: int = 0,
+        on_cpu: bool = False,
+        name: str = "",
+    ) -> int: ...
+    def add_scalar_input(self, name: str = "") -> int: ...
+    def add_constant(self, tensor: torch.Tensor) -> int:
+        """The elements of a tensor, wherever it is."""
+    def add_call(
+        self,
+        target: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: Sequence[tuple[torch.dtype, Sequence[int], Sequence[int], int, int | None]],
+        draws_random: bool = False,
+        source: str = "",
+    ) -> int:
+        """One call of an operator that PyTorch knows, "aten.addmm.default"; the id of its first
+        result. Arguments as a dispatch mode sees them, with Values in place of tensors; they are
+        brought into schema order, and those left out get the schema's default. What the call writes
+        is read off the schema. A result is (dtype, sizes, strides, storage offset, value whose
+        memory it lies in or None for its own)."""
+    def set_outputs(self, outputs: Sequence[Value | bool | int | float | None]) -> None: ...
+    def serialize(self) -> bytes: ...
+    def text(self) -> str:
+        """Readable listing."""
+    @property
+    def call_count(self) -> int: ...
+
 # --- life cycle -----------------------------------------------------------------------------------
 
 def initialize(default_library_path: str) -> None:
@@ -168,10 +222,12 @@ class Program:
     """A compiled graph, ready to run. Bytes must have been verified before (signature, digests).
 
     program: container of program/program.h; recipes: serialised recipes in the program's order.
-    Creating one loads the recipes but acquires no device.
+    name: what messages and profiles call it. Creating one loads the recipes but acquires no device.
     """
 
-    def __init__(self, program: Buffer, recipes: Sequence[Buffer]) -> None: ...
+    def __init__(
+        self, program: Buffer, recipes: Sequence[Buffer], name: str = "unnamed"
+    ) -> None: ...
     def __call__(self, *inputs: object) -> tuple[object, ...]:
         """Runs on the current stream, asynchronously. One argument per graph input; scalars are
         ignored. Raises TypeError or ValueError for an input that does not fit its spec,

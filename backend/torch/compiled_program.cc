@@ -24,9 +24,9 @@ constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::Dispatch
                                          c10::DispatchKey::FuncTorchBatched,
                                          c10::DispatchKey::Functionalize});
 
-at::ScalarType TypeOf(DType dtype, const Program& program) {
+at::ScalarType TypeOf(DType dtype, const std::string& program) {
   const auto type = ToScalarType(dtype);
-  if (!type.has_value()) Throw(InvalidArgument("program ", program.name, ": invalid dtype"));
+  if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));
   return *type;
 }
 
@@ -42,8 +42,9 @@ at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
 // What torch.profiler calls a step.
 std::string LabelOf(const Step& step, const Program& program) {
   const auto* launch = std::get_if<LaunchStep>(&step);
-  return launch == nullptr ? "hpu::eager_step"
-                           : "hpu::launch " + program.recipes[launch->recipe].name;
+  return launch == nullptr
+             ? "hpu::eager_step"
+             : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
 }
 
 // Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
@@ -60,8 +61,8 @@ struct CompiledProgram::Frame {
   Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
       : stream(stream_in),
         slots(executor.slot_count()),
-        inputs(executor.program().inputs.size()),
-        storages(executor.program().buffer_bytes.size()) {}
+        inputs(executor.function().inputs.size()),
+        storages(executor.function().buffer_bytes.size()) {}
   ~Frame() {
     // Stream order keeps the memory until the work queued so far is done.
     for (DeviceBlock* block : uploads) stream.device().allocator().Free(block);
@@ -81,40 +82,36 @@ struct CompiledProgram::Frame {
 };
 
 CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor)
-    : executor_(std::move(executor)), label_("hpu::program " + executor_->program().name) {
-  const Program& program = executor_->program();
-  for (uint32_t i = 0; i < program.inputs.size(); ++i) {
+    : executor_(std::move(executor)), label_("hpu::program " + executor_->name()) {
+  const ProgramFunction& function = executor_->function();
+  for (uint32_t i = 0; i < function.inputs.size(); ++i) {
     inputs_.push_back(PrepareInput(i));
     if (inputs_.back().mutated) mutated_.push_back(i);
   }
-  for (uint32_t i = 0; i < program.buffer_bytes.size(); ++i) {
+  for (uint32_t i = 0; i < function.buffer_bytes.size(); ++i) {
     if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
   }
-  for (const ProgramTensor& tensor : program.tensors) TypeOf(tensor.spec.dtype, program);
-  for (const ProgramOutput& output : program.outputs) {
+  for (const ProgramTensor& tensor : function.tensors) TypeOf(tensor.spec.dtype, name());
+  for (const ProgramOutput& output : function.outputs) {
     constant_outputs_.push_back(PrepareOutput(output));
   }
-  const std::vector<bool> in_use = TensorsInUse(program);
-  for (const Step& step : program.steps) {
+  const std::vector<bool> in_use = TensorsInUse(function);
+  for (const Step& step : function.steps) {
     const auto* eager = std::get_if<EagerStep>(&step);
-    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(program, *eager, in_use)
+    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(name(), function, *eager, in_use)
                            : nullptr);
-    step_labels_.push_back(LabelOf(step, program));
+    step_labels_.push_back(LabelOf(step, program()));
   }
 }
 
 CompiledProgram::Input CompiledProgram::PrepareInput(size_t index) const {
-  const ProgramInput& given = program().inputs[index];
+  const ProgramInput& given = function().inputs[index];
   Input input;
   input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
   if (!input.is_tensor) return input;
   input.on_cpu = given.on_cpu;
   input.mutated = given.mutated;
-  if (input.on_cpu && input.mutated) {
-    Throw(InvalidArgument("program ", program().name, ": input ", index,
-                          " lies on the CPU and is written"));
-  }
-  input.dtype = TypeOf(given.spec.dtype, program());
+  input.dtype = TypeOf(given.spec.dtype, name());
   input.sizes = given.spec.sizes;
   input.strides = given.spec.strides;
   input.numel = c10::multiply_integers(given.spec.sizes);
@@ -134,8 +131,8 @@ PyObject* CompiledProgram::PrepareOutput(const ProgramOutput& output) const {
     case ProgramOutput::Kind::kBool:
       return PyBool_FromLong(output.int_value != 0);
     case ProgramOutput::Kind::kInputView:
-      if (output.view.dtype != program().inputs[output.index].spec.dtype) {
-        Throw(Unimplemented("program ", program().name,
+      if (output.view.dtype != function().inputs[output.index].spec.dtype) {
+        Throw(Unimplemented("program ", name(),
                             ": an output is a view of an input in another dtype"));
       }
       return nullptr;
@@ -155,7 +152,7 @@ bool CompiledProgram::Fits(const at::Tensor& tensor, const Input& input) const {
 void CompiledProgram::Misfit(const at::Tensor& tensor, size_t index) const {
   const Input& input = inputs_[index];
   TORCH_CHECK_VALUE(
-      false, "program ", program().name, ": input ", index, " must be a plain tensor on ",
+      false, "program ", name(), ": input ", index, " must be a plain tensor on ",
       input.on_cpu ? "cpu" : "hpu", " of ", c10::toString(input.dtype), ", sizes ",
       at::IntArrayRef(input.sizes), ", strides ", at::IntArrayRef(input.strides),
       "; given: ", tensor.device(), ", ", c10::toString(tensor.scalar_type()), ", sizes ",
@@ -169,7 +166,7 @@ void CompiledProgram::BindInput(Frame& frame, size_t index, PyObject* argument) 
   frame.inputs[index] = argument;
   if (!input.is_tensor) return;
   if (!THPVariable_Check(argument)) {
-    throw torch::TypeError(c10::str("program ", program().name, ": input ", index,
+    throw torch::TypeError(c10::str("program ", name(), ": input ", index,
                                     " must be a tensor, not ", Py_TYPE(argument)->tp_name));
   }
   const at::Tensor& tensor = THPVariable_Unpack(argument);
@@ -195,7 +192,7 @@ void CompiledProgram::CheckOverlap(const Frame& frame) const {
       if (other == written || !inputs_[other].is_tensor) continue;
       const uint64_t other_begin = frame.slots[executor_->InputSlot(other)];
       if (other_begin < end && begin < other_begin + inputs_[other].bytes) {
-        throw AliasedInputs(c10::str("program ", program().name, ": input ", written,
+        throw AliasedInputs(c10::str("program ", name(), ": input ", written,
                                      " is written and shares memory with input ", other));
       }
     }
@@ -204,7 +201,7 @@ void CompiledProgram::CheckOverlap(const Frame& frame) const {
 
 void CompiledProgram::AllocateBuffers(Frame& frame) const {
   for (const uint32_t buffer : visible_buffers_) {
-    c10::Storage storage = NewStorage(program().buffer_bytes[buffer]);
+    c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
     frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
     frame.storages[buffer] = std::move(storage);
   }
@@ -212,14 +209,14 @@ void CompiledProgram::AllocateBuffers(Frame& frame) const {
 
 PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
   if (count != inputs_.size()) {
-    throw torch::TypeError(c10::str("program ", program().name, " takes ", inputs_.size(),
-                                    " inputs, ", count, " given"));
+    throw torch::TypeError(
+        c10::str("program ", name(), " takes ", inputs_.size(), " inputs, ", count, " given"));
   }
   // One look for the whole call: a look per step would show in the time of a small program.
   if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
       runtime::HostTracing()) [[unlikely]] {
     RECORD_FUNCTION(label_, {});
-    const runtime::HostRange range("program", program().name);
+    const runtime::HostRange range("program", name());
     return Run(arguments, /*recorded=*/true);
   }
   return Run(arguments, /*recorded=*/false);
@@ -248,9 +245,9 @@ PyObject* CompiledProgram::Run(PyObject* const* arguments, bool recorded) {
     const at::Tensor& tensor = frame.Input(written);
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
-  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(program().outputs.size())));
+  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(function().outputs.size())));
   if (!result) throw python_error();
-  for (size_t i = 0; i < program().outputs.size(); ++i) {
+  for (size_t i = 0; i < function().outputs.size(); ++i) {
     PyObject* output = MakeOutput(frame, i);
     if (output == nullptr) throw python_error();
     PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), output);
@@ -263,19 +260,19 @@ void CompiledProgram::RunStep(Frame& frame, size_t step) const {
   if (eager_[step] != nullptr) {
     RunEager(frame, step);
   } else {
-    Check(executor_->Launch(static_cast<uint32_t>(step), frame.stream, frame.slots));
+    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots));
   }
 }
 
 void CompiledProgram::RunEager(Frame& frame, size_t step) const {
   const pybind11::gil_scoped_release no_gil;
-  frame.tensors.resize(program().tensors.size());
+  frame.tensors.resize(function().tensors.size());
   const PreparedEagerStep& eager = *eager_[step];
   for (const uint32_t tensor : eager.inputs()) {
     if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
   }
   eager.Run(frame.tensors);
-  for (const uint32_t tensor : std::get<EagerStep>(program().steps[step]).outputs) {
+  for (const uint32_t tensor : std::get<EagerStep>(function().steps[step]).outputs) {
     if (!frame.tensors[tensor].defined()) continue;
     frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());
   }
@@ -283,11 +280,11 @@ void CompiledProgram::RunEager(Frame& frame, size_t step) const {
 
 // A tensor over the memory of a program tensor, for eager steps and outputs.
 at::Tensor CompiledProgram::TensorOf(Frame& frame, uint32_t tensor) const {
-  const ProgramTensor& entry = program().tensors[tensor];
+  const ProgramTensor& entry = function().tensors[tensor];
   switch (entry.placement) {
     case Placement::kInput: {
       const at::Tensor& input = frame.Input(entry.index);
-      const ProgramInput& declared = program().inputs[entry.index];
+      const ProgramInput& declared = function().inputs[entry.index];
       if (declared.on_cpu) return input.to(kHpuDevice);
       return input.as_strided(entry.spec.sizes, entry.spec.strides,
                               input.storage_offset() + entry.spec.storage_offset);
@@ -305,13 +302,13 @@ at::Tensor CompiledProgram::TensorOf(Frame& frame, uint32_t tensor) const {
       break;
   }
   if (tensor >= frame.tensors.size() || !frame.tensors[tensor].defined()) {
-    Throw(Internal("program ", program().name, ": tensor ", tensor, " is used before it is made"));
+    Throw(Internal("program ", name(), ": tensor ", tensor, " is used before it is made"));
   }
   return frame.tensors[tensor];
 }
 
 PyObject* CompiledProgram::MakeOutput(Frame& frame, size_t index) const {
-  const ProgramOutput& output = program().outputs[index];
+  const ProgramOutput& output = function().outputs[index];
   switch (output.kind) {
     case ProgramOutput::Kind::kTensor:
       return THPVariable_Wrap(TensorOf(frame, output.index));

@@ -23,7 +23,9 @@ class CompiledProgram {
   // TypeError and ValueError for inputs that do not fit.
   PyObject* Call(PyObject* const* arguments, size_t count);
 
+  const std::string& name() const { return executor_->name(); }
   const Program& program() const { return executor_->program(); }
+  const ProgramFunction& function() const { return executor_->function(); }
   const runtime::ProgramExecutor& executor() const { return *executor_; }
   uint64_t call_count() const { return call_count_.load(std::memory_order_relaxed); }
   bool mutates_inputs() const { return !mutated_.empty(); }

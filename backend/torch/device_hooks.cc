@@ -109,8 +109,8 @@ struct HPUHooks final : HPUHooksInterface {
 
   void init() const override { hpu::torch_backend::AcquiredDevice(); }
   bool hasHPU() const override { return true; }
-  // torch takes the built accelerator for the current one and refuses two. In a CUDA wheel that is
-  // CUDA, card or not; there hpu works by name and is not torch.accelerator's device.
+  // torch takes the built accelerator for the current one and refuses two. In a CUDA wheel with a
+  // CUDA card that is CUDA; there hpu works by name and is not torch.accelerator's device.
   bool isBuilt() const override { return !at::detail::getCUDAHooks().isBuilt(); }
   bool isAvailable() const override { return deviceCount() > 0; }
   bool hasPrimaryContext(DeviceIndex /*index*/) const override {

@@ -17,10 +17,10 @@ using c10::IValue;
 using c10::TypeKind;
 using c10::TypePtr;
 
-c10::OperatorHandle FindOperator(const Program& program, const EagerStep& step) {
+c10::OperatorHandle FindOperator(const std::string& program, const EagerStep& step) {
   auto op = c10::Dispatcher::singleton().findSchema({step.op, step.overload});
   if (!op.has_value()) {
-    Throw(Unimplemented("program ", program.name, ": this PyTorch has no operator ", step.op,
+    Throw(Unimplemented("program ", program, ": this PyTorch has no operator ", step.op,
                         step.overload.empty() ? "" : ".", step.overload));
   }
   return *op;
@@ -30,14 +30,6 @@ bool HoldsTensor(const Argument& argument) {
   if (std::holds_alternative<TensorArgument>(argument.value)) return true;
   const auto* list = std::get_if<ArgumentList>(&argument.value);
   return list != nullptr && std::any_of(list->begin(), list->end(), HoldsTensor);
-}
-
-void CollectTensors(const Argument& argument, std::vector<uint32_t>* tensors) {
-  if (const auto* tensor = std::get_if<TensorArgument>(&argument.value)) {
-    tensors->push_back(tensor->tensor);
-  } else if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
-    for (const Argument& item : *list) CollectTensors(item, tensors);
-  }
 }
 
 TypePtr WithoutOptional(const TypePtr& type) {
@@ -162,24 +154,16 @@ bool SameStrides(const at::Tensor& tensor, const TensorSpec& spec) {
 
 }  // namespace
 
-PreparedEagerStep::PreparedEagerStep(const Program& program, const EagerStep& step,
-                                     const std::vector<bool>& in_use)
-    : program_(program), step_(step), op_(FindOperator(program, step)) {
+PreparedEagerStep::PreparedEagerStep(const std::string& program, const ProgramFunction& function,
+                                     const EagerStep& step, const std::vector<bool>& in_use)
+    : program_(program), function_(function), step_(step), op_(FindOperator(program, step)) {
   for (const uint32_t output : step.outputs) output_in_use_.push_back(in_use[output]);
   const auto& declared = op_.schema().arguments();
-  size_t used_kwargs = 0;
   for (size_t i = 0; i < declared.size(); ++i) {
-    const Argument* given =
-        i < step.args.size() && !declared[i].kwarg_only() ? &step.args[i] : nullptr;
-    for (const auto& [name, value] : step.kwargs) {
-      if (name != declared[i].name()) continue;
-      given = &value;
-      ++used_kwargs;
-    }
-    arguments_.push_back(Prepare(declared[i], given));
+    arguments_.push_back(Prepare(declared[i], i < step.args.size() ? &step.args[i] : nullptr));
   }
-  if (step.args.size() > declared.size() || used_kwargs != step.kwargs.size()) {
-    Throw(InvalidArgument("program ", program.name, ": more arguments for ", step.op,
+  if (step.args.size() > declared.size()) {
+    Throw(InvalidArgument("program ", program, ": more arguments for ", step.op,
                           " than it declares"));
   }
 }
@@ -190,7 +174,7 @@ PreparedEagerStep::PreparedArgument PreparedEagerStep::Prepare(const c10::Argume
   prepared.type = declared.type();
   if (given == nullptr) {
     if (!declared.default_value().has_value()) {
-      Throw(InvalidArgument("program ", program_.name, ": ", step_.op, " lacks argument ",
+      Throw(InvalidArgument("program ", program_, ": ", step_.op, " lacks argument ",
                             declared.name()));
     }
     prepared.constant = *declared.default_value();
@@ -198,13 +182,13 @@ PreparedEagerStep::PreparedArgument PreparedEagerStep::Prepare(const c10::Argume
   }
   if (HoldsTensor(*given)) {
     prepared.dynamic = given;
-    CollectTensors(*given, &inputs_);
+    ForEachTensor(*given, [&](uint32_t tensor) { inputs_.push_back(tensor); });
     return prepared;
   }
   try {
     prepared.constant = Converter(nullptr).Convert(*given, declared.type());
   } catch (const c10::Error& error) {
-    Throw(InvalidArgument("program ", program_.name, ": ", step_.op, ", argument ", declared.name(),
+    Throw(InvalidArgument("program ", program_, ": ", step_.op, ", argument ", declared.name(),
                           ": ", error.what_without_backtrace()));
   }
   return prepared;
@@ -222,7 +206,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
                         : converter.Convert(*argument.dynamic, argument.type));
   }
   BRIDGE_LOG(kFallback, kDebug,
-             "eager step " << step_.op << " of program " << program_.name << ": " << step_.reason);
+             "eager step " << step_.op << " of program " << program_ << ": " << step_.reason);
   ++runtime::GetCounters().eager_ops;
   op_.callBoxed(stack);
   std::vector<at::Tensor> results;
@@ -232,8 +216,8 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
     for (const at::Tensor& item : value.toTensorList()) results.push_back(item);
   }
   if (results.size() < step_.outputs.size()) {
-    Throw(Internal("program ", program_.name, ": ", step_.op, " gave ", results.size(),
-                   " tensors, ", step_.outputs.size(), " expected"));
+    Throw(Internal("program ", program_, ": ", step_.op, " gave ", results.size(), " tensors, ",
+                   step_.outputs.size(), " expected"));
   }
   for (size_t i = 0; i < step_.outputs.size(); ++i) {
     if (!output_in_use_[i]) continue;
@@ -243,11 +227,11 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
 
 at::Tensor PreparedEagerStep::Fit(at::Tensor tensor, uint32_t output) const {
   if (!tensor.defined()) return tensor;
-  const TensorSpec& spec = program_.tensors[output].spec;
+  const TensorSpec& spec = function_.tensors[output].spec;
   if (tensor.sizes() != at::IntArrayRef(spec.sizes) ||
       tensor.scalar_type() != ToScalarType(spec.dtype)) {
-    Throw(Internal("program ", program_.name, ": ", step_.op, " gave ", tensor.toString(),
-                   " of sizes ", c10::str(tensor.sizes()), ", the program says ",
+    Throw(Internal("program ", program_, ": ", step_.op, " gave ", tensor.toString(), " of sizes ",
+                   c10::str(tensor.sizes()), ", the program says ",
                    c10::str(at::IntArrayRef(spec.sizes))));
   }
   if (SameStrides(tensor, spec) && tensor.device() == kHpuDevice) return tensor;

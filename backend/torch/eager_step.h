@@ -15,9 +15,11 @@ namespace hpu::torch_backend {
 
 class PreparedEagerStep {
  public:
-  // Finds the operator and converts what does not change between calls. `program` outlives this and
-  // holds `step`. `in_use`: TensorsInUse(program). Throws DeviceError naming operator and argument.
-  PreparedEagerStep(const Program& program, const EagerStep& step, const std::vector<bool>& in_use);
+  // Finds the operator and converts what does not change between calls. `function` outlives this
+  // and holds `step`, as does the name of its program. `in_use`: TensorsInUse(function). Throws
+  // DeviceError naming operator and argument.
+  PreparedEagerStep(const std::string& program, const ProgramFunction& function,
+                    const EagerStep& step, const std::vector<bool>& in_use);
 
   // Program tensors that Run reads.
   const std::vector<uint32_t>& inputs() const { return inputs_; }
@@ -36,7 +38,8 @@ class PreparedEagerStep {
   PreparedArgument Prepare(const c10::Argument& declared, const Argument* given);
   at::Tensor Fit(at::Tensor tensor, uint32_t output) const;
 
-  const Program& program_;
+  const std::string& program_;
+  const ProgramFunction& function_;
   const EagerStep& step_;
   c10::OperatorHandle op_;
   std::vector<PreparedArgument> arguments_;

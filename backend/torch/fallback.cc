@@ -14,9 +14,7 @@
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/torch/allocator.h"
-#include "backend/torch/errors.h"
-#include "backend/torch/generator.h"
-#include "backend/torch/host_access.h"
+#include "backend/torch/cpu_call.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -32,12 +30,28 @@ constexpr const char* kTakenWhole[] = {
     "aten::convolution_backward",
 };
 
+// Likewise, but PyTorch composes their gradients and their autocast, too, of those of the parts:
+// taken whole only where neither is wanted.
+constexpr const char* kTakenWholeWithoutGradient[] = {
+    "aten::gru",
+    "aten::lstm",
+    "aten::rnn_relu",
+    "aten::rnn_tanh",
+};
+
 // Operators some of whose tensor arguments may lie on the CPU beside hpu tensors, as on any
 // accelerator: indices and lengths.
 constexpr std::string_view kMixedDevices[] = {
-    "aten::_index_put_impl_", "aten::_pack_padded_sequence",
-    "aten::_unsafe_index",    "aten::index",
-    "aten::index_put_",       "aten::_ctc_loss",
+    "aten::_index_put_impl_",
+    "aten::_pack_padded_sequence",
+    "aten::_unsafe_index",
+    "aten::index",
+    "aten::index_put_",
+    "aten::_ctc_loss",
+    "aten::gru",
+    "aten::lstm",
+    "aten::rnn_relu",
+    "aten::rnn_tanh",
 };
 
 struct Policy {
@@ -61,10 +75,6 @@ std::string_view ShortName(const c10::FunctionSchema& schema) {
   std::string_view name = schema.name();
   if (name.starts_with("aten::")) name.remove_prefix(6);
   return name;
-}
-
-bool IsHpu(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().type() == c10::DeviceType::HPU;
 }
 
 std::string TypeText(const at::Tensor& tensor) {
@@ -138,126 +148,36 @@ void CheckDevices(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> argum
               schema.arguments()[where].name(), " in ", schema.name(), ")");
 }
 
-// One call of one operator.
-class CpuCall {
- public:
-  CpuCall(const c10::OperatorHandle& op, Stack* stack)
-      : op_(op),
-        schema_(op.schema()),
-        stack_(stack),
-        first_(stack->size() - schema_.arguments().size()) {}
-
-  void Run() {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    for (size_t i = 0; i < schema_.arguments().size(); ++i) ConvertArgument(i);
-    if (NeedsDefaultGenerator()) {
-      const LendDefaultState lend;
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    } else {
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    }
-    for (const Converted& entry : converted_) {
-      if (entry.written) host_.TakeResize(entry.host, entry.device);
-    }
-    host_.Finish();
-    ConvertReturns();
-  }
-
- private:
-  struct Converted {
-    size_t argument;
-    at::Tensor device;
-    at::Tensor host;
-    bool written;
-  };
-
-  at::Tensor ConvertTensor(size_t argument, const at::Tensor& tensor) {
-    if (!IsHpu(tensor)) return tensor;
-    const c10::AliasInfo* alias = schema_.arguments()[argument].alias_info();
-    const bool written = alias != nullptr && alias->isWrite();
-    at::Tensor host = host_.ToHost(tensor, written);
-    converted_.push_back({argument, tensor, host, written});
-    return host;
-  }
-
-  void ConvertArgument(size_t i) {
-    IValue& value = (*stack_)[first_ + i];
-    if (value.isTensor()) {
-      value = ConvertTensor(i, value.toTensor());
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertTensor(i, item));
-      value = std::move(list);
-    } else if (value.isList() && IsOptionalTensorList(i)) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const IValue& item : value.toListRef()) {
-        list.push_back(item.isTensor() ? std::optional(ConvertTensor(i, item.toTensor()))
-                                       : std::nullopt);
-      }
-      value = std::move(list);
-    } else if (value.isDevice()) {
-      if (value.toDevice().type() == c10::DeviceType::HPU) value = c10::Device(c10::kCPU);
-    } else if (TakesGenerator(i)) {
-      takes_generator_ = true;
-      value = EngineOf(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
-    }
-  }
-
-  bool IsOptionalTensorList(size_t i) const {
-    const auto list = schema_.arguments()[i].type()->cast<c10::ListType>();
-    return list != nullptr && list->getElementType()->isSubtypeOf(*c10::OptionalType::ofTensor());
-  }
-
-  bool TakesGenerator(size_t i) const {
-    c10::TypePtr type = schema_.arguments()[i].type();
-    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    return type->kind() == c10::TypeKind::GeneratorType;
-  }
-
-  bool NeedsDefaultGenerator() const {
-    return !takes_generator_ && op_.hasTag(at::Tag::nondeterministic_seeded);
-  }
-
-  void ConvertReturns() {
-    const size_t count = schema_.returns().size();
-    const size_t first_return = stack_->size() - count;
-    for (size_t i = 0; i < count; ++i) {
-      IValue& value = (*stack_)[first_return + i];
-      if (value.isTensor()) {
-        value = ConvertResult(value.toTensor());
-      } else if (value.isTensorList()) {
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertResult(item));
-        value = std::move(list);
-      }
-    }
-  }
-
-  // The argument itself for in-place and out= results, else a hpu tensor for the CPU one.
-  at::Tensor ConvertResult(const at::Tensor& result) {
-    if (!result.defined()) return result;
-    for (const Converted& entry : converted_) {
-      if (entry.host.is_same(result)) return entry.device;
-    }
-    return host_.ToDevice(result);
-  }
-
-  const c10::OperatorHandle& op_;
-  const c10::FunctionSchema& schema_;
-  Stack* const stack_;
-  const size_t first_;
-  HostAccess host_;
-  std::vector<Converted> converted_;
-  bool takes_generator_ = false;
-};
-
-bool IsTakenWhole(const std::string& name) {
-  return std::find(std::begin(kTakenWhole), std::end(kTakenWhole), name) != std::end(kTakenWhole);
+template <size_t size>
+bool Contains(const char* const (&names)[size], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-TORCH_LIBRARY_IMPL(_, HPU, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&RunOnCpu>());
+bool WantsParts(const c10::FunctionSchema& schema, const Stack& stack) {
+  if (at::autocast::is_autocast_enabled(c10::kHPU)) return true;
+  if (!at::GradMode::is_enabled()) return false;
+  bool wanted = false;
+  for (const IValue& value : torch::jit::last(stack, schema.arguments().size())) {
+    ForEachTensor(value, [&](const at::Tensor& tensor) { wanted |= tensor.requires_grad(); });
+  }
+  return wanted;
+}
+
+void RunParts(const c10::OperatorHandle& op, Stack* stack) {
+  op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
+// Kernels of kTakenWholeWithoutGradient, for AutogradHPU and, where inference mode passes that by,
+// for HPU. Fake tensors come to the first, too.
+void RunPartsOrGoOn(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (WantsParts(op.schema(), *stack)) return RunParts(op, stack);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+}
+
+void RunPartsOrOnCpu(const c10::OperatorHandle& op, Stack* stack) {
+  if (at::autocast::is_autocast_enabled(c10::kHPU)) return RunParts(op, stack);
+  RunOnCpu(op, stack);
 }
 
 }  // namespace
@@ -270,13 +190,15 @@ void RunOnCpu(const c10::OperatorHandle& op, Stack* stack) {
   if (runtime::LogEnabled(runtime::LogModule::kFallback, runtime::LogKind::kDebug)) {
     LogFallback(schema, arguments);
   }
-  CpuCall(op, stack).Run();
+  CallOnCpu(op, stack);
 }
 
 void RegisterFallback() {
   // Never freed: the kernels stay for the life of the process.
   static auto* library =
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::HPU, __FILE__, __LINE__);
+  static auto* with_gradients = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradHPU, __FILE__, __LINE__);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;
@@ -284,7 +206,16 @@ void RegisterFallback() {
     if (!op.has_value() || !op->hasSchema() || op->hasKernelForDispatchKey(c10::DispatchKey::HPU)) {
       continue;
     }
-    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CPU) && !IsTakenWhole(name.name)) continue;
+    if (Contains(kTakenWholeWithoutGradient, name.name)) {
+      with_gradients->impl(c10::toString(name).c_str(),
+                           torch::CppFunction::makeFromBoxedFunction<&RunPartsOrGoOn>());
+      library->impl(c10::toString(name).c_str(),
+                    torch::CppFunction::makeFromBoxedFunction<&RunPartsOrOnCpu>());
+      continue;
+    }
+    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CPU) && !Contains(kTakenWhole, name.name)) {
+      continue;
+    }
     library->impl(c10::toString(name).c_str(),
                   torch::CppFunction::makeFromBoxedFunction<&RunOnCpu>());
   }

@@ -10,9 +10,11 @@
 #include "backend/runtime/profiling.h"
 #include "backend/torch/activity_profiler.h"
 #include "backend/torch/allocator.h"
+#include "backend/torch/cuda_wheel.h"
 #include "backend/torch/errors.h"
 #include "backend/torch/fallback.h"
 #include "backend/torch/generator.h"
+#include "backend/torch/graph_builder.h"
 #include "backend/torch/program.h"
 
 namespace hpu::torch_backend {
@@ -239,10 +241,12 @@ PYBIND11_MODULE(_torch, m) {
   m.doc() = "The hpu device for PyTorch; see _torch.pyi.";
   AddExceptionTypes(m.ptr());
   TranslateErrors();
+  StepInForCudaWithoutDevice();
   RegisterAllocators();
   RegisterFallback();
   ReloadFallbackPolicy();
   AddProgramType(m.ptr());
+  BindGraphBuilder(m);
   BindDevice(m);
   BindMemory(m);
   BindStreams(m);

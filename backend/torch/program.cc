@@ -50,7 +50,7 @@ PyObject* Call(PyObject* self, PyObject* const* arguments, size_t count, PyObjec
   });
 }
 
-std::unique_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes) {
+std::unique_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes, std::string name) {
   const BufferView program_view(program);
   THPObjectPtr list(PySequence_Fast(recipes, "recipes must be a sequence of buffers"));
   if (!list) throw python_error();
@@ -63,21 +63,23 @@ std::unique_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes) {
   std::unique_ptr<runtime::ProgramExecutor> executor;
   {
     const pybind11::gil_scoped_release no_gil;
-    executor = Check(runtime::ProgramExecutor::Create(program_view.bytes(), spans));
+    executor =
+        Check(runtime::ProgramExecutor::Create(program_view.bytes(), spans, std::move(name)));
   }
   return std::make_unique<CompiledProgram>(std::move(executor));
 }
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* names) {
-  static const char* kNames[] = {"program", "recipes", nullptr};
+  static const char* kNames[] = {"program", "recipes", "name", nullptr};
   PyObject* program = nullptr;
   PyObject* recipes = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO:Program", const_cast<char**>(kNames),
-                                   &program, &recipes)) {
+  const char* name = "unnamed";
+  if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|s:Program", const_cast<char**>(kNames),
+                                   &program, &recipes, &name)) {
     return nullptr;
   }
   return Guarded([&]() -> PyObject* {
-    std::unique_ptr<CompiledProgram> loaded = Load(program, recipes);
+    std::unique_ptr<CompiledProgram> loaded = Load(program, recipes, name);
     auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
     self->vectorcall = &Call;
@@ -93,7 +95,7 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Names come from a container, whose bytes need not be UTF-8.
+// What a container says need not be UTF-8.
 PyObject* ToPython(const std::string& text) {
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
@@ -105,11 +107,11 @@ PyObject* Property(PyObject* self, void* /*closure*/) {
   return ToPython(Read(Get(self)));
 }
 
-std::string Name(const CompiledProgram& p) { return p.program().name; }
+std::string Name(const CompiledProgram& p) { return p.name(); }
 uint64_t LaunchCount(const CompiledProgram& p) { return p.executor().launch_count(); }
 uint64_t EagerCount(const CompiledProgram& p) { return p.executor().eager_count(); }
-uint64_t NodeCount(const CompiledProgram& p) { return p.program().node_count; }
-uint64_t EagerNodeCount(const CompiledProgram& p) { return p.program().eager_node_count; }
+uint64_t NodeCount(const CompiledProgram& p) { return p.function().node_count; }
+uint64_t EagerNodeCount(const CompiledProgram& p) { return p.function().eager_node_count; }
 uint64_t CallCount(const CompiledProgram& p) { return p.call_count(); }
 bool MutatesInputs(const CompiledProgram& p) { return p.mutates_inputs(); }
 
@@ -118,7 +120,7 @@ PyObject* Text(PyObject* self, PyObject* /*unused*/) {
 }
 
 PyGetSetDef kProperties[] = {
-    {"name", Property<std::string, Name>, nullptr, "Graph name.", nullptr},
+    {"name", Property<std::string, Name>, nullptr, "What messages call it.", nullptr},
     {"launch_count", Property<uint64_t, LaunchCount>, nullptr, "Recipe launches per call.",
      nullptr},
     {"eager_count", Property<uint64_t, EagerCount>, nullptr, "Eager ops per call.", nullptr},
@@ -148,7 +150,8 @@ PyType_Slot kSlots[] = {
     {Py_tp_getset, kProperties},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},
-    {Py_tp_doc, const_cast<char*>("Program(program, recipes): a compiled graph, ready to run.")},
+    {Py_tp_doc,
+     const_cast<char*>("Program(program, recipes, name): a compiled graph, ready to run.")},
     {0, nullptr},
 };
 

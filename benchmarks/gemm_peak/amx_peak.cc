@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 constexpr int kTileRows = 16;
@@ -48,4 +48,4 @@ __attribute__((target("amx-tile,amx-bf16"))) double RunAmxBf16(int repeat) {
   return 2.0 * 16 * 16 * 32 * kProductsPerStep * kSteps * repeat;
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

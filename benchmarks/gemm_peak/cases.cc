@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 // Many small products: A [batch, m, k], B [batch, k, n].
@@ -177,4 +177,4 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -8,7 +8,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 struct Case {
   std::string name;
@@ -18,4 +18,4 @@ struct Case {
 
 std::vector<Case> Cases();
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -12,7 +12,7 @@
 #include "benchmarks/gemm_peak/cases.h"
 #include "benchmarks/gemm_peak/machine.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 struct Options {
@@ -152,6 +152,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler
 
-int main(int argc, char** argv) { return hpu::emulator::Main(argc, argv); }
+int main(int argc, char** argv) { return hpu::graph_compiler::Main(argc, argv); }

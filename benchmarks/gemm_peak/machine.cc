@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "benchmarks/gemm_peak/amx_peak.h"
-#include "synapse/emulator/device/isa.h"
-#include "synapse/emulator/graph_compiler/contraction/ir_emitter.h"
+#include "graph_compiler/contraction/ir_emitter.h"
+#include "recipe/isa.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 constexpr int kPeakChains = 12;  // independent sums hide the latency
@@ -144,4 +144,4 @@ double Machine::ReadGbytes() const {
   return 1e-9 * kReadTasks * kReadBytes / seconds;
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -10,7 +10,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 // One thread is timed by its own CPU time, which other processes disturb less; several by the wall.
 double Seconds(int threads, const std::function<void()>& run);
@@ -43,4 +43,4 @@ class Machine {
   std::unique_ptr<TestBuffer> memory_;
 };
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <ctime>
 
-#include "synapse/emulator/runtime/aligned_buffer.h"
+#include "emulator/base/aligned_buffer.h"
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 struct Options {
@@ -94,12 +94,12 @@ void Measure(const Case& test, const Options& options) {
   CompiledContraction compiled(options.isa, test.emit);
   const uint64_t packed_bytes = compiled.kernels().packed.at(0).packed_bytes;
   const uint64_t count = std::max<uint64_t>(1, (options.megabytes << 20) / test.source_bytes);
-  std::vector<AlignedBuffer> sources;
+  std::vector<emulator::AlignedBuffer> sources;
   for (uint64_t i = 0; i < count; ++i) {
     sources.emplace_back(test.source_bytes);
     std::memset(sources.back().data(), 1, test.source_bytes);
   }
-  const AlignedBuffer target(count * std::max(packed_bytes, test.source_bytes));
+  const emulator::AlignedBuffer target(count * std::max(packed_bytes, test.source_bytes));
   std::memset(target.data(), 1, target.size());
   const auto milliseconds = [&](uint64_t bytes, const auto& fill) {
     return CpuMilliseconds([&] {
@@ -154,6 +154,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler
 
-int main(int argc, char** argv) { return hpu::emulator::Main(argc, argv); }
+int main(int argc, char** argv) { return hpu::graph_compiler::Main(argc, argv); }

@@ -1,7 +1,6 @@
 #include "compiler_server/bin/compiler_backend.h"
 
 #include <filesystem>
-#include <sstream>
 
 #include "base/log.h"
 #include "compiler_server/compiler/compiler.h"
@@ -10,28 +9,6 @@
 
 namespace hpu::server {
 namespace {
-
-absl::StatusOr<bool> ToBool(const std::string& name, const std::string& value) {
-  if (value == "true" || value == "1") return true;
-  if (value == "false" || value == "0") return false;
-  return InvalidArgument("option ", name, " is '", value, "'; allowed are true and false");
-}
-
-// Options of the wire: those rows of proto/options.yaml that enter the key.
-absl::Status ApplyOption(const std::string& name, const std::string& value,
-                         compiler::CompileOptions* options) {
-  if (name == "deterministic") {
-    ASSIGN_OR_RETURN(options->deterministic, ToBool(name, value));
-    return absl::OkStatus();
-  }
-  if (name == "disabled_passes") {
-    std::istringstream passes(value);
-    for (std::string pass; std::getline(passes, pass, ',');) options->disabled_passes.insert(pass);
-    return absl::OkStatus();
-  }
-  return InvalidArgument("unknown compile option ", name,
-                         "; allowed are deterministic and disabled_passes");
-}
 
 class CompilerBackend : public CompileBackend {
  public:
@@ -43,8 +20,9 @@ class CompilerBackend : public CompileBackend {
     compiler::CompileOptions options;
     options.device_kind = input.device_kind;
     options.isa_level = input.isa_level;
+    options.threads = input.threads;
     for (const auto& [name, value] : input.options) {
-      RETURN_IF_ERROR(ApplyOption(name, value, &options));
+      RETURN_IF_ERROR(SetOption(name, value, &options.key));
     }
     options.progress = [&](std::string_view stage, uint32_t done, uint32_t total) {
       progress({std::string(stage), done, total});

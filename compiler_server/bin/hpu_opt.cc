@@ -2,7 +2,7 @@
 //
 //   hpu_opt graph.hir --passes simplify,canonicalize
 //   hpu_opt graph.hir --pipeline --evaluate          # same numbers before and after?
-//   hpu_opt captured.pb --wire --pipeline --time-passes
+//   hpu_opt captured.graph --captured --pipeline --time-passes
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -16,7 +16,7 @@
 #include "compiler_server/ir/interpreter.h"
 #include "compiler_server/ir/text.h"
 #include "compiler_server/passes/pipeline.h"
-#include "graph.pb.h"
+#include "graph/captured_graph.h"
 
 namespace hpu::compiler {
 namespace {
@@ -25,7 +25,7 @@ struct Options {
   std::string input = "-";
   std::string passes;
   bool pipeline = false;
-  bool wire = false;
+  bool captured = false;
   bool evaluate = false;
   bool values = false;
   std::string inputs;
@@ -50,10 +50,10 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
 
 absl::StatusOr<ir::Graph> Load(const Options& options) {
   ASSIGN_OR_RETURN(const std::string text, ReadAll(options.input));
-  if (!options.wire) return ir::Parse(text);
-  wire::Graph wire;
-  if (!wire.ParseFromString(text)) return InvalidArgument(options.input, " is no wire graph");
-  return ir::Import(wire);
+  if (!options.captured) return ir::Parse(text);
+  ASSIGN_OR_RETURN(const CapturedGraph captured,
+                   DecodeGraph({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+  return ir::Import(captured);
 }
 
 absl::StatusOr<std::vector<Pass>> SelectPasses(const Options& options) {
@@ -203,7 +203,8 @@ int main(int argc, char** argv) {
   app.add_option("input", options.input, "text IR; - is standard input")->capture_default_str();
   app.add_option("--passes", options.passes, "comma separated names, in order");
   app.add_flag("--pipeline", options.pipeline, "all passes, as the compile server runs them");
-  app.add_flag("--wire", options.wire, "the input is a captured graph (serialised graph.proto)");
+  app.add_flag("--captured", options.captured,
+               "the input is a captured graph (graph/captured_graph.h)");
   app.add_flag("--evaluate", options.evaluate,
                "run input and output graph in the reference interpreter and compare");
   app.add_option("--seed", options.seed, "of the random inputs")->capture_default_str();

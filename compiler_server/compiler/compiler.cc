@@ -10,13 +10,14 @@
 #include "base/hash.h"
 #include "base/parallel.h"
 #include "compiler_server/compiler/configuration_lease.h"
-#include "compiler_server/compiler/recipe_bytes.h"
 #include "compiler_server/ir/import.h"
-#include "compiler_server/lowering/lower.h"
+#include "compiler_server/lowering/device_check.h"
 #include "compiler_server/lowering/lower_graph.h"
 #include "compiler_server/passes/pipeline.h"
-#include "graph.pb.h"
+#include "graph/captured_graph.h"
 #include "program/program.h"
+#include "synapse/device_kind.h"
+#include "synapse/recipe_bytes.h"
 
 namespace hpu::compiler {
 namespace {
@@ -25,13 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 // Real devices write their dumps next to the recipe's name; this folder is what their users expect.
 constexpr char kDumpPrefix[] = ".graph_dumps/";
-
-absl::StatusOr<synDeviceType> DeviceTypeOf(const std::string& kind) {
-  if (kind == "gaudi") return synDeviceGaudi;
-  if (kind == "gaudi2") return synDeviceGaudi2;
-  if (kind == "gaudi3") return synDeviceGaudi3;
-  return InvalidArgument("device kind \"", kind, "\" is not gaudi, gaudi2 or gaudi3");
-}
 
 // Serialises calls of the caller's function.
 class Progress {
@@ -65,7 +59,7 @@ class StageTimer {
   const Clock::time_point start_;
 };
 
-absl::Status Transform(ir::Graph& graph, bool emulated, const CompileOptions& options,
+absl::Status Transform(ir::Graph& graph, DeviceCheck& device, const CompileOptions& options,
                        Progress& progress, CompileStatistics* statistics) {
   std::vector<PassTiming> timings;
   PassOptions pass_options;
@@ -75,7 +69,7 @@ absl::Status Transform(ir::Graph& graph, bool emulated, const CompileOptions& op
     progress(pass, done, total);
   };
   pass_options.timings = &timings;
-  const PassContext context{.accept = emulated ? CheckLowerableOnEmulator : CheckLowerable};
+  const PassContext context{.accept = [&](const ir::Node& node) { return device.Check(node); }};
   const absl::Status status = RunPipeline(graph, context, pass_options);
   for (const PassTiming& timing : timings) {
     statistics->stages.push_back(
@@ -93,7 +87,7 @@ struct CompiledRecipe {
 
 CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
                              const std::string& name) {
-  CompiledRecipe result{absl::OkStatus(), name, {}};
+  CompiledRecipe result;
   absl::StatusOr<synRecipeHandle> handle = graph.Compile(name);
   if (!handle.ok()) {
     result.status = handle.status();
@@ -106,20 +100,29 @@ CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
   return result;
 }
 
-// Compiles all recipes, several at a time. The graph's name and the place make a recipe's name.
-std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions, LoweredGraph& lowered,
-                                           const CompileOptions& options, Progress& progress) {
+// Compiles all recipes, several at a time where there are several; else the library may use the
+// threads. A recipe's name is made of its content, so that equal recipes of two graphs are equal
+// bytes.
+absl::StatusOr<std::vector<CompiledRecipe>> CompileRecipes(const SynapseFunctions& functions,
+                                                           LoweredGraph& lowered,
+                                                           const CompileOptions& options,
+                                                           Progress& progress) {
   std::vector<CompiledRecipe> results(lowered.recipes.size());
-  std::atomic<size_t> done = 0;
   const size_t threads =
-      options.threads != 0 ? options.threads : std::thread::hardware_concurrency();
-  ParallelFor(results.size(), threads, [&](size_t i) {
+      std::max(options.threads != 0 ? options.threads : std::thread::hardware_concurrency(), 1U);
+  const size_t at_once = std::clamp<size_t>(results.size(), 1, threads);
+  ASSIGN_OR_RETURN(
+      const ConfigurationLease lease,
+      ConfigurationLease::Take(functions, {options.isa_level, options.visualization_dir,
+                                           threads / at_once, options.disabled_recipe_passes}));
+  std::atomic<size_t> done = 0;
+  ParallelFor(results.size(), at_once, [&](size_t i) {
     SynGraph& graph = *lowered.recipes[i].graph;
     const std::string digest = ToHex(graph.ContentDigest()).substr(0, 8);
-    const std::string name = lowered.program.name + "_" + digest;
+    const std::string name = "recipe_" + digest;
     results[i] = CompileRecipe(functions, graph,
                                options.visualization_dir.empty() ? name : kDumpPrefix + name);
-    results[i].name = name;
+    results[i].name = digest;
     progress("recipe", ++done, results.size());
   });
   return results;
@@ -129,15 +132,16 @@ std::vector<CompiledRecipe> CompileRecipes(const SynapseFunctions& functions, Lo
 absl::Status Assemble(LoweredGraph& lowered, std::vector<CompiledRecipe> compiled,
                       CompiledProgram* result) {
   Program& program = lowered.program;
+  ProgramFunction& forward = program.functions[0];
   std::map<Digest, uint32_t> known;
   for (size_t i = 0; i < compiled.size(); ++i) {
     RETURN_IF_ERROR_AT(compiled[i].status, "recipe " + compiled[i].name);
     const Digest digest = Sha256(compiled[i].bytes);
     const auto [entry, is_new] =
         known.emplace(digest, static_cast<uint32_t>(program.recipes.size()));
-    std::get<LaunchStep>(program.steps[lowered.recipes[i].step]).recipe = entry->second;
+    std::get<LaunchStep>(forward.steps[lowered.recipes[i].step]).recipe = entry->second;
     if (!is_new) continue;
-    program.recipes.push_back({digest, compiled[i].bytes.size(), compiled[i].name});
+    program.recipes.push_back({digest, compiled[i].bytes.size()});
     result->recipes.push_back(std::move(compiled[i].bytes));
   }
   RETURN_IF_ERROR_AT(ValidateProgram(program), "the program that was built");
@@ -157,17 +161,16 @@ absl::StatusOr<std::unique_ptr<Compiler>> Compiler::Create(const SynapseFunction
   return std::unique_ptr<Compiler>(new Compiler(functions));
 }
 
-absl::StatusOr<CompiledProgram> Compiler::Compile(std::span<const uint8_t> wire_graph,
+absl::StatusOr<CompiledProgram> Compiler::Compile(std::span<const uint8_t> captured,
                                                   const CompileOptions& options) const {
   CompileStatistics statistics;
   absl::StatusOr<ir::Graph> graph = [&]() -> absl::StatusOr<ir::Graph> {
     const StageTimer timer("import", &statistics);
-    wire::Graph message;
-    if (wire_graph.size() > INT32_MAX ||
-        !message.ParseFromArray(wire_graph.data(), static_cast<int>(wire_graph.size()))) {
-      return InvalidArgument("these ", wire_graph.size(), " bytes are no graph message");
-    }
-    return ir::Import(message);
+    const absl::StatusOr<CapturedGraph> decoded = DecodeGraph(captured);
+    // Nothing of ours is damaged: the request is bad.
+    if (absl::IsDataLoss(decoded.status())) return InvalidArgument(decoded.status().message());
+    RETURN_IF_ERROR(decoded.status());
+    return ir::Import(*decoded);
   }();
   RETURN_IF_ERROR(graph.status());
   return Run(*std::move(graph), options, std::move(statistics));
@@ -184,27 +187,29 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   CompiledProgram result;
   result.statistics = std::move(statistics);
   Progress progress(options);
-  ASSIGN_OR_RETURN(const synDeviceType device, DeviceTypeOf(options.device_kind));
-  RETURN_IF_ERROR_AT(
-      Transform(graph, functions_.is_emulator(), options, progress, &result.statistics), context);
+  const std::optional<synDeviceType> device = DeviceTypeOf(options.device_kind);
+  if (!device.has_value()) {
+    return InvalidArgument("device kind \"", options.device_kind, "\" is not known; gaudi2 is one");
+  }
+  DeviceCheck check(functions_, *device, options.key.deterministic);
+  RETURN_IF_ERROR_AT(Transform(graph, check, options, progress, &result.statistics), context);
 
-  ASSIGN_OR_RETURN(
-      const ConfigurationLease lease,
-      ConfigurationLease::Take(functions_, {options.isa_level, options.visualization_dir}));
   absl::StatusOr<LoweredGraph> lowered = [&] {
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);
-    return LowerGraph(graph, functions_, {device, options.deterministic});
+    return LowerGraph(graph, functions_, {*device, options.key.deterministic});
   }();
   RETURN_IF_ERROR_AT(lowered.status(), context);
   {
     const StageTimer timer("recipes", &result.statistics);
-    RETURN_IF_ERROR_AT(
-        Assemble(*lowered, CompileRecipes(functions_, *lowered, options, progress), &result),
-        context);
+    absl::StatusOr<std::vector<CompiledRecipe>> recipes =
+        CompileRecipes(functions_, *lowered, options, progress);
+    RETURN_IF_ERROR_AT(recipes.status(), context);
+    RETURN_IF_ERROR_AT(Assemble(*lowered, *std::move(recipes), &result), context);
   }
-  result.statistics.captured_nodes = lowered->program.node_count;
-  result.statistics.eager_nodes = lowered->program.eager_node_count;
+  const ProgramFunction& forward = lowered->program.functions[0];
+  result.statistics.captured_nodes = forward.node_count;
+  result.statistics.eager_nodes = forward.eager_node_count;
   result.statistics.launches = static_cast<uint32_t>(lowered->recipes.size());
   return result;
 }

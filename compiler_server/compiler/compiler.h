@@ -15,17 +15,19 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "compiler_server/ir/graph.h"
+#include "proto/options_generated.h"
 #include "synapse/loader.h"
 
 namespace hpu::compiler {
 
 struct CompileOptions {
-  std::string device_kind = "gaudi2";  // "gaudi", "gaudi2" or "gaudi3"
+  std::string device_kind = "gaudi2";  // synapse/device_kind.h
   std::string isa_level;               // emulator only: "x86-64-v3"; empty = this host's
-  bool deterministic = false;
+  KeyOptions key;                      // proto/options.yaml
   std::set<std::string> disabled_passes;
-  std::string visualization_dir;  // dumps of every stage; empty = none
-  unsigned threads = 0;           // recipes compiled at the same time; 0 = one per CPU
+  std::string disabled_recipe_passes;  // emulator only: of its graph compiler, with commas
+  std::string visualization_dir;       // dumps of every stage; empty = none
+  unsigned threads = 0;                // that compile at the same time; 0 = one per CPU
   // "import", pass names, "lower", "recipe"; never called by two threads at once.
   std::function<void(std::string_view stage, uint32_t done, uint32_t total)> progress;
 };
@@ -47,16 +49,16 @@ struct CompiledProgram {
   CompileStatistics statistics;
 };
 
-// Thread-safe. Compiles with different isa_level or visualization_dir wait for each other, because
-// the Synapse library is configured process-wide.
+// Thread-safe. Compiles with other isa_level, visualization_dir, threads or disabled_recipe_passes
+// wait for each other, because the Synapse library is configured process-wide.
 class Compiler {
  public:
   // Starts the library; no device is needed. `functions` must outlive the compiler.
   static absl::StatusOr<std::unique_ptr<Compiler>> Create(const SynapseFunctions& functions);
 
-  // `wire_graph`: a serialised hpu.wire.Graph. UNIMPLEMENTED: something that neither recipes nor
+  // `captured`: a captured graph's container. UNIMPLEMENTED: something that neither recipes nor
   // eager steps can express. INVALID_ARGUMENT: a malformed graph or option.
-  absl::StatusOr<CompiledProgram> Compile(std::span<const uint8_t> wire_graph,
+  absl::StatusOr<CompiledProgram> Compile(std::span<const uint8_t> captured,
                                           const CompileOptions& options) const;
   // A graph in any form: imported, or parsed from text.
   absl::StatusOr<CompiledProgram> Compile(ir::Graph graph, const CompileOptions& options) const;

@@ -27,6 +27,8 @@ absl::Status Apply(const SynapseFunctions& functions, const LibraryConfiguration
       set("GRAPH_VISUALIZATION", configuration.visualization_dir.empty() ? "false" : "true"));
   if (!functions.is_emulator()) return absl::OkStatus();
   RETURN_IF_ERROR(set("EMULATOR_ISA_LEVEL", configuration.isa_level));
+  RETURN_IF_ERROR(set("EMULATOR_COMPILE_THREADS", std::to_string(configuration.threads)));
+  RETURN_IF_ERROR(set("EMULATOR_DISABLED_PASSES", configuration.disabled_passes));
   return set("EMULATOR_DUMP_DIR", configuration.visualization_dir);
 }
 

@@ -13,6 +13,8 @@ namespace hpu::compiler {
 struct LibraryConfiguration {
   std::string isa_level;          // emulator only; empty = the host's
   std::string visualization_dir;  // empty = no dumps
+  size_t threads = 1;             // emulator only: of one synGraphCompile
+  std::string disabled_passes;    // emulator only: of its graph compiler, with commas
   bool operator==(const LibraryConfiguration&) const = default;
 };
 

@@ -5,8 +5,8 @@
 
 #include "base/dtype.h"
 #include "base/hash.h"
-#include "compiler_server/compiler/recipe_bytes.h"
 #include "compiler_server/lowering/syn_graph.h"
+#include "synapse/recipe_bytes.h"
 
 namespace hpu::compiler {
 namespace {

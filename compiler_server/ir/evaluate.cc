@@ -10,20 +10,23 @@ using ElementFunction = double (*)(const double* v, const double* a);
 
 int64_t Int(double value) { return static_cast<int64_t>(value); }
 
+// Python's signs; infinities as PyTorch has them: -1 for 88 / -inf, where floor(88 / -inf) is -0.
+double FloorMod(double x, double y) {
+  const double rest = std::fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+double FloorDiv(double x, double y) {
+  if (y == 0) return x / y;
+  const double rest = std::fmod(x, y);
+  double quotient = (x - rest) / y;
+  if (rest != 0 && (rest < 0) != (y < 0)) quotient -= 1;
+  return quotient == 0 ? std::copysign(0.0, x / y) : std::round(quotient);
+}
+
 #include "compiler_server/ir/element_functions.inc"
 
 static_assert(std::size(kElementFunctions) == kNumOps);
-
-// Strides with which an operand is read when it broadcasts to `sizes`.
-Dims BroadcastStrides(const Dims& operand, const Dims& sizes) {
-  const Dims own = ContiguousStrides(operand);
-  Dims strides(sizes.size(), 0);
-  const size_t lead = sizes.size() - operand.size();
-  for (size_t i = 0; i < operand.size(); ++i) {
-    if (operand[i] != 1) strides[lead + i] = own[i];
-  }
-  return strides;
-}
 
 // Memory of a tensor that lies in it with the type's strides.
 std::vector<double> MemoryOf(const HostTensor& tensor, const TensorType& type) {
@@ -37,7 +40,7 @@ std::vector<double> MemoryOf(const HostTensor& tensor, const TensorType& type) {
 }
 
 void Permute(const Node& node, const HostTensor& x, HostTensor& out) {
-  const Dims own = ContiguousStrides(x.sizes);
+  const Dims own = RowMajorStrides(x.sizes);
   Dims strides;
   for (int64_t dim : node.Ints(AttrKey::kPerm)) strides.push_back(own[dim]);
   IndexWalk walk(out.sizes);
@@ -48,7 +51,7 @@ void Permute(const Node& node, const HostTensor& x, HostTensor& out) {
 }
 
 void Slice(const Node& node, const HostTensor& x, HostTensor& out) {
-  const Dims own = ContiguousStrides(x.sizes);
+  const Dims own = RowMajorStrides(x.sizes);
   Dims strides = own;
   int64_t offset = 0;
   for (size_t i = 0; i < own.size(); ++i) {
@@ -64,7 +67,7 @@ void Slice(const Node& node, const HostTensor& x, HostTensor& out) {
 
 // Copies x into out with its first element at `start`.
 void Place(const HostTensor& x, const Dims& start, HostTensor& out) {
-  const Dims strides = ContiguousStrides(out.sizes);
+  const Dims strides = RowMajorStrides(out.sizes);
   int64_t offset = 0;
   for (size_t i = 0; i < start.size(); ++i) offset += start[i] * strides[i];
   IndexWalk walk(x.sizes);
@@ -128,7 +131,7 @@ void Elementwise(const Node& node, Operands in, HostTensor& out) {
   for (const AttrSpec& spec : Traits(node.op).attrs) attrs.push_back(node.Float(spec.key));
   std::vector<Dims> strides;
   for (const HostTensor* operand : in) {
-    strides.push_back(BroadcastStrides(operand->sizes, out.sizes));
+    strides.push_back(BroadcastStrides(operand->sizes, RowMajorStrides(operand->sizes), out.sizes));
   }
   std::vector<double> values(in.size());
   IndexWalk walk(out.sizes);
@@ -147,7 +150,7 @@ void Movement(const Node& node, Operands in, HostTensor& out) {
     case OpKind::kPermute:
       return Permute(node, *in[0], out);
     case OpKind::kExpand: {
-      const Dims strides = BroadcastStrides(in[0]->sizes, out.sizes);
+      const Dims strides = BroadcastStrides(in[0]->sizes, RowMajorStrides(in[0]->sizes), out.sizes);
       IndexWalk walk(out.sizes);
       for (double& value : out.data) {
         value = in[0]->data[walk.Offset(strides)];

@@ -9,7 +9,7 @@ namespace {
 
 Dims BatchStrides(const Dims& batch, const Dims& sizes) {
   const size_t lead = sizes.size() - batch.size();
-  const Dims own = ContiguousStrides(batch);
+  const Dims own = RowMajorStrides(batch);
   Dims strides(sizes.size(), 0);
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i] != 1) strides[lead + i] = own[i];
@@ -100,7 +100,7 @@ void ForWindow(const Node& node, const Dims& x_sizes, const Dims& kernel, const 
   const Dims dilation = dilated ? node.Ints(AttrKey::kDilation) : Dims(spatial, 1);
   IndexWalk tap(kernel);
   Dims position(spatial);
-  for (int64_t n = 0; n < ElementCount(kernel); ++n) {
+  for (int64_t n = 0; n < NumElements(kernel); ++n) {
     bool inside = true;
     for (size_t i = 0; i < spatial; ++i) {
       position[i] = at[i + 1] * stride[i] + tap[i] * dilation[i] - pads[2 * i];

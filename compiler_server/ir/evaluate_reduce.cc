@@ -54,10 +54,10 @@ struct Line {
 };
 
 std::vector<Line> LinesAlong(const Dims& sizes, int64_t dim) {
-  const int64_t stride = ContiguousStrides(sizes)[dim];
+  const int64_t stride = RowMajorStrides(sizes)[dim];
   const int64_t count = sizes[dim];
   std::vector<Line> lines;
-  const int64_t outer = ElementCount(std::span(sizes).first(dim));
+  const int64_t outer = NumElements(std::span(sizes).first(dim));
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < stride; ++i) lines.push_back({o * stride * count + i, stride, count});
   }
@@ -120,8 +120,8 @@ absl::Status CheckIndex(double index, int64_t size) {
 absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
   const Dims& sizes = in[0]->sizes;
   const int64_t dim = node.Int(AttrKey::kDim);
-  const int64_t outer = ElementCount(std::span(sizes).first(dim));
-  const int64_t inner = ElementCount(std::span(sizes).subspan(dim + 1));
+  const int64_t outer = NumElements(std::span(sizes).first(dim));
+  const int64_t inner = NumElements(std::span(sizes).subspan(dim + 1));
   size_t next = 0;
   for (int64_t o = 0; o < outer; ++o) {
     for (double index : in[1]->data) {
@@ -138,7 +138,7 @@ absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
 // gather_elements reads, scatter writes the element that an index names along one dimension.
 absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   const int64_t dim = node.Int(AttrKey::kDim);
-  const Dims strides = ContiguousStrides(in[0]->sizes);
+  const Dims strides = RowMajorStrides(in[0]->sizes);
   const bool scatter = node.op == OpKind::kScatter;
   if (scatter) out.data = in[0]->data;
   IndexWalk walk(in[1]->sizes);
@@ -225,16 +225,23 @@ void Normalize(const Node& node, Operands in, HostTensor& out) {
     return;
   }
   const auto axes = static_cast<size_t>(node.Int(AttrKey::kAxes));
-  const int64_t size = ElementCount(std::span(x.sizes).last(axes));
+  const int64_t size = NumElements(std::span(x.sizes).last(axes));
   for (int64_t base = 0; base < x.elements(); base += size) NormRow(node, in, base, size, out);
 }
 
 absl::Status Index(const Node& node, Operands in, std::vector<HostTensor>& out) {
-  if (node.op == OpKind::kTopk) {
-    Topk(node, *in[0], out);
-    return absl::OkStatus();
+  switch (node.op) {
+    case OpKind::kTopk:
+      Topk(node, *in[0], out);
+      return absl::OkStatus();
+    case OpKind::kGather:
+      return Gather(node, in, out[0]);
+    case OpKind::kGatherElements:
+    case OpKind::kScatter:
+      return PerElement(node, in, out[0]);
+    default:
+      HPU_CHECK(false, "index op without evaluation");
   }
-  return node.op == OpKind::kGather ? Gather(node, in, out[0]) : PerElement(node, in, out[0]);
 }
 
 }  // namespace hpu::ir::evaluate

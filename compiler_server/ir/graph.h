@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "compiler_server/ir/ops.h"
 #include "compiler_server/ir/types.h"
-#include "program/program.h"
+#include "graph/argument.h"
 
 namespace hpu::ir {
 
@@ -52,12 +52,12 @@ class Attrs {
   std::vector<std::pair<AttrKey, Attr>> items_;
 };
 
-// The ATen call behind an `aten` node, with all its arguments so that it can run eagerly. A
-// TensorArgument holds an index into Node::operands.
+// The captured call behind an `aten` node, with all arguments of its schema in order, so that it
+// can run eagerly. A TensorArgument holds an index into Node::operands.
 struct AtenCall {
   std::string target;  // "aten.addmm.default"
-  std::vector<Argument> args;
-  std::vector<std::pair<std::string, Argument>> kwargs;
+  std::vector<std::pair<std::string, Argument>> args;
+  bool draws_random = false;
   std::string reason;  // why no recipe holds it; set by passes/decompose
 };
 

@@ -1,5 +1,5 @@
-// Tensors of the reference interpreter: every element a double, rounded to its type after each op.
-// Integers beyond 2^53 are not exact.
+// Tensors on the host, for constants and the reference interpreter: every element a double, rounded
+// to its type after each op. Integers beyond 2^53 are not exact.
 #pragma once
 
 #include <span>

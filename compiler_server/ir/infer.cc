@@ -6,13 +6,14 @@
 #include "compiler_server/ir/infer_rules.h"
 
 namespace hpu::ir {
-namespace {
 
 Result InferBroadcast(const Call& call) {
   Dims sizes;
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    CONSTRAINT(BroadcastSizes(sizes, call.sizes(i), &sizes), "elementwise_c2", "sizes ",
-               ToText(sizes), " and ", ToText(call.sizes(i)), " do not broadcast");
+    std::optional<Dims> both = BroadcastSizes(sizes, call.sizes(i));
+    CONSTRAINT(both.has_value(), "elementwise_c2", "sizes ", ToText(sizes), " and ",
+               ToText(call.sizes(i)), " do not broadcast");
+    sizes = *std::move(both);
   }
   const size_t first = call.op == OpKind::kWhere ? 1 : 0;
   if (first == 1) {
@@ -90,6 +91,8 @@ Result InferWindowDeclared(const Call& call) {
 
 Result InferDeclared(const Call& call) { return One(call.declared->dtype, call.declared->sizes); }
 
+namespace {
+
 bool NeedsDeclared(OpKind op) {
   switch (Traits(op).shape) {
     case ShapeRule::kReshape:
@@ -106,57 +109,12 @@ bool NeedsDeclared(OpKind op) {
 }
 
 Result Dispatch(const Call& call) {
-  switch (Traits(call.op).shape) {
-    case ShapeRule::kBroadcast:
-      return InferBroadcast(call);
-    case ShapeRule::kSame:
-      return InferSame(call);
-    case ShapeRule::kReduce:
-      return InferReduce(call);
-    case ShapeRule::kNorm:
-      return InferNorm(call);
-    case ShapeRule::kMatmul:
-      return InferMatmul(call);
-    case ShapeRule::kConv:
-      return InferConv(call);
-    case ShapeRule::kConvTranspose:
-      return InferConvTranspose(call);
-    case ShapeRule::kSdpa:
-      return InferSdpa(call);
-    case ShapeRule::kReshape:
-      return InferReshape(call);
-    case ShapeRule::kPermute:
-      return InferPermute(call);
-    case ShapeRule::kExpand:
-      return InferExpand(call);
-    case ShapeRule::kSlice:
-      return InferSlice(call);
-    case ShapeRule::kConcat:
-      return InferConcat(call);
-    case ShapeRule::kPad:
-      return InferPad(call);
-    case ShapeRule::kStrided:
-      return InferStrided(call);
-    case ShapeRule::kStridedScatter:
-      return InferStridedScatter(call);
-    case ShapeRule::kGather:
-      return InferGather(call);
-    case ShapeRule::kGatherElements:
-      return InferGatherElements(call);
-    case ShapeRule::kScatter:
-      return InferScatter(call);
-    case ShapeRule::kTopk:
-      return InferTopk(call);
-    case ShapeRule::kVector:
-      return InferVector(call);
-    case ShapeRule::kPool:
-      return InferPool(call);
-    case ShapeRule::kWindowDeclared:
-      return InferWindowDeclared(call);
-    case ShapeRule::kDeclared:
-      return InferDeclared(call);
-  }
-  return Internal("op without a shape rule");
+  static constexpr Result (*kRules[])(const Call&) = {
+#define HPU_SHAPE_RULE(function) function,
+#include "compiler_server/ir/shape_rules.inc"
+#undef HPU_SHAPE_RULE
+  };
+  return kRules[static_cast<size_t>(Traits(call.op).shape)](call);
 }
 
 }  // namespace

@@ -29,10 +29,11 @@ Result InferMatmul(const Call& call) {
              b_matrix[0], " differ");
   CONSTRAINT(a.dtype == b.dtype, "matmul_c3", "operand types ", DTypeName(a.dtype), " and ",
              DTypeName(b.dtype), " differ");
-  Dims sizes;
-  CONSTRAINT(BroadcastSizes(std::span(a.sizes).first(a.rank() - 2),
-                            std::span(b.sizes).first(b.rank() - 2), &sizes),
-             "matmul_c4", "batch sizes of ", ToText(a), " and ", ToText(b), " do not broadcast");
+  std::optional<Dims> batch = BroadcastSizes(std::span(a.sizes).first(a.rank() - 2),
+                                             std::span(b.sizes).first(b.rank() - 2));
+  CONSTRAINT(batch.has_value(), "matmul_c4", "batch sizes of ", ToText(a), " and ", ToText(b),
+             " do not broadcast");
+  Dims sizes = *std::move(batch);
   sizes.push_back(a_matrix[0]);
   sizes.push_back(b_matrix[1]);
   return One(a.dtype, std::move(sizes));
@@ -150,9 +151,8 @@ Result InferSdpa(const Call& call) {
   if (call.has(3)) {
     const TensorType& mask = call.type(3);
     Dims scores = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]};
-    Dims both;
-    CONSTRAINT(mask.dtype == q.dtype && BroadcastSizes(scores, mask.sizes, &both) && both == scores,
-               "sdpa_c5", "mask ", ToText(mask), " does not broadcast to ", DTypeName(q.dtype),
+    CONSTRAINT(mask.dtype == q.dtype && BroadcastSizes(scores, mask.sizes) == scores, "sdpa_c5",
+               "mask ", ToText(mask), " does not broadcast to ", DTypeName(q.dtype),
                ToText(scores));
   }
   return One(q.dtype, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]});

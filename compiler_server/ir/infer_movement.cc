@@ -31,9 +31,8 @@ Result InferPermute(const Call& call) {
 
 Result InferExpand(const Call& call) {
   const TensorType& x = call.type(0);
-  Dims both;
-  CONSTRAINT(BroadcastSizes(call.declared->sizes, x.sizes, &both) && both == call.declared->sizes,
-             "expand_c1", ToText(x), " does not expand to ", ToText(call.declared->sizes));
+  CONSTRAINT(BroadcastSizes(call.declared->sizes, x.sizes) == call.declared->sizes, "expand_c1",
+             ToText(x), " does not expand to ", ToText(call.declared->sizes));
   return One(x.dtype, call.declared->sizes);
 }
 

@@ -1,5 +1,5 @@
 // One function per shape rule: result types of a call, or the constraint that it breaks. infer.cc
-// chooses among them.
+// chooses among them; a rule is a function and its name in proto/ops.yaml.
 #pragma once
 
 #include <span>
@@ -33,25 +33,11 @@ inline Types One(DType dtype, Dims sizes) { return {Contiguous(dtype, std::move(
 
 inline bool HasDim(const TensorType& type, int64_t dim) { return dim >= 0 && dim < type.rank(); }
 
-// infer_contract.cc: products, windows, attention.
-Result InferMatmul(const Call& call);
-Result InferConv(const Call& call);
-Result InferConvTranspose(const Call& call);
-Result InferPool(const Call& call);
-Result InferSdpa(const Call& call);
-
-// infer_movement.cc: the same elements elsewhere.
-Result InferReshape(const Call& call);
-Result InferPermute(const Call& call);
-Result InferExpand(const Call& call);
-Result InferSlice(const Call& call);
-Result InferConcat(const Call& call);
-Result InferPad(const Call& call);
-Result InferStrided(const Call& call);
-Result InferStridedScatter(const Call& call);
-Result InferGather(const Call& call);
-Result InferGatherElements(const Call& call);
-Result InferScatter(const Call& call);
-Result InferTopk(const Call& call);
+// What rows of proto/ops.yaml name as their shape: InferMatmul for `matmul`. Products, windows and
+// attention are in infer_contract.cc, the same elements elsewhere in infer_movement.cc, the others
+// in infer.cc.
+#define HPU_SHAPE_RULE(function) Result function(const Call& call);
+#include "compiler_server/ir/shape_rules.inc"
+#undef HPU_SHAPE_RULE
 
 }  // namespace hpu::ir

@@ -67,21 +67,6 @@ bool Contains(DTypeSet set, DType dtype) {
   return false;
 }
 
-bool DeviceHolds(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kBF16:
-    case DType::kF16:
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kBool:
-      return true;
-    default:
-      return false;
-  }
-}
+bool DeviceHolds(DType dtype) { return dtype != DType::kInvalid && MovedType(dtype) == dtype; }
 
 }  // namespace hpu::ir

@@ -64,7 +64,7 @@ class Parser {
         type.strides.resize(sizes.size());
       }
     } else if (lexer_.ok()) {
-      type.strides = ContiguousStrides(sizes);
+      type.strides = RowMajorStrides(sizes);
     }
     type.strides.resize(sizes.size());
     return type;
@@ -257,21 +257,15 @@ class Parser {
     auto call = std::make_unique<AtenCall>();
     call->target = lexer_.QuotedText();
     lexer_.Expect("(");
-    if (lexer_.Try(")")) return call;
-    do {
-      const Lexer before = lexer_;
-      const std::string name(lexer_.PeekWord());
-      if (!name.empty()) {
-        lexer_.Word();
-        if (lexer_.Try("=")) {
-          call->kwargs.emplace_back(name, ArgumentValue(operands, 0));
-          continue;
-        }
-        lexer_ = before;
-      }
-      call->args.push_back(ArgumentValue(operands, 0));
-    } while (lexer_.ok() && lexer_.Try(","));
+    if (!lexer_.Peek(")")) {
+      do {
+        std::string name(lexer_.Word());
+        lexer_.Expect("=");
+        call->args.emplace_back(std::move(name), ArgumentValue(operands, 0));
+      } while (lexer_.ok() && lexer_.Try(","));
+    }
     lexer_.Expect(")");
+    call->draws_random = lexer_.Try("random");
     return call;
   }
 

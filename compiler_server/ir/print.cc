@@ -177,16 +177,11 @@ class Printer {
 
   std::string AtenText(const Node& node) const {
     std::string text = " " + Quoted(node.aten->target) + "(";
-    bool first = true;
-    for (const Argument& argument : node.aten->args) {
-      text += (first ? "" : ", ") + ArgumentText(argument, node);
-      first = false;
+    for (size_t i = 0; i < node.aten->args.size(); ++i) {
+      const auto& [name, argument] = node.aten->args[i];
+      text += (i > 0 ? ", " : "") + name + " = " + ArgumentText(argument, node);
     }
-    for (const auto& [name, argument] : node.aten->kwargs) {
-      text += (first ? "" : ", ") + name + " = " + ArgumentText(argument, node);
-      first = false;
-    }
-    return text + ")";
+    return text + (node.aten->draws_random ? ") random" : ")");
   }
 
   std::string Comment(const Node& node) const {

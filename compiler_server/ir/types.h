@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/strides.h"
 
 namespace hpu::ir {
 
-using Dims = std::vector<int64_t>;
+using hpu::Dims;
 
 // Limits that import and verifier enforce: beyond them a graph is refused, not attempted.
 inline constexpr int kMaxRank = 16;
@@ -25,24 +26,21 @@ struct TensorType {
 
   bool operator==(const TensorType&) const = default;
   int rank() const { return static_cast<int>(sizes.size()); }
-  int64_t elements() const;
+  int64_t elements() const { return NumElements(sizes); }
   int64_t bytes() const { return elements() * DTypeSize(dtype); }
-  bool contiguous() const;
+  bool contiguous() const { return IsRowMajor(sizes, strides); }
 };
 
-Dims ContiguousStrides(std::span<const int64_t> sizes);
 // Row-major type.
 TensorType Contiguous(DType dtype, Dims sizes);
 inline TensorType Contiguous(const TensorType& type) { return Contiguous(type.dtype, type.sizes); }
-int64_t ElementCount(std::span<const int64_t> sizes);
 // Elements from the first to the last one addressed, inclusive; 0 for an empty tensor.
-int64_t SpanElements(const TensorType& type);
-// True if every element has its own address and there are no gaps, in whatever dimension order.
-// Then *perm (if given) is the order from largest to smallest stride: permute(value, perm) is
-// row-major in the same memory.
-bool IsDensePermutation(const TensorType& type, Dims* perm = nullptr);
-// numpy broadcasting; false if the sizes do not fit.
-bool BroadcastSizes(std::span<const int64_t> a, std::span<const int64_t> b, Dims* result);
+inline int64_t SpanElements(const TensorType& type) {
+  return hpu::SpanElements(type.sizes, type.strides);
+}
+inline bool IsDense(const TensorType& type, Dims* perm = nullptr) {
+  return hpu::IsDense(type.sizes, type.strides, perm);
+}
 
 // "f32[8,64]", with "{1,8}" behind it if the strides are not row-major.
 std::string ToText(const TensorType& type);

@@ -75,10 +75,7 @@ class Verifier {
 
   absl::Status CheckAten(const Node& node) {
     CONSTRAINT(node.aten != nullptr && !node.aten->target.empty(), "aten_c1", "no call");
-    for (const Argument& argument : node.aten->args) {
-      RETURN_IF_ERROR(CheckArgument(argument, node.operands.size()));
-    }
-    for (const auto& [name, argument] : node.aten->kwargs) {
+    for (const auto& [name, argument] : node.aten->args) {
       RETURN_IF_ERROR(CheckArgument(argument, node.operands.size()));
     }
     for (const Value* operand : node.operands) {
@@ -133,8 +130,8 @@ class Verifier {
                      storage.type.sizes == storage.value->type.sizes,
                  "storage_c1", "storage ", ToText(storage.type), " of ",
                  ToText(storage.value->type));
-      CONSTRAINT(storage.type.contiguous() || IsDensePermutation(storage.type), "storage_c2",
-                 "storage ", ToText(storage.type), " is not dense");
+      CONSTRAINT(storage.type.contiguous() || IsDense(storage.type), "storage_c2", "storage ",
+                 ToText(storage.type), " is not dense");
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       RETURN_IF_ERROR_AT(CheckOutput(graph_.outputs()[i]), "output " + std::to_string(i));
@@ -183,8 +180,10 @@ absl::Status CheckType(const TensorType& type) {
     CONSTRAINT(size >= 0 && stride >= 0, "type_c4", "negative size or stride in ", ToText(type));
     CONSTRAINT(size <= kMaxElements && stride <= kMaxElements, "type_c5", "size or stride above ",
                kMaxElements);
-    elements *= std::max<int64_t>(size, 1);
-    CONSTRAINT(elements <= kMaxElements, "type_c5", "more than ", kMaxElements, " elements");
+    const int64_t factor = std::max<int64_t>(size, 1);
+    CONSTRAINT(elements <= kMaxElements / factor, "type_c5", "more than ", kMaxElements,
+               " elements");
+    elements *= factor;
     if (size > 1) {
       CONSTRAINT(stride <= (kMaxElements - span) / (size - 1), "type_c5", "spans more than ",
                  kMaxElements, " elements");

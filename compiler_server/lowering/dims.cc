@@ -19,9 +19,7 @@ Dims Padded(const Dims& sizes, size_t rank) {
 }  // namespace
 
 int64_t Product(const Dims& sizes, size_t begin, size_t end) {
-  int64_t product = 1;
-  for (size_t i = begin; i < end; ++i) product *= sizes[i];
-  return product;
+  return NumElements(DimsView(sizes).subspan(begin, end - begin));
 }
 
 Dims AroundDim(const Dims& sizes, int64_t dim) {
@@ -87,38 +85,6 @@ MergedPermutation MergePermutation(const Dims& sizes, const Dims& perm) {
   return merged;
 }
 
-std::optional<Dims> ReshapedStrides(const ir::TensorType& from, const Dims& sizes) {
-  if (from.elements() == 0) return ir::ContiguousStrides(sizes);
-  // Source dimensions without those of size 1, with neighbours merged that lie one in the other.
-  Dims chunk_sizes, chunk_strides;
-  for (size_t d = 0; d < from.sizes.size(); ++d) {
-    if (from.sizes[d] == 1) continue;
-    if (!chunk_sizes.empty() && chunk_strides.back() == from.sizes[d] * from.strides[d]) {
-      chunk_sizes.back() *= from.sizes[d];
-      chunk_strides.back() = from.strides[d];
-    } else {
-      chunk_sizes.push_back(from.sizes[d]);
-      chunk_strides.push_back(from.strides[d]);
-    }
-  }
-  // Each chunk must be made of whole target dimensions, innermost first.
-  Dims strides(sizes.size(), 1);
-  size_t chunk = chunk_sizes.size();
-  int64_t left = 1, stride = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    if (sizes[d] != 1 && left == 1) {
-      --chunk;
-      left = chunk_sizes[chunk];
-      stride = chunk_strides[chunk];
-    }
-    if (left % sizes[d] != 0) return std::nullopt;
-    strides[d] = stride;
-    stride *= sizes[d];
-    left /= sizes[d];
-  }
-  return strides;
-}
-
 std::optional<ir::View> ApplyView(const ir::Node& node, ir::View view) {
   ir::TensorType& type = view.type;
   const Dims& sizes = node.type().sizes;
@@ -139,16 +105,11 @@ std::optional<ir::View> ApplyView(const ir::Node& node, ir::View view) {
       break;
     }
     case OpKind::kExpand: {
-      const size_t added = sizes.size() - type.sizes.size();
-      Dims strides(sizes.size(), 0);
-      for (size_t d = added; d < sizes.size(); ++d) {
-        if (type.sizes[d - added] == sizes[d]) strides[d] = type.strides[d - added];
-      }
-      type.strides = std::move(strides);
+      type.strides = BroadcastStrides(type.sizes, type.strides, sizes);
       break;
     }
     case OpKind::kReshape: {
-      std::optional<Dims> strides = ReshapedStrides(type, sizes);
+      std::optional<Dims> strides = ReshapeStrides(type.sizes, type.strides, sizes);
       if (!strides.has_value()) return std::nullopt;
       type.strides = *std::move(strides);
       break;

@@ -36,7 +36,4 @@ ir::Dims AroundDim(const ir::Dims& sizes, int64_t dim);
 // say).
 std::optional<ir::View> ApplyView(const ir::Node& node, ir::View operand);
 
-// Strides of `sizes` over memory that `from` describes, if a reshape needs no copy.
-std::optional<ir::Dims> ReshapedStrides(const ir::TensorType& from, const ir::Dims& sizes);
-
 }  // namespace hpu::compiler

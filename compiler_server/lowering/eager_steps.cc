@@ -3,21 +3,18 @@
 #include <utility>
 
 #include "compiler_server/lowering/lower.h"
+#include "graph/op_schema.h"
 
 namespace hpu::compiler {
 namespace {
 
-// "aten.addmm.default" -> "aten::addmm", "".
-absl::Status SplitTarget(const std::string& target, EagerStep* step) {
-  const size_t first = target.find('.');
-  const size_t last = target.rfind('.');
-  if (first == std::string::npos || first == last) {
-    return InvalidArgument("target \"", target, "\" is not of the form namespace.op.overload");
-  }
-  step->op = target.substr(0, first) + "::" + target.substr(first + 1, last - first - 1);
-  step->overload = target.substr(last + 1);
-  if (step->overload == "default") step->overload.clear();
-  return absl::OkStatus();
+// At most kMaxReasonBytes of it, no character cut.
+std::string Bounded(std::string reason) {
+  if (reason.size() <= kMaxReasonBytes) return reason;
+  size_t end = kMaxReasonBytes;
+  while (end > 0 && (static_cast<uint8_t>(reason[end]) & 0xC0) == 0x80) --end;
+  reason.resize(end);
+  return reason;
 }
 
 ArgumentList IntList(const ir::Dims& dims) {
@@ -31,17 +28,19 @@ ArgumentList IntList(const ir::Dims& dims) {
 absl::Status EagerSteps::Add(const ir::Node& node) {
   if (node.aten == nullptr) return Internal(ir::OpName(node.op), " has no ATen call");
   EagerStep step;
-  RETURN_IF_ERROR(SplitTarget(node.aten->target, &step));
-  step.args = node.aten->args;
-  step.kwargs = node.aten->kwargs;
-  for (Argument& argument : step.args) RETURN_IF_ERROR(Resolve(node, &argument));
-  for (auto& [name, argument] : step.kwargs) RETURN_IF_ERROR(Resolve(node, &argument));
+  ASSIGN_OR_RETURN(OperatorName op, ParseTarget(node.aten->target));
+  step.op = std::move(op.name);
+  step.overload = std::move(op.overload);
+  for (const auto& [name, argument] : node.aten->args) {
+    step.args.push_back(argument);
+    RETURN_IF_ERROR(Resolve(node, &step.args.back()));
+  }
   for (const ir::Value* result : node.results) {
     step.outputs.push_back(memory_.HomeOf(*result)->index);
   }
-  step.reason =
-      node.aten->reason.empty() ? std::string(CheckLowerable(node).message()) : node.aten->reason;
-  program_.steps.emplace_back(std::move(step));
+  step.reason = Bounded(node.aten->reason.empty() ? std::string(CheckLowerable(node).message())
+                                                  : node.aten->reason);
+  function_.steps.emplace_back(std::move(step));
   return absl::OkStatus();
 }
 
@@ -77,7 +76,7 @@ uint32_t EagerSteps::AddView(const std::string& op, const std::string& overload,
   step.args = std::move(args);
   step.outputs = {result};
   step.reason = "view of an eager result";
-  program_.steps.emplace_back(std::move(step));
+  function_.steps.emplace_back(std::move(step));
   return result;
 }
 
@@ -94,7 +93,7 @@ uint32_t EagerSteps::TensorFor(const Memory& memory) {
   if (memory.placement != Placement::kEager) {
     return memory_.Tensor(memory.placement, memory.index, SpecOf(view));
   }
-  const TensorSpec& whole = program_.tensors[memory.index].spec;
+  const TensorSpec& whole = function_.tensors[memory.index].spec;
   if (view.offset == 0 && view.type.sizes == whole.sizes && view.type.strides == whole.strides) {
     return memory.index;
   }

@@ -15,9 +15,9 @@ namespace hpu::compiler {
 
 class EagerSteps {
  public:
-  // Appends to program.steps. All must outlive the object.
-  EagerSteps(const SegmentPlan& plan, MemoryPlan& memory, Program& program)
-      : plan_(plan), memory_(memory), program_(program) {}
+  // Appends to function.steps. All must outlive the object.
+  EagerSteps(const SegmentPlan& plan, MemoryPlan& memory, ProgramFunction& function)
+      : plan_(plan), memory_(memory), function_(function) {}
 
   // An `aten` node as a step.
   absl::Status Add(const ir::Node& node);
@@ -34,7 +34,7 @@ class EagerSteps {
 
   const SegmentPlan& plan_;
   MemoryPlan& memory_;
-  Program& program_;
+  ProgramFunction& function_;
 };
 
 }  // namespace hpu::compiler

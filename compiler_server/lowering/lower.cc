@@ -152,7 +152,7 @@ const Rule* FindRule(OpKind op) {
 bool Holds(Types types, DType dtype) {
   switch (types) {
     case Types::kFloat:
-      return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+      return IsFloat(dtype) && MovedType(dtype) == dtype;
     case Types::kArithmetic:
       return dtype == DType::kBool || (IsInteger(dtype) && MovedType(dtype) == dtype) ||
              Holds(Types::kFloat, dtype);
@@ -184,27 +184,6 @@ bool HoldsEmptyOperands(const ir::Node& node) {
 }
 
 }  // namespace
-
-DType MovedType(DType dtype) {
-  switch (dtype) {
-    case DType::kU16:
-      return DType::kI16;
-    case DType::kU32:
-      return DType::kI32;
-    case DType::kF64:
-    case DType::kU64:
-    case DType::kC64:
-      return DType::kI64;
-    case DType::kF8E4M3:
-    case DType::kF8E5M2:
-      return DType::kI8;
-    case DType::kC128:
-    case DType::kInvalid:
-      return DType::kInvalid;
-    default:
-      return dtype;
-  }
-}
 
 bool IsView(const ir::Node& node) {
   switch (node.op) {
@@ -247,26 +226,6 @@ absl::Status CheckLowerable(const ir::Node& node) {
     return Unimplemented(name, ": an operand without elements");
   }
   if (const char* reason = rule->refuses(node)) return Unimplemented(name, ": ", reason);
-  return absl::OkStatus();
-}
-
-absl::Status CheckLowerableOnEmulator(const ir::Node& node) {
-  RETURN_IF_ERROR(CheckLowerable(node));
-  const bool transposed = node.op == OpKind::kConvTranspose;
-  if ((transposed || node.op == OpKind::kConv) && node.operands[0]->type.rank() == 5) {
-    return Unimplemented(ir::OpName(node.op),
-                         " over three dimensions: the emulated device has no such node");
-  }
-  // It calculates every phase of every group by a kernel of its own.
-  constexpr int64_t kMostKernels = 64;
-  if (transposed) {
-    int64_t kernels = node.Int(ir::AttrKey::kGroups);
-    for (const int64_t stride : node.Ints(ir::AttrKey::kStride)) kernels *= stride;
-    if (kernels > kMostKernels) {
-      return Unimplemented(ir::OpName(node.op), ": ", kernels,
-                           " groups and phases, the emulated device takes ", kMostKernels);
-    }
-  }
   return absl::OkStatus();
 }
 

@@ -23,18 +23,12 @@ struct NodeLowering {
   bool has(size_t operand) const { return operand < in.size() && in[operand].handle != nullptr; }
 };
 
-// UNIMPLEMENTED, with the reason, if no recipe can hold the node; else OK and Lower() knows it.
+// UNIMPLEMENTED, with the reason, if no recipe of any device can hold the node; else OK and Lower()
+// knows it. What one device lacks: device_check.h.
 absl::Status CheckLowerable(const ir::Node& node);
-
-// The same for the emulated device, which lacks some of Gaudi's nodes.
-absl::Status CheckLowerableOnEmulator(const ir::Node& node);
 
 // Emits the node; failures stick to the graph.
 void Lower(const NodeLowering& at);
-
-// Type that elements of `dtype` have inside a recipe when they are only moved: its own device type,
-// or an integer of the same size (f64, complex64). kInvalid if there is none (complex128).
-DType MovedType(DType dtype);
 
 // True for ops whose result is a rearrangement of the operand that needs no arithmetic and can be
 // repeated wherever it is read: permute, slice, expand, reshape, as_strided.

@@ -12,9 +12,9 @@ namespace {
 
 using ir::Graph;
 
-void AddInputs(const Graph& graph, Program* program) {
+void AddInputs(const Graph& graph, ProgramFunction* function) {
   for (const ir::Input& input : graph.inputs()) {
-    ProgramInput& entry = program->inputs.emplace_back();
+    ProgramInput& entry = function->inputs.emplace_back();
     if (input.value == nullptr) {
       entry.kind = ProgramInput::Kind::kScalar;
       continue;
@@ -23,11 +23,12 @@ void AddInputs(const Graph& graph, Program* program) {
     entry.on_cpu = input.on_cpu;
   }
   for (const ir::Mutation& mutation : graph.mutations()) {
-    program->inputs[mutation.input].mutated = true;
+    function->inputs[mutation.input].mutated = true;
   }
 }
 
-void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager, Program* program) {
+void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager,
+                ProgramFunction* function) {
   for (const ir::Output& output : graph.outputs()) {
     ProgramOutput entry;
     entry.index = output.index;
@@ -61,7 +62,7 @@ void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager, Progr
     }
     entry.int_value = output.int_value;
     entry.float_value = output.float_value;
-    program->outputs.push_back(std::move(entry));
+    function->outputs.push_back(std::move(entry));
   }
 }
 
@@ -71,26 +72,27 @@ absl::StatusOr<LoweredGraph> LowerGraph(const Graph& graph, const SynapseFunctio
                                         const LoweringOptions& options) {
   LoweredGraph lowered;
   Program& program = lowered.program;
-  program.name = graph.name();
-  program.node_count = graph.captured_nodes;
-  AddInputs(graph, &program);
+  program.deterministic = options.deterministic;
+  ProgramFunction& forward = program.functions.emplace_back();
+  forward.node_count = graph.captured_nodes;
+  AddInputs(graph, &forward);
   ASSIGN_OR_RETURN(const SegmentPlan plan, SegmentPlan::Create(graph));
-  MemoryPlan memory(graph, plan, program);
-  EagerSteps eager(plan, memory, program);
+  MemoryPlan memory(graph, plan, program, forward);
+  EagerSteps eager(plan, memory, forward);
   for (const Segment& segment : plan.segments()) {
-    if (segment.eager) {
+    if (!segment.recipe) {
       for (const ir::Node* node : segment.nodes) RETURN_IF_ERROR(eager.Add(*node));
-      program.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
+      forward.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
       continue;
     }
     auto syn = std::make_unique<SynGraph>(functions, options.device, options.deterministic);
     SegmentLowering lowering(graph, plan, segment, memory, *syn);
     RETURN_IF_ERROR(lowering.Run());
     if (syn->node_count() == 0) continue;  // only tensors without elements
-    lowered.recipes.push_back({std::move(syn), static_cast<uint32_t>(program.steps.size())});
-    program.steps.emplace_back(LaunchStep{0, lowering.bindings()});
+    lowered.recipes.push_back({std::move(syn), static_cast<uint32_t>(forward.steps.size())});
+    forward.steps.emplace_back(LaunchStep{0, lowering.bindings()});
   }
-  AddOutputs(graph, memory, eager, &program);
+  AddOutputs(graph, memory, eager, &forward);
   return lowered;
 }
 

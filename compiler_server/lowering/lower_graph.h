@@ -21,11 +21,11 @@ struct LoweringOptions {
 
 struct LoweredRecipe {
   std::unique_ptr<SynGraph> graph;
-  uint32_t step = 0;  // its LaunchStep in Program::steps
+  uint32_t step = 0;  // its LaunchStep in the function's steps
 };
 
 struct LoweredGraph {
-  // Complete but for `recipes` and LaunchStep::recipe.
+  // One function. Complete but for `recipes` and LaunchStep::recipe.
   Program program;
   std::vector<LoweredRecipe> recipes;
 };

@@ -13,14 +13,15 @@ TensorSpec SpecOf(const ir::View& view) {
   return {view.type.dtype, view.type.sizes, view.type.strides, view.offset};
 }
 
-MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program)
-    : graph_(graph), program_(program), homes_(graph.value_count()) {
+MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program,
+                       ProgramFunction& function)
+    : graph_(graph), program_(program), function_(function), homes_(graph.value_count()) {
   for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
     const Value* value = graph.inputs()[i].value;
     if (value != nullptr) homes_[value->id] = InputMemory(i);
   }
   for (const Segment& segment : plan.segments()) {
-    if (!segment.eager) continue;
+    if (segment.recipe) continue;
     for (const ir::Node* node : segment.nodes) {
       for (const Value* result : node->results) {
         homes_[result->id] =
@@ -83,23 +84,22 @@ Memory MemoryPlan::InputMemory(uint32_t input) const {
 }
 
 uint32_t MemoryPlan::Tensor(Placement placement, uint32_t index, const TensorSpec& spec) {
-  for (uint32_t i = 0; i < program_.tensors.size(); ++i) {
-    const ProgramTensor& tensor = program_.tensors[i];
-    if (tensor.placement == placement && tensor.index == index && tensor.spec == spec) return i;
-  }
-  program_.tensors.push_back({placement, index, spec});
-  return static_cast<uint32_t>(program_.tensors.size() - 1);
+  const auto next = static_cast<uint32_t>(function_.tensors.size());
+  const auto [known, is_new] = tensors_.try_emplace(
+      Region(placement, index, spec.dtype, spec.sizes, spec.strides, spec.storage_offset), next);
+  if (is_new) function_.tensors.push_back({placement, index, spec});
+  return known->second;
 }
 
 uint32_t MemoryPlan::NewEagerTensor(const ir::TensorType& type) {
-  program_.tensors.push_back({Placement::kEager, 0, SpecOf({type, 0})});
-  return static_cast<uint32_t>(program_.tensors.size() - 1);
+  function_.tensors.push_back({Placement::kEager, 0, SpecOf({type, 0})});
+  return static_cast<uint32_t>(function_.tensors.size() - 1);
 }
 
 uint32_t MemoryPlan::NewBuffer(const ir::TensorType& type) {
   const int64_t elements = ir::SpanElements(type);
-  program_.buffer_bytes.push_back(static_cast<uint64_t>(elements * DTypeSize(type.dtype)));
-  return static_cast<uint32_t>(program_.buffer_bytes.size() - 1);
+  function_.buffer_bytes.push_back(static_cast<uint64_t>(elements * DTypeSize(type.dtype)));
+  return static_cast<uint32_t>(function_.buffer_bytes.size() - 1);
 }
 
 uint32_t MemoryPlan::ConstantIndex(const Value& value) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "compiler_server/ir/graph.h"
@@ -25,8 +27,9 @@ struct Memory {
 
 class MemoryPlan {
  public:
-  // `program` receives buffers, constants and tensors. All must outlive the plan.
-  MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program);
+  // `function` receives buffers and tensors, its `program` constants. All must outlive the plan.
+  MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program,
+             ProgramFunction& function);
 
   // Memory of a value that has some while steps run: an input, a constant, an eager op's result, or
   // a recipe's result that is returned or read by another step. nullopt for what lives only inside
@@ -47,8 +50,12 @@ class MemoryPlan {
 
   const ir::Graph& graph_;
   Program& program_;
+  ProgramFunction& function_;
   std::vector<std::optional<Memory>> homes_;  // by value id
   std::vector<Memory> storages_;
+  using Region = std::tuple<Placement, uint32_t, DType, std::vector<int64_t>, std::vector<int64_t>,
+                            int64_t>;   // what it lies in, the spec's fields
+  std::map<Region, uint32_t> tensors_;  // program tensors by region
 };
 
 // The spec of a region, offset included.

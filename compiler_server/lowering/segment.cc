@@ -14,17 +14,17 @@ using ir::OpKind;
 using ir::Value;
 using ir::ValueKind;
 
-constexpr int kAnyStage = -1;
-
-bool IsEager(const Node& node) { return node.op == OpKind::kAten; }
-bool IsEagerStage(int stage) { return stage % 2 == 1; }
-
 bool CanServeAsStorage(const ir::Storage& storage) {
-  return storage.value->kind == ValueKind::kResult && IsEager(*storage.value->producer) &&
+  return storage.value->kind == ValueKind::kResult &&
+         KindOf(*storage.value->producer) == NodeKind::kEager &&
          storage.type == storage.value->type;
 }
 
 }  // namespace
+
+NodeKind KindOf(const Node& node) {
+  return node.op == OpKind::kAten ? NodeKind::kEager : NodeKind::kRecipe;
+}
 
 bool SegmentPlan::IsFree(const Node& node) const {
   return (IsView(node) || ir::Traits(node.op).op_class == ir::OpClass::kSource) &&
@@ -76,11 +76,11 @@ std::optional<uint32_t> SegmentPlan::UpdatedInput(const Value& value) const {
   return found->second;
 }
 
-// An eager op needs its operands in memory: a source, or a view that strides cannot express, is
-// calculated by a recipe like any other node.
+// Steps outside recipes need their operands in memory: a source, or a view that strides cannot
+// express, is calculated by a recipe like any other node.
 void SegmentPlan::PinEagerOperands() {
   for (const Node* node : graph_->nodes()) {
-    if (!IsEager(*node)) continue;
+    if (KindOf(*node) == NodeKind::kRecipe) continue;
     for (Value* operand : node->operands) {
       if (operand == nullptr) continue;
       if (!FindRootView(operand).has_value()) pinned_[operand->id] = true;
@@ -92,7 +92,7 @@ void SegmentPlan::PinEagerOperands() {
 
 absl::Status SegmentPlan::CheckNodes() const {
   for (const Node* node : graph_->nodes()) {
-    if (IsEager(*node) || IsFree(*node)) continue;
+    if (KindOf(*node) != NodeKind::kRecipe || IsFree(*node)) continue;
     const absl::Status status = CheckLowerable(*node);
     const std::string& source = graph_->source(*node);
     if (!status.ok()) return source.empty() ? status : Annotate(status, source);
@@ -100,47 +100,44 @@ absl::Status SegmentPlan::CheckNodes() const {
   return absl::OkStatus();
 }
 
-// The earliest stage of a reader of something that is available at `stage`.
-int SegmentPlan::Advance(int stage, bool eager, int first) const {
-  if (stage < first) return first;
-  return IsEagerStage(stage) == eager ? stage : stage + 1;
-}
-
-// Returns the number of recipes.
-int SegmentPlan::AssignStages(bool eager_first) {
-  const int first_recipe = eager_first ? 2 : 0;
-  std::fill(stage_.begin(), stage_.end(), kAnyStage);
+// Steps of other kinds start at `first_level`: 0, before the first recipe, or 1, after it. Returns
+// the number of recipes.
+int SegmentPlan::AssignStages(int first_level) {
+  std::fill(stage_.begin(), stage_.end(), Stage());
   for (const Node* node : graph_->nodes()) {
-    int stage = kAnyStage;
-    if (IsFree(*node)) {
-      if (!node->operands.empty()) stage = stage_[node->operands[0]->id];
-    } else {
-      const bool eager = IsEager(*node);
-      const int first = eager ? 1 : first_recipe;
-      stage = first;
-      for (const Value* operand : node->operands) {
-        if (operand != nullptr) stage = std::max(stage, Advance(stage_[operand->id], eager, first));
-      }
+    Stage after;
+    for (const Value* operand : node->operands) {
+      if (operand != nullptr) after = std::max(after, stage_[operand->id]);
+    }
+    Stage stage = after;
+    if (!IsFree(*node)) {
+      stage.recipe = KindOf(*node) == NodeKind::kRecipe;
+      const bool next = after.recipe && !stage.recipe;
+      stage.level = std::max(after.level + (next ? 1 : 0), stage.recipe ? 0 : first_level);
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
   }
-  PlaceWrites(first_recipe);
+  PlaceWrites();
   std::vector<bool> used;
-  const auto mark = [&](int stage) {
-    if (stage < 0 || IsEagerStage(stage)) return;
-    used.resize(std::max(used.size(), static_cast<size_t>(stage) + 1));
-    used[stage] = true;
+  const auto mark = [&](const Stage& stage) {
+    if (!stage.known() || !stage.recipe) return;
+    used.resize(std::max(used.size(), static_cast<size_t>(stage.level) + 1));
+    used[static_cast<size_t>(stage.level)] = true;
   };
   for (const Node* node : graph_->nodes()) {
     if (!IsFree(*node)) mark(stage_[node->result()->id]);
   }
-  for (int stage : storage_stage_) mark(stage);
+  for (const Stage& stage : storage_stage_) mark(stage);
   if (!graph_->mutations().empty()) mark(mutation_stage_);
   return static_cast<int>(std::count(used.begin(), used.end(), true));
 }
 
-void SegmentPlan::PlaceWrites(int first_recipe) {
-  storage_stage_.assign(graph_->storages().size(), kAnyStage);
+// Recipes do them, the earliest that has the value.
+void SegmentPlan::PlaceWrites() {
+  const auto recipe_after = [](const Stage& stage) {
+    return Stage{std::max(stage.level, 0), true};
+  };
+  storage_stage_.assign(graph_->storages().size(), Stage());
   std::vector<bool> taken(graph_->value_count());
   eager_storage_.assign(graph_->storages().size(), false);
   for (size_t k = 0; k < storage_stage_.size(); ++k) {
@@ -151,24 +148,22 @@ void SegmentPlan::PlaceWrites(int first_recipe) {
       continue;
     }
     if (value->type.elements() == 0) continue;
-    storage_stage_[k] = Advance(stage_[value->id], false, first_recipe);
+    storage_stage_[k] = recipe_after(stage_[value->id]);
   }
   // Mutations happen together, after every value is there and every reader of the mutated inputs is
   // done. (Within a recipe, control edges put them last.)
-  mutation_stage_ = first_recipe;
+  mutation_stage_ = {0, true};
   std::vector<bool> mutated(graph_->value_count());
   for (const ir::Mutation& mutation : graph_->mutations()) {
     mutated[graph_->inputs()[mutation.input].value->id] = true;
-    mutation_stage_ =
-        std::max(mutation_stage_, Advance(stage_[mutation.value->id], false, first_recipe));
+    mutation_stage_ = std::max(mutation_stage_, recipe_after(stage_[mutation.value->id]));
   }
   if (graph_->mutations().empty()) return;
   for (const Node* node : graph_->nodes()) {
     if (IsFree(*node)) continue;
     for (Value* operand : node->operands) {
       if (operand == nullptr || !mutated[Root(operand)->id]) continue;
-      mutation_stage_ =
-          std::max(mutation_stage_, Advance(stage_[node->result()->id], false, first_recipe));
+      mutation_stage_ = std::max(mutation_stage_, recipe_after(stage_[node->result()->id]));
     }
   }
   for (size_t k = 0; k < storage_stage_.size(); ++k) {
@@ -179,17 +174,17 @@ void SegmentPlan::PlaceWrites(int first_recipe) {
 }
 
 void SegmentPlan::Collect() {
-  std::map<int, Segment> by_stage;
-  const auto at = [&](int stage) -> Segment& {
+  std::map<Stage, Segment> by_stage;
+  const auto at = [&](const Stage& stage) -> Segment& {
     Segment& segment = by_stage[stage];
-    segment.eager = IsEagerStage(stage);
+    segment.recipe = stage.recipe;
     return segment;
   };
   for (Node* node : graph_->nodes()) {
     if (!IsFree(*node)) at(stage_[node->result()->id]).nodes.push_back(node);
   }
   for (uint32_t k = 0; k < storage_stage_.size(); ++k) {
-    if (storage_stage_[k] != kAnyStage) {
+    if (storage_stage_[k].known()) {
       at(storage_stage_[k]).writes.push_back({Write::Kind::kStorage, k});
     }
   }
@@ -212,14 +207,14 @@ void SegmentPlan::Collect() {
 absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph) {
   SegmentPlan plan(graph);
   plan.pinned_.assign(graph.value_count(), false);
-  plan.stage_.assign(graph.value_count(), kAnyStage);
+  plan.stage_.resize(graph.value_count());
   plan.FindUpdatedInputs();
   plan.PinEagerOperands();
   RETURN_IF_ERROR(plan.CheckNodes());
-  // Starting with eager ops pays when recipes need their results: then one recipe may do.
-  const int recipe_first = plan.AssignStages(false);
-  const int eager_first = plan.AssignStages(true);
-  if (recipe_first <= eager_first) plan.AssignStages(false);
+  // Starting with the others pays when recipes need their results: then one recipe may do.
+  const int recipe_first = plan.AssignStages(1);
+  const int others_first = plan.AssignStages(0);
+  if (recipe_first <= others_first) plan.AssignStages(1);
   plan.Collect();
   return plan;
 }

@@ -1,13 +1,15 @@
-// Cuts a graph into steps: recipes, and ops that run eagerly between them.
+// Cuts a graph into steps: recipes, and nodes between them that are steps of their own (eager ops).
 //
-// Recipe nodes and eager nodes get stages, even and odd, each as early as its operands allow, so
-// the number of recipes is the length of the longest chain of alternations. All recipe nodes of a
-// stage are one recipe: nothing in it depends on a later stage, hence it is convex.
+// Every node has a kind. Each gets a stage as early as its operands allow: so many recipes run
+// before it. Hence the number of recipes is the length of the longest chain of recipes with a step
+// of another kind between each two. All recipe nodes of a stage are one recipe: nothing in it
+// depends on a later stage, hence it is convex. The others run in the graph's order.
 //
 // Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
 // every step that reads them, so that only values with memory of their own cross between steps.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,8 +27,15 @@ struct Write {
   uint32_t index = 0;  // into Graph::storages() or mutations()
 };
 
+// What becomes of a node.
+enum class NodeKind : uint8_t {
+  kRecipe,  // one step with the other recipe nodes of its segment
+  kEager,   // an EagerStep
+};
+NodeKind KindOf(const ir::Node& node);
+
 struct Segment {
-  bool eager = false;
+  bool recipe = false;           // its nodes are one recipe; else each is a step, by its kind
   std::vector<ir::Node*> nodes;  // in graph order, without free ones
   std::vector<Write> writes;     // of a recipe, in order; mutations last
 };
@@ -61,22 +70,29 @@ class SegmentPlan {
   std::optional<RootView> FindRootView(ir::Value* value) const;
 
  private:
+  // When a node runs. At one level, steps of other kinds come before the recipe.
+  struct Stage {
+    int level = -1;  // recipes that run before it; -1: there before the first step
+    bool recipe = false;
+    bool known() const { return level >= 0; }
+    auto operator<=>(const Stage&) const = default;
+  };
+
   explicit SegmentPlan(const ir::Graph& graph) : graph_(&graph) {}
   void FindUpdatedInputs();
   void PinEagerOperands();
   absl::Status CheckNodes() const;
-  int AssignStages(bool eager_first);
-  int Advance(int stage, bool eager, int first) const;
-  void PlaceWrites(int first_recipe);
+  int AssignStages(int first_level);
+  void PlaceWrites();
   void Collect();
 
   const ir::Graph* graph_;
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
-  std::vector<bool> pinned_;         // by value id: views and sources that get a stage after all
-  std::vector<int> stage_;           // by value id; kAnyStage = available from the start
-  std::vector<bool> eager_storage_;  // by storage number
-  std::vector<int> storage_stage_;   // kAnyStage = nothing to write
-  int mutation_stage_ = 0;
+  std::vector<bool> pinned_;          // by value id: views and sources that get a stage after all
+  std::vector<Stage> stage_;          // by value id
+  std::vector<bool> eager_storage_;   // by storage number
+  std::vector<Stage> storage_stage_;  // not known = nothing to write
+  Stage mutation_stage_;
   std::vector<Segment> segments_;
   std::vector<int> segment_of_value_;  // by value id
 };

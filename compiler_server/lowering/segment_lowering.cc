@@ -12,20 +12,6 @@ using ir::Dims;
 using ir::Value;
 using ir::ValueKind;
 
-std::string_view PlacementName(Placement placement) {
-  switch (placement) {
-    case Placement::kInput:
-      return "input";
-    case Placement::kBuffer:
-      return "buffer";
-    case Placement::kConstant:
-      return "constant";
-    case Placement::kEager:
-      return "eager";
-  }
-  return "";
-}
-
 // How strided memory becomes a row-major tensor: the elements as they lie (row-major `physical`),
 // and the way from there to the value.
 struct StridedAccess {
@@ -53,7 +39,7 @@ StridedAccess AnalyseStrides(const ir::TensorType& type) {
     core.strides.push_back(type.strides[d]);
   }
   Dims order;
-  access.dense = ir::IsDensePermutation(core, &order);
+  access.dense = ir::IsDense(core, &order);
   if (!access.dense) return access;
   access.perm.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -66,6 +52,12 @@ StridedAccess AnalyseStrides(const ir::TensorType& type) {
 }  // namespace
 
 absl::Status SegmentLowering::Run() {
+  for (const Write& write : segment_.writes) {
+    if (write.kind != Write::Kind::kStorage) continue;
+    const Memory memory = memory_.StorageMemory(write.index);
+    const Value* value = graph_.storages()[write.index].value;
+    if (memory.view.type.contiguous()) storages_.emplace(value->id, memory);
+  }
   for (const ir::Node* node : segment_.nodes) Emit(*node);
   std::vector<const ir::Mutation*> mutations;
   for (const Write& write : segment_.writes) {
@@ -89,8 +81,8 @@ void SegmentLowering::WriteStorage(uint32_t storage) {
   StoreTo(tensor, memory, "");
 }
 
-// All values first: what lies in memory that a mutation overwrites is copied. Then the writes, each
-// ordered after everything before it.
+// All values first: what lies in memory that a mutation overwrites is copied. Then the writes, the
+// first one after everything, each further one after the write before it.
 void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mutations) {
   std::set<uint32_t> mutated, by_insertion;
   for (const ir::Mutation* mutation : mutations) {
@@ -110,8 +102,10 @@ void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mut
   for (uint32_t input : by_insertion) {
     const Memory memory = memory_.InputMemory(input);
     const ir::TensorType& type = memory.view.type;
-    contents[input] = Bind(memory, MovedType(type.dtype), {ir::SpanElements(type)}, 0, "");
+    contents[input] =
+        Bind(memory, MovedType(type.dtype), {ir::SpanElements(type)}, 0, Access::kRead);
   }
+  size_t before_this = 0;  // first node of what the write must wait for
   for (size_t i = 0; i < mutations.size(); ++i) {
     const ir::Mutation& mutation = *mutations[i];
     const size_t begin = syn_.node_count();
@@ -119,7 +113,7 @@ void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mut
     // The written tensor shares section and offset with what it overwrites.
     if (by_insertion.contains(mutation.input)) {
       Tensor& before = contents[mutation.input];
-      const Tensor after = Bind(memory, before.dtype, before.sizes, 0, "_written");
+      const Tensor after = Bind(memory, before.dtype, before.sizes, 0, Access::kWrite, "_written");
       const synStridedOpParams params =
           StridedParams(mutation.view.type.strides, mutation.view.offset);
       syn_.Node("strided_insert", {before, values[i]}, {after}, Params(params));
@@ -128,7 +122,8 @@ void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mut
       memory.view = mutation.view;
       StoreTo(values[i], memory, "_written");
     }
-    syn_.RunAfterAllBefore(begin, syn_.node_count());
+    syn_.RunAfter(before_this, begin, syn_.node_count());
+    if (begin != syn_.node_count()) before_this = begin;
   }
 }
 
@@ -212,14 +207,9 @@ std::optional<Memory> SegmentLowering::DirectTarget(const Value& value) {
     const std::optional<Memory> home = memory_.HomeOf(value);
     if (home.has_value() && home->view.type.contiguous()) return home;
   }
-  for (const Write& write : segment_.writes) {
-    if (write.kind != Write::Kind::kStorage || graph_.storages()[write.index].value != &value) {
-      continue;
-    }
-    const Memory memory = memory_.StorageMemory(write.index);
-    if (memory.view.type.contiguous()) return memory;
-  }
-  return std::nullopt;
+  const auto storage = storages_.find(value.id);
+  if (storage == storages_.end()) return std::nullopt;
+  return storage->second;
 }
 
 Tensor SegmentLowering::ResultTensor(Value* value) {
@@ -227,38 +217,36 @@ Tensor SegmentLowering::ResultTensor(Value* value) {
   const std::optional<Memory> target = DirectTarget(*value);
   if (!target.has_value()) return syn_.Intermediate(dtype, value->type.sizes);
   stored_directly_[value->id] = KeyOf(*target);
-  return Bind(*target, dtype, value->type.sizes, target->view.offset, "");
+  return Bind(*target, dtype, value->type.sizes, target->view.offset, Access::kWrite);
 }
 
 synSectionHandle SegmentLowering::SectionOf(const MemoryKey& key) {
   const auto known = sections_.find(key);
   if (known != sections_.end()) return known->second;
+  ordinals_[key] = sections_.size();
   return sections_[key] = syn_.Section();
 }
 
-// A row-major tensor over memory from element `offset` on. Names are unique in the recipe.
+// A row-major tensor over memory from element `offset` on. Names are unique in the recipe and say
+// nothing of the program around the segment, so that equal segments have equal recipes.
 Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& sizes, int64_t offset,
-                             std::string_view role) {
+                             Access access, std::string_view role) {
   const MemoryKey key = KeyOf(memory);
-  std::string name = std::string(PlacementName(memory.placement)) + std::to_string(memory.index) +
-                     std::string(role);
-  const auto same = [&](const Binding& binding) { return binding.tensor_name == name; };
-  for (int n = 1; std::any_of(bindings_.begin(), bindings_.end(), same); ++n) {
-    name = std::string(PlacementName(memory.placement)) + std::to_string(memory.index) +
-           std::string(role) + "_" + std::to_string(n);
-  }
+  const synSectionHandle section = SectionOf(key);
+  std::string name = "memory" + std::to_string(ordinals_.at(key)) + std::string(role);
+  const int earlier = names_[name]++;
+  if (earlier > 0) name += "_" + std::to_string(earlier);
   const DType stored = memory.view.type.dtype;
   if (memory.placement == Placement::kEager && offset != 0) {
     syn_.Fail(Unimplemented("part of an eager result as a recipe's own tensor"));
     return {};
   }
-  const uint32_t tensor =
-      memory.placement == Placement::kEager
-          ? memory.index
-          : memory_.Tensor(memory.placement, memory.index,
-                           {stored, sizes, ir::ContiguousStrides(sizes), offset});
-  bindings_.push_back({name, tensor});
-  return syn_.Persistent(name, dtype, sizes, SectionOf(key),
+  const uint32_t tensor = memory.placement == Placement::kEager
+                              ? memory.index
+                              : memory_.Tensor(memory.placement, memory.index,
+                                               {stored, sizes, RowMajorStrides(sizes), offset});
+  bindings_.push_back({name, tensor, access == Access::kWrite});
+  return syn_.Persistent(name, dtype, sizes, section,
                          static_cast<uint64_t>(offset * DTypeSize(stored)));
 }
 
@@ -270,14 +258,15 @@ Tensor SegmentLowering::Load(const Memory& memory) {
   // What an eager op made has no place that an offset could count from: its address is its own.
   const bool inside = memory.placement == Placement::kEager && memory.view.offset != 0;
   if (access.dense && !inside) {
-    if (type.contiguous()) return Bind(memory, dtype, type.sizes, memory.view.offset, "");
-    const Tensor physical = Bind(memory, dtype, access.physical, memory.view.offset, "");
+    if (type.contiguous())
+      return Bind(memory, dtype, type.sizes, memory.view.offset, Access::kRead);
+    const Tensor physical = Bind(memory, dtype, access.physical, memory.view.offset, Access::kRead);
     const Tensor ordered = syn_.Transposed(physical, access.perm);
     return syn_.Expanded(syn_.Reshaped(ordered, access.unexpanded), type.sizes);
   }
   const int64_t skipped = inside ? memory.view.offset : 0;
-  const Tensor flat =
-      Bind(memory, dtype, {skipped + ir::SpanElements(type)}, memory.view.offset - skipped, "");
+  const Tensor flat = Bind(memory, dtype, {skipped + ir::SpanElements(type)},
+                           memory.view.offset - skipped, Access::kRead);
   const Tensor value = syn_.Intermediate(dtype, type.sizes);
   const synStridedOpParams params = StridedParams(type.strides, skipped);
   syn_.Node("strided_view", {flat}, {value}, Params(params));
@@ -293,7 +282,8 @@ void SegmentLowering::StoreTo(const Tensor& value, const Memory& memory, std::st
     return;
   }
   if (type.contiguous()) {
-    syn_.Copy(value, Bind(memory, value.dtype, type.sizes, memory.view.offset, role));
+    syn_.Copy(value,
+              Bind(memory, value.dtype, type.sizes, memory.view.offset, Access::kWrite, role));
     return;
   }
   Dims core, order(access.perm.size());
@@ -301,7 +291,8 @@ void SegmentLowering::StoreTo(const Tensor& value, const Memory& memory, std::st
   for (int64_t size : type.sizes) {
     if (size != 1) core.push_back(size);
   }
-  const Tensor target = Bind(memory, value.dtype, access.physical, memory.view.offset, role);
+  const Tensor target =
+      Bind(memory, value.dtype, access.physical, memory.view.offset, Access::kWrite, role);
   const Tensor squeezed = syn_.Reshaped(value, core);
   if (std::is_sorted(order.begin(), order.end())) {
     syn_.Copy(squeezed, target);

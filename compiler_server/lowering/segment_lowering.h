@@ -40,8 +40,9 @@ class SegmentLowering {
   Tensor ResultTensor(ir::Value* value);
   Tensor Load(const Memory& memory);
   std::optional<Memory> OutsideMemory(ir::Value& value);
+  enum class Access { kRead, kWrite };
   Tensor Bind(const Memory& memory, DType dtype, const ir::Dims& sizes, int64_t offset,
-              std::string_view role);
+              Access access, std::string_view role = "");
   void StoreTo(const Tensor& value, const Memory& memory, std::string_view role);
   synSectionHandle SectionOf(const MemoryKey& key);
   std::optional<Memory> DirectTarget(const ir::Value& value);
@@ -55,6 +56,9 @@ class SegmentLowering {
   std::map<uint32_t, Tensor> tensors_;             // by value id
   std::map<uint32_t, MemoryKey> stored_directly_;  // value id -> memory that its node writes
   std::map<MemoryKey, synSectionHandle> sections_;
+  std::map<MemoryKey, size_t> ordinals_;  // in the order in which memory was first bound
+  std::map<std::string, int> names_;      // how many bindings have the stem as their name
+  std::map<uint32_t, Memory> storages_;   // value id -> row-major storage written here
   std::vector<Binding> bindings_;
 };
 

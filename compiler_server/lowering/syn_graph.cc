@@ -1,9 +1,8 @@
 #include "compiler_server/lowering/syn_graph.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
+#include "compiler_server/ir/host_tensor.h"
 #include "synapse/include/synapse_kernel_params.h"
 #include "synapse/include/synapse_node_params.h"
 
@@ -11,28 +10,17 @@ namespace hpu::compiler {
 namespace {
 
 struct DeviceTypeRow {
-  DType dtype;
-  synDataType device;
+  synDataType device = syn_type_na;
   std::string_view suffix;
 };
 
-// Booleans are int8 with 0 and 1. float64 and complex have no device type.
-constexpr DeviceTypeRow kDeviceTypes[] = {
-    {DType::kF32, syn_type_single, "f32"},    {DType::kBF16, syn_type_bf16, "bf16"},
-    {DType::kF16, syn_type_fp16, "f16"},      {DType::kI8, syn_type_int8, "i8"},
-    {DType::kU8, syn_type_uint8, "u8"},       {DType::kI16, syn_type_int16, "i16"},
-    {DType::kI32, syn_type_int32, "i32"},     {DType::kI64, syn_type_int64, "i64"},
-    {DType::kBool, syn_type_int8, "i8"},      {DType::kF8E4M3, syn_type_fp8_143, "hf8"},
-    {DType::kF8E5M2, syn_type_fp8_152, "f8"}, {DType::kU16, syn_type_uint16, "u16"},
-    {DType::kU32, syn_type_uint32, "u32"},    {DType::kU64, syn_type_uint64, "u64"},
+constexpr DeviceTypeRow kDeviceTypes[kNumDTypes] = {
+    {},
+#define HPU_DTYPE(symbol, name, bytes, kind, host, torch_type, device, suffix, ...) \
+  {device, suffix},
+#include "base/dtypes.inc"
+#undef HPU_DTYPE
 };
-
-const DeviceTypeRow* FindDeviceType(DType dtype) {
-  for (const DeviceTypeRow& row : kDeviceTypes) {
-    if (row.dtype == dtype) return &row;
-  }
-  return nullptr;
-}
 
 synTensorGeometry FcdGeometry(const ir::Dims& sizes) {
   synTensorGeometry geometry = {};
@@ -44,30 +32,11 @@ synTensorGeometry FcdGeometry(const ir::Dims& sizes) {
   return geometry;
 }
 
-template <typename T>
-Bytes BytesOf(const T& value) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(&value);
-  return Bytes(begin, begin + sizeof(T));
-}
-
-// Round to nearest even; a NaN stays one.
-uint16_t BFloat16Bits(float value) {
-  if (std::isnan(value)) return 0x7FC0;
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
 }  // namespace
 
-synDataType DeviceType(DType dtype) {
-  const DeviceTypeRow* row = FindDeviceType(dtype);
-  return row == nullptr ? syn_type_na : row->device;
-}
+synDataType DeviceType(DType dtype) { return kDeviceTypes[static_cast<size_t>(dtype)].device; }
 
-std::string_view GuidSuffix(DType dtype) {
-  const DeviceTypeRow* row = FindDeviceType(dtype);
-  return row == nullptr ? std::string_view() : row->suffix;
-}
+std::string_view GuidSuffix(DType dtype) { return kDeviceTypes[static_cast<size_t>(dtype)].suffix; }
 
 int FcdAxis(int64_t dim, int rank) {
   const int known = std::max(rank, 1);
@@ -154,21 +123,7 @@ Tensor SynGraph::Constant(DType dtype, const ir::Dims& sizes, std::span<const ui
 }
 
 Tensor SynGraph::Scalar(DType dtype, double value) {
-  switch (dtype) {
-    case DType::kF32:
-      return Constant(dtype, {}, BytesOf(static_cast<float>(value)));
-    case DType::kBF16:
-      return Constant(dtype, {}, BytesOf(BFloat16Bits(static_cast<float>(value))));
-    case DType::kF16:
-      return Constant(dtype, {}, BytesOf(static_cast<_Float16>(value)));
-    case DType::kBool:
-      return Constant(dtype, {}, BytesOf(static_cast<uint8_t>(value != 0)));
-    default:
-      break;
-  }
-  const Bytes wide = BytesOf(static_cast<int64_t>(value));
-  const auto size = static_cast<size_t>(DTypeSize(dtype));
-  return Constant(dtype, {}, std::span(wide).first(std::min(size, wide.size())));
+  return Constant(dtype, {}, ir::ToBytes(ir::MakeHostTensor(dtype, {}, value)));
 }
 
 void SynGraph::Node(const std::string& guid, const std::vector<Tensor>& inputs,
@@ -275,13 +230,20 @@ Tensor SynGraph::Expanded(const Tensor& from, const ir::Dims& sizes) {
   return to;
 }
 
-void SynGraph::RunAfterAllBefore(size_t begin, size_t end) {
-  if (!status_.ok() || begin == 0 || begin == end) return;
-  digest_.Field("order").Number(static_cast<int64_t>(begin)).Number(static_cast<int64_t>(end));
-  Check(functions_.synNodeDependencySet(graph_, nodes_.data(), nodes_.data() + begin,
-                                        static_cast<uint32_t>(begin),
+void SynGraph::RunAfter(size_t first, size_t begin, size_t end) {
+  if (!status_.ok() || first == begin || begin == end) return;
+  digest_.Field("order").Number(static_cast<int64_t>(first));
+  digest_.Number(static_cast<int64_t>(begin)).Number(static_cast<int64_t>(end));
+  Check(functions_.synNodeDependencySet(graph_, nodes_.data() + first, nodes_.data() + begin,
+                                        static_cast<uint32_t>(begin - first),
                                         static_cast<uint32_t>(end - begin)),
         "synNodeDependencySet");
+}
+
+absl::Status SynGraph::CheckOnDevice() {
+  Check(status_.ok() ? functions_.synEmulatorGraphCheck(graph_) : synSuccess,
+        "synEmulatorGraphCheck");
+  return status_;
 }
 
 absl::StatusOr<synRecipeHandle> SynGraph::Compile(const std::string& name) {

@@ -34,7 +34,7 @@ struct Tensor {
   uint32_t ordinal = 0;  // of its creation in the graph
 
   int rank() const { return static_cast<int>(sizes.size()); }
-  int64_t elements() const { return ir::ElementCount(sizes); }
+  int64_t elements() const { return NumElements(sizes); }
 };
 
 // A parameter struct filled field by field over zero bytes. A plain struct would have arbitrary
@@ -111,8 +111,8 @@ class SynGraph {
 
   // Number of nodes so far; nodes are numbered from 0.
   size_t node_count() const { return nodes_.size(); }
-  // Nodes [begin, end) run after all nodes before `begin`.
-  void RunAfterAllBefore(size_t begin, size_t end);
+  // Nodes [begin, end) run after nodes [first, begin).
+  void RunAfter(size_t first, size_t begin, size_t end);
 
   // Of everything that was built so far: graphs of equal digest compile to equal recipes, but for
   // their names.
@@ -120,6 +120,8 @@ class SynGraph {
 
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);
+  // Whether the device takes what was built (synEmulatorGraphCheck, which the library must have).
+  absl::Status CheckOnDevice();
   // The graph's recipe; the caller destroys it.
   absl::StatusOr<synRecipeHandle> Compile(const std::string& name);
 

@@ -2,72 +2,88 @@
 
 #include <algorithm>
 #include <bit>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "compiler_server/ir/rewrite.h"
 
 namespace hpu::compiler {
 namespace {
 
-// What makes two nodes equal, as text for a hash map: op, operands, attributes, result types.
-// Exact: numbers enter by their bits.
-class Signature {
+// Of what makes two nodes equal: op, operands, attributes, result types. Numbers enter by their
+// bits.
+class NodeHash {
  public:
-  explicit Signature(const ir::Node& node) {
-    Add(static_cast<int64_t>(node.op));
-    for (const ir::Value* operand : node.operands) Add(operand == nullptr ? -1 : operand->id);
-    for (const auto& [key, attr] : node.attrs.items()) {
-      Add(static_cast<int64_t>(key));
-      std::visit([this](const auto& value) { Add(value); }, attr);
+  size_t operator()(const ir::Node* node) const {
+    uint64_t hash = static_cast<uint64_t>(node->op);
+    for (const ir::Value* operand : node->operands) Mix(hash, operand == nullptr ? 0 : operand->id);
+    for (const auto& [key, attr] : node->attrs.items()) {
+      Mix(hash, static_cast<uint64_t>(key));
+      std::visit([&](const auto& value) { MixValue(hash, value); }, attr);
     }
-    for (const ir::Value* result : node.results) {
-      Add(static_cast<int64_t>(result->type.dtype));
-      Add(result->type.sizes);
-    }
+    for (const ir::Value* result : node->results) MixValue(hash, result->type.sizes);
+    return hash;
   }
-  std::string Take() { return std::move(text_); }
 
  private:
-  void Add(int64_t value) { text_.append(reinterpret_cast<const char*>(&value), sizeof value); }
-  void Add(uint32_t value) { Add(static_cast<int64_t>(value)); }
-  void Add(bool value) { Add(static_cast<int64_t>(value)); }
-  void Add(double value) { Add(std::bit_cast<int64_t>(value)); }
-  void Add(const std::string& value) {
-    Add(static_cast<int64_t>(value.size()));
-    text_ += value;
+  // Fibonacci hashing: the multiplier is 2^64 divided by the golden ratio.
+  static void Mix(uint64_t& hash, uint64_t value) {
+    hash = (std::rotl(hash, 23) ^ value) * 0x9E3779B97F4A7C15u;
   }
-  void Add(const ir::Dims& value) {
-    Add(static_cast<int64_t>(value.size()));
-    for (int64_t item : value) Add(item);
+  template <typename T>
+  static void MixValue(uint64_t& hash, const T& value) {
+    if constexpr (std::is_same_v<T, ir::Dims>) {
+      for (const int64_t item : value) Mix(hash, static_cast<uint64_t>(item));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      Mix(hash, std::hash<std::string>()(value));
+    } else if constexpr (std::is_same_v<T, double>) {
+      Mix(hash, std::bit_cast<uint64_t>(value));
+    } else {
+      Mix(hash, static_cast<uint64_t>(value));
+    }
   }
-
-  std::string text_;
 };
 
-// Calls that change something besides their results: random state, checks.
+class SameNode {
+ public:
+  bool operator()(const ir::Node* x, const ir::Node* y) const {
+    return x->op == y->op && x->operands == y->operands &&
+           std::equal(x->attrs.items().begin(), x->attrs.items().end(), y->attrs.items().begin(),
+                      y->attrs.items().end(), SameAttr) &&
+           std::equal(x->results.begin(), x->results.end(), y->results.begin(), y->results.end(),
+                      SameType);
+  }
+
+ private:
+  // By its bits: 0 and -0 differ, NaN and NaN do not.
+  static bool SameAttr(const std::pair<ir::AttrKey, ir::Attr>& x,
+                       const std::pair<ir::AttrKey, ir::Attr>& y) {
+    const auto* number = std::get_if<double>(&x.second);
+    const auto* other = std::get_if<double>(&y.second);
+    if (x.first != y.first) return false;
+    if (number == nullptr || other == nullptr) return x.second == y.second;
+    return std::bit_cast<uint64_t>(*number) == std::bit_cast<uint64_t>(*other);
+  }
+  static bool SameType(const ir::Value* x, const ir::Value* y) {
+    return x->type.dtype == y->type.dtype && x->type.sizes == y->type.sizes;
+  }
+};
+
+// Calls that do something besides giving results: they advance the generator, or they are called
+// for that alone (checks). Calls that write to tensors do not reach the IR.
 bool HasEffects(const ir::Node& node) {
-  if (node.op != ir::OpKind::kAten) return false;
-  if (node.results.empty()) return true;
-  constexpr std::string_view kRandom[] = {"rand",    "bernoulli",   "dropout", "exponential",
-                                          "normal",  "multinomial", "poisson", "uniform",
-                                          "_assert", "geometric",   "cauchy"};
-  const std::string_view target = node.aten->target;
-  if (target.substr(0, 5) != "aten.") return true;
-  return std::any_of(std::begin(kRandom), std::end(kRandom), [&](std::string_view word) {
-    return target.find(word) != std::string_view::npos;
-  });
+  return node.op == ir::OpKind::kAten && (node.results.empty() || node.aten->draws_random);
 }
 
 absl::Status MergeDuplicates(ir::Graph& graph) {
-  std::unordered_map<std::string, ir::Node*> seen;
+  std::unordered_set<ir::Node*, NodeHash, SameNode> seen;
   seen.reserve(graph.nodes().size());
   ir::Rewriter rewriter(graph);
   return rewriter.Run([&](ir::Node& node) -> absl::StatusOr<ir::Visit> {
     if (node.op == ir::OpKind::kAten) return ir::Visit::kKeep;
-    const auto [first, is_new] = seen.try_emplace(Signature(node).Take(), &node);
+    const auto [first, is_new] = seen.insert(&node);
     if (is_new) return ir::Visit::kKeep;
     for (size_t i = 0; i < node.results.size(); ++i) {
-      rewriter.Replace(node.results[i], first->second->results[i]);
+      rewriter.Replace(node.results[i], (*first)->results[i]);
     }
     return ir::Visit::kDrop;
   });

@@ -38,9 +38,9 @@ Value* AsStrided(Builder& b, Value* memory, Dims sizes, Dims strides) {
 Value* RowMajor(Builder& b, Value* value) {
   const TensorType& type = value->type;
   Dims perm;
-  if (ir::IsDensePermutation(type, &perm)) {
+  if (ir::IsDense(type, &perm)) {
     Dims sizes = Permuted(type.sizes, perm);
-    Dims strides = ir::ContiguousStrides(sizes);
+    Dims strides = RowMajorStrides(sizes);
     return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)), Inverse(perm));
   }
   // Repeated elements (stride 0) are read once.
@@ -68,7 +68,7 @@ class Explicit {
     for (ir::Storage& storage : graph_.storages()) MakeRowMajor(storage);
     for (const ir::Mutation& mutation : graph_.mutations()) {
       const TensorType& type = mutation.view.type;
-      if (!type.contiguous() && !ir::IsDensePermutation(type)) {
+      if (!type.contiguous() && !ir::IsDense(type)) {
         whole_.insert(graph_.inputs()[mutation.input].value);
       }
     }
@@ -87,7 +87,7 @@ class Explicit {
   void MakeRowMajor(ir::Storage& storage) {
     storage.value = Read(storage.value);
     Dims perm;
-    if (storage.type.contiguous() || !ir::IsDensePermutation(storage.type, &perm)) return;
+    if (storage.type.contiguous() || !ir::IsDense(storage.type, &perm)) return;
     storage.value = rewriter_.builder().Permute(storage.value, perm);
     storage.type = ir::Contiguous(storage.value->type);
   }
@@ -99,7 +99,7 @@ class Explicit {
     Dims perm;
     if (whole_.count(input) > 0) {
       WriteWhole(input, mutation);
-    } else if (!type.contiguous() && ir::IsDensePermutation(type, &perm)) {
+    } else if (!type.contiguous() && ir::IsDense(type, &perm)) {
       mutation.value = rewriter_.builder().Permute(mutation.value, perm);
     }
     type = ir::Contiguous(mutation.value->type);

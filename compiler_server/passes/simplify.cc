@@ -214,7 +214,7 @@ Value* SimplifyElementwise(Node& node, Builder& b) {
     if (smaller == given && !uniform) continue;
     Dims sizes = wanted;
     for (size_t j = 0; j < operands.size(); ++j) {
-      if (j != i) ir::BroadcastSizes(sizes, operands[j]->type.sizes, &sizes);
+      if (j != i) sizes = BroadcastSizes(sizes, operands[j]->type.sizes).value_or(sizes);
     }
     if (sizes != node.type().sizes) continue;
     operands[i] = uniform ? b.Scalar(*uniform, given->type.dtype) : smaller;

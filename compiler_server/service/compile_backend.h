@@ -15,10 +15,11 @@
 namespace hpu::server {
 
 struct CompileInput {
-  std::string graph;  // serialised hpu.wire.Graph, not looked at before
+  std::string graph;  // a captured graph's container, not decoded before
   std::vector<std::pair<std::string, std::string>> options;
   std::string device_kind;
   std::string isa_level;
+  unsigned threads = 1;  // that may compile at the same time; no part of the result
 };
 
 struct CompileOutput {

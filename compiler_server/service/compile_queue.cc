@@ -136,10 +136,16 @@ std::shared_ptr<Flight> CompileQueue::NextFlight() {
   return next.flight;
 }
 
+unsigned CompileQueue::ThreadsOfOne() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::max<unsigned>(
+      1, options_.threads / static_cast<unsigned>(std::max<size_t>(1, running_)));
+}
+
 void CompileQueue::Run(size_t index, Flight& flight) {
   const CompileJob& job = flight.job();
   flight.Start();
-  absl::StatusOr<store::Entry> result = absl::UnknownError("");
+  absl::StatusOr<Landing> result = absl::UnknownError("");
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
     result =
@@ -161,16 +167,17 @@ void CompileQueue::Run(size_t index, Flight& flight) {
   flight.Finish(std::move(result));
 }
 
-absl::StatusOr<store::Entry> CompileQueue::CompileOnce(size_t index, const Flight& flight,
-                                                       const ProgressFunction& progress) {
+absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const Flight& flight,
+                                                  const ProgressFunction& progress) {
   const CompileJob& job = flight.job();
   if (!job.skip_cache_lookup) {
     absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
-    if (known.ok()) return known;
+    if (known.ok()) return Landing{*std::move(known), /*from_store=*/true};
   }
   ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<CompileOutput> output = worker->Compile(job.input, progress, options_.time_limit);
+  absl::StatusOr<CompileOutput> output =
+      worker->Compile(job.input, ThreadsOfOne(), progress, options_.time_limit);
   if (worker->dead()) {
     ++worker_losses_;
     HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)
@@ -178,9 +185,11 @@ absl::StatusOr<store::Entry> CompileQueue::CompileOnce(size_t index, const Fligh
   }
   RETURN_IF_ERROR(output.status());
   ++compiled_;
-  return hooks_.publish(job, *std::move(output),
-                        std::chrono::duration_cast<std::chrono::microseconds>(
-                            std::chrono::steady_clock::now() - begin));
+  ASSIGN_OR_RETURN(store::Entry entry,
+                   hooks_.publish(job, *std::move(output),
+                                  std::chrono::duration_cast<std::chrono::microseconds>(
+                                      std::chrono::steady_clock::now() - begin)));
+  return Landing{std::move(entry), /*from_store=*/false};
 }
 
 absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {

@@ -1,5 +1,5 @@
-// Single flight and admission: at most one compilation per key, a bounded number at a time, a
-// bounded number waiting. Each queue thread owns one worker process and keeps it warm.
+// Single flight and admission: at most one compilation per content key, a bounded number at a time,
+// a bounded number waiting. Each queue thread owns one worker process and keeps it warm.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,9 @@ namespace hpu::server {
 
 struct QueueOptions {
   int workers = 2;
+  unsigned threads = 1;  // of all compilations together
   size_t max_waiting = 1024;
-  std::chrono::milliseconds time_limit{240'000};  // of one compilation
+  std::chrono::milliseconds time_limit{};  // of one compilation; to be given
   std::vector<std::string> worker_command;
   uint64_t worker_memory_bytes = uint64_t{64} << 30;  // address space of one worker; 0 = no limit
 };
@@ -82,8 +83,10 @@ class CompileQueue {
   void RunThread(size_t index);
   std::shared_ptr<Flight> NextFlight();  // null = stop
   void Run(size_t index, Flight& flight);
-  absl::StatusOr<store::Entry> CompileOnce(size_t index, const Flight& flight,
-                                           const ProgressFunction& progress);
+  absl::StatusOr<Landing> CompileOnce(size_t index, const Flight& flight,
+                                      const ProgressFunction& progress);
+  // A share of the threads for a compilation that begins now: what runs shares them evenly.
+  unsigned ThreadsOfOne() const;
   absl::StatusOr<WorkerProcess*> ReadyWorker(size_t index);
   void Leave(const Digest& key, const Flight* flight);
   void TellPositions();  // mutex_ held

@@ -2,7 +2,11 @@
 
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
+#include <malloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 #include "base/log.h"
 
@@ -11,9 +15,12 @@ namespace {
 
 // Requests that wait for a compilation hold a thread each.
 constexpr int kMaxRequestThreads = 1024;
-constexpr std::chrono::seconds kIdleCheck{1};
+constexpr std::chrono::seconds kCheck{1};
+constexpr std::chrono::seconds kReturnInterval{5};
 // For what is still being sent when everything has been answered.
 constexpr std::chrono::seconds kCloseGrace{1};
+
+std::string PublicKeyPath(const ServerOptions& options) { return options.socket_path + ".pub"; }
 
 std::unique_ptr<grpc::Server> BuildServer(CompileServiceImpl* service) {
   grpc::ServerBuilder builder;
@@ -40,17 +47,27 @@ absl::Status CompileServer::Listen() {
   // The lock on the socket first: only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
-  RETURN_IF_ERROR(
-      store::WritePublicKey(options_.socket_path + ".pub", opened.signing_key.public_key()));
-  service_ = std::make_unique<CompileServiceImpl>(
-      options_.build_id, std::move(opened), options_.queue,
-      [this](const std::string& reason) { RequestStop(reason); });
+  // RocksDB's lock: the one file that stays the same file as long as the database is open.
+  if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
+  service_ =
+      std::make_unique<CompileServiceImpl>(options_.build_id, options_.tenant, std::move(opened),
+                                           options_.queue, [this](const std::string& reason) {
+                                             // Before the answer: who asked may start the next
+                                             // server, and shall not meet this one.
+                                             listener_->Stop();
+                                             RequestStop(reason);
+                                           });
+  RETURN_IF_ERROR(PublishKey());
   server_ = BuildServer(service_.get());
   if (server_ == nullptr) return Internal("gRPC did not start a server");
   listener_->Start(server_.get());
   HPU_LOG(kInfo, "compile server ready socket=" << options_.socket_path << " pid=" << getpid()
                                                 << " build=" << options_.build_id.substr(0, 16));
   return absl::OkStatus();
+}
+
+absl::Status CompileServer::PublishKey() const {
+  return store::WritePublicKey(PublicKeyPath(options_), service_->public_key());
 }
 
 CompileServer::~CompileServer() { Stop(); }
@@ -63,18 +80,52 @@ void CompileServer::RequestStop(const std::string& reason) {
 
 std::string CompileServer::WaitForStopRequest() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!stop_requested_.wait_for(lock, kIdleCheck, [this] { return stop_reason_.has_value(); })) {
+  while (!stop_requested_.wait_for(lock, kCheck, [this] { return stop_reason_.has_value(); })) {
+    service_->GiveUpStalledStreams();
+    ReturnMemory();
     if (options_.idle_timeout.count() > 0 && service_->idle_time() >= options_.idle_timeout) {
       stop_reason_ = "idle";
+    } else if (const absl::Status files = LookAfterFiles(); !files.ok()) {
+      files_lost_ = true;
+      stop_reason_ = std::string(files.message());
+      HPU_LOG(kError, "server leaves, the next compilation starts another error=" << *stop_reason_);
     }
   }
   return *stop_reason_;
 }
 
+void CompileServer::ReturnMemory() {
+  const auto now = std::chrono::steady_clock::now();
+  if (service_->idle_time() < kCheck || now < next_return_) return;
+  // The C library keeps what it has once had, in as many arenas as there were threads at work.
+  malloc_trim(0);
+  next_return_ = now + kReturnInterval;
+}
+
+absl::Status CompileServer::LookAfterFiles() {
+  if (database_.has_value() && !database_->InPlace()) {
+    return Error(absl::StatusCode::kUnavailable, "the store in ", options_.store.folder,
+                 " was removed while it was open; what it held is compiled again");
+  }
+  // Before anybody can connect, as at the start.
+  const std::filesystem::path key = PublicKeyPath(options_);
+  if (!std::filesystem::exists(key)) {
+    HPU_LOG(kWarning, "public key was removed, written again file=" << key.string());
+    mkdir(key.parent_path().c_str(), 0700);
+    RETURN_IF_ERROR(PublishKey());
+  }
+  ASSIGN_OR_RETURN(const bool restored, listener_->Restore());
+  if (restored) {
+    HPU_LOG(kWarning,
+            "socket or lock was removed, listening again socket=" << options_.socket_path);
+  }
+  return absl::OkStatus();
+}
+
 void CompileServer::Stop() {
   if (server_ == nullptr) return;
   listener_->Stop();
-  service_->Stop(options_.stop_grace);
+  service_->Stop(files_lost_ ? std::chrono::milliseconds(0) : options_.stop_grace);
   server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
   server_.reset();
   service_.reset();

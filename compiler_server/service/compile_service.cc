@@ -2,12 +2,12 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "base/log.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
+#include "compiler_server/service/request_limits.h"
 #include "proto/grpc_status.h"
+#include "proto/protocol_version.h"
 
 namespace hpu::server {
 namespace {
@@ -15,43 +15,9 @@ namespace {
 constexpr size_t kMaxNegativeVerdicts = 4096;
 constexpr std::chrono::seconds kNegativeTtl = std::chrono::hours(24);
 constexpr std::chrono::milliseconds kCancelPoll{100};
-constexpr int kMaxFactors = 1 << 16;
+constexpr size_t kMaxListEntryBytes = store::kMaxManifestBytes + 3 * store::kMaxAliasBytes;
 
 using Clock = std::chrono::steady_clock;
-
-absl::StatusOr<Digest> ToDigest(const std::string& bytes) {
-  Digest key;
-  if (bytes.size() != key.size()) {
-    return InvalidArgument("the key has ", bytes.size(), " bytes; a SHA-256 has ", key.size());
-  }
-  std::ranges::copy(bytes, key.begin());
-  return key;
-}
-
-absl::StatusOr<CompileJob> ToJob(const wire::CompileRequest& request) {
-  CompileJob job;
-  ASSIGN_OR_RETURN(job.key, ToDigest(request.key()));
-  if (request.graph().empty()) return InvalidArgument("the request carries no graph");
-  if (request.graph().size() > kMaxGraphBytes) {
-    return InvalidArgument("the graph has ", request.graph().size(), " bytes; at most ",
-                           kMaxGraphBytes, " are taken: declare large constants as inputs");
-  }
-  if (request.factors_size() > kMaxFactors) {
-    return InvalidArgument("the request has ", request.factors_size(), " key factors; at most ",
-                           kMaxFactors, " are taken");
-  }
-  job.input.graph = request.graph();
-  for (const wire::CompileOption& option : request.options()) {
-    job.input.options.emplace_back(option.name(), option.value());
-  }
-  job.input.device_kind = request.device_kind();
-  job.input.isa_level = request.isa_level();
-  job.skip_cache_lookup = request.skip_cache_lookup();
-  for (const wire::KeyFactor& factor : request.factors()) {
-    job.factors.push_back({factor.name(), factor.value()});
-  }
-  return job;
-}
 
 bool SendFailure(const absl::Status& failure, grpc::ServerWriter<wire::CompileEvent>* writer) {
   wire::CompileEvent event;
@@ -72,15 +38,22 @@ bool SendState(const Flight::View& view, grpc::ServerWriter<wire::CompileEvent>*
   return writer->Write(event);
 }
 
-grpc::Status SendProgram(const store::Entry& entry, wire::CompileEvent::Origin origin,
-                         grpc::ServerWriter<wire::CompileEvent>* writer) {
-  ProgramStream stream(entry, kChunkBytes);
-  wire::CompileEvent event;
-  event.set_origin(origin);
-  while (stream.Next(event.mutable_program())) {
-    if (!writer->Write(event)) return grpc::Status::CANCELLED;
-  }
-  return grpc::Status::OK;
+const char* NameOf(wire::CompileEvent::Origin origin) {
+  if (origin == wire::CompileEvent::ORIGIN_STORE) return "store";
+  return origin == wire::CompileEvent::ORIGIN_COALESCED ? "coalesced" : "compiled";
+}
+
+wire::CompileEvent::Origin OriginOf(const Landing& landing, bool leader) {
+  if (landing.from_store) return wire::CompileEvent::ORIGIN_STORE;
+  return leader ? wire::CompileEvent::ORIGIN_COMPILED : wire::CompileEvent::ORIGIN_COALESCED;
+}
+
+// For the log: what was asked for.
+std::string KeysOf(const wire::GetProgramRequest& request) {
+  const bool by_content = request.has_content_key();
+  const std::string& key = by_content ? request.content_key() : request.front_end_key();
+  return (by_content ? "key=" : "front_end_key=") +
+         ToHex({reinterpret_cast<const uint8_t*>(key.data()), key.size()});
 }
 
 }  // namespace
@@ -99,19 +72,21 @@ class CompileServiceImpl::Activity {
   CompileServiceImpl* const service_;
 };
 
-CompileServiceImpl::CompileServiceImpl(std::string build_id, store::OpenedStore opened,
-                                       QueueOptions queue_options, StopFunction request_stop)
+CompileServiceImpl::CompileServiceImpl(std::string build_id, std::string tenant,
+                                       store::OpenedStore opened, QueueOptions queue_options,
+                                       StopFunction request_stop)
     : build_id_(std::move(build_id)),
       signing_key_(std::move(opened.signing_key)),
       store_(std::move(opened.store)),
       persistent_(opened.persistent),
       request_stop_(std::move(request_stop)),
+      aliases_(store_.get(), &signing_key_, std::move(tenant)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
       queue_(std::move(queue_options), MakeHooks()) {}
 
 QueueHooks CompileServiceImpl::MakeHooks() {
-  return {[this](const Digest& key) { return LookUp(key); },
+  return {[this](const Digest& key) { return store_->Get(key); },
           [this](const CompileJob& job, CompileOutput output, std::chrono::microseconds duration) {
             return Publish(job, std::move(output), duration);
           },
@@ -122,20 +97,11 @@ QueueHooks CompileServiceImpl::MakeHooks() {
           }};
 }
 
-absl::StatusOr<store::Entry> CompileServiceImpl::LookUp(const Digest& key) {
-  ASSIGN_OR_RETURN(store::Entry entry, store_->Get(key));
-  if (entry.manifest.compiler_build_id != build_id_) {
-    return NotFound("the program under ", ToHex(key), " was made by compiler ",
-                    entry.manifest.compiler_build_id.substr(0, 16));
-  }
-  return entry;
-}
-
 absl::StatusOr<store::Entry> CompileServiceImpl::Publish(const CompileJob& job,
                                                          CompileOutput output,
                                                          std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
-                   MakeProgramEntry(job, std::move(output), duration, build_id_, signing_key_));
+                   MakeProgramEntry(job, std::move(output), duration, signing_key_));
   const absl::Status kept = store_->Put(entry);
   HPU_LOG(kInfo, "compiled key=" << ToHex(job.key) << " ms=" << duration.count() / 1000
                                  << " recipes=" << entry.manifest.recipes.size()
@@ -144,61 +110,133 @@ absl::StatusOr<store::Entry> CompileServiceImpl::Publish(const CompileJob& job,
   return entry;
 }
 
-grpc::Status CompileServiceImpl::Hello(grpc::ServerContext*, const wire::HelloRequest*,
+grpc::Status CompileServiceImpl::Hello(grpc::ServerContext*, const wire::HelloRequest* request,
                                        wire::HelloReply* reply) {
   const Activity activity(this);
+  if (request->protocol_version() != wire::kProtocolVersion) {
+    return ToGrpc(wire::OtherProtocol("client", request->protocol_version(), "server"));
+  }
   reply->set_server_build_id(build_id_);
-  reply->set_protocol_version(kProtocolVersion);
+  reply->set_protocol_version(wire::kProtocolVersion);
   reply->set_pid(static_cast<uint32_t>(getpid()));
   return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::GetProgram(grpc::ServerContext*,
+absl::StatusOr<store::Entry> CompileServiceImpl::Fetch(const wire::GetProgramRequest& request,
+                                                       std::optional<store::AliasRecord>* alias) {
+  if (request.has_content_key()) {
+    ASSIGN_OR_RETURN(const Digest key, ToKey(request.content_key(), "content key"));
+    return store_->Get(key);
+  }
+  ASSIGN_OR_RETURN(const Digest key, ToKey(request.front_end_key(), "front-end key"));
+  ASSIGN_OR_RETURN(*alias, aliases_.Find(key));
+  ASSIGN_OR_RETURN(store::Entry entry, store_->Get((*alias)->alias.content_key));
+  // A content key says which compiler it means; a front end's need not.
+  if (entry.manifest.content.compiler_build_id == build_id_) return entry;
+  return NotFound("the program of ", ToHex(key), " was made by compiler ",
+                  entry.manifest.content.compiler_build_id.substr(0, 16));
+}
+
+grpc::Status CompileServiceImpl::GetProgram(grpc::ServerContext* context,
                                             const wire::GetProgramRequest* request,
                                             grpc::ServerWriter<wire::ProgramPart>* writer) {
   const Activity activity(this);
-  const absl::StatusOr<Digest> key = ToDigest(request->key());
-  if (!key.ok()) return ToGrpc(key.status());
-  absl::StatusOr<store::Entry> entry = LookUp(*key);
-  // A damaged entry is quarantined by now: for the client it is a miss like any other.
-  if (absl::IsDataLoss(entry.status()))
+  std::optional<store::AliasRecord> alias;
+  const absl::StatusOr<store::Entry> entry = Fetch(*request, &alias);
+  if (!entry.ok()) {
+    HPU_LOG(kInfo, "not fetched " << KeysOf(*request) << " reason=" << ToText(entry.status()));
+    if (absl::IsInvalidArgument(entry.status())) return ToGrpc(entry.status());
+    // A damaged entry (quarantined by now) and a store that cannot be read are a miss like any
+    // other: this server is there, and compiles.
     return ToGrpc(NotFound(std::string(entry.status().message())));
-  if (!entry.ok()) return ToGrpc(entry.status());
-  ProgramStream stream(*entry, kChunkBytes);
+  }
+  HPU_LOG(kInfo, "fetched " << KeysOf(*request) << " program=" << ToHex(entry->manifest.key())
+                            << " bytes=" << entry->size_bytes());
+  // By content key ask those who look into the store; they use no program.
+  if (alias.has_value()) hits_.Add(entry->manifest.key());
+  ProgramStream stream(*entry, alias.has_value() ? &*alias : nullptr, kChunkBytes);
+  StreamWatch::Stream sending(&streams_, context);
   wire::ProgramPart part;
   while (stream.Next(&part)) {
     if (!writer->Write(part)) return grpc::Status::CANCELLED;
+    sending.Progressed();
   }
   return grpc::Status::OK;
 }
 
 grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
-                                         const wire::CompileRequest* request,
+                                         const wire::CompileRequest* message,
                                          grpc::ServerWriter<wire::CompileEvent>* writer) {
   const Activity activity(this);
   ++compile_requests_;
-  absl::StatusOr<CompileJob> job = ToJob(*request);
-  if (!job.ok()) return ToGrpc(job.status());
-  if (!job->skip_cache_lookup) {
-    const absl::StatusOr<store::Entry> known = LookUp(job->key);
+  absl::StatusOr<CompileRequest> request = ToCompileRequest(*message, build_id_);
+  if (!request.ok()) return ToGrpc(request.status());
+  CompileJob& job = request->job;
+  if (job.skip_cache_lookup) {
+    ++recompiles_;
+    if (const absl::Status aside =
+            store_->Quarantine(job.key, "a client asked for it to be compiled anew");
+        !aside.ok()) {
+      HPU_LOG(kWarning,
+              "program not set aside key=" << ToHex(job.key) << " error=" << ToText(aside));
+    }
+  } else {
+    const absl::StatusOr<store::Entry> known = store_->Get(job.key);
     if (known.ok()) {
       ++store_hits_;
-      return SendProgram(*known, wire::CompileEvent::ORIGIN_STORE, writer);
+      return Deliver(request->front_end, *known, wire::CompileEvent::ORIGIN_STORE, context, writer);
     }
-    if (const auto failure = negative_cache_.Find(job->key, Clock::now())) {
+    if (const auto failure = negative_cache_.Find(job.key, Clock::now())) {
       ++negative_hits_;
       SendFailure(Annotate(*failure, "remembered verdict of compiler " + build_id_.substr(0, 16)),
                   writer);
       return grpc::Status::OK;
     }
   }
-  absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(*std::move(job));
+  absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(std::move(job));
   if (!seat.ok()) return ToGrpc(seat.status());
-  return Follow(*seat, context, writer);
+  const std::optional<absl::StatusOr<Landing>> result = Follow(*seat, context, writer);
+  if (!result.has_value()) return grpc::Status::CANCELLED;
+  if (result->ok()) {
+    const wire::CompileEvent::Origin origin = OriginOf(**result, seat->leader());
+    if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
+    return Deliver(request->front_end, (*result)->entry, origin, context, writer);
+  }
+  // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
+  const absl::Status& failure = result->status();
+  if (absl::IsUnavailable(failure) || absl::IsCancelled(failure)) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(failure.message()));
+  }
+  SendFailure(failure, writer);
+  return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::Follow(CompileQueue::Seat& seat, grpc::ServerContext* context,
-                                        grpc::ServerWriter<wire::CompileEvent>* writer) {
+grpc::Status CompileServiceImpl::Deliver(const std::optional<FrontEnd>& front_end,
+                                         const store::Entry& entry,
+                                         wire::CompileEvent::Origin origin,
+                                         grpc::ServerContext* context,
+                                         grpc::ServerWriter<wire::CompileEvent>* writer) {
+  const Digest key = entry.manifest.key();
+  HPU_LOG(kInfo, "answered key=" << ToHex(key) << " origin=" << NameOf(origin) << " front_end_key="
+                                 << (front_end ? ToHex(front_end->key) : "none")
+                                 << " label=" << (front_end ? front_end->label : "none")
+                                 << " bytes=" << entry.size_bytes());
+  if (front_end) aliases_.File(*front_end, key);
+  if (origin == wire::CompileEvent::ORIGIN_STORE) hits_.Add(key);
+  ProgramStream stream(entry, nullptr, kChunkBytes);
+  wire::CompileEvent event;
+  event.set_origin(origin);
+  StreamWatch::Stream sending(&streams_, context);
+  while (stream.Next(event.mutable_program())) {
+    if (!writer->Write(event)) return grpc::Status::CANCELLED;
+    sending.Progressed();
+  }
+  return grpc::Status::OK;
+}
+
+std::optional<absl::StatusOr<Landing>> CompileServiceImpl::Follow(
+    CompileQueue::Seat& seat, grpc::ServerContext* context,
+    grpc::ServerWriter<wire::CompileEvent>* writer) {
   uint64_t seen = 0;
   Clock::time_point next_heartbeat = Clock::now();
   while (true) {
@@ -206,26 +244,12 @@ grpc::Status CompileServiceImpl::Follow(CompileQueue::Seat& seat, grpc::ServerCo
     // Cancelled by the client, its deadline, or a broken connection. The flight goes on without us.
     if (context->IsCancelled()) {
       ++cancelled_;
-      return grpc::Status::CANCELLED;
+      return std::nullopt;
     }
-    if (view.result.has_value()) {
-      if (view.result->ok()) {
-        return SendProgram(**view.result,
-                           seat.leader() ? wire::CompileEvent::ORIGIN_COMPILED
-                                         : wire::CompileEvent::ORIGIN_COALESCED,
-                           writer);
-      }
-      // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
-      const absl::Status& failure = view.result->status();
-      if (absl::IsUnavailable(failure) || absl::IsCancelled(failure)) {
-        return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(failure.message()));
-      }
-      SendFailure(failure, writer);
-      return grpc::Status::OK;
-    }
+    if (view.result.has_value()) return view.result;
     const bool changed = view.version > seen;
     if (changed || Clock::now() >= next_heartbeat) {
-      if (!SendState(view, writer)) return grpc::Status::CANCELLED;
+      if (!SendState(view, writer)) return std::nullopt;
       next_heartbeat = Clock::now() + kHeartbeat;
     }
     seen = view.version;
@@ -238,8 +262,10 @@ grpc::Status CompileServiceImpl::GetStats(grpc::ServerContext*, const wire::Stat
   std::map<std::string, uint64_t> counters;
   store_->AddCounters(counters);
   queue_.AddCounters(counters);
+  aliases_.AddCounters(counters);
   counters["compile.requests"] = compile_requests_;
   counters["compile.store_hits"] = store_hits_;
+  counters["compile.recompiles"] = recompiles_;
   counters["compile.negative_hits"] = negative_hits_;
   counters["compile.negative_entries"] = negative_cache_.size();
   counters["compile.cancelled"] = cancelled_;
@@ -255,12 +281,23 @@ grpc::Status CompileServiceImpl::List(grpc::ServerContext*, const wire::ListRequ
   const Activity activity(this);
   const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(request->limit());
   if (!manifests.ok()) return ToGrpc(manifests.status());
+  const absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> aliases = aliases_.ByProgram();
+  if (!aliases.ok()) return ToGrpc(aliases.status());
+  const auto parse = [](const absl::StatusOr<Bytes>& encoded, google::protobuf::Message* message) {
+    return encoded.ok() &&
+           message->ParseFromArray(encoded->data(), static_cast<int>(encoded->size()));
+  };
   for (const store::Manifest& manifest : *manifests) {
-    const absl::StatusOr<Bytes> encoded = store::EncodeManifest(manifest);
     wire::ListEntry entry;
-    if (!encoded.ok() || !entry.mutable_manifest()->ParseFromArray(
-                             encoded->data(), static_cast<int>(encoded->size()))) {
-      continue;
+    if (!parse(store::EncodeManifest(manifest), entry.mutable_manifest())) continue;
+    entry.set_hits(hits_.Of(manifest.key()));
+    if (const auto known = aliases->find(manifest.key()); known != aliases->end()) {
+      for (const store::Alias& alias : known->second) {
+        if (entry.ByteSizeLong() + store::kMaxAliasBytes > kMaxListEntryBytes) break;
+        if (!parse(store::EncodeAlias(alias), entry.add_aliases())) {
+          entry.mutable_aliases()->RemoveLast();
+        }
+      }
     }
     if (!writer->Write(entry)) return grpc::Status::CANCELLED;
   }
@@ -272,6 +309,12 @@ grpc::Status CompileServiceImpl::Shutdown(grpc::ServerContext*,
                                           wire::ShutdownReply*) {
   request_stop_("client: " + request->reason().substr(0, 200));
   return grpc::Status::OK;
+}
+
+void CompileServiceImpl::GiveUpStalledStreams() {
+  if (const size_t stalled = streams_.CancelStalled(kStallLimit); stalled > 0) {
+    HPU_LOG(kWarning, "clients stopped reading, their streams are ended count=" << stalled);
+  }
 }
 
 void CompileServiceImpl::Stop(std::chrono::milliseconds grace) {

@@ -5,19 +5,24 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "compile_service.grpc.pb.h"
+#include "compiler_server/service/alias_book.h"
 #include "compiler_server/service/compile_queue.h"
+#include "compiler_server/service/compile_request.h"
+#include "compiler_server/service/hit_counts.h"
 #include "compiler_server/service/negative_cache.h"
+#include "compiler_server/service/stream_watch.h"
 #include "recipe_store/factory.h"
 
 namespace hpu::server {
 
-inline constexpr uint32_t kProtocolVersion = 1;
-inline constexpr size_t kMaxGraphBytes = 64 << 20;
 inline constexpr int kMaxRequestBytes = 68 << 20;
-inline constexpr size_t kChunkBytes = 1 << 20;
+// What gRPC buffers for a client that does not read is a few of these.
+inline constexpr size_t kChunkBytes = 128 << 10;
+inline constexpr std::chrono::seconds kStallLimit{10};
 inline constexpr std::chrono::seconds kHeartbeat{2};
 
 class CompileServiceImpl final : public wire::CompileService::Service {
@@ -25,8 +30,8 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   using StopFunction = std::function<void(const std::string& reason)>;
 
   // Takes over the opened store. `request_stop` is called by the Shutdown RPC.
-  CompileServiceImpl(std::string build_id, store::OpenedStore opened, QueueOptions queue_options,
-                     StopFunction request_stop);
+  CompileServiceImpl(std::string build_id, std::string tenant, store::OpenedStore opened,
+                     QueueOptions queue_options, StopFunction request_stop);
 
   grpc::Status Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
                      wire::HelloReply* reply) override;
@@ -41,6 +46,9 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   grpc::Status Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
                         wire::ShutdownReply* reply) override;
 
+  // Ends streams whose clients have taken nothing for kStallLimit. To be called now and then.
+  void GiveUpStalledStreams();
+
   // Lets running compilations finish for up to `grace`, ends all waiting requests, flushes the
   // store.
   void Stop(std::chrono::milliseconds grace);
@@ -54,12 +62,19 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   class Activity;
 
   QueueHooks MakeHooks();
-  // What the store has under the key, if this compiler made it.
-  absl::StatusOr<store::Entry> LookUp(const Digest& key);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
-  grpc::Status Follow(CompileQueue::Seat& seat, grpc::ServerContext* context,
-                      grpc::ServerWriter<wire::CompileEvent>* writer);
+  // The program that the request names. A damaged one is quarantined and so a miss.
+  absl::StatusOr<store::Entry> Fetch(const wire::GetProgramRequest& request,
+                                     std::optional<store::AliasRecord>* alias);
+  // Waits for the flight's end and tells the client of its progress; nullopt: the client left.
+  std::optional<absl::StatusOr<Landing>> Follow(CompileQueue::Seat& seat,
+                                                grpc::ServerContext* context,
+                                                grpc::ServerWriter<wire::CompileEvent>* writer);
+  // Files the front-end key, sends the program.
+  grpc::Status Deliver(const std::optional<FrontEnd>& front_end, const store::Entry& entry,
+                       wire::CompileEvent::Origin origin, grpc::ServerContext* context,
+                       grpc::ServerWriter<wire::CompileEvent>* writer);
 
   const std::string build_id_;
   const store::SigningKey signing_key_;
@@ -68,11 +83,15 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   const StopFunction request_stop_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
+  AliasBook aliases_;
   NegativeCache negative_cache_;
+  StreamWatch streams_;
   std::atomic<int> active_{0};
   std::atomic<std::chrono::steady_clock::rep> last_active_;
   std::atomic<uint64_t> compile_requests_{0};
   std::atomic<uint64_t> store_hits_{0};
+  HitCounts hits_;                       // by program, front ends' fetches included
+  std::atomic<uint64_t> recompiles_{0};  // asked for with skip_cache_lookup
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};
 

@@ -30,7 +30,7 @@ void Flight::SetProgress(const CompileProgress& progress) {
   changed_.notify_all();
 }
 
-void Flight::Finish(absl::StatusOr<store::Entry> result) {
+void Flight::Finish(absl::StatusOr<Landing> result) {
   std::lock_guard<std::mutex> lock(mutex_);
   HPU_CHECK(!view_.result.has_value(), "a flight ends once");
   view_.result = std::move(result);

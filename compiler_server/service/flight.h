@@ -1,5 +1,6 @@
-// One compilation of one key, under way or waiting for a worker, and everyone who waits for it. The
-// work belongs to the queue's threads, not to the request that began it, so any request may leave.
+// One compilation of one content key, under way or waiting for a worker, and everyone who waits for
+// it. The work belongs to the queue's threads, not to the request that began it, so any request may
+// leave.
 #pragma once
 
 #include <chrono>
@@ -15,10 +16,16 @@ namespace hpu::server {
 
 // What a request hands in.
 struct CompileJob {
-  Digest key{};
+  Digest key{};  // ContentKey of `content`
+  store::Content content;
   CompileInput input;
-  std::vector<store::KeyFactor> factors;
   bool skip_cache_lookup = false;  // compile anew and replace what is stored
+};
+
+// How a flight ends well.
+struct Landing {
+  store::Entry entry;
+  bool from_store = false;  // another flight had just compiled it
 };
 
 class Flight {
@@ -28,7 +35,7 @@ class Flight {
     bool started = false;
     uint32_t position = 0;  // in the queue, while not started; 0 = next
     CompileProgress progress;
-    std::optional<absl::StatusOr<store::Entry>> result;  // set at the end
+    std::optional<absl::StatusOr<Landing>> result;  // set at the end
   };
 
   explicit Flight(CompileJob job) : job_(std::move(job)) {}
@@ -42,7 +49,7 @@ class Flight {
   void Start();
   void SetProgress(const CompileProgress& progress);
   // Once; wakes everybody.
-  void Finish(absl::StatusOr<store::Entry> result);
+  void Finish(absl::StatusOr<Landing> result);
 
  private:
   const CompileJob job_;

@@ -28,28 +28,24 @@ store::BlobRef RefOf(const Bytes& bytes) { return {Sha256(bytes), bytes.size()};
 
 absl::StatusOr<store::Entry> MakeProgramEntry(const CompileJob& job, CompileOutput output,
                                               std::chrono::microseconds duration,
-                                              const std::string& compiler_build_id,
                                               const store::SigningKey& signing_key) {
   RETURN_IF_ERROR(CheckOutput(output));
   store::Manifest manifest;
-  manifest.key = job.key;
+  manifest.content = job.content;
   manifest.program = RefOf(output.program);
   for (const Bytes& recipe : output.recipes) manifest.recipes.push_back(RefOf(recipe));
-  manifest.compiler_build_id = compiler_build_id;
-  manifest.device_kind = job.input.device_kind;
-  manifest.isa_level = job.input.isa_level;
   manifest.compile_micros = static_cast<uint64_t>(duration.count());
   manifest.created_unix_seconds = std::chrono::duration_cast<std::chrono::seconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count();
-  manifest.factors = job.factors;
   ASSIGN_OR_RETURN(Bytes encoded, store::EncodeManifest(manifest));
   std::vector<store::Blob> blobs;
   blobs.push_back(std::make_shared<const Bytes>(std::move(output.program)));
   for (Bytes& recipe : output.recipes) {
     blobs.push_back(std::make_shared<const Bytes>(std::move(recipe)));
   }
-  return store::MakeEntry(signing_key.Sign(std::move(encoded)), std::move(blobs));
+  return store::MakeEntry(signing_key.Sign(store::RecordKind::kManifest, std::move(encoded)),
+                          std::move(blobs));
 }
 
 }  // namespace hpu::server

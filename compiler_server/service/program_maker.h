@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
 #include "compiler_server/service/flight.h"
 #include "recipe_store/signing.h"
@@ -13,7 +12,6 @@ namespace hpu::server {
 // a bug, and nothing of it may reach a store or a client.
 absl::StatusOr<store::Entry> MakeProgramEntry(const CompileJob& job, CompileOutput output,
                                               std::chrono::microseconds duration,
-                                              const std::string& compiler_build_id,
                                               const store::SigningKey& signing_key);
 
 }  // namespace hpu::server

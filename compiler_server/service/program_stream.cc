@@ -3,14 +3,20 @@
 #include <algorithm>
 
 namespace hpu::server {
+namespace {
+
+void Copy(const store::SignedRecord& from, wire::SignedRecord* to) {
+  to->set_record(from.record.data(), from.record.size());
+  to->set_signature(from.signature.data(), from.signature.size());
+  to->set_public_key(from.public_key.data(), from.public_key.size());
+}
+
+}  // namespace
 
 bool ProgramStream::Next(wire::ProgramPart* part) {
   if (!header_sent_) {
-    const store::SignedManifest& from = entry_.signed_manifest;
-    wire::SignedManifest* header = part->mutable_header();
-    header->set_manifest(from.manifest.data(), from.manifest.size());
-    header->set_signature(from.signature.data(), from.signature.size());
-    header->set_public_key(from.public_key.data(), from.public_key.size());
+    Copy(entry_.signed_manifest, part->mutable_header()->mutable_manifest());
+    if (alias_ != nullptr) Copy(alias_->signed_record, part->mutable_header()->mutable_alias());
     header_sent_ = true;
     return true;
   }

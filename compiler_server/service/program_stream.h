@@ -1,4 +1,4 @@
-// Cuts an entry into the messages of the wire: the signed manifest, then the blobs in chunks.
+// Cuts an entry into the messages of the wire: the header, then the blobs in chunks.
 #pragma once
 
 #include "compile_service.pb.h"
@@ -8,15 +8,16 @@ namespace hpu::server {
 
 class ProgramStream {
  public:
-  // `entry` must live longer.
-  ProgramStream(const store::Entry& entry, size_t chunk_bytes)
-      : entry_(entry), chunk_bytes_(chunk_bytes) {}
+  // `entry` and `alias`, by which it was asked for, must live longer; null = by its content key.
+  ProgramStream(const store::Entry& entry, const store::AliasRecord* alias, size_t chunk_bytes)
+      : entry_(entry), alias_(alias), chunk_bytes_(chunk_bytes) {}
 
   // Fills the next message; false after the last one. Chunks do not span blobs.
   bool Next(wire::ProgramPart* part);
 
  private:
   const store::Entry& entry_;
+  const store::AliasRecord* const alias_;
   const size_t chunk_bytes_;
   bool header_sent_ = false;
   size_t blob_ = 0;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "compiler_server/service/compile_server.h"
 #include "compiler_server/service/worker_main.h"
+#include "proto/options_generated.h"
 #include "recipe_store/build_id.h"
 
 namespace hpu::server {
@@ -25,13 +26,11 @@ constexpr int kExitAlreadyRunning = 3;
 struct Flags {
   std::string cache_dir;
   std::string socket;
-  std::string store;
+  store::StoreConfig store;
   std::string log_file;
-  uint64_t max_size = uint64_t{10} << 30;
-  uint64_t memory_size = 256 << 20;
   uint64_t worker_memory = QueueOptions{}.worker_memory_bytes;
   int idle_timeout_s = 15 * 60;
-  int compile_timeout_s = 240;
+  double compile_timeout_s = default_options::compile_timeout_s;
   int stop_grace_s = 10;
   int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   int log_level = static_cast<int>(LogLevel::kInfo);
@@ -42,15 +41,25 @@ struct Flags {
   bool print_build_id = false;
 };
 
+// Absolute, because a daemon changes its working folder.
+void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
+                 const std::string& text) {
+  app.add_option(name, path, text)->transform([](const std::string& given) {
+    return given.empty() ? given : std::filesystem::absolute(given).string();
+  });
+}
+
 void Declare(CLI::App& app, Flags& flags) {
-  app.add_option("--cache-dir", flags.cache_dir,
-                 "folder of the socket, the store and the log, unless these are given");
-  app.add_option("--socket", flags.socket, "unix socket to listen on (CACHE_DIR/run/server.sock)");
-  app.add_option("--store", flags.store, "folder of stored programs and keys (CACHE_DIR/store)");
-  app.add_option("--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
-  app.add_option("--max-size", flags.max_size, "bytes the store may take, e.g. 10GB")
+  DeclarePath(app, "--cache-dir", flags.cache_dir,
+              "folder of the socket, the store and the log, unless these are given");
+  DeclarePath(app, "--socket", flags.socket,
+              "unix socket to listen on (CACHE_DIR/run/server.sock)");
+  DeclarePath(app, "--store", flags.store.folder,
+              "folder of stored programs and keys (CACHE_DIR/store)");
+  DeclarePath(app, "--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
+  app.add_option("--max-size", flags.store.max_bytes, "bytes the store may take, e.g. 10GB")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--memory-size", flags.memory_size, "bytes of programs kept in memory")
+  app.add_option("--memory-size", flags.store.memory_bytes, "bytes of programs kept in memory")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--worker-memory", flags.worker_memory,
                  "address space of one compile worker; 0 = no limit")
@@ -59,7 +68,7 @@ void Declare(CLI::App& app, Flags& flags) {
                  "end after this many seconds without requests; 0 = never")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--compile-timeout", flags.compile_timeout_s, "seconds one compilation may take")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--stop-grace", flags.stop_grace_s,
                  "seconds running compilations are given when the server stops")
       ->check(CLI::NonNegativeNumber);
@@ -76,7 +85,7 @@ void Declare(CLI::App& app, Flags& flags) {
 
 // Paths that were not given follow the cache folder.
 absl::Status Complete(Flags& flags) {
-  if (flags.cache_dir.empty() && (flags.socket.empty() || flags.store.empty())) {
+  if (flags.cache_dir.empty() && (flags.socket.empty() || flags.store.folder.empty())) {
     return InvalidArgument("give --cache-dir, or --socket and --store");
   }
   if (!flags.cache_dir.empty()) {
@@ -89,14 +98,10 @@ absl::Status Complete(Flags& flags) {
       mkdir((flags.cache_dir + "/run").c_str(), 0700);
       flags.socket = flags.cache_dir + "/run/server.sock";
     }
-    if (flags.store.empty()) flags.store = flags.cache_dir + "/store";
+    if (flags.store.folder.empty()) flags.store.folder = flags.cache_dir + "/store";
     if (flags.log_file.empty()) flags.log_file = flags.cache_dir + "/server.log";
   }
-  // A daemon changes its working folder.
-  for (std::string* path : {&flags.cache_dir, &flags.socket, &flags.store, &flags.log_file}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
-  }
-  if (flags.memory_only) flags.store.clear();
+  if (flags.memory_only) flags.store.folder.clear();
   return absl::OkStatus();
 }
 
@@ -109,16 +114,20 @@ absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
 }
 
 std::vector<std::string> WorkerCommand(const Flags& flags) {
-  return {"/proc/self/exe", "--worker", "--log-level", std::to_string(flags.log_level)};
+  return {"/proc/self/exe", "--worker",
+          "--workers",      std::to_string(flags.workers),
+          "--log-level",    std::to_string(flags.log_level)};
 }
 
 ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   ServerOptions options;
   options.socket_path = flags.socket;
   options.build_id = std::move(build_id);
-  options.store = {flags.store, flags.max_size, flags.memory_size};
+  options.store = flags.store;
   options.queue.workers = flags.workers;
-  options.queue.time_limit = std::chrono::seconds(flags.compile_timeout_s);
+  options.queue.threads = std::max(1U, std::thread::hardware_concurrency());
+  options.queue.time_limit =
+      std::chrono::milliseconds(static_cast<int64_t>(flags.compile_timeout_s * 1000));
   options.queue.worker_command = WorkerCommand(flags);
   options.queue.worker_memory_bytes = flags.worker_memory;
   options.idle_timeout = std::chrono::seconds(flags.idle_timeout_s);

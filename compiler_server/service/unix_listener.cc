@@ -21,9 +21,15 @@ namespace hpu::server {
 namespace {
 
 constexpr int kBacklog = 256;
+constexpr int kLockTries = 50;
+constexpr useconds_t kLockPollMicros = 10'000;
 
 absl::Status SystemError(const std::string& what) {
   return Error(absl::StatusCode::kUnavailable, what, ": ", std::strerror(errno));
+}
+
+std::string FolderOf(const std::string& path) {
+  return std::filesystem::absolute(path).parent_path().string();
 }
 
 absl::Status CheckPrivate(const std::string& folder) {
@@ -32,34 +38,6 @@ absl::Status CheckPrivate(const std::string& folder) {
   if (info.st_uid == geteuid() && (info.st_mode & 077) == 0) return absl::OkStatus();
   return Error(absl::StatusCode::kFailedPrecondition, "socket folder ", folder,
                " is open to other users; chmod 700 it");
-}
-
-absl::StatusOr<int> TakeLock(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError("lock file " + path);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  close(fd);
-  return Error(absl::StatusCode::kAlreadyExists, "another compile server holds ", path);
-}
-
-absl::StatusOr<int> Listen(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return Error(absl::StatusCode::kFailedPrecondition, "socket path ", path, " has ", path.size(),
-                 " bytes; at most ", sizeof(address.sun_path) - 1, " are possible");
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return SystemError("socket");
-  unlink(path.c_str());  // left over by a server that was killed: we hold its lock
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-      chmod(path.c_str(), 0600) == 0 && listen(fd, kBacklog) == 0) {
-    return fd;
-  }
-  const absl::Status failure = SystemError("listening on " + path);
-  close(fd);
-  return failure;
 }
 
 bool IsSameUser(int fd) {
@@ -71,38 +49,110 @@ bool IsSameUser(int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Bind(const std::string& path) {
-  RETURN_IF_ERROR(CheckPrivate(std::filesystem::absolute(path).parent_path().string()));
-  ASSIGN_OR_RETURN(const int lock_fd, TakeLock(path + ".lock"));
-  const absl::StatusOr<int> listen_fd = Listen(path);
-  const int wake_fd = eventfd(0, EFD_CLOEXEC);
-  if (!listen_fd.ok() || wake_fd < 0) {
-    close(lock_fd);
-    return listen_fd.ok() ? SystemError("eventfd") : listen_fd.status();
-  }
-  return std::unique_ptr<UnixListener>(new UnixListener(path, lock_fd, *listen_fd, wake_fd));
+  RETURN_IF_ERROR(CheckPrivate(FolderOf(path)));
+  std::unique_ptr<UnixListener> listener(new UnixListener(path));
+  RETURN_IF_ERROR(listener->TakeLock());
+  RETURN_IF_ERROR(listener->Listen());
+  listener->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (listener->wake_fd_ < 0) return SystemError("eventfd");
+  return listener;
 }
 
 UnixListener::~UnixListener() {
   Stop();
-  close(listen_fd_);
-  close(wake_fd_);
-  close(lock_fd_);
+  for (const int fd : {listen_fd_, wake_fd_, lock_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+absl::Status UnixListener::TakeLock() {
+  const std::string path = path_ + ".lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError("lock file " + path);
+  // Who only asks whether a server runs holds it for an instant.
+  for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (tries == kLockTries) {
+      close(fd);
+      return Error(absl::StatusCode::kAlreadyExists, "another compile server holds ", path);
+    }
+    usleep(kLockPollMicros);
+  }
+  if (lock_fd_ >= 0) close(lock_fd_);
+  lock_fd_ = fd;
+  lock_ = FileIdentity(path);
+  WriteState("serving");
+  return absl::OkStatus();
+}
+
+absl::Status UnixListener::Listen() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path_.size() >= sizeof(address.sun_path)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "socket path ", path_, " has ",
+                 path_.size(), " bytes; at most ", sizeof(address.sun_path) - 1, " are possible");
+  }
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return SystemError("socket");
+  unlink(path_.c_str());  // left over by a server that was killed: we hold its lock
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path_.c_str(), 0600) != 0 || listen(fd, kBacklog) != 0) {
+    const absl::Status failure = SystemError("listening on " + path_);
+    close(fd);
+    return failure;
+  }
+  if (listen_fd_ >= 0) close(listen_fd_);
+  listen_fd_ = fd;
+  socket_ = FileIdentity(path_);
+  return absl::OkStatus();
+}
+
+void UnixListener::WriteState(const char* state) const {
+  const std::string text = std::to_string(getpid()) + " " + state + "\n";
+  if (ftruncate(lock_fd_, 0) != 0 ||
+      pwrite(lock_fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    HPU_LOG(kDebug, "lock file without text error=" << std::strerror(errno));
+  }
 }
 
 void UnixListener::Start(grpc::Server* server) {
-  thread_ = std::thread([this, server] { AcceptLoop(server); });
+  server_ = server;
+  thread_ = std::thread([this] { AcceptLoop(); });
+}
+
+absl::StatusOr<bool> UnixListener::Restore() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return false;
+  if (lock_.InPlace() && socket_.InPlace()) return false;
+  const std::string folder = FolderOf(path_);
+  mkdir(folder.c_str(), 0700);
+  RETURN_IF_ERROR(CheckPrivate(folder));
+  if (!lock_.InPlace()) RETURN_IF_ERROR(TakeLock());
+  EndAcceptLoop();
+  RETURN_IF_ERROR(Listen());
+  Start(server_);
+  return true;
+}
+
+void UnixListener::EndAcceptLoop() {
+  eventfd_write(wake_fd_, 1);
+  if (thread_.joinable()) thread_.join();
+  eventfd_t count = 0;
+  eventfd_read(wake_fd_, &count);
 }
 
 void UnixListener::Stop() {
+  std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return;
   stopped_ = true;
-  // Before the accept loop ends, so that nobody connects to a socket that no one serves.
-  unlink(path_.c_str());
-  eventfd_write(wake_fd_, 1);
-  if (thread_.joinable()) thread_.join();
+  if (lock_fd_ >= 0) WriteState("stopping");
+  // Before the accept loop ends, so that nobody connects to a socket that no one serves. The path
+  // may be another server's by now, whose folder took the place of ours.
+  if (socket_.InPlace()) unlink(path_.c_str());
+  if (wake_fd_ >= 0) EndAcceptLoop();
 }
 
-void UnixListener::AcceptLoop(grpc::Server* server) {
+void UnixListener::AcceptLoop() {
   while (true) {
     pollfd waiting[2] = {{listen_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (poll(waiting, 2, -1) < 0 && errno != EINTR) return;
@@ -120,7 +170,7 @@ void UnixListener::AcceptLoop(grpc::Server* server) {
       close(fd);
       continue;
     }
-    grpc::AddInsecureChannelFromFd(server, fd);
+    grpc::AddInsecureChannelFromFd(server_, fd);
   }
 }
 

@@ -4,12 +4,13 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/status.h"
+#include "compiler_server/service/file_identity.h"
 
 namespace grpc {
 class Server;
@@ -20,9 +21,9 @@ namespace hpu::server {
 class UnixListener {
  public:
   // The socket's folder must belong to us with mode 0700. "<path>.lock" is locked for the life of
-  // the listener, so one server listens per path and a left-over socket can be removed safely.
-  // FAILED_PRECONDITION: the folder is not private, or the path is too long. ALREADY_EXISTS:
-  // another server holds the lock.
+  // the listener, so one server listens per path and a left-over socket can be removed safely; its
+  // text is "PID serving", from Stop() on "PID stopping". FAILED_PRECONDITION: the folder is not
+  // private, or the path is too long. ALREADY_EXISTS: another server holds the lock.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Bind(const std::string& path);
 
   // Stops accepting; removes the socket file.
@@ -33,20 +34,31 @@ class UnixListener {
   // Begins to accept; `server` must outlive the listener.
   void Start(grpc::Server* server);
 
-  // Stops accepting and removes the socket file; open connections stay.
+  // Makes good what others removed meanwhile: takes the lock again, listens again. True if there
+  // was something to do; not after Stop(). Errors as Bind.
+  absl::StatusOr<bool> Restore();
+
+  // Stops accepting and removes the socket file; open connections stay. Any thread.
   void Stop();
 
  private:
-  UnixListener(std::string path, int lock_fd, int listen_fd, int wake_fd)
-      : path_(std::move(path)), lock_fd_(lock_fd), listen_fd_(listen_fd), wake_fd_(wake_fd) {}
+  explicit UnixListener(std::string path) : path_(std::move(path)), lock_(path_), socket_(path_) {}
 
-  void AcceptLoop(grpc::Server* server);
+  absl::Status TakeLock();
+  absl::Status Listen();
+  void WriteState(const char* state) const;
+  void EndAcceptLoop();
+  void AcceptLoop();
 
   const std::string path_;
-  const int lock_fd_;
-  const int listen_fd_;
-  const int wake_fd_;  // eventfd that ends the accept loop
+  int lock_fd_ = -1;
+  int listen_fd_ = -1;
+  int wake_fd_ = -1;  // eventfd that ends the accept loop
+  FileIdentity lock_;
+  FileIdentity socket_;
+  grpc::Server* server_ = nullptr;
   std::thread thread_;
+  std::mutex mutex_;  // one of Restore() and Stop() at a time
   bool stopped_ = false;
 };
 

@@ -50,6 +50,7 @@ CompileInput ToInput(wire::WorkerRequest& request) {
   }
   input.device_kind = request.device_kind();
   input.isa_level = request.isa_level();
+  input.threads = request.threads();
   return input;
 }
 
@@ -61,7 +62,12 @@ void PutFailure(const absl::Status& status, wire::WorkerReply* reply) {
 absl::StatusOr<CompileOutput> CompileGuarded(CompileBackend& backend, const CompileInput& input,
                                              const ProgressFunction& progress) {
   try {
-    return backend.Compile(input, progress);
+    absl::StatusOr<CompileOutput> output = backend.Compile(input, progress);
+    // To the service these are states of the server, which is stopping.
+    if (absl::IsUnavailable(output.status()) || absl::IsCancelled(output.status())) {
+      return Internal("the compiler gave up: ", ToText(output.status()));
+    }
+    return output;
   } catch (const std::exception& error) {
     return Internal("the compiler threw ", error.what());
   }

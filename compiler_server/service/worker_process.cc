@@ -43,7 +43,7 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, int socket)
                std::strerror(error));
 }
 
-wire::WorkerRequest ToRequest(const CompileInput& input) {
+wire::WorkerRequest ToRequest(const CompileInput& input, unsigned threads) {
   wire::WorkerRequest request;
   request.set_graph(input.graph);
   for (const auto& [name, value] : input.options) {
@@ -53,6 +53,7 @@ wire::WorkerRequest ToRequest(const CompileInput& input) {
   }
   request.set_device_kind(input.device_kind);
   request.set_isa_level(input.isa_level);
+  request.set_threads(threads);
   return request;
 }
 
@@ -101,12 +102,12 @@ WorkerProcess::~WorkerProcess() {
   if (!dead_) Bury();
 }
 
-absl::StatusOr<CompileOutput> WorkerProcess::Compile(const CompileInput& input,
+absl::StatusOr<CompileOutput> WorkerProcess::Compile(const CompileInput& input, unsigned threads,
                                                      const ProgressFunction& progress,
                                                      std::chrono::milliseconds time_limit) {
   HPU_CHECK(!dead_, "a dead worker cannot compile");
   absl::StatusOr<CompileOutput> output =
-      Converse(input, progress, std::chrono::steady_clock::now() + time_limit);
+      Converse(ToRequest(input, threads), progress, std::chrono::steady_clock::now() + time_limit);
   if (!dead_) return output;
   const siginfo_t end = Bury();
   if (killed_) return Error(absl::StatusCode::kCancelled, "the compilation was stopped");
@@ -123,10 +124,10 @@ absl::StatusOr<CompileOutput> WorkerProcess::Compile(const CompileInput& input,
                   ToText(output.status()), ")");
 }
 
-absl::StatusOr<CompileOutput> WorkerProcess::Converse(const CompileInput& input,
+absl::StatusOr<CompileOutput> WorkerProcess::Converse(const wire::WorkerRequest& request,
                                                       const ProgressFunction& progress,
                                                       Deadline deadline) {
-  absl::Status status = channel_.Send(ToRequest(input), deadline);
+  absl::Status status = channel_.Send(request, deadline);
   while (status.ok()) {
     wire::WorkerReply reply;
     status = channel_.Receive(&reply, deadline);

@@ -14,6 +14,10 @@
 #include "compiler_server/service/compile_backend.h"
 #include "compiler_server/service/frame_channel.h"
 
+namespace hpu::wire {
+class WorkerRequest;
+}
+
 namespace hpu::server {
 
 class WorkerProcess {
@@ -31,7 +35,9 @@ class WorkerProcess {
 
   // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED, CANCELLED or RESOURCE_EXHAUSTED
   // (the memory limit) the worker is dead.
-  absl::StatusOr<CompileOutput> Compile(const CompileInput& input, const ProgressFunction& progress,
+  // `threads` in place of the input's.
+  absl::StatusOr<CompileOutput> Compile(const CompileInput& input, unsigned threads,
+                                        const ProgressFunction& progress,
                                         std::chrono::milliseconds time_limit);
 
   // Ends a Compile under way with CANCELLED. Any thread.
@@ -46,7 +52,7 @@ class WorkerProcess {
   WorkerProcess(pid_t pid, int fd, uint64_t memory_bytes)
       : pid_(pid), memory_bytes_(memory_bytes), channel_(fd) {}
 
-  absl::StatusOr<CompileOutput> Converse(const CompileInput& input,
+  absl::StatusOr<CompileOutput> Converse(const wire::WorkerRequest& request,
                                          const ProgressFunction& progress, Deadline deadline);
   // Kills if need be, waits for the end, tells how it ended.
   siginfo_t Bury();

@@ -57,9 +57,12 @@ synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size);
 // other work lowers the second. These are figures of the host's CPUs, not of any card.
 synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second);
 
-// As synRecipeSerialize and synRecipeDeSerialize, from and to memory. Null buffer: size only.
-synStatus synEmulatorRecipeSerialize(synRecipeHandle recipe, void* buffer, size_t capacity,
-                                     size_t* size);
+// Whether the device takes the graph, found without generating code. synUnsupported: it has no such
+// node, element type or shape; synInvalidArgument: shapes or parameters that contradict each other.
+// synGetLastErrorMessage names the node and the reason. The graph can go on to be built.
+synStatus synEmulatorGraphCheck(synGraphHandle graph);
+
+// As synRecipeDeSerialize, from memory.
 synStatus synEmulatorRecipeDeserialize(synRecipeHandle* recipe, const void* bytes, size_t size);
 
 #pragma GCC visibility pop

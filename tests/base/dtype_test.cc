@@ -34,5 +34,18 @@ TEST(DType, SizesAndClasses) {
   EXPECT_TRUE(IsComplex(DType::kC64));
 }
 
+TEST(DType, MovesAsItselfOrAsBitsOfItsSize) {
+  EXPECT_EQ(MovedType(DType::kBool), DType::kBool);
+  EXPECT_EQ(MovedType(DType::kF64), DType::kI64);
+  EXPECT_EQ(MovedType(DType::kC128), DType::kInvalid);
+  for (int i = 1; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const DType moved = MovedType(dtype);
+    EXPECT_EQ(MovedType(moved), moved) << DTypeName(dtype);
+    if (moved == DType::kInvalid) continue;
+    EXPECT_EQ(DTypeSize(moved), DTypeSize(dtype)) << DTypeName(dtype);
+  }
+}
+
 }  // namespace
 }  // namespace hpu

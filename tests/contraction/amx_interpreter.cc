@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "synapse/emulator/device/isa.h"
+#include "recipe/isa.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 constexpr int kTiles = 8, kRows = 16, kRowBytes = 64;
@@ -215,4 +215,4 @@ void InstallAmxInterpreter() {
 
 long AmxProductsInterpreted() { return products.load(std::memory_order_relaxed); }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

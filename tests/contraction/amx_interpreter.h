@@ -2,7 +2,7 @@
 // CPU refuses them (SIGILL). Only results are those of the instructions; a step takes microseconds.
 #pragma once
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 // Handles SIGILL of this process from now on; tiles are the thread's own. What the CPU would refuse
 // with AMX too (a wrong shape, a tile that is not configured, another instruction) ends the process
@@ -12,4 +12,4 @@ void InstallAmxInterpreter();
 // Tile products interpreted so far in this process; 0 on a CPU with AMX.
 long AmxProductsInterpreted();
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "synapse/emulator/device/isa.h"
-#include "synapse/emulator/graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/amx_tiles.h"
+#include "recipe/isa.h"
 #include "tests/contraction/amx_interpreter.h"
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 bool CanRunAmx() { return TestedLevels().back() == IsaLevel::kV4Amx; }
@@ -163,4 +163,4 @@ TEST(AmxConvTest, AgreesWithVectors) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -4,7 +4,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 enum class MaskKind { kNone, kAdditivePerKey, kAdditiveFull, kBoolPerKey, kBoolFull, kMaskAll };
@@ -265,4 +265,4 @@ TEST(AttentionTest, NarrowTypes) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -7,7 +7,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 struct ConvCase {
   int64_t n, c, h, w, ko, kh, kw;
@@ -178,4 +178,4 @@ class ConvRun {
   std::unique_ptr<TestBuffer> x_, w_, bias_, residual_;
 };
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

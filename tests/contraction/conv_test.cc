@@ -1,7 +1,7 @@
-#include "synapse/emulator/graph_compiler/contraction/conv_winograd.h"
+#include "graph_compiler/contraction/conv_winograd.h"
 #include "tests/contraction/conv_run.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 // Also in direct form where another would be taken.
@@ -241,4 +241,4 @@ TEST(ConvTest, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

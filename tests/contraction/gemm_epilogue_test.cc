@@ -5,7 +5,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 // A product with operands 0 A, 1 B, 2 bias, 3 residual, 4 out.
@@ -197,4 +197,4 @@ TEST(GemmErrorTest, NamesNodeAndReason) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -4,7 +4,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 struct GemmCase {
@@ -253,4 +253,4 @@ TEST(GemmTest, FewRowsOfMixedTypes) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <ctime>
 
-#include "synapse/emulator/device/isa.h"
+#include "recipe/isa.h"
 #include "tests/contraction/amx_interpreter.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 std::vector<IsaLevel> RunnableLevels() {
   std::vector<IsaLevel> levels;
@@ -250,4 +250,4 @@ Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t off
   return body;
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "synapse/emulator/graph_compiler/codegen/run_image.h"
-#include "synapse/emulator/graph_compiler/contraction/contraction.h"
+#include "graph_compiler/codegen/run_image.h"
+#include "graph_compiler/contraction/contraction.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 // ISA levels that this CPU runs.
 std::vector<IsaLevel> RunnableLevels();
@@ -94,4 +94,4 @@ void SetDense(GemmSpec& spec, int64_t k);
 // Body: store(accumulator) with the given strides to operand 0.
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -1,5 +1,5 @@
 // Panels of B, element by element, for every form, layout and ISA level.
-#include "synapse/emulator/graph_compiler/contraction/packing.h"
+#include "graph_compiler/contraction/packing.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/contraction/harness.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 struct Layout {
@@ -186,4 +186,4 @@ TEST(PackingTest, NarrowElementsAreWidened) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

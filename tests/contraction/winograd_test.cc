@@ -1,7 +1,7 @@
-#include "synapse/emulator/graph_compiler/contraction/conv_winograd.h"
+#include "graph_compiler/contraction/conv_winograd.h"
 #include "tests/contraction/conv_run.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 ConvCase Square(int64_t channels, int64_t size, int64_t out_channels, int64_t batch = 1) {
@@ -15,22 +15,20 @@ std::optional<WinogradPlan> Plan(IsaLevel isa, const ConvCase& c) {
   return PlanWinogradConv(TargetInfoFor(isa), ConvRun(c).spec());
 }
 
-// At every level that takes the form for this shape, which some must.
+// At every level of this CPU that takes the form for this shape; of all levels, some must.
 void CheckWinograd(const ConvCase& c) {
-  int levels = 0;
+  EXPECT_TRUE(Plan(IsaLevel::kV3, c).has_value() || Plan(IsaLevel::kV4, c).has_value()) << Name(c);
   for (const IsaLevel isa : TestedLevels()) {
     if (!Plan(isa, c).has_value()) continue;
-    ++levels;
     ConvRun(c).Check(isa);
     if (testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_GT(levels, 0) << Name(c);
 }
 
 TEST(WinogradTest, OddAndEvenSizes) {
   for (const int64_t h : {7, 10}) {
     for (const int64_t w : {8, 15}) {
-      ConvCase c = Square(32, h, 64, 6);
+      ConvCase c = Square(64, h, 64, 6);
       c.w = w;
       CheckWinograd(c);
       c.pad_h = 0;
@@ -64,6 +62,7 @@ TEST(WinogradTest, Cuts) {
   wide.w = 150;
   CheckWinograd(wide);
   const auto v4 = [](const ConvCase& c) { return *Plan(IsaLevel::kV4, c); };
+  EXPECT_TRUE(Plan(IsaLevel::kV3, Square(64, 24, 40)).has_value()) << "for CPUs without AVX-512";
   EXPECT_GT(v4(wide).block.blocks_w, 1);
   EXPECT_GT(v4(Square(256, 8, 72, 4)).blocks_per_task, 1);
   EXPECT_GT(v4(Square(16, 48, 72, 3)).block.panels_per_task, 1);
@@ -149,4 +148,4 @@ TEST(WinogradTest, ErrorIsCloseToTheDirectForms) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -14,18 +14,18 @@ from habana_frameworks.torch.dynamo.wire import CaptureError, NeedsFunctionaliza
 
 
 class _Builder:
-    """The client's graph builder, listening."""
+    """The graph builder, listening."""
 
     def __init__(self) -> None:
-        self._builder = native.client_module().GraphBuilder("fuzz")
+        self._builder = native.torch_module().GraphBuilder("fuzz")
         self.targets: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._builder, name)
 
-    def add_node(self, target: str, *args: Any, **kwargs: Any) -> int:
+    def add_call(self, target: str, *args: Any, **kwargs: Any) -> int:
         self.targets.append(target)
-        first: int = self._builder.add_node(target, *args, **kwargs)
+        first: int = self._builder.add_call(target, *args, **kwargs)
         return first
 
 
@@ -38,11 +38,10 @@ class TargetsBackend:
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         values = example_values(gm)
         values = propagate(gm, example_inputs) if values is None else values
-        client = native.client_module()
 
         def capture() -> tuple[_Builder, Capture]:
             builder = _Builder()
-            return builder, Capture(gm, graph_inputs(gm), values, builder, client, "cpu")
+            return builder, Capture(gm, graph_inputs(gm), values, builder, "cpu")
 
         try:
             builder, graph = capture()

@@ -74,10 +74,10 @@ class Recorder:
 def interpret(hpu_opt: pathlib.Path, graph: bytes, inputs: list[torch.Tensor]) -> Any:
     """hpu_opt's report, or None for graphs with ops that it does not know (eager steps)."""
     with tempfile.TemporaryDirectory(prefix="hpu-fuzz-") as folder:
-        wire, values = pathlib.Path(folder, "graph.pb"), pathlib.Path(folder, "inputs.json")
+        wire, values = pathlib.Path(folder, "captured.graph"), pathlib.Path(folder, "inputs.json")
         wire.write_bytes(graph)
         values.write_text(json.dumps([elements(x) for x in inputs]))
-        command = [hpu_opt, wire, "--wire", "--pipeline", "--evaluate", "--values", "--json"]
+        command = [hpu_opt, wire, "--captured", "--pipeline", "--evaluate", "--values", "--json"]
         done = subprocess.run(
             [*map(str, command), "--inputs", str(values)],
             capture_output=True,

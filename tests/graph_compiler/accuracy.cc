@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 double Sigmoid(double x) {
@@ -99,4 +99,4 @@ std::map<std::string, double> DocumentedBounds() {
   return bounds;
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

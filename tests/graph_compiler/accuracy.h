@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 inline float FromBits(uint32_t bits) {
   float value;
@@ -73,4 +73,4 @@ const std::vector<Function>& BoundedFunctions();
 // Column "f32, ulp" of the table in docs/numerics.md by function name.
 std::map<std::string, double> DocumentedBounds();
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -9,7 +9,7 @@
 
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
@@ -328,4 +328,4 @@ TEST(AccuracyTable, NamesTheFunctionsThatAreTested) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -4,7 +4,7 @@
 
 #include "tests/graph_compiler/kernel_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 class BodyTest : public testing::TestWithParam<IsaLevel> {};
@@ -190,6 +190,30 @@ TEST_P(BodyTest, IntegerDivisionNeverTraps) {
   EXPECT_EQ(out[3], (std::vector<int32_t>{1, 1, -1, -1, 0, 0, 0, 0, 0}));
 }
 
+// As PyTorch's div_floor and remainder on the CPU.
+TEST_P(BodyTest, FloatDivisionByInfinityHasPythonsSigns) {
+  Body body;
+  const uint32_t x = AddLoad(body, 0, MemoryType::kF32);
+  const uint32_t y = AddLoad(body, 1, MemoryType::kF32);
+  uint32_t operand = 2;
+  for (const Opcode op : {Opcode::kRem, Opcode::kFloorDiv, Opcode::kFloorMod}) {
+    AddStore(body, AddOp(body, op, ScalarType::kF32, {x, y}), operand++, MemoryType::kF32);
+  }
+  const BodyRunner runner(GetParam(), body, 5);
+  const float inf = INFINITY;
+  std::vector<float> a = {88, -88, 88, -88, 0, 0, 7, -7};
+  std::vector<float> b = {-inf, inf, inf, -inf, inf, -inf, -2, 2};
+  std::vector<std::vector<float>> out(3, std::vector<float>(a.size()));
+  int64_t n = static_cast<int64_t>(a.size());
+  runner.Run({a.data(), b.data(), out[0].data(), out[1].data(), out[2].data(), &n});
+  EXPECT_EQ(out[0], (std::vector<float>{88, -88, 88, -88, 0, 0, 1, -1}));
+  EXPECT_EQ(out[1], (std::vector<float>{-1, -1, 0, 0, 0, 0, -4, -4}));
+  EXPECT_EQ(out[2], (std::vector<float>{-inf, inf, 88, -88, 0, 0, -1, 1}));
+  std::vector<bool> negative;
+  for (const float quotient : out[1]) negative.push_back(std::signbit(quotient));
+  EXPECT_EQ(negative, (std::vector<bool>{true, true, false, false, false, true, true, true}));
+}
+
 TEST_P(BodyTest, FloatToIntSaturatesAndNanIsZero) {
   Body body;
   const uint32_t x = AddLoad(body, 0, MemoryType::kF32);
@@ -232,4 +256,4 @@ TEST_P(BodyTest, MinAndMaxPropagateNan) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

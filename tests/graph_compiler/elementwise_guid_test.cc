@@ -4,7 +4,7 @@
 
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 float FromBf16(uint16_t bits) {
@@ -195,4 +195,4 @@ TEST_P(ElementwiseGuidTest, CastsAndIntegers) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -1,8 +1,8 @@
 // Which kernels a graph becomes, and that they compute what the nodes say.
-#include "synapse/emulator/graph_compiler/fusion/fusion_state.h"
+#include "graph_compiler/fusion/fusion_state.h"
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 class FusionTest : public testing::TestWithParam<IsaLevel> {};
@@ -295,5 +295,19 @@ TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
   ExpectNear(run.Get<float>(flat), wanted, 0);
 }
 
+TEST_P(FusionTest, UnsignedIntegersInsideAKernelKeepTheirLowBits) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({4}, syn_type_uint32);
+  const uint32_t square = b.Temporary({4}, syn_type_uint32);
+  const uint32_t out = b.Persistent({4});
+  b.Node("mult_fwd_u32", {x, x}, {square});
+  b.Node("cast_u32_to_f32", {square}, {out});
+  GraphRun run(b.graph);
+  run.Set(x, std::vector<uint32_t>{70000, 65536, 3, 4000000000});
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_EQ(run.recipe.kernels.size(), 1u);
+  ExpectNear(run.Get<float>(out), {605032704.0F, 0, 9, 1983905792.0F}, 0);
+}
+
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

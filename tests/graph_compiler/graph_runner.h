@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "synapse/emulator/graph_compiler/codegen/run_image.h"
-#include "synapse/emulator/graph_compiler/compiler.h"
+#include "graph_compiler/codegen/run_image.h"
+#include "graph_compiler/compiler.h"
 #include "synapse/include/synapse_node_params.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 using Dims = std::vector<uint64_t>;  // FCD-first, as in the API
 
@@ -129,8 +129,10 @@ class GraphRun {
   absl::Status Compile(IsaLevel isa) {
     CompileOptions options;
     options.isa = isa;
+    options.verify = true;
     if (const char* dir = std::getenv("GRAPH_TEST_DUMP")) options.dump_dir = dir;
     auto compiled = CompileGraph(graph_, options);
+    EXPECT_EQ(CheckGraph(graph_), compiled.status());
     if (!compiled.ok()) return compiled.status();
     recipe = std::move(*compiled);
     return absl::OkStatus();
@@ -239,4 +241,4 @@ class LevelTest : public testing::TestWithParam<IsaLevel> {
   }
 };
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

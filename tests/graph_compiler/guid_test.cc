@@ -4,7 +4,7 @@
 
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 class GuidTest : public LevelTest {};
@@ -333,4 +333,4 @@ TEST(InferShapesTest, FillsSizesAndRefusesMisfits) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -2,7 +2,7 @@
 // level.
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 class ImageGuidTest : public LevelTest {};
@@ -250,4 +250,4 @@ TEST_P(ImageGuidTest, BilinearAndNearestResize) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -5,11 +5,11 @@
 
 #include <vector>
 
-#include "synapse/emulator/graph_compiler/codegen/body.h"
-#include "synapse/emulator/graph_compiler/codegen/module.h"
-#include "synapse/emulator/graph_compiler/codegen/run_image.h"
+#include "graph_compiler/codegen/body.h"
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/codegen/run_image.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 
 inline std::vector<IsaLevel> RunnableIsaLevels() {
   std::vector<IsaLevel> levels = {IsaLevel::kV2};
@@ -104,4 +104,4 @@ inline void AddStore(Body& body, uint32_t value, uint32_t operand, MemoryType ty
   body.stores.push_back(Store{value, Access{operand, type, {stride}, 0}});
 }
 
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

@@ -1,6 +1,6 @@
 #include "tests/graph_compiler/kernel_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 Body TanhBody() {
@@ -41,7 +41,6 @@ TEST(KernelModuleTest, TasksRunInAnySplit) {
   EXPECT_EQ(out, (std::vector<int64_t>{0, 1, 4, 6, 8, -1}));
 }
 
-// Fourteen kernels are generated in four parts.
 absl::StatusOr<KernelModule::Image> ManyKernels(int64_t count) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   auto* type = llvm::FunctionType::get(llvm::Type::getInt64Ty(module.context()),
@@ -113,4 +112,4 @@ TEST(KernelModuleTest, AnExternalSymbolIsAnError) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

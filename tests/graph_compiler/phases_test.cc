@@ -1,7 +1,7 @@
 // Control edges: what runs first, and what is seen of memory that tensors share.
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 const Dims kSizes = {5, 3};
@@ -178,4 +178,4 @@ TEST_F(ControlEdgeTest, ContradictionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

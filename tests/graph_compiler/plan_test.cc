@@ -1,9 +1,10 @@
 // Order and placement: shared memory, workspace reuse, determinism, kernels of a transformer layer.
+#include <cmath>
 #include <numeric>
 
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 TEST(PlanTest, AnOutputOverItsInputIsWrittenInPlaceWhenElementwise) {
@@ -212,6 +213,65 @@ TEST(PlanTest, EqualGraphsGiveEqualBytes) {
   }
 }
 
+// h = softmax(h w + x[t]) for all t; the results lie beside each other.
+struct Recurrence {
+  explicit Recurrence(uint64_t steps) {
+    std::vector<uint32_t> inputs;
+    std::vector<uint32_t> outputs;
+    for (uint64_t t = 0; t < steps; ++t) inputs.push_back(b.Temporary({8, 1}));
+    b.Node("split", {x = b.Persistent({8, steps})}, inputs, synAxisParams{1});
+    uint32_t state = start = b.Persistent({8, 1});
+    w = b.Persistent({8, 8});
+    for (const uint32_t input : inputs) {
+      const uint32_t product = b.Temporary({8, 1});
+      const uint32_t sum = b.Temporary({8, 1});
+      outputs.push_back(b.Temporary({8, 1}));
+      b.Node("gemm", {state, w}, {product}, synGEMMParams{0, 0});
+      b.Node("add_fwd_f32", {product, input}, {sum});
+      b.Node("softmax_fwd_f32", {sum}, {outputs.back()}, ns_Softmax_Params{0});
+      state = outputs.back();
+    }
+    b.Node("concat", outputs, {out = b.Persistent({8, steps})}, synAxisParams{1});
+  }
+
+  GraphBuilder b;
+  uint32_t x = 0, start = 0, w = 0, out = 0;
+};
+
+TEST(PlanTest, StepsOverPartsOfABufferShareTheirCode) {
+  const auto few = CompileGraph(Recurrence(4).b.graph, {});
+  const auto many = CompileGraph(Recurrence(40).b.graph, {});
+  ASSERT_TRUE(few.ok() && many.ok());
+  EXPECT_EQ(few->kernels.size(), 8u);
+  EXPECT_EQ(many->kernels.size(), 80u);
+  EXPECT_EQ(few->code, many->code);
+}
+
+TEST(PlanTest, StepsOverPartsOfABufferAreTheirParts) {
+  const Recurrence recurrence(5);
+  GraphRun run(recurrence.b.graph);
+  const std::vector<float> x = RandomFloats(40, 1, -1, 1);
+  const std::vector<float> w = RandomFloats(64, 2, -0.5f, 0.5f);
+  std::vector<float> state = RandomFloats(8, 3, -1, 1);
+  run.Set(recurrence.x, x);
+  run.Set(recurrence.w, w);
+  run.Set(recurrence.start, state);
+  ASSERT_TRUE(run.Run(IsaLevel::kV2).ok());
+  std::vector<float> wanted;
+  for (size_t t = 0; t < 5; ++t) {
+    std::vector<double> powers(8);
+    for (size_t j = 0; j < 8; ++j) {
+      double sum = x[t * 8 + j];
+      for (size_t i = 0; i < 8; ++i) sum += static_cast<double>(state[i]) * w[i * 8 + j];
+      powers[j] = std::exp(sum);
+    }
+    const double total = std::accumulate(powers.begin(), powers.end(), 0.0);
+    for (size_t j = 0; j < 8; ++j) state[j] = static_cast<float>(powers[j] / total);
+    wanted.insert(wanted.end(), state.begin(), state.end());
+  }
+  ExpectNear(run.Get<float>(recurrence.out), wanted, 1e-5, "recurrence");
+}
+
 TEST(PlanTest, ResultsDoNotDependOnTheSplitOfTasks) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({64, 16});
@@ -233,4 +293,4 @@ TEST(PlanTest, ResultsDoNotDependOnTheSplitOfTasks) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

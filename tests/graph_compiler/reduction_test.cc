@@ -1,7 +1,7 @@
 // Reductions that are cut in pieces or share a pass over their input.
 #include "tests/graph_compiler/graph_runner.h"
 
-namespace hpu::emulator {
+namespace hpu::graph_compiler {
 namespace {
 
 class ReductionTest : public testing::TestWithParam<IsaLevel> {};
@@ -144,4 +144,4 @@ TEST_P(ReductionTest, ShortReductionsStayWhole) {
 }
 
 }  // namespace
-}  // namespace hpu::emulator
+}  // namespace hpu::graph_compiler

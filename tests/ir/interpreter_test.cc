@@ -35,6 +35,18 @@ TEST(Interpreter, BroadcastsAndRounds) {
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 256, 256));
 }
 
+TEST(Interpreter, DivisionByInfinityHasPythonsSigns) {
+  constexpr double kInf = INFINITY;
+  const RunResult result = Evaluate(
+      R"(graph @g(%x: f32[6], %y: f32[6]) {
+    %0 = floor_div %x, %y : f32[6]
+    %1 = remainder %x, %y : f32[6]
+    return %0, %1 })",
+      {Numbers({6}, {88, -88, 88, -88, 7, -7}), Numbers({6}, {-kInf, kInf, kInf, -kInf, -2, 2})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(-1, -1, 0, 0, -4, -4));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(-kInf, kInf, 88, -88, -1, 1));
+}
+
 TEST(Interpreter, OutputsAreViewsOfStorages) {
   const RunResult result = Evaluate(R"(graph @g(%x: f32[2,3]) {
     %0 = neg %x : f32[2,3]

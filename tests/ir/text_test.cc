@@ -36,7 +36,7 @@ TEST(Text, StridesHostInputsScalarsAndAbsentOperands) {
 
 TEST(Text, AtenCallsKeepTheirArguments) {
   ExpectRoundTrip(R"(graph @g(%x: f32[4]) -> f32[4], i64[4], none, int, float, bool {
-  %0, %1 = aten "aten.foo.bar"(%x, [1, -2], [%x, none], 2.0, true, inf, "a\"b", dtype bf16, enum "strided", device "cpu", dim = -1) : f32[4], i64[4]
+  %0, %1 = aten "aten.foo.bar"(a = %x, b = [1, -2], c = [%x, none], d = 2.0, e = true, f = inf, g = "a\"b", h = dtype bf16, i = enum "strided", j = device "cpu", dim = -1) random : f32[4], i64[4]
   return %0, %1, none, int 3, float 0.5, bool true
 }
 )");
@@ -82,24 +82,25 @@ TEST_P(BadText, SaysWhatAndWhere) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadText,
-    testing::Values(
-        Bad{"", "line 1, column 1: 'graph' is expected"},
-        Bad{"graph @g() {\n  %0 = foo\n}", "line 2, column 11: 'foo' is no op"},
-        Bad{"graph @g(%x: f99[2]) { return %x }", "'f99' is no element type"},
-        Bad{"graph @g(%x: f32[-2]) { return %x }", "bad sizes"},
-        Bad{"graph @g(%x: f32[2], %x: f32[2]) { return %x }", "%x is defined twice"},
-        Bad{"graph @g() { return %y }", "%y is not defined"},
-        Bad{"graph @g(%x: f32[2]) { %0 = relu %x {dim = 1} : f32[2] return %0 }",
-            "relu has no attribute 'dim'"},
-        Bad{"graph @g(%x: f32[2]) { %0 = relu %x : f32[2], f32[2] return %0 }",
-            "1 results but 2 types"},
-        Bad{"graph @g(%x: f32[2]) { return %x } x", "text behind the graph"},
-        Bad{"graph @g(%x: f32[2]) { const %c : f32[1] = 0x0 return %x }", "bytes as 0x"},
-        Bad{"graph @g(%x: f32[2]) { return %x buffer 3 }", "buffer 3"},
-        Bad{"graph @g(%x: f32[2]{1,1}) { return %x }", "strides for 1 dimensions"},
-        Bad{"graph @g(%x: f32[2]) { %0 = aten \"a(%x) : f32[2] return %0 }", "no end"},
-        Bad{"graph @g(%x: f32[2]) { %0 = aten \"a\"([[[[[[[[[[1]]]]]]]]]]) : f32[2] return %0 }",
-            "nested too deep"}));
+    testing::Values(Bad{"", "line 1, column 1: 'graph' is expected"},
+                    Bad{"graph @g() {\n  %0 = foo\n}", "line 2, column 11: 'foo' is no op"},
+                    Bad{"graph @g(%x: f99[2]) { return %x }", "'f99' is no element type"},
+                    Bad{"graph @g(%x: f32[-2]) { return %x }", "bad sizes"},
+                    Bad{"graph @g(%x: f32[2], %x: f32[2]) { return %x }", "%x is defined twice"},
+                    Bad{"graph @g() { return %y }", "%y is not defined"},
+                    Bad{"graph @g(%x: f32[2]) { %0 = relu %x {dim = 1} : f32[2] return %0 }",
+                        "relu has no attribute 'dim'"},
+                    Bad{"graph @g(%x: f32[2]) { %0 = relu %x : f32[2], f32[2] return %0 }",
+                        "1 results but 2 types"},
+                    Bad{"graph @g(%x: f32[2]) { return %x } x", "text behind the graph"},
+                    Bad{"graph @g(%x: f32[2]) { const %c : f32[1] = 0x0 return %x }",
+                        "bytes as 0x"},
+                    Bad{"graph @g(%x: f32[2]) { return %x buffer 3 }", "buffer 3"},
+                    Bad{"graph @g(%x: f32[2]{1,1}) { return %x }", "strides for 1 dimensions"},
+                    Bad{"graph @g(%x: f32[2]) { %0 = aten \"a(%x) : f32[2] return %0 }", "no end"},
+                    Bad{"graph @g(%x: f32[2]) { %0 = aten \"a\"(a = [[[[[[[[[[1]]]]]]]]]]) : "
+                        "f32[2] return %0 }",
+                        "nested too deep"}));
 
 TEST(Text, DotNamesEveryNode) {
   auto graph = Parse("graph @g(%x: f32[2]) { %0 = relu %x : f32[2] return %0 }");

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"scatter_c1", kXI, "scatter %x, %i, %x {dim = 0} : f32[2,3]"},
         Broken{"iota_c1", kX, "iota {start = 0.0, step = 1.0} : i32[2,2]"},
         Broken{"resize_c1", kX, "adaptive_avg_pool %x : f32[2,3]"},
-        Broken{"aten_c1", kX, "aten \"\"(%x) : f32[2,3]"}));
+        Broken{"aten_c1", kX, "aten \"\"(a = %x) : f32[2,3]"}));
 
 struct BrokenGraph {
   const char* label;
@@ -141,6 +141,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "return %0 }"},
         BrokenGraph{"type_c4", "graph @g(%x: f32[2]{-1}) { return %x }"},
         BrokenGraph{"type_c5", "graph @g(%x: f32[1099511627776,2]) { return none }"},
+        // The number of elements is 2^64.
+        BrokenGraph{"type_c5", "graph @g(%x: f32[1099511627776,16777216]{0,0}) { return none }"},
         BrokenGraph{"type_c5", "graph @g(%x: f32[1048577]{1099511627776}) { return none }"},
         BrokenGraph{"constant_c2", "graph @g() { const %c : f32[2] = 0x00000000 return %c }"},
         BrokenGraph{"mutation_c2",

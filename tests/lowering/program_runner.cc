@@ -6,7 +6,7 @@
 #include <deque>
 #include <map>
 
-#include "compiler_server/compiler/recipe_bytes.h"
+#include "synapse/recipe_bytes.h"
 
 namespace hpu::testing {
 namespace {
@@ -26,7 +26,8 @@ uint64_t SpanBytes(const TensorSpec& spec) {
 // The memory and the steps of one call.
 class ProgramRunner::Call {
  public:
-  Call(ProgramRunner& runner, const Program& program) : runner_(runner), program_(program) {}
+  Call(ProgramRunner& runner, const Program& program)
+      : runner_(runner), program_(program), function_(program.functions[0]) {}
   ~Call() {
     for (const Block& block : blocks_) {
       if (block.base != 0) f().synDeviceFree(runner_.device_, block.base, 0);
@@ -60,6 +61,7 @@ class ProgramRunner::Call {
 
   ProgramRunner& runner_;
   const Program& program_;
+  const ProgramFunction& function_;
   std::deque<Block> blocks_;
   std::vector<Block*> inputs_, buffers_, constants_;
   std::map<uint32_t, uint64_t> eager_;  // program tensor -> address
@@ -119,7 +121,7 @@ absl::StatusOr<ir::HostTensor> ProgramRunner::Call::ReadTensor(uint64_t first,
   const auto size = static_cast<size_t>(DTypeSize(spec.dtype));
   const int64_t start = spec.storage_offset * static_cast<int64_t>(size);
   ASSIGN_OR_RETURN(const Bytes memory, Read(first + static_cast<uint64_t>(start), SpanBytes(spec)));
-  Bytes elements(static_cast<size_t>(ir::ElementCount(spec.sizes)) * size);
+  Bytes elements(static_cast<size_t>(NumElements(spec.sizes)) * size);
   ir::IndexWalk walk(spec.sizes);
   for (size_t at = 0; at < elements.size(); at += size, walk.Next()) {
     std::memcpy(elements.data() + at,
@@ -130,14 +132,14 @@ absl::StatusOr<ir::HostTensor> ProgramRunner::Call::ReadTensor(uint64_t first,
 
 absl::Status ProgramRunner::Call::Prepare(const std::vector<ir::HostTensor>& inputs) {
   size_t next = 0;
-  for (const ProgramInput& input : program_.inputs) {
+  for (const ProgramInput& input : function_.inputs) {
     inputs_.push_back(nullptr);
     if (input.kind == ProgramInput::Kind::kScalar) continue;
     ASSIGN_OR_RETURN(inputs_.back(),
                      Allocate(SpanBytes(input.spec), kLead * DTypeSize(input.spec.dtype)));
     RETURN_IF_ERROR(WriteTensor(*inputs_.back(), input.spec, inputs[next++]));
   }
-  for (uint64_t bytes : program_.buffer_bytes) {
+  for (uint64_t bytes : function_.buffer_bytes) {
     ASSIGN_OR_RETURN(Block * block, Allocate(bytes, 0));
     buffers_.push_back(block);
   }
@@ -152,7 +154,7 @@ absl::Status ProgramRunner::Call::Prepare(const std::vector<ir::HostTensor>& inp
 }
 
 uint64_t ProgramRunner::Call::AddressOf(uint32_t index) const {
-  const ProgramTensor& tensor = program_.tensors[index];
+  const ProgramTensor& tensor = function_.tensors[index];
   const uint64_t offset =
       static_cast<uint64_t>(tensor.spec.storage_offset * DTypeSize(tensor.spec.dtype));
   switch (tensor.placement) {
@@ -174,8 +176,7 @@ absl::Status ProgramRunner::Call::RunStep(const Step& step, std::span<const Byte
 }
 
 absl::Status ProgramRunner::Call::Launch(const LaunchStep& step, std::span<const Bytes> recipes) {
-  ASSIGN_OR_RETURN(const compiler::RecipeHandle recipe,
-                   compiler::DeserializeRecipe(f(), recipes[step.recipe]));
+  ASSIGN_OR_RETURN(const RecipeHandle recipe, DeserializeRecipe(f(), recipes[step.recipe]));
   std::vector<synLaunchTensorInfo> table;
   for (const Binding& binding : step.bindings) {
     synLaunchTensorInfo entry = {};
@@ -217,8 +218,8 @@ absl::Status ProgramRunner::Call::Launch(const LaunchStep& step, std::span<const
 
 absl::Status ProgramRunner::Call::RunEager(const EagerStep& step) {
   const uint32_t operand = std::get<TensorArgument>(step.args[0].value).tensor;
-  const TensorSpec& from = program_.tensors[operand].spec;
-  const TensorSpec& to = program_.tensors[step.outputs[0]].spec;
+  const TensorSpec& from = function_.tensors[operand].spec;
+  const TensorSpec& to = function_.tensors[step.outputs[0]].spec;
   if (step.op == "aten::as_strided") {
     eager_[step.outputs[0]] = AddressOf(operand);
   } else if (step.op == "aten::slice") {
@@ -246,7 +247,7 @@ absl::Status ProgramRunner::Call::CheckGuards() {
     ASSIGN_OR_RETURN(const Bytes now, Read(block.base, block.before.size()));
     bool may_change = std::count(buffers_.begin(), buffers_.end(), &block) > 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      may_change |= inputs_[i] == &block && program_.inputs[i].mutated;
+      may_change |= inputs_[i] == &block && function_.inputs[i].mutated;
     }
     const uint64_t lead = block.first - block.base;
     for (uint64_t at = 0; at < now.size(); ++at) {
@@ -264,10 +265,10 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Call::Results() {
   RETURN_IF_ERROR(CheckGuards());
   ir::RunResult result;
   const auto number = [](double value) { return ir::MakeHostTensor(DType::kF64, {}, value); };
-  for (const ProgramOutput& output : program_.outputs) {
+  for (const ProgramOutput& output : function_.outputs) {
     switch (output.kind) {
       case ProgramOutput::Kind::kTensor: {
-        TensorSpec spec = program_.tensors[output.index].spec;
+        TensorSpec spec = function_.tensors[output.index].spec;
         spec.storage_offset = 0;
         ASSIGN_OR_RETURN(ir::HostTensor tensor, ReadTensor(AddressOf(output.index), spec));
         result.outputs.push_back(std::move(tensor));
@@ -276,7 +277,7 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Call::Results() {
       case ProgramOutput::Kind::kInput:
       case ProgramOutput::Kind::kInputView: {
         const bool whole = output.kind == ProgramOutput::Kind::kInput;
-        const TensorSpec& spec = whole ? program_.inputs[output.index].spec : output.view;
+        const TensorSpec& spec = whole ? function_.inputs[output.index].spec : output.view;
         ASSIGN_OR_RETURN(ir::HostTensor tensor, ReadTensor(inputs_[output.index]->first, spec));
         result.outputs.push_back(std::move(tensor));
         break;
@@ -294,7 +295,8 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Call::Results() {
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i] == nullptr) continue;
-    ASSIGN_OR_RETURN(ir::HostTensor tensor, ReadTensor(inputs_[i]->first, program_.inputs[i].spec));
+    ASSIGN_OR_RETURN(ir::HostTensor tensor,
+                     ReadTensor(inputs_[i]->first, function_.inputs[i].spec));
     result.inputs.push_back(std::move(tensor));
   }
   return result;
@@ -319,7 +321,9 @@ absl::StatusOr<ir::RunResult> ProgramRunner::Run(const compiler::CompiledProgram
   ASSIGN_OR_RETURN(const Program program, DecodeProgram(compiled.program));
   Call call(*this, program);
   RETURN_IF_ERROR(call.Prepare(inputs));
-  for (const Step& step : program.steps) RETURN_IF_ERROR(call.RunStep(step, compiled.recipes));
+  for (const Step& step : program.functions[0].steps) {
+    RETURN_IF_ERROR(call.RunStep(step, compiled.recipes));
+  }
   return call.Results();
 }
 

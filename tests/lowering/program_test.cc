@@ -5,42 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "compiler_server/compiler/compiler.h"
-#include "compiler_server/compiler/describe_recipe.h"
 #include "compiler_server/ir/interpreter.h"
 #include "compiler_server/ir/text.h"
-#include "tests/lowering/program_runner.h"
+#include "tests/lowering/goldens.h"
+#include "tests/lowering/test_device.h"
 
 namespace hpu::compiler {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr char kFolder[] = "tests/lowering/goldens";
-
-// One device and one compiler for the process.
-struct Device {
-  const SynapseFunctions* functions = nullptr;
-  std::unique_ptr<Compiler> compiler;
-  std::unique_ptr<hpu::testing::ProgramRunner> runner;
-};
-
-absl::StatusOr<Device> OpenDevice() {
-  Device device;
-  ASSIGN_OR_RETURN(device.functions, LoadSynapse(HPU_TEST_SYNAPSE_LIBRARY));
-  ASSIGN_OR_RETURN(device.compiler, Compiler::Create(*device.functions));
-  ASSIGN_OR_RETURN(device.runner, hpu::testing::ProgramRunner::Create(*device.functions));
-  return device;
-}
-
-absl::StatusOr<Device>& TheDevice() {
-  static auto* device = new absl::StatusOr<Device>(OpenDevice());
-  return *device;
-}
+using hpu::testing::CompileText;
+using hpu::testing::TheDevice;
 
 // Largest accepted difference relative to the tensor's range: a few roundings of the type.
 double Tolerance(DType dtype) {
@@ -84,43 +59,22 @@ void CheckText(const std::string& text, double factor = 1) {
   ExpectSame(expected->inputs, actual->inputs, "input", factor);
 }
 
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Goldens that run here: no eager ops (the interpreter has none), nothing that is refused, no nodes
-// that only a real device has.
-std::vector<std::string> GoldenNames() {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
-    const std::string name = entry.path().stem().string();
-    if (entry.path().extension() != ".hir" || name.starts_with("eager") ||
-        name.starts_with("device") || name == "refused") {
-      continue;
-    }
-    names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 class GoldenProgram : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenProgram, EqualsTheInterpreter) {
-  CheckText(ReadFile(fs::path(kFolder) / (GetParam() + ".hir")));
+  CheckText(hpu::testing::ReadFile(hpu::testing::GoldenSource(GetParam())));
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram, ::testing::ValuesIn(GoldenNames()),
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram,
+                         ::testing::ValuesIn(hpu::testing::RunnableGoldens()),
                          [](const auto& golden) { return golden.param; });
 
 // lgamma runs eagerly between recipes; the interpreter cannot, so the expected numbers are spelled
 // out.
 TEST(EagerProgram, RunsBetweenRecipes) {
   ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
-  absl::StatusOr<ir::Graph> graph = ir::Parse(ReadFile(fs::path(kFolder) / "eager_between.hir"));
+  absl::StatusOr<ir::Graph> graph =
+      ir::Parse(hpu::testing::ReadFile(hpu::testing::GoldenSource("eager_between")));
   ASSERT_TRUE(graph.ok()) << ToText(graph.status());
   ir::HostTensor x = ir::MakeHostTensor(DType::kF32, {4, 6});
   for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = 0.25 + 0.5 * static_cast<double>(i);
@@ -139,60 +93,8 @@ TEST(EagerProgram, RunsBetweenRecipes) {
   }
 }
 
-constexpr char kSmallGraph[] =
-    "graph @g(%x: f32[4,6]) {\n %0 = relu %x : f32[4,6]\n return %0\n}\n";
-
-absl::StatusOr<CompiledProgram> CompileText(const std::string& text,
-                                            const CompileOptions& options) {
-  RETURN_IF_ERROR(TheDevice().status());
-  ASSIGN_OR_RETURN(ir::Graph graph, ir::Parse(text));
-  return TheDevice()->compiler->Compile(std::move(graph), options);
-}
-
-// Equal graphs must give equal bytes, or equal recipes would be stored twice.
-TEST(CompilerFacade, IsDeterministic) {
-  for (const std::string& name : GoldenNames()) {
-    const std::string text = ReadFile(fs::path(kFolder) / (name + ".hir"));
-    const absl::StatusOr<CompiledProgram> first = CompileText(text, {});
-    const absl::StatusOr<CompiledProgram> second = CompileText(text, {});
-    ASSERT_TRUE(first.ok()) << name << ": " << ToText(first.status());
-    ASSERT_TRUE(second.ok()) << name << ": " << ToText(second.status());
-    EXPECT_EQ(first->recipes, second->recipes) << name;
-    EXPECT_EQ(first->program, second->program) << name;
-  }
-}
-
-TEST(CompilerFacade, RefusesUnknownOptions) {
-  CompileOptions device;
-  device.device_kind = "gaudi9";
-  EXPECT_EQ(CompileText(kSmallGraph, device).status().code(), absl::StatusCode::kInvalidArgument);
-  CompileOptions pass;
-  pass.disabled_passes = {"no-such-pass"};
-  EXPECT_EQ(CompileText(kSmallGraph, pass).status().code(), absl::StatusCode::kInvalidArgument);
-  CompileOptions level;
-  level.isa_level = "x86-64-v9";
-  EXPECT_EQ(CompileText(kSmallGraph, level).status().code(), absl::StatusCode::kInvalidArgument);
-  const Bytes garbage = {0xFF, 0x01, 0x02};
-  ASSERT_TRUE(TheDevice().ok());
-  EXPECT_EQ(TheDevice()->compiler->Compile(garbage, {}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(CompilerFacade, CompilesForTheLevelAskedFor) {
-  CompileOptions options;
-  options.isa_level = "x86-64-v2";
-  const absl::StatusOr<CompiledProgram> compiled = CompileText(kSmallGraph, options);
-  ASSERT_TRUE(compiled.ok()) << ToText(compiled.status());
-  const absl::StatusOr<RecipeInfo> info =
-      DescribeRecipe(*TheDevice()->functions, compiled->recipes[0]);
-  ASSERT_TRUE(info.ok()) << ToText(info.status());
-  EXPECT_EQ(info->isa_level, "x86-64-v2");
-  ASSERT_EQ(info->tensors.size(), 2U);
-  EXPECT_EQ(info->tensors[0].sizes, (std::vector<uint64_t>{4, 6}));
-}
-
 // 32768 f32 ones: too large for a recipe, carried by the program.
-TEST(CompilerFacade, LargeConstantsAreTheProgramsOwn) {
+TEST(LargeConstants, AreTheProgramsOwn) {
   std::string data;
   for (int i = 0; i < 32768; ++i) data += "0000803f";
   const std::string text = "graph @g(%x: f32[32768]) {\n const %k : f32[32768] = 0x" + data +

@@ -104,7 +104,7 @@ std::vector<std::string> AllFiles() {
   return files;
 }
 
-// "fusion/attention.hir" -> Hir.File/fusion_attention
+// "simplify/chains.hir" -> Hir.File/simplify_chains
 std::string NameOf(const testing::TestParamInfo<std::string>& file) {
   std::string name =
       std::filesystem::path(file.param).lexically_relative(kFolder).replace_extension();

@@ -23,7 +23,7 @@ ir::Graph Parsed(const std::string& text) {
 }
 
 constexpr const char* kSmall =
-    "graph @small(%x: f32[4]) { %0 = aten \"aten.relu.default\"(%x) : f32[4] return %0 }";
+    "graph @small(%x: f32[4]) { %0 = aten \"aten.relu.default\"(self = %x) : f32[4] return %0 }";
 
 TEST(Door, UnknownPassNamesAreRefused) {
   ir::Graph graph = Parsed(kSmall);
@@ -102,9 +102,10 @@ TEST(Decompose, KnowsExactlyTheTargetsOfTheTable) {
 TEST(Decompose, KeepsTheReasonWithTheCall) {
   ir::Graph graph = Parsed(
       "graph @g(%x: f32[4], %d: f64[4]) {"
-      " %0 = aten \"aten.lgamma.default\"(%x) : f32[4]"
-      " %1 = aten \"aten.neg.default\"(%d) : f64[4]"
-      " %2 = aten \"aten.softmax.int\"(%x, 3) : f32[4] return %0, %1, %2 }");
+      " %0 = aten \"aten.lgamma.default\"(self = %x) : f32[4]"
+      " %1 = aten \"aten.neg.default\"(self = %d) : f64[4]"
+      " %2 = aten \"aten.softmax.int\"(self = %x, dim = 3, dtype = none) : f32[4] return %0, %1, "
+      "%2 }");
   ASSERT_TRUE(RunPasses(graph, {FindPass("decompose"), 1}, {}).ok());
   EXPECT_EQ(graph.nodes()[0]->aten->reason, "no rule for this operator");
   EXPECT_EQ(graph.nodes()[1]->aten->reason, "the device has no f64");
@@ -129,12 +130,17 @@ ir::Graph Layers(int count) {
   for (int i = 0; i < count; ++i) {
     const std::string n = std::to_string(i);
     const std::string f = " : f32[8,16]\n";
-    text += "%t" + n + " = aten \"aten.t.default\"(%w) : f32[16,16]{1,16}\n";
-    text += "%m" + n + " = aten \"aten.addmm.default\"(%b, " + last + ", %t" + n + ")" + f;
-    text += "%g" + n + " = aten \"aten.gelu.default\"(%m" + n + ")" + f;
-    text += "%v" + n + " = aten \"aten.view.default\"(%g" + n + ", [8,16])" + f;
-    text += "%a" + n + " = aten \"aten.add.Tensor\"(%v" + n + ", " + last + ")" + f;
-    text += "%l" + n + " = aten \"aten.layer_norm.default\"(%a" + n + ", [16], %b, %b)" + f;
+    text += "%t" + n + " = aten \"aten.t.default\"(self = %w) : f32[16,16]{1,16}\n";
+    text += "%m" + n + " = aten \"aten.addmm.default\"(self = %b, mat1 = " + last + ", mat2 = %t" +
+            n + ", beta = 1, alpha = 1)" + f;
+    text +=
+        "%g" + n + " = aten \"aten.gelu.default\"(self = %m" + n + ", approximate = \"none\")" + f;
+    text += "%v" + n + " = aten \"aten.view.default\"(self = %g" + n + ", size = [8,16])" + f;
+    text += "%a" + n + " = aten \"aten.add.Tensor\"(self = %v" + n + ", other = " + last +
+            ", alpha = 1)" + f;
+    text += "%l" + n + " = aten \"aten.layer_norm.default\"(input = %a" + n +
+            ", normalized_shape = [16], weight = %b, bias = %b, eps = 1e-05, cudnn_enable = true)" +
+            f;
     last = "%l" + n;
   }
   return Parsed(text + "return " + last + " }");

@@ -46,8 +46,14 @@ class Case:
     def __init__(self, target: str, *args: object, **kwargs: object) -> None:
         self.target, self.args, self.kwargs = target, args, kwargs
         self.tensors: list[T] = []
-        self.text_args = [self.argument(arg) for arg in args]
-        self.text_args += [f"{name} = {self.argument(arg)}" for name, arg in kwargs.items()]
+        namespace, name, overload = target.split(".")
+        self.op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        given = {a.name: arg for a, arg in zip(self.op._schema.arguments, args, strict=False)}
+        given |= kwargs
+        self.text_args = [
+            f"{a.name} = {self.argument(given.get(a.name, a.default_value))}"
+            for a in self.op._schema.arguments
+        ]
 
     def argument(self, arg: object) -> str:
         if isinstance(arg, T):
@@ -77,10 +83,8 @@ class Case:
                 return next(tensors)
             return [real(item) for item in arg] if isinstance(arg, list) else arg
 
-        namespace, name, overload = self.target.split(".")
-        op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
         args = [real(arg) for arg in self.args]
-        results = op(*args, **{name: real(arg) for name, arg in self.kwargs.items()})
+        results = self.op(*args, **{name: real(arg) for name, arg in self.kwargs.items()})
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
     def text(self, used: int) -> str:

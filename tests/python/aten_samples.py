@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from aten_case import Case, T
+from recurrent_samples import RECURRENT
 
 
 def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:
@@ -34,16 +35,11 @@ UNARY = [
     "exp", "exp2", "expm1", "floor", "frac", "hardsigmoid", "hardswish", "isfinite", "isinf",
     "isnan", "log", "log10", "log1p", "log2", "log_sigmoid", "logical_not", "mish", "nan_to_num",
     "neg", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sgn", "sigmoid", "sign",
-    "silu", "sin", "sinc", "sinh", "softsign", "sqrt", "square", "tan", "tanh", "trunc",
+    "silu", "sin", "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip
-SKIPPED_NAMES = {"softsign": "no ATen call of this name in this PyTorch"}
 BINARY = ["eq", "ge", "gt", "le", "lt", "ne", "mul", "div", "fmod", "remainder"]
 
-CASES = [
-    a(f"{name}.default", f(3, 5))
-    for name in UNARY
-    if name not in SKIPPED_NAMES and hasattr(torch.ops.aten, name)
-]
+CASES = [a(f"{name}.default", f(3, 5)) for name in UNARY if hasattr(torch.ops.aten, name)]
 CASES += [a(f"{name}.Tensor", f(3, 5), f(5)) for name in BINARY]
 CASES += [a(f"{name}.Scalar", f(3, 5), 0.75) for name in BINARY]
 CASES += [a(f"{name}.Tensor", i(3, 5), i(5)) for name in ("eq", "mul", "ne", "lt")]
@@ -71,6 +67,11 @@ CASES += [
     a("div.Tensor_mode", f(4), 0.75, rounding_mode="floor"),
     a("div.Tensor_mode", f(4), 0.75, rounding_mode="trunc"),
     a("floor_divide.default", f(4), T((4,))),
+    *(
+        a(name, f(8), infinity)
+        for name in ("floor_divide.Scalar", "remainder.Scalar", "fmod.Scalar")
+        for infinity in (float("inf"), float("-inf"))
+    ),
     a("maximum.default", f(3, 4), f(4)),
     a("minimum.default", f(3, 4), f(4)),
     a("pow.Tensor_Scalar", f(4), 2),
@@ -380,3 +381,4 @@ CASES += [
     a("upsample_bilinear2d.vec", f(1, 2, 3, 4), [6, 7], True, None),
     a("upsample_bilinear2d.default", f(1, 2, 6, 7), [3, 4], False),
 ]
+CASES += RECURRENT

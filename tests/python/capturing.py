@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Any
 
 import recorded_graph
@@ -39,18 +38,17 @@ class CapturingBackend:
     def _capture(self, gm, arguments, values) -> Any:
         recording = Recording()
         self.recordings.append(recording)
-        markers: Any = sys.modules["recorded_graph"]
         inputs = graph_inputs(gm)
         values = values if values is not None else propagate(gm, arguments)
         try:
             try:
                 builder = recorded_graph.GraphBuilder()
-                capture = Capture(gm, inputs, values, builder, markers, device="cpu")
+                capture = Capture(gm, inputs, values, builder, device="cpu")
                 capture.run()
             except NeedsFunctionalization:
                 recording.functional = True
                 builder = recorded_graph.GraphBuilder()
-                capture = Capture(gm, inputs, values, builder, markers, device="cpu")
+                capture = Capture(gm, inputs, values, builder, device="cpu")
                 capture.run_functional()
         except CaptureError as error:
             recording.refused = str(error)

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
+import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Shells start background jobs with SIGINT ignored, which processes of tests that send it inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def stop_daemon(cache: Path) -> None:
-    """Stops the daemon of a cache folder."""
-    subprocess.run(
-        [sys.executable, "-m", "habana_frameworks.torch.cli", "stop"],
-        env={**os.environ, "HPU_CACHE_DIR": str(cache)},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    """Ends the daemon of a cache folder if there is one."""
+    from habana_frameworks.torch import native
+
+    module = native.client_module()
+    socket = module.server_paths(str(cache))["socket"]
+    signals = iter([signal.SIGTERM, signal.SIGKILL])
+    patience = 0.0
+    while (found := module.server_process(socket)) is not None:
+        if time.monotonic() > patience:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found[0], next(signals))
+            patience = time.monotonic() + 15
+        time.sleep(0.01)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One cache folder for this process, not the user's nor another worker's; before any test
+    module is imported, because torch.compile starts the daemon."""
+    folder = tempfile.TemporaryDirectory(prefix="hpu-test-", ignore_cleanup_errors=True)
+    os.environ["HPU_CACHE_DIR"] = folder.name
+    config.add_cleanup(folder.cleanup)
+    config.add_cleanup(lambda: stop_daemon(Path(folder.name)))
 
 
 @pytest.fixture
@@ -33,39 +51,36 @@ def private_cache():
         stop_daemon(Path(folder))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _session_cache():
-    """Tests in this process share one cache folder that is not the user's."""
-    if "HPU_CACHE_DIR" in os.environ:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="hpu-test-", ignore_cleanup_errors=True) as folder:
-        os.environ["HPU_CACHE_DIR"] = folder
-        yield
-        stop_daemon(Path(folder))
-        del os.environ["HPU_CACHE_DIR"]
+@pytest.fixture
+def told(caplog, monkeypatch):
+    """What was said once since the test began (notices.py), as a function of no arguments."""
+    from habana_frameworks.torch.internal import notices
+
+    monkeypatch.setattr(notices, "_said", set())
+    return lambda: [r.message for r in caplog.records if r.name == "habana_frameworks.torch"]
 
 
-# With a CUDA wheel, torch takes CUDA for its accelerator even where there is no card; its autograd
-# and pinned memory then fail for every other device (README, "Which torch").
-_NEEDS_CPU_WHEEL = frozenset(
-    {
-        "test_accelerator_is_found",
-        "test_autograd_through_eager_ops",
-        "test_generic_torch_stream_and_event",
-        "test_optimizer_step_matches_cpu",
-        "test_pinned_memory",
-        "test_pinned_memory_is_logged",
-        "test_training_step_is_right",
-        "test_views_of_inputs_with_offset_and_grad",
-    }
-)
+@pytest.fixture
+def store(monkeypatch):
+    """A fresh store in memory behind the hook; the graphs of a test start from nothing."""
+    import fake_service
+    from ladder import new_process
 
+    from habana_frameworks.torch import native
+    from habana_frameworks.torch.dynamo import hook, records
+    from habana_frameworks.torch.dynamo.service import service
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.version.cuda is None:
-        return
-    skip = pytest.mark.skip(reason="torch's CUDA wheel claims the accelerator")
-    for item in items:
-        if item.name in _NEEDS_CPU_WHEEL:
-            item.add_marker(skip)
+    made = fake_service.Store()
+    client = fake_service.client_module(made)
+    device = fake_service.TorchModule(native.torch_module())
+    monkeypatch.setattr(native, "client_module", lambda: client)
+    monkeypatch.setattr(native, "torch_module", lambda: device)
+    monkeypatch.setattr(native, "server_binary", lambda: "server")
+    monkeypatch.setattr(hook, "DEVICE", "cpu")
+    monkeypatch.setattr(hook, "_warned", set())
+    monkeypatch.setattr(fake_service.Program, "alias_error", False)
+    monkeypatch.setattr(fake_service.Program, "load_errors", [])
+    new_process()
+    yield made
+    service.reset()
+    records.reset()

@@ -44,8 +44,11 @@ class Program:
     """Replays a recorded graph; refuses like _torch.Program where told to."""
 
     alias_error = False
+    load_errors: list[Exception] = []
 
-    def __init__(self, program: Any, recipes: Any) -> None:
+    def __init__(self, program: Any, recipes: Any, name: str) -> None:
+        if Program.load_errors:
+            raise Program.load_errors.pop(0)
         self._graph = program
         self.node_count = len(program.nodes)
         self.eager_node_count = 0
@@ -65,12 +68,23 @@ class Store:
     """What survives a process; shared by the clients of one test."""
 
     def __init__(self) -> None:
-        self.programs: dict[bytes, Any] = {}
+        self.programs: dict[bytes, Any] = {}  # by content key
+        self.aliases: dict[bytes, bytes] = {}  # front-end key -> content key
+        self.labels: list[str] = []
+        self.joins = False  # another request compiles the same at the same time
         self.compilations = 0
+        self.recompilations = 0
         self.starts = 0
         self.start_error: Exception | None = None
         self.compile_errors: list[Exception] = []
         self.get_errors: list[Exception] = []
+
+
+def content_key(graph: Any, options: dict[str, str]) -> bytes:
+    """Names and source lines do not enter."""
+    nodes = [(n.target, n.args, n.kwargs, n.results, n.first) for n in graph.nodes]
+    content = (graph.inputs, nodes, graph.outputs, sorted(options.items()))
+    return hashlib.sha256(repr(content).encode()).digest()
 
 
 class Builder(recorded_graph.GraphBuilder):
@@ -86,28 +100,52 @@ def client_module(store: Store) -> Any:
             pass
 
         def hello(self) -> dict[str, Any]:
-            return {"build_id": "build-1", "protocol_version": 1, "pid": 1}
+            return {"build_id": "build-1", "protocol_version": 2, "pid": 1}
 
-        def _loaded(self, graph: Any, origin: str) -> Any:
+        def _loaded(self, content: bytes, origin: str) -> Any:
             return types.SimpleNamespace(
-                program=graph, recipes=[b""], origin=origin, compile_ms=1.0, fetch_ms=0.1
+                program=store.programs[content],
+                recipes=[b""],
+                origin=origin,
+                compile_ms=1.0,
+                fetch_ms=0.1,
+                manifest={"key": content.hex(), "factors": [("graph", content.hex())]},
             )
 
-        def get(self, key: bytes) -> Any:
+        def get(self, front_end_key: bytes) -> Any:
             if store.get_errors:
                 raise store.get_errors.pop(0)
-            graph = store.programs.get(key)
-            return None if graph is None else self._loaded(graph, "store")
+            content = store.aliases.get(front_end_key)
+            return None if content is None else self._loaded(content, "store")
 
         def compile(
-            self, key, graph, options, factors, device_kind, isa_level, progress, timeout_s
+            self,
+            graph,
+            options,
+            device_kind,
+            isa_level,
+            front_end,
+            progress,
+            timeout_s,
+            skip_cache_lookup,
         ) -> Any:
             if store.compile_errors:
                 raise store.compile_errors.pop(0)
-            store.compilations += 1
-            progress("pass", 1, 2)
-            store.programs[key] = graph
-            return self._loaded(graph, "compiled")
+            content = content_key(graph, options)
+            known = content in store.programs and not skip_cache_lookup
+            if not known:
+                store.compilations += not store.joins
+                progress("pass", 1, 2)
+                store.programs[content] = graph
+            store.recompilations += skip_cache_lookup
+            if front_end is not None:
+                key, factors, label = front_end
+                assert factors[0] == ("compiler", "build-1")
+                store.aliases[key] = content
+                store.labels.append(label)
+            return self._loaded(
+                content, "store" if known else "coalesced" if store.joins else "compiled"
+            )
 
     def ensure_server(**_: Any) -> str:
         store.starts += 1
@@ -115,10 +153,7 @@ def client_module(store: Store) -> Any:
             raise store.start_error
         return "socket"
 
-    names = ("Value", "DType", "MemoryFormat", "Layout", "Device")
     return types.SimpleNamespace(
-        **{name: getattr(recorded_graph, name) for name in names},
-        GraphBuilder=Builder,
         KeyBuilder=KeyBuilder,
         CompileClient=CompileClient,
         CompileError=CompileError,
@@ -132,6 +167,7 @@ class TorchModule:
 
     Program = Program
     AliasedInputs = AliasedInputs
+    GraphBuilder = Builder
 
     def __init__(self, real: Any) -> None:
         self._real = real

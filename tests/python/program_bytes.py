@@ -42,7 +42,6 @@ class Eager:
     args: list[Any]
     outputs: list[int]
     overload: str = ""
-    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -63,38 +62,36 @@ class Program:
     buffers: list[int] = field(default_factory=list)
     constants: list[tuple[Spec, bytes]] = field(default_factory=list)
     recipes: list[bytes] = field(default_factory=list)
-    name: str = "hand_made"
+    function: str = "forward"
 
     def encode(self) -> bytes:
-        out = b"HPUPROG\0" + struct.pack("<I", 1) + text(self.name)
-        out += count(self.inputs)
-        for spec, mutated, on_cpu in self.inputs:
-            out += struct.pack("<B", spec is None)
-            out += bytes(1 + 4 + 4 + 8) if spec is None else spec.encode()
-            out += struct.pack("<BB", mutated, on_cpu)
-        out += vector("Q", self.buffers)
+        out = b"HPUPROG\0" + struct.pack("<I", 2)
+        out += count(self.recipes)
+        for recipe in self.recipes:
+            out += hashlib.sha256(recipe).digest() + struct.pack("<Q", len(recipe))
         out += count(self.constants)
         for spec, data in self.constants:
             out += spec.encode() + struct.pack("<Q", len(data)) + data
+        out += struct.pack("<I", 1) + self.encode_function()
+        out += struct.pack("<IIB", 0, 0, 0)  # saved values, derivatives, deterministic
+        return out + hashlib.sha256(out).digest()
+
+    def encode_function(self) -> bytes:
+        out = text(self.function) + count(self.inputs)
+        for spec, mutated, on_cpu in self.inputs:
+            out += struct.pack("<B", spec is None) + (b"" if spec is None else spec.encode())
+            out += struct.pack("<BBB", mutated, on_cpu, 0)
+        out += vector("Q", self.buffers)
         out += count(self.tensors)
         for placement, index, spec in self.tensors:
             out += struct.pack("<BI", placement, index) + spec.encode()
-        out += count(self.recipes)
-        for recipe in self.recipes:
-            out += hashlib.sha256(recipe).digest() + struct.pack("<Q", len(recipe)) + text("recipe")
         out += count(self.steps)
         for step in self.steps:
             out += encode_step(step)
         out += count(self.outputs)
-        for kind, index, *rest in self.outputs:
-            out += struct.pack("<BI", kind, index)
-            out += struct.pack("<B", kind == INPUT_VIEW)
-            if kind == INPUT_VIEW:
-                out += rest[0].encode()
-            out += struct.pack("<q", int(rest[0]) if kind in (INT, BOOL) else 0)
-            out += struct.pack("<d", rest[0] if kind == FLOAT else 0.0)
-        out += struct.pack("<II", len(self.steps), 0)
-        return out + hashlib.sha256(out).digest()
+        for output in self.outputs:
+            out += encode_output(*output)
+        return out + struct.pack("<BII", 0, len(self.steps), 0)
 
 
 def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -118,16 +115,27 @@ def vector(code: str, values: Any) -> bytes:
     return count(values) + struct.pack(f"<{len(values)}{code}", *values)
 
 
+def encode_output(kind: int, index: int, value: Any = None) -> bytes:
+    out = struct.pack("<BBB", kind, 1, 0)
+    if kind in (TENSOR, AS_INPUT, INPUT_VIEW):
+        out += struct.pack("<I", index)
+    if kind == INPUT_VIEW:
+        out += value.encode() + struct.pack("<I", 0)
+    if kind in (INT, BOOL):
+        out += struct.pack("<q", int(value))
+    if kind == FLOAT:
+        out += struct.pack("<d", value)
+    return out
+
+
 def encode_step(step: Eager | Launch) -> bytes:
     if isinstance(step, Launch):
         out = struct.pack("<BI", 0, step.recipe) + count(step.bindings)
         for name, tensor in step.bindings.items():
-            out += text(name) + struct.pack("<I", tensor)
+            out += text(name) + struct.pack("<IB", tensor, 0)
         return out
     out = struct.pack("<B", 1) + text(step.op) + text(step.overload) + count(step.args)
-    out += b"".join(encode_argument(value) for value in step.args) + count(step.kwargs)
-    for name, value in step.kwargs.items():
-        out += text(name) + encode_argument(value)
+    out += b"".join(encode_argument(value) for value in step.args)
     return out + vector("I", step.outputs) + text("by hand")
 
 

@@ -11,34 +11,10 @@ from typing import Any
 
 import torch
 
-from habana_frameworks.torch.dynamo.wire import DTYPE_NUMBERS
-
-_DTYPES = {number: dtype for dtype, number in DTYPE_NUMBERS.items()}
-
 
 @dataclasses.dataclass(frozen=True)
 class Value:
     id: int
-
-
-@dataclasses.dataclass(frozen=True)
-class DType:
-    number: int
-
-
-@dataclasses.dataclass(frozen=True)
-class MemoryFormat:
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Device:
-    name: str
 
 
 @dataclasses.dataclass
@@ -48,11 +24,14 @@ class Node:
     kwargs: dict
     results: list
     first: int
+    draws_random: bool
     source: str
 
 
 class GraphBuilder:
-    """The interface of _client.GraphBuilder."""
+    """The interface of _torch.GraphBuilder."""
+
+    Value = Value
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -67,7 +46,7 @@ class GraphBuilder:
         self.next_id += count
         return first
 
-    def add_tensor_input(self, dtype, sizes, strides, on_cpu=False, name="") -> int:
+    def add_tensor_input(self, dtype, sizes, strides, offset=0, on_cpu=False, name="") -> int:
         id = self._take(1)
         self.inputs.append((id, (dtype, tuple(sizes), tuple(strides))))
         return id
@@ -77,15 +56,14 @@ class GraphBuilder:
         self.inputs.append((id, None))
         return id
 
-    def add_constant(self, dtype, sizes, buffer) -> int:
+    def add_constant(self, tensor) -> int:
         id = self._take(1)
-        flat = torch.frombuffer(bytearray(buffer), dtype=torch.uint8) if buffer else torch.empty(0)
-        self.constants[id] = flat.view(_DTYPES[dtype]).reshape(sizes)
+        self.constants[id] = tensor.detach().clone(memory_format=torch.contiguous_format)
         return id
 
-    def add_node(self, target, args, kwargs, results, source="") -> int:
+    def add_call(self, target, args, kwargs, results, draws_random=False, source="") -> int:
         first = self._take(len(results))
-        self.nodes.append(Node(target, args, kwargs, list(results), first, source))
+        self.nodes.append(Node(target, args, kwargs, list(results), first, draws_random, source))
         return first
 
     def set_outputs(self, outputs) -> None:
@@ -101,11 +79,7 @@ class GraphBuilder:
 def _decode(value: Any, values: dict[int, Any]) -> Any:
     if isinstance(value, Value):
         return values[value.id]
-    if isinstance(value, DType):
-        return _DTYPES[value.number]
-    if isinstance(value, (MemoryFormat, Layout)):
-        return getattr(torch, value.name)
-    if isinstance(value, Device):
+    if isinstance(value, torch.device):
         return torch.device("cpu")
     if isinstance(value, (list, tuple)):
         return [_decode(v, values) for v in value]
@@ -117,6 +91,15 @@ def effective_strides(sizes, strides) -> list[int]:
     return [stride for size, stride in zip(sizes, strides, strict=True) if size > 1]
 
 
+def shares_memory(tensor: torch.Tensor, *others: Any) -> bool:
+    """True if the tensor lies in the storage of one of the others."""
+    return any(
+        other.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() != 0
+        for other in torch.utils._pytree.tree_leaves(others)
+        if isinstance(other, torch.Tensor)
+    )
+
+
 def replay(graph: GraphBuilder, arguments: list[Any]) -> list[Any]:
     """Runs the recorded calls with torch; checks every result's metadata on the way."""
     assert len(arguments) == len(graph.inputs), (len(arguments), len(graph.inputs))
@@ -125,7 +108,7 @@ def replay(graph: GraphBuilder, arguments: list[Any]) -> list[Any]:
         values[id] = argument
         if spec is not None:
             assert spec == (
-                DTYPE_NUMBERS[argument.dtype],
+                argument.dtype,
                 tuple(argument.shape),
                 tuple(argument.stride()),
             )
@@ -138,8 +121,11 @@ def replay(graph: GraphBuilder, arguments: list[Any]) -> list[Any]:
             result = function(*args, **kwargs)
             results = result if isinstance(result, (list, tuple)) else [result]
             for i, (tensor, meta) in enumerate(zip(results, node.results, strict=True)):
-                dtype, sizes, strides, _ = meta
-                assert tensor.dtype == _DTYPES[dtype], node
+                dtype, sizes, strides, _, memory_of = meta
+                assert tensor.dtype == dtype, node
+                assert shares_memory(tensor, args, kwargs) == (memory_of is not None), node
+                if memory_of is not None:
+                    assert shares_memory(tensor, values[memory_of]), node
                 assert tuple(tensor.shape) == tuple(sizes), node
                 assert effective_strides(tensor.shape, tensor.stride()) == effective_strides(
                     sizes, strides

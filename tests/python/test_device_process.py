@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     preamble = "import torch, habana_frameworks.torch\n"
@@ -88,3 +90,23 @@ def test_missing_library_is_named():
             HPU_SYNAPSE_LIBRARY="/nowhere/libSynapse.so",
         ).stdout
     )
+
+
+# The device reserves address space for its memory: what a limit leaves, not nothing.
+LIMITED = """
+import os, resource
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+left = int(os.environ["TEST_LEFT"])
+resource.setrlimit(resource.RLIMIT_AS, (used + left, used + left))
+free, total = torch.hpu.mem_get_info()
+assert left // 8 < total < left, total
+x = torch.ones(1000, 1000, device="hpu")
+assert torch.mm(x, x).sum().item() == 1e9
+"""
+
+
+@pytest.mark.parametrize("gibibytes", [4, 2])
+def test_a_limit_of_address_space(gibibytes: int) -> None:
+    result = run(LIMITED, TEST_LEFT=str(gibibytes << 30))
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("device memory is smaller than wanted") == 1, result.stderr

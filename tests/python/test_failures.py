@@ -69,10 +69,17 @@ def test_server_that_never_answers_costs_a_bounded_time(private_cache, tmp_path)
 
 # Appends 60 MiB that no reader knows (field 2047 of the graph message) to the captured graph.
 LARGE_GRAPH = """
+import torch
+from habana_frameworks.torch import native
 from habana_frameworks.torch.dynamo import hook
-capture = hook._capture
-padding = bytes([0xFA, 0x7F, 0x80, 0x80, 0x80, 0x1E]) + bytes(60 << 20)
-hook._capture = lambda *arguments: capture(*arguments) + padding
+
+def capture(*arguments):
+    builder = native.torch_module().GraphBuilder("large")
+    constant = builder.add_constant(torch.zeros(60 << 20, dtype=torch.uint8))
+    builder.set_outputs([builder.Value(constant)])
+    return builder.serialize()
+
+hook._capture = capture
 """
 
 
@@ -105,6 +112,34 @@ def test_two_clients_at_once_compile_once(private_cache):
     ]
     assert origins.count("compiled") == 1
     assert set(origins) <= {"compiled", "coalesced", "store"}
+
+
+def test_a_forked_child_is_told_and_computes_on_the_cpu(private_cache):
+    """Neither the device nor the connection is there; nothing hangs, nothing is served."""
+    after = """
+import os, signal
+x_hpu, known = x.to("hpu"), torch.compile(lambda x: x * 2 + 1, backend="hpu_backend")
+with torch.no_grad():
+    known(x_hpu)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    ended = 0
+    for use in (lambda: known(x_hpu), lambda: torch.ones(2, device="hpu")):
+        try:
+            use()
+        except RuntimeError as error:
+            ended += "cannot be used after fork" in str(error)
+    torch._dynamo.reset()
+    from habana_frameworks.torch.dynamo import hook
+    hook.DEVICE = "cpu"  # past the check of devices, to the ladder
+    got = torch.compile(lambda x: x + 1, backend="hpu_backend")(x)
+    reason = report().graphs[-1].reason
+    ended += torch.equal(got, x + 1) and "forked after the backend was used" in reason
+    os._exit(ended)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+"""
+    assert run(private_cache, after=after)["origin"] == "compiled"
 
 
 def test_fork_after_use(private_cache):

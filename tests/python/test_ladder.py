@@ -9,55 +9,10 @@ import time
 import fake_service
 import pytest
 import torch
+from ladder import W, X, affine, compiled, new_process, run
 
-from habana_frameworks.torch import native
-from habana_frameworks.torch.dynamo import explain, hook, records, report
+from habana_frameworks.torch.dynamo import explain, hook, report
 from habana_frameworks.torch.dynamo.compile_backend import passes, shared_layer
-from habana_frameworks.torch.dynamo.service import service
-
-
-@pytest.fixture
-def store(monkeypatch):
-    """A fresh store behind the hook; the graphs of a test start from nothing."""
-    made = fake_service.Store()
-    client = fake_service.client_module(made)
-    device = fake_service.TorchModule(native.torch_module())
-    monkeypatch.setattr(native, "client_module", lambda: client)
-    monkeypatch.setattr(native, "torch_module", lambda: device)
-    monkeypatch.setattr(native, "server_binary", lambda: "server")
-    monkeypatch.setattr(hook, "DEVICE", "cpu")
-    monkeypatch.setattr(hook, "_warned", set())
-    monkeypatch.setattr(fake_service.Program, "alias_error", False)
-    new_process()
-    yield made
-    service.reset()
-    records.reset()
-
-
-def new_process():
-    """Forgets what a process remembers; the store stays."""
-    torch._dynamo.reset()
-    service.reset()
-    records.reset()
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend=hook.hpu_backend, options=options or None)
-
-
-def run(function, *inputs, **options):
-    with torch.no_grad():
-        got = compiled(function, **options)(*inputs)
-        want = function(*inputs)
-    torch.testing.assert_close(got, want)
-    return report()
-
-
-def affine(x, w):
-    return torch.relu(x @ w) + 1
-
-
-X, W = torch.randn(4, 6), torch.randn(6, 5)
 
 
 def test_miss_then_memory_then_store(store):
@@ -107,7 +62,7 @@ def test_what_changes_the_program_changes_the_key(store, change):
     torch._dynamo.reset()
     second = run(*change()).graphs[-1]
     assert second.origin == "compiled"
-    assert first.key != second.key
+    assert first.front_end_key != second.front_end_key
 
 
 @contextlib.contextmanager
@@ -131,7 +86,7 @@ def test_global_state_enters_the_key(store):
         torch._dynamo.reset()
         with state:
             compiled(affine)(X, W)
-        keys.append(report().graphs[-1].key)
+        keys.append(report().graphs[-1].front_end_key)
     assert len(set(keys)) == len(keys)
 
 
@@ -144,9 +99,12 @@ def test_every_miss_can_be_explained(store):
     changed = {d.factor for d in explanation.differences}
     assert changed == {"input 0", "all inputs"}
     assert "float32[4, 6]" in str(explanation)
+    assert f"content key {report().graphs[-1].content_key}" in str(explanation)
+    assert explanation.content_factors == [("graph", explanation.content_key)]
 
 
-def test_opaque_function_is_compiled_and_not_stored(store):
+def test_opaque_function_has_no_front_end_key(store):
+    """It is captured in every process; the program of what was captured is stored."""
     from torch._dynamo import allow_in_graph
 
     class Scale:
@@ -162,7 +120,13 @@ def test_opaque_function_is_compiled_and_not_stored(store):
     graph = run(function, X).graphs[-1]
     assert graph.origin == "compiled"
     assert not graph.cacheable
+    assert graph.reason.startswith("captured in every process: ")
     assert "refers to scale, a Scale" in graph.reason
+    assert graph.front_end_key == "" and store.aliases == {}
+    torch._dynamo.reset()
+    again = run(function, X).graphs[-1]
+    assert again.origin == "store" and again.capture_ms > 0
+    scale.factor = 4
     torch._dynamo.reset()
     assert run(function, X).graphs[-1].origin == "compiled"
 
@@ -207,12 +171,20 @@ def test_unsupported_graph_is_remembered(store):
     assert store.compilations == 0
 
 
-@pytest.mark.parametrize("code", ["DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED"])
-def test_passing_failure_is_not_remembered(store, code):
-    store.compile_errors = [fake_service.CompileError("deadline", code)]
-    assert run(affine, X, W).graphs[-1].origin == "eager"
+@pytest.mark.parametrize(
+    "code",
+    ["DEADLINE_EXCEEDED", "FAILED_PRECONDITION", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"],
+)
+def test_passing_failure_is_about_one_graph_and_not_remembered(store, code):
+    """A verdict may have any code; the ladder stays open for every other graph."""
+    store.compile_errors = [fake_service.CompileError("the verdict", code)]
+    graph = run(affine, X, W).graphs[-1]
+    assert (graph.origin, graph.reason) == ("eager", "the verdict")
+    torch._dynamo.reset()
+    assert run(lambda x: x.exp(), X).graphs[-1].origin == "compiled"
     torch._dynamo.reset()
     assert run(affine, X, W).graphs[-1].origin == "compiled"
+    assert store.starts == 1
 
 
 def test_interrupt_reaches_the_user(store):

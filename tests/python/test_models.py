@@ -88,3 +88,13 @@ def test_sentence_similarity_text(private_cache):
 @pytest.mark.parametrize("example", ["graph_break.py", "unsupported_op.py"])
 def test_small_example(example, private_cache):
     assert "equals CPU eager" in run_example(example, cache=private_cache)
+
+
+def test_tour(private_cache):
+    """What its text promises of the second process."""
+    first = run_example("tour.py", cache=private_cache)
+    assert "graph_0: miss, compiled" in first
+    assert "1 x eager %0 = aten::erfinv" in first
+    second = run_example("tour.py", cache=private_cache)
+    assert "graph_0: hit, store" in second
+    assert "0 compiled, 6 found" in second

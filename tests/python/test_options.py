@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
+import torch
+from processes import output_of, run_python
 
 from habana_frameworks.torch.dynamo import options
 from habana_frameworks.torch.dynamo.option_table import OPTIONS
@@ -17,9 +18,6 @@ from habana_frameworks.torch.dynamo.options import OptionError, parse_bool, reso
 def clean_environment(monkeypatch):
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
-    options.reread_environment()
-    yield
-    options.reread_environment()
 
 
 def test_defaults():
@@ -42,24 +40,31 @@ def test_other_spellings_are_refused(text):
         parse_bool(text, "FLAG")
 
 
-def test_option_overrides_environment(monkeypatch):
+def test_environment_and_its_defaults(monkeypatch):
     monkeypatch.setenv("PT_HPU_KEEP_INPUT_MUTATIONS", "no")
-    options.reread_environment()
-    assert resolve(None)["keep_input_mutations"] is False
-    assert resolve({"keep_input_mutations": True})["keep_input_mutations"] is True
+    monkeypatch.setenv("HPU_COMPILE_TIMEOUT_S", "2.5")
+    values = options.from_environment()
+    assert values["keep_input_mutations"] is False and values["compile_timeout_s"] == 2.5
+    assert values["use_eager_fallback"] is True
 
 
-def test_environment_is_read_once(monkeypatch):
-    resolve(None)
-    monkeypatch.setenv("PT_HPU_USE_EAGER_FALLBACK", "0")
-    assert resolve(None)["use_eager_fallback"] is True
+def test_option_overrides_environment_which_is_read_once():
+    done = output_of(
+        "import os\n"
+        "from habana_frameworks.torch.dynamo.options import resolve\n"
+        "print(resolve(None)['keep_input_mutations'])\n"
+        "print(resolve({'keep_input_mutations': True})['keep_input_mutations'])\n"
+        "os.environ['PT_HPU_KEEP_INPUT_MUTATIONS'] = 'yes'\n"
+        "print(resolve(None)['keep_input_mutations'])\n",
+        PT_HPU_KEEP_INPUT_MUTATIONS="no",
+    )
+    assert done.stdout.split() == ["False", "True", "False"]
 
 
 def test_wrong_environment_value_names_the_variable(monkeypatch):
     monkeypatch.setenv("PT_HPU_FORCE_STATIC_COMPILE", "perhaps")
-    options.reread_environment()
     with pytest.raises(OptionError, match="PT_HPU_FORCE_STATIC_COMPILE='perhaps'"):
-        resolve(None)
+        options.from_environment()
 
 
 def test_unknown_option_names_itself_the_closest_and_all():
@@ -92,48 +97,26 @@ def test_values_without_effect_are_told():
     assert "use_graph_freezing=True has no effect: weights are inputs" in sentence
 
 
-def test_wrong_option_reaches_the_user_of_torch_compile():
-    import torch
+def test_key_options_are_the_text_that_the_compiler_takes():
+    assert options.key_options(resolve(None))["deterministic"] == "false"
+    assert options.key_options(resolve({"deterministic": True}))["deterministic"] == "true"
+    assert set(options.key_options(resolve(None))) == {o.name for o in OPTIONS if o.key}
 
+
+def test_an_option_follows_a_mode_of_pytorch():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert resolve(None)["deterministic"] is True
+        assert resolve({"deterministic": False})["deterministic"] is True
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert resolve(None)["deterministic"] is False
+
+
+def test_wrong_option_reaches_the_user_of_torch_compile():
     compiled = torch.compile(lambda x: x + 1, backend="hpu_backend", options={"no_such": 1})
     with pytest.raises(Exception, match="no option 'no_such'"):
         compiled(torch.ones(2))
-
-
-def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_lazy_mode_is_refused_on_public_pytorch():
-    """Guide MODE-3, ABI-5."""
-    done = run_python("import habana_frameworks.torch", PT_HPU_LAZY_MODE="1")
-    assert done.returncode != 0
-    assert "PT_HPU_LAZY_MODE=1" in done.stderr
-    assert "hpu_backend" in done.stderr
-
-
-@pytest.mark.parametrize("value", ["0", "", "0x0"])
-def test_eager_mode_is_the_default(value):
-    code = (
-        "import torch, habana_frameworks.torch as h, habana_frameworks.torch\n"
-        "from habana_frameworks.torch.utils.internal import is_lazy\n"
-        "from habana_frameworks.torch.utils import load_habana_module\n"
-        "load_habana_module(); assert torch.hpu is h.hpu and not is_lazy()\n"
-    )
-    done = run_python(code, PT_HPU_LAZY_MODE=value)
-    assert done.returncode == 0, done.stderr
-
-
-def test_mode_that_does_not_exist():
-    done = run_python("import habana_frameworks.torch", PT_HPU_LAZY_MODE="2")
-    assert "PT_HPU_LAZY_MODE=2" in done.stderr
 
 
 def test_metrics_file(tmp_path):
@@ -158,17 +141,6 @@ def test_metrics_file(tmp_path):
     assert text.read_text().startswith(
         "Metric name: graph_compilation\nTriggered by: process_exit\n"
     )
-
-
-def test_mark_step_warns_once_and_does_nothing():
-    code = (
-        "import habana_frameworks.torch.core as htcore\n"
-        "htcore.mark_step(); htcore.mark_step(sync=True); htcore.iter_mark_step()\n"
-        "done = []; htcore.add_step_closure(done.append, (1,)); assert done == [1]\n"
-    )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("do nothing in eager mode") == 1
 
 
 def test_generated_files_are_current():

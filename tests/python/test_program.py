@@ -20,7 +20,7 @@ F23 = Spec("f32", (2, 3))
 
 
 def load(program: Program):
-    return _torch.Program(program.encode(), program.recipes)
+    return _torch.Program(program.encode(), program.recipes, "hand_made")
 
 
 def one_op(step: Eager, inputs=1, spec=F23, out=F23, mutated=False) -> Program:
@@ -51,14 +51,22 @@ def test_eager_step_and_properties():
 
 def test_names_that_are_no_text_are_shown():
     program = one_op(Eager("aten::lgamma", [Ref(0)], [1]))
-    program.name = "caf\udce9"
-    loaded = load(program)
-    assert loaded.name == "caf\N{REPLACEMENT CHARACTER}"
-    assert loaded.name in loaded.text()
+    program.function = "caf\udce9"
+    assert "caf\N{REPLACEMENT CHARACTER}: 1 nodes" in load(program).text()
+
+
+def test_a_program_of_another_version_is_refused():
+    data = bytearray(one_op(Eager("aten::lgamma", [Ref(0)], [1])).encode())
+    data[8] = 1
+    with pytest.raises(
+        _torch.DeviceError,
+        match="UNIMPLEMENTED: program old: program version 1, this build reads 2",
+    ):
+        _torch.Program(bytes(data), [], "old")
 
 
 def test_every_kind_of_argument():
-    step = Eager("aten::add", [Ref(0), Ref(1)], [2], overload="Tensor", kwargs={"alpha": 2})
+    step = Eager("aten::add", [Ref(0), Ref(1), 2], [2], overload="Tensor")
     x, y = randn(2, 3), randn(2, 3)
     torch.testing.assert_close(load(one_op(step, 2))(x, y)[0], x + 2 * y)
     cat = Eager("aten::cat", [[Ref(0), Ref(1)], -1], [2])
@@ -71,7 +79,7 @@ def test_every_kind_of_argument():
     program.tensors[1] = (pb.INPUT, 1, Spec("i64", (2,)))
     where = torch.tensor([2, 0], device="hpu")
     assert torch.equal(load(program)(x, where)[0], x[:, where])
-    gelu = Eager("aten::gelu", [Ref(0)], [1], kwargs={"approximate": "tanh"})
+    gelu = Eager("aten::gelu", [Ref(0), "tanh"], [1])
     torch.testing.assert_close(
         load(one_op(gelu))(x)[0], torch.nn.functional.gelu(x, approximate="tanh")
     )
@@ -228,7 +236,7 @@ def test_wrong_calls():
     with pytest.raises(_torch.DeviceError, match="aten::add lacks argument other"):
         load(one_op(Eager("aten::add", [Ref(0)], [1], overload="Tensor")))
     with pytest.raises(_torch.DeviceError, match="DATA_LOSS"):
-        _torch.Program(b"HPUPROG\0 damaged", [])
+        _torch.Program(b"HPUPROG\0 damaged", [], "damaged")
     with pytest.raises(RuntimeError, match="1 recipes given, 0 needed"):
         _torch.Program(one_op(Eager("aten::lgamma", [Ref(0)], [1])).encode(), [b"x"])
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,7 @@ def unusable(kind: str, folder: Path) -> Path:
 )
 def test_substitute_for_the_cache_folder(tmp_path, kind, runtime_folder):
     """The daemon is found, asked and stopped where it really is."""
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
+    runtime = Path(tempfile.mkdtemp(prefix="hpu-run-"))  # short enough for a socket, as users' are
     folder = tmp_path / "cache"
     folder.mkdir()
     cache = unusable(kind, folder)
@@ -91,6 +91,7 @@ def test_substitute_for_the_cache_folder(tmp_path, kind, runtime_folder):
         shutil.rmtree(Path(status["socket"]).parent)
     finally:
         folder.chmod(0o700)
+        shutil.rmtree(runtime)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "backend/runtime/program_executor.h"
-#include "synapse/emulator/recipe/recipe.h"
+#include "recipe/recipe.h"
 #include "tests/runtime/device_environment.h"
 
 // Kernels: rdi = operands, rsi = first task, rdx = end of tasks. Position independent.
@@ -37,18 +37,16 @@ extern "C" const uint8_t add_begin[], add_end[], gate_begin[], gate_end[];
 namespace hpu::runtime {
 namespace {
 
-using emulator::OperandRef;
-
-emulator::Recipe Base(const char* name, std::span<const uint8_t> code) {
-  emulator::Recipe recipe;
+Recipe Base(const char* name, std::span<const uint8_t> code) {
+  Recipe recipe;
   recipe.name = name;
-  recipe.isa = emulator::IsaLevel::kV2;
+  recipe.isa = IsaLevel::kV2;
   recipe.code.assign(code.begin(), code.end());
   return recipe;
 }
 
-void AddTensor(emulator::Recipe& recipe, const char* name, uint64_t count, bool is_input) {
-  emulator::RecipeTensor tensor;
+void AddTensor(Recipe& recipe, const char* name, uint64_t count, bool is_input) {
+  RecipeTensor tensor;
   tensor.name = name;
   tensor.dtype = syn_type_int32;
   tensor.sizes = {count};
@@ -67,36 +65,36 @@ TensorSpec Integers(uint64_t count) { return {DType::kI32, {static_cast<int64_t>
 }  // namespace
 
 Bytes AddRecipe(uint64_t count, uint64_t workspace_bytes, bool with_const) {
-  emulator::Recipe recipe = Base("add", {add_begin, add_end});
+  Recipe recipe = Base("add", {add_begin, add_end});
   recipe.workspace_bytes = workspace_bytes;
   AddTensor(recipe, "x", count, /*is_input=*/true);
   if (with_const) {
     AddTensor(recipe, "c", count, /*is_input=*/true);
-    emulator::ConstSection section;
+    ConstSection section;
     section.section = 1;
     section.data.resize(count * sizeof(int32_t));
     for (uint64_t i = 0; i < count; ++i) section.data[i * sizeof(int32_t)] = 100;
     recipe.const_sections.push_back(section);
   }
   AddTensor(recipe, "y", count, /*is_input=*/false);
-  emulator::KernelLaunch kernel;
+  KernelLaunch kernel;
   kernel.name = "add";
   kernel.tasks = count;
   kernel.operands = {Persistent(0), Persistent(with_const ? 1 : 0), Persistent(with_const ? 2 : 1)};
   recipe.kernels.push_back(kernel);
-  return emulator::EncodeRecipe(recipe);
+  return EncodeRecipe(recipe);
 }
 
 Program OneLaunch(uint64_t count, const Bytes& recipe) {
   Program program;
-  program.name = "one_launch";
-  program.inputs.push_back({ProgramInput::Kind::kTensor, Integers(count), false, false});
-  program.buffer_bytes = {count * sizeof(int32_t)};
-  program.tensors.push_back({Placement::kInput, 0, Integers(count)});
-  program.tensors.push_back({Placement::kBuffer, 0, Integers(count)});
-  program.recipes.push_back({Sha256(recipe), recipe.size(), "add"});
-  program.steps.push_back(LaunchStep{0, {{"x", 0}, {"y", 1}}});
-  program.outputs.push_back({ProgramOutput::Kind::kTensor, 1, {}, 0, 0});
+  program.recipes.push_back({Sha256(recipe), recipe.size()});
+  ProgramFunction& forward = program.functions.emplace_back();
+  forward.inputs = {{.spec = Integers(count)}};
+  forward.buffer_bytes = {count * sizeof(int32_t)};
+  forward.tensors = {{Placement::kInput, 0, Integers(count)},
+                     {Placement::kBuffer, 0, Integers(count)}};
+  forward.steps = {LaunchStep{0, {{"x", 0, false}, {"y", 1, true}}}};
+  forward.outputs = {{.kind = ProgramOutput::Kind::kTensor, .index = 1}};
   return program;
 }
 
@@ -109,24 +107,24 @@ struct Gate::State {
 };
 
 Gate::Gate(Stream& stream) : stream_(stream), state_(new State) {
-  emulator::Recipe recipe = Base("gate", {gate_begin, gate_end});
+  Recipe recipe = Base("gate", {gate_begin, gate_end});
   AddTensor(recipe, "word", 1, /*is_input=*/true);
-  emulator::KernelLaunch kernel;
+  KernelLaunch kernel;
   kernel.name = "gate";
   kernel.operands = {Persistent(0)};
   recipe.kernels.push_back(kernel);
-  const Bytes bytes = emulator::EncodeRecipe(recipe);
+  const Bytes bytes = EncodeRecipe(recipe);
   Program program;
-  program.name = "gate";
-  program.inputs.push_back({ProgramInput::Kind::kTensor, Integers(1), false, false});
-  program.tensors.push_back({Placement::kInput, 0, Integers(1)});
-  program.recipes.push_back({Sha256(bytes), bytes.size(), "gate"});
-  program.steps.push_back(LaunchStep{0, {{"word", 0}}});
+  program.recipes.push_back({Sha256(bytes), bytes.size()});
+  ProgramFunction& forward = program.functions.emplace_back();
+  forward.inputs = {{.spec = Integers(1)}};
+  forward.tensors = {{Placement::kInput, 0, Integers(1)}};
+  forward.steps = {LaunchStep{0, {{"word", 0, false}}}};
 
   state_->block = *stream.device().allocator().Allocate(sizeof(int32_t), stream);
   state_->word().store(0);
   const std::span<const uint8_t> recipes[] = {bytes};
-  state_->executor = *ProgramExecutor::Create(EncodeProgram(program), recipes);
+  state_->executor = *ProgramExecutor::Create(EncodeProgram(program), recipes, "gate");
   std::vector<uint64_t> slots(state_->executor->slot_count());
   slots[0] = state_->block->address;
   EXPECT_OK(state_->executor->Run(stream, slots));

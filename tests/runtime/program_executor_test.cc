@@ -17,7 +17,7 @@ constexpr uint64_t kBytes = kCount * sizeof(int32_t);
 
 absl::StatusOr<std::unique_ptr<ProgramExecutor>> Load(const Program& program, const Bytes& recipe) {
   const std::span<const uint8_t> recipes[] = {recipe};
-  return ProgramExecutor::Create(EncodeProgram(program), recipes);
+  return ProgramExecutor::Create(EncodeProgram(program), recipes, "test");
 }
 
 // Runs a program of one input and one output buffer on 1, 2, 3...
@@ -30,7 +30,7 @@ std::vector<int32_t> RunOn(ProgramExecutor& executor, uint32_t stream_id = 0) {
   EXPECT_OK(CopyToDevice(stream, x->address, values.data(), kBytes));
   std::vector<uint64_t> slots(executor.slot_count());
   slots[executor.InputSlot(0)] = x->address;
-  const auto& outputs = executor.program().outputs;
+  const auto& outputs = executor.function().outputs;
   slots[executor.SlotOf(outputs[0].index)] = y->address;
   EXPECT_OK(executor.Run(stream, slots));
   EXPECT_OK(CopyToHost(stream, values.data(), y->address, kBytes));
@@ -58,11 +58,12 @@ TEST(ProgramExecutor, RunsALaunch) {
 TEST(ProgramExecutor, BuffersThatNobodySeesAreMadePerCall) {
   const Bytes recipe = AddRecipe(kCount);
   Program program = OneLaunch(kCount, recipe);
-  program.buffer_bytes.push_back(kBytes);
-  program.tensors.push_back(program.tensors[1]);
-  program.tensors[2].index = 1;
-  program.steps.push_back(LaunchStep{0, {{"x", 1}, {"y", 2}}});
-  program.outputs[0].index = 2;
+  ProgramFunction& forward = program.functions[0];
+  forward.buffer_bytes.push_back(kBytes);
+  forward.tensors.push_back(forward.tensors[1]);
+  forward.tensors[2].index = 1;
+  forward.steps.push_back(LaunchStep{0, {{"x", 1, false}, {"y", 2, true}}});
+  forward.outputs[0].index = 2;
   auto executor = Load(program, recipe);
   ASSERT_TRUE(executor.ok()) << ToText(executor.status());
   EXPECT_FALSE((*executor)->BufferIsVisible(0));
@@ -75,9 +76,10 @@ TEST(ProgramExecutor, BuffersThatNobodySeesAreMadePerCall) {
 TEST(ProgramExecutor, OffsetsReachInsideInputs) {
   const Bytes recipe = AddRecipe(kCount / 2);
   Program program = OneLaunch(kCount, recipe);
-  for (ProgramTensor& tensor : program.tensors) tensor.spec.sizes = {kCount / 2};
-  program.tensors[0].spec.storage_offset = 10;
-  program.tensors[1].spec.storage_offset = 3;
+  ProgramFunction& forward = program.functions[0];
+  for (ProgramTensor& tensor : forward.tensors) tensor.spec.sizes = {kCount / 2};
+  forward.tensors[0].spec.storage_offset = 10;
+  forward.tensors[1].spec.storage_offset = 3;
   auto executor = Load(program, recipe);
   ASSERT_TRUE(executor.ok()) << ToText(executor.status());
   EXPECT_EQ(RunOn(**executor)[3], 2 * 11);
@@ -89,8 +91,8 @@ TEST(ProgramExecutor, ConstantsGoToTheDeviceOnce) {
   Bytes data(kBytes);
   const int32_t value = 21;
   std::memcpy(data.data() + 4, &value, sizeof(value));
-  program.constants.push_back({program.tensors[0].spec, data});
-  program.tensors[0].placement = Placement::kConstant;
+  program.constants.push_back({program.functions[0].tensors[0].spec, data});
+  program.functions[0].tensors[0].placement = Placement::kConstant;
   auto executor = Load(program, recipe);
   ASSERT_TRUE(executor.ok()) << ToText(executor.status());
   EXPECT_EQ((*executor)->ConstantAddress(0), 0u);
@@ -112,8 +114,9 @@ TEST(ProgramExecutor, ConstSectionsOfARecipeArePlaced) {
 TEST(ProgramExecutor, InputsMayOverlapEachOther) {
   const Bytes recipe = AddRecipe(kCount);
   Program program = OneLaunch(kCount, recipe);
-  program.steps.push_back(LaunchStep{0, {{"x", 0}, {"y", 0}}});  // in place: y lies where x does
-  program.inputs[0].mutated = true;
+  // In place: y lies where x does.
+  program.functions[0].steps.push_back(LaunchStep{0, {{"x", 0, false}, {"y", 0, true}}});
+  program.functions[0].inputs[0].mutated = true;
   auto executor = Load(program, recipe);
   ASSERT_TRUE(executor.ok()) << ToText(executor.status());
   EXPECT_EQ(RunOn(**executor)[0], 2);
@@ -137,14 +140,14 @@ TEST(ProgramExecutor, RefusesWhatDoesNotFit) {
   const Bytes recipe = AddRecipe(kCount);
   const Program good = OneLaunch(kCount, recipe);
   Program wrong_name = good;
-  std::get<LaunchStep>(wrong_name.steps[0]).bindings[0].tensor_name = "z";
+  std::get<LaunchStep>(wrong_name.functions[0].steps[0]).bindings[0].tensor_name = "z";
   EXPECT_THAT(std::string(Load(wrong_name, recipe).status().message()),
               ::testing::HasSubstr("binds \"z\""));
   Program unbound = good;
-  std::get<LaunchStep>(unbound.steps[0]).bindings.pop_back();
+  std::get<LaunchStep>(unbound.functions[0].steps[0]).bindings.pop_back();
   EXPECT_THAT(std::string(Load(unbound, recipe).status().message()),
               ::testing::HasSubstr("tensor \"y\" is not bound"));
-  EXPECT_EQ(ProgramExecutor::Create(EncodeProgram(good), {}).status().code(),
+  EXPECT_EQ(ProgramExecutor::Create(EncodeProgram(good), {}, "test").status().code(),
             absl::StatusCode::kInvalidArgument);
   Bytes damaged = recipe;
   damaged[damaged.size() / 2] ^= 1;
@@ -152,8 +155,58 @@ TEST(ProgramExecutor, RefusesWhatDoesNotFit) {
   other.recipes[0].digest = Sha256(damaged);
   const absl::Status status = Load(other, damaged).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << ToText(status);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("recipe add"));
-  EXPECT_EQ(ProgramExecutor::Create(damaged, {}).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("program test: recipe " + ToHex(Sha256(damaged)).substr(0, 8)));
+  EXPECT_EQ(ProgramExecutor::Create(damaged, {}, "test").status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// What the format holds and nothing here runs is refused when a program is loaded.
+TEST(ProgramExecutor, RefusesWhatItCannotRun) {
+  using Kind = ProgramInput::Kind;
+  struct Case {
+    void (*change)(ProgramFunction&);
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](ProgramFunction& f) {
+         f.steps.push_back(CollectiveStep{.op = CollectiveStep::Op::kBroadcast,
+                                          .group = "all",
+                                          .group_size = 2,
+                                          .peer = 0,
+                                          .inputs = {1},
+                                          .outputs = {1}});
+         f.steps.push_back(WaitStep{1});
+       },
+       "program test: step 1: this build runs no collective steps"},
+      {[](ProgramFunction& f) { f.steps.push_back(CallbackStep{"log", {}, {}}); },
+       "program test: step 1: this build runs no callback steps"},
+      {[](ProgramFunction& f) {
+         f.inputs.push_back({.kind = Kind::kSeed, .spec = {DType::kI64, {}, {}, 0}});
+       },
+       "program test: input 1: this build passes no numbers, random state or detached tensors"},
+      {[](ProgramFunction& f) { f.inputs[0].detached = true; },
+       "program test: input 0: this build passes no numbers, random state or detached tensors"},
+      {[](ProgramFunction& f) { f.outputs[0].requires_grad = true; },
+       "program test: output 0: this build makes no outputs that autograd sees"},
+      {[](ProgramFunction& f) { f.outputs[0].returned = false; },
+       "program test: output 0: this build makes no outputs that autograd sees"},
+      {[](ProgramFunction& f) { f.grad_mode = GradMode::kOff; },
+       "program test: this build runs no program that changes the grad mode"},
+  };
+  const Bytes recipe = AddRecipe(kCount);
+  for (const Case& row : cases) {
+    Program program = OneLaunch(kCount, recipe);
+    row.change(program.functions[0]);
+    const absl::Status status = Load(program, recipe).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << ToText(status);
+    EXPECT_EQ(std::string(status.message()), row.message);
+  }
+  Program two = OneLaunch(kCount, recipe);
+  two.functions.push_back(two.functions[0]);
+  two.functions[1].name = "backward";
+  EXPECT_EQ(std::string(Load(two, recipe).status().message()),
+            "program test: 2 functions, this build runs programs of one");
 }
 
 }  // namespace

@@ -5,8 +5,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 
+#include "base/container.h"
+#include "compiler_server/service/request_limits.h"
 #include "program/program.h"
 #include "tests/service/service_testing.h"
 
@@ -91,7 +94,44 @@ TEST_F(AccessTest, AClientThatTrustsAnotherKeyGetsNothing) {
   const std::string other = folder_.path("other.pub");
   ASSERT_TRUE(store::WritePublicKey(other, store::TestKey().public_key()).ok());
   client::RpcClient client({options_.socket_path, other, kTimeout});
-  EXPECT_TRUE(absl::IsPermissionDenied(client.Get(KeyOf(1), kNoInterrupt).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      client.Get(client::ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status()));
+}
+
+TEST(RequestLimits, EveryTextHasALimitThatIsTold) {
+  const auto refusal = [](const std::function<void(wire::CompileRequest&)>& change) {
+    wire::CompileRequest request;
+    request.set_graph("graph");
+    change(request);
+    return ToText(CheckLimits(request));
+  };
+  const std::string long_name(257, 'x');
+  EXPECT_EQ(refusal([](auto& r) { r.clear_graph(); }),
+            "INVALID_ARGUMENT: the request carries no graph");
+  EXPECT_EQ(refusal([&](auto& r) { r.set_device_kind(long_name); }),
+            "INVALID_ARGUMENT: device_kind has 257 bytes; at most 256 are taken");
+  EXPECT_EQ(refusal([&](auto& r) { r.set_isa_level(long_name); }),
+            "INVALID_ARGUMENT: isa_level has 257 bytes; at most 256 are taken");
+  EXPECT_EQ(refusal([&](auto& r) { r.add_options()->set_name(long_name); }),
+            "INVALID_ARGUMENT: an option's name has 257 bytes; at most 256 are taken");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.add_options()->set_name("a");
+              r.mutable_options(0)->set_value(std::string(4097, 'x'));
+            }),
+            "INVALID_ARGUMENT: option a has 4097 bytes; at most 4096 are taken");
+  EXPECT_EQ(refusal([](auto& r) {
+              for (int i = 0; i < 65; ++i) r.add_options()->set_name("a");
+            }),
+            "INVALID_ARGUMENT: the request has 65 options; at most 64 are taken");
+  EXPECT_EQ(refusal([&](auto& r) { r.mutable_front_end()->add_factors()->set_name(long_name); }),
+            "INVALID_ARGUMENT: a key factor's name has 257 bytes; at most 256 are taken");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.mutable_front_end()->add_factors()->set_value(std::string((1 << 19) + 1, 'x'));
+            }),
+            "INVALID_ARGUMENT: the list of key factors has 524289 bytes; at most 524288 are taken");
+  EXPECT_EQ(refusal([&](auto& r) { r.mutable_front_end()->set_label(long_name); }),
+            "INVALID_ARGUMENT: the label has 257 bytes; at most 256 are taken");
+  EXPECT_EQ(refusal([](auto&) {}), "OK");
 }
 
 TEST_F(AccessTest, MalformedRequestsAreRefused) {
@@ -103,11 +143,19 @@ TEST_F(AccessTest, MalformedRequestsAreRefused) {
   const absl::Status large = Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
   EXPECT_TRUE(absl::IsInvalidArgument(large)) << large;
   std::mt19937 random(5);
-  const std::string good = GraphNamed("quick");
+  const std::string good = GraphThatSays("quick");
   for (uint64_t key = 10; key < 200; ++key) {
     call = CallFor(key, "");
     call.graph = good;
-    for (int n = 0; n < 3; ++n) call.graph[random() % good.size()] = static_cast<char>(random());
+    for (int n = 0; n < 3; ++n) {
+      call.graph[kContainerHead + random() % (good.size() - kContainerHead)] =
+          static_cast<char>(random());
+    }
+    // A checksum that fits, so that the damage reaches the worker.
+    const std::span covered(reinterpret_cast<const uint8_t*>(call.graph.data()),
+                            call.graph.size() - sizeof(Digest));
+    const Digest digest = Sha256(covered);
+    std::ranges::copy(digest, call.graph.end() - sizeof(Digest));
     const absl::Status status =
         Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
     EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "graph.pb.h"
+#include "graph/captured_graph.h"
 #include "program/program.h"
 
 namespace hpu::server {
@@ -35,19 +35,19 @@ void EatMemory() {
   while (true) blocks.push_back(std::make_unique_for_overwrite<char[]>(kBlock));
 }
 
-CompileOutput MakeOutput(const wire::Graph& graph, size_t recipe_bytes) {
+CompileOutput MakeOutput(const std::string& name, size_t recipe_bytes) {
   CompileOutput output;
   Bytes recipe(recipe_bytes);
-  uint64_t state = std::hash<std::string>()(graph.name()) | 1;
+  uint64_t state = std::hash<std::string>()(name) | 1;
   for (uint8_t& byte : recipe) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     byte = static_cast<uint8_t>(state >> 56);
   }
   Program program;
-  program.name = graph.name();
-  program.node_count = static_cast<uint32_t>(graph.nodes_size());
-  program.recipes.push_back({Sha256(recipe), recipe.size(), "fake"});
-  program.steps.push_back(LaunchStep{0, {}});
+  program.recipes.push_back({Sha256(recipe), recipe.size()});
+  ProgramFunction& forward = program.functions.emplace_back();
+  if (!name.empty()) forward.name = name.substr(0, kMaxNameBytes);
+  forward.steps.push_back(LaunchStep{0, {}});
   output.program = EncodeProgram(program);
   output.recipes.push_back(std::move(recipe));
   return output;
@@ -57,40 +57,45 @@ CompileOutput MakeOutput(const wire::Graph& graph, size_t recipe_bytes) {
 
 absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
                                                    const ProgressFunction& progress) {
-  wire::Graph graph;
-  if (!graph.ParseFromString(input.graph)) return InvalidArgument("the graph cannot be parsed");
-  NoteCompile(graph.name());
+  const absl::StatusOr<CapturedGraph> graph =
+      DecodeGraph({reinterpret_cast<const uint8_t*>(input.graph.data()), input.graph.size()});
+  if (!graph.ok()) return InvalidArgument(graph.status().message());
+  const Bytes said = graph->constants.empty() ? Bytes() : graph->constants[0].data;
+  const std::string name(said.begin(), said.end());
+  NoteCompile(name);
   size_t recipe_bytes = 100;
-  std::istringstream words(graph.name());
+  std::istringstream words(name);
   std::string word;
   while (words >> word) {
-    const std::string name = word.substr(0, word.find(':'));
-    const int number = name.size() < word.size() ? std::atoi(word.c_str() + name.size() + 1) : 0;
-    if (name == "sleep") Sleep(number, progress);
-    if (name == "size") recipe_bytes = static_cast<size_t>(number);
-    if (name == "crash") {
+    const std::string verb = word.substr(0, word.find(':'));
+    const int number = verb.size() < word.size() ? std::atoi(word.c_str() + verb.size() + 1) : 0;
+    if (verb == "sleep") Sleep(number, progress);
+    if (verb == "size") recipe_bytes = static_cast<size_t>(number);
+    if (verb == "crash") {
       signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it and exit
       raise(SIGSEGV);
     }
-    if (name == "exit") _exit(number);
-    if (name == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
+    if (verb == "exit") _exit(number);
+    if (verb == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
     // An odd number of bytes, then characters of two bytes each.
-    if (name == "verbose") {
+    if (verb == "verbose") {
       std::string text = "x";
       for (int i = 0; i < number; ++i) text += "\u00e9";
       return Unimplemented(text);
     }
-    if (name == "oom_score") {
+    if (verb == "oom_score") {
       std::string score;
       std::ifstream("/proc/self/oom_score_adj") >> score;
       return Unimplemented("out-of-memory score ", score);
     }
-    if (name == "invalid") return InvalidArgument("node 3: sizes differ");
-    if (name == "internal") return Internal("pass fake: broken");
-    if (name == "memory") EatMemory();
-    if (name == "garbage") return CompileOutput{Bytes(64, 7), {}};
+    if (verb == "threads") return Unimplemented(input.threads, " threads");
+    if (verb == "invalid") return InvalidArgument("node 3: sizes differ");
+    if (verb == "code") return Error(static_cast<absl::StatusCode>(number), "as it was told to");
+    if (verb == "internal") return Internal("pass fake: broken");
+    if (verb == "memory") EatMemory();
+    if (verb == "garbage") return CompileOutput{Bytes(64, 7), {}};
   }
-  return MakeOutput(graph, recipe_bytes);
+  return MakeOutput(name, recipe_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend() {

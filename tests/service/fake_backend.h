@@ -1,15 +1,17 @@
-// A compiler that does what the graph's name says, for tests of everything around compilers:
-//   "quick ..."          answers at once
+// A compiler that does what the graph's first constant says, for tests of everything around
+// compilers:
+//   "quick ...", or nothing   answers at once
 //   "sleep:MS ..."       reports progress, then answers after MS milliseconds
 //   "size:BYTES ..."     answers with one recipe of that size
 //   "crash ..."          dies by SIGSEGV; "exit:CODE ..." ends the process
 //   "unimplemented ...", "invalid ...", "internal ..."   fail with that status
+//   "code:N"             fails with the status code of that number
 //   "memory ..."         allocates until it is refused
 //   "verbose:N"          fails with a message of 2N + 1 bytes
 //   "oom_score"          fails with the worker's out-of-memory score
 //   "garbage ..."        answers with bytes that are no program
 // Words may be combined: "sleep:200 crash". Equal graphs give equal bytes. Each compilation appends
-// one line (the graph's name) to the file named by HPU_FAKE_COMPILE_LOG, if set.
+// one line (what it says) to the file named by HPU_FAKE_COMPILE_LOG, if set.
 #pragma once
 
 #include "compiler_server/service/compile_backend.h"

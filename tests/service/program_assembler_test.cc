@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 #include "compile_service.pb.h"
@@ -12,13 +13,64 @@
 namespace hpu::server {
 namespace {
 
-using store::KeyOf;
+using client::ByContentKey;
+using client::ByFrontEndKey;
+using client::ProgramAssembler;
+using client::Wanted;
+using store::AliasOf;
+using store::DigestOf;
+using store::EntryOf;
+
+absl::StatusOr<store::Entry> Assemble(const store::Entry& entry, const store::AliasRecord* alias,
+                                      const Wanted& wanted) {
+  ProgramAssembler assembler(wanted, store::TestKey().public_key());
+  ProgramStream stream(entry, alias, 700);
+  for (wire::ProgramPart part; stream.Next(&part);) RETURN_IF_ERROR(assembler.Add(part));
+  return assembler.Finish();
+}
+
+TEST(ProgramAssembler, LetsOutWhatWasWantedAndNothingElse) {
+  const store::Entry entry = EntryOf(1);
+  const store::AliasRecord alias = AliasOf(5, 1);
+  store::Content content = store::ContentOf(1);
+  content.compiler_build_id = "whichever";
+  for (const Wanted& wanted : {Wanted(ByFrontEndKey{DigestOf(5)}),
+                               Wanted(ByContentKey{store::KeyOf(1)}), Wanted(content)}) {
+    EXPECT_TRUE(store::SameEntry(Assemble(entry, &alias, wanted).value(), entry));
+  }
+  const store::AliasRecord another_program = AliasOf(5, 2);
+  const store::AliasRecord another_key = AliasOf(6, 1);
+  const store::AliasRecord strangers = AliasOf(5, 1, "local", store::SigningKey::Generate());
+  store::AliasRecord edited = alias;
+  edited.signed_record.record[40] ^= 1;
+  store::AliasRecord manifest = alias;
+  manifest.signed_record = entry.signed_manifest;
+  const store::AliasRecord* const bad[] = {&another_program, &another_key, &strangers,
+                                           &edited,          &manifest,    nullptr};
+  for (const store::AliasRecord* one : bad) {
+    const absl::Status status = Assemble(entry, one, ByFrontEndKey{DigestOf(5)}).status();
+    EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  }
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(Assemble(entry, &alias, ByContentKey{store::KeyOf(2)}).status()));
+  const std::function<void(store::Content&)> changes[] = {
+      [](store::Content& c) { c.graph[0] ^= 1; },
+      [](store::Content& c) { c.options[0].second = "true"; },
+      [](store::Content& c) { c.device_kind = "gaudi3"; },
+      [](store::Content& c) { c.isa_level = "x86-64-v2"; }};
+  for (const auto& change : changes) {
+    store::Content other = content;
+    change(other);
+    EXPECT_TRUE(absl::IsPermissionDenied(Assemble(entry, nullptr, other).status()));
+  }
+}
 
 // Any order and any bytes of parts give an error or exactly the program.
 TEST(ProgramAssembler, SurvivesMutatedStreams) {
-  const store::Entry entry = store::EntryOf(1, 3, 2000);
+  const store::Entry entry = EntryOf(1, 3, 2000);
+  const store::AliasRecord alias = AliasOf(5, 1);
   std::vector<wire::ProgramPart> parts;
-  ProgramStream stream(entry, 700);
+  ProgramStream stream(entry, &alias, 700);
   for (wire::ProgramPart part; stream.Next(&part);) parts.push_back(part);
   ASSERT_EQ(parts.size(), 1u + 1u + 3u * 3u);
   std::mt19937 random(6);
@@ -45,7 +97,7 @@ TEST(ProgramAssembler, SurvivesMutatedStreams) {
       default:
         break;
     }
-    client::ProgramAssembler assembler(KeyOf(1), store::TestKey().public_key());
+    ProgramAssembler assembler(ByFrontEndKey{DigestOf(5)}, store::TestKey().public_key());
     absl::Status status;
     for (const wire::ProgramPart& part : sent) {
       if (status.ok()) status = assembler.Add(part);

@@ -15,18 +15,22 @@ namespace hpu::server {
 namespace {
 
 TEST_F(ServiceTest, CompilesOnceAndThenAnswersFromTheStore) {
-  EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
+  EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
   const Compiled compiled = Compile(1, "size:3000000").value();
   EXPECT_EQ(compiled.origin, Origin::kCompiled);
   EXPECT_EQ(compiled.entry.blobs.at(1)->size(), 3'000'000u);
-  EXPECT_EQ(compiled.entry.manifest.compiler_build_id, "build one");
-  EXPECT_EQ(DecodeProgram(*compiled.entry.blobs.at(0)).value().name, "size:3000000");
+  EXPECT_EQ(compiled.entry.manifest.content.compiler_build_id, "build one");
+  EXPECT_EQ(DecodeProgram(*compiled.entry.blobs.at(0)).value().recipes.at(0).size_bytes,
+            3'000'000u);
   EXPECT_EQ(Compile(1, "size:3000000").value().origin, Origin::kStore);
-  EXPECT_TRUE(store::SameEntry(Client()->Get(KeyOf(1), kNoInterrupt).value(), compiled.entry));
+  EXPECT_TRUE(store::SameEntry(Get(1).value(), compiled.entry));
   Restart();
-  EXPECT_TRUE(store::SameEntry(Client()->Get(KeyOf(1), kNoInterrupt).value(), compiled.entry));
+  EXPECT_TRUE(store::SameEntry(Get(1).value(), compiled.entry));
   EXPECT_EQ(compiles(), 1u);
-  EXPECT_EQ(Client()->List(0, kNoInterrupt).value().at(0).factors.at(0).value, "size:3000000");
+  const client::Listed listed = Client()->List(0, kNoInterrupt).value().at(0);
+  EXPECT_EQ(listed.manifest.key(), ContentKeyOf("size:3000000"));
+  EXPECT_EQ(listed.aliases.at(0).label, "label size:3000000");
+  EXPECT_EQ(listed.aliases.at(0).factors.at(0).value, "size:3000000");
 }
 
 TEST_F(ServiceTest, ManyRequestsForOneKeyAreOneCompilation) {
@@ -69,9 +73,15 @@ TEST_F(ServiceTest, ALeaderThatLeavesDoesNotTakeTheCompilationAlong) {
 }
 
 TEST_F(ServiceTest, ADeadlineEndsTheCallAndNotTheCompilation) {
-  EXPECT_TRUE(absl::IsDeadlineExceeded(Compile(1, "sleep:800", milliseconds(200)).status()));
+  const absl::Status late = Compile(1, "sleep:800", milliseconds(200)).status();
+  EXPECT_EQ(ToText(late),
+            "DEADLINE_EXCEEDED: no program within the 200 ms that compile_timeout_s gives; the "
+            "server goes on and keeps what it makes");
+  EXPECT_FALSE(client::IsServerUnavailable(late)) << "the server says every 2 s that it is there";
   while (Counter("compile.running") > 0) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(Client()->Get(KeyOf(1), kNoInterrupt).ok());
+  EXPECT_TRUE(GetContent("sleep:800").ok());
+  EXPECT_EQ(Compile(1, "sleep:800").value().origin, Origin::kStore);
+  EXPECT_TRUE(Get(1).ok());
 }
 
 TEST_F(ServiceTest, ACrashCostsOneRequest) {
@@ -87,6 +97,20 @@ TEST_F(ServiceTest, ACrashCostsOneRequest) {
 
 TEST_F(ServiceTest, AWorkerGoesFirstWhenMemoryEnds) {
   EXPECT_EQ(Compile(1, "oom_score").status().message(), "out-of-memory score 500");
+}
+
+TEST_F(ServiceTest, CompilationsShareTheThreads) {
+  options_.queue.workers = 2;
+  options_.queue.threads = 6;
+  Restart();
+  EXPECT_EQ(Compile(1, "threads").status().message(), "6 threads");
+  std::thread other([&] { EXPECT_TRUE(Compile(2, "sleep:1500").ok()); });
+  while (Counter("compile.running") == 0) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(Compile(3, "threads:2").status().message(), "3 threads");
+  other.join();
+  options_.queue.threads = 1;
+  Restart();
+  EXPECT_EQ(Compile(4, "threads:3").status().message(), "1 threads");
 }
 
 TEST_F(ServiceTest, ACompilationOverItsMemoryLimitCostsOneRequest) {
@@ -107,7 +131,7 @@ TEST_F(ServiceTest, ACompilationOverItsMemoryLimitCostsOneRequest) {
 
 TEST_F(ServiceTest, BadOutputNeverReachesTheStore) {
   EXPECT_TRUE(absl::IsInternal(Compile(1, "garbage").status()));
-  EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
+  EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
 }
 
 TEST_F(ServiceTest, VerdictsAreRememberedFaultsAreNot) {
@@ -121,9 +145,24 @@ TEST_F(ServiceTest, VerdictsAreRememberedFaultsAreNot) {
   EXPECT_EQ(compiles(), 5u) << "one, one, three";
   EXPECT_EQ(Counter("compile.negative_hits"), 4u);
   // A request may insist.
-  client::CompileCall again = CallFor(1, "quick");
+  client::CompileCall again = CallFor(1, "unimplemented");
   again.skip_cache_lookup = true;
-  EXPECT_TRUE(Client()->Compile(again, kTimeout, kNoProgress, kNoInterrupt).ok());
+  EXPECT_TRUE(absl::IsUnimplemented(
+      Client()->Compile(again, kTimeout, kNoProgress, kNoInterrupt).status()));
+  EXPECT_EQ(compiles(), 6u);
+}
+
+TEST_F(ServiceTest, NoVerdictIsTakenForALostServer) {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status verdict =
+        Compile(static_cast<uint64_t>(code), "code:" + std::to_string(code)).status();
+    EXPECT_FALSE(client::IsServerUnavailable(verdict)) << verdict;
+    EXPECT_THAT(std::string(verdict.message()), testing::HasSubstr("as it was told to"));
+  }
+  server_.reset();
+  const absl::Status lost = Compile(1, "quick").status();
+  EXPECT_TRUE(client::IsServerUnavailable(lost)) << lost;
+  EXPECT_TRUE(client::IsServerUnavailable(Annotate(lost, "asking"))) << "the type stays";
 }
 
 TEST_F(ServiceTest, LongMessagesAreCutBetweenCharacters) {
@@ -142,6 +181,7 @@ TEST_F(ServiceTest, ACompilationOverItsTimeLimitIsStopped) {
   Restart();
   const absl::Status status = Compile(1, "sleep:10000").status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
+  EXPECT_FALSE(client::IsServerUnavailable(status));
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("longer than 300 ms"));
   EXPECT_EQ(Counter("compile.negative_entries"), 0u);
   EXPECT_TRUE(Compile(1, "quick").ok());
@@ -151,9 +191,10 @@ TEST_F(ServiceTest, AnotherCompilersProgramsAreMisses) {
   ASSERT_TRUE(Compile(1, "quick").ok());
   options_.build_id = "build two";
   Restart();
-  EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
+  EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
   EXPECT_EQ(Compile(1, "quick").value().origin, Origin::kCompiled);
-  EXPECT_EQ(Client()->Get(KeyOf(1), kNoInterrupt).value().manifest.compiler_build_id, "build two");
+  EXPECT_EQ(Get(1).value().manifest.content.compiler_build_id, "build two");
+  EXPECT_EQ(Client()->List(0, kNoInterrupt).value().size(), 2u) << "the old one ages out";
 }
 
 TEST_F(ServiceTest, StoppingEndsWaitingRequestsWithinTheGrace) {
@@ -161,18 +202,19 @@ TEST_F(ServiceTest, StoppingEndsWaitingRequestsWithinTheGrace) {
   std::atomic<int> unavailable{0};
   for (uint64_t key = 0; key < 4; ++key) {  // two run, two wait
     clients.emplace_back([&, key] {
-      if (absl::IsUnavailable(Compile(key, "sleep:20000").status())) ++unavailable;
+      if (absl::IsUnavailable(Compile(key, "sleep:20000 " + std::to_string(key)).status()))
+        ++unavailable;
     });
   }
   while (compiles() < 2) std::this_thread::sleep_for(milliseconds(5));
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(Client()->Shutdown("test", kNoInterrupt).ok());
+  EXPECT_FALSE(std::filesystem::exists(options_.socket_path));
   EXPECT_EQ(server_->WaitForStopRequest(), "client: test");
   server_->Stop();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   for (std::thread& thread : clients) thread.join();
   EXPECT_EQ(unavailable, 4);
-  EXPECT_FALSE(std::filesystem::exists(options_.socket_path));
 }
 
 TEST_F(ServiceTest, EndsWhenIdle) {
@@ -195,24 +237,24 @@ TEST_F(ServiceTest, DamageOnDiskIsCompiledAnew) {
     }
   }
   Start();
-  EXPECT_TRUE(absl::IsNotFound(Client()->Get(KeyOf(1), kNoInterrupt).status()));
+  EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
   EXPECT_EQ(Compile(1, "size:100000").value().origin, Origin::kCompiled);
-  EXPECT_TRUE(Client()->Get(KeyOf(1), kNoInterrupt).ok());
+  EXPECT_TRUE(Get(1).ok());
 }
 
 TEST(NegativeCache, KeepsVerdictsForTheirTimeAndIsBounded) {
   NegativeCache cache(2, std::chrono::seconds(10));
   const auto now = NegativeCache::Clock::now();
-  cache.Remember(KeyOf(1), Unimplemented("a"), now);
-  cache.Remember(KeyOf(2), absl::DeadlineExceededError("b"), now);
-  EXPECT_TRUE(cache.Find(KeyOf(1), now).has_value());
-  EXPECT_FALSE(cache.Find(KeyOf(2), now).has_value());
-  EXPECT_FALSE(cache.Find(KeyOf(1), now + std::chrono::seconds(11)).has_value());
+  cache.Remember(DigestOf(1), Unimplemented("a"), now);
+  cache.Remember(DigestOf(2), absl::DeadlineExceededError("b"), now);
+  EXPECT_TRUE(cache.Find(DigestOf(1), now).has_value());
+  EXPECT_FALSE(cache.Find(DigestOf(2), now).has_value());
+  EXPECT_FALSE(cache.Find(DigestOf(1), now + std::chrono::seconds(11)).has_value());
   for (uint64_t key = 1; key <= 3; ++key) {
-    cache.Remember(KeyOf(key), InvalidArgument("x"), now + std::chrono::seconds(key));
+    cache.Remember(DigestOf(key), InvalidArgument("x"), now + std::chrono::seconds(key));
   }
   EXPECT_EQ(cache.size(), 2u);
-  EXPECT_FALSE(cache.Find(KeyOf(1), now).has_value());
+  EXPECT_FALSE(cache.Find(DigestOf(1), now).has_value());
 }
 
 }  // namespace

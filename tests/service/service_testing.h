@@ -14,7 +14,7 @@
 #include "backend/client/rpc_client.h"
 #include "base/log.h"
 #include "compiler_server/service/compile_server.h"
-#include "graph.pb.h"
+#include "graph/graph_builder.h"
 #include "tests/service/fake_backend.h"
 #include "tests/store/store_testing.h"
 
@@ -23,7 +23,7 @@ namespace hpu::server {
 using client::Compiled;
 using client::Origin;
 using std::chrono::milliseconds;
-using store::KeyOf;
+using store::DigestOf;
 
 inline constexpr milliseconds kTimeout{20'000};
 inline const client::Interrupt kNoInterrupt = [] { return absl::OkStatus(); };
@@ -31,11 +31,15 @@ inline const client::ProgressSink kNoProgress = [](const client::Progress&) {
   return absl::OkStatus();
 };
 
-inline std::string GraphNamed(const std::string& name) {
-  wire::Graph graph;
-  graph.set_version(1);
-  graph.set_name(name);
-  return graph.SerializeAsString();
+// A graph that tells the fake compiler what to do.
+inline std::string GraphThatSays(const std::string& text) {
+  GraphBuilder builder("fake");
+  const auto size = static_cast<int64_t>(text.size());
+  const uint32_t constant =
+      builder.AddConstant({{DType::kU8, {size}, {1}, 0}, Bytes(text.begin(), text.end())});
+  builder.SetOutputs({{TensorArgument{constant}}});
+  const Bytes bytes = EncodeGraph(builder.Finish().value());
+  return std::string(bytes.begin(), bytes.end());
 }
 
 class ServiceTest : public testing::Test {
@@ -63,13 +67,26 @@ class ServiceTest : public testing::Test {
         .socket_path = options_.socket_path, .public_key_path = "", .call_timeout = kTimeout});
   }
 
+  // Of a front end that knows the graph by DigestOf(key).
   client::CompileCall CallFor(uint64_t key, const std::string& name) {
     client::CompileCall call;
-    call.key = KeyOf(key);
-    call.graph = GraphNamed(name);
-    call.factors = {{"graph", name}};
+    call.graph = GraphThatSays(name);
     call.device_kind = "gaudi2";
+    call.front_end = {DigestOf(key), {{"graph", name}}, "label " + name};
     return call;
+  }
+  absl::StatusOr<store::Entry> Get(uint64_t key) {
+    return Client()->Get(client::ByFrontEndKey{DigestOf(key)}, kNoInterrupt);
+  }
+  absl::StatusOr<store::Entry> GetContent(const std::string& name) {
+    return Client()->Get(client::ByContentKey{ContentKeyOf(name)}, kNoInterrupt);
+  }
+  // As the server files it.
+  Digest ContentKeyOf(const std::string& name) const {
+    const std::string graph = GraphThatSays(name);
+    return store::ContentKey(
+        {GraphDigest({reinterpret_cast<const uint8_t*>(graph.data()), graph.size()}).value(),
+         store::CanonicalOptions({}).value(), "gaudi2", "", options_.build_id});
   }
 
   absl::StatusOr<Compiled> Compile(uint64_t key, const std::string& name,

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "recipe_store/error_recipe_store.h"
@@ -95,7 +96,7 @@ class StoreConformance : public testing::TestWithParam<Layer> {
 
 TEST_P(StoreConformance, AnUnknownKeyIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(1)).status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetBlob(KeyOf(1)).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->GetAlias(AliasIdOf(1)).status()));
 }
 
 TEST_P(StoreConformance, GetAnswersWhatWasPut) {
@@ -111,30 +112,69 @@ TEST_P(StoreConformance, GetAnswersWhatWasPut) {
 
 TEST_P(StoreConformance, EmptyAndRepeatedBlobsAreKept) {
   const Bytes same = BytesOf(7, 500);
-  const Entry entry = EntryOf(KeyOf(1), {BytesOf(1, 10), same, Bytes(), same});
+  const Entry entry = EntryOf(1, {BytesOf(1, 10), same, Bytes(), same});
   ASSERT_TRUE(store_->Put(entry).ok());
   EXPECT_TRUE(SameEntry(store_->Get(KeyOf(1)).value(), entry));
 }
 
 TEST_P(StoreConformance, PuttingAgainReplaces) {
-  ASSERT_TRUE(store_->Put(EntryOf(KeyOf(1), {BytesOf(1, 10), BytesOf(2, 2000)})).ok());
-  const Entry second = EntryOf(KeyOf(1), {BytesOf(3, 10)});
+  ASSERT_TRUE(store_->Put(EntryOf(1, {BytesOf(1, 10), BytesOf(2, 2000)})).ok());
+  const Entry second = EntryOf(1, {BytesOf(3, 10)});
   ASSERT_TRUE(store_->Put(second).ok());
   EXPECT_TRUE(SameEntry(store_->Get(KeyOf(1)).value(), second));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetBlob(Sha256(BytesOf(2, 2000))).status()));
 }
 
-TEST_P(StoreConformance, ContainsAnswersPerKey) {
+TEST_P(StoreConformance, AnAliasNamesItsProgram) {
+  EXPECT_TRUE(absl::IsNotFound(store_->PutAlias(AliasOf(1, 1)))) << "there is no program";
   ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
-  ASSERT_TRUE(store_->Put(EntryOf(3)).ok());
-  const std::vector<Digest> keys = {KeyOf(1), KeyOf(2), KeyOf(3)};
-  EXPECT_THAT(store_->Contains(keys).value(), testing::ElementsAre(true, false, true));
-  EXPECT_TRUE(store_->Contains({}).value().empty());
+  ASSERT_TRUE(store_->Put(EntryOf(2)).ok());
+  for (const uint64_t number : {3, 1, 2}) {  // two front ends, one program; and another program
+    ASSERT_TRUE(store_->PutAlias(AliasOf(number, number == 2 ? 2 : 1)).ok());
+  }
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(1)).value(), AliasOf(1, 1));
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(2)).value(), AliasOf(2, 2));
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(3)).value(), AliasOf(3, 1));
+  std::vector<std::string> labels;
+  const std::vector<Alias> aliases = store_->ListAliases().value();
+  for (const Alias& alias : aliases) labels.push_back(alias.label);
+  EXPECT_THAT(labels, testing::ElementsAre("graph_1", "graph_2", "graph_3"));
 }
 
-TEST_P(StoreConformance, BlobsAreFoundByDigest) {
+TEST_P(StoreConformance, TenantsHaveAliasesOfTheirOwn) {
   ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
-  EXPECT_EQ(*store_->GetBlob(Sha256(BytesOf(1001, 1000))).value(), BytesOf(1001, 1000));
+  ASSERT_TRUE(store_->Put(EntryOf(2)).ok());
+  ASSERT_TRUE(store_->PutAlias(AliasOf(1, 1, "a")).ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->GetAlias(AliasIdOf(1, "b")).status()));
+  ASSERT_TRUE(store_->PutAlias(AliasOf(1, 2, "b")).ok());
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(1, "a")).value(), AliasOf(1, 1, "a"));
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(1, "b")).value(), AliasOf(1, 2, "b"));
+}
+
+TEST_P(StoreConformance, AnAliasIsReplacedAndDropped) {
+  ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
+  ASSERT_TRUE(store_->Put(EntryOf(2)).ok());
+  ASSERT_TRUE(store_->PutAlias(AliasOf(1, 1)).ok());
+  ASSERT_TRUE(store_->PutAlias(AliasOf(1, 2)).ok());
+  EXPECT_EQ(store_->GetAlias(AliasIdOf(1)).value(), AliasOf(1, 2));
+  EXPECT_EQ(store_->ListAliases().value().size(), 1u);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status dropped = store_->DropAlias(AliasIdOf(1));
+    EXPECT_TRUE(dropped.ok() || absl::IsInternal(dropped)) << dropped;
+    EXPECT_TRUE(absl::IsNotFound(store_->GetAlias(AliasIdOf(1)).status()));
+  }
+}
+
+TEST_P(StoreConformance, AliasesLiveAndDieWithTheirProgram) {
+  ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
+  ASSERT_TRUE(store_->PutAlias(AliasOf(1, 1)).ok());
+  ASSERT_TRUE(store_->Put(EntryOf(1, {BytesOf(3, 10)})).ok());
+  EXPECT_TRUE(store_->GetAlias(AliasIdOf(1)).ok()) << "its program was made anew";
+  for (uint64_t number = 2; number < 30; ++number) {
+    ASSERT_TRUE(store_->Put(EntryOf(number, 1, 10'000)).ok());
+  }
+  EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(1)).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->GetAlias(AliasIdOf(1)).status()));
+  EXPECT_TRUE(store_->ListAliases().value().empty());
 }
 
 TEST_P(StoreConformance, ListIsNewestFirstAndBounded) {
@@ -160,13 +200,13 @@ TEST_P(StoreConformance, TheLeastRecentlyUsedGoFirst) {
   for (uint64_t number = 9; number < 12; ++number) {
     ASSERT_TRUE(store_->Put(EntryOf(number, 1, 10'000)).ok());
   }
-  std::vector<Digest> keys;
-  for (uint64_t number = 0; number < 12; ++number) keys.push_back(KeyOf(number));
   // The read of 0 went to the cache where there is one, and cannot save it in the slow store.
-  std::vector<bool> found = store_->Contains(keys).value();
-  EXPECT_TRUE(found[0]);
-  for (const size_t gone : {1, 2}) EXPECT_FALSE(found[gone]) << gone;
-  for (size_t kept = 4; kept < 12; ++kept) EXPECT_TRUE(found[kept]) << kept;
+  std::set<int64_t> found;
+  const std::vector<Manifest> manifests = store_->List(0).value();
+  for (const Manifest& manifest : manifests) found.insert(manifest.created_unix_seconds);
+  EXPECT_TRUE(found.contains(0));
+  for (const int64_t gone : {1, 2}) EXPECT_FALSE(found.contains(gone)) << gone;
+  for (int64_t kept = 4; kept < 12; ++kept) EXPECT_TRUE(found.contains(kept)) << kept;
 }
 
 TEST_P(StoreConformance, AnEntryLargerThanTheStoreIsRefused) {
@@ -178,10 +218,10 @@ TEST_P(StoreConformance, AnEntryLargerThanTheStoreIsRefused) {
 
 TEST_P(StoreConformance, SharedBlobsSurviveTheirFirstEntry) {
   const Bytes shared = BytesOf(9, 3000);
-  ASSERT_TRUE(store_->Put(EntryOf(KeyOf(1), {BytesOf(1, 10), shared})).ok());
-  const Entry second = EntryOf(KeyOf(2), {BytesOf(2, 10), shared});
+  ASSERT_TRUE(store_->Put(EntryOf(1, {BytesOf(1, 10), shared})).ok());
+  const Entry second = EntryOf(2, {BytesOf(2, 10), shared});
   ASSERT_TRUE(store_->Put(second).ok());
-  ASSERT_TRUE(store_->Put(EntryOf(KeyOf(1), {BytesOf(3, 10)})).ok());
+  ASSERT_TRUE(store_->Put(EntryOf(1, {BytesOf(3, 10)})).ok());
   EXPECT_TRUE(SameEntry(store_->Get(KeyOf(2)).value(), second));
 }
 
@@ -231,8 +271,10 @@ TEST(ErrorRecipeStore, AnswersEverythingWithItsError) {
   ErrorRecipeStore store(absl::UnavailableError("switched off"));
   EXPECT_TRUE(absl::IsUnavailable(store.Get(KeyOf(1)).status()));
   EXPECT_TRUE(absl::IsUnavailable(store.Put(EntryOf(1))));
-  EXPECT_TRUE(absl::IsUnavailable(store.Contains({}).status()));
-  EXPECT_TRUE(absl::IsUnavailable(store.GetBlob(KeyOf(1)).status()));
+  EXPECT_TRUE(absl::IsUnavailable(store.GetAlias(AliasIdOf(1)).status()));
+  EXPECT_TRUE(absl::IsUnavailable(store.PutAlias(AliasOf(1, 1))));
+  EXPECT_TRUE(absl::IsUnavailable(store.DropAlias(AliasIdOf(1))));
+  EXPECT_TRUE(absl::IsUnavailable(store.ListAliases().status()));
   EXPECT_TRUE(absl::IsUnavailable(store.List(0).status()));
   EXPECT_TRUE(absl::IsUnavailable(store.Quarantine(KeyOf(1), "")));
   EXPECT_TRUE(absl::IsUnavailable(store.Flush()));
@@ -256,6 +298,22 @@ TEST(MetricsRecipeStore, CountsHitsMissesErrorsAndSavedTime) {
   EXPECT_GT(counters["m.saved_micros"], 5000u);
   EXPECT_LE(counters["m.saved_micros"], 10'000u);
   EXPECT_EQ(counters["memory.entries"], 1u);
+}
+
+TEST(MetricsRecipeStore, CountsAliases) {
+  MetricsRecipeStore store(MakeMemory(), "m");
+  ASSERT_TRUE(store.Put(EntryOf(1)).ok());
+  ASSERT_TRUE(store.PutAlias(AliasOf(1, 1)).ok());
+  ASSERT_FALSE(store.PutAlias(AliasOf(2, 2)).ok());
+  ASSERT_TRUE(store.GetAlias(AliasIdOf(1)).ok());
+  ASSERT_FALSE(store.GetAlias(AliasIdOf(2)).ok());
+  std::map<std::string, uint64_t> counters;
+  store.AddCounters(counters);
+  EXPECT_EQ(counters["m.alias_puts"], 1u);
+  EXPECT_EQ(counters["m.alias_hits"], 1u);
+  EXPECT_EQ(counters["m.alias_misses"], 1u);
+  EXPECT_EQ(counters["memory.aliases"], 1u);
+  EXPECT_EQ(counters["memory.bytes"], EntryOf(1).size_bytes() + AliasOf(1, 1).size_bytes());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// kill -9 at random moments: after a restart every entry is whole or absent, and every entry whose
-// Put had returned is there.
+// kill -9 at random moments: after a restart every entry is whole or absent, every entry whose Put
+// had returned is there, and so is its alias; no alias is there without its entry.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ std::unique_ptr<RecipeStore> OpenAt(const std::string& folder) {
 
 // Two recipes per entry, one of them shared by every fifth; `generation` changes the contents.
 Entry MakeGeneration(uint64_t number, uint32_t generation) {
-  return EntryOf(KeyOf(number % kKeys),
+  return EntryOf(number % kKeys,
                  {BytesOf(generation, 64), BytesOf(number % 5, 2000),
                   BytesOf(uint64_t{generation} * 100 + number, 3000 + number % 4000)},
                  generation);
@@ -37,6 +37,7 @@ Entry MakeGeneration(uint64_t number, uint32_t generation) {
   const std::unique_ptr<RecipeStore> store = OpenAt(folder);
   for (uint64_t number = 0;; ++number) {
     if (!store->Put(MakeGeneration(number, generation)).ok()) _exit(1);
+    if (!store->PutAlias(AliasOf(number % kKeys, number % kKeys)).ok()) _exit(3);
     const uint32_t done = static_cast<uint32_t>(number);
     if (write(pipe_end, &done, sizeof(done)) != sizeof(done)) _exit(2);
   }
@@ -48,6 +49,7 @@ TEST(RocksDbRecipeStore, KilledAtAnyMomentShowsNoHalfEntry) {
   TestKey();  // before the forks: all processes sign with one key
   std::mt19937 random(3);
   uint64_t whole = 0;
+  uint64_t aliases = 0;
   for (uint32_t generation = 1; generation <= kKills; ++generation) {
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
@@ -79,16 +81,25 @@ TEST(RocksDbRecipeStore, KilledAtAnyMomentShowsNoHalfEntry) {
       ASSERT_TRUE(found.ok() || absl::IsNotFound(found.status()))
           << "generation " << generation << ": " << found.status();
       if (found.ok()) ++whole;
+      const absl::StatusOr<AliasRecord> alias = store->GetAlias(AliasIdOf(number));
+      ASSERT_TRUE(alias.ok() || absl::IsNotFound(alias.status())) << alias.status();
+      if (!alias.ok()) continue;
+      ++aliases;
+      EXPECT_EQ(*alias, AliasOf(number, number));
+      EXPECT_TRUE(found.ok()) << "generation " << generation << ": an alias of nothing";
     }
     if (any) {
       const absl::StatusOr<Entry> newest = store->Get(KeyOf(last % kKeys));
       ASSERT_TRUE(newest.ok()) << "an acknowledged entry was lost";
       EXPECT_GE(newest->manifest.created_unix_seconds, generation);
+      EXPECT_TRUE(store->GetAlias(AliasIdOf(last % kKeys)).ok())
+          << "an acknowledged alias was lost";
     }
     store->AddCounters(counters);
     ASSERT_LE(counters.at("rocksdb.bytes"), kMaxBytes);
   }
   EXPECT_GT(whole, uint64_t{kKills});
+  EXPECT_GT(aliases, uint64_t{kKills});
 }
 
 // Reading a database that another process writes is undefined.

@@ -74,10 +74,10 @@ TEST(RocksDbRecipeStore, ManifestsOfAnotherVersionAreMissesAndKeepTheirBlobs) {
   Tamper(folder.path("db"), [](Database& database) {
     wire::Manifest manifest;
     manifest.set_version(99);
-    SignedManifest signed_manifest = EntryOf(1).signed_manifest;
+    SignedRecord signed_manifest = EntryOf(1).signed_manifest;
     const std::string bytes = manifest.SerializeAsString();
-    signed_manifest.manifest.assign(bytes.begin(), bytes.end());
-    const Bytes record = EncodeSignedManifest(signed_manifest);
+    signed_manifest.record.assign(bytes.begin(), bytes.end());
+    const Bytes record = EncodeSignedRecord(signed_manifest);
     ASSERT_TRUE(
         database.db
             ->Put({}, database.manifests, ToSlice(KeyOf(1)),
@@ -87,7 +87,11 @@ TEST(RocksDbRecipeStore, ManifestsOfAnotherVersionAreMissesAndKeepTheirBlobs) {
   auto store = OpenAt(folder.path("db"));
   EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(1)).status()));
   EXPECT_TRUE(store->List(0).value().empty());
-  EXPECT_TRUE(store->GetBlob(Sha256(BytesOf(1, 100))).ok()) << "a newer build needs it";
+  store.reset();
+  std::string blob;
+  const Database database = OpenDatabase(folder.path("db")).value();
+  EXPECT_TRUE(database.db->Get({}, database.blobs, ToSlice(Sha256(BytesOf(1, 100))), &blob).ok())
+      << "a newer build needs it";
 }
 
 TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
@@ -112,7 +116,7 @@ TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
         ASSERT_TRUE(db.db->Put({}, db.manifests, ToSlice(KeyOf(1)), bytes).ok());
       },
       [&](Database& db) {  // another key's manifest
-        const Bytes record = EncodeSignedManifest(EntryOf(2).signed_manifest);
+        const Bytes record = EncodeSignedRecord(EntryOf(2).signed_manifest);
         ASSERT_TRUE(db.db
                         ->Put({}, db.manifests, ToSlice(KeyOf(1)),
                               std::string(record.begin(), record.end()))
@@ -131,6 +135,83 @@ TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
     ASSERT_TRUE(store.Put(EntryOf(1)).ok());
     EXPECT_TRUE(SameEntry(store.Get(KeyOf(1)).value(), EntryOf(1)));
   }
+}
+
+// Changes alias 1 of program 1; alias 2 belongs to program 2.
+TEST(VerifyingRecipeStore, BadAliasesAreMissesAndDropped) {
+  const auto write = [](Database& db, const Digest& id, const AliasRecord& alias) {
+    const Bytes record = EncodeSignedRecord(alias.signed_record);
+    ASSERT_TRUE(
+        db.db->Put({}, db.aliases, ToSlice(id), std::string(record.begin(), record.end())).ok());
+  };
+  AliasRecord edited = AliasOf(1, 1);
+  edited.signed_record.record = AliasOf(1, 2).signed_record.record;
+  struct Case {
+    const char* what;
+    std::function<void(Database&)> change;
+    uint64_t untrusted;
+    uint64_t bad;
+  };
+  const Case cases[] = {
+      {"another key's alias", [&](Database& db) { write(db, AliasIdOf(1), AliasOf(2, 2)); }, 0, 1},
+      {"another tenant's", [&](Database& db) { write(db, AliasIdOf(1), AliasOf(1, 2, "b")); }, 0,
+       1},
+      {"a stranger's",
+       [&](Database& db) {
+         write(db, AliasIdOf(1), AliasOf(1, 2, "local", SigningKey::Generate()));
+       },
+       1, 0},
+      {"another record under a good signature",
+       [&](Database& db) { write(db, AliasIdOf(1), edited); }, 0, 1},
+      {"a manifest",
+       [&](Database& db) {
+         write(db, AliasIdOf(1), {EntryOf(1).signed_manifest, AliasOf(1, 1).alias});
+       },
+       0, 0}};
+  for (const Case& row : cases) {
+    const TemporaryFolder folder;
+    {
+      VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+      for (const uint64_t n : {1, 2}) {
+        ASSERT_TRUE(store.Put(EntryOf(n)).ok());
+        ASSERT_TRUE(store.PutAlias(AliasOf(n, n)).ok());
+      }
+    }
+    Tamper(folder.path("db"), row.change);
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+    EXPECT_TRUE(absl::IsNotFound(store.GetAlias(AliasIdOf(1)).status())) << row.what;
+    EXPECT_EQ(Counter(store, "verifying.untrusted"), row.untrusted) << row.what;
+    EXPECT_EQ(Counter(store, "verifying.bad_aliases"), row.bad) << row.what;
+    EXPECT_EQ(store.GetAlias(AliasIdOf(2)).value(), AliasOf(2, 2)) << row.what;
+    EXPECT_TRUE(SameEntry(store.Get(KeyOf(1)).value(), EntryOf(1))) << row.what;
+    ASSERT_TRUE(store.PutAlias(AliasOf(1, 1)).ok()) << row.what;
+    EXPECT_EQ(store.GetAlias(AliasIdOf(1)).value(), AliasOf(1, 1)) << row.what;
+  }
+}
+
+TEST(RocksDbRecipeStore, AliasesSurviveRestartsAndGoWithTheirProgram) {
+  const TemporaryFolder folder;
+  {
+    auto store = OpenAt(folder.path("db"));
+    ASSERT_TRUE(store->Put(EntryOf(1)).ok());
+    ASSERT_TRUE(store->Put(EntryOf(2)).ok());
+    for (const uint64_t n : {1, 2, 3})
+      ASSERT_TRUE(store->PutAlias(AliasOf(n, n == 3 ? 1 : n)).ok());
+  }
+  // An alias without a program, as only a fault could leave one.
+  Tamper(folder.path("db"), [](Database& db) {
+    ASSERT_TRUE(db.db->Delete({}, db.manifests, ToSlice(KeyOf(2))).ok());
+  });
+  auto store = OpenAt(folder.path("db"));
+  EXPECT_EQ(store->GetAlias(AliasIdOf(1)).value(), AliasOf(1, 1));
+  EXPECT_EQ(store->GetAlias(AliasIdOf(3)).value(), AliasOf(3, 1));
+  EXPECT_TRUE(absl::IsNotFound(store->GetAlias(AliasIdOf(2)).status()));
+  EXPECT_EQ(Counter(*store, "rocksdb.aliases"), 2u);
+  EXPECT_EQ(store->ListAliases().value().size(), 2u) << "the third is deleted";
+  ASSERT_TRUE(store->Quarantine(KeyOf(1), "test").ok());
+  EXPECT_EQ(Counter(*store, "rocksdb.aliases"), 0u);
+  EXPECT_TRUE(store->ListAliases().value().empty());
+  EXPECT_EQ(Counter(*store, "rocksdb.bytes"), 0u);
 }
 
 TEST(VerifyingRecipeStore, EntriesOfAnotherSignerAreMissesAndNotDestroyed) {
@@ -242,7 +323,8 @@ TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
   {
     OpenedStore opened = OpenStore({.folder = path}).value();
     entry =
-        MakeEntry(opened.signing_key.Sign(EntryOf(1).signed_manifest.manifest), EntryOf(1).blobs)
+        MakeEntry(opened.signing_key.Sign(RecordKind::kManifest, EntryOf(1).signed_manifest.record),
+                  EntryOf(1).blobs)
             .value();
     ASSERT_TRUE(opened.store->Put(*entry).ok());
   }
@@ -263,7 +345,8 @@ TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
     EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), *entry));
     EXPECT_TRUE(absl::IsNotFound(opened.store->Get(KeyOf(2)).status()));
     const absl::Status refused = opened.store->Put(
-        MakeEntry(opened.signing_key.Sign(EntryOf(2).signed_manifest.manifest), EntryOf(2).blobs)
+        MakeEntry(opened.signing_key.Sign(RecordKind::kManifest, EntryOf(2).signed_manifest.record),
+                  EntryOf(2).blobs)
             .value());
     EXPECT_EQ(ToText(refused), "UNAVAILABLE: the store is open for reading only");
   }
@@ -289,7 +372,9 @@ TEST(OpenStore, AnUnwritableEmptyFolderGivesAMemoryStore) {
 TEST(OpenStore, KeepsProgramsOfItsOwnKeyOverRestarts) {
   const TemporaryFolder folder;
   const auto entry_by = [](const SigningKey& key) {
-    return MakeEntry(key.Sign(EntryOf(1).signed_manifest.manifest), EntryOf(1).blobs).value();
+    return MakeEntry(key.Sign(RecordKind::kManifest, EntryOf(1).signed_manifest.record),
+                     EntryOf(1).blobs)
+        .value();
   };
   {
     OpenedStore opened = OpenStore({.folder = folder.path("store")}).value();

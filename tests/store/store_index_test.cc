@@ -19,18 +19,45 @@ class Model {
     Digest key;
     uint64_t manifest_bytes;
     std::vector<BlobRef> refs;
+    std::vector<std::pair<Digest, uint64_t>> aliases;  // id, bytes
   };
 
-  bool Put(const Item& item) {
+  bool Put(Item item) {
+    const auto known = Find(item.key);
+    if (known != items_.end()) item.aliases = known->aliases;
     if (Weigh({item}) > max_bytes_) return false;
     std::erase_if(items_, [&](const Item& other) { return other.key == item.key; });
     items_.push_back(item);
     while (Weigh(items_) > max_bytes_) items_.erase(items_.begin());
     return true;
   }
+  bool PutAlias(const Digest& id, const Digest& key, uint64_t bytes) {
+    const std::vector<Item> before = items_;
+    for (Item& item : items_) {
+      std::erase_if(item.aliases, [&](const auto& alias) { return alias.first == id; });
+    }
+    const auto item = Find(key);
+    if (item != items_.end()) {
+      item->aliases.emplace_back(id, bytes);
+      if (Weigh({*item}) <= max_bytes_) {
+        while (Weigh(items_) > max_bytes_) {
+          items_.erase(items_.front().key == key ? items_.begin() + 1 : items_.begin());
+        }
+        return true;
+      }
+    }
+    items_ = before;
+    return false;
+  }
+  std::set<Digest> Aliases() const {
+    std::set<Digest> ids;
+    for (const Item& item : items_) {
+      for (const auto& [id, bytes] : item.aliases) ids.insert(id);
+    }
+    return ids;
+  }
   void Touch(const Digest& key) {
-    const auto at = std::find_if(items_.begin(), items_.end(),
-                                 [&](const Item& item) { return item.key == key; });
+    const auto at = Find(key);
     if (at != items_.end()) std::rotate(at, at + 1, items_.end());
   }
   void Remove(const Digest& key) {
@@ -51,11 +78,16 @@ class Model {
   }
 
  private:
+  std::vector<Item>::iterator Find(const Digest& key) {
+    return std::find_if(items_.begin(), items_.end(),
+                        [&](const Item& item) { return item.key == key; });
+  }
   static uint64_t Weigh(const std::vector<Item>& items) {
     uint64_t bytes = 0;
     std::set<Digest> seen;
     for (const Item& item : items) {
       bytes += item.manifest_bytes;
+      for (const auto& [id, alias_bytes] : item.aliases) bytes += alias_bytes;
       for (const BlobRef& ref : item.refs) {
         if (seen.insert(ref.digest).second) bytes += ref.size_bytes;
       }
@@ -74,15 +106,16 @@ TEST(StoreIndex, AgreesWithTheModel) {
     StoreIndex index(kMaxBytes);
     Model model(kMaxBytes);
     std::set<Digest> blobs;  // as a store would hold them
+    std::set<Digest> aliases;
     for (int step = 0; step < 1000; ++step) {
-      const Digest key = KeyOf(random() % 30);
-      const uint32_t action = random() % 10;
+      const Digest key = DigestOf(random() % 30);
+      const uint32_t action = random() % 14;
       if (action < 6) {
-        Model::Item item{key, 10 + random() % 50, {}};
+        Model::Item item{key, 10 + random() % 50, {}, {}};
         // Few digests, so that entries share; the size follows from the digest.
         for (uint32_t n = random() % 5; n > 0; --n) {
           const uint32_t blob = random() % 12;
-          item.refs.push_back({KeyOf(1000 + blob), blob == 11 ? 5000u : blob * 60u});
+          item.refs.push_back({DigestOf(1000 + blob), blob == 11 ? 5000u : blob * 60u});
         }
         const auto change = index.PlanInsert(key, item.manifest_bytes, item.refs);
         ASSERT_EQ(change.ok(), model.Put(item));
@@ -90,23 +123,52 @@ TEST(StoreIndex, AgreesWithTheModel) {
         index.Apply(*change);
         index.Insert(key, item.manifest_bytes, item.refs);
         for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
+        for (const Digest& gone : change->removed_aliases) ASSERT_EQ(aliases.erase(gone), 1u);
         for (const BlobRef& ref : item.refs) blobs.insert(ref.digest);
       } else if (action < 9) {
         EXPECT_EQ(index.Touch(key), model.Keys().contains(key));
         model.Touch(key);
+      } else if (action < 12) {
+        const Digest id = DigestOf(2000 + random() % 40);
+        const uint64_t bytes = random() % 200;
+        const auto change = index.PlanAlias(id, key, bytes);
+        ASSERT_EQ(change.ok(), model.PutAlias(id, key, bytes));
+        if (!change.ok()) continue;
+        index.Apply(*change);
+        index.InsertAlias(id, key, bytes);
+        for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
+        for (const Digest& gone : change->removed_aliases) aliases.erase(gone);
+        aliases.insert(id);
       } else {
         const StoreIndex::Change change = index.PlanRemove(key);
         index.Apply(change);
         for (const Digest& digest : change.dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
+        for (const Digest& gone : change.removed_aliases) ASSERT_EQ(aliases.erase(gone), 1u);
         model.Remove(key);
       }
       ASSERT_EQ(index.total_bytes(), model.total_bytes()) << "seed " << seed << " step " << step;
       ASSERT_EQ(index.entry_count(), model.Keys().size());
       ASSERT_EQ(blobs, model.Blobs());
       ASSERT_EQ(index.blob_count(), blobs.size());
+      ASSERT_EQ(aliases, model.Aliases());
+      ASSERT_EQ(index.alias_count(), aliases.size());
       for (const Digest& known : model.Keys()) ASSERT_TRUE(index.Contains(known));
     }
   }
+}
+
+TEST(StoreIndex, AnEntryKeepsItsNewestAliases) {
+  StoreIndex index(1'000'000);
+  index.Insert(DigestOf(1), 10, {});
+  for (uint64_t n = 0; n < StoreIndex::kMaxAliases; ++n) {
+    index.InsertAlias(DigestOf(100 + n), DigestOf(1), 5);
+  }
+  const StoreIndex::Change change = index.PlanAlias(DigestOf(99), DigestOf(1), 5).value();
+  EXPECT_EQ(change.removed_aliases, std::vector<Digest>{DigestOf(100)});
+  index.Apply(change);
+  index.InsertAlias(DigestOf(99), DigestOf(1), 5);
+  EXPECT_EQ(index.alias_count(), StoreIndex::kMaxAliases);
+  EXPECT_EQ(index.total_bytes(), 10 + 5 * StoreIndex::kMaxAliases);
 }
 
 }  // namespace

@@ -15,9 +15,27 @@ const SigningKey& TestKey() {
   return *key;
 }
 
-Digest KeyOf(uint64_t number) {
+Digest DigestOf(uint64_t number) {
   Hasher hasher;
   return hasher.Field("test key").Number(static_cast<int64_t>(number)).Finish();
+}
+
+Content ContentOf(uint64_t number) {
+  return {DigestOf(number), {{"deterministic", "false"}}, "gaudi2", "x86-64-v3", "test build"};
+}
+
+Digest KeyOf(uint64_t number) { return ContentKey(ContentOf(number)); }
+
+AliasRecord AliasOf(uint64_t number, uint64_t program, const std::string& tenant,
+                    const SigningKey& signer) {
+  Alias alias;
+  alias.tenant = tenant;
+  alias.front_end_key = DigestOf(number);
+  alias.content_key = KeyOf(program);
+  alias.created_unix_seconds = static_cast<int64_t>(number);
+  alias.factors = {{"graph", ToHex(DigestOf(number))}};
+  alias.label = "graph_" + std::to_string(number);
+  return {signer.Sign(RecordKind::kAlias, EncodeAlias(alias).value()), alias};
 }
 
 Bytes BytesOf(uint64_t seed, size_t size) {
@@ -30,27 +48,26 @@ Bytes BytesOf(uint64_t seed, size_t size) {
   return bytes;
 }
 
-Entry EntryOf(const Digest& key, std::vector<Bytes> blobs, int64_t created) {
+Entry EntryOf(uint64_t number, std::vector<Bytes> blobs, int64_t created) {
   Manifest manifest;
-  manifest.key = key;
+  manifest.content = ContentOf(number);
   manifest.program = {Sha256(blobs[0]), blobs[0].size()};
   for (size_t i = 1; i < blobs.size(); ++i) {
     manifest.recipes.push_back({Sha256(blobs[i]), blobs[i].size()});
   }
-  manifest.compiler_build_id = "test build";
-  manifest.device_kind = "gaudi2";
   manifest.compile_micros = 5000;
   manifest.created_unix_seconds = created;
-  manifest.factors = {{"graph", ToHex(key)}};
   std::vector<Blob> shared;
   for (Bytes& bytes : blobs) shared.push_back(std::make_shared<const Bytes>(std::move(bytes)));
-  return MakeEntry(TestKey().Sign(EncodeManifest(manifest).value()), std::move(shared)).value();
+  return MakeEntry(TestKey().Sign(RecordKind::kManifest, EncodeManifest(manifest).value()),
+                   std::move(shared))
+      .value();
 }
 
 Entry EntryOf(uint64_t number, size_t recipes, size_t bytes) {
   std::vector<Bytes> blobs = {BytesOf(number, 100)};
   for (size_t i = 0; i < recipes; ++i) blobs.push_back(BytesOf(number * 1000 + i + 1, bytes));
-  return EntryOf(KeyOf(number), std::move(blobs), static_cast<int64_t>(number));
+  return EntryOf(number, std::move(blobs), static_cast<int64_t>(number));
 }
 
 bool SameEntry(const Entry& a, const Entry& b) {

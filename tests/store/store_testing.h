@@ -16,13 +16,23 @@ namespace hpu::store {
 // The key pair of a test program.
 const SigningKey& TestKey();
 
-Digest KeyOf(uint64_t number);
+Digest DigestOf(uint64_t number);
 Bytes BytesOf(uint64_t seed, size_t size);  // equal for equal arguments
 
+Content ContentOf(uint64_t number);
+Digest KeyOf(uint64_t number);  // its content key
+
 // A signed entry with the given blobs: program first, then recipes.
-Entry EntryOf(const Digest& key, std::vector<Bytes> blobs, int64_t created = 1000);
+Entry EntryOf(uint64_t number, std::vector<Bytes> blobs, int64_t created = 1000);
 // One program of 100 bytes and `recipes` recipes of `bytes` each; contents follow from `number`.
 Entry EntryOf(uint64_t number, size_t recipes = 1, size_t bytes = 1000);
+
+// The signed alias DigestOf(number) of the entry `program`.
+AliasRecord AliasOf(uint64_t number, uint64_t program, const std::string& tenant = "local",
+                    const SigningKey& signer = TestKey());
+inline Digest AliasIdOf(uint64_t number, const std::string& tenant = "local") {
+  return AliasId(tenant, DigestOf(number));
+}
 
 // Equal manifest bytes, signature and blob contents.
 bool SameEntry(const Entry& a, const Entry& b);

@@ -277,6 +277,24 @@ TEST_F(CompiledGraphTest, CompileOnceAndKeepTheRecipe) {
   EXPECT_EQ(count, 2u);
 }
 
+// The emulator's query: what synGraphCompile would say, for a graph that can go on to be built.
+TEST_F(CompiledGraphTest, CheckNamesTheNodeThatTheDeviceLacks) {
+  if (api_->synEmulatorGraphCheck == nullptr) GTEST_SKIP() << "the library cannot be asked";
+  EXPECT_STATUS(synInvalidArgument, api_->synEmulatorGraphCheck(nullptr));
+  EXPECT_SUCCESS(MakeNode("relu_fwd_f32", {x_}, {y_}));
+  EXPECT_SUCCESS(api_->synEmulatorGraphCheck(graph_));
+  const synTensor a = MakeTensor("a", {2, 2}, true), b = MakeTensor("b", {2, 2}, true);
+  for (const synTensor tensor : {a, b}) {
+    EXPECT_SUCCESS(api_->synTensorSetDeviceDataType(tensor, syn_type_int32));
+  }
+  EXPECT_SUCCESS(MakeNode("gemm", {a, a}, {b}));
+  ASSERT_EQ(api_->synEmulatorGraphCheck(graph_), synUnsupported);
+  const std::string message = api_->synGetLastErrorMessage();
+  EXPECT_NE(message.find("node 'node' (gemm): first operand of i32 elements"), std::string::npos)
+      << message;
+  EXPECT_SUCCESS(MakeNode("relu_fwd_f32", {y_}, {MakeTensor("z", {8}, true)}));
+}
+
 TEST_F(CompiledGraphTest, DuplicateInfersShapes) {
   EXPECT_SUCCESS(MakeNode("relu_fwd_f32", {x_}, {y_}));
   EXPECT_STATUS(synFail, api_->synGraphInferShapes(graph_));

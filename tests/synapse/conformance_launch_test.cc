@@ -8,8 +8,6 @@
 namespace hpu {
 namespace {
 
-using emulator::Recipe;
-
 TEST_F(LaunchTest, TableQueries) {
   Recipe content = emulator::AddRecipe(kCount);
   content.tensors[1].permutation = {0};
@@ -143,7 +141,7 @@ TEST_F(LaunchTest, OtherDeviceTypeAndHigherIsaAreRefused) {
   content.device_type = synDeviceGaudi3;
   EXPECT_STATUS(synInvalidArgument, Launch(LoadRecipe(content), {a_, b_, out_}));
   content = emulator::AddRecipe(kCount);
-  content.isa = emulator::IsaLevel::kV4Amx;
+  content.isa = IsaLevel::kV4Amx;
   char level[32];
   EXPECT_SUCCESS(api_->synEmulatorGetIsaLevel(level, sizeof(level)));
   if (std::string(level) == "x86-64-v4-amx") GTEST_SKIP() << "no higher level than this CPU's";

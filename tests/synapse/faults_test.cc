@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "synapse/emulator/config/configuration.h"
-#include "synapse/emulator/faults/fault_injector.h"
+#include "emulator/config/configuration.h"
+#include "emulator/faults/fault_injector.h"
 
 namespace hpu::emulator {
 namespace {

@@ -114,9 +114,9 @@ std::vector<int32_t> DeviceTest::Download(uint64_t address, uint64_t count) {
   return values;
 }
 
-synRecipeHandle DeviceTest::LoadRecipe(const emulator::Recipe& recipe) {
+synRecipeHandle DeviceTest::LoadRecipe(const Recipe& recipe) {
   synRecipeHandle handle = nullptr;
-  const Bytes bytes = emulator::EncodeRecipe(recipe);
+  const Bytes bytes = EncodeRecipe(recipe);
   EXPECT_SUCCESS(api_->synEmulatorRecipeDeserialize(&handle, bytes.data(), bytes.size()));
   return handle;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "synapse/emulator/recipe/recipe.h"
+#include "recipe/recipe.h"
 #include "synapse/loader.h"
 
 namespace hpu {
@@ -46,7 +46,7 @@ class DeviceTest : public SynapseTest {
   std::vector<int32_t> Download(uint64_t address, uint64_t count);
 
   // Hand-built recipes exist for the emulator only; the test is skipped elsewhere.
-  synRecipeHandle LoadRecipe(const emulator::Recipe& recipe);
+  synRecipeHandle LoadRecipe(const Recipe& recipe);
   // Table entries by id for the addresses, in the order of the recipe's tensors.
   static std::vector<synLaunchTensorInfo> Table(const std::vector<uint64_t>& addresses);
   synStatus Launch(synRecipeHandle recipe, const std::vector<uint64_t>& addresses,

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "synapse/device_kind.h"
+
 namespace hpu {
 namespace {
 
@@ -72,6 +74,18 @@ TEST(LoaderTest, StatusCarriesCallNumberTextAndDetail) {
             "FAILED_PRECONDITION: synGraphCreate: status 28 (library is not initialised): "
             "synInitialize has not been called");
   EXPECT_TRUE(ToStatus(*functions, synSuccess, "x").ok());
+}
+
+// A library may bring a device that has no name here.
+TEST(LoaderTest, DeviceKindsNameEveryType) {
+  EXPECT_EQ(DeviceKind(synDeviceGaudi2), "gaudi2");
+  EXPECT_EQ(DeviceKind(synDeviceEmulator), "device6");
+  for (int number = 0; number < synDeviceTypeInvalid; ++number) {
+    const auto type = static_cast<synDeviceType>(number);
+    EXPECT_EQ(DeviceTypeOf(DeviceKind(type)), type);
+  }
+  EXPECT_EQ(DeviceTypeOf("gaudi9"), std::nullopt);
+  EXPECT_EQ(DeviceTypeOf("device7"), std::nullopt);
 }
 
 TEST(LoaderTest, FolderOfAnAddress) {

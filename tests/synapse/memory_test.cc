@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -6,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "synapse/emulator/memory/device_memory.h"
-#include "synapse/emulator/memory/host_mappings.h"
+#include "emulator/memory/device_memory.h"
+#include "emulator/memory/host_mappings.h"
 
 namespace hpu::emulator {
 namespace {
@@ -114,6 +117,53 @@ TEST(DeviceMemoryTest, RandomUseFromFourThreadsKeepsBlocksApart) {
   EXPECT_EQ(memory->free_bytes(), memory->total_bytes());
   // Everything joined up again.
   EXPECT_TRUE(memory->Allocate(64 * kMiB, 0).ok());
+}
+
+// Device memory that a process gets of 96 GiB where its address space is limited; 0: none.
+uint64_t TotalUnderLimit(uint64_t limit) {
+  int channel[2];
+  EXPECT_EQ(pipe(channel), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit address_space = {limit, limit};
+    uint64_t total = 0;
+    if (setrlimit(RLIMIT_AS, &address_space) == 0) {
+      const auto memory = DeviceMemory::Create(uint64_t{96} << 30);
+      if (memory.ok()) {
+        total = (*memory)->total_bytes();
+        // All of it is usable, and nearly as much again is left for the process.
+        const auto address = (*memory)->Allocate(total, 0);
+        if (!address.ok()) _exit(1);
+        reinterpret_cast<uint8_t*>(*address)[total - 1] = 1;
+        void* rest = std::malloc(total / 10 * 9);
+        if (rest == nullptr) _exit(2);
+        std::free(rest);
+      }
+    }
+    if (write(channel[1], &total, sizeof(total)) != sizeof(total)) _exit(1);
+    _exit(0);
+  }
+  close(channel[1]);  // a child that dies must end the read
+  uint64_t total = 0;
+  EXPECT_EQ(read(channel[0], &total, sizeof(total)), static_cast<ssize_t>(sizeof(total)));
+  close(channel[0]);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  return total;
+}
+
+TEST(DeviceMemoryTest, ReservesWhatALimitOfAddressSpaceLeaves) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reserves terabytes of address space";
+#endif
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  for (const uint64_t limit : {6 * kGiB, 3 * kGiB}) {
+    const uint64_t total = TotalUnderLimit(limit);
+    EXPECT_GT(total, limit / 4);
+    EXPECT_LE(total, limit / 2);
+  }
+  EXPECT_EQ(TotalUnderLimit(16 * kMiB), 0u) << "nothing can be had";
 }
 
 TEST(DeviceMemoryTest, SizeComesFromTheEnvironment) {

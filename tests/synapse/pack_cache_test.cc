@@ -1,4 +1,4 @@
-#include "synapse/emulator/runtime/pack_cache.h"
+#include "emulator/runtime/pack_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "synapse/emulator/profiler/profiler.h"
+#include "emulator/profiler/profiler.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "synapse/emulator/profiler/trace_export.h"
+#include "emulator/profiler/trace_export.h"
 #include "tests/synapse/test_recipes.h"
 
 namespace hpu::emulator {
 namespace {
 
 // A recipe named "graph" of two kernels on two engines.
-std::shared_ptr<LoadedRecipe> TwoKernels() {
+std::shared_ptr<const Recipe> TwoKernels() {
   Recipe recipe = AddRecipe(16);
   recipe.name = "graph";
   recipe.kernels.push_back(recipe.kernels[0]);
@@ -23,7 +23,7 @@ std::shared_ptr<LoadedRecipe> TwoKernels() {
   recipe.kernels[0].bytes = 300;
   recipe.kernels[0].flops = 64;
   recipe.kernels[1].name = "a+b";
-  return std::make_shared<LoadedRecipe>(std::move(recipe));
+  return std::make_shared<const Recipe>(std::move(recipe));
 }
 
 constexpr WorkOrigin kOrigin = {.stream = 1, .host_thread = 77, .number = 9, .queued_ns = 1500};
@@ -191,7 +191,7 @@ TEST(ProfilerTest, AFullTraceSaysWhatItLost) {
   profiler.AddHost("kept", {1, 2});
   Recipe many = AddRecipe(16);
   many.kernels.resize(1 << 20, many.kernels[0]);
-  const auto recipe = std::make_shared<LoadedRecipe>(std::move(many));
+  const auto recipe = std::make_shared<const Recipe>(std::move(many));
   profiler.AddLaunch(recipe, kOrigin, {2, 3}, std::vector<TraceInterval>(1 << 20));
   const std::string text = Json(profiler, synTraceAll);
   EXPECT_NE(text.find(R"("dropped_records", "pid": 0, "tid": 0, "args": {"name": "1048577"})"),

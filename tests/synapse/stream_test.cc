@@ -1,4 +1,4 @@
-#include "synapse/emulator/streams/stream.h"
+#include "emulator/streams/stream.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "synapse/emulator/streams/event.h"
+#include "emulator/streams/event.h"
 
 namespace hpu::emulator {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "synapse/emulator/recipe/recipe.h"
+#include "recipe/recipe.h"
 
 namespace hpu::emulator {
 

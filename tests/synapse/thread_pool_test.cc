@@ -1,4 +1,4 @@
-#include "synapse/emulator/runtime/thread_pool.h"
+#include "emulator/threads/thread_pool.h"
 
 #include <gtest/gtest.h>
 

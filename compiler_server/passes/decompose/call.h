@@ -1,7 +1,8 @@
 // One captured ATen call while it is being rewritten: typed access to its arguments by the schema's
-// position and name, and a builder for what replaces it.
+// names, and a builder for what replaces it.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,12 +20,6 @@ using ir::OpKind;
 using ir::TensorType;
 using ir::Value;
 
-// An argument: position in the schema and name. Positional or by keyword in the capture.
-struct Arg {
-  size_t position;
-  std::string_view name;
-};
-
 class Call {
  public:
   Call(ir::Node& node, ir::Builder& builder, const std::vector<uint32_t>& uses)
@@ -37,31 +32,36 @@ class Call {
   size_t result_count() const { return node_.results.size(); }
   bool used(size_t result) const { return uses_[node_.results[result]->id] > 0; }
 
-  bool Has(Arg arg) const;  // present and not None
-  bool IsTensor(Arg arg) const;
-  bool IsNumber(Arg arg) const;
-  DType NumberType(Arg arg) const;  // as PyTorch takes a Python number: bool, i64 or f32
-  // A wrong kind of argument refuses the call and returns a harmless value.
-  Value* Tensor(Arg arg);
-  Value* OptionalTensor(Arg arg);  // nullptr if None
-  std::vector<Value*> Tensors(Arg arg);
-  std::vector<Value*> OptionalTensors(Arg arg);  // nullptr where an item is None
+  // All arguments of the schema are there: those that the caller left out have its default. A name
+  // that the schema does not have, a wrong kind of argument, and None where no `if_none` is given
+  // refuse the call and give a harmless value.
+  bool Has(std::string_view name) const;  // in the schema and not None
+  bool IsTensor(std::string_view name) const;
+  bool IsNumber(std::string_view name) const;
+  DType NumberType(
+      std::string_view name) const;  // as PyTorch takes a Python number: bool, i64, f32
+  Value* Tensor(std::string_view name);
+  Value* OptionalTensor(std::string_view name);  // nullptr if None
+  std::vector<Value*> Tensors(std::string_view name);
+  std::vector<Value*> OptionalTensors(std::string_view name);  // nullptr where an item is None
   // A tensor as it is, a number as 0-d constant; in `dtype`.
-  Value* Operand(Arg arg, DType dtype);
-  int64_t Int(Arg arg);
-  int64_t Int(Arg arg, int64_t otherwise);
-  double Float(Arg arg, double otherwise);  // also of an int or bool
-  std::vector<double> Floats(Arg arg);      // empty if absent
-  bool Bool(Arg arg, bool otherwise);
-  std::string Text(Arg arg, std::string_view otherwise);
-  Dims Ints(Arg arg, Dims otherwise = {});  // a single int counts as a list of one
-  bool DeviceIs(Arg arg, std::string_view device) const;
+  Value* Operand(std::string_view name, DType dtype);
+  int64_t Int(std::string_view name, std::optional<int64_t> if_none = std::nullopt);
+  double Float(std::string_view name, std::optional<double> if_none = std::nullopt);  // any number
+  std::vector<double> Floats(std::string_view name);  // empty if None
+  bool Bool(std::string_view name, std::optional<bool> if_none = std::nullopt);
+  std::string Text(std::string_view name, std::optional<std::string> if_none = std::nullopt);
+  Dims Ints(std::string_view name);  // empty if None; a single int counts as a list of one
+  bool DeviceIs(std::string_view name, std::string_view device) const;
   // Dimension index, wrapped into [0, rank).
-  int64_t Dim(Arg arg, int64_t rank);
-  int64_t Dim(Arg arg, int64_t rank, int64_t otherwise);
+  int64_t Dim(std::string_view name, int64_t rank);
   int64_t WrapDim(int64_t dim, int64_t rank);
-  // Sorted, wrapped; all dimensions if absent or (as reductions have it) empty.
-  Dims ReducedDims(Arg arg, int64_t rank);
+  // Sorted, wrapped; all dimensions if None or (as reductions have it) empty.
+  Dims ReducedDims(std::string_view name, int64_t rank);
+  static Dims AllDims(int64_t rank);
+  // Of the argument at a place in the schema, for ops that are alike but for names.
+  std::string_view name(size_t place) const { return node_.aten->args[place].first; }
+  size_t argument_count() const { return node_.aten->args.size(); }
 
   // No recipe: the call stays and runs eagerly. The first reason wins.
   template <typename... Parts>
@@ -76,7 +76,13 @@ class Call {
   const std::vector<Value*>& results() const { return results_; }
 
  private:
-  const Argument* Find(Arg arg) const;
+  const Argument* Find(std::string_view name) const;  // nullptr: not in the schema
+  const Argument* Given(std::string_view name);       // nullptr: None, or refused
+  template <typename T>
+  T IfNone(std::string_view name, const std::optional<T>& if_none, T harmless) {
+    if (!if_none.has_value()) Refuse("argument ", name, " is None");
+    return if_none.value_or(harmless);
+  }
 
   ir::Node& node_;
 
@@ -106,10 +112,11 @@ std::span<const HandlerRow> MovementRows();
 std::span<const HandlerRow> IndexRows();
 std::span<const HandlerRow> SourceRows();
 std::span<const HandlerRow> WindowRows();
+std::span<const HandlerRow> RecurrentRows();
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);
 // The type PyTorch computes in, for tensors (dimensioned or not) and numbers together.
-DType PromotedType(Call& call, std::span<const Arg> args);
+DType PromotedType(Call& call, std::span<const std::string_view> names);
 
 }  // namespace hpu::compiler

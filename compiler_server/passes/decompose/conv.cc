@@ -6,9 +6,9 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kInput{0, "input"};
-constexpr Arg kWeight{1, "weight"};
-constexpr Arg kBias{2, "bias"};
+constexpr std::string_view kInput = "input";
+constexpr std::string_view kWeight = "weight";
+constexpr std::string_view kBias = "bias";
 
 struct Window {
   Dims stride;
@@ -128,10 +128,10 @@ int64_t SpatialDims(Call& call) {
 void Conv(Call& call) {
   const int64_t spatial = SpatialDims(call);
   Window window;
-  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
-  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
-  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
-  window.groups = call.Int({6, "groups"}, 1);
+  window.stride = PerDimension(call, call.Ints("stride"), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
+  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
+  window.groups = call.Int("groups");
   EmitConv(call, std::move(window));
 }
 
@@ -139,10 +139,10 @@ void Conv(Call& call) {
 void ConvPadding(Call& call) {
   const int64_t spatial = SpatialDims(call);
   Window window;
-  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
-  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
-  window.groups = call.Int({6, "groups"}, 1);
-  const bool same = call.Text({4, "padding"}, "valid") == "same";
+  window.stride = PerDimension(call, call.Ints("stride"), spatial);
+  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
+  window.groups = call.Int("groups");
+  const bool same = call.Text("padding") == "same";
   for (int64_t i = 0; i < spatial && !call.refused(); ++i) {
     const int64_t kernel = call.Tensor(kWeight)->type.sizes[i + 2];
     const int64_t total = same ? window.dilation[i] * (kernel - 1) : 0;
@@ -155,11 +155,11 @@ void ConvPadding(Call& call) {
 void Convolution(Call& call) {
   const int64_t spatial = SpatialDims(call);
   Window window;
-  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
-  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
-  window.dilation = PerDimension(call, call.Ints({5, "dilation"}, {1}), spatial);
-  window.groups = call.Int({8, "groups"}, 1);
-  if (call.Bool({6, "transposed"}, false)) return EmitConvTranspose(call, std::move(window));
+  window.stride = PerDimension(call, call.Ints("stride"), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
+  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
+  window.groups = call.Int("groups");
+  if (call.Bool("transposed")) return EmitConvTranspose(call, std::move(window));
   EmitConv(call, std::move(window));
 }
 
@@ -167,10 +167,10 @@ void Convolution(Call& call) {
 void ConvTranspose(Call& call) {
   const int64_t spatial = SpatialDims(call);
   Window window;
-  window.stride = PerDimension(call, call.Ints({3, "stride"}, {1}), spatial);
-  window.pads = BothSides(PerDimension(call, call.Ints({4, "padding"}, {0}), spatial));
-  window.groups = call.Int({6, "groups"}, 1);
-  window.dilation = PerDimension(call, call.Ints({7, "dilation"}, {1}), spatial);
+  window.stride = PerDimension(call, call.Ints("stride"), spatial);
+  window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
+  window.groups = call.Int("groups");
+  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
   EmitConvTranspose(call, std::move(window));
 }
 

@@ -6,33 +6,33 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
+constexpr std::string_view kSelf = "self";
 
 void Embedding(Call& call) {
-  call.Return(call.b.Gather(call.Tensor({0, "weight"}), call.Tensor({1, "indices"}), 0));
+  call.Return(call.b.Gather(call.Tensor("weight"), call.Tensor("indices"), 0));
 }
 
 void IndexSelect(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor({2, "index"});
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  Value* index = call.Tensor("index");
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (index->type.rank() == 0) index = call.b.Reshape(index, {1});
   call.Return(call.b.Gather(x, index, dim));
 }
 
 void GatherElements(Call& call) {
   Value* x = call.Tensor(kSelf);
-  call.Return(call.b.Emit(OpKind::kGatherElements, {x, call.Tensor({2, "index"})},
-                          {{AttrKey::kDim, call.Dim({1, "dim"}, x->type.rank())}}));
+  call.Return(call.b.Emit(OpKind::kGatherElements, {x, call.Tensor("index")},
+                          {{AttrKey::kDim, call.Dim("dim", x->type.rank())}}));
 }
 
 Value* Scatter(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   return call.b.Emit(OpKind::kScatter, {x, index, source}, {{AttrKey::kDim, dim}});
 }
-int64_t ScatterDim(Call& call) { return call.Dim({1, "dim"}, call.Tensor(kSelf)->type.rank()); }
+int64_t ScatterDim(Call& call) { return call.Dim("dim", call.Tensor(kSelf)->type.rank()); }
 void ScatterSource(Call& call) {
-  Value* index = call.Tensor({2, "index"});
-  Value* source = call.b.Cast(call.Tensor({3, "src"}), call.dtype());
+  Value* index = call.Tensor("index");
+  Value* source = call.b.Cast(call.Tensor("src"), call.dtype());
   // The source may be larger than the index; only its corner is read.
   for (int64_t i = 0; i < index->type.rank() && i < source->type.rank(); ++i) {
     source = call.b.Slice(source, i, 0, index->type.sizes[i]);
@@ -40,8 +40,8 @@ void ScatterSource(Call& call) {
   call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 void ScatterValue(Call& call) {
-  Value* index = call.Tensor({2, "index"});
-  Value* source = call.b.Full(call.Float({3, "value"}, 0), call.dtype(), index->type.sizes);
+  Value* index = call.Tensor("index");
+  Value* source = call.b.Full(call.Float("value"), call.dtype(), index->type.sizes);
   call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 
@@ -74,20 +74,20 @@ Value* PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
 // index_copy(x, dim, index, source)
 void IndexCopy(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor({2, "index"});
-  Value* source = call.b.Cast(call.Tensor({3, "source"}), call.dtype());
+  Value* index = call.Tensor("index");
+  Value* source = call.b.Cast(call.Tensor("source"), call.dtype());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (!call.refused()) call.Return(PutAt(call, x, dim, index, source));
 }
 
 // index_fill(x, dim, index, value)
 void IndexFill(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor({2, "index"});
-  Value* value = call.Operand({3, "value"}, call.dtype());
+  Value* index = call.Tensor("index");
+  Value* value = call.Operand("value", call.dtype());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("index_fill of 0-d tensors");
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   call.Return(PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value));
 }
@@ -140,7 +140,7 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
 
 void IndexTensor(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const JoinedIndex index = JoinIndices(call, x, call.OptionalTensors({1, "indices"}));
+  const JoinedIndex index = JoinIndices(call, x, call.OptionalTensors("indices"));
   if (call.refused()) return;
   call.Return(call.b.Gather(call.b.Reshape(x, index.sizes), index.position, index.first));
 }
@@ -161,9 +161,9 @@ void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value) {
 // index_put(x, indices, values, accumulate)
 void IndexPut(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const std::vector<Value*> indices = call.OptionalTensors({1, "indices"});
-  Value* values = call.b.Cast(call.Tensor({2, "values"}), call.dtype());
-  if (call.Bool({3, "accumulate"}, false)) return call.Refuse("index_put that adds up");
+  const std::vector<Value*> indices = call.OptionalTensors("indices");
+  Value* values = call.b.Cast(call.Tensor("values"), call.dtype());
+  if (call.Bool("accumulate")) return call.Refuse("index_put that adds up");
   if (call.refused()) return;
   const auto is_given = [](const Value* index) { return index != nullptr; };
   const auto given = std::find_if(indices.begin(), indices.end(), is_given);
@@ -194,18 +194,14 @@ void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
 }
 void Topk(Call& call) {
   const int64_t rank = call.Tensor(kSelf)->type.rank();
-  EmitTopk(call, call.Int({1, "k"}), call.Dim({2, "dim"}, rank, -1),
-           call.Bool({3, "largest"}, true));
+  EmitTopk(call, call.Int("k"), call.Dim("dim", rank), call.Bool("largest"));
 }
-void SortBy(Call& call, Arg dim_arg, Arg descending) {
+void Sort(Call& call) {
   const TensorType& type = call.Tensor(kSelf)->type;
-  const int64_t dim = call.Dim(dim_arg, type.rank(), -1);
+  const int64_t dim = call.Dim("dim", type.rank());
   if (call.refused()) return;
-  EmitTopk(call, type.sizes[dim], dim, call.Bool(descending, false));
+  EmitTopk(call, type.sizes[dim], dim, call.Bool("descending"));
 }
-void Sort(Call& call) { SortBy(call, {1, "dim"}, {2, "descending"}); }
-// sort.stable(self, *, stable, dim, descending)
-void SortStable(Call& call) { SortBy(call, {9, "dim"}, {9, "descending"}); }
 void Argsort(Call& call) {
   Sort(call);
   if (call.results().size() == 2) call.Return(call.results()[1]);
@@ -235,7 +231,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.scatter.src", ScatterSource},
     {"aten.scatter.value", ScatterValue},
     {"aten.sort.default", Sort},
-    {"aten.sort.stable", SortStable},
+    {"aten.sort.stable", Sort},
     {"aten.topk.default", Topk},
 };
 

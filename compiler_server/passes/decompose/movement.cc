@@ -7,24 +7,24 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
+constexpr std::string_view kSelf = "self";
 
 void Cat(Call& call) {
   std::vector<Value*> parts;
-  for (Value* part : call.Tensors({0, "tensors"})) {
+  for (Value* part : call.Tensors("tensors")) {
     // PyTorch ignores empty vectors among tensors of any rank.
     if (part->type.rank() == 1 && part->type.sizes[0] == 0) continue;
     parts.push_back(call.b.Cast(part, call.dtype()));
   }
   if (parts.empty()) return call.Refuse("nothing to join");
-  const int64_t dim = call.Dim({1, "dim"}, parts[0]->type.rank(), 0);
+  const int64_t dim = call.Dim("dim", parts[0]->type.rank());
   call.Return(call.b.Concat(std::move(parts), dim));
 }
 
 void Stack(Call& call) {
-  const int64_t dim = call.Dim({1, "dim"}, call.type().rank(), 0);
+  const int64_t dim = call.Dim("dim", call.type().rank());
   std::vector<Value*> parts;
-  for (Value* part : call.Tensors({0, "tensors"})) {
+  for (Value* part : call.Tensors("tensors")) {
     if (call.refused()) return;
     Dims sizes = part->type.sizes;
     if (static_cast<int64_t>(sizes.size()) + 1 != call.type().rank()) {
@@ -41,7 +41,7 @@ void Stack(Call& call) {
 void EmitPad(Call& call, double value) {
   Value* x = call.Tensor(kSelf);
   if (x->type.dtype == DType::kBool) value = value != 0 ? 1 : 0;
-  const Dims pad = call.Ints({1, "pad"});
+  const Dims pad = call.Ints("pad");
   const int64_t rank = x->type.rank();
   if (pad.size() % 2 != 0 || static_cast<int64_t>(pad.size()) > 2 * rank) {
     return call.Refuse("padding ", ir::ToText(pad), " of ", ToText(x->type));
@@ -62,16 +62,15 @@ void EmitPad(Call& call, double value) {
                      std::any_of(high.begin(), high.end(), positive);
   call.Return(grows ? call.b.Pad(x, low, high, value) : x);
 }
-void ConstantPad(Call& call) { EmitPad(call, call.Float({2, "value"}, 0)); }
+void ConstantPad(Call& call) { EmitPad(call, call.Float("value")); }
 void Pad(Call& call) {
-  if (call.Text({2, "mode"}, "constant") != "constant") return call.Refuse("padding mode");
-  EmitPad(call, call.Float({3, "value"}, 0));
+  if (call.Text("mode") != "constant") return call.Refuse("padding mode");
+  EmitPad(call, call.Float("value", 0));
 }
 
 // Copies along the dimensions: [a, b] x (r, s) -> [r, a, s, b] -> [r * a, s * b].
-void Repeat(Call& call) {
+void EmitRepeat(Call& call, Dims repeats) {
   Value* x = call.Tensor(kSelf);
-  Dims repeats = call.Ints({1, "repeats"});
   Dims sizes = x->type.sizes;
   if (repeats.size() < sizes.size()) {  // tile(): missing repeats are 1
     repeats.insert(repeats.begin(), sizes.size() - repeats.size(), 1);
@@ -88,12 +87,16 @@ void Repeat(Call& call) {
   call.Return(call.b.Reshape(x, call.type().sizes));
 }
 
+void Repeat(Call& call) { EmitRepeat(call, call.Ints("repeats")); }
+void Tile(Call& call) { EmitRepeat(call, call.Ints("dims")); }
+
 // repeat_interleave(x, n, dim): each element n times in a row.
 void RepeatInterleave(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t count = call.Int({1, "repeats"});
-  if (!call.Has({2, "dim"})) x = call.b.Reshape(x, {x->type.elements()});
-  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
+  const int64_t count = call.Int("repeats");
+  const bool flat = !call.Has("dim");
+  if (flat) x = call.b.Reshape(x, {x->type.elements()});
+  const int64_t dim = flat ? 0 : call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   Dims sizes = x->type.sizes;
   sizes.insert(sizes.begin() + dim + 1, 1);
@@ -104,8 +107,8 @@ void RepeatInterleave(Call& call) {
 
 void Roll(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const Dims shifts = call.Ints({1, "shifts"});
-  Dims dims = call.Ints({2, "dims"});
+  const Dims shifts = call.Ints("shifts");
+  Dims dims = call.Ints("dims");
   const bool flat = dims.empty();
   if (flat) {
     x = call.b.Reshape(x, {x->type.elements()});
@@ -126,7 +129,7 @@ void Roll(Call& call) {
 
 void Flip(Call& call) {
   Value* x = call.Tensor(kSelf);
-  for (int64_t dim : call.Ints({1, "dims"})) {
+  for (int64_t dim : call.Ints("dims")) {
     dim = call.WrapDim(dim, x->type.rank());
     if (call.refused()) return;
     const int64_t size = x->type.sizes[dim];
@@ -145,7 +148,7 @@ void Triangle(Call& call, OpKind keep) {
   const int64_t rows = x->type.sizes[rank - 2];
   Value* row = call.b.Reshape(call.b.Iota(0, 1, DType::kI32, rows), {rows, 1});
   Value* column = call.b.Iota(0, 1, DType::kI32, x->type.sizes[rank - 1]);
-  const auto diagonal = static_cast<double>(call.Int({1, "diagonal"}, 0));
+  const auto diagonal = static_cast<double>(call.Int("diagonal"));
   Value* edge = call.b.Binary(OpKind::kAdd, row, diagonal);
   Value* zero = call.b.Scalar(0, x->type.dtype);
   call.Return(call.b.Emit(OpKind::kWhere, {call.b.Binary(keep, column, edge), x, zero}));
@@ -168,12 +171,12 @@ Value* ReplaceWindow(Call& call, Value* x, Value* source, int64_t dim, int64_t s
 // slice_scatter(x, source, dim, start, end, step)
 void SliceScatter(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* source = call.b.Cast(call.Tensor({1, "src"}), x->type.dtype);
-  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
-  if (call.Int({5, "step"}, 1) != 1) return call.Refuse("slice_scatter with a step");
+  Value* source = call.b.Cast(call.Tensor("src"), x->type.dtype);
+  const int64_t dim = call.Dim("dim", x->type.rank());
+  if (call.Int("step") != 1) return call.Refuse("slice_scatter with a step");
   if (call.refused() || source->type.rank() != x->type.rank()) return call.Refuse("source rank");
   const int64_t size = x->type.sizes[dim];
-  int64_t start = call.Int({3, "start"}, 0);
+  int64_t start = call.Int("start", 0);
   if (start < 0) start += size;
   start = std::clamp<int64_t>(start, 0, size);
   call.Return(ReplaceWindow(call, x, source, dim, start));
@@ -182,12 +185,12 @@ void SliceScatter(Call& call) {
 // select_scatter(x, source, dim, index)
 void SelectScatter(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({2, "dim"}, x->type.rank());
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
-  const int64_t index = call.Dim({3, "index"}, x->type.sizes[dim]);
+  const int64_t index = call.Dim("index", x->type.sizes[dim]);
   Dims sizes = x->type.sizes;
   sizes[dim] = 1;
-  Value* source = call.b.Cast(call.b.Reshape(call.Tensor({1, "src"}), sizes), x->type.dtype);
+  Value* source = call.b.Cast(call.b.Reshape(call.Tensor("src"), sizes), x->type.dtype);
   if (call.refused()) return;
   call.Return(ReplaceWindow(call, x, source, dim, index));
 }
@@ -195,11 +198,11 @@ void SelectScatter(Call& call) {
 // [.., C * r * r, H, W] -> [.., C, H * r, W * r]
 void PixelShuffle(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t factor = call.Int({1, "upscale_factor"});
+  const int64_t factor = call.Int("upscale_factor");
   const int64_t rank = x->type.rank();
   if (rank < 3 || factor < 1) return call.Refuse("pixel_shuffle of ", ToText(x->type));
   const Dims& sizes = x->type.sizes;
-  const int64_t batch = ir::ElementCount(std::span(sizes).first(rank - 3));
+  const int64_t batch = NumElements(std::span(sizes).first(rank - 3));
   Value* y = call.b.Reshape(x, {batch, sizes[rank - 3] / (factor * factor), factor, factor,
                                 sizes[rank - 2], sizes[rank - 1]});
   y = call.b.Permute(y, {0, 1, 4, 2, 5, 3});
@@ -219,7 +222,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.select_scatter.default", SelectScatter},
     {"aten.slice_scatter.default", SliceScatter},
     {"aten.stack.default", Stack},
-    {"aten.tile.default", Repeat},
+    {"aten.tile.default", Tile},
     {"aten.tril.default", Tril},
     {"aten.triu.default", Triu},
 };

@@ -4,19 +4,19 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kInput{0, "input"};
+constexpr std::string_view kInput = "input";
 
 void SoftmaxOf(Call& call, OpKind op) {
   // softmax.int(x, dim, dtype): the conversion comes first; _softmax(x, dim, half_to_float) too.
-  Value* x = call.Operand(kInput, call.dtype());
-  call.Return(call.b.Emit(op, {x}, {{AttrKey::kDim, call.Dim({1, "dim"}, x->type.rank())}}));
+  Value* x = call.Operand("self", call.dtype());
+  call.Return(call.b.Emit(op, {x}, {{AttrKey::kDim, call.Dim("dim", x->type.rank())}}));
 }
 void Softmax(Call& call) { SoftmaxOf(call, OpKind::kSoftmax); }
 void LogSoftmax(Call& call) { SoftmaxOf(call, OpKind::kLogSoftmax); }
 
 // An optional parameter in x's type.
-Value* Parameter(Call& call, Arg arg, const Value* x) {
-  Value* value = call.OptionalTensor(arg);
+Value* Parameter(Call& call, std::string_view name, const Value* x) {
+  Value* value = call.OptionalTensor(name);
   return value == nullptr ? nullptr : call.b.Cast(value, x->type.dtype);
 }
 
@@ -29,10 +29,10 @@ std::vector<Value*> WithParameters(Value* x, Value* weight, Value* bias) {
 
 void LayerNorm(Call& call) {
   Value* x = call.Tensor(kInput);
-  const auto axes = static_cast<int64_t>(call.Ints({1, "normalized_shape"}).size());
-  Value* weight = Parameter(call, {2, "weight"}, x);
-  Value* bias = Parameter(call, {3, "bias"}, x);
-  const double eps = call.Float({4, "eps"}, 1e-5);
+  const auto axes = static_cast<int64_t>(call.Ints("normalized_shape").size());
+  Value* weight = Parameter(call, "weight", x);
+  Value* bias = Parameter(call, "bias", x);
+  const double eps = call.Float("eps");
   call.Return(call.b.Emit(OpKind::kLayerNorm, WithParameters(x, weight, bias),
                           {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
 }
@@ -52,10 +52,10 @@ double EpsilonOf(DType dtype) {
 
 void RmsNorm(Call& call) {
   Value* x = call.Tensor(kInput);
-  const auto axes = static_cast<int64_t>(call.Ints({1, "normalized_shape"}).size());
-  Value* weight = Parameter(call, {2, "weight"}, x);
+  const auto axes = static_cast<int64_t>(call.Ints("normalized_shape").size());
+  Value* weight = Parameter(call, "weight", x);
   // PyTorch's default is the machine epsilon of the input's type.
-  const double eps = call.Float({3, "eps"}, EpsilonOf(x->type.dtype));
+  const double eps = call.Float("eps", EpsilonOf(x->type.dtype));
   call.Return(call.b.Emit(OpKind::kRmsNorm, WithParameters(x, weight, nullptr),
                           {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
 }
@@ -109,34 +109,34 @@ void EmitGroupNorm(Call& call, Value* x, Value* weight, Value* bias, int64_t gro
 
 void GroupNorm(Call& call) {
   Value* x = call.Tensor(kInput);
-  EmitGroupNorm(call, x, Parameter(call, {2, "weight"}, x), Parameter(call, {3, "bias"}, x),
-                call.Int({1, "num_groups"}), call.Float({4, "eps"}, 1e-5));
+  EmitGroupNorm(call, x, Parameter(call, "weight", x), Parameter(call, "bias", x),
+                call.Int("num_groups"), call.Float("eps"));
 }
 
 // native_group_norm(x, weight, bias, N, C, HxW, groups, eps)
 void NativeGroupNorm(Call& call) {
   Value* x = call.Tensor(kInput);
-  EmitGroupNorm(call, x, Parameter(call, {1, "weight"}, x), Parameter(call, {2, "bias"}, x),
-                call.Int({6, "group"}), call.Float({7, "eps"}, 1e-5));
+  EmitGroupNorm(call, x, Parameter(call, "weight", x), Parameter(call, "bias", x),
+                call.Int("group"), call.Float("eps"));
 }
 
 // instance_norm(x, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn)
 void InstanceNorm(Call& call) {
-  if (!call.Bool({5, "use_input_stats"}, true)) return call.Refuse("instance norm by statistics");
-  if (call.Has({3, "running_mean"})) return call.Refuse("instance norm that tracks statistics");
+  if (!call.Bool("use_input_stats")) return call.Refuse("instance norm by statistics");
+  if (call.Has("running_mean")) return call.Refuse("instance norm that tracks statistics");
   Value* x = call.Tensor(kInput);
   if (x->type.rank() < 2) return call.Refuse("instance norm of ", ToText(x->type));
-  EmitGroupNorm(call, x, Parameter(call, {1, "weight"}, x), Parameter(call, {2, "bias"}, x),
-                x->type.sizes[1], call.Float({7, "eps"}, 1e-5));
+  EmitGroupNorm(call, x, Parameter(call, "weight", x), Parameter(call, "bias", x), x->type.sizes[1],
+                call.Float("eps"));
 }
 
 // Inference: one multiplication and one addition per element, with factors made per channel in f32.
 void EmitBatchNorm(Call& call, double eps) {
   Value* x = call.Tensor(kInput);
-  Value* mean = call.b.Cast(call.Tensor({3, "running_mean"}), DType::kF32);
-  Value* variance = call.b.Cast(call.Tensor({4, "running_var"}), DType::kF32);
-  Value* weight = call.OptionalTensor({1, "weight"});
-  Value* bias = call.OptionalTensor({2, "bias"});
+  Value* mean = call.b.Cast(call.Tensor("running_mean"), DType::kF32);
+  Value* variance = call.b.Cast(call.Tensor("running_var"), DType::kF32);
+  Value* weight = call.OptionalTensor("weight");
+  Value* bias = call.OptionalTensor("bias");
   if (call.refused()) return;
   if (x->type.rank() < 2) return call.Refuse("batch norm of ", ToText(x->type));
   Value* scale = call.b.Unary(OpKind::kRsqrt, call.b.Binary(OpKind::kAdd, variance, eps));
@@ -153,12 +153,12 @@ void EmitBatchNorm(Call& call, double eps) {
 
 // batch_norm(x, weight, bias, mean, var, training, momentum, eps[, cudnn])
 void BatchNorm(Call& call) {
-  if (call.Bool({5, "training"}, true)) return call.Refuse("batch norm in training");
-  EmitBatchNorm(call, call.Float({7, "eps"}, 1e-5));
+  if (call.Bool("training")) return call.Refuse("batch norm in training");
+  EmitBatchNorm(call, call.Float("eps"));
 }
 
 // _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
-void BatchNormNoTraining(Call& call) { EmitBatchNorm(call, call.Float({6, "eps"}, 1e-5)); }
+void BatchNormNoTraining(Call& call) { EmitBatchNorm(call, call.Float("eps")); }
 
 constexpr HandlerRow kRows[] = {
     {"aten._fused_rms_norm.default", RmsNorm},

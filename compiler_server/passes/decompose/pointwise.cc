@@ -8,9 +8,9 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
-constexpr Arg kOther{1, "other"};
-constexpr Arg kAddAlpha{2, "alpha"};
+constexpr std::string_view kSelf = "self";
+constexpr std::string_view kOther = "other";
+constexpr std::string_view kAddAlpha = "alpha";
 
 // c10::promoteTypes for the types we know.
 DType Promote(DType a, DType b) {
@@ -47,7 +47,7 @@ Value* Add(Call& call, Value* x, Value* y, double alpha, OpKind op) {
 void AddOrSub(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* y = call.Operand(kOther, call.dtype());
-  const double alpha = call.Float(kAddAlpha, 1);
+  const double alpha = call.Float(kAddAlpha);
   if (call.dtype() == DType::kBool) {
     if (op == OpKind::kSub || alpha != 1) return call.Refuse("arithmetic on booleans");
     return call.Return(call.b.Binary(OpKind::kLogicalOr, x, y));
@@ -59,15 +59,15 @@ void SubTensor(Call& call) { AddOrSub(call, OpKind::kSub); }
 void Rsub(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   Value* y = call.Operand(kOther, call.dtype());
-  call.Return(Add(call, y, x, call.Float(kAddAlpha, 1), OpKind::kSub));
+  call.Return(Add(call, y, x, call.Float(kAddAlpha), OpKind::kSub));
 }
 
 // self + value * t1 * t2, self + value * t1 / t2
 void AddProduct(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand({1, "tensor1"}, call.dtype());
-  Value* z = call.Operand({2, "tensor2"}, call.dtype());
-  const double value = call.Float({3, "value"}, 1);
+  Value* y = call.Operand("tensor1", call.dtype());
+  Value* z = call.Operand("tensor2", call.dtype());
+  const double value = call.Float("value");
   if (value != 1) y = call.b.Binary(OpKind::kMul, y, value);
   call.Return(call.b.Binary(OpKind::kAdd, x, call.b.Binary(op, y, z)));
 }
@@ -77,8 +77,8 @@ void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
 // As eager: from the nearer end, so that a weight of 1 gives `end` exactly.
 void LerpScalar(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
-  Value* end = call.Operand({1, "end"}, call.dtype());
-  const double weight = call.Float({2, "weight"}, 0);
+  Value* end = call.Operand("end", call.dtype());
+  const double weight = call.Float("weight");
   const bool from_end = std::abs(weight) >= 0.5;
   Value* step = call.b.Binary(OpKind::kMul, call.b.Binary(OpKind::kSub, end, x),
                               from_end ? weight - 1 : weight);
@@ -86,8 +86,8 @@ void LerpScalar(Call& call) {
 }
 void LerpTensor(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
-  Value* end = call.Operand({1, "end"}, call.dtype());
-  Value* weight = call.Operand({2, "weight"}, call.dtype());
+  Value* end = call.Operand("end", call.dtype());
+  Value* weight = call.Operand("weight", call.dtype());
   Value* from_end = call.b.Binary(OpKind::kGe, call.b.Unary(OpKind::kAbs, weight), 0.5);
   Value* factor =
       call.b.Emit(OpKind::kWhere, {from_end, call.b.Binary(OpKind::kSub, weight, 1), weight});
@@ -96,27 +96,23 @@ void LerpTensor(Call& call) {
   call.Return(call.b.Binary(OpKind::kAdd, base, step));
 }
 
-void ClampBetween(Call& call, Arg low, Arg high) {
+// clamp, clamp_min, clamp_max
+void Clamp(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
-  if (call.Has(low)) x = call.b.Binary(OpKind::kMax, x, call.Operand(low, call.dtype()));
-  if (call.Has(high)) x = call.b.Binary(OpKind::kMin, x, call.Operand(high, call.dtype()));
+  if (call.Has("min")) x = call.b.Binary(OpKind::kMax, x, call.Operand("min", call.dtype()));
+  if (call.Has("max")) x = call.b.Binary(OpKind::kMin, x, call.Operand("max", call.dtype()));
   call.Return(x);
 }
-void Clamp(Call& call) { ClampBetween(call, {1, "min"}, {2, "max"}); }
-void ClampMin(Call& call) { ClampBetween(call, {1, "min"}, {9, ""}); }
-void ClampMax(Call& call) { ClampBetween(call, {9, ""}, {1, "max"}); }
 
 void ClampTo(Call& call, double low, double high) {
   Value* x = call.b.Binary(OpKind::kMax, call.Tensor(kSelf), low);
   call.Return(call.b.Binary(OpKind::kMin, x, high));
 }
-void Hardtanh(Call& call) {
-  ClampTo(call, call.Float({1, "min_val"}, -1), call.Float({2, "max_val"}, 1));
-}
+void Hardtanh(Call& call) { ClampTo(call, call.Float("min_val"), call.Float("max_val")); }
 void Relu6(Call& call) { ClampTo(call, 0, 6); }
 
 void Gelu(Call& call) {
-  const bool tanh = call.Text({1, "approximate"}, "none") == "tanh";
+  const bool tanh = call.Text("approximate") == "tanh";
   call.Return(call.b.Unary(tanh ? OpKind::kGeluTanh : OpKind::kGelu, call.Tensor(kSelf)));
 }
 
@@ -124,9 +120,9 @@ Value* EmitElu(Call& call, Value* x, double alpha) {
   return call.b.Emit(OpKind::kElu, {x}, {{AttrKey::kAlpha, alpha}});
 }
 void Elu(Call& call) {
-  if (call.Float({3, "input_scale"}, 1) != 1) return call.Refuse("elu with input_scale");
-  Value* y = EmitElu(call, call.Tensor(kSelf), call.Float({1, "alpha"}, 1));
-  const double scale = call.Float({2, "scale"}, 1);
+  if (call.Float("input_scale") != 1) return call.Refuse("elu with input_scale");
+  Value* y = EmitElu(call, call.Tensor(kSelf), call.Float("alpha"));
+  const double scale = call.Float("scale");
   call.Return(scale == 1 ? y : call.b.Binary(OpKind::kMul, y, scale));
 }
 void Selu(Call& call) {
@@ -135,7 +131,7 @@ void Selu(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, EmitElu(call, call.Tensor(kSelf), kSeluAlpha), kScale));
 }
 void Celu(Call& call) {
-  const double alpha = call.Float({1, "alpha"}, 1);
+  const double alpha = call.Float("alpha");
   Value* x = call.Tensor(kSelf);
   if (alpha == 1) return call.Return(EmitElu(call, x, 1));
   Value* y = EmitElu(call, call.b.Binary(OpKind::kDiv, x, alpha), 1);
@@ -144,36 +140,30 @@ void Celu(Call& call) {
 }
 void LeakyRelu(Call& call) {
   call.Return(call.b.Emit(OpKind::kLeakyRelu, {call.Tensor(kSelf)},
-                          {{AttrKey::kAlpha, call.Float({1, "negative_slope"}, 0.01)}}));
+                          {{AttrKey::kAlpha, call.Float("negative_slope")}}));
 }
 Value* EmitSoftplus(Call& call, Value* x, double beta, double threshold) {
   return call.b.Emit(OpKind::kSoftplus, {x},
                      {{AttrKey::kBeta, beta}, {AttrKey::kThreshold, threshold}});
 }
 void Softplus(Call& call) {
-  call.Return(EmitSoftplus(call, call.Tensor(kSelf), call.Float({1, "beta"}, 1),
-                           call.Float({2, "threshold"}, 20)));
+  call.Return(EmitSoftplus(call, call.Tensor(kSelf), call.Float("beta"), call.Float("threshold")));
 }
 void LogSigmoid(Call& call) {
   // -log(1 + exp(-x)); far from 0 softplus(-x) is -x itself.
   Value* negative = call.b.Unary(OpKind::kNeg, call.Tensor(kSelf));
   call.Return(call.b.Unary(OpKind::kNeg, EmitSoftplus(call, negative, 1, 88)));
 }
-void Softsign(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* scale = call.b.Binary(OpKind::kAdd, call.b.Unary(OpKind::kAbs, x), 1);
-  call.Return(call.b.Binary(OpKind::kDiv, x, scale));
-}
 void Threshold(Call& call) {
   Value* x = call.Tensor(kSelf);
   // NaN stays.
-  Value* below = call.b.Binary(OpKind::kLe, x, call.Float({1, "threshold"}, 0));
-  call.Return(call.b.Emit(OpKind::kWhere,
-                          {below, call.b.Scalar(call.Float({2, "value"}, 0), x->type.dtype), x}));
+  Value* below = call.b.Binary(OpKind::kLe, x, call.Float("threshold"));
+  call.Return(
+      call.b.Emit(OpKind::kWhere, {below, call.b.Scalar(call.Float("value"), x->type.dtype), x}));
 }
 void Glu(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), -1);
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   const int64_t size = x->type.sizes[dim];
   Value* gate = call.b.Unary(OpKind::kSigmoid, call.b.Slice(x, dim, size / 2, size));
@@ -181,7 +171,7 @@ void Glu(Call& call) {
 }
 void Prelu(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Value* weight = call.b.Cast(call.Tensor({1, "weight"}), x->type.dtype);
+  Value* weight = call.b.Cast(call.Tensor("weight"), x->type.dtype);
   if (weight->type.rank() == 1 && weight->type.sizes[0] != 1 && x->type.rank() > 2) {
     Dims sizes(x->type.rank() - 1, 1);
     sizes[0] = weight->type.sizes[0];
@@ -192,8 +182,8 @@ void Prelu(Call& call) {
 }
 
 void NotEqual(Call& call) {
-  const std::array<Arg, 2> args = {kSelf, kOther};
-  const DType dtype = PromotedType(call, args);
+  const std::array<std::string_view, 2> names = {kSelf, kOther};
+  const DType dtype = PromotedType(call, names);
   Value* equal =
       call.b.Binary(OpKind::kEq, call.Operand(kSelf, dtype), call.Operand(kOther, dtype));
   call.Return(call.b.Unary(OpKind::kLogicalNot, equal));
@@ -212,7 +202,7 @@ Value* IntegerPower(Call& call, Value* x, int64_t exponent) {
 void PowScalar(Call& call) {
   constexpr double kLargestProduct = 8;
   Value* x = call.Operand(kSelf, call.dtype());
-  const double exponent = call.Float({1, "exponent"}, 1);
+  const double exponent = call.Float("exponent");
   if (exponent == 0) return call.Return(call.b.Full(1, call.dtype(), x->type.sizes));
   if (exponent == 0.5) return call.Return(call.b.Unary(OpKind::kSqrt, x));
   if (exponent == -0.5) return call.Return(call.b.Unary(OpKind::kRsqrt, x));
@@ -227,7 +217,8 @@ void Square(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, x, x));
 }
 void DivMode(Call& call) {
-  const std::string mode = call.Text({2, "rounding_mode"}, "");
+  // true_divide has none.
+  const std::string mode = call.Has("rounding_mode") ? call.Text("rounding_mode") : "";
   Value* x = call.Operand(kSelf, call.dtype());
   Value* y = call.Operand(kOther, call.dtype());
   if (mode == "floor") return call.Return(call.b.Binary(OpKind::kFloorDiv, x, y));
@@ -235,8 +226,8 @@ void DivMode(Call& call) {
   call.Return(mode == "trunc" ? call.b.Unary(OpKind::kTrunc, quotient) : quotient);
 }
 void MaskedFill(Call& call) {
-  Value* mask = call.b.Cast(call.Tensor({1, "mask"}), DType::kBool);
-  Value* value = call.Operand({2, "value"}, call.dtype());
+  Value* mask = call.b.Cast(call.Tensor("mask"), DType::kBool);
+  Value* value = call.Operand("value", call.dtype());
   call.Return(call.b.Emit(OpKind::kWhere, {mask, value, call.Operand(kSelf, call.dtype())}));
 }
 void Frac(Call& call) {
@@ -265,9 +256,9 @@ void NanToNum(Call& call) {
   if (x->type.dtype != DType::kF32) return call.Refuse("nan_to_num of ", DTypeName(x->type.dtype));
   constexpr double kLargest = std::numeric_limits<float>::max();
   Value* nan = call.b.Unary(OpKind::kIsnan, x);
-  Value* value = call.b.Scalar(call.Float({1, "nan"}, 0), x->type.dtype);
-  Value* positive = call.b.Scalar(call.Float({2, "posinf"}, kLargest), x->type.dtype);
-  Value* negative = call.b.Scalar(call.Float({3, "neginf"}, -kLargest), x->type.dtype);
+  Value* value = call.b.Scalar(call.Float("nan", 0), x->type.dtype);
+  Value* positive = call.b.Scalar(call.Float("posinf", kLargest), x->type.dtype);
+  Value* negative = call.b.Scalar(call.Float("neginf", -kLargest), x->type.dtype);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Value* y = call.b.Emit(OpKind::kWhere, {nan, value, x});
   Value* above = call.b.Binary(OpKind::kEq, x, kInfinity);
@@ -284,10 +275,10 @@ constexpr HandlerRow kRows[] = {
     {"aten.celu.default", Celu},
     {"aten.clamp.Tensor", Clamp},
     {"aten.clamp.default", Clamp},
-    {"aten.clamp_max.Tensor", ClampMax},
-    {"aten.clamp_max.default", ClampMax},
-    {"aten.clamp_min.Tensor", ClampMin},
-    {"aten.clamp_min.default", ClampMin},
+    {"aten.clamp_max.Tensor", Clamp},
+    {"aten.clamp_max.default", Clamp},
+    {"aten.clamp_min.Tensor", Clamp},
+    {"aten.clamp_min.default", Clamp},
     {"aten.div.Scalar_mode", DivMode},
     {"aten.div.Tensor_mode", DivMode},
     {"aten.elu.default", Elu},
@@ -313,7 +304,6 @@ constexpr HandlerRow kRows[] = {
     {"aten.rsub.Tensor", Rsub},
     {"aten.selu.default", Selu},
     {"aten.softplus.default", Softplus},
-    {"aten.softsign.default", Softsign},
     {"aten.square.default", Square},
     {"aten.sub.Scalar", SubTensor},
     {"aten.sub.Tensor", SubTensor},
@@ -325,17 +315,17 @@ constexpr HandlerRow kRows[] = {
 
 std::span<const HandlerRow> PointwiseRows() { return kRows; }
 
-DType PromotedType(Call& call, std::span<const Arg> args) {
+DType PromotedType(Call& call, std::span<const std::string_view> names) {
   DType dimensioned = DType::kInvalid;
   DType zero_dim = DType::kInvalid;
   DType number = DType::kInvalid;
-  for (const Arg& arg : args) {
-    if (call.IsTensor(arg)) {
-      const TensorType& type = call.Tensor(arg)->type;
+  for (const std::string_view name : names) {
+    if (call.IsTensor(name)) {
+      const TensorType& type = call.Tensor(name)->type;
       DType& group = type.rank() > 0 ? dimensioned : zero_dim;
       group = Promote(group, type.dtype);
-    } else if (call.IsNumber(arg)) {
-      number = Promote(number, call.NumberType(arg));
+    } else if (call.IsNumber(name)) {
+      number = Promote(number, call.NumberType(name));
     }
   }
   // A lower group counts only if its category is higher.
@@ -349,21 +339,25 @@ DType PromotedType(Call& call, std::span<const Arg> args) {
 }
 
 void RewriteElementwise(Call& call, OpKind op) {
-  constexpr std::array<Arg, 3> kArgs = {Arg{0, "self"}, Arg{1, "other"}, Arg{2, "other"}};
   const ir::OpTraits& traits = ir::Traits(op);
-  const size_t count = static_cast<size_t>(traits.min_operands);
+  // The operands come first in every schema, by whatever name.
+  const auto count = static_cast<size_t>(traits.min_operands);
+  if (call.argument_count() < count)
+    return call.Refuse("has ", call.argument_count(), " arguments");
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(call.name(i));
   DType dtype = call.dtype();
   if (traits.dtypes == ir::DTypeSet::kBool) {
     dtype = DType::kBool;
   } else if (traits.result_type == ir::ResultType::kBool) {
-    dtype = PromotedType(call, std::span(kArgs).first(count));
+    dtype = PromotedType(call, names);
     // isnan and the like: integers are never anything of that.
     if (!ir::Contains(traits.dtypes, dtype)) return call.Refuse(traits.name, " of integers");
   }
   std::vector<Value*> operands;
   for (size_t i = 0; i < count; ++i) {
     const bool condition = op == OpKind::kWhere && i == 0;
-    operands.push_back(call.Operand(kArgs[i], condition ? DType::kBool : dtype));
+    operands.push_back(call.Operand(names[i], condition ? DType::kBool : dtype));
   }
   // On booleans multiplication is conjunction, and the complement has one bit.
   if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;

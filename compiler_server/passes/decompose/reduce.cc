@@ -8,9 +8,9 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
-constexpr Arg kDim{1, "dim"};
-constexpr Arg kKeepdim{2, "keepdim"};
+constexpr std::string_view kSelf = "self";
+constexpr std::string_view kDim = "dim";
+constexpr std::string_view kKeepdim = "keepdim";
 
 int64_t CountOf(const Value* x, const Dims& dims) {
   int64_t count = 1;
@@ -22,7 +22,7 @@ int64_t CountOf(const Value* x, const Dims& dims) {
 void ReduceTo(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
   const Dims dims = call.ReducedDims(kDim, x->type.rank());
-  call.Return(call.b.Reduce(op, x, dims, call.Bool(kKeepdim, false)));
+  call.Return(call.b.Reduce(op, x, dims, call.Bool(kKeepdim)));
 }
 void Sum(Call& call) { ReduceTo(call, OpKind::kReduceSum); }
 void Mean(Call& call) { ReduceTo(call, OpKind::kReduceMean); }
@@ -33,7 +33,7 @@ void ProdDim(Call& call) { ReduceTo(call, OpKind::kReduceProd); }
 // Over everything: (x), with dtype by keyword if at all.
 void ReduceAll(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
-  call.Return(call.b.Reduce(op, x, call.ReducedDims({9, ""}, x->type.rank()), false));
+  call.Return(call.b.Reduce(op, x, Call::AllDims(x->type.rank()), false));
 }
 void SumAll(Call& call) { ReduceAll(call, OpKind::kReduceSum); }
 void MeanAll(Call& call) { ReduceAll(call, OpKind::kReduceMean); }
@@ -43,7 +43,7 @@ void ProdAll(Call& call) { ReduceAll(call, OpKind::kReduceProd); }
 
 void ArgReduce(Call& call, OpKind op) {
   Value* x = call.Tensor(kSelf);
-  bool keepdim = call.Bool(kKeepdim, false);
+  bool keepdim = call.Bool(kKeepdim);
   int64_t dim = 0;
   if (call.Has(kDim)) {
     dim = call.Dim(kDim, x->type.rank());
@@ -60,7 +60,7 @@ void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
 void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
   Value* x = call.Tensor(kSelf);
   const Dims dims = {call.Dim(kDim, x->type.rank())};
-  const bool keepdim = call.Bool(kKeepdim, false);
+  const bool keepdim = call.Bool(kKeepdim);
   Value* value = call.used(0) ? call.b.Reduce(op, x, dims, keepdim) : nullptr;
   Value* index = call.used(1) ? call.b.Reduce(by_index, x, dims, keepdim) : nullptr;
   call.Return({value, index});
@@ -69,15 +69,20 @@ void MaxDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMax, OpKind::kAr
 void MinDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMin, OpKind::kArgmin); }
 
 // any = max, all = min of x != 0, in a type that reductions take.
-void Truth(Call& call, OpKind op) {
-  Value* x = call.b.Cast(call.Tensor(kSelf), DType::kBool);
-  const Dims dims = call.ReducedDims(kDim, x->type.rank());
-  x = call.b.Cast(x, DType::kI32);
-  x = call.b.Reduce(op, x, dims, call.Bool(kKeepdim, false));
-  call.Return(call.b.Cast(x, call.dtype()));
+void Truth(Call& call, OpKind op, const Dims& dims, bool keepdim) {
+  Value* x = call.b.Cast(call.b.Cast(call.Tensor(kSelf), DType::kBool), DType::kI32);
+  call.Return(call.b.Cast(call.b.Reduce(op, x, dims, keepdim), call.dtype()));
 }
-void Any(Call& call) { Truth(call, OpKind::kReduceMax); }
-void All(Call& call) { Truth(call, OpKind::kReduceMin); }
+void TruthAlong(Call& call, OpKind op) {
+  Truth(call, op, call.ReducedDims(kDim, call.Tensor(kSelf)->type.rank()), call.Bool(kKeepdim));
+}
+void TruthOfAll(Call& call, OpKind op) {
+  Truth(call, op, Call::AllDims(call.Tensor(kSelf)->type.rank()), false);
+}
+void AnyDim(Call& call) { TruthAlong(call, OpKind::kReduceMax); }
+void AllDim(Call& call) { TruthAlong(call, OpKind::kReduceMin); }
+void Any(Call& call) { TruthOfAll(call, OpKind::kReduceMax); }
+void All(Call& call) { TruthOfAll(call, OpKind::kReduceMin); }
 
 Value* Variance(Call& call, Value* x, const Dims& dims, double correction, bool keepdim,
                 Value** mean_out) {
@@ -92,7 +97,6 @@ Value* Variance(Call& call, Value* x, const Dims& dims, double correction, bool 
   return call.b.Binary(OpKind::kMul, sum, 1 / degrees);
 }
 
-// The overloads differ in where correction and keepdim stand.
 struct Moments {
   Value* variance = nullptr;
   Value* mean = nullptr;
@@ -101,11 +105,10 @@ Moments MomentsOf(Call& call, DType dtype) {
   Value* x = call.b.Cast(call.Tensor(kSelf), dtype);
   const bool by_correction = call.target().ends_with(".correction");
   const bool whole = call.target().ends_with(".default");
-  const Arg unbiased{whole ? size_t{1} : size_t{2}, "unbiased"};
   const double correction =
-      by_correction ? call.Float({9, "correction"}, 1) : (call.Bool(unbiased, true) ? 1.0 : 0.0);
-  const bool keepdim = call.Bool(by_correction ? Arg{9, "keepdim"} : Arg{3, "keepdim"}, false);
-  const Dims dims = call.ReducedDims(whole ? Arg{9, ""} : kDim, x->type.rank());
+      by_correction ? call.Float("correction", 1) : (call.Bool("unbiased") ? 1.0 : 0.0);
+  const bool keepdim = !whole && call.Bool(kKeepdim);
+  const Dims dims = whole ? Call::AllDims(x->type.rank()) : call.ReducedDims(kDim, x->type.rank());
   Moments moments;
   if (call.refused()) return moments;
   moments.variance = Variance(call, x, dims, correction, keepdim, &moments.mean);
@@ -146,22 +149,21 @@ void EmitNorm(Call& call, double order, const Dims& dims, bool keepdim) {
   call.Return(call.b.Binary(OpKind::kPow, sum, 1 / order));
 }
 void VectorNorm(Call& call) {
-  const Dims dims = call.ReducedDims({2, "dim"}, call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, call.Float({1, "ord"}, 2), dims, call.Bool({3, "keepdim"}, false));
+  const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
+  EmitNorm(call, call.Float("ord"), dims, call.Bool("keepdim"));
 }
 void NormDim(Call& call) {
-  const Dims dims = call.ReducedDims({2, "dim"}, call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, call.Float({1, "p"}, 2), dims, call.Bool({3, "keepdim"}, false));
+  const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
+  EmitNorm(call, call.Float("p", 2), dims, call.Bool("keepdim"));
 }
 void NormScalar(Call& call) {
-  EmitNorm(call, call.Float({1, "p"}, 2),
-           call.ReducedDims({9, ""}, call.Tensor(kSelf)->type.rank()), false);
+  EmitNorm(call, call.Float("p", 2), Call::AllDims(call.Tensor(kSelf)->type.rank()), false);
 }
 
 void LogSumExp(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   const Dims dims = call.ReducedDims(kDim, x->type.rank());
-  const bool keepdim = call.Bool(kKeepdim, false);
+  const bool keepdim = call.Bool(kKeepdim);
   Value* peak = call.b.Reduce(OpKind::kReduceMax, x, dims, true);
   // An infinite peak would make inf - inf.
   Value* infinite = call.b.Binary(OpKind::kEq, call.b.Unary(OpKind::kAbs, peak),
@@ -183,13 +185,13 @@ void Cumprod(Call& call) { Scan(call, OpKind::kCumprod); }
 
 constexpr HandlerRow kRows[] = {
     {"aten.all.default", All},
-    {"aten.all.dim", All},
-    {"aten.all.dims", All},
+    {"aten.all.dim", AllDim},
+    {"aten.all.dims", AllDim},
     {"aten.amax.default", Amax},
     {"aten.amin.default", Amin},
     {"aten.any.default", Any},
-    {"aten.any.dim", Any},
-    {"aten.any.dims", Any},
+    {"aten.any.dim", AnyDim},
+    {"aten.any.dims", AnyDim},
     {"aten.argmax.default", Argmax},
     {"aten.argmin.default", Argmin},
     {"aten.cumprod.default", Cumprod},

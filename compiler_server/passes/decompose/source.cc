@@ -10,18 +10,18 @@ void Fill(Call& call, double value) {
 void Zeros(Call& call) { Fill(call, 0); }
 void Ones(Call& call) { Fill(call, 1); }
 // full(size, value), full_like(x, value)
-void Full(Call& call) { Fill(call, call.Float({1, "fill_value"}, 0)); }
+void Full(Call& call) { Fill(call, call.Float("fill_value")); }
 // new_full(x, size, value)
-void NewFull(Call& call) { Fill(call, call.Float({2, "fill_value"}, 0)); }
-void ScalarTensor(Call& call) { Fill(call, call.Float({0, "s"}, 0)); }
+void NewFull(Call& call) { Fill(call, call.Float("fill_value")); }
+void ScalarTensor(Call& call) { Fill(call, call.Float("s")); }
 // fill(x, value): a number or a 0-d tensor.
 void FillWith(Call& call) {
-  call.Return(call.b.Expand(call.Operand({1, "value"}, call.dtype()), call.type().sizes));
+  call.Return(call.b.Expand(call.Operand("value", call.dtype()), call.type().sizes));
 }
 
 // copy(x, source): source in x's type and sizes
 void Copy(Call& call) {
-  call.Return(call.b.Expand(call.Operand({1, "src"}, call.dtype()), call.type().sizes));
+  call.Return(call.b.Expand(call.Operand("src", call.dtype()), call.type().sizes));
 }
 
 void EmitRange(Call& call, double start, double step) {
@@ -29,15 +29,13 @@ void EmitRange(Call& call, double start, double step) {
   call.Return(call.b.Iota(start, step, call.dtype(), call.type().sizes[0]));
 }
 void Arange(Call& call) { EmitRange(call, 0, 1); }
-void ArangeStart(Call& call) { EmitRange(call, call.Float({0, "start"}, 0), 1); }
-void ArangeStep(Call& call) {
-  EmitRange(call, call.Float({0, "start"}, 0), call.Float({2, "step"}, 1));
-}
+void ArangeStart(Call& call) { EmitRange(call, call.Float("start"), 1); }
+void ArangeStep(Call& call) { EmitRange(call, call.Float("start"), call.Float("step")); }
 // linspace(start, end, steps)
 void Linspace(Call& call) {
-  const double start = call.Float({0, "start"}, 0);
-  const double end = call.Float({1, "end"}, 0);
-  const int64_t steps = call.Int({2, "steps"});
+  const double start = call.Float("start");
+  const double end = call.Float("end");
+  const int64_t steps = call.Int("steps");
   EmitRange(call, start, steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0);
 }
 

@@ -7,7 +7,7 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
+constexpr std::string_view kSelf = "self";
 
 // view, flatten, squeeze ...: the declared sizes say everything.
 void ReshapeToDeclared(Call& call) {
@@ -22,24 +22,18 @@ void ExpandToDeclared(Call& call) {
 void Identity(Call& call) { call.Return(call.Tensor(kSelf)); }
 
 void Convert(Call& call) {
-  // The device may stand first (to.device) or by keyword (_to_copy).
-  for (const Arg arg : {Arg{1, "device"}, Arg{9, "device"}}) {
-    if (call.DeviceIs(arg, "cpu")) return call.Refuse("copy to the host");
-  }
+  if (call.DeviceIs("device", "cpu")) return call.Refuse("copy to the host");
   call.Return(call.b.Cast(call.Tensor(kSelf), call.dtype()));
 }
 
-// dropout(x, p, train)
 void Dropout(Call& call) {
-  if (call.Bool({2, "train"}, true) && call.Float({1, "p"}, 0.5) != 0) {
-    return call.Refuse("dropout in training");
-  }
-  call.Return(call.Tensor(kSelf));
+  if (call.Bool("train") && call.Float("p") != 0) return call.Refuse("dropout in training");
+  call.Return(call.Tensor("input"));
 }
 
 void NativeDropout(Call& call) {
-  if (call.Bool({2, "train"}, true)) return call.Refuse("dropout in training");
-  Value* x = call.Tensor(kSelf);
+  if (call.Bool("train", true)) return call.Refuse("dropout in training");
+  Value* x = call.Tensor("input");
   call.Return({x, call.b.Full(1, DType::kBool, x->type.sizes)});
 }
 
@@ -51,7 +45,7 @@ Dims InOrder(int64_t rank) {
 
 void Permute(Call& call) {
   Value* x = call.Tensor(kSelf);
-  Dims perm = call.Ints({1, "dims"});
+  Dims perm = call.Ints("dims");
   for (int64_t& dim : perm) dim = call.WrapDim(dim, x->type.rank());
   call.Return(call.b.Permute(x, std::move(perm)));
 }
@@ -66,7 +60,12 @@ void Swap(Call& call, int64_t first, int64_t second) {
 
 void Transpose(Call& call) {
   const int64_t rank = call.Tensor(kSelf)->type.rank();
-  Swap(call, call.Dim({1, "dim0"}, rank), call.Dim({2, "dim1"}, rank));
+  Swap(call, call.Dim("dim0", rank), call.Dim("dim1", rank));
+}
+
+void SwapAxes(Call& call) {
+  const int64_t rank = call.Tensor(kSelf)->type.rank();
+  Swap(call, call.Dim("axis0", rank), call.Dim("axis1", rank));
 }
 
 void MatrixTranspose(Call& call) {
@@ -83,8 +82,8 @@ void ReverseDims(Call& call) {
 
 void MoveDim(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t from = call.Dim({1, "source"}, x->type.rank());
-  const int64_t to = call.Dim({2, "destination"}, x->type.rank());
+  const int64_t from = call.Dim("source", x->type.rank());
+  const int64_t to = call.Dim("destination", x->type.rank());
   if (call.refused()) return;
   Dims perm = InOrder(x->type.rank());
   perm.erase(perm.begin() + from);
@@ -94,40 +93,40 @@ void MoveDim(Call& call) {
 
 void Slice(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), 0);
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   const int64_t size = x->type.sizes[dim];
   const auto clamp = [&](int64_t at) {
     if (at < 0) at += size;
     return std::clamp<int64_t>(at, 0, size);
   };
-  const int64_t start = clamp(call.Int({2, "start"}, 0));
-  const int64_t end = clamp(call.Int({3, "end"}, size));
-  call.Return(call.b.Slice(x, dim, start, std::max(start, end), call.Int({4, "step"}, 1)));
+  const int64_t start = clamp(call.Int("start", 0));
+  const int64_t end = clamp(call.Int("end", size));
+  call.Return(call.b.Slice(x, dim, start, std::max(start, end), call.Int("step")));
 }
 
 void Select(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
-  const int64_t index = call.Dim({2, "index"}, x->type.sizes[dim]);
+  const int64_t index = call.Dim("index", x->type.sizes[dim]);
   Value* y = call.b.Slice(x, dim, index, index + 1);
   call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
 void Narrow(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank());
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
-  int64_t start = call.Int({2, "start"});
+  int64_t start = call.Int("start");
   if (start < 0) start += x->type.sizes[dim];
-  call.Return(call.b.Slice(x, dim, start, start + call.Int({3, "length"})));
+  call.Return(call.b.Slice(x, dim, start, start + call.Int("length")));
 }
 
 // split, chunk: consecutive pieces as long as the declared results.
 void Split(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({2, "dim"}, x->type.rank(), 0);
+  const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   std::vector<Value*> pieces;
   int64_t start = 0;
@@ -142,7 +141,7 @@ void Split(Call& call) {
 
 void Unbind(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim({1, "dim"}, x->type.rank(), 0);
+  const int64_t dim = call.Dim("dim", x->type.rank());
   std::vector<Value*> pieces;
   for (size_t i = 0; i < call.result_count() && !call.refused(); ++i) {
     const auto at = static_cast<int64_t>(i);
@@ -188,7 +187,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.squeeze.default", ReshapeToDeclared},
     {"aten.squeeze.dim", ReshapeToDeclared},
     {"aten.squeeze.dims", ReshapeToDeclared},
-    {"aten.swapaxes.default", Transpose},
+    {"aten.swapaxes.default", SwapAxes},
     {"aten.swapdims.default", Transpose},
     {"aten.t.default", MatrixTranspose},
     {"aten.to.device", Convert},

@@ -4,13 +4,16 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr Arg kSelf{0, "self"};
+constexpr std::string_view kSelf = "self";
+
+// The .vec overloads call it otherwise.
+Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
 
 // Runs `emit` on x as [N, H, W, C] and brings the result back to the declared sizes. Takes
 // [C, H, W], [N, C, H, W]; with `spatial` 1 also [C, L] and [N, C, L], with a height of 1.
 template <typename F>
 void InChannelsLast(Call& call, int64_t spatial, F emit) {
-  Value* x = call.Tensor(kSelf);
+  Value* x = Image(call);
   const int64_t rank = x->type.rank();
   if (rank != spatial + 1 && rank != spatial + 2) {
     return call.Refuse("window over ", ToText(x->type));
@@ -42,12 +45,12 @@ struct PoolWindow {
 };
 PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
   PoolWindow window;
-  const Dims kernel = call.Ints({1, "kernel_size"});
-  Dims stride = call.Ints({2, "stride"});
+  const Dims kernel = call.Ints("kernel_size");
+  Dims stride = call.Ints("stride");
   if (stride.empty()) stride = kernel;
   window.kernel = ForPlane(call, kernel, spatial, 1);
   window.stride = ForPlane(call, stride, spatial, 1);
-  for (int64_t pad : ForPlane(call, call.Ints({3, "padding"}, {0}), spatial, 0)) {
+  for (int64_t pad : ForPlane(call, call.Ints("padding"), spatial, 0)) {
     window.pads.insert(window.pads.end(), {pad, pad});
   }
   return window;
@@ -56,8 +59,8 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
 // (x, kernel, stride, padding, dilation, ceil_mode)
 void EmitMaxPool(Call& call, int64_t spatial) {
   const PoolWindow window = PoolWindowOf(call, spatial);
-  const Dims dilation = ForPlane(call, call.Ints({4, "dilation"}, {1}), spatial, 1);
-  const bool ceil = call.Bool({5, "ceil_mode"}, false);
+  const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
+  const bool ceil = call.Bool("ceil_mode");
   InChannelsLast(call, spatial, [&](Value* x) {
     return call.b.Emit(OpKind::kMaxPool, {x},
                        {{AttrKey::kKernel, window.kernel},
@@ -73,9 +76,9 @@ void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 void EmitAvgPool(Call& call, int64_t spatial) {
   const PoolWindow window = PoolWindowOf(call, spatial);
-  const bool ceil = call.Bool({4, "ceil_mode"}, false);
-  const bool count_padding = call.Bool({5, "count_include_pad"}, true);
-  const int64_t divisor = call.Int({6, "divisor_override"}, 0);
+  const bool ceil = call.Bool("ceil_mode");
+  const bool count_padding = call.Bool("count_include_pad");
+  const int64_t divisor = call.Has("divisor_override") ? call.Int("divisor_override") : 0;
   InChannelsLast(call, spatial, [&](Value* x) {
     return call.b.Emit(OpKind::kAvgPool, {x},
                        {{AttrKey::kKernel, window.kernel},
@@ -106,16 +109,16 @@ void AdaptiveAvgPool2d(Call& call) {
   });
 }
 
-// A scale factor that does not divide exactly shifts PyTorch's sampling points. The factors stand
-// last, behind align_corners if the mode has that: a list (.vec) or one by one.
-bool ScalesAreExact(Call& call, size_t position) {
-  const TensorType& x = call.Tensor(kSelf)->type;
+// A scale factor that does not divide exactly shifts PyTorch's sampling points. Factors are a list
+// (.vec) or one by one.
+bool ScalesAreExact(Call& call) {
+  const TensorType& x = Image(call)->type;
   if (x.rank() != 4 || call.type().rank() != 4) return false;
   std::vector<double> scales;
   if (call.target().ends_with(".vec")) {
-    scales = call.Floats({position, "scale_factors"});
+    scales = call.Floats("scale_factors");
   } else {
-    scales = {call.Float({position, "scales_h"}, 0), call.Float({position + 1, "scales_w"}, 0)};
+    scales = {call.Float("scales_h", 0), call.Float("scales_w", 0)};
   }
   for (size_t i = 0; i < scales.size() && i < 2; ++i) {
     const double size = static_cast<double>(x.sizes[i + 2]) * scales[i];
@@ -124,9 +127,8 @@ bool ScalesAreExact(Call& call, size_t position) {
   return true;
 }
 
-void Resize(Call& call, std::string mode, bool align_corners, size_t scales_position) {
-  if (!ScalesAreExact(call, scales_position))
-    return call.Refuse("resize by a factor that does not divide");
+void Resize(Call& call, std::string mode, bool align_corners) {
+  if (!ScalesAreExact(call)) return call.Refuse("resize by a factor that does not divide");
   InChannelsLast(call, 2, [&](Value* x) {
     const TensorType type = ir::Contiguous(call.dtype(), {x->type.sizes[0], call.type().sizes[2],
                                                           call.type().sizes[3], x->type.sizes[3]});
@@ -134,9 +136,9 @@ void Resize(Call& call, std::string mode, bool align_corners, size_t scales_posi
                        {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &type);
   });
 }
-void Nearest(Call& call) { Resize(call, "nearest", false, 2); }
-void NearestExact(Call& call) { Resize(call, "nearest_exact", false, 2); }
-void Bilinear(Call& call) { Resize(call, "linear", call.Bool({2, "align_corners"}, false), 3); }
+void Nearest(Call& call) { Resize(call, "nearest", false); }
+void NearestExact(Call& call) { Resize(call, "nearest_exact", false); }
+void Bilinear(Call& call) { Resize(call, "linear", call.Bool("align_corners")); }
 
 constexpr HandlerRow kRows[] = {
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},

@@ -4,7 +4,9 @@
     model = torch.compile(model.to("hpu"), backend="hpu_backend")
 
 The import registers the device with stock PyTorch; nothing is acquired before the first use. With
-no card, the emulated device is used. PT_HPU_LAZY_MODE=1 is refused: lazy mode needs the fork.
+no card, the emulated device is used. With PT_HPU_LAZY_MODE=1 lazy mode runs as eager mode.
+
+Every public submodule is an attribute after the import; most come when they are asked for.
 """
 
 from __future__ import annotations
@@ -15,27 +17,10 @@ import sys
 import torch
 
 from . import native
+from .internal import bridge_config, lazy_mode
+from .internal.submodules import on_demand
 
 _registered = False
-
-
-def _check_mode() -> None:
-    """PT_HPU_LAZY_MODE unset or 0: eager and torch.compile. Guide MODE-3, ABI-5."""
-    mode = os.environ.get("PT_HPU_LAZY_MODE", "0").strip() or "0"
-    try:
-        lazy = int(mode, 0)
-    except ValueError:
-        raise ImportError(
-            f"PT_HPU_LAZY_MODE={mode!r}: expected 0 (eager and torch.compile)"
-        ) from None
-    if lazy == 1:
-        raise ImportError(
-            "PT_HPU_LAZY_MODE=1: lazy mode exists only with the Gaudi fork of PyTorch, and this is "
-            f"public PyTorch {torch.__version__}. Unset it or set it to 0, and use "
-            'torch.compile(model, backend="hpu_backend") instead of mark_step().'
-        )
-    if lazy != 0:
-        raise ImportError(f"PT_HPU_LAZY_MODE={mode}: expected 0 (eager and torch.compile)")
 
 
 def _check_version() -> None:
@@ -54,7 +39,7 @@ def _register_with_dynamo() -> None:
     from torch._dynamo.backends import registry
 
     if "hpu_backend" not in registry.list_backends(exclude_tags=()):
-        from .dynamo.compile_backend import hpu_backend
+        from .dynamo.compile_backend.backends import hpu_backend
 
         registry.register_backend(name="hpu_backend", compiler_fn=hpu_backend)
 
@@ -75,7 +60,8 @@ def autoload() -> None:
     global _registered
     if _registered:
         return
-    _check_mode()
+    lazy_mode.asked_for()
+    bridge_config.tell_environment()
     _check_version()
     # Inductor's helper processes are of no use here and slow down start-up.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -94,3 +80,6 @@ def autoload() -> None:
 
 
 autoload()
+
+# What programs reach as attributes after the bare import, beside what that imports itself.
+__getattr__ = on_demand(__name__, "core", "distributed", "hccl", "utils")

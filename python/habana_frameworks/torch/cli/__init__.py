@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import socket
-import struct
+import os
+import signal
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from .. import native
 from ..dynamo.option_table import OPTIONS
 from ..dynamo.records import difference, nearest
-from ..dynamo.service import open_client, running_socket, server_paths
+from ..dynamo.service import open_client, running_socket, server_paths, server_process
 from .errors import CommandError
 from .profile_command import add_profile_arguments, profile
+from .report_command import add_report_arguments, report
+from .tables import print_answer
+
+Factors = list[tuple[str, str]]
 
 # Running compilations are given 10 s (--stop-grace of the server).
 _STOP_TIMEOUT_S = 20
+# A daemon whose socket was removed listens again within a second.
+_LISTEN_TIMEOUT_S = 2
 
 
 class HungDaemonError(CommandError):
@@ -33,6 +41,10 @@ class HungDaemonError(CommandError):
         self.pid = pid
 
 
+class DeafDaemonError(HungDaemonError):
+    """The daemon is there and does not listen: its socket was removed."""
+
+
 def _client() -> Any:
     """A client of the running daemon; starts one if there is none (the store is behind it)."""
     running = _running()
@@ -41,41 +53,72 @@ def _client() -> Any:
 
 def _running() -> tuple[Any, dict[str, Any]] | None:
     """The daemon if it runs, and what it says of itself."""
-    path = running_socket()
-    if path is None:
-        return None
     module = native.client_module()
-    client = module.CompileClient(path)
-    try:
-        return client, dict(client.hello())
-    except module.CompileError as error:
-        pid = _listener(path)
+    deadline = time.monotonic() + _LISTEN_TIMEOUT_S
+    while True:
+        path = running_socket()
+        reason = f"nothing listens at {server_paths()['socket']}"
+        if path is not None:
+            client = module.CompileClient(path)
+            try:
+                return client, dict(client.hello())
+            except module.CompileError as error:
+                reason = str(error)
+                hangs = error.code != "UNAVAILABLE"
+        pid = server_process()
         if pid is None:
             return None
-        raise HungDaemonError(pid, str(error)) from error
+        if path is not None and hangs:
+            raise HungDaemonError(pid, reason)
+        if time.monotonic() > deadline:
+            raise DeafDaemonError(pid, reason)
+        time.sleep(0.05)
 
 
-def _listener(path: str) -> int | None:
-    """The process that listens on the socket, whether it answers or not."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return None
-        credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[0])
+@dataclass(frozen=True)
+class _Found:
+    """A stored program, and the alias by whose front-end key it was found."""
+
+    manifest: dict[str, Any]
+    alias: dict[str, Any] | None
+
+    @property
+    def key(self) -> str:
+        return str(self.alias["front_end_key"] if self.alias else self.manifest["key"])
+
+    @property
+    def factors(self) -> Factors:
+        return _factors(self.alias or self.manifest)
 
 
-def _find(prefix: str) -> dict[str, Any]:
-    """The one stored program whose key starts with `prefix`."""
-    found = [m for m in _client().list() if m["key"].startswith(prefix.lower())]
+def _factors(described: dict[str, Any]) -> Factors:
+    return [(str(name), str(value)) for name, value in described["factors"]]
+
+
+def _everything(programs: list[dict[str, Any]]) -> list[_Found]:
+    """All keys of both kinds."""
+    found = [_Found(m, None) for m in programs]
+    return found + [_Found(m, alias) for m in programs for alias in m["aliases"]]
+
+
+def _find(prefix: str, everything: list[_Found]) -> _Found:
+    """The one stored program with a key, of either kind, that starts with `prefix`."""
+    found = [f for f in everything if f.key.startswith(prefix.lower())]
     if not found:
-        raise CommandError(f"no stored program has a key that starts with {prefix!r}; see ls")
+        raise CommandError(
+            f"no stored program has a key that starts with {prefix!r}; see ls. What a key is made "
+            "of is stored with its program: of a graph that has none, ask the process that missed "
+            "it (habana_frameworks.torch.dynamo.explain())"
+        )
     if len(found) > 1:
-        keys = ", ".join(m["key"][:16] for m in found[:5])
+        keys = ", ".join(f.key[:16] for f in found[:5])
         raise CommandError(f"{prefix!r} is ambiguous: {keys}")
-    manifest: dict[str, Any] = found[0]
-    return manifest
+    return found[0]
+
+
+def _label(manifest: dict[str, Any]) -> str:
+    """What the newest of its aliases calls it."""
+    return str(manifest["aliases"][-1]["label"]) if manifest["aliases"] else ""
 
 
 def status(_: argparse.Namespace) -> dict[str, Any]:
@@ -87,9 +130,19 @@ def status(_: argparse.Namespace) -> dict[str, Any]:
         return answer | {"running": True, "pid": error.pid, "problem": str(error)}
     if running is None:
         return answer
-    counters = dict(running[0].stats())
+    try:
+        counters = dict(running[0].stats())
+    except native.client_module().CompileError:
+        if server_process() is not None:
+            raise
+        return answer  # it left between the two questions
     answer |= running[1] | {"running": True, "uptime_s": counters["server.uptime_seconds"]}
-    if not counters["store.persistent"]:
+    if counters["store.persistent"] and not os.path.exists(f"{answer['store']}/db"):
+        answer["problem"] = (
+            f"the store folder {answer['store']} was removed while the daemon uses it; the daemon "
+            "leaves within a second, the next compilation starts one with an empty store"
+        )
+    elif not counters["store.persistent"]:
         answer["problem"] = f"programs are kept in memory only; {answer['log']} says why"
     elif counters.get("rocksdb.write_failures", 0):
         answer["problem"] = (
@@ -100,34 +153,39 @@ def status(_: argparse.Namespace) -> dict[str, Any]:
 
 
 def ls(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Stored programs, newest first."""
+    """Stored programs, newest first, with the front-end keys that name them."""
+    now = time.time()
     rows = []
     for manifest in _client().list(arguments.limit):
-        factors = dict(manifest["factors"])
         size = manifest["program"][1] + sum(recipe[1] for recipe in manifest["recipes"])
         rows.append(
             {
+                "label": _label(manifest),
                 "key": manifest["key"],
+                "front_end_keys": [alias["front_end_key"] for alias in manifest["aliases"]],
                 "created": manifest["created"],
+                "age_s": max(0, int(now - manifest["created"])),
                 "recipes": len(manifest["recipes"]),
                 "bytes": size,
+                "hits": manifest["hits"],
                 "compile_ms": manifest["compile_ms"],
                 "device": manifest["device_kind"],
                 "isa_level": manifest["isa_level"],
-                "nodes": factors.get("nodes", ""),
             }
         )
     return rows
 
 
 def show(arguments: argparse.Namespace) -> dict[str, Any]:
-    """One stored program: its manifest and its listing."""
-    manifest = _find(arguments.key)
-    loaded = _client().get(bytes.fromhex(manifest["key"]))
+    """One stored program, by either of its keys: its manifest and its listing."""
+    client = _client()
+    manifest = _find(arguments.key, _everything(client.list())).manifest
+    loaded = client.get_content(bytes.fromhex(manifest["key"]))
     if loaded is None:
         raise CommandError(f"{manifest['key']} left the store just now")
-    program = native.torch_module().Program(loaded.program, loaded.recipes)
-    return {**manifest, "text": program.text()}
+    program = native.torch_module().Program(loaded.program, loaded.recipes, manifest["key"][:8])
+    aliases = {alias["front_end_key"]: alias["label"] for alias in manifest["aliases"]}
+    return {**manifest, "aliases": aliases, "text": program.text()}
 
 
 def stats(_: argparse.Namespace) -> dict[str, Any]:
@@ -136,36 +194,50 @@ def stats(_: argparse.Namespace) -> dict[str, Any]:
 
 
 def explain(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a key is made of, and how the nearest other stored key differs."""
-    manifest = _find(arguments.key)
-    factors = [(str(n), str(v)) for n, v in manifest["factors"]]
+    """What both keys of a program are made of, and how the nearest key of the same kind differs."""
+    everything = _everything(_client().list())
+    found = _find(arguments.key, everything)
     others = {
-        m["key"]: [(str(n), str(v)) for n, v in m["factors"]]
-        for m in _client().list()
-        if m["key"] != manifest["key"]
+        f.key: f.factors
+        for f in everything
+        if (f.alias is None) == (found.alias is None) and f.key != found.key
     }
+    key, differences = nearest(found.factors, others) or ("", [])
     if arguments.other:
-        other = _find(arguments.other)["key"]
-        found = (other, difference(factors, others.get(other, factors)))
-    else:
-        found = nearest(factors, others) or ("", [])
+        other = _find(arguments.other, everything)
+        if (other.alias is None) != (found.alias is None):
+            raise CommandError("one key is a content key, the other a front-end key; see ls")
+        key, differences = other.key, difference(found.factors, other.factors)
+    alias = found.alias or next(iter(reversed(found.manifest["aliases"])), None)
     return {
-        "key": manifest["key"],
-        "factors": dict(factors),
-        "nearest": found[0],
-        "differences": [vars(d) for d in found[1]],
+        "label": alias["label"] if alias else "",
+        "front_end_key": alias["front_end_key"] if alias else "",
+        "factors": dict(_factors(alias)) if alias else {},
+        "content_key": found.manifest["key"],
+        "content_factors": dict(_factors(found.manifest)),
+        "nearest": key,
+        "differences": [vars(d) for d in differences],
     }
 
 
 def stop(_: argparse.Namespace) -> dict[str, Any]:
     """Asks the daemon to finish what it does and end."""
-    running = _running()
-    if running is None:
-        return {"stopped": False, "reason": "no daemon is running"}
-    pid = running[1]["pid"]
-    running[0].shutdown("hpu-compile stop")
+    try:
+        running = _running()
+    except DeafDaemonError as error:
+        pid = error.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    else:
+        if running is None:
+            return {"stopped": False, "reason": "no daemon is running"}
+        pid = running[1]["pid"]
+        running[0].shutdown("hpu-compile stop")
+    module = native.client_module()
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while (path := running_socket()) is not None and _listener(path) == pid:
+    while (found := module.server_process(server_paths()["socket"])) is not None and found[
+        0
+    ] == pid:
         if time.monotonic() > deadline:
             raise CommandError(
                 f"the daemon (pid {pid}) was asked to stop and has not ended in "
@@ -191,7 +263,9 @@ def options(_: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
-_COMMANDS = {f.__name__: f for f in (status, ls, show, stats, explain, stop, options, profile)}
+_COMMANDS = {
+    f.__name__: f for f in (status, ls, show, stats, explain, stop, options, profile, report)
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -203,55 +277,14 @@ def _parser() -> argparse.ArgumentParser:
         if name == "ls":
             command.add_argument("--limit", type=int, default=0, help="at most so many")
         if name in ("show", "explain"):
-            command.add_argument("key", help="key or the beginning of one")
+            command.add_argument("key", help="key of either kind, or the beginning of one")
         if name == "profile":
             add_profile_arguments(command)
+        if name == "report":
+            add_report_arguments(command)
         if name == "explain":
             command.add_argument("other", nargs="?", help="key to compare with")
     return parser
-
-
-def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title)
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(name, value) for name, value in row.items()))
-    Console().print(table if rows else f"{title}: nothing")
-
-
-def _cell(name: str, value: Any) -> str:
-    if name == "key":
-        return str(value)[:16]
-    if name == "created":
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    return str(value)
-
-
-def _print(command: str, answer: Any) -> None:
-    if isinstance(answer, str):
-        print(answer, end="")
-        return
-    if isinstance(answer, list):
-        _print_rows(command, answer)
-        return
-    text = answer.pop("text", None)
-    pairs: list[dict[str, Any]] = []
-    for name, value in answer.items():
-        if isinstance(value, dict):
-            pairs += [{"name": f"{name}: {k}", "value": v} for k, v in value.items()]
-        elif isinstance(value, list):
-            pairs += [{"name": name, "value": item} for item in value]
-        else:
-            pairs.append({"name": name, "value": value})
-    _print_rows(command, pairs)
-    if text is not None:
-        print(text)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -267,5 +300,5 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(answer, indent=1))
     else:
-        _print(arguments.command, answer)
+        print_answer(arguments.command, answer)
     return 1 if problem else 0

@@ -1,4 +1,4 @@
-"""Dynamo graph -> wire graph, without AOTAutograd.
+"""Dynamo graph -> captured graph (graph/captured_graph.h), without AOTAutograd.
 
 Every node's result metadata is known (Dynamo's example values, or our own propagation for a
 concrete shape), so a node is traced alone: a composite function that the server takes whole is one
@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from .functional import GraphRunner, record_functional
 from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute, fake_input
 from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, autocast_active
-from .snippet import GraphBuilder, GraphWriter, Markers, Slot, Snippet
+from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, source_line
 
@@ -53,11 +53,8 @@ def declare_input(writer: GraphWriter, value: Any, name: str) -> Any:
     """Declares one graph input; a TensorValue, or the specialised number itself."""
     if isinstance(value, torch.Tensor):
         check_plain(value, f"input {name}")
-        dtype, sizes, strides, _ = meta_of(value)
         on_cpu = value.device.type == "cpu"
-        return TensorValue(
-            writer.builder.add_tensor_input(dtype, sizes, strides, on_cpu, name), value
-        )
+        return TensorValue(writer.builder.add_tensor_input(*meta_of(value), on_cpu, name), value)
     if value is None or isinstance(value, (int, float, bool)):
         writer.builder.add_scalar_input(name)
         return value
@@ -129,14 +126,13 @@ class Capture:
         inputs: GraphInputs,
         values: dict[torch.fx.Node, Any],
         builder: GraphBuilder,
-        markers: Markers,
         device: str = "hpu",
     ) -> None:
         self.module = module
         self.device = device
         self.inputs = inputs
         self.values = values
-        self.writer = GraphWriter(builder, markers)
+        self.writer = GraphWriter(builder)
         self.mode = fake_mode_of(pytree.tree_leaves(list(values.values())))
         self._env: dict[torch.fx.Node, Any] = {}
         self._attributes: dict[str, TensorValue] = {}
@@ -197,7 +193,7 @@ class Capture:
         if isinstance(value, TensorValue):
             if value.fake.device.type != self.device:
                 raise CaptureError(f"the graph returns a tensor on {value.fake.device.type}")
-            return self.writer.markers.Value(value.id)
+            return self.writer.builder.Value(value.id)
         if value is None or type(value) in (int, float, bool):
             return value
         raise CaptureError(f"the graph returns a {type(value).__name__}")

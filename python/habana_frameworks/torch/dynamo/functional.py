@@ -16,7 +16,13 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, unwrap_functional
+from .recorder import (
+    RecordingMode,
+    SnippetRecorder,
+    WholeOpsMode,
+    storage_of,
+    unwrap_functional,
+)
 from .snippet import Snippet
 from .wire import CaptureError
 
@@ -26,10 +32,6 @@ class FunctionalRecording:
     snippet: Snippet
     result: Any  # fakes
     mutated: list[int]  # inputs that were written to
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 class _Functionalization:
@@ -61,22 +63,22 @@ def _check_aliases(
     inner: Sequence[torch.Tensor],
 ) -> None:
     """Refuses sharing of memory that the recorded graph would not reproduce."""
-    storages = [_storage(fake) for fake in fakes]
+    storages = [storage_of(fake) for fake in fakes]
     for i in mutated:
         if storages.count(storages[i]) > 1:
             raise CaptureError("the graph writes to an input that shares memory with another one")
         if _elements_share_memory(fakes[i]):
             raise CaptureError("the graph writes to an input whose elements share memory")
-    written = {_storage(wrapped[i]) for i in mutated}
+    written = {storage_of(wrapped[i]) for i in mutated}
     own = {id(w) for w in wrapped}
     for k, output in enumerate(outputs):
         if id(output) in own:
             continue
-        if _storage(output) in written:
+        if storage_of(output) in written:
             raise CaptureError("the graph returns a view of an input that it writes to")
         for other, other_inner in zip(outputs[:k], inner[:k], strict=True):
-            together = _storage(output) == _storage(other)
-            if together != (_storage(inner[k]) == _storage(other_inner)):
+            together = storage_of(output) == storage_of(other)
+            if together != (storage_of(inner[k]) == storage_of(other_inner)):
                 raise CaptureError("outputs share memory after a write through one of them")
 
 

@@ -1,4 +1,4 @@
-"""The key's view of a Dynamo graph: a canonical text and the factors beside it.
+"""The front-end key's view of a Dynamo graph: a canonical text and the factors beside it.
 
 Names do not enter (nodes are numbered), nor does anything of the host; constants enter by content.
 What cannot be described by content (an opaque callable) makes the graph uncacheable, with a reason.
@@ -107,14 +107,32 @@ def _input_text(value: Any) -> str:
     return f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
 
 
+# The modules that make captured graphs of Dynamo graphs; fake_ops decides what Dynamo traces.
+GRAPH_MAKERS = (
+    "aten_rules",
+    "capture",
+    "decompositions",
+    "fake_ops",
+    "functional",
+    "graph_capture",
+    "inputs",
+    "recorder",
+    "snippet",
+    "whole_ops",
+    "wire",
+)
+
+
 @functools.cache
 def capture_digest() -> str:
-    """Content of the code that makes wire graphs of Dynamo graphs: another text, other programs."""
+    """Content of GRAPH_MAKERS: another text may make another graph of what has the same key.
+
+    It costs a capture, and a compilation only where the graph is another one.
+    """
     folder = os.path.dirname(os.path.realpath(__file__))
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
     content = hashlib.sha256()
-    for name in [*names, os.path.join("compile_backend", "__init__.py")]:
-        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+    for name in GRAPH_MAKERS:
+        with open(os.path.join(folder, f"{name}.py"), "rb", buffering=0) as file:
             content.update(file.read())
     return content.hexdigest()[:16]
 

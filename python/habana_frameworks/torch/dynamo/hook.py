@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
-import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +15,20 @@ import torch
 import torch.fx
 
 from .. import native
-from . import records
-from .capture import Capture, clean_tracing_state, refuse_numbers
+from . import graph_watch, records, structured_trace
 from .compile_backend import passes, shared_layer
 from .function_text import Uncacheable
-from .graph_key import Factors, ambient_factors, graph_factors
-from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols, propagate
+from .graph_capture import capture_graph
+from .graph_key import graph_factors
+from .graph_label import label, source_of
+from .graph_watch import CapturedGraph
+from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols
 from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
 from .ranges import host_range
 from .records import GraphRecord
-from .service import Loaded, NoProgram, service
-from .wire import CaptureError, NeedsFunctionalization
+from .service import FrontEndKey, Loaded, NoProgram, UnusableProgram, service
+from .wire import CaptureError
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -33,6 +36,9 @@ _warned: set[str] = set()
 
 # Where graphs must compute; tests of the ladder without a device say "cpu".
 DEVICE = "hpu"
+
+# Concrete shapes of one dynamic graph that keep their programs; the least recently called go.
+MAX_SHAPES = 256
 
 Compiled = Callable[..., Any]
 Settings = dict[str, bool | int | float | str]
@@ -46,11 +52,13 @@ def warn_once(text: str) -> None:
 
 
 def _log_record(record: GraphRecord) -> None:
-    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of."""
+    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of; and
+    for TORCH_TRACE."""
     for line in record.lines():
         _log.info("%s", line)
     for name, value in record.factors:
         _log.debug("%s: key factor %s = %s", record.name, name, value)
+    structured_trace.log_graph(record)
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,14 @@ class Request:
     inputs: GraphInputs
     settings: Settings
     name: str
+    source: str
+    compile_id: str
 
     def attributes(self) -> list[torch.Tensor]:
         return [attribute(self.module, path) for path in self.inputs.attributes]
+
+    def new_record(self) -> GraphRecord:
+        return GraphRecord(self.name, self.source, self.compile_id)
 
 
 def hpu_backend(
@@ -83,14 +96,16 @@ def hpu_backend(
     settings = resolve(options)
     for sentence in without_effect(settings):
         warn_once(sentence)
-    name = f"graph_{len(records.report().graphs)}"
+    name = f"graph_{records.graph_count()}"
+    source = source_of(gm)
+    compile_id = str(torch._guards.CompileContext.current_compile_id() or "")
     reason = _eager_reason(gm, example_inputs, settings)
     if reason:
-        return _eager(gm, GraphRecord(name), reason)
+        return _eager(gm, GraphRecord(name, source, compile_id), reason)
     try:
-        request = Request(gm, graph_inputs(gm), settings, name)
+        request = Request(gm, graph_inputs(gm), settings, name, source, compile_id)
     except CaptureError as error:
-        return _eager(gm, GraphRecord(name), str(error))
+        return _eager(gm, GraphRecord(name, source, compile_id), str(error))
     if has_symbols(example_inputs):
         return DynamicGraph(request)
     values = example_values(gm)
@@ -135,17 +150,28 @@ class DynamicGraph:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._by_shape: dict[tuple[Any, ...], Compiled] = {}
+        self._lock = threading.Lock()
+        # Guarded by _lock; least recently called first.
+        self._by_shape: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
 
     def __call__(self, *args: Any) -> Any:
         shape = tuple(
             (*a.shape, -1, *a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a)
             for a in args
         )
-        compiled = self._by_shape.get(shape)
+        with self._lock:
+            compiled = self._by_shape.get(shape)
+            if compiled is not None:
+                self._by_shape.move_to_end(shape)
         if compiled is None:
             compiled = compile_static(self._request, args, None)
-            self._by_shape[shape] = compiled
+            with self._lock:
+                self._by_shape[shape] = compiled
+                dropped = len(self._by_shape) > MAX_SHAPES
+                if dropped:
+                    self._by_shape.popitem(last=False)
+            if dropped:
+                records.count_dropped_shape()
         return compiled(*args)
 
 
@@ -153,11 +179,13 @@ def compile_static(
     request: Request, example_inputs: Sequence[Any], values: dict[torch.fx.Node, Any] | None
 ) -> Compiled:
     """The callable for one concrete shape. values: known example values of all nodes."""
-    record = GraphRecord(request.name)
+    record = request.new_record()
     try:
         with host_range(f"hpu::prepare {request.name}"):
             loaded = _climb(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
+        if isinstance(error, NoProgram):
+            _show(request, example_inputs, values, record)
         if (
             isinstance(error, NoProgram)
             and not error.lasting
@@ -168,6 +196,7 @@ def compile_static(
     records.add(record)
     _describe(request, loaded, record)
     _log_record(record)
+    _show(request, example_inputs, values, record)
     return _bind(request, loaded.program, record)
 
 
@@ -178,33 +207,21 @@ def _climb(
     record: GraphRecord,
 ) -> Loaded:
     """Memory, store, compile."""
-    started = time.perf_counter()
-    build_id = service.build_id
-    factors = _factors(request, example_inputs, record)
-    builder = native.client_module().KeyBuilder()
-    device = native.torch_module()
     options = key_options(request.settings)
-    for factor in (
-        ("compiler", build_id),
-        ("device", device.device_kind()),
-        ("isa_level", device.isa_level()),
-        *sorted(options.items()),
-        *factors,
-    ):
-        builder.field(*factor)
-    key: bytes = builder.digest()
-    record.key = key.hex()
-    record.factors = list(builder.factors())
-    record.key_ms = (time.perf_counter() - started) * 1e3
-    if record.cacheable:
-        remembered = service.remembered(key)
+    front_end = _front_end_key(request, example_inputs, options, record)
+    if front_end is not None:
+        remembered = service.remembered(front_end.key)
         if remembered is not None:
             record.origin = "memory"
             return remembered
-        with host_range(f"hpu::fetch {request.name}"):
-            loaded = service.fetch(key, record)
-        if loaded is not None:
-            return loaded
+        try:
+            with host_range(f"hpu::fetch {request.name}"):
+                loaded = service.fetch(front_end.key, record)
+        except UnusableProgram as error:
+            record.unusable = str(error)
+        else:
+            if loaded is not None:
+                return loaded
     try:
         with host_range(f"hpu::capture {request.name}"):
             graph = _capture(request, example_inputs, values, record)
@@ -214,31 +231,54 @@ def _climb(
             CompileProgress(request.name, progress_mode) as progress,
         ):
             return service.compile(
-                key,
                 graph,
                 options,
-                record.factors,
+                front_end,
                 record,
                 progress,
                 float(request.settings["compile_timeout_s"]),
             )
     except CaptureError as error:
-        service.remember_failure(key, str(error))
+        if front_end is not None:
+            service.remember_failure(front_end.key, str(error))
         raise
     except NoProgram as error:
-        if error.lasting:
-            service.remember_failure(key, str(error))
+        if front_end is not None and error.lasting:
+            service.remember_failure(front_end.key, str(error))
         raise
 
 
-def _factors(request: Request, example_inputs: Sequence[Any], record: GraphRecord) -> Factors:
+def _front_end_key(
+    request: Request,
+    example_inputs: Sequence[Any],
+    options: Mapping[str, str],
+    record: GraphRecord,
+) -> FrontEndKey | None:
+    """None: what the graph refers to cannot be described, so it is captured in every process."""
+    started = time.perf_counter()
+    build_id = service.build_id
     inputs = [*example_inputs, *request.attributes()]
     try:
-        return graph_factors(request.module, request.inputs, inputs)
+        factors = graph_factors(request.module, request.inputs, inputs)
     except Uncacheable as error:
         record.cacheable = False
-        record.reason = f"not stored: {error}"
-        return [("uncacheable", uuid.uuid4().hex), *ambient_factors()]
+        record.reason = f"captured in every process: {error}"
+        return None
+    builder = native.client_module().KeyBuilder()
+    device = native.torch_module()
+    for factor in (
+        ("compiler", build_id),
+        ("device", device.device_kind()),
+        ("isa_level", device.isa_level()),
+        *sorted(options.items()),
+        *factors,
+    ):
+        builder.field(*factor)
+    key: bytes = builder.digest()
+    record.front_end_key = key.hex()
+    record.factors = list(builder.factors())
+    record.key_ms = (time.perf_counter() - started) * 1e3
+    return FrontEndKey(key, record.factors, label(request.name, request.source))
 
 
 def _capture(
@@ -249,43 +289,58 @@ def _capture(
 ) -> bytes:
     """The serialised graph. CaptureError says why there is none."""
     started = time.perf_counter()
-    client = native.client_module()
+    torch_module = native.torch_module()
 
-    def attempt(functional: bool) -> tuple[bytes, int]:
-        builder = client.GraphBuilder(request.name)
-        if passes.logger.enabled(logging.DEBUG):
-            builder = passes.GraphListing(builder)
-        capture = Capture(request.module, request.inputs, known, builder, client, DEVICE)
-        if functional:
-            capture.run_functional()
-        else:
-            capture.run()
-        if isinstance(builder, passes.GraphListing):
-            builder.log()
-        return builder.serialize(), capture.writer.node_count
+    def new_builder() -> Any:
+        builder = torch_module.GraphBuilder(request.name)
+        return passes.GraphListing(builder) if passes.logger.enabled(logging.DEBUG) else builder
 
     try:
-        refuse_numbers(request.module)
-        with clean_tracing_state():
-            known = values if values is not None else propagate(request.module, example_inputs)
-            try:
-                graph, record.nodes = attempt(functional=False)
-            except NeedsFunctionalization:
-                if not request.settings["keep_input_mutations"]:
-                    raise CaptureError("the graph writes to tensors") from None
-                graph, record.nodes = attempt(functional=True)
+        builder, record.nodes = capture_graph(
+            request.module,
+            request.inputs,
+            example_inputs,
+            values,
+            new_builder,
+            DEVICE,
+            bool(request.settings["keep_input_mutations"]),
+        )
     except (CaptureError, KeyboardInterrupt):
         raise
     except Exception as error:
         _log.debug("capture of %s failed", request.name, exc_info=True)
         first_line = str(error).partition("\n")[0]
         raise CaptureError(f"capture failed: {type(error).__name__}: {first_line}") from error
+    if isinstance(builder, passes.GraphListing):
+        builder.log()
+    graph: bytes = builder.serialize()
     record.capture_ms = (time.perf_counter() - started) * 1e3
     return graph
 
 
+def _show(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    record: GraphRecord,
+) -> None:
+    """To those who watch captured graphs. A graph from the store is captured for them alone."""
+    device = native.torch_module()
+    graph_watch.show(
+        record,
+        lambda: CapturedGraph(
+            _capture(request, example_inputs, values, request.new_record()),
+            key_options(request.settings),
+            device.device_kind(),
+            device.isa_level(),
+        ),
+    )
+
+
 def _describe(request: Request, loaded: Loaded, record: GraphRecord) -> None:
     program = loaded.program
+    record.content_key = loaded.content_key
+    record.content_factors = loaded.content_factors
     record.recipes = loaded.recipes
     record.nodes = program.node_count
     record.eager_nodes = program.eager_node_count

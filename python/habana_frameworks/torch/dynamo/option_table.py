@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table; `effect` is "active" or why other values change nothing."""
+    """One row of the table; `effect` is "active" or why other values change nothing.
+
+    torch_mode: function of torch; the option is also on while that says so.
+    """
 
     name: str
     env: str
@@ -17,6 +20,7 @@ class Option:
     effect: str
     text: str
     values: tuple[str, ...] = ()
+    torch_mode: str = ""
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -190,7 +194,17 @@ OPTIONS: tuple[Option, ...] = (
         default=600.0,
         key=False,
         effect="active",
-        text="Deadline of one compilation in seconds; then the graph runs eagerly.",
+        text="Seconds one compilation may take, then its graph runs eagerly.",
+    ),
+    Option(
+        name="deterministic",
+        env="HPU_DETERMINISTIC",
+        kind=bool,
+        default=False,
+        key=True,
+        effect="active",
+        text="Convolutions by the direct form, whose rounding is that of a plain sum.",
+        torch_mode="are_deterministic_algorithms_enabled",
     ),
     Option(
         name="require_server",

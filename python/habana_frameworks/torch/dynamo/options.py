@@ -1,9 +1,8 @@
-"""Options of one torch.compile call: the environment's values, overridden by `options={...}`."""
+"""Options of one torch.compile call: compile_backend.config, overridden by `options={...}`."""
 
 from __future__ import annotations
 
 import difflib
-import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -51,8 +50,8 @@ def _parse(option: Option, value: Any, what: str) -> bool | int | float | str:
     return number
 
 
-@functools.cache
-def _from_environment() -> dict[str, bool | int | float | str]:
+def from_environment() -> dict[str, bool | int | float | str]:
+    """The environment's values, defaults for the rest. OptionError names a wrong variable."""
     values: dict[str, bool | int | float | str] = {}
     for option in OPTIONS:
         text = os.environ.get(option.env)
@@ -60,14 +59,15 @@ def _from_environment() -> dict[str, bool | int | float | str]:
     return values
 
 
-def reread_environment() -> None:
-    """The next resolve() reads the environment again (it is read once otherwise)."""
-    _from_environment.cache_clear()
-
-
 def resolve(options: Mapping[str, Any] | None) -> dict[str, bool | int | float | str]:
-    """All options with their values. OptionError names a wrong key or value."""
-    values = dict(_from_environment())
+    """All options: `options`, else compile_backend.config; PyTorch's modes win. OptionError names a
+    wrong key or value."""
+    from .compile_backend import config
+
+    values = {
+        option.name: _parse(option, getattr(config, option.name), f"config.{option.name}")
+        for option in OPTIONS
+    }
     by_name = {option.name: option for option in OPTIONS}
     for name, value in (options or {}).items():
         option = by_name.get(name)
@@ -78,6 +78,9 @@ def resolve(options: Mapping[str, Any] | None) -> dict[str, bool | int | float |
                 f"hpu_backend has no option {name!r}{hint} Options: {', '.join(sorted(by_name))}"
             )
         values[name] = _parse(option, value, f"option {name}")
+    for option in OPTIONS:
+        if option.torch_mode and getattr(torch, option.torch_mode)():
+            values[option.name] = True
     return values
 
 
@@ -90,8 +93,15 @@ def without_effect(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def effect(name: str) -> str:
+    """Why other values of an option change nothing; "active" if they do."""
+    return next(option.effect for option in OPTIONS if option.name == name)
+
+
 def key_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Those that enter the key and are sent to the server; PyTorch's deterministic mode is one."""
-    options = {option.name: str(values[option.name]) for option in OPTIONS if option.key}
-    options["deterministic"] = str(torch.are_deterministic_algorithms_enabled()).lower()
-    return options
+    """Those that enter the key and are sent to the server, as the text C++'s SetOption takes."""
+    return {option.name: _wire_text(values[option.name]) for option in OPTIONS if option.key}
+
+
+def _wire_text(value: bool | int | float | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -24,7 +24,6 @@ from .wire import (
     Meta,
     NeedsFunctionalization,
     check_plain,
-    dtype_number,
     meta_of,
 )
 
@@ -120,15 +119,25 @@ class SnippetRecorder:
         """Appends one call with its results' metadata."""
         arguments = tuple(self.template(a) for a in args)
         keywords = {k: self.template(v) for k, v in kwargs.items()}
+        given = {
+            storage_of(leaf): self.slot_of(leaf).index
+            for leaf in pytree.tree_leaves((args, kwargs))
+            if isinstance(leaf, torch.Tensor)
+        }
         results: list[Meta] = []
+        memory: list[int | None] = []
         slots: list[int] = []
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
             check_plain(item, f"the result of {op}")
             results.append(meta_of(item))
+            memory.append(given.get(storage_of(item)))
             slots.append(self._new_slot(item))
-        self.snippet.calls.append(Call(str(op), arguments, keywords, results, slots))
+        random = draws_random(op, args, kwargs)
+        self.snippet.calls.append(
+            Call(str(op), arguments, keywords, results, memory, slots, random)
+        )
 
     def checkpoint(self) -> Checkpoint:
         """The present state, for `calls_since` and `roll_back`."""
@@ -155,6 +164,11 @@ class SnippetRecorder:
         return self.snippet
 
 
+def storage_of(tensor: torch.Tensor) -> int:
+    """The same number for tensors that share memory."""
+    return int(tensor.untyped_storage()._cdata)
+
+
 def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """True for an op with a `dropout_p` that is 0: attention in inference."""
     for position, argument in enumerate(op._schema.arguments):
@@ -164,9 +178,15 @@ def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     return False
 
 
+def draws_random(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """True for a call that advances the generator."""
+    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    return seeded and not _drops_nothing(op, args, kwargs)
+
+
 def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Refuses what no compiled graph may contain."""
-    if torch.Tag.nondeterministic_seeded in op.tags and not _drops_nothing(op, args, kwargs):
+    if draws_random(op, args, kwargs):
         raise CaptureError(f"{op} draws random numbers")
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
@@ -251,12 +271,11 @@ class RecordingMode(TorchDispatchMode):
 
 def _has_rule(call: Call) -> bool:
     """True for calls that the compile server puts into recipes, none of which hold f64."""
-    f64 = dtype_number(torch.float64)
-    return call.target in ATEN_RULES and all(meta[0] != f64 for meta in call.results)
+    return call.target in ATEN_RULES and all(m[0] != torch.float64 for m in call.results)
 
 
 def _share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return bool(x.untyped_storage()._cdata == y.untyped_storage()._cdata)
+    return storage_of(x) == storage_of(y)
 
 
 def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
@@ -319,17 +338,18 @@ class WholeOpsMode(TorchFunctionMode):
                 return self._record_functional(*call) if self.functional else self._record(*call)
         return func(*args, **kwargs)
 
-    def _record(self, op: OpOverload, args: Any, kwargs: Any) -> torch.Tensor:
+    def _record(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         with self.recording.paused():
-            result: torch.Tensor = op(*args, **kwargs)
+            result = op(*args, **kwargs)
         self.recording.recorder.record(op, args, kwargs, result)
         return result
 
-    def _record_functional(self, op: OpOverload, args: Any, kwargs: Any) -> torch.Tensor:
+    def _record_functional(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         torch._disable_functionalization()
         try:
             args, kwargs = pytree.tree_map_only(torch.Tensor, unwrap_functional, (args, kwargs))
-            return torch._to_functional_tensor(self._record(op, args, kwargs))
+            result = self._record(op, args, kwargs)
+            return pytree.tree_map_only(torch.Tensor, torch._to_functional_tensor, result)
         finally:
             torch._enable_functionalization(reapply_views=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,11 +14,18 @@ class GraphRecord:
     """One captured graph (one concrete shape of it). Times in milliseconds."""
 
     name: str
-    # compiled, coalesced (by another process's request), store, memory, or eager
+    # Whose code it is and where that begins (graph_label.py), and Dynamo's id of the compilation.
+    source: str = ""
+    compile_id: str = ""
+    # compiled, coalesced (joined the compilation of another request), store, memory, or eager
     origin: str = "eager"
     # Why it, or its lookup in the store, was skipped.
     reason: str = ""
-    key: str = ""
+    # Why what the store had was compiled anew.
+    unusable: str = ""
+    # What this process knew the graph by, "" if there was nothing, and what its program is made of.
+    front_end_key: str = ""
+    content_key: str = ""
     cacheable: bool = True
     nodes: int = 0
     recipes: int = 0
@@ -26,11 +33,14 @@ class GraphRecord:
     key_ms: float = 0.0
     fetch_ms: float = 0.0
     capture_ms: float = 0.0
+    # What compiling took when it was done, and what this process waited for the request.
     compile_ms: float = 0.0
+    request_ms: float = 0.0
     load_ms: float = 0.0
     aliased_calls: int = 0
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
+    content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     def lines(self) -> list[str]:
         """Where its program came from and what runs eagerly, for people."""
@@ -38,26 +48,40 @@ class GraphRecord:
             return [f"{self.name}: eager: {self.reason}"]
         found = "hit" if self.origin in ("store", "memory") else "miss"
         return [
-            f"{self.name}: {found}, {self.origin}, key {self.key[:12]}, {self.recipes} recipes, "
+            f"{self.name}: {found}, {self.origin}, key {self.front_end_key[:12] or 'none'}, "
+            f"program {self.content_key[:12]}, {self.recipes} recipes, "
             f"{self.nodes} nodes ({self.eager_nodes} eager); key {self.key_ms:.1f} ms, "
             f"fetch {self.fetch_ms:.1f} ms, capture {self.capture_ms:.1f} ms, "
             f"compile {self.compile_ms:.1f} ms, load {self.load_ms:.1f} ms",
+            *([f"  compiled anew: {self.unusable}"] if self.unusable else []),
             *(f"  eager: {step.removeprefix('eager ')}" for step in self.eager_steps),
         ]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that hpu_backend did in this process."""
+    """What hpu_backend did in this process; the oldest go when there are too many."""
 
     graphs: list[GraphRecord]
+    dropped_graphs: int = 0
+    dropped_shapes: int = 0  # programs of dynamic graphs that are made again when they are called
 
     def count(self, *origins: str) -> int:
         return sum(graph.origin in origins for graph in self.graphs)
 
     @property
     def compilations(self) -> int:
-        return self.count("compiled", "coalesced")
+        return self.count("compiled")
+
+    @property
+    def joined(self) -> int:
+        """Graphs whose compilation another request had begun."""
+        return self.count("coalesced")
+
+    @property
+    def recompilations(self) -> int:
+        """Graphs whose stored program was unusable."""
+        return sum(bool(graph.unusable) for graph in self.graphs)
 
     @property
     def hits(self) -> int:
@@ -82,34 +106,89 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return {
             "graphs": [asdict(graph) for graph in self.graphs],
+            "dropped_graphs": self.dropped_graphs,
+            "dropped_shapes": self.dropped_shapes,
             "compilations": self.compilations,
+            "joined": self.joined,
+            "recompilations": self.recompilations,
             "hits": self.hits,
             "recipes": self.recipes,
             "eager_segments": self.eager_segments,
             "eager_reasons": self.eager_reasons,
         }
 
+    def _repr_html_(self) -> str:
+        """The page, for notebooks; with what the newest recording() has seen."""
+        from ..report.collect import collect
+        from ..report.page import to_frame
+        from ..report.recording import latest
+
+        return to_frame(collect("hpu_backend in this process", latest(), self))
+
     def __str__(self) -> str:
         lines = [
             f"{len(self.graphs)} graphs, {self.recipes} recipes, {self.compilations} compiled, "
+            f"{self.joined} compiled by others at the same time, "
             f"{self.hits} from the store or memory, {self.eager_segments} eager segments"
         ]
+        if self.dropped_graphs or self.dropped_shapes:
+            lines.append(
+                f"  not listed: {self.dropped_graphs} older graphs; "
+                f"dropped: {self.dropped_shapes} programs of dynamic graphs"
+            )
         for graph in self.graphs:
             lines += [f"  {line}" for line in graph.lines()]
         return "\n".join(lines)
 
 
+# The report lists so many graphs, the newest.
+MAX_GRAPHS = 4096
+
 _lock = threading.Lock()
-_records: list[GraphRecord] = []
+# Guarded by _lock.
+_records: deque[GraphRecord] = deque()
+_dropped_graphs = 0
+_dropped_shapes = 0
+_resets = 0
 _listeners: list[Callable[[], None]] = []
 
 
 def add(record: GraphRecord) -> None:
+    global _dropped_graphs
     with _lock:
         _records.append(record)
+        if len(_records) > MAX_GRAPHS:
+            _records.popleft()
+            _dropped_graphs += 1
         listeners = list(_listeners)
     for listener in listeners:
         listener()
+
+
+def count_dropped_shape() -> None:
+    global _dropped_shapes
+    with _lock:
+        _dropped_shapes += 1
+
+
+def graph_count() -> int:
+    """Graphs so far, those that are not listed any more included."""
+    with _lock:
+        return len(_records) + _dropped_graphs
+
+
+def position() -> tuple[int, int]:
+    """Where the next graph will be: how often the report was reset, and graph_count()."""
+    with _lock:
+        return _resets, len(_records) + _dropped_graphs
+
+
+def since(start: tuple[int, int]) -> Report:
+    """The graphs from a position on that are still known; all of them after a reset."""
+    resets, count = start
+    with _lock:
+        skipped = max(0, count - _dropped_graphs) if resets == _resets else 0
+        return Report(list(_records)[skipped:], _dropped_graphs, _dropped_shapes)
 
 
 def subscribe(listener: Callable[[], None]) -> None:
@@ -121,13 +200,16 @@ def subscribe(listener: Callable[[], None]) -> None:
 def report() -> Report:
     """A snapshot of this process's graphs, in the order they were compiled."""
     with _lock:
-        return Report(list(_records))
+        return Report(list(_records), _dropped_graphs, _dropped_shapes)
 
 
 def reset() -> None:
     """Forgets all graphs; programs stay loaded."""
+    global _dropped_graphs, _dropped_shapes, _resets
     with _lock:
+        _resets += 1
         _records.clear()
+        _dropped_graphs = _dropped_shapes = 0
 
 
 @dataclass(frozen=True)

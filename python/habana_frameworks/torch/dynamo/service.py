@@ -7,6 +7,7 @@ broken installation costs one wait and one warning, not one per graph.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -15,7 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import native
+from . import options
 from .records import GraphRecord
 
 # A server that could not be had is asked for again after this time.
@@ -23,6 +27,8 @@ _RETRY_AFTER_S = 30.0
 _START_TIMEOUT_S = 20.0
 _IDLE_TIMEOUT_S = 900
 _MEMORY_PROGRAMS = 512
+
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,10 +44,25 @@ class NoProgram(Exception):
         self.lasting = lasting
 
 
+class UnusableProgram(Exception):
+    """What the store has arrived damaged or cannot be loaded; it has to be compiled anew."""
+
+
+@dataclass(frozen=True)
+class FrontEndKey:
+    """What this process knows a graph by before it has captured it (docs/cache_key.md)."""
+
+    key: bytes
+    factors: list[tuple[str, str]]
+    label: str  # for people: graph and module
+
+
 @dataclass(frozen=True)
 class Loaded:
     program: Any  # _torch.Program
     recipes: int
+    content_key: str
+    content_factors: list[tuple[str, str]]
 
 
 class Service:
@@ -113,8 +134,7 @@ class Service:
             self._pid = os.getpid()
             self._client = None
             self._down_until = 0.0
-            self._programs.clear()
-            self._failed.clear()
+            self.forget_programs()
 
     # --- programs ----------------------------------------------------------------------------
 
@@ -129,46 +149,96 @@ class Service:
                 self._programs.move_to_end(key)
             return loaded
 
+    def program_count(self) -> int:
+        """Programs that this process keeps loaded."""
+        with self._lock:
+            return len(self._programs)
+
+    def forget_programs(self) -> None:
+        """Graphs that are captured from now on find nothing in memory; compiled functions keep
+        their programs."""
+        with self._lock:
+            self._programs.clear()
+            self._failed.clear()
+
     def fetch(self, key: bytes, record: GraphRecord) -> Loaded | None:
-        """A program of the store; None on a miss."""
+        """A program of the store, by its front-end key; None on a miss. UnusableProgram."""
         started = time.perf_counter()
         found = self._call(lambda client: client.get(key))
         record.fetch_ms = (time.perf_counter() - started) * 1e3
-        if found is None:
-            return None
-        record.origin = str(found.origin)
-        return self._load(key, found, record)
+        return None if found is None else self._load(key, found, record)
 
     def compile(
         self,
-        key: bytes,
         graph: bytes,
         options: Mapping[str, str],
-        factors: list[tuple[str, str]],
+        front_end: FrontEndKey | None,
         record: GraphRecord,
         progress: Progress | None,
         timeout_s: float,
     ) -> Loaded:
-        """Compiles, or waits for the one compilation of this key that is under way."""
+        """Compiles, or waits for the one compilation of this content that is under way.
+
+        A program that is unusable, here or in an earlier fetch (record.unusable), is compiled anew
+        once, in place of the stored one.
+        """
+        started = time.perf_counter()
+        try:
+            return self._compile_usable(graph, options, front_end, record, progress, timeout_s)
+        finally:
+            record.request_ms = (time.perf_counter() - started) * 1e3 - record.load_ms
+
+    def _compile_usable(
+        self,
+        graph: bytes,
+        options: Mapping[str, str],
+        front_end: FrontEndKey | None,
+        record: GraphRecord,
+        progress: Progress | None,
+        timeout_s: float,
+    ) -> Loaded:
+        if not record.unusable:
+            try:
+                return self._compile(graph, options, front_end, record, progress, timeout_s, False)
+            except UnusableProgram as error:
+                record.unusable = str(error)
+        _log.warning("%s is compiled anew: %s", record.name, record.unusable)
+        try:
+            return self._compile(graph, options, front_end, record, progress, timeout_s, True)
+        except UnusableProgram as error:
+            raise NoProgram(f"compiled anew, and again {error}", lasting=False) from error
+
+    def _compile(
+        self,
+        graph: bytes,
+        options: Mapping[str, str],
+        front_end: FrontEndKey | None,
+        record: GraphRecord,
+        progress: Progress | None,
+        timeout_s: float,
+        skip_cache_lookup: bool,
+    ) -> Loaded:
         device = native.torch_module()
         found = self._call(
             lambda client: client.compile(
-                key,
                 graph,
                 dict(options),
-                factors,
                 device.device_kind(),
                 device.isa_level(),
+                (front_end.key, front_end.factors, front_end.label) if front_end else None,
                 progress,
                 timeout_s,
+                skip_cache_lookup,
             )
         )
-        record.origin = str(found.origin)
         record.compile_ms = float(found.compile_ms)
-        return self._load(key, found, record)
+        return self._load(front_end.key if front_end else None, found, record)
 
     def _call(self, request: Callable[[Any], Any]) -> Any:
-        """One request; a lost server is replaced once."""
+        """One request; a lost server is replaced once.
+
+        Only its loss shuts the ladder: what server or compiler answer is about this request alone.
+        """
         client_module = native.client_module()
         for attempt in (0, 1):
             client = self.connect()
@@ -178,20 +248,30 @@ class Service:
                 self._drop_client()
                 if attempt == 1 or error.code != "UNAVAILABLE":
                     with self._lock:
-                        self._mark_down(f"the compile server was lost: {error}")
-                    raise NoProgram(str(error), lasting=False) from error
+                        self._mark_down(f"no compile server: {error}")
+                    raise NoProgram(self._down_reason, lasting=False) from error
             except client_module.CompileError as error:
+                if error.code in _UNUSABLE_CODES:
+                    raise UnusableProgram(f"it arrived damaged: {error}") from error
                 raise NoProgram(str(error), lasting=error.code in _LASTING_CODES) from error
         raise AssertionError("not reached")
 
-    def _load(self, key: bytes, found: Any, record: GraphRecord) -> Loaded:
+    def _load(self, key: bytes | None, found: Any, record: GraphRecord) -> Loaded:
         started = time.perf_counter()
+        manifest = found.manifest
+        record.content_key = str(manifest["key"])
         try:
-            program = native.torch_module().Program(found.program, found.recipes)
+            program = native.torch_module().Program(found.program, found.recipes, record.name)
+        except torch.OutOfMemoryError as error:
+            raise NoProgram(f"no memory to load the program: {error}", lasting=False) from error
         except (RuntimeError, ValueError) as error:
-            raise NoProgram(f"the program cannot be loaded: {error}", lasting=False) from error
+            raise UnusableProgram(f"it cannot be loaded: {error}") from error
+        record.origin = str(found.origin)
         record.load_ms = (time.perf_counter() - started) * 1e3
-        loaded = Loaded(program, len(found.recipes))
+        factors = [(str(name), str(value)) for name, value in manifest["factors"]]
+        loaded = Loaded(program, len(found.recipes), record.content_key, factors)
+        if key is None:
+            return loaded
         with self._lock:
             self._programs[key] = loaded
             while len(self._programs) > _MEMORY_PROGRAMS:
@@ -205,12 +285,20 @@ class Service:
 
 # Status codes that the same graph will meet again.
 _LASTING_CODES = frozenset({"INVALID_ARGUMENT", "UNIMPLEMENTED"})
+# Codes of an answer that is not what its key, its digests or its signer say.
+_UNUSABLE_CODES = frozenset({"DATA_LOSS", "PERMISSION_DENIED"})
 
 
 def running_socket() -> str | None:
     """Socket of the user's daemon if there is one; starts nothing."""
     path = server_paths()["socket"]
     return path if os.path.exists(path) else None
+
+
+def server_process() -> int | None:
+    """Process id of the user's daemon, whether it listens or not, until it begins to stop."""
+    found = native.client_module().server_process(server_paths()["socket"])
+    return None if found is None or found[1] else int(found[0])
 
 
 def server_paths() -> dict[str, str]:
@@ -237,6 +325,7 @@ def open_client() -> tuple[Any, str]:
         log_level=_server_log_level(),
         start_timeout_s=_START_TIMEOUT_S,
         idle_timeout_s=_IDLE_TIMEOUT_S,
+        compile_timeout_s=float(options.resolve(None)["compile_timeout_s"]),
     )
     client = client_module.CompileClient(socket)
     return client, str(client.hello()["build_id"])

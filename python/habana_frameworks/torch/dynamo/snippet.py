@@ -11,42 +11,39 @@ from typing import Any, Protocol
 
 import torch
 
-from .wire import CaptureError, Meta, dtype_number, enum_name, meta_of, tensor_bytes
+from .wire import CaptureError, Meta
+
+# A result's Meta, then the tensor whose memory it lies in: its value id, or None for its own.
+Result = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, int | None]
 
 
 class GraphBuilder(Protocol):
-    """_client.GraphBuilder."""
+    """_torch.GraphBuilder."""
+
+    Value: Any
 
     def add_tensor_input(
         self,
-        dtype: int,
+        dtype: torch.dtype,
         sizes: tuple[int, ...],
         strides: tuple[int, ...],
+        storage_offset: int = 0,
         on_cpu: bool = False,
         name: str = "",
     ) -> int: ...
     def add_scalar_input(self, name: str = "") -> int: ...
-    def add_constant(self, dtype: int, sizes: tuple[int, ...], buffer: bytes) -> int: ...
-    def add_node(
+    def add_constant(self, tensor: torch.Tensor) -> int: ...
+    def add_call(
         self,
         target: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        results: list[Meta],
+        results: list[Result],
+        draws_random: bool = False,
         source: str = "",
     ) -> int: ...
     def set_outputs(self, outputs: list[Any]) -> None: ...
     def serialize(self) -> bytes: ...
-
-
-class Markers(Protocol):
-    """The marker classes of _client that tell values, dtypes and enums from plain numbers."""
-
-    Value: Any
-    DType: Any
-    MemoryFormat: Any
-    Layout: Any
-    Device: Any
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,9 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[Meta]
+    memory: list[int | None]  # slots whose memory the results lie in; None = their own
     slots: list[int]  # of the results
+    draws_random: bool
 
 
 @dataclass
@@ -78,41 +77,37 @@ class Snippet:
 class GraphWriter:
     """Writes snippets and single values into a builder."""
 
-    def __init__(self, builder: GraphBuilder, markers: Markers) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
-        self.markers = markers
         self.node_count = 0
 
     def encode(self, value: Any, values: list[int | None]) -> Any:
-        """A snippet argument in the form the builder takes."""
-        kind = type(value)
-        if kind is Slot:
-            return self.markers.Value(values[value.index])
-        if value is None or kind in (int, float, bool, str):
-            return value
-        if kind in (list, tuple) or isinstance(value, torch.Size):
+        """A snippet argument with the builder's values in place of slots."""
+        if type(value) is Slot:
+            return self.builder.Value(values[value.index])
+        if isinstance(value, (list, tuple)):
             return [self.encode(item, values) for item in value]
-        if kind is torch.dtype:
-            return self.markers.DType(dtype_number(value))
-        if kind is torch.memory_format:
-            return self.markers.MemoryFormat(enum_name(value))
-        if kind is torch.layout:
-            return self.markers.Layout(enum_name(value))
-        if kind is torch.device:
-            return self.markers.Device(value.type)
-        raise CaptureError(f"an argument of type {kind.__name__} has no wire form")
+        return value
 
     def write(self, snippet: Snippet, inputs: list[int], source: str) -> list[int | None]:
         """Appends the snippet's calls; the value id of every slot."""
         values: list[int | None] = [None] * snippet.slot_count
         values[: len(inputs)] = inputs
         for slot, tensor in snippet.constants:
-            dtype, sizes, _, _ = meta_of(tensor)
-            values[slot] = self.builder.add_constant(dtype, sizes, tensor_bytes(tensor))
+            values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:
             args = tuple(self.encode(a, values) for a in call.args)
             kwargs = {k: self.encode(v, values) for k, v in call.kwargs.items()}
-            first = self.builder.add_node(call.target, args, kwargs, call.results, source)
+            results: list[Result] = [
+                (*meta, None if slot is None else values[slot])
+                for meta, slot in zip(call.results, call.memory, strict=True)
+            ]
+            try:
+                first = self.builder.add_call(
+                    call.target, args, kwargs, results, call.draws_random, source
+                )
+            except (TypeError, ValueError) as error:
+                raise CaptureError(str(error).partition("\n")[0]) from error
             self.node_count += 1
             for i, slot in enumerate(call.slots):
                 values[slot] = first + i

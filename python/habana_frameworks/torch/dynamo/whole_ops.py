@@ -122,6 +122,20 @@ def _attention(
     return _aten.scaled_dot_product_attention.default, arguments, keywords
 
 
+def _recurrent(op: OpOverload) -> Handler:
+    """torch.lstm and its like on a batch of sequences; packed ones have their lengths second."""
+
+    def handle(*args: Any, **keywords: Any) -> AtenCall | None:
+        if keywords or not isinstance(args[3], bool):
+            return None
+        dropout, train = args[5:7]
+        if train and dropout > 0:
+            raise CaptureError(f"{op} with dropout draws random numbers")
+        return op, args, {}
+
+    return handle
+
+
 _FUNCTIONS: dict[Any, Handler] = {
     F.linear: _linear,
     torch.matmul: _matmul,
@@ -138,6 +152,10 @@ _FUNCTIONS: dict[Any, Handler] = {
     F.prelu: _prelu,
     F.logsigmoid: _log_sigmoid,
     F.scaled_dot_product_attention: _attention,
+    torch.gru: _recurrent(_aten.gru.input),
+    torch.lstm: _recurrent(_aten.lstm.input),
+    torch.rnn_relu: _recurrent(_aten.rnn_relu.input),
+    torch.rnn_tanh: _recurrent(_aten.rnn_tanh.input),
 }
 _METHODS: dict[str, Handler] = {"matmul": _matmul, "__matmul__": _matmul}
 

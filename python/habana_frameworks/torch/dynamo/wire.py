@@ -1,31 +1,21 @@
-"""How PyTorch's values are spelt on the wire (proto/graph.proto, base/dtype.h)."""
+"""What of PyTorch's tensors a captured graph can hold (graph/captured_graph.h)."""
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
-# base/dtype.h; stored on disk and on the wire, append only.
-DTYPE_NUMBERS: dict[torch.dtype, int] = {
-    torch.float32: 1,
-    torch.bfloat16: 2,
-    torch.float16: 3,
-    torch.float64: 4,
-    torch.int8: 5,
-    torch.uint8: 6,
-    torch.int16: 7,
-    torch.int32: 8,
-    torch.int64: 9,
-    torch.bool: 10,
-    torch.float8_e4m3fn: 11,
-    torch.float8_e5m2: 12,
-    torch.complex64: 13,
-    torch.complex128: 14,
-    torch.uint16: 15,
-    torch.uint32: 16,
-    torch.uint64: 17,
-}
+from .. import native
 
-Meta = tuple[int, tuple[int, ...], tuple[int, ...], int]
+# (element type, sizes, strides, storage offset), in elements.
+Meta = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
+
+
+@functools.cache
+def element_types() -> frozenset[torch.dtype]:
+    """Those that a graph can hold."""
+    return frozenset(native.torch_module().element_types())
 
 
 class CaptureError(Exception):
@@ -49,8 +39,8 @@ def check_plain(tensor: torch.Tensor, what: str) -> None:
     """Raises CaptureError for tensors that have no strided description of static sizes."""
     if tensor.layout != torch.strided:
         raise CaptureError(f"{what} has layout {tensor.layout}; only strided tensors are compiled")
-    if tensor.dtype not in DTYPE_NUMBERS:
-        raise CaptureError(f"{what} has element type {tensor.dtype}, which has no wire form")
+    if tensor.dtype not in element_types():
+        raise CaptureError(f"{what} has element type {tensor.dtype}, which no graph can hold")
     if tensor.is_complex() or tensor.is_neg():
         raise CaptureError(f"{what} is complex or a negated view")
     if not is_static(tensor):
@@ -58,25 +48,12 @@ def check_plain(tensor: torch.Tensor, what: str) -> None:
 
 
 def meta_of(tensor: torch.Tensor) -> Meta:
-    """(dtype number, sizes, strides, storage offset) in elements."""
     return (
-        DTYPE_NUMBERS[tensor.dtype],
+        tensor.dtype,
         tuple(tensor.shape),
         tensor.stride(),
         int(tensor.storage_offset()),
     )
-
-
-def dtype_number(dtype: torch.dtype) -> int:
-    number = DTYPE_NUMBERS.get(dtype)
-    if number is None:
-        raise CaptureError(f"element type {dtype} has no wire form")
-    return number
-
-
-def enum_name(value: torch.memory_format | torch.layout) -> str:
-    """ "contiguous_format" for torch.contiguous_format."""
-    return str(value).removeprefix("torch.")
 
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:

@@ -50,6 +50,22 @@ from .streams import get_stream_info as get_stream_info
 from .streams import record_stream as record_stream
 from .streams import set_stream as set_stream
 from .streams import stream as stream
+from .switches import disable_const_section_serialization as disable_const_section_serialization
+from .switches import disable_dynamic_shape as disable_dynamic_shape
+from .switches import disable_inference_mode as disable_inference_mode
+from .switches import disable_matmul3d_2d_reshape as disable_matmul3d_2d_reshape
+from .switches import disable_optim_output_sif as disable_optim_output_sif
+from .switches import disable_quantization as disable_quantization
+from .switches import enable_const_section_serialization as enable_const_section_serialization
+from .switches import enable_dynamic_shape as enable_dynamic_shape
+from .switches import enable_inference_mode as enable_inference_mode
+from .switches import enable_matmul3d_2d_reshape as enable_matmul3d_2d_reshape
+from .switches import enable_optim_output_sif as enable_optim_output_sif
+from .switches import enable_quantization as enable_quantization
+from .switches import enable_recompute_sdp as enable_recompute_sdp
+from .switches import get_dynamic_shape_status as get_dynamic_shape_status
+from .switches import recompute_sdp_enabled as recompute_sdp_enabled
+from .switches import sdp_kernel as sdp_kernel
 
 
 def init() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import native
 from ..dynamo import records
+from ..internal import bridge_config
 
 Stats = dict[str, Any]
 
@@ -129,7 +130,7 @@ def metric_localcontext(name: str) -> Metric:
 
 def _names() -> list[str]:
     names = ["graph_compilation", "cpu_fallback"]
-    if os.environ.get("PT_HPU_ENABLE_CACHE_METRICS") == "1":
+    if bridge_config.get("PT_HPU_ENABLE_CACHE_METRICS"):
         names.append("recipe_cache")
     return names
 

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from ..internal.notices import without_effect
 
 
 def is_lazy() -> bool:
-    """False: on stock PyTorch there are eager mode and torch.compile only."""
+    """False: eager mode and torch.compile run, with PT_HPU_LAZY_MODE=1 too."""
     return False
 
 
-def lazy_only(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Marks a function of lazy mode; a call raises RuntimeError."""
+def lazy_only(function: Callable[..., Any]) -> Callable[..., None]:
+    """Marks a function of lazy mode: a call does nothing, and the first one says so."""
 
-    def refuse(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        raise RuntimeError(f"{function.__name__} exists in lazy mode only, and that needs the fork")
+    @functools.wraps(function)
+    def do_nothing(*args: Any, **kwargs: Any) -> None:
+        without_effect(f"{function.__name__}()", "it exists in lazy mode only")
 
-    return refuse
+    return do_nothing
+
+
+class Timer:
+    """with Timer() as timer: ...; timer.elapsed is the block's time in seconds."""
+
+    def __init__(self) -> None:
+        self.start_t = 0.0
+        self.end_t = 0.0
+
+    def __enter__(self) -> Timer:
+        self.start_t = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_t = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        return self.end_t - self.start_t

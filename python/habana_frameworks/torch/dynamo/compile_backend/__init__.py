@@ -1,39 +1,20 @@
-"""The torch.compile backend, by the name that Dynamo's entry point and users import."""
+"""The torch.compile backend and what belongs to it.
+
+Dynamo's entry point takes `hpu_backend` from here. Its first use, not this import, begins to
+connect to the compile server: programs import `config` long before they compile, or never do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
 from typing import Any
 
-import torch.fx
-
-from .. import fake_ops
-
-# Dynamo traces before it calls a backend, so this happens when the backend is looked up.
-fake_ops.register()
+_SUBMODULES = ("backends", "config", "passes", "shared_layer")
 
 
-def _connect_early() -> None:
-    """Dynamo imports this module when somebody names the backend, so graphs will follow."""
-    from ..service import service
-
-    service.connect_early()
-
-
-_connect_early()
-
-
-def hpu_backend(
-    gm: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
-    *,
-    options: Mapping[str, Any] | None = None,
-    **kwargs: Any,
-) -> Callable[..., Any]:
-    """torch.compile(model, backend="hpu_backend"); see habana_frameworks.torch.dynamo.hook."""
-    import habana_frameworks.torch
-
-    from ..hook import hpu_backend as compile_graph
-
-    habana_frameworks.torch.autoload()
-    return compile_graph(gm, example_inputs, options=options, **kwargs)
+def __getattr__(name: str) -> Any:
+    if name == "hpu_backend":
+        return importlib.import_module(f"{__name__}.backends").hpu_backend
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,8 +33,8 @@ class GraphListing:
         self._inputs.append(f"%{id} : Tensor")
         return id
 
-    def add_node(self, target: str, args: Any, kwargs: Any, results: Any, source: str = "") -> int:
-        first: int = self._builder.add_node(target, args, kwargs, results, source)
+    def add_call(self, target: str, args: Any, kwargs: Any, results: Any, *rest: Any) -> int:
+        first: int = self._builder.add_call(target, args, kwargs, results, *rest)
         operands = [_operand(a) for a in args]
         operands += [f"{k}={_operand(v)}" for k, v in kwargs.items()]
         names = ", ".join(f"%{first + i} : Tensor" for i in range(len(results)))

@@ -1,0 +1,19 @@
+// One operator of hpu tensors run by its CPU kernel.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace hpu::torch_backend {
+
+inline bool IsHpu(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == c10::DeviceType::HPU;
+}
+
+// Arguments on the stack are hpu tensors, results too; host_access says how the CPU sees them.
+// Operators that write are seen as writing. A type that the CPU kernel lacks and accelerators have
+// (histc of integers) is widened for the call and its results are narrowed.
+void CallOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace hpu::torch_backend

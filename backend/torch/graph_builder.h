@@ -1,0 +1,20 @@
+// Captured graphs (graph/captured_graph.h) from calls of PyTorch's operators: arguments are brought
+// into schema order with the schema's defaults, writes are read off its alias annotations.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "graph/argument.h"
+#include "graph/op_schema.h"
+
+namespace hpu::torch_backend {
+
+// A value that no captured graph holds throws c10::ValueError.
+Argument ToArgument(const c10::IValue& value, const c10::TypePtr& declared);
+OpSchema ToOpSchema(const c10::FunctionSchema& schema);
+
+// Adds GraphBuilder with its Value and element_types().
+void BindGraphBuilder(pybind11::module_& module);
+
+}  // namespace hpu::torch_backend

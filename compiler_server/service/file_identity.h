@@ -1,0 +1,25 @@
+// Whether a path still leads to the file it led to: others may remove or replace our files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace hpu::server {
+
+class FileIdentity {
+ public:
+  // Of the file as it is now.
+  explicit FileIdentity(std::string path);
+
+  // False if the path leads nowhere or to another file.
+  bool InPlace() const;
+
+ private:
+  std::string path_;
+  bool existed_ = false;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+}  // namespace hpu::server

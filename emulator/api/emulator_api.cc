@@ -1,0 +1,112 @@
+// The emulator's own extension (synapse_emulator.h).
+#include <cstring>
+
+#include "emulator/api/lookup.h"
+#include "emulator/graph/compiler_library.h"
+#include "recipe/isa.h"
+#include "synapse/include/synapse_emulator.h"
+
+using namespace hpu::emulator;  // NOLINT
+
+namespace {
+
+synStatus CopyText(std::string_view text, char* buffer, size_t capacity) {
+  if (capacity <= text.size()) {
+    return Fail(synInvalidArgument, "the text needs ", text.size() + 1, " bytes");
+  }
+  std::memcpy(buffer, text.data(), text.size());
+  buffer[text.size()] = '\0';
+  return synSuccess;
+}
+
+}  // namespace
+
+synStatus synEmulatorGetCapabilities(uint64_t* capabilities) {
+  return CallAnyTime([&]() -> synStatus {
+    SYN_REQUIRE_ARGUMENT(capabilities != nullptr);
+    *capabilities = SYN_EMULATOR_HOST_ADDRESSABLE | SYN_EMULATOR_NATIVE_CODE;
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorHostAccessBegin(uint64_t address, uint64_t size) {
+  return DeviceCall([&](Device& device) {
+    device.BeginHostAccess(address, size);
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorHostAccessEnd() {
+  return DeviceCall([&](Device& device) -> synStatus {
+    if (device.EndHostAccess()) return synSuccess;
+    return Fail(synInvalidArgument, "no access of the host is open");
+  });
+}
+
+synStatus synEmulatorHostWrite(uint64_t address, uint64_t size) {
+  return DeviceCall([&](Device& device) {
+    device.executor().packs().Drop(address, size);
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorGetIsaLevel(char* buffer, size_t length) {
+  return CallAnyTime([&]() -> synStatus {
+    SYN_REQUIRE_ARGUMENT(buffer != nullptr);
+    const std::optional<hpu::IsaLevel> level = hpu::HostIsaLevel();
+    if (!level.has_value()) return Fail(synUnsupported, "this CPU has less than x86-64-v2");
+    return CopyText(IsaLevelName(*level), buffer, length);
+  });
+}
+
+synStatus synEmulatorSetComputeThreads(uint32_t count) {
+  return DeviceCall([&](Device& device) -> synStatus {
+    constexpr uint32_t kMostThreads = 4096;
+    SYN_REQUIRE_ARGUMENT(count <= kMostThreads);
+    device.executor().SetThreads(count);
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorGetComputeThreads(uint32_t* count) {
+  return DeviceCall([&](Device& device) -> synStatus {
+    SYN_REQUIRE_ARGUMENT(count != nullptr);
+    *count = device.executor().threads();
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second) {
+  return DeviceCall([&](Device& device) -> synStatus {
+    SYN_REQUIRE_ARGUMENT(flops_per_second != nullptr && bytes_per_second != nullptr);
+    Peak peak;
+    if (!device.executor().MeasurePeak(&peak)) {
+      return Fail(synOutOfHostMemory, "no memory to measure the memory's bandwidth");
+    }
+    *flops_per_second = peak.flops_per_second;
+    *bytes_per_second = peak.bytes_per_second;
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size) {
+  return Call([&]() -> synStatus {
+    SYN_REQUIRE_ARGUMENT(size != nullptr);
+    const std::string text = Library::Get().counters().ToJson();
+    *size = text.size() + 1;
+    return buffer == nullptr ? synSuccess : CopyText(text, buffer, capacity);
+  });
+}
+
+synStatus synEmulatorGraphCheck(synGraphHandle handle) {
+  return GraphCall(handle, [](const std::shared_ptr<Graph>& graph) -> synStatus {
+    const absl::StatusOr<const CompilerDoor*> door = OpenCompiler();
+    if (!door.ok()) return FailWith(synFail, hpu::ToText(door.status()));
+    const absl::Status status = (*door)->check_graph(graph->Describe("graph"));
+    if (status.ok()) return synSuccess;
+    return FailWith(absl::IsUnimplemented(status)     ? synUnsupported
+                    : absl::IsInvalidArgument(status) ? synInvalidArgument
+                                                      : synFail,
+                    std::string(status.message()));
+  });
+}

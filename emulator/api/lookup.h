@@ -1,0 +1,52 @@
+// Handles of graph objects, found or refused with the status that the contract names.
+#pragma once
+
+#include "emulator/api/entry.h"
+
+namespace hpu::emulator {
+
+// Body: synStatus(const std::shared_ptr<Graph>&). Null handle -> `null_status`, unknown -> synFail.
+template <typename Body>
+synStatus GraphCall(synGraphHandle handle, Body&& body,
+                    synStatus null_status = synInvalidArgument) {
+  return RunCall(true, [&]() -> synStatus {
+    if (handle == nullptr) return Fail(null_status, "the graph handle is null");
+    const std::shared_ptr<Graph> graph = Library::Get().graphs().Find(handle);
+    if (graph == nullptr) return Fail(synFail, "this is no graph, or it was destroyed");
+    return body(graph);
+  });
+}
+
+// Body: synStatus(Tensor&).
+template <typename Body>
+synStatus TensorCall(synTensor handle, Body&& body) {
+  return RunCall(true, [&]() -> synStatus {
+    const std::shared_ptr<Tensor> tensor = Library::Get().tensors().Find(handle);
+    if (tensor == nullptr) return Fail(synInvalidArgument, "this is no tensor");
+    return body(*tensor);
+  });
+}
+
+// A tensor whose properties may still change.
+template <typename Body>
+synStatus TensorSetCall(synTensor handle, Body&& body) {
+  return TensorCall(handle, [&](Tensor& tensor) -> synStatus {
+    if (tensor.locked) {
+      return Fail(synObjectAlreadyInitialized, "tensor ", tensor.name,
+                  " is used by a node: its properties are fixed");
+    }
+    return body(tensor);
+  });
+}
+
+// Body: synStatus(LoadedRecipe&).
+template <typename Body>
+synStatus RecipeCall(synRecipeHandle handle, Body&& body) {
+  return RunCall(true, [&]() -> synStatus {
+    const std::shared_ptr<LoadedRecipe> recipe = Library::Get().recipes().Find(handle);
+    if (recipe == nullptr) return Fail(synInvalidArgument, "this is no recipe");
+    return body(*recipe);
+  });
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,134 @@
+#include "emulator/config/configuration.h"
+
+#include <cstdlib>
+
+#include "recipe/isa.h"
+
+namespace hpu::emulator {
+namespace {
+
+std::optional<bool> ParseFlag(const std::string& value) {
+  if (value == "1" || value == "true" || value == "True" || value == "TRUE") return true;
+  if (value == "0" || value == "false" || value == "False" || value == "FALSE") return false;
+  return std::nullopt;
+}
+
+bool IsNumber(const std::string& value) {
+  if (value.empty()) return false;
+  char* end = nullptr;
+  std::strtoull(value.c_str(), &end, 0);
+  return *end == '\0' && value[0] != '-';
+}
+
+bool IsCollectiveKey(const std::string& key) {
+  return key.rfind("HCL_", 0) == 0 || key.rfind("HCCL_", 0) == 0;
+}
+
+}  // namespace
+
+Configuration::Configuration() {
+  // Keys of the vendor's library. The emulator acts on those in the first block; the others are
+  // accepted so that clients which set them run unchanged.
+  Define("GRAPH_VISUALIZATION", Kind::kFlag, false, "false");
+  Define("HABANA_DISABLE_DOUBLE_SYN_INITIALIZE", Kind::kFlag, false, "false");
+  Define("HABANA_DISABLE_DOUBLE_SYN_DESTROY", Kind::kFlag, false, "true");
+  Define("ENABLE_EXPERIMENTAL_FLAGS", Kind::kFlag, false, "false");
+  Define("EXP_FLAGS", Kind::kFlag, false, "false");
+  Define("MAX_CONST_TENSOR_SIZE_BYTES", Kind::kNumber, true, "1048576");
+  Define("CHECK_SECTION_OVERLAP", Kind::kFlag, true, "true");
+  Define("GCFG_NUM_OF_USER_STREAM_EVENTS", Kind::kNumber, true, "10485760");
+  Define("DETERMINISTIC_MODE", Kind::kFlag, true, "false");
+
+  Define("DUMP_PRE_GRAPHS", Kind::kText, false, "");
+  Define("DUMP_POST_GRAPHS", Kind::kText, false, "");
+  Define("ENABLE_PROFILER", Kind::kFlag, false, "false");
+  Define("CREATE_USED_CONFIGS_FILE", Kind::kText, false, "");
+  Define("ENABLE_SYNAPSE_QUANTIZATION", Kind::kFlag, false, "false");
+  Define("SYNAPSE_DATA_TYPE_SELECTION", Kind::kFlag, false, "true");
+  Define("PROFILE_PRECISION", Kind::kText, false, "hf8");
+  Define("NUM_OF_LAYERS_TO_RAISE", Kind::kText, false, "");
+  Define("MEDIA_RECIPES", Kind::kText, false, "");
+  Define("ENABLE_SPARSITY_WEIGHTS", Kind::kText, false, "");
+  Define("ENABLE_RAGGED_SOFTMAX_OPT", Kind::kFlag, false, "false");
+  Define("RAGGED_SOFTMAX_OPT_AMP_VAL", Kind::kText, false, "-10000");
+  Define("ENABLE_BN_FCD_PACKING", Kind::kFlag, false, "true");
+  Define("SCAL_CONFIG_FILE_PATH", Kind::kText, false, "");
+  Define("ENABLE_PARALLEL_COMPILATION", Kind::kFlag, true, "true");
+  Define("RUNTIME_DUMP_RECIPE", Kind::kText, true, "");
+  Define("FORCE_EAGER", Kind::kNumber, true, "2");
+  Define("TERMINATE_SYNAPSE_UPON_DFA", Kind::kNumber, true, "2");
+  Define("LOG_LAUNCH_INFO_UPON_FAILURE", Kind::kText, true, "");
+
+  // The emulator's own. Public: they exist for tests and cross-compilation.
+  Define("EMULATOR_ISA_LEVEL", Kind::kText, false, "");           // empty = the host's
+  Define("EMULATOR_COMPILE_THREADS", Kind::kNumber, false, "0");  // 0 = one per CPU
+  Define("EMULATOR_DUMP_DIR", Kind::kText, false, ".graph_dumps");
+  Define("EMULATOR_DISABLED_PASSES", Kind::kText, false, "");  // of graph_compiler/pipeline.cc
+  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");       // of synProfilerStop
+  Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
+  Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
+  Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM
+}
+
+void Configuration::Define(const char* key, Kind kind, bool is_private, const char* value) {
+  Setting& setting = settings_[key];
+  setting = {kind, is_private, value};
+  const char* text = std::getenv(key);
+  // A variable with a wrong value is as good as not set: the environment may be meant for others.
+  if (text != nullptr && CheckValue(key, setting, text).ok()) setting.value = text;
+}
+
+absl::Status Configuration::CheckValue(const std::string& key, const Setting& setting,
+                                       const std::string& value) {
+  if (setting.kind == Kind::kFlag && !ParseFlag(value).has_value()) {
+    return InvalidArgument(key, "=", value, ": allowed are true, false, 1 and 0");
+  }
+  if (setting.kind == Kind::kNumber && !IsNumber(value)) {
+    return InvalidArgument(key, "=", value, ": a number is wanted");
+  }
+  if (key == "EMULATOR_ISA_LEVEL" && !value.empty() && !IsaLevelFromName(value).has_value()) {
+    return InvalidArgument(
+        key, "=", value,
+        ": allowed are x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4-bf16, x86-64-v4-amx or nothing");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Configuration::Set(const std::string& key, const std::string& value) {
+  std::lock_guard lock(mutex_);
+  const auto found = settings_.find(key);
+  if (found == settings_.end()) {
+    if (!IsCollectiveKey(key)) return NotFound("no configuration key is named ", key);
+    settings_[key] = {Kind::kText, false, value};
+    return absl::OkStatus();
+  }
+  Setting& setting = found->second;
+  if (setting.is_private && !ParseFlag(settings_["ENABLE_EXPERIMENTAL_FLAGS"].value).value() &&
+      !ParseFlag(settings_["EXP_FLAGS"].value).value()) {
+    return Error(absl::StatusCode::kPermissionDenied, "configuration key ", key,
+                 " is private: set ENABLE_EXPERIMENTAL_FLAGS to true first");
+  }
+  RETURN_IF_ERROR(CheckValue(key, setting, value));
+  setting.value = value;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Configuration::Get(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = settings_.find(key);
+  if (found == settings_.end()) return NotFound("no configuration key is named ", key);
+  return found->second.value;
+}
+
+std::string Configuration::Text(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  return settings_.at(key).value;
+}
+
+bool Configuration::Flag(const std::string& key) const { return ParseFlag(Text(key)).value(); }
+
+uint64_t Configuration::Number(const std::string& key) const {
+  return std::strtoull(Text(key).c_str(), nullptr, 0);
+}
+
+}  // namespace hpu::emulator

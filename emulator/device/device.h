@@ -1,0 +1,81 @@
+// The acquired device of this process: memory, mappings, streams, events and what runs launches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "emulator/base/handle_table.h"
+#include "emulator/device/properties.h"
+#include "emulator/memory/device_memory.h"
+#include "emulator/memory/host_mappings.h"
+#include "emulator/runtime/executor.h"
+#include "emulator/streams/event.h"
+#include "emulator/streams/stream.h"
+
+namespace hpu::emulator {
+
+// What a stream is called in traces: small, and free for others once the stream is destroyed.
+inline uint32_t StreamNumber(synStreamHandle handle) {
+  return HandleTable<Stream, synStreamHandle>::IndexOf(handle);
+}
+
+struct DeviceOptions {
+  uint64_t pack_bytes = 0;  // kept at most; 0 = half of DRAM
+  uint64_t max_events = 0;
+  bool check_section_overlap = true;
+};
+
+class Device {
+ public:
+  static absl::StatusOr<std::shared_ptr<Device>> Create(const DeviceProperties& properties,
+                                                        const DeviceOptions& options,
+                                                        Counters* counters, Profiler* profiler,
+                                                        FaultInjector* faults);
+  // Finishes queued work.
+  ~Device();
+
+  const DeviceProperties& properties() const { return properties_; }
+  DeviceMemory& memory() { return *memory_; }
+  HostMappings& mappings() { return mappings_; }
+  Executor& executor() { return executor_; }
+  HandleTable<Stream, synStreamHandle>& streams() { return streams_; }
+  HandleTable<Event, synEventHandle>& events() { return events_; }
+  LaunchContext launch_context() const;
+
+  // Host memory of the device, mapped. Null when memory is exhausted.
+  void* AllocateHost(uint64_t bytes);
+  // False: not from AllocateHost.
+  bool FreeHost(const void* buffer);
+
+  // An access of the host to device memory (synEmulatorHostAccessBegin). End is false if none is
+  // open.
+  void BeginHostAccess(uint64_t address, uint64_t bytes);
+  bool EndHostAccess();
+
+  // All streams; the first failure.
+  synStatus Synchronize();
+  // Next mask in turn, for clients that spread streams over hardware queues.
+  uint64_t NextAffinity() { return uint64_t{1} << (next_affinity_.fetch_add(1) % kQueues); }
+  static constexpr uint32_t kQueues = 4;
+
+ private:
+  Device(const DeviceProperties& properties, const DeviceOptions& options,
+         std::unique_ptr<DeviceMemory> memory, Counters* counters, Profiler* profiler,
+         FaultInjector* faults);
+
+  const DeviceProperties& properties_;
+  const DeviceOptions options_;
+  const std::unique_ptr<DeviceMemory> memory_;
+  HostMappings mappings_;
+  std::mutex host_mutex_;
+  std::map<const void*, AlignedBuffer> host_buffers_;
+  std::atomic<uint32_t> next_affinity_{0};
+  std::atomic<uint64_t> host_accesses_{0};
+  Executor executor_;
+  // Last: queued work uses everything above.
+  HandleTable<Event, synEventHandle> events_;
+  HandleTable<Stream, synStreamHandle> streams_;
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,99 @@
+// Traces of host calls and of the emulated engines (synProfiler*). Times are measured, not
+// modelled: a kernel's interval is the time that its computation took on this host.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "emulator/profiler/trace_record.h"
+#include "recipe/recipe.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::emulator {
+
+// Which call queued a piece of work. The number is 0 for work that was queued untraced.
+struct WorkOrigin {
+  uint32_t stream = 0;
+  uint32_t host_thread = 0;
+  uint64_t number = 0;
+  uint64_t queued_ns = 0;
+};
+
+struct TraceInterval {
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+};
+
+class Profiler {
+ public:
+  bool host_tracing() const { return host_.load(std::memory_order_relaxed); }
+  bool device_tracing() const { return device_.load(std::memory_order_relaxed); }
+
+  // synTraceAll covers both. Starting drops what an earlier trace of the type has collected.
+  void Start(synTraceType type);
+  void Stop(synTraceType type);
+  // A trace of everything from here to the end of the process (HABANA_PROFILE). While it runs,
+  // Start and Stop neither drop nor end anything. EndSession: false if none ran.
+  void StartSession();
+  bool EndSession();
+
+  // Origin of work that the calling thread queues now; unnumbered while nothing is traced.
+  WorkOrigin Origin(uint32_t stream);
+
+  // A launch that ran; `kernels`: intervals of the recipe's kernels, in order.
+  void AddLaunch(std::shared_ptr<const Recipe> recipe, const WorkOrigin& origin,
+                 const TraceInterval& interval, std::vector<TraceInterval> kernels);
+  // What rearranged operands for a launch of `recipe`, as one kernel.
+  void AddPacking(const std::string& recipe, const KernelLaunch& packing, uint32_t stream,
+                  const TraceInterval& interval);
+  void AddCopy(const char* name, const WorkOrigin& origin, const TraceInterval& interval,
+               uint64_t bytes);
+  // `thread` empty: the calling thread.
+  void AddHost(std::string name, const TraceInterval& interval,
+               std::vector<TraceArgument> arguments = {}, const std::string& thread = "");
+
+  // What was collected of that type, by start time, after the names of its processes and lanes.
+  std::vector<TraceRecord> Records(synTraceType type) const;
+
+ private:
+  struct Launch {
+    std::shared_ptr<const Recipe> recipe;
+    WorkOrigin origin;
+    TraceInterval interval;
+    std::vector<TraceInterval> kernels;
+  };
+
+  // The caller holds mutex_. False, and counted: the trace is full.
+  bool TakeRoom(size_t records);
+  void Add(TraceRecord record);
+
+  std::atomic<bool> host_{false};
+  std::atomic<bool> device_{false};
+  std::atomic<uint64_t> next_number_{1};
+  mutable std::mutex mutex_;  // guards what follows
+  bool session_ = false;
+  std::vector<TraceRecord> records_;
+  std::vector<Launch> launches_;
+  size_t size_ = 0;  // records, kernels counted one by one
+  size_t dropped_ = 0;
+};
+
+// Records a host interval from construction to destruction if host tracing is on.
+class HostInterval {
+ public:
+  HostInterval(Profiler* profiler, const char* name);
+  ~HostInterval();
+  HostInterval(const HostInterval&) = delete;
+  HostInterval& operator=(const HostInterval&) = delete;
+
+ private:
+  Profiler* const profiler_;
+  const char* const name_;
+  const uint64_t start_ns_;
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,73 @@
+#include "emulator/runtime/copy_work.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/base/clock.h"
+
+namespace hpu::emulator {
+namespace {
+
+// Records the copy that runs during its life.
+class TracedCopy {
+ public:
+  TracedCopy(const CopyTrace& trace, uint64_t bytes)
+      : trace_(trace),
+        bytes_(bytes),
+        start_ns_(trace.profiler->device_tracing() ? NowNanoseconds() : 0) {}
+  ~TracedCopy() {
+    if (start_ns_ == 0) return;
+    trace_.profiler->AddCopy(trace_.name, trace_.origin, {start_ns_, NowNanoseconds()}, bytes_);
+  }
+  TracedCopy(const TracedCopy&) = delete;
+  TracedCopy& operator=(const TracedCopy&) = delete;
+
+ private:
+  const CopyTrace& trace_;
+  const uint64_t bytes_;
+  const uint64_t start_ns_;
+};
+
+uint64_t TotalBytes(const std::vector<CopyRange>& ranges) {
+  uint64_t bytes = 0;
+  for (const CopyRange& range : ranges) bytes += range.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+synStatus CopyWork::Run() {
+  const TracedCopy traced(trace_, TotalBytes(ranges_));
+  MemoryAccess access(packs_);
+  for (const CopyRange& range : ranges_) {
+    access.Use(range.source, range.bytes);
+    access.Use(range.destination, range.bytes);
+    std::memmove(reinterpret_cast<void*>(range.destination),
+                 reinterpret_cast<const void*>(range.source), range.bytes);
+    packs_->Drop(range.destination, range.bytes);
+    Count(counters_->bytes_copied, range.bytes);
+  }
+  Count(counters_->copies, ranges_.size());
+  return synSuccess;
+}
+
+synStatus FillWork::Run() {
+  const TracedCopy traced(trace_, count_ * width_);
+  MemoryAccess access(packs_);
+  access.Use(address_, count_ * width_);
+  auto* bytes = reinterpret_cast<uint8_t*>(address_);
+  const auto low_byte = static_cast<uint8_t>(value_);
+  if (width_ == 1 || value_ == 0) {
+    std::memset(bytes, low_byte, count_ * width_);
+  } else if (width_ == 2) {
+    auto* words = reinterpret_cast<uint16_t*>(bytes);
+    std::fill(words, words + count_, static_cast<uint16_t>(value_));
+  } else {
+    auto* words = reinterpret_cast<uint32_t*>(bytes);
+    std::fill(words, words + count_, value_);
+  }
+  packs_->Drop(address_, count_ * width_);
+  return synSuccess;
+}
+
+}  // namespace hpu::emulator

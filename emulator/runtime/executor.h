@@ -1,0 +1,77 @@
+// Runs launches: packs what the matrix engine wants packed, then the recipe's kernels in order,
+// each over the compute threads. Called by whichever thread runs a stream.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "emulator/base/counters.h"
+#include "emulator/faults/fault_injector.h"
+#include "emulator/profiler/profiler.h"
+#include "emulator/runtime/launch.h"
+#include "emulator/runtime/pack_cache.h"
+#include "emulator/streams/stream.h"
+#include "emulator/threads/peak.h"
+#include "emulator/threads/thread_pool.h"
+
+namespace hpu::emulator {
+
+class Executor {
+ public:
+  Executor(uint64_t pack_limit, Counters* counters, Profiler* profiler, FaultInjector* faults)
+      : packs_(pack_limit, counters),
+        counters_(counters),
+        profiler_(profiler),
+        faults_(faults),
+        pool_(std::make_unique<ThreadPool>(DefaultComputeThreads())) {}
+
+  synStatus Run(const LaunchRequest& request);
+
+  // Waits for running launches. 0 = default.
+  void SetThreads(uint32_t threads);
+  uint32_t threads() const;
+
+  // What this host reaches at its best with the compute threads (peak.h). Waits for running
+  // launches. False: no memory for it.
+  bool MeasurePeak(Peak* peak);
+
+  PackCache& packs() { return packs_; }
+
+ private:
+  struct RunState;
+  synStatus Pack(const LaunchRequest& request, RunState* run);
+  std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
+  void FillClaimed(const LaunchRequest& request, RunState* run);
+  void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
+                    const TraceInterval& interval);
+  void ResolveOperands(const LaunchRequest& request, RunState* run) const;
+  void UseOperands(const LaunchRequest& request, MemoryAccess* access);
+  void DropWritten(const LaunchRequest& request);
+  // `intervals`: filled with those of the kernels; null while nothing is traced.
+  void RunKernels(const LaunchRequest& request, const RunState& run,
+                  std::vector<TraceInterval>* intervals);
+
+  PackCache packs_;
+  Counters* const counters_;
+  Profiler* const profiler_;
+  FaultInjector* const faults_;
+  std::atomic<uint64_t> clock_{0};        // counts launches
+  mutable std::shared_mutex pool_mutex_;  // shared while a launch uses the pool
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+class LaunchWork : public Work {
+ public:
+  LaunchWork(Executor* executor, LaunchRequest request)
+      : executor_(executor), request_(std::move(request)) {}
+  synStatus Run() override { return executor_->Run(request_); }
+
+ private:
+  Executor* const executor_;
+  const LaunchRequest request_;
+};
+
+}  // namespace hpu::emulator

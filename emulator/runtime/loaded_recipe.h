@@ -1,0 +1,152 @@
+// A recipe behind a synRecipeHandle: the decoded container, what launches need precomputed, and the
+// code image and constants, which are mapped when the first launch asks for them (a compile server
+// never does).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "emulator/base/aligned_buffer.h"
+#include "emulator/runtime/bound_table.h"
+#include "emulator/runtime/code_image.h"
+#include "emulator/runtime/pack_cache.h"
+#include "recipe/recipe.h"
+
+namespace hpu::emulator {
+
+// Tensors of one section share one base address.
+struct RecipeSection {
+  uint32_t id = 0;
+  uint64_t begin = 0;  // lowest and highest byte, relative to the base, that a tensor covers
+  uint64_t end = 0;
+  std::vector<uint32_t> tensors;
+};
+
+// Client-visible bytes of a const section. Freed with delete[] by whoever owns them.
+struct ConstSectionData {
+  uint64_t size = 0;
+  std::unique_ptr<uint8_t[]> data;  // null after synRecipeSectionHostBuffersClear
+};
+
+class LoadedRecipe {
+ public:
+  // Takes a valid recipe (DecodeRecipe, or the graph compiler's).
+  explicit LoadedRecipe(Recipe recipe);
+  ~LoadedRecipe();
+
+  const Recipe& recipe() const { return recipe_; }
+  uint32_t num_tensors() const { return static_cast<uint32_t>(recipe_.tensors.size()); }
+  uint64_t tensor_bytes(uint32_t index) const { return tensor_bytes_[index]; }
+  // Position in sections() of a tensor's section.
+  uint32_t section_of(uint32_t tensor) const { return section_of_[tensor]; }
+  const std::vector<RecipeSection>& sections() const { return sections_; }
+  // Index in the launch table by name; nullopt if unknown.
+  std::optional<uint32_t> FindTensor(const std::string& name) const;
+  uint64_t tensor_id(uint32_t index) const {
+    return SYN_TENSOR_ID(index, recipe_.tensors[index].type);
+  }
+  // nullopt unless index and kind both fit.
+  std::optional<uint32_t> IndexOfId(uint64_t id) const;
+
+  // External tensors in the order in which they become ready, and the number of kernels that must
+  // have run for each (aligned with it).
+  const std::vector<uint32_t>& external_tensors() const { return external_; }
+  const std::vector<uint32_t>& external_ready_after() const { return external_ready_after_; }
+  // Indices of tensors that some kernel writes.
+  const std::vector<uint32_t>& written_tensors() const { return written_; }
+  // Indices of tensors that some kernel reads or writes where they are, not in a packed copy.
+  const std::vector<uint32_t>& direct_tensors() const { return direct_; }
+  // The packed operand's source could leave memory: its copy restores it, no kernel of this recipe
+  // needs it, and it is large enough.
+  bool can_evict_source(uint32_t packed) const { return evictable_[packed]; }
+
+  // An entry of a launch table is decided by its id, kind and address: no sizes, no host memory.
+  bool has_plain_tables() const { return plain_tables_; }
+  BindingMemo& binding_memo() { return binding_memo_; }
+
+  uint64_t max_scratch_bytes() const { return max_scratch_bytes_; }
+  // First operand of kernel `k` in a table of all operands, kernel after kernel.
+  uint32_t first_operand(uint32_t kernel) const { return first_operand_[kernel]; }
+  uint32_t num_operands() const { return first_operand_.back(); }
+  // The kernel is too small to be worth waking the other threads.
+  bool runs_on_one_thread(uint32_t kernel) const { return one_thread_[kernel]; }
+
+  // Maps code and constants; later calls cost an atomic load. FAILED_PRECONDITION: the recipe needs
+  // a higher ISA level than this host has.
+  absl::Status EnsureExecutable();
+  KernelFunction function(uint32_t entry) const { return code_->function(entry); }
+  const std::shared_ptr<CodeImage>& code() const { return code_; }
+  const uint8_t* constants() const { return constants_.data(); }
+
+  // Const sections by id. Callers hold const_mutex().
+  std::map<uint32_t, ConstSectionData>& const_sections() { return const_sections_; }
+  std::mutex& const_mutex() { return const_mutex_; }
+
+  // The container as it would be written now (const sections that were handed over are empty).
+  Bytes Encode();
+
+  // Packed copies that the last launch of this recipe used, a shortcut past the cache's table.
+  struct PackMemo {
+    uint64_t address = 0;
+    std::weak_ptr<PackedCopy> copy;
+  };
+  std::vector<PackMemo>& pack_memo() { return pack_memo_; }
+  // The last table whose direct tensors were all found in memory, and PackCache::eviction_epoch()
+  // of then.
+  struct ResidentMemo {
+    std::shared_ptr<const BoundTable> table;
+    uint64_t epoch = 0;
+  };
+  ResidentMemo& resident_memo() { return resident_memo_; }
+  // Guards both memos.
+  std::mutex& pack_mutex() { return pack_mutex_; }
+  // Where constants lived, so that the cache can forget copies made from them.
+  std::function<void(uint64_t address, uint64_t bytes)> on_unmap_constants;
+
+ private:
+  void PlanSections();
+  void PlanExternals();
+  void PlanKernels();
+  void PlanPacked();
+  absl::Status MapLocked();
+
+  Recipe recipe_;
+  std::vector<uint64_t> tensor_bytes_;
+  std::vector<uint32_t> section_of_;
+  std::vector<RecipeSection> sections_;
+  std::unordered_map<std::string, uint32_t> by_name_;
+  std::vector<uint32_t> external_;
+  std::vector<uint32_t> external_ready_after_;
+  std::vector<uint32_t> written_;
+  std::vector<uint32_t> direct_;
+  std::vector<bool> evictable_;  // by packed operand
+  std::vector<uint32_t> first_operand_;
+  std::vector<bool> one_thread_;
+  bool plain_tables_ = true;
+  uint64_t max_scratch_bytes_ = 0;
+
+  std::mutex map_mutex_;
+  std::atomic<bool> mapped_{false};
+  const std::shared_ptr<CodeImage> code_ = std::make_shared<CodeImage>();
+  AlignedBuffer constants_;
+
+  std::mutex const_mutex_;
+  std::map<uint32_t, ConstSectionData> const_sections_;
+
+  std::mutex pack_mutex_;
+  std::vector<PackMemo> pack_memo_;
+  ResidentMemo resident_memo_;
+
+  BindingMemo binding_memo_;
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,142 @@
+#include "emulator/runtime/pack_cache.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hpu::emulator {
+
+PackCache::~PackCache() {
+  while (!entries_.empty()) Erase(entries_.begin());
+}
+
+std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes,
+                                           uint64_t now) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found != entries_.end()) {
+    Count(counters_->pack_hits);
+    found->second->Touch(now);
+    return found->second;
+  }
+  if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
+  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, packed_bytes);
+  if (copy->bytes() < packed_bytes) return nullptr;
+  copy->Touch(now);
+  // In the table before it is filled: a change of the source meanwhile must find it.
+  const auto entry = entries_.emplace(key, copy).first;
+  by_address_.emplace(key.address, entry);
+  longest_source_ = std::max(longest_source_, key.bytes);
+  bytes_ += packed_bytes;
+  size_.store(entries_.size(), std::memory_order_release);
+  Count(counters_->packs);
+  counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
+  if (bytes_ > counters_->pack_bytes_peak.load(std::memory_order_relaxed)) {
+    counters_->pack_bytes_peak.store(bytes_, std::memory_order_relaxed);
+  }
+  return copy;
+}
+
+void PackCache::Erase(Entries::iterator entry) {
+  entry->second->valid_.store(false, std::memory_order_release);
+  if (entry->second->source_evicted_.load(std::memory_order_relaxed)) {
+    counters_->source_bytes_evicted.fetch_sub(entry->first.bytes, std::memory_order_relaxed);
+  }
+  bytes_ -= entry->second->bytes();
+  auto [it, end] = by_address_.equal_range(entry->first.address);
+  while (it->second != entry) ++it;
+  by_address_.erase(it);
+  entries_.erase(entry);
+  size_.store(entries_.size(), std::memory_order_release);
+  counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
+}
+
+// Copies that the launch at `now` uses stay.
+void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
+  while (bytes_ > bytes) {
+    auto oldest = entries_.end();
+    uint64_t oldest_use = now;
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      const uint64_t use = entry->second->last_use_.load(std::memory_order_relaxed);
+      if (use < oldest_use) {
+        oldest = entry;
+        oldest_use = use;
+      }
+    }
+    if (oldest == entries_.end()) return;
+    Restore(*oldest->second);
+    Erase(oldest);
+    Count(counters_->packs_evicted);
+  }
+}
+
+template <typename Visit>
+void PackCache::ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit) {
+  const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
+  auto it = by_address_.lower_bound(first);
+  while (it != by_address_.end() && it->first < address + bytes) {
+    const auto entry = it->second;
+    ++it;
+    if (entry->first.address + entry->first.bytes > address) visit(entry);
+  }
+}
+
+void PackCache::Drop(uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || size_.load(std::memory_order_acquire) == 0) return;
+  std::lock_guard lock(mutex_);
+  ForOverlapping(address, bytes, [&](Entries::iterator entry) {
+    Erase(entry);
+    Count(counters_->packs_dropped);
+  });
+}
+
+void PackCache::EvictSources(std::span<const std::shared_ptr<PackedCopy>> copies) {
+  if (copies.empty()) return;
+  std::lock_guard lock(mutex_);
+  eviction_epoch_.fetch_add(1);
+  if (accesses_.load() != 0) return;
+  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  for (const std::shared_ptr<PackedCopy>& copy : copies) {
+    if (!copy->valid() || copy->restorer_.function == nullptr ||
+        copy->source_evicted_.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    const uint64_t first = (copy->source_ + page - 1) / page * page;
+    const uint64_t last = (copy->source_ + copy->source_bytes_) / page * page;
+    if (last <= first ||
+        madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
+      copy->uses_wanted_.store(PackedCopy::kMostUses, std::memory_order_relaxed);
+      copy->uses_.store(0, std::memory_order_relaxed);
+      continue;
+    }
+    copy->source_evicted_.store(true, std::memory_order_relaxed);
+    Count(counters_->source_bytes_evicted, copy->source_bytes_);
+  }
+}
+
+void PackCache::MakeResident(uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || eviction_epoch() == 0) return;
+  std::lock_guard lock(mutex_);
+  ForOverlapping(address, bytes, [&](Entries::iterator entry) { Restore(*entry->second); });
+}
+
+void PackCache::Restore(PackedCopy& copy) {
+  if (!copy.source_evicted_.load(std::memory_order_relaxed)) return;
+  void* const operands[] = {copy.data(), reinterpret_cast<void*>(copy.source_)};
+  copy.restorer_.function(operands, 0, static_cast<int64_t>(copy.restorer_.tasks), nullptr);
+  const uint32_t wanted = copy.uses_wanted_.load(std::memory_order_relaxed);
+  copy.uses_wanted_.store(std::min(wanted * PackedCopy::kBackoff, PackedCopy::kMostUses),
+                          std::memory_order_relaxed);
+  copy.uses_.store(0, std::memory_order_relaxed);
+  copy.source_evicted_.store(false, std::memory_order_relaxed);
+  counters_->source_bytes_evicted.fetch_sub(copy.source_bytes_, std::memory_order_relaxed);
+  Count(counters_->sources_restored);
+}
+
+uint64_t PackCache::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace hpu::emulator

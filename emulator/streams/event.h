@@ -1,0 +1,77 @@
+// An event: a captured point of a stream's work, or the moment when an external tensor of a launch
+// is ready.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "emulator/streams/progress.h"
+#include "emulator/streams/stream.h"
+
+namespace hpu::emulator {
+
+// What an event stands for at one moment. A default one is complete.
+struct Capture {
+  std::shared_ptr<Progress> progress;
+  uint64_t sequence = 0;
+  std::weak_ptr<Stream> stream;  // for waiters that can run its work; empty for signals
+  // Nanoseconds of the monotonic clock; 0 until the point is passed. Null without time stamp.
+  std::shared_ptr<std::atomic<uint64_t>> stamp;
+
+  bool Done() const { return progress == nullptr || progress->Reached(sequence); }
+  void Wait() const;
+};
+
+class Event {
+ public:
+  explicit Event(bool collect_time) : collect_time_(collect_time) {}
+
+  bool collect_time() const { return collect_time_; }
+  bool recorded() const;
+  Capture capture() const;
+  void set_capture(Capture capture);
+
+  // Tensor of a recipe that the next launch signals this event for (synEventMapTensor).
+  struct Mapping {
+    const void* recipe = nullptr;
+    uint64_t tensor_id = 0;
+  };
+  void set_mapping(Mapping mapping);
+  std::optional<Mapping> TakeMapping();
+
+ private:
+  const bool collect_time_;
+  mutable std::mutex mutex_;
+  bool recorded_ = false;
+  Capture capture_;
+  std::optional<Mapping> mapping_;
+};
+
+// Queued by a stream that waits for an event.
+class WaitWork : public Work {
+ public:
+  explicit WaitWork(Capture capture) : capture_(std::move(capture)) {}
+  synStatus Run() override {
+    capture_.Wait();
+    return synSuccess;
+  }
+
+ private:
+  const Capture capture_;
+};
+
+// Queued by a record with time stamp.
+class StampWork : public Work {
+ public:
+  explicit StampWork(std::shared_ptr<std::atomic<uint64_t>> stamp) : stamp_(std::move(stamp)) {}
+  synStatus Run() override;
+
+ private:
+  const std::shared_ptr<std::atomic<uint64_t>> stamp_;
+};
+
+}  // namespace hpu::emulator

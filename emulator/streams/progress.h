@@ -1,0 +1,49 @@
+// How far a stream's work has come. Shared by the stream and by the events that captured a point of
+// it, so that they outlive it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "emulator/base/spin.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::emulator {
+
+class Progress {
+ public:
+  // Number of pieces of work that ended. Work is numbered from 1 in order.
+  uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
+  bool Reached(uint64_t sequence) const { return completed() >= sequence; }
+
+  // Called by the one thread that executes the stream.
+  void Advance() {
+    completed_.fetch_add(1, std::memory_order_release);
+    changes_.fetch_add(1, std::memory_order_release);
+    changes_.notify_all();
+  }
+
+  void Wait(uint64_t sequence) const {
+    for (;;) {
+      const uint32_t seen = changes_.load(std::memory_order_acquire);
+      if (Reached(sequence)) return;
+      SpinThenWait(changes_, seen);
+    }
+  }
+
+  // First failure since the last TakeFailure; synSuccess if none.
+  void Fail(synStatus status) {
+    int expected = synSuccess;
+    failure_.compare_exchange_strong(expected, status);
+  }
+  synStatus failure() const { return static_cast<synStatus>(failure_.load()); }
+  synStatus TakeFailure() { return static_cast<synStatus>(failure_.exchange(synSuccess)); }
+
+ private:
+  std::atomic<uint64_t> completed_{0};
+  std::atomic<uint32_t> changes_{0};  // what waiters sleep on
+  std::atomic<int> failure_{synSuccess};
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,136 @@
+#include "emulator/streams/stream.h"
+
+#include "emulator/base/counters.h"
+
+namespace hpu::emulator {
+namespace {
+
+constexpr std::chrono::microseconds kGrace{30};  // from a launch's return to the wait for it
+constexpr std::chrono::milliseconds kPollTime{1};
+constexpr int kMostIdlePolls = 20;
+constexpr int kLeftBeforePolling = 4;
+
+}  // namespace
+
+Stream::~Stream() {
+  {
+    std::lock_guard lock(queue_mutex_);
+    stop_.store(true);
+  }
+  arrivals_.fetch_add(1);
+  arrivals_.notify_one();
+  if (worker_.joinable()) worker_.join();
+}
+
+uint64_t Stream::Enqueue(std::unique_ptr<Work> work) {
+  uint64_t sequence = 0;
+  {
+    std::lock_guard lock(queue_mutex_);
+    queue_.push_back(std::move(work));
+    sequence = tail_.load(std::memory_order_relaxed) + 1;
+    tail_.store(sequence, std::memory_order_release);
+    if (!worker_.joinable()) worker_ = std::thread([this] { WorkerLoop(); });
+  }
+  Announce();
+  return sequence;
+}
+
+void Stream::Announce() {
+  arrivals_.fetch_add(1);
+  // Either the worker sees the arrival before it sleeps, or this sees that it no longer polls.
+  if (!polling_.load()) arrivals_.notify_one();
+}
+
+bool Stream::RunNext() {
+  std::unique_ptr<Work> work;
+  {
+    std::lock_guard lock(queue_mutex_);
+    if (queue_.empty()) return false;
+    work = std::move(queue_.front());
+    queue_.pop_front();
+  }
+  const synStatus status = work->Run();
+  work.reset();
+  if (status != synSuccess) progress_->Fail(status);
+  progress_->Advance();
+  return true;
+}
+
+bool Stream::HasWork() {
+  std::lock_guard lock(queue_mutex_);
+  return !queue_.empty();
+}
+
+template <typename Condition>
+void Stream::RunWhile(const Condition& wanted) {
+  running_.store(true, std::memory_order_release);
+  while (wanted() && RunNext()) {
+  }
+  running_.store(false, std::memory_order_release);
+}
+
+bool Stream::LeaveToWaiter() {
+  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  do {
+    if (running_.load(std::memory_order_acquire) || !HasWork()) return true;
+    SpinOnce();
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+void Stream::Poll() {
+  polling_.store(true);
+  uint32_t seen = arrivals_.load();
+  for (int idle = 0; idle < kMostIdlePolls && !stop_.load();) {
+    std::this_thread::sleep_for(kPollTime);
+    if (HasWork() && !running_.load(std::memory_order_acquire)) break;
+    const uint32_t now = arrivals_.load();
+    idle = now == seen ? idle + 1 : 0;
+    seen = now;
+  }
+  polling_.store(false);
+}
+
+void Stream::WorkerLoop() {
+  int left_to_waiters = 0;  // in a row
+  for (;;) {
+    const uint32_t seen = arrivals_.load();
+    if (!LeaveToWaiter()) {
+      left_to_waiters = 0;
+      std::lock_guard run(run_mutex_);
+      RunWhile([] { return true; });
+    } else if (++left_to_waiters >= kLeftBeforePolling) {
+      left_to_waiters = 0;
+      Poll();
+      continue;
+    }
+    if (stop_.load() && !HasWork()) return;
+    SpinThenWait(arrivals_, seen);
+  }
+}
+
+void Stream::WaitFor(uint64_t sequence) {
+  if (progress_->Reached(sequence)) return;
+  bool ran = false;
+  {
+    std::unique_lock run(run_mutex_, std::try_to_lock);
+    ran = run.owns_lock();
+    if (ran) {
+      RunWhile([&] {
+        if (progress_->Reached(sequence)) return false;
+        Count(*inline_executions_);
+        return true;
+      });
+    }
+  }
+  // Whoever holds the right to run leaves the rest to the worker.
+  if (ran && HasWork()) Announce();
+  progress_->Wait(sequence);
+}
+
+synStatus Stream::Synchronize() {
+  WaitFor(tail());
+  return progress_->TakeFailure();
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,84 @@
+// A stream: a queue of work that runs in order on one thread at a time.
+//
+// Who runs it: a thread that waits for the stream, or else the stream's own worker thread (started
+// with the first work), which gives the others some microseconds. synStreamSynchronize right after
+// a launch then costs no thread switch, and no third thread takes a core from the two that compute.
+// While waiters run everything the worker polls once per millisecond, so that a launch need not
+// wake it. The right to run is a mutex, so order is kept either way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "emulator/streams/progress.h"
+
+namespace hpu::emulator {
+
+// One piece of queued work. Destroyed before it counts as done.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // A failure stays with the stream until somebody synchronises with it.
+  virtual synStatus Run() = 0;
+};
+
+class Stream {
+ public:
+  explicit Stream(std::atomic<uint64_t>* inline_executions)
+      : progress_(std::make_shared<Progress>()), inline_executions_(inline_executions) {}
+  // Finishes the queued work first.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // The work's sequence number.
+  uint64_t Enqueue(std::unique_ptr<Work> work);
+  // Sequence number of the last work; 0 = none yet.
+  uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
+  const std::shared_ptr<Progress>& progress() const { return progress_; }
+  bool idle() const { return progress_->Reached(tail()); }
+
+  // Until the work numbered `sequence` and all before it ended; runs it itself if nobody does.
+  void WaitFor(uint64_t sequence);
+  // Until all work queued before the call ended; answers and clears the stream's failure.
+  synStatus Synchronize();
+
+  uint64_t affinity() const { return affinity_.load(std::memory_order_relaxed); }
+  void set_affinity(uint64_t mask) { affinity_.store(mask, std::memory_order_relaxed); }
+
+ private:
+  void WorkerLoop();
+  bool HasWork();
+  // Tells the worker that there is work.
+  void Announce();
+  // Runs queued work while `wanted`. The caller holds run_mutex_.
+  template <typename Condition>
+  void RunWhile(const Condition& wanted);
+  // Gives a thread that waits a little time to begin. True: there is nothing left for the worker.
+  bool LeaveToWaiter();
+  // Looks from time to time whether a launch was left alone; ends when one was, or launches cease.
+  void Poll();
+  // The caller holds run_mutex_. False: the queue is empty.
+  bool RunNext();
+
+  const std::shared_ptr<Progress> progress_;
+  std::atomic<uint64_t>* const inline_executions_;
+  std::atomic<uint64_t> affinity_{0};
+
+  std::mutex run_mutex_;  // the right to take work from the queue and run it
+
+  std::mutex queue_mutex_;
+  std::deque<std::unique_ptr<Work>> queue_;
+  std::atomic<uint64_t> tail_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> running_{false};   // somebody takes work from the queue
+  std::atomic<bool> polling_{false};   // the worker need not be woken
+  std::atomic<uint32_t> arrivals_{0};  // what the worker sleeps on
+  std::thread worker_;
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,160 @@
+#include "emulator/threads/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "emulator/base/spin.h"
+
+namespace hpu::emulator {
+namespace {
+
+// Chunks per participant: enough to even out a thread that the system took away for a while, few
+// enough to keep neighbouring tasks on one core.
+constexpr uint32_t kChunksPerThread = 4;
+
+constexpr uint32_t kMaxChunks = 0xFFFF;
+
+constexpr uint64_t Cursor(uint32_t generation, uint32_t begin, uint32_t end) {
+  return uint64_t{generation} << 32 | end << 16 | begin;
+}
+constexpr uint32_t NextChunk(uint64_t cursor) { return cursor & 0xFFFF; }
+constexpr uint32_t EndChunk(uint64_t cursor) { return cursor >> 16 & 0xFFFF; }
+
+}  // namespace
+
+ThreadPool::ThreadPool(uint32_t threads)
+    : threads_(std::max(threads, 1u)), shares_(new Share[threads_]), scratch_(threads_) {
+  for (uint32_t i = 1; i < threads_; ++i) {
+    workers_.emplace_back([this, i] { WorkerLoop(i); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(running_);
+    stop_.store(true);
+    generation_.fetch_add(1);
+    generation_.notify_all();
+  }
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::Run(const ParallelLoop& loop) {
+  if (loop.tasks == 0) return;
+  const uint64_t pieces = (loop.tasks + loop.grain - 1) / loop.grain;
+  if (threads_ > 1 && pieces > 1) {
+    std::unique_lock lock(running_, std::try_to_lock);
+    if (lock.owns_lock()) {
+      const uint32_t most = std::min(threads_ * kChunksPerThread, kMaxChunks);
+      RunOnAllThreads(loop, static_cast<uint32_t>(std::min<uint64_t>(pieces, most)));
+      return;
+    }
+  }
+  loop.function(loop.context, 0, static_cast<int64_t>(loop.tasks), loop.caller_scratch);
+}
+
+bool ThreadPool::ReserveScratch(uint64_t bytes) {
+  if (scratch_bytes_.load(std::memory_order_acquire) >= bytes) return true;
+  std::lock_guard lock(running_);
+  for (uint32_t i = 1; i < threads_; ++i) {
+    if (!scratch_[i].Reserve(bytes)) return false;
+  }
+  scratch_bytes_.store(std::max(bytes, scratch_bytes_.load()), std::memory_order_release);
+  return true;
+}
+
+void ThreadPool::RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks) {
+  const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  // No thread holds a chunk of the previous loop, so nobody reads these.
+  loop_ = loop;
+  chunks_ = chunks;
+  done_.store(0, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < threads_; ++i) {
+    const auto bound = [&](uint32_t n) {
+      return static_cast<uint32_t>(uint64_t{chunks} * n / threads_);
+    };
+    shares_[i].cursor.store(Cursor(generation, bound(i), bound(i + 1)), std::memory_order_release);
+  }
+  LeaveMyCpu();
+  generation_.store(generation, std::memory_order_release);
+  generation_.notify_all();
+  Drain(0, generation);
+  for (;;) {
+    const uint32_t done = done_.load(std::memory_order_acquire);
+    if (done == chunks) return;
+    SpinThenWait(done_, done);
+  }
+}
+
+void ThreadPool::LeaveMyCpu() {
+  const int here = sched_getcpu();
+  for (uint32_t i = 1; i < threads_; ++i) {
+    if (shares_[i].cpu.load(std::memory_order_relaxed) != here) continue;
+    cpu_set_t cpus;
+    if (here < 0 || sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return;
+    CPU_CLR(here, &cpus);
+    if (CPU_COUNT(&cpus) == 0) return;
+    pthread_setaffinity_np(workers_[i - 1].native_handle(), sizeof(cpus), &cpus);
+    shares_[i].cpu.store(-1, std::memory_order_relaxed);
+  }
+}
+
+bool ThreadPool::TakeChunk(uint32_t participant, uint32_t generation, uint32_t* chunk) {
+  for (uint32_t i = 0; i < threads_; ++i) {
+    Share& share = shares_[(participant + i) % threads_];
+    uint64_t cursor = share.cursor.load(std::memory_order_acquire);
+    while (cursor >> 32 == generation && NextChunk(cursor) < EndChunk(cursor)) {
+      if (share.cursor.compare_exchange_weak(cursor, cursor + 1, std::memory_order_acq_rel,
+                                             std::memory_order_acquire)) {
+        *chunk = NextChunk(cursor);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void ThreadPool::Drain(uint32_t participant, uint32_t generation) {
+  uint32_t chunk = 0;
+  while (TakeChunk(participant, generation, &chunk)) {
+    // Chunk borders are multiples of the grain.
+    const uint64_t pieces = (loop_.tasks + loop_.grain - 1) / loop_.grain;
+    const auto border = [&](uint64_t n) {
+      return static_cast<int64_t>(
+          std::min<uint64_t>(loop_.tasks, pieces * n / chunks_ * loop_.grain));
+    };
+    loop_.function(loop_.context, border(chunk), border(chunk + 1),
+                   participant == 0 ? loop_.caller_scratch : scratch_[participant].data());
+    const uint32_t total = chunks_;
+    // After the last increment the loop may be gone.
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == total) done_.notify_one();
+  }
+}
+
+void ThreadPool::WorkerLoop(uint32_t participant) {
+  uint32_t seen = 0;
+  for (;;) {
+    SpinThenWait(generation_, seen);
+    seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load()) return;
+    shares_[participant].cpu.store(sched_getcpu(), std::memory_order_relaxed);
+    Drain(participant, seen);
+  }
+}
+
+uint32_t DefaultComputeThreads() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  uint32_t count = std::thread::hardware_concurrency();
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
+    count = static_cast<uint32_t>(CPU_COUNT(&cpus));
+  }
+  const char* text = std::getenv("HPU_EMULATOR_THREADS");
+  const int limit = text != nullptr ? std::atoi(text) : 0;
+  if (limit > 0) count = std::min(count, static_cast<uint32_t>(limit));
+  return std::max(count, 1u);
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,54 @@
+// Makes captured graphs call by call. Values are numbered in the order of the calls of this class;
+// Finish brings them into the order of the container (captured_graph.h), so that equal graphs
+// become equal bytes however they were recorded. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/captured_graph.h"
+
+namespace hpu {
+
+class GraphBuilder {
+ public:
+  // Labels are cut to kMaxLabelBytes.
+  explicit GraphBuilder(std::string name);
+
+  // All answer the number of the (first) value that they add. Storage offsets are PyTorch's, from
+  // the start of the storage. Wrong arguments are kept and found by Finish.
+  uint32_t AddInput(CapturedInput input);
+  uint32_t AddConstant(CapturedConstant constant);
+  // `call.schema` is set from `schema`. A result may lie in the memory of any earlier value.
+  uint32_t AddCall(const OpSchema& schema, CapturedCall call);
+  void SetOutputs(std::vector<Argument> outputs);
+
+  uint32_t value_count() const { return next_value_; }
+  size_t call_count() const { return graph_.calls.size(); }
+
+  // The graph of all that was added; constants without use are left out. INVALID_ARGUMENT, saying
+  // what and where, if it is not valid.
+  absl::StatusOr<CapturedGraph> Finish() const;
+
+ private:
+  struct Defined {
+    enum class Kind : uint8_t { kInput, kConstant, kResult };
+    Kind kind = Kind::kInput;
+    uint32_t index = 0;   // among its kind
+    int64_t offset = 0;   // of its first element in PyTorch's storage
+    uint32_t memory = 0;  // value with memory of its own that it lies in; may be itself
+  };
+
+  uint32_t Define(Defined::Kind kind, uint32_t index, int64_t offset, uint32_t memory_of);
+
+  CapturedGraph graph_;  // with the numbers of this class
+  std::vector<Defined> values_;
+  std::map<std::string, uint32_t> schema_of_;  // by target
+  uint32_t next_value_ = 0;
+  uint32_t results_ = 0;
+};
+
+}  // namespace hpu

@@ -1,0 +1,182 @@
+#include "graph_compiler/codegen/math.h"
+
+#include "graph_compiler/codegen/float_math.h"
+#include "graph_compiler/codegen/math64.h"
+
+// Polynomial coefficients are minimax fits (Remez exchange in 40-digit arithmetic) of the function
+// and interval named beside them.
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+// ln 2 in two parts; the first has few enough bits that n * kLn2High is exact for |n| < 2^13.
+constexpr double kLn2High = 0.693359375;
+constexpr double kLn2Low = -2.1219444005469058e-4;
+
+class Math32 : public FloatMath {
+ public:
+  using FloatMath::FloatMath;
+
+  // e^x = 2^n * e^r with |r| <= ln(2)/2. Results reach from 0 over denormals to infinity: 2^n is
+  // applied in two factors, only the second of which can round.
+  Value Exp(Value x) const {
+    x = AtLeast(AtMost(x, 89.0), -105.0);
+    const Reduced reduced = Reduce(x);
+    Value tail = Mul(reduced.r, reduced.r);
+    Value sum = Add(Const(1.0), Fma(tail, ExpTail(reduced.r), reduced.r));
+    Value half = b.CreateAShr(reduced.n, Int(1));
+    return Mul(Mul(sum, PowerOfTwo(half)), PowerOfTwo(b.CreateSub(reduced.n, half)));
+  }
+
+  // 2^n (e^r - 1) + (2^n - 1): for small x n is 0 and nothing cancels.
+  Value Expm1(Value x) const {
+    Value limited = AtLeast(AtMost(x, 89.0), -30.0);
+    const Reduced reduced = Reduce(limited);
+    Value minus_one = Fma(Mul(reduced.r, reduced.r), ExpTail(reduced.r), reduced.r);
+    Value scale = PowerOfTwo(b.CreateSub(reduced.n, Int(1)));
+    Value half = Fma(scale, minus_one, Sub(scale, Const(0.5)));
+    return Select(Equal(x, Const(0.0)), x, Add(half, half));
+  }
+
+  // x = 2^e * m, m in [sqrt(1/2), sqrt(2)); log(m) = f - f^2/2 + f^3 q(f), f = m - 1.
+  Value Log(Value x) const {
+    Value tiny = Less(x, Const(1.17549435e-38));
+    Value scaled = Select(tiny, Mul(x, Const(8388608.0)), x);
+    Value shifted = b.CreateSub(Bits(scaled), Int(kSqrtHalfBits));
+    Value exponent = b.CreateSIToFP(b.CreateAShr(shifted, Int(23)), type);
+    exponent = Sub(exponent, Select(tiny, Const(23.0), Const(0.0)));
+    Value mantissa = b.CreateAdd(b.CreateAnd(shifted, Int(0x7fffff)), Int(kSqrtHalfBits));
+    Value f = Sub(FromBits(mantissa), Const(1.0));
+    Value q = Polynomial(
+        f, {0.33333312598381465, -0.25000009589688597, 0.20002119148040531, -0.16667996940655291,
+            0.14219541924967372, -0.12405559961231193, 0.11888216747657245, -0.11675867763661709,
+            0.067467842399457987});  // [sqrt(1/2) - 1, sqrt(2) - 1]
+    Value square = Mul(f, f);
+    Value tail = Mul(Mul(square, f), q);
+    tail = Fma(exponent, Const(kLn2Low), tail);
+    tail = Fma(square, Const(-0.5), tail);
+    Value result = Fma(exponent, Const(kLn2High), Add(f, tail));
+    result = Select(Less(x, Infinity()), result, x);
+    Value not_positive = Select(Equal(x, Const(0.0)), Neg(Infinity()), Nan());
+    return Select(Less(Const(0.0), x), result, not_positive);
+  }
+
+  // Odd polynomial near 0, else 1 - 2 / (e^2x + 1).
+  Value Tanh(Value x) const {
+    Value magnitude = Abs(x);
+    Value square = Mul(x, x);
+    Value q = Polynomial(square, {-0.33333283922480352, 0.13331491224463251, -0.053743493249793002,
+                                  0.020650572111004801, -0.0057170284877870652});  // [0, 0.625]
+    Value small = Fma(Mul(square, magnitude), q, magnitude);
+    Value large = AtMost(magnitude, 10.0);
+    Value exponential = ExpInRange(Add(large, large));
+    large = Sub(Const(1.0), Div(Const(2.0), Add(exponential, Const(1.0))));
+    return CopySign(Select(Less(magnitude, Const(0.625)), small, large), x);
+  }
+
+  // Odd polynomial near 0, else 1 - e^p(x), p fitted to log(erfc); erf rounds to 1 beyond 4.
+  Value Erf(Value x) const {
+    Value magnitude = Abs(x);
+    Value square = Mul(x, x);
+    Value q = Polynomial(square, {0.12837916572561574, -0.37612625820572649, 0.11283585118207017,
+                                  -0.026853810877306164, 0.0051883259087733464,
+                                  -0.00080101793328258655, 7.8538171669385804e-5});  // [0, 1]
+    Value small = Fma(magnitude, q, magnitude);
+    Value large = AtMost(magnitude, 4.0);
+    Value p = Polynomial(
+        large, {-1.1286370775710841, -0.6351980234700039, -0.10615906883058778, 0.02369458459305183,
+                -0.0036103516095417674, 0.00031486072024675, -1.0433401851355034e-5});  // [0.9, 4]
+    large = Sub(Const(1.0), ExpInRange(Mul(large, p)));
+    return CopySign(Select(Less(magnitude, Const(0.95)), small, large), x);
+  }
+
+  // With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for negative x.
+  Value Sigmoid(Value x) const {
+    Value exponential = Exp(Neg(Abs(x)));
+    Value numerator = Select(Less(x, Const(0.0)), exponential, Const(1.0));
+    return Div(numerator, Add(Const(1.0), exponential));
+  }
+
+ private:
+  static constexpr uint64_t kSqrtHalfBits = 0x3f3504f3;
+
+  struct Reduced {
+    Value n;  // integer
+    Value r;  // x - n ln 2
+  };
+
+  // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the sum.
+  Reduced Reduce(Value x) const {
+    constexpr double kMagic = 12582912.0;
+    Value shifted = Fma(x, Const(kLog2E), Const(kMagic));
+    Value n = Sub(shifted, Const(kMagic));
+    Value r = Fma(n, Const(-kLn2High), x);
+    r = Fma(n, Const(-kLn2Low), r);
+    return {b.CreateSub(Bits(shifted), Bits(Const(kMagic))), r};
+  }
+
+  // (e^r - 1 - r) / r^2
+  Value ExpTail(Value r) const {
+    return Polynomial(r, {0.50000000959505833, 0.16666518703777488, 0.04166620304075163,
+                          0.0083689058347831433, 0.0013950703007467558});  // [-ln2/2, ln2/2]
+  }
+
+  Value PowerOfTwo(Value n) const {
+    return FromBits(b.CreateShl(b.CreateAdd(n, Int(127)), Int(23)));
+  }
+
+  // e^x where the result is normal and finite.
+  Value ExpInRange(Value x) const {
+    const Reduced reduced = Reduce(x);
+    Value tail = Mul(reduced.r, reduced.r);
+    Value sum = Add(Const(1.0), Fma(tail, ExpTail(reduced.r), reduced.r));
+    return Mul(sum, PowerOfTwo(reduced.n));
+  }
+};
+
+}  // namespace
+
+bool IsMathOpcode(Opcode op) {
+  switch (op) {
+    case Opcode::kExp:
+    case Opcode::kExpm1:
+    case Opcode::kLog:
+    case Opcode::kTanh:
+    case Opcode::kErf:
+    case Opcode::kSigmoid:
+    case Opcode::kRsqrt:
+    case Opcode::kReciprocal:
+      return true;
+    default:
+      return IsMath64Opcode(op);
+  }
+}
+
+llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
+                      const std::vector<llvm::Value*>& args) {
+  llvm::Value* x = args[0];
+  const Math32 m(builder, target, x->getType());
+  switch (op) {
+    case Opcode::kExp:
+      return m.Exp(x);
+    case Opcode::kExpm1:
+      return m.Expm1(x);
+    case Opcode::kLog:
+      return m.Log(x);
+    case Opcode::kTanh:
+      return m.Tanh(x);
+    case Opcode::kErf:
+      return m.Erf(x);
+    case Opcode::kSigmoid:
+      return m.Sigmoid(x);
+    case Opcode::kRsqrt:
+      return m.Div(m.Const(1.0), m.Sqrt(x));
+    case Opcode::kReciprocal:
+      return m.Div(m.Const(1.0), x);
+    default:
+      return EmitMath64(builder, target, op, args);
+  }
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,26 @@
+// Transcendental functions as inline vector code on f32 (scalars or vectors).
+//
+// Error bounds are in docs/numerics.md, whose table tests/graph_compiler/accuracy_test.cc checks.
+// rsqrt and reciprocal use exact sqrt and division; what math64.h has is computed in f64 and
+// rounded once.
+//
+// NaN, infinities, -0 and denormals are treated as C's libm does. sin, cos and tan reduce their
+// argument exactly over the whole range.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <vector>
+
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/ir/loop_ir.h"
+
+namespace hpu::graph_compiler {
+
+bool IsMathOpcode(Opcode op);
+
+// `args` are f32; may add basic blocks (sin, cos, tan).
+llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
+                      const std::vector<llvm::Value*>& args);
+
+}  // namespace hpu::graph_compiler

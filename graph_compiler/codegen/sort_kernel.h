@@ -1,0 +1,33 @@
+// Stable sort (or the first k of it) along one dimension; one row per task.
+#pragma once
+
+#include <string>
+
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/ir/loop_graph.h"
+
+namespace hpu::graph_compiler {
+
+// Operands: 0 input, 1 values, 2 indices (the latter two as present). The sorted dimension is the
+// last one of all views.
+struct SortKernel {
+  Shape rows;
+  int64_t n = 0;
+  int64_t k = 0;
+  Access in, values, indices;  // over (rows..., sorted dimension)
+  bool has_values = true;
+  bool has_indices = true;
+  bool descending = false;
+
+  uint64_t Tasks() const;
+  uint64_t ScratchBytes() const;
+  std::string Structure() const;
+};
+
+SortKernel MakeSortKernel(const Node& node);
+
+// Bottom-up merge sort of integer keys that order as the elements do (NaN is the greatest; equal
+// elements keep their order).
+void EmitSortKernel(KernelModule& module, const SortKernel& kernel);
+
+}  // namespace hpu::graph_compiler

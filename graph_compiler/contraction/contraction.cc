@@ -1,0 +1,31 @@
+#include "graph_compiler/contraction/contraction.h"
+
+#include "graph_compiler/contraction/attention.h"
+#include "graph_compiler/contraction/conv.h"
+#include "graph_compiler/contraction/gemm.h"
+#include "graph_compiler/contraction/kernel_cache.h"
+
+namespace hpu::graph_compiler {
+
+struct ContractionEmitter::State {
+  KernelCache cache;
+};
+
+ContractionEmitter::ContractionEmitter(KernelModule& module)
+    : state_(new State{KernelCache(module)}) {}
+
+ContractionEmitter::~ContractionEmitter() = default;
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec) {
+  return EmitGemmKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {
+  return EmitConvKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {
+  return EmitAttentionKernels(state_->cache, spec);
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,102 @@
+// Contractions: gemm, batch_gemm, convolution and attention as generated kernels. The fusion pass
+// hands over shapes, operand accesses and the epilogue; emission adds kernels to the module and
+// returns launches (and packed operands) for the recipe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/ir/loop_ir.h"
+
+namespace hpu::graph_compiler {
+
+// A matrix operand: element (row, col) of batch b lies at offset + sum batch_strides[i]*b[i] +
+// row*row_stride + col*col_stride, in elements of `type`.
+struct MatrixAccess {
+  OperandRef buffer;
+  MemoryType type = MemoryType::kF32;
+  int64_t offset = 0;
+  std::vector<int64_t> batch_strides;  // one per batch dimension (0 = broadcast), outermost first
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+  // True for inputs of the graph that stay the same from launch to launch as far as the compiler
+  // knows (a persistent tensor that no kernel of this recipe writes): worth packing once.
+  bool stable = false;
+  uint64_t buffer_bytes = 0;  // extent of the buffer from its base (what a packed copy depends on)
+};
+
+// C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n]). Accumulation in f32.
+// The epilogue's iteration space is (batch dims..., m, n), vector dimension n; kAccumulator 0 is
+// the sum; its stores write the results. Its Access::operand numbers index `epilogue_operands`.
+struct GemmSpec {
+  std::vector<int64_t> batch;  // sizes, outermost first; empty = one matrix
+  int64_t m = 0, n = 0, k = 0;
+  MatrixAccess a, b;
+  Body epilogue;
+  std::vector<OperandRef> epilogue_operands;
+  std::string name;
+};
+
+// y[n, ho, wo, ko] (channels last, iteration space (n, ho, wo, ko), vector dimension ko).
+// x is indexed by (n, h, w, c), w by (ko, c/groups, kh, kw), with any strides.
+struct ConvSpec {
+  int64_t batch = 0, in_h = 0, in_w = 0, in_c = 0, out_h = 0, out_w = 0, out_c = 0;
+  int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, groups = 1;
+  bool direct = false;  // no form that rounds sums of pixels before it multiplies them
+  OperandRef x, w;
+  MemoryType x_type = MemoryType::kF32, w_type = MemoryType::kF32;
+  int64_t x_strides[4] = {}, w_strides[4] = {};  // elements, in the orders above
+  int64_t x_offset = 0, w_offset = 0;
+  bool w_stable = false;
+  uint64_t w_buffer_bytes = 0;
+  Body epilogue;
+  std::vector<OperandRef> epilogue_operands;
+  std::string name;
+};
+
+// out = softmax(q k^T * scale + mask, causal) v, one pass over keys (no score matrix in memory).
+// q [b, h, m, d], k [b, h / kv_repeat, n, d], v [b, h / kv_repeat, n, dv]; strides in elements.
+struct AttentionSpec {
+  int64_t batch = 0, heads = 0, kv_repeat = 1, m = 0, n = 0, d = 0, dv = 0;
+  float scale = 1;
+  bool causal = false;  // key j is visible to query i iff j <= i (PyTorch's top-left rule)
+  OperandRef q, k, v, out, mask;            // mask kNull = none
+  MemoryType type = MemoryType::kF32;       // q, k, v, out
+  MemoryType mask_type = MemoryType::kF32;  // kF32/kBF16 additive; kBool true = keep
+  int64_t q_offset = 0, k_offset = 0, v_offset = 0, out_offset = 0, mask_offset = 0;
+  int64_t q_strides[4] = {}, k_strides[4] = {}, v_strides[4] = {}, out_strides[4] = {};
+  int64_t mask_strides[4] = {};  // (b, h, m, n), 0 = broadcast
+  std::string name;
+};
+
+// What emission adds to a recipe. Kernel entries are numbered by the order of AddKernel calls:
+// KernelLaunch::entry holds the kernel's ordinal in the module until the image is laid out.
+struct EmittedKernels {
+  std::vector<KernelLaunch> launches;  // operands of kind kPacked index `packed` below
+  std::vector<PackedOperand> packed;
+  uint64_t workspace_bytes = 0;  // extra workspace; its OperandRefs are kWorkspace with
+                                 // index kExtraWorkspace and offsets from 0
+};
+inline constexpr uint32_t kExtraWorkspace = 0xFFFFFFFF;
+
+// Identical kernels (same code, other operands) are emitted once per module: emission keeps a cache
+// keyed by everything that reaches the code. `n_kernels` counts kernels added to the module so far.
+class ContractionEmitter {
+ public:
+  explicit ContractionEmitter(KernelModule& module);
+  ~ContractionEmitter();
+  absl::StatusOr<EmittedKernels> EmitGemm(const GemmSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitConv(const ConvSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitAttention(const AttentionSpec& spec);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,210 @@
+#include "graph_compiler/contraction/conv.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph_compiler/contraction/conv_winograd.h"
+#include "graph_compiler/contraction/epilogue.h"
+#include "graph_compiler/contraction/gemm.h"
+#include "graph_compiler/contraction/packing.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+absl::Status Check(const ConvSpec& spec) {
+  if (!IsFactorType(spec.x_type) || !IsFactorType(spec.w_type)) {
+    return Unimplemented(spec.name, ": convolution operands must be f32, bf16 or f16");
+  }
+  if (spec.groups < 1 || spec.in_c % spec.groups != 0 || spec.out_c % spec.groups != 0) {
+    return InvalidArgument(spec.name, ": ", spec.groups, " groups do not divide ", spec.in_c,
+                           " input and ", spec.out_c, " output channels");
+  }
+  if (spec.stride_h < 1 || spec.stride_w < 1 || spec.dilation_h < 1 || spec.dilation_w < 1 ||
+      spec.kernel_h < 1 || spec.kernel_w < 1 || spec.pad_top < 0 || spec.pad_left < 0) {
+    return InvalidArgument(spec.name,
+                           ": kernel, stride and dilation must be positive, padding not negative");
+  }
+  return absl::OkStatus();
+}
+
+// Rewrites accesses of (n, h, w, c) to those of a product: the dimensions [first, 3) become one
+// row dimension. Nothing if some access does not run evenly through them.
+std::optional<Body> CollapsePixels(const Body& body, const ConvSpec& spec, size_t first) {
+  const int64_t sizes[] = {spec.batch, spec.out_h, spec.out_w};
+  bool possible = true;
+  const auto collapse = [&](Access& access) {
+    std::vector<int64_t>& strides = access.strides;
+    for (size_t i = first; i < 2; ++i) {
+      possible &= sizes[i] == 1 || strides[i] == strides[i + 1] * sizes[i + 1];
+    }
+    strides.erase(strides.begin() + static_cast<ptrdiff_t>(first), strides.begin() + 2);
+  };
+  Body collapsed = body;
+  for (BodyOp& op : collapsed.ops) {
+    if (op.op == Opcode::kLoad) collapse(op.access);
+    if (op.op != Opcode::kIndex) continue;
+    possible &= op.imm_int == 3 || first == 2;
+    op.imm_int -= static_cast<int64_t>(2 - first);
+  }
+  for (Store& store : collapsed.stores) collapse(store.access);
+  if (!possible) return std::nullopt;
+  return collapsed;
+}
+
+bool IsPointwise(const ConvSpec& spec) {
+  return spec.kernel_h == 1 && spec.kernel_w == 1 && spec.stride_h == 1 && spec.stride_w == 1 &&
+         spec.pad_top == 0 && spec.pad_left == 0 && spec.groups == 1 && spec.out_h == spec.in_h &&
+         spec.out_w == spec.in_w;
+}
+
+// A 1x1 convolution as a product whose rows are as many pixels as strides allow.
+GemmSpec PointwiseGemm(const ConvSpec& spec) {
+  const int64_t sizes[] = {spec.batch, spec.in_h, spec.in_w};
+  const int64_t* strides = spec.x_strides;
+  GemmSpec gemm;
+  gemm.n = spec.out_c;
+  gemm.k = spec.in_c;
+  gemm.name = spec.name;
+  gemm.epilogue_operands = spec.epilogue_operands;
+  for (size_t first = 0; first <= 2; ++first) {
+    bool even = true;
+    for (size_t i = first; i < 2; ++i) {
+      even &= sizes[i] == 1 || strides[i] == strides[i + 1] * sizes[i + 1];
+    }
+    if (!even) continue;
+    std::optional<Body> body = CollapsePixels(spec.epilogue, spec, first);
+    if (!body.has_value()) continue;
+    gemm.epilogue = *std::move(body);
+    gemm.m = 1;
+    for (size_t i = first; i < 3; ++i) gemm.m *= sizes[i];
+    for (size_t i = 0; i < first; ++i) {
+      gemm.batch.push_back(sizes[i]);
+      gemm.a.batch_strides.push_back(strides[i]);
+      gemm.b.batch_strides.push_back(0);
+    }
+    break;
+  }
+  gemm.a.buffer = spec.x;
+  gemm.a.type = spec.x_type;
+  gemm.a.offset = spec.x_offset;
+  gemm.a.row_stride = strides[2];
+  gemm.a.col_stride = strides[3];
+  gemm.b.buffer = spec.w;
+  gemm.b.type = spec.w_type;
+  gemm.b.offset = spec.w_offset;
+  gemm.b.row_stride = spec.w_strides[1];
+  gemm.b.col_stride = spec.w_strides[0];
+  gemm.b.stable = spec.w_stable;
+  gemm.b.buffer_bytes = spec.w_buffer_bytes;
+  return gemm;
+}
+
+constexpr int64_t kMostJoinedChannels = 8;
+
+// AVX512_BF16 multiplies pairs of bf16.
+bool TakesPairs(const TargetInfo& target, const ConvSpec& spec) {
+  return target.avx512_bf16 && spec.x_type == MemoryType::kBF16 && spec.w_type == MemoryType::kBF16;
+}
+
+// Channels lie in pairs.
+bool LiesInPairs(const ConvSpec& spec) {
+  if (spec.x_strides[3] != 1) return false;
+  const bool even = std::all_of(spec.x_strides, spec.x_strides + 3,
+                                [](int64_t stride) { return stride % 2 == 0; });
+  return spec.in_c / spec.groups % 2 == 0 && even;
+}
+
+// Input channels and the strides of x count pairs, which are copied like f32.
+void CountPairs(ConvSpec& spec) {
+  spec.in_c /= 2;
+  for (int i = 0; i < 3; ++i) spec.x_strides[i] /= 2;
+  spec.x_type = MemoryType::kF32;
+}
+
+bool JoinsPairs(const ConvSpec& spec) {
+  return spec.groups == 1 && spec.in_c <= kMostJoinedChannels;
+}
+
+// Packs the weights into panels: once if they are stable, else by a launch of its own.
+OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
+                       bool depthwise, PanelType packed_type, EmittedKernels& out) {
+  MatrixAccess w;
+  w.buffer = spec.w;
+  w.buffer.offset += static_cast<uint64_t>(spec.w_offset * MemoryTypeSize(spec.w_type));
+  w.type = spec.w_type;
+  w.col_stride = spec.w_strides[0];
+  w.stable = spec.w_stable;
+  PanelFormat format;
+  format.panel_cols = plan.panel_cols;
+  format.packed_type = packed_type;
+  PackedOperand packed;
+  if (depthwise) {
+    w.row_stride = spec.w_strides[3];
+    format.outer_k_sizes = {spec.kernel_h};
+    format.outer_k_strides = {spec.w_strides[2]};
+    packed = EmitPanelPacking(cache, {}, w, spec.kernel_w, spec.out_c, format);
+  } else {
+    w.row_stride = spec.w_strides[1];
+    w.batch_strides = {plan.group_out * spec.w_strides[0]};
+    format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
+    format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
+    packed =
+        EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out, format);
+  }
+  if (spec.w_stable) {
+    out.packed.push_back(std::move(packed));
+    return {OperandRef::Kind::kPacked, static_cast<uint32_t>(out.packed.size() - 1), 0};
+  }
+  const OperandRef panels{OperandRef::Kind::kWorkspace, kExtraWorkspace, out.workspace_bytes};
+  out.workspace_bytes += (packed.packed_bytes + 127) / 128 * 128;
+  packed.kernel.operands = {packed.source, panels};
+  out.launches.push_back(std::move(packed.kernel));
+  return panels;
+}
+
+}  // namespace
+
+absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpec& spec) {
+  RETURN_IF_ERROR(Check(spec));
+  if (spec.batch == 0 || spec.out_h == 0 || spec.out_w == 0 || spec.out_c == 0) {
+    return EmittedKernels();
+  }
+  if (IsPointwise(spec)) return EmitGemmKernels(cache, PointwiseGemm(spec));
+  if (spec.in_c == 0) return Unimplemented(spec.name, ": convolution without input channels");
+
+  const TargetInfo& target = cache.module().target();
+  const bool depthwise = spec.groups == spec.in_c && spec.groups == spec.out_c && spec.groups > 1;
+  ConvSpec bound = spec;
+  bound.x.offset += static_cast<uint64_t>(spec.x_offset * MemoryTypeSize(spec.x_type));
+  bound.x_offset = 0;
+  const bool takes_pairs = !depthwise && TakesPairs(target, spec);
+  const bool lies_in_pairs = takes_pairs && LiesInPairs(spec);
+  const bool joins_pairs = takes_pairs && !lies_in_pairs && JoinsPairs(spec);
+  const bool pairs = lies_in_pairs || joins_pairs;
+  if (lies_in_pairs) CountPairs(bound);
+  if (joins_pairs) bound.in_c = CeilDiv(spec.in_c, 2);
+  const std::optional<WinogradPlan> winograd =
+      depthwise || pairs ? std::nullopt : PlanWinogradConv(target, bound);
+  ConvPlan plan = winograd.has_value() ? winograd->block
+                  : depthwise          ? PlanDepthwiseConv(target, bound)
+                                       : PlanTiledConv(target, bound, pairs);
+  if (joins_pairs) plan.joined_channels = spec.in_c;
+  PanelType packed_type = PanelType::kF32;
+  if (pairs) {
+    packed_type = PanelType::kBF16Pairs;
+  } else if (!depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0) {
+    packed_type = PanelType::kBF16Vectors;
+  }
+
+  EmittedKernels out;
+  const OperandRef panels = PackWeights(cache, spec, plan, depthwise, packed_type, out);
+  std::vector<OperandRef> operands = {bound.x, panels};
+  bound.epilogue = BindEpilogue(spec.epilogue, spec.epilogue_operands, operands);
+  bound.epilogue_operands = std::move(operands);
+  out.launches.push_back(winograd.has_value() ? EmitWinogradConv(cache, bound, *winograd)
+                         : depthwise          ? EmitDepthwiseConv(cache, bound, plan)
+                                              : EmitTiledConv(cache, bound, plan, packed_type));
+  return out;
+}
+
+}  // namespace hpu::graph_compiler

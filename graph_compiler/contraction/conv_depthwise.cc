@@ -1,0 +1,110 @@
+// Depthwise convolution: lanes are channels. A task walks over blocks of channels; for each it
+// copies the strip and computes tiles of a few pixels, whose sums stay in registers over all taps.
+#include "graph_compiler/contraction/conv.h"
+#include "graph_compiler/contraction/epilogue.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+using llvm::Value;
+
+class DepthwiseConv {
+ public:
+  DepthwiseConv(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
+                const ConvSpec& spec, const ConvPlan& plan)
+      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan) {}
+
+  void Emit(Value* task) {
+    const Values index =
+        e_.Decompose(task, {spec_.batch, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
+    ConvTask position(e_, frame_, spec_, plan_, index[0], index[1], index[2]);
+    position_ = &position;
+    position.FillPixelTable();
+    Value* first_panel = e_.Mul(index[3], plan_.panels_per_task);
+    Value* end_panel = e_.Min(e_.Add(first_panel, plan_.panels_per_task), e_.Int(plan_.panels));
+    e_.For(first_panel, end_panel, 1, [&](Value* panel) {
+      Value* channel = e_.Mul(panel, plan_.panel_cols);
+      Value* left = e_.Sub(e_.Int(spec_.out_c), channel);
+      position.FillStrip(channel, e_.Min(left, e_.Int(plan_.panel_cols)));
+      Panel(panel, channel);
+    });
+  }
+
+ private:
+  void Panel(Value* panel, Value* channel) {
+    const RowTiles& tiles = plan_.tiles;
+    const int64_t main_end = tiles.main_rows * tiles.main_count;
+    const auto limit = [&](int64_t end) {
+      Value* pixels = position_->pixel_count();
+      return pixels == nullptr ? e_.Int(end) : e_.Min(pixels, e_.Int(end));
+    };
+    e_.For(e_.Int(0), limit(main_end), tiles.main_rows,
+           [&](Value* pixel) { Tile(tiles.main_rows, pixel, panel, channel); });
+    if (tiles.tail_count == 0) return;
+    e_.For(e_.Int(main_end), limit(plan_.pixels()), tiles.tail_rows,
+           [&](Value* pixel) { Tile(tiles.tail_rows, pixel, panel, channel); });
+  }
+
+  void Tile(int rows, Value* pixel, Value* panel, Value* channel) {
+    const TileShape shape{rows, plan_.vectors};
+    const int64_t tap_bytes = plan_.panel_cols * 4;
+    const int64_t taps = spec_.kernel_h * spec_.kernel_w;
+    Value* weights = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, taps * tap_bytes));
+    Values pixels;
+    for (int r = 0; r < rows; ++r) {
+      pixels.push_back(
+          e_.Address(position_->InputBase(channel), position_->PixelOffset(e_.Add(pixel, r))));
+    }
+    const auto tap = [&](Value* row, Value* col, Values sums) {
+      Value* offset = position_->TapOffset(row, col);
+      Value* number = e_.Add(e_.Mul(row, spec_.kernel_w), col);
+      const Values w =
+          LoadTile(e_, {1, plan_.vectors}, e_.Address(weights, e_.Mul(number, tap_bytes)), 0);
+      for (int r = 0; r < rows; ++r) {
+        const Values x = LoadTile(e_, {1, plan_.vectors}, e_.Address(pixels[r], offset), 0);
+        for (int v = 0; v < plan_.vectors; ++v) {
+          Value*& sum = sums[static_cast<size_t>(r) * plan_.vectors + v];
+          sum = e_.Fma(x[v], w[v], sum);
+        }
+      }
+      return sums;
+    };
+    const Values sums = e_.For(
+        e_.Int(0), e_.Int(spec_.kernel_h), 1, ZeroTile(e_, shape),
+        [&](Value* row, const Values& outer) {
+          return e_.For(e_.Int(0), e_.Int(spec_.kernel_w), 1, outer,
+                        [&](Value* col, const Values& inner) { return tap(row, col, inner); });
+        });
+    TilePlace place;
+    place.prefix = {position_->image()};
+    place.row = pixel;
+    place.col = channel;
+    place.cols_total = spec_.out_c;
+    place.tile_buffer = position_->end_of_scratch();
+    place.row_index = [&](Value* row) { return position_->PixelIndex(row); };
+    if (Value* count = position_->pixel_count()) place.rows_left = e_.Sub(count, pixel);
+    EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
+  }
+
+  IrEmitter e_;
+  const KernelFrame& frame_;
+  const ConvSpec& spec_;
+  const ConvPlan& plan_;
+  ConvTask* position_ = nullptr;
+};
+
+}  // namespace
+
+KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan) {
+  KernelLaunch launch = MakeConvLaunch(spec, plan, 1, 1);
+  launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
+                                               plan.tiles.max_rows() * plan.panel_cols * 4);
+  launch.entry = cache.GetOrAdd(
+      ConvKey("conv_depthwise", spec, plan), "conv_depthwise",
+      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        DepthwiseConv(builder, cache.module().target(), frame, spec, plan).Emit(task);
+      });
+  return launch;
+}
+
+}  // namespace hpu::graph_compiler

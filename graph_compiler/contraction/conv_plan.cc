@@ -1,0 +1,143 @@
+#include <algorithm>
+
+#include "graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/conv.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr int64_t kStripBytes = 512 * 1024;  // stays in L2 beside a panel of weights
+constexpr int64_t kPixelsPerTask = 224;
+constexpr int64_t kFewestPixels = 28;
+constexpr int64_t kTasksWanted = 32;
+constexpr int64_t kFewestPanels = 2;
+// What a strip costs: each of its floats as many multiply-adds, and the share of a task that this
+// may be.
+constexpr double kMultiplyAddsPerFloat = 16;
+constexpr double kLargestStripShare = 1.0 / 12;
+constexpr int kMaxPixelRows = 10;  // each row of a tile holds an address register
+constexpr int kFewestAmxPixels = 4;
+constexpr int kDepthwiseRows = 4;
+constexpr int kDepthwiseVectors = 2;
+
+bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
+  if (spec.x_type != MemoryType::kF32 || spec.x_strides[3] != 1) return false;
+  if (!ReadsNoPadding(spec)) return false;
+  // Short runs per tap would spend their time on jumps.
+  const bool columns_adjoin =
+      spec.kernel_w == 1 || (spec.dilation_w == 1 && spec.x_strides[2] == group_in);
+  return columns_adjoin || group_in >= 16;
+}
+
+void CutEvenly(ConvPlan& plan, const ConvSpec& spec) {
+  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
+  plan.tile_h = CeilDiv(spec.out_h, plan.blocks_h);
+  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
+  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
+  plan.tile_w = CeilDiv(spec.out_w, plan.blocks_w);
+  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
+}
+
+// The largest tile of about kPixelsPerTask pixels whose strip fits.
+void ChooseTile(ConvPlan& plan, const ConvSpec& spec) {
+  plan.tile_w = std::min(spec.out_w, kPixelsPerTask);
+  plan.tile_h = std::clamp<int64_t>(kPixelsPerTask / plan.tile_w, 1, spec.out_h);
+  while (plan.strip_floats(spec) * 4 > kStripBytes && plan.pixels() > kFewestPixels) {
+    if (plan.tile_h > 1) {
+      plan.tile_h = CeilDiv(plan.tile_h, 2);
+    } else {
+      plan.tile_w = CeilDiv(plan.tile_w, 2);
+    }
+  }
+  CutEvenly(plan, spec);
+}
+
+int64_t Tasks(const ConvPlan& plan, const ConvSpec& spec, int64_t groups) {
+  return spec.batch * groups * plan.blocks_h * plan.blocks_w * plan.panel_blocks;
+}
+
+// Splits output channels, then rows, until there is work for many threads.
+void ChooseTasks(ConvPlan& plan, const ConvSpec& spec, int64_t groups, int64_t fewest_panels) {
+  plan.panels_per_task = plan.panels;
+  plan.panel_blocks = 1;
+  while (Tasks(plan, spec, groups) < kTasksWanted && plan.panels_per_task > fewest_panels) {
+    plan.panels_per_task = CeilDiv(plan.panels_per_task, 2);
+    plan.panel_blocks = CeilDiv(plan.panels, plan.panels_per_task);
+  }
+  while (Tasks(plan, spec, groups) < kTasksWanted && plan.tile_h > 1 &&
+         plan.pixels() >= 2 * kFewestPixels) {
+    plan.tile_h = CeilDiv(plan.tile_h, 2);
+    CutEvenly(plan, spec);
+  }
+}
+
+// Panels of a task that pay for copying its strip.
+int64_t FewestPanels(const ConvPlan& plan, const ConvSpec& spec) {
+  const double strip = kMultiplyAddsPerFloat * static_cast<double>(plan.strip_floats(spec));
+  const auto panel = static_cast<double>(plan.pixels() * plan.panel_cols * spec.kernel_h *
+                                         spec.kernel_w * plan.group_in);
+  const auto wanted = static_cast<int64_t>(strip / (panel * kLargestStripShare)) + 1;
+  return std::max(kFewestPanels, wanted);
+}
+
+// AMX reads the pixels of a tile at equal distances: they share an output row.
+void ChooseAmx(ConvPlan& plan, const ConvSpec& spec) {
+  if (spec.out_w % plan.tile_w != 0) return;
+  int pixels = kAmxRows;
+  while (plan.tile_w % pixels != 0) --pixels;
+  if (pixels < kFewestAmxPixels) return;
+  plan.amx_depth = AmxDepth(plan.run(spec));
+  if (plan.amx_depth == 0) return;
+  plan.amx_pixels = pixels;
+  const int64_t count = plan.pixels() / pixels;
+  plan.tiles = {};
+  plan.tiles.main_rows = count > 1 ? kAmxHalves * pixels : pixels;
+  plan.tiles.main_count = plan.pixels() / plan.tiles.main_rows;
+  plan.tiles.tail_count = (plan.pixels() - plan.tiles.main_rows * plan.tiles.main_count) / pixels;
+  plan.tiles.tail_rows = plan.tiles.tail_count > 0 ? pixels : 0;
+}
+
+ConvPlan CutConv(const TargetInfo& target, const ConvSpec& spec, int vectors) {
+  ConvPlan plan;
+  plan.group_in = spec.in_c / spec.groups;
+  plan.group_out = spec.out_c / spec.groups;
+  plan.strip_channels = plan.group_in;
+  plan.strip = !ReadsInPlace(spec, plan.group_in);
+  plan.vectors = vectors;
+  plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
+  plan.panels = CeilDiv(plan.group_out, plan.panel_cols);
+  ChooseTile(plan, spec);
+  ChooseTasks(plan, spec, spec.groups, FewestPanels(plan, spec));
+  return plan;
+}
+
+}  // namespace
+
+ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs) {
+  const int64_t group_out = spec.out_c / spec.groups;
+  if (pairs && target.amx_bf16) {
+    ConvPlan plan = CutConv(target, spec, AmxPanelVectors(group_out));
+    ChooseAmx(plan, spec);
+    if (plan.amx_depth > 0) return plan;
+  }
+  ConvPlan plan = CutConv(target, spec, ChoosePanelVectors(target, group_out));
+  const int max_rows = std::min(kMaxPixelRows, MaxTileRows(target, plan.vectors));
+  plan.tiles = ChooseRowTiles(plan.pixels(), max_rows, plan.vectors);
+  return plan;
+}
+
+ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
+  ConvPlan plan;
+  plan.group_in = 1;
+  plan.group_out = 1;
+  plan.vectors = spec.out_c > target.f32_lanes ? kDepthwiseVectors : 1;
+  plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
+  plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
+  plan.strip_channels = plan.panel_cols;
+  ChooseTile(plan, spec);
+  ChooseTasks(plan, spec, 1, 1);
+  plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
+  return plan;
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,171 @@
+#include "graph_compiler/contraction/epilogue.h"
+
+#include <algorithm>
+
+#include "graph_compiler/codegen/body.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+using llvm::Value;
+
+constexpr int64_t kLineBytes = 64;
+// Longest body that is repeated for every row of a tile.
+constexpr size_t kMaxInlineOps = 8;
+
+bool IsShort(const Body& body) {
+  const bool simple = std::all_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.op <= Opcode::kFma && op.op != Opcode::kDiv;
+  });
+  return simple && body.ops.size() + body.stores.size() <= kMaxInlineOps;
+}
+
+class TileEpilogue {
+ public:
+  TileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
+               const TilePlace& place)
+      : e_(e),
+        frame_(frame),
+        body_(body),
+        shape_(shape),
+        place_(place),
+        cols_(shape.vectors * e.lanes()) {}
+
+  void Emit(const Values& tile) {
+    if (place_.rows_left == nullptr) return EmitRows(tile, e_.Int(shape_.rows));
+    e_.If(
+        e_.b.CreateICmpSGE(place_.rows_left, e_.Int(shape_.rows)),
+        [&] { EmitRows(tile, e_.Int(shape_.rows)); }, [&] { EmitRows(tile, place_.rows_left); });
+  }
+
+ private:
+  void EmitRows(const Values& tile, Value* rows) {
+    const bool inline_rows = !tile.empty() && IsShort(body_) && llvm::isa<llvm::ConstantInt>(rows);
+    const bool has_tail = place_.cols_total % cols_ != 0;
+    if (!has_tail) return inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr);
+    Value* left = e_.Sub(e_.Int(place_.cols_total), place_.col);
+    if (place_.cols_total < cols_) return FromBuffer(tile, rows, e_.LaneMask(left, cols_));
+    e_.If(
+        e_.b.CreateICmpSGE(left, e_.Int(cols_)),
+        [&] { inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr); },
+        [&] { FromBuffer(tile, rows, e_.LaneMask(left, cols_)); });
+  }
+
+  void OnRegisters(const Values& tile) {
+    for (int r = 0; r < shape_.rows; ++r) {
+      for (int v = 0; v < shape_.vectors; ++v) {
+        Row(e_.Add(place_.row, r), e_.Add(place_.col, v * e_.lanes()), e_.lanes(), nullptr,
+            tile[static_cast<size_t>(r) * shape_.vectors + v]);
+      }
+    }
+  }
+
+  void FromBuffer(const Values& tile, Value* rows, Value* mask) {
+    const int64_t row_bytes = cols_ * 4;
+    if (!tile.empty()) StoreTile(e_, shape_, place_.tile_buffer, row_bytes, tile);
+    e_.For(e_.Int(0), rows, 1, [&](Value* r) {
+      Value* sums = e_.LoadF32(e_.Address(place_.tile_buffer, e_.Mul(r, row_bytes)), cols_);
+      Row(e_.Add(place_.row, r), place_.col, cols_, mask, sums);
+    });
+  }
+
+  void Row(Value* row, Value* col, int lanes, Value* mask, Value* sums) {
+    BodyPosition position;
+    position.index = place_.prefix;
+    if (place_.row_index) {
+      for (Value* value : place_.row_index(row)) position.index.push_back(value);
+    } else {
+      position.index.push_back(row);
+    }
+    position.index.push_back(place_.first_col == nullptr ? col : e_.Add(place_.first_col, col));
+    position.lanes = lanes;
+    position.mask = mask;
+    EmitBody(e_.b, frame_, e_.target(), body_, position, {sums});
+  }
+
+  IrEmitter& e_;
+  const KernelFrame& frame_;
+  const Body& body_;
+  const TileShape shape_;
+  const TilePlace& place_;
+  const int cols_;
+};
+
+template <typename Visit>
+void ForEachAccess(Body& body, Visit visit) {
+  for (BodyOp& op : body.ops) {
+    if (op.op == Opcode::kLoad) visit(op.access);
+  }
+  for (Store& store : body.stores) visit(store.access);
+}
+
+bool SameRef(const OperandRef& x, const OperandRef& y) {
+  return x.kind == y.kind && x.index == y.index && x.offset == y.offset;
+}
+
+}  // namespace
+
+Body BindEpilogue(const Body& body, const std::vector<OperandRef>& epilogue_operands,
+                  std::vector<OperandRef>& launch_operands) {
+  Body bound = body;
+  ForEachAccess(bound, [&](Access& access) {
+    OperandRef ref = epilogue_operands[access.operand.number];
+    if (access.offset > 0) {
+      ref.offset +=
+          static_cast<uint64_t>(access.offset) * static_cast<uint64_t>(MemoryTypeSize(access.type));
+      access.offset = 0;
+    }
+    const auto found = std::find_if(launch_operands.begin(), launch_operands.end(),
+                                    [&](const OperandRef& other) { return SameRef(ref, other); });
+    access.operand = static_cast<uint32_t>(found - launch_operands.begin());
+    if (found == launch_operands.end()) launch_operands.push_back(ref);
+  });
+  return bound;
+}
+
+uint64_t EpilogueBytes(const Body& body, uint64_t elements) {
+  uint64_t bytes = 0;
+  Body copy = body;
+  ForEachAccess(copy, [&](const Access& access) {
+    const bool varies_by_row = std::count_if(access.strides.begin(), access.strides.end(),
+                                             [](int64_t stride) { return stride != 0; }) > 1;
+    if (varies_by_row) bytes += elements * static_cast<uint64_t>(MemoryTypeSize(access.type));
+  });
+  return bytes;
+}
+
+void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
+                          const TilePlace& place) {
+  const size_t row_dim = place.prefix.size(), col_dim = row_dim + 1;
+  std::vector<Access> fetched;
+  Body copy = body;
+  ForEachAccess(copy, [&](const Access& access) {
+    const bool rows_apart = access.strides.size() == col_dim + 1 && access.strides[row_dim] != 0 &&
+                            access.strides[col_dim] == 1 && access.indirect_value == kNoValue;
+    const bool known = std::any_of(fetched.begin(), fetched.end(), [&](const Access& other) {
+      return other.operand == access.operand && other.offset == access.offset &&
+             other.strides == access.strides;
+    });
+    if (!rows_apart || known) return;
+    fetched.push_back(access);
+    const int64_t size = MemoryTypeSize(access.type);
+    Values index = place.prefix;
+    index.push_back(place.row);
+    index.push_back(place.col);
+    Value* first = e.Add(e.Dot(index, access.strides), access.offset);
+    Value* base = e.Address(frame.BaseOf(e.b, access.operand), e.Mul(first, size));
+    for (int r = 0; r < shape.rows; ++r) {
+      const int64_t row = r * access.strides[row_dim] * size;
+      for (int64_t line = 0; line < shape.vectors * e.lanes() * size; line += kLineBytes) {
+        e.PrefetchToL1(e.Address(base, row + line));
+      }
+    }
+  });
+}
+
+void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
+                      const Values& tile, const TilePlace& place) {
+  TileEpilogue(e, frame, body, shape, place).Emit(tile);
+}
+
+}  // namespace hpu::graph_compiler

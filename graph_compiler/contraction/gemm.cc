@@ -1,0 +1,249 @@
+#include "graph_compiler/contraction/gemm.h"
+
+#include <algorithm>
+
+#include "graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/epilogue.h"
+#include "graph_compiler/contraction/packing.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+// Row tiles that must share a panel before copying it pays.
+constexpr int64_t kTilesWorthPacking = 4;
+// A walk over k by columns of A touches a line per step; beyond this it is staged.
+constexpr int64_t kLongestColumnWalk = 128;
+constexpr int64_t kWaysOfL1 = 8;
+constexpr int kUsualVectors = 2;
+// Rows of B shorter than this are no stream.
+constexpr int64_t kShortestStream = 32;
+
+absl::Status Check(const GemmSpec& spec) {
+  if (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.type)) {
+    return Unimplemented(spec.name, ": gemm operands must be f32, bf16 or f16");
+  }
+  const size_t rank = spec.batch.size();
+  if (spec.a.batch_strides.size() != rank || spec.b.batch_strides.size() != rank) {
+    return InvalidArgument(spec.name, ": gemm has ", rank, " batch sizes but ",
+                           spec.a.batch_strides.size(), " and ", spec.b.batch_strides.size(),
+                           " batch strides");
+  }
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    return InvalidArgument(spec.name, ": gemm sizes must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+void FoldOffset(MatrixAccess& access) {
+  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
+  access.offset = 0;
+}
+
+bool HasNegativeStride(const MatrixAccess& access) {
+  return access.row_stride < 0 || access.col_stride < 0 ||
+         std::any_of(
+             access.batch_strides.begin(), access.batch_strides.end(),
+             [](int64_t stride) { return stride < 0; });
+}
+
+uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
+  uint64_t total =
+      EpilogueBytes(epilogue, static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n));
+  const std::pair<const MatrixAccess*, int64_t> matrices[] = {{&gemm.a, gemm.m * gemm.k},
+                                                              {&gemm.b, gemm.k * gemm.n}};
+  for (const auto& [access, elements] : matrices) {
+    int64_t count = elements * MemoryTypeSize(access->type);
+    for (size_t i = 0; i < gemm.batch.size(); ++i) {
+      if (access->batch_strides[i] != 0) count *= gemm.batch[i];
+    }
+    total += static_cast<uint64_t>(count);
+  }
+  return total;
+}
+
+// The same sums as B^T A^T: rows and columns change places, in the epilogue too.
+GemmSpec Transposed(const GemmSpec& spec) {
+  GemmSpec result = spec;
+  std::swap(result.m, result.n);
+  std::swap(result.a, result.b);
+  std::swap(result.a.row_stride, result.a.col_stride);
+  std::swap(result.b.row_stride, result.b.col_stride);
+  const size_t row = spec.batch.size(), col = row + 1;
+  for (BodyOp& op : result.epilogue.ops) {
+    if (op.op == Opcode::kLoad) std::swap(op.access.strides[row], op.access.strides[col]);
+    if (op.op != Opcode::kIndex) continue;
+    if (op.imm_int == static_cast<int64_t>(row)) {
+      op.imm_int = static_cast<int64_t>(col);
+    } else if (op.imm_int == static_cast<int64_t>(col)) {
+      op.imm_int = static_cast<int64_t>(row);
+    }
+  }
+  for (Store& store : result.epilogue.stores) {
+    std::swap(store.access.strides[row], store.access.strides[col]);
+  }
+  return result;
+}
+
+// A matrix times a vector reads the matrix once: as one row times a matrix it is streamed.
+bool IsMatrixTimesVector(const GemmSpec& spec) {
+  return spec.n == 1 && spec.m > kMaxStreamedRows && spec.k >= kShortestStream &&
+         (spec.a.col_stride == 1 || spec.a.row_stride == 1);
+}
+
+class GemmForms {
+ public:
+  GemmForms(KernelCache& cache, const GemmSpec& spec)
+      : cache_(cache), spec_epilogue_(spec.epilogue), epilogue_operands_(spec.epilogue_operands) {
+    gemm_.batch = spec.batch;
+    gemm_.m = spec.m;
+    gemm_.n = spec.n;
+    gemm_.k = spec.k;
+    gemm_.a = spec.a;
+    gemm_.b = spec.b;
+    gemm_.name = spec.name;
+    FoldOffset(gemm_.a);
+    FoldOffset(gemm_.b);
+    DropUnusedStrides();
+    gemm_.total_flops =
+        2 * static_cast<uint64_t>(gemm_.batch_count() * gemm_.m * gemm_.n * gemm_.k);
+    gemm_.total_bytes = TotalBytes(gemm_, spec.epilogue);
+  }
+
+  EmittedKernels Emit() {
+    if (gemm_.m == 0 || gemm_.n == 0 || gemm_.batch_count() == 0) return std::move(out_);
+    if (gemm_.m <= kMaxStreamedRows && gemm_.k >= kShortestStream) {
+      if (gemm_.b.row_stride == 1) return Stream(EmitDotGemm);
+      if (gemm_.b.col_stride == 1 && gemm_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
+    }
+    return Tiled();
+  }
+
+ private:
+  // A stride over one element or none is free to be anything: make it what kernels like best.
+  void DropUnusedStrides() {
+    if (gemm_.k <= 1) gemm_.a.col_stride = 1;
+    if (gemm_.m <= 1) gemm_.a.row_stride = 0;
+    if (gemm_.n <= 1 && gemm_.b.col_stride != 1)
+      gemm_.b.col_stride = gemm_.b.row_stride == 1 ? gemm_.k : 1;
+    if (gemm_.k <= 1 && gemm_.b.col_stride != 1) gemm_.b.row_stride = 1;
+    for (size_t i = 0; i < gemm_.batch.size(); ++i) {
+      if (gemm_.batch[i] == 1) gemm_.a.batch_strides[i] = gemm_.b.batch_strides[i] = 0;
+    }
+  }
+
+  // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
+  void Bind(const OperandRef& b) {
+    gemm_.operands = {gemm_.a.buffer, b};
+    gemm_.epilogue = BindEpilogue(spec_epilogue_, epilogue_operands_, gemm_.operands);
+  }
+
+  EmittedKernels Stream(KernelLaunch (*emit)(KernelCache&, const BoundGemm&)) {
+    if (gemm_.a.type == MemoryType::kF16 || gemm_.a.col_stride != 1) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
+    Bind(gemm_.b.buffer);
+    out_.launches.push_back(emit(cache_, gemm_));
+    return std::move(out_);
+  }
+
+  // Rows a multiple of 4 KiB apart fall into the same sets of L1: more of them than it has ways
+  // would evict each other while a tile walks along them.
+  bool RowsCollide() const {
+    const int tile_rows = MaxTileRows(cache_.module().target(), kUsualVectors);
+    return gemm_.m > kWaysOfL1 && tile_rows > kWaysOfL1 && gemm_.a.row_stride % 1024 == 0 &&
+           gemm_.a.row_stride != 0;
+  }
+
+  bool ReadsAInPlace() const {
+    if (gemm_.a.type != MemoryType::kF32 || RowsCollide()) return false;
+    return gemm_.a.col_stride == 1 || (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
+  }
+
+  PanelForm ChoosePanelForm(const TargetInfo& target, int vectors) const {
+    if (gemm_.k == 0) return PanelForm::kInPlace;
+    if (gemm_.b.stable && !HasNegativeStride(gemm_.b)) return PanelForm::kPacked;
+    const int64_t panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+    const bool has_masks = target.isa >= IsaLevel::kV3 || gemm_.n % panel_cols == 0;
+    const bool few_tiles = gemm_.m <= kTilesWorthPacking * MaxTileRows(target, vectors);
+    const bool readable = gemm_.b.type == MemoryType::kF32 && gemm_.b.col_stride == 1;
+    return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
+  }
+
+  // AVX512_BF16 multiplies pairs of bf16 along k, read in place.
+  bool TakesPairs(PanelForm form) const {
+    const MatrixAccess& a = gemm_.a;
+    if (!cache_.module().target().avx512_bf16 || form != PanelForm::kPacked) return false;
+    if (a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
+    const bool even = std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
+                                  [](int64_t stride) { return stride % 2 == 0; });
+    return gemm_.k % 2 == 0 && a.col_stride == 1 && a.row_stride % 2 == 0 && even;
+  }
+
+  // AMX multiplies tiles of pairs.
+  int ChooseAmxDepth(PanelType packed_type) const {
+    const bool possible = cache_.module().target().amx_bf16 && packed_type == PanelType::kBF16Pairs;
+    return possible ? AmxDepth(gemm_.k / 2) : 0;
+  }
+
+  // From here on k and the strides of A count pairs.
+  void CountPairs() {
+    gemm_.k /= 2;
+    gemm_.a.row_stride /= 2;
+    for (int64_t& stride : gemm_.a.batch_strides) stride /= 2;
+  }
+
+  EmittedKernels Tiled() {
+    const TargetInfo& target = cache_.module().target();
+    PanelUse use;
+    use.vectors = ChoosePanelVectors(target, gemm_.n);
+    const PanelForm form = ChoosePanelForm(target, use.vectors);
+    PanelType packed_type = PanelType::kF32;
+    if (TakesPairs(form)) {
+      packed_type = PanelType::kBF16Pairs;
+    } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
+               use.vectors % 2 == 0) {
+      packed_type = PanelType::kBF16Vectors;
+    }
+    use.packed_by_task = form == PanelForm::kPackedByTask;
+    use.amx_depth = ChooseAmxDepth(packed_type);
+    if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
+    if (form == PanelForm::kPacked) {
+      const int64_t panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
+      out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
+                                             {panel_cols, packed_type}));
+    }
+    if (packed_type == PanelType::kBF16Pairs) {
+      CountPairs();
+    } else if (gemm_.k > 0 && !ReadsAInPlace()) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
+    const GemmBlocks blocks =
+        ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
+    const bool packed = form == PanelForm::kPacked;
+    Bind(packed ? OperandRef{OperandRef::Kind::kPacked, 0, 0} : gemm_.b.buffer);
+    out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
+    return std::move(out_);
+  }
+
+  KernelCache& cache_;
+  BoundGemm gemm_;
+  const Body spec_epilogue_;
+  const std::vector<OperandRef> epilogue_operands_;
+  EmittedKernels out_;
+};
+
+}  // namespace
+
+int64_t BoundGemm::batch_count() const {
+  int64_t count = 1;
+  for (const int64_t size : batch) count *= size;
+  return count;
+}
+
+absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
+  RETURN_IF_ERROR(Check(spec));
+  if (IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
+  return GemmForms(cache, spec).Emit();
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,47 @@
+// Matrix products: chooses a form and emits it.
+//
+//   tiled        register tiles over (m, n); B in panels: packed once if it is stable, else packed
+//                by the task that uses it, else (little reuse) read in place
+//   row streams  m <= 4, rows of B contiguous: B is read once, in place, at memory speed
+//   dot products m <= 4, columns of B contiguous (the weight of nn.Linear): likewise
+//
+// A matrix times a vector is transposed first, so that it is one of the last two. Those need no
+// packed copy, so a model that only decodes never holds its weights twice.
+#pragma once
+
+#include "graph_compiler/contraction/contraction.h"
+#include "graph_compiler/contraction/kernel_cache.h"
+#include "graph_compiler/contraction/tiling.h"
+
+namespace hpu::graph_compiler {
+
+absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec);
+
+// A product whose operands lie where kernels can read them: offsets folded into the references,
+// A in f32, or (streams) in bf16, or (tiles) in pairs of bf16, where k and the strides of A count
+// pairs. The epilogue's operand
+// numbers are those of `operands`; 0 is A and 1 is B.
+struct BoundGemm {
+  std::vector<int64_t> batch;
+  int64_t m = 0, n = 0, k = 0;
+  MatrixAccess a, b;
+  Body epilogue;
+  std::vector<OperandRef> operands;
+  std::string name;
+  uint64_t total_flops = 0, total_bytes = 0;  // as asked for, whatever the form
+
+  int64_t batch_count() const;
+};
+
+enum class PanelForm : uint8_t { kPacked, kPackedByTask, kInPlace };
+
+// Each returns the launch; operands refer to `gemm.operands`.
+KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm form,
+                           const GemmBlocks& blocks, PanelType packed_type);
+KernelLaunch EmitRowStreamGemm(KernelCache& cache, const BoundGemm& gemm);
+KernelLaunch EmitDotGemm(KernelCache& cache, const BoundGemm& gemm);
+
+// Most rows of A that the streaming forms take.
+inline constexpr int64_t kMaxStreamedRows = 4;
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,100 @@
+// Small vocabulary over llvm::IRBuilder for the kernels of this folder: constant-folding index
+// arithmetic, loops with carried SSA values, and the vector operations whose form depends on the
+// target (fused multiply-add, widening loads, transposition).
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <functional>
+#include <vector>
+
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/ir/loop_ir.h"
+
+namespace hpu::graph_compiler {
+
+using Values = std::vector<llvm::Value*>;
+
+class IrEmitter {
+ public:
+  IrEmitter(llvm::IRBuilder<>& builder, const TargetInfo& target)
+      : b(builder), target_(target), lanes_(target.f32_lanes) {}
+
+  llvm::IRBuilder<>& b;
+
+  const TargetInfo& target() const { return target_; }
+  int lanes() const { return lanes_; }
+
+  // Integers (i64). Multiplication by and addition of constants fold 0 and 1 away, so that address
+  // arithmetic with compile-time strides costs nothing where a stride is trivial.
+  llvm::Value* Int(int64_t value) { return b.getInt64(value); }
+  llvm::Value* Mul(llvm::Value* x, int64_t factor);
+  llvm::Value* Add(llvm::Value* x, llvm::Value* y);
+  llvm::Value* Add(llvm::Value* x, int64_t y) { return Add(x, Int(y)); }
+  llvm::Value* Sub(llvm::Value* x, llvm::Value* y) { return b.CreateSub(x, y); }
+  llvm::Value* DivConst(llvm::Value* x, int64_t divisor);  // x >= 0
+  llvm::Value* RemConst(llvm::Value* x, int64_t divisor);  // x >= 0
+  llvm::Value* Min(llvm::Value* x, llvm::Value* y);
+  llvm::Value* Max(llvm::Value* x, llvm::Value* y);
+  // Splits a flat number (row-major over sizes) into its coordinates.
+  Values Decompose(llvm::Value* flat, const std::vector<int64_t>& sizes);
+  // sum index[i] * strides[i]
+  llvm::Value* Dot(const Values& index, const std::vector<int64_t>& strides);
+
+  // base + bytes
+  llvm::Value* Address(llvm::Value* base, llvm::Value* bytes);
+  llvm::Value* Address(llvm::Value* base, int64_t bytes) { return Address(base, Int(bytes)); }
+
+  // for (i = begin; i < end; i += step). The body may create blocks of its own.
+  void For(llvm::Value* begin, llvm::Value* end, int64_t step,
+           const std::function<void(llvm::Value* i)>& body);
+  // Same with loop-carried values: the body gets the current ones and returns the next ones.
+  Values For(llvm::Value* begin, llvm::Value* end, int64_t step, const Values& init,
+             const std::function<Values(llvm::Value* i, const Values& carried)>& body);
+  void If(llvm::Value* condition, const std::function<void()>& then,
+          const std::function<void()>& otherwise = nullptr);
+  // condition ? then() : otherwise(), evaluating one of them only.
+  Values Choose(llvm::Value* condition, const std::function<Values()>& then,
+                const std::function<Values()>& otherwise);
+
+  // f32 vectors. lanes == 1 means a scalar.
+  llvm::Type* F32(int lanes);
+  llvm::Value* F32Const(float value, int lanes);
+  llvm::Value* Zero(int lanes) { return F32Const(0.0f, lanes); }
+  llvm::Value* Splat(llvm::Value* scalar, int lanes);
+  llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* sum);
+  llvm::Value* LoadF32(llvm::Value* address, int lanes);
+  void StoreF32(llvm::Value* address, llvm::Value* value);
+  // Loads `lanes` consecutive elements of a float type as f32; with `mask` (vector of i1) missing
+  // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
+  llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
+                        llvm::Value* mask = nullptr);
+  // AVX512_BF16. `lanes` pairs of consecutive bf16; with `mask` (twice as many lanes) as above.
+  llvm::Value* LoadPairs(llvm::Value* address, llvm::Value* mask = nullptr);
+  // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of f32.
+  llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
+  void PrefetchToL1(llvm::Value* address) { Prefetch(address, 3); }
+  void PrefetchToL2(llvm::Value* address) { Prefetch(address, 2); }
+  // After stores that passed the caches, before others may see them.
+  void StoreFence();
+  // An i1 vector whose first `count` lanes are set.
+  llvm::Value* LaneMask(llvm::Value* count, int lanes);
+  // vectors[i][j] -> result[j][i]; as many vectors as lanes.
+  Values Transpose(Values vectors);
+  // One step of SumLanes: lanes whose bit `distance` is clear hold x[i] + x[i | distance], the
+  // others the same of y.
+  llvm::Value* AddInterleaved(llvm::Value* x, llvm::Value* y, int distance);
+  // Lane i of the result is the sum over the lanes of vectors[i]; as many vectors as lanes.
+  llvm::Value* SumLanes(Values vectors);
+  llvm::Value* MaxF32(llvm::Value* x, llvm::Value* y);
+
+ private:
+  void Prefetch(llvm::Value* address, int locality);
+  // result[i] = bit `distance` of lane i chooses y over x; source lane has that bit set to `high`.
+  llvm::Value* Interleave(llvm::Value* x, llvm::Value* y, int distance, bool high);
+
+  const TargetInfo& target_;
+  int lanes_;
+};
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,42 @@
+// Kernels that rearrange operands: weights into panels (once, kept by the device) and A operands
+// into row-major f32 (a launch of its own, into workspace).
+#pragma once
+
+#include "graph_compiler/contraction/contraction.h"
+#include "graph_compiler/contraction/kernel_cache.h"
+#include "graph_compiler/contraction/micro_kernel.h"
+
+namespace hpu::graph_compiler {
+
+// B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. kBF16Vectors needs an
+// even number of vectors per panel, kBF16Pairs an even k; both a source of bf16. Broadcast batch
+// dimensions are packed once. `outer_k` are further k dimensions around the rows of B (kernel
+// taps), outermost first: k of a panel runs over outer_k, then `k`.
+struct PanelFormat {
+  int64_t panel_cols = 0;
+  PanelType packed_type = PanelType::kF32;
+  std::vector<int64_t> outer_k_sizes = {};
+  std::vector<int64_t> outer_k_strides = {};  // elements of B
+};
+PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
+                               const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
+
+// The batch dimensions that are not broadcast.
+struct DenseBatch {
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // of the source, elements
+  int64_t count = 1;
+};
+DenseBatch DenseDimensions(const std::vector<int64_t>& batch, const std::vector<int64_t>& strides);
+
+// Strides of a dense array over the batch dimensions that `strides` does not broadcast, in units
+// of one matrix; `count` receives the number of matrices.
+std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
+                                       const std::vector<int64_t>& strides, int64_t* count);
+
+// Replaces `a` by an f32 copy with contiguous rows in extra workspace, made by a launch that is
+// appended to `out`.
+void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
+               MatrixAccess& a, EmittedKernels& out);
+
+}  // namespace hpu::graph_compiler

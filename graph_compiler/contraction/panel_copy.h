@@ -1,0 +1,48 @@
+// Copies one panel of B into the form in which the micro-kernel reads it (PanelType), at the speed
+// of memory. A panel is seen as rows of dwords, one row per k step of the micro-kernel:
+//
+//   kF32           one element
+//   kBF16Vectors   elements of vectors 2i (low half) and 2i + 1 (high half)
+//   kBF16Pairs     elements of an even k (low half) and of the k after it; an odd number of the
+//                  fastest k gets a zero for its last partner
+//
+// Where the elements of a row follow each other in memory, rows are read by vectors; where the
+// elements of a column do, blocks of dwords are transposed in registers. The panel is not read by
+// whoever packs it, so it is written past the caches.
+#pragma once
+
+#include "graph_compiler/contraction/ir_emitter.h"
+#include "graph_compiler/contraction/micro_kernel.h"
+
+namespace hpu::graph_compiler {
+
+struct PanelCopy {
+  MemoryType type = MemoryType::kF32;  // of the source; kBF16 unless the panel is f32
+  PanelType packed_type = PanelType::kF32;
+  int64_t panel_cols = 0;
+  int64_t col_stride = 0;          // elements of the source
+  std::vector<int64_t> k_sizes;    // k of the panel runs over these, the last one fastest
+  std::vector<int64_t> k_strides;  // elements of the source
+
+  // Of the panel, with what is filled up.
+  int64_t k() const;
+  bool fills_up_k() const {
+    return packed_type == PanelType::kBF16Pairs && k_sizes.back() % 2 != 0;
+  }
+  bool keeps_bits() const {
+    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2) && !fills_up_k();
+  }
+  int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type); }
+};
+
+// `from` is the address of the element (0, 0) of the panel. `to` is aligned to a vector.
+void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to);
+// Of a panel of which only `cols` columns exist; the others become 0.
+void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to,
+                        llvm::Value* cols);
+// The way back: writes the elements of the first `cols` columns of the panel at `panel_address` to
+// their places from `source` on. For panels that keep the bits of their elements.
+void EmitPanelRestore(IrEmitter& e, const PanelCopy& panel, llvm::Value* source,
+                      llvm::Value* panel_address, llvm::Value* cols);
+
+}  // namespace hpu::graph_compiler

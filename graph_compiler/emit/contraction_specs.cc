@@ -1,0 +1,183 @@
+#include "graph_compiler/emit/contraction_specs.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+namespace hpu::graph_compiler {
+namespace {
+
+// Renumbers a body's operands from values to positions in `operands`.
+Body LocalBody(const Body& body, std::vector<ValueId>* operands) {
+  std::map<ValueId, uint32_t> numbers;
+  Body result = body;
+  const auto renumber = [&](Access& access) {
+    const auto [place, is_new] =
+        numbers.emplace(access.operand.number, static_cast<uint32_t>(operands->size()));
+    if (is_new) operands->push_back(access.operand.number);
+    access.operand = place->second;
+  };
+  for (BodyOp& op : result.ops) {
+    if (op.op == Opcode::kLoad) renumber(op.access);
+  }
+  for (Store& store : result.stores) renumber(store.access);
+  return result;
+}
+
+template <typename Spec>
+void SetEpilogue(const Node& node, const FindHome& home, Spec* spec) {
+  std::vector<ValueId> operands;
+  spec->epilogue = LocalBody(node.body, &operands);
+  for (const ValueId value : operands) spec->epilogue_operands.push_back(home(value).ref);
+}
+
+MatrixAccess MakeMatrix(const LoopGraph& graph, const View& view, const FindHome& home) {
+  const size_t rank = view.shape.size();
+  const ValueHome where = home(view.value);
+  MatrixAccess access;
+  access.buffer = where.ref;
+  access.type = view.type;
+  access.offset = view.offset;
+  access.batch_strides.assign(view.strides.begin(), view.strides.end() - 2);
+  access.row_stride = view.strides[rank - 2];
+  access.col_stride = view.strides[rank - 1];
+  access.stable = where.stable;
+  access.buffer_bytes = graph.values[view.value].bytes;
+  return access;
+}
+
+void CopyStrides(const View& view, int64_t* strides) {
+  std::copy(view.strides.begin(), view.strides.end(), strides);
+}
+
+// Offsets are left out, here and below: they go into the launches' operands.
+void PrintView(std::ostream& out, const View& view, const FindHome& home) {
+  out << static_cast<int>(view.type) << ' ' << home(view.value).stable << ' ';
+  for (const int64_t size : view.shape) out << size << ',';
+  out << ' ';
+  for (const int64_t stride : view.strides) out << stride << ',';
+  out << '\n';
+}
+
+}  // namespace
+
+GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& home) {
+  const Gemm& gemm = std::get<Gemm>(node.kind);
+  GemmSpec spec;
+  const size_t rank = node.domain.size();
+  spec.batch.assign(node.domain.begin(), node.domain.end() - 2);
+  spec.m = node.domain[rank - 2];
+  spec.n = node.domain[rank - 1];
+  spec.k = gemm.a.shape.back();
+  spec.a = MakeMatrix(graph, gemm.a, home);
+  spec.b = MakeMatrix(graph, gemm.b, home);
+  spec.name = node.name;
+  SetEpilogue(node, home, &spec);
+  return spec;
+}
+
+ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home) {
+  const Conv& conv = std::get<Conv>(node.kind);
+  const ConvGeometry& geometry = conv.geometry;
+  ConvSpec spec;
+  const Shape& x = conv.x.shape;
+  const Shape& w = conv.w.shape;
+  spec.batch = x[0];
+  spec.in_h = x[1];
+  spec.in_w = x[2];
+  spec.in_c = x[3];
+  spec.out_h = node.domain[1];
+  spec.out_w = node.domain[2];
+  spec.out_c = node.domain[3];
+  spec.kernel_h = w[2];
+  spec.kernel_w = w[3];
+  spec.stride_h = geometry.stride_h;
+  spec.stride_w = geometry.stride_w;
+  spec.dilation_h = geometry.dilation_h;
+  spec.dilation_w = geometry.dilation_w;
+  spec.pad_top = geometry.pad_top;
+  spec.pad_left = geometry.pad_left;
+  spec.groups = geometry.groups;
+  spec.direct = geometry.direct;
+  spec.x = home(conv.x.value).ref;
+  spec.w = home(conv.w.value).ref;
+  spec.x_type = conv.x.type;
+  spec.w_type = conv.w.type;
+  CopyStrides(conv.x, spec.x_strides);
+  CopyStrides(conv.w, spec.w_strides);
+  spec.x_offset = conv.x.offset;
+  spec.w_offset = conv.w.offset;
+  spec.w_stable = home(conv.w.value).stable;
+  spec.w_buffer_bytes = graph.values[conv.w.value].bytes;
+  spec.name = node.name;
+  SetEpilogue(node, home, &spec);
+  return spec;
+}
+
+AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home) {
+  const Attention& attention = std::get<Attention>(node.kind);
+  AttentionSpec spec;
+  const Shape& q = attention.q.shape;
+  spec.batch = q[0];
+  spec.heads = q[1];
+  spec.kv_repeat = q[1] / attention.k.shape[1];
+  spec.m = q[2];
+  spec.n = attention.k.shape[2];
+  spec.d = q[3];
+  spec.dv = attention.v.shape[3];
+  spec.scale = attention.scale;
+  spec.causal = attention.causal;
+  spec.type = attention.q.type;
+  spec.q = home(attention.q.value).ref;
+  spec.k = home(attention.k.value).ref;
+  spec.v = home(attention.v.value).ref;
+  spec.out = home(attention.out.value).ref;
+  spec.q_offset = attention.q.offset;
+  spec.k_offset = attention.k.offset;
+  spec.v_offset = attention.v.offset;
+  spec.out_offset = attention.out.offset;
+  CopyStrides(attention.q, spec.q_strides);
+  CopyStrides(attention.k, spec.k_strides);
+  CopyStrides(attention.v, spec.v_strides);
+  CopyStrides(attention.out, spec.out_strides);
+  if (attention.mask.has_value()) {
+    spec.mask = home(attention.mask->value).ref;
+    spec.mask_type = attention.mask->type;
+    spec.mask_offset = attention.mask->offset;
+    CopyStrides(*attention.mask, spec.mask_strides);
+  }
+  spec.name = node.name;
+  return spec;
+}
+
+std::string ContractionStructure(const LoopGraph& graph, const Node& node, const FindHome& home) {
+  std::ostringstream out;
+  out << node.kind.index() << ' ';
+  for (const int64_t size : node.domain) out << size << ',';
+  out << '\n';
+  for (const ConstPort& port : node.Ports()) PrintView(out, *port.view, home);
+  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
+    out << attention->mask.has_value() << ' ' << std::hexfloat << attention->scale << ' '
+        << attention->causal;
+    return out.str();
+  }
+  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) out << graph.values[gemm->b.value].bytes;
+  if (const auto* conv = std::get_if<Conv>(&node.kind)) {
+    const ConvGeometry& g = conv->geometry;
+    out << graph.values[conv->w.value].bytes << ' ' << g.stride_h << ' ' << g.stride_w << ' '
+        << g.dilation_h << ' ' << g.dilation_w << ' ' << g.pad_top << ' ' << g.pad_left << ' '
+        << g.groups << ' ' << g.direct;
+  }
+  out << '\n';
+  std::vector<ValueId> operands;
+  Body body = LocalBody(node.body, &operands);
+  for (BodyOp& op : body.ops) op.access.offset = 0;
+  for (Store& store : body.stores) store.access.offset = 0;
+  out << ToText(body) << std::hexfloat;
+  for (const BodyOp& op : body.ops) {
+    if (op.op == Opcode::kConstF32) out << op.imm_f32 << ' ';
+  }
+  return out.str();
+}
+
+}  // namespace hpu::graph_compiler

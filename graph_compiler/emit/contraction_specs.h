@@ -1,0 +1,25 @@
+// Nodes of the matrix engine as specs for contraction/.
+#pragma once
+
+#include <functional>
+
+#include "graph_compiler/contraction/contraction.h"
+#include "graph_compiler/ir/loop_graph.h"
+
+namespace hpu::graph_compiler {
+
+// Where a value lies, and whether nothing in the recipe writes there.
+struct ValueHome {
+  OperandRef ref;
+  bool stable = false;
+};
+using FindHome = std::function<ValueHome(ValueId)>;
+
+GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
+ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
+AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home);
+
+// Equal text: the same code serves both nodes.
+std::string ContractionStructure(const LoopGraph& graph, const Node& node, const FindHome& home);
+
+}  // namespace hpu::graph_compiler

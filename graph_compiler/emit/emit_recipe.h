@@ -1,0 +1,18 @@
+// Scheduled kernels as a recipe: code is generated (once for equal kernels), temporaries are
+// placed, launches refer to their buffers.
+#pragma once
+
+#include <vector>
+
+#include "graph_compiler/fusion/row_groups.h"
+#include "graph_compiler/ir/compile_options.h"
+#include "graph_compiler/ir/dump.h"
+#include "graph_compiler/ir/graph_desc.h"
+
+namespace hpu::graph_compiler {
+
+absl::StatusOr<Recipe> EmitRecipe(const GraphDesc& graph, LoopGraph& loops,
+                                  const std::vector<FusedKernel>& kernels,
+                                  const CompileOptions& options, const Dump& dump);
+
+}  // namespace hpu::graph_compiler

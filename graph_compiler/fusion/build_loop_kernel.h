@@ -1,0 +1,17 @@
+// A fused group as a loop kernel: members become passes, in-group values become accumulators,
+// scratch rows or plain SSA values, dimensions are put in the best order for vector code.
+#pragma once
+
+#include "graph_compiler/codegen/loop_kernel.h"
+#include "graph_compiler/fusion/row_groups.h"
+
+namespace hpu::graph_compiler {
+
+// `must_be_stored(value)` tells whether the value is needed outside the group.
+LoopKernel BuildLoopKernel(const RowGroup& group,
+                           const std::function<bool(ValueId)>& must_be_stored);
+
+// Fills `loop` of all loop kernels of a finished graph.
+void BuildLoopKernels(FusionState& state, std::vector<FusedKernel>& kernels);
+
+}  // namespace hpu::graph_compiler

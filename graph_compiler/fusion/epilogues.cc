@@ -1,0 +1,131 @@
+#include "graph_compiler/fusion/epilogues.h"
+
+#include <algorithm>
+
+#include "graph_compiler/fusion/shared_memory.h"
+#include "graph_compiler/ir/access_algebra.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr size_t kLargestEpilogue = 120;  // ops
+
+bool IsCandidate(const Node& node) {
+  return node.IsMap() && !node.keep_apart && !node.overwrites && !node.UsesIota();
+}
+
+// The epilogue's op whose value is stored to `value`, and that store.
+const Store* StoreOf(const Node& product, ValueId value) {
+  for (const Store& store : product.body.stores) {
+    if (store.access.operand == value) return &store;
+  }
+  return nullptr;
+}
+
+bool SameWalk(const Access& load, const Access& store, const Shape& domain) {
+  if (load.offset != store.offset || load.type != store.type) return false;
+  for (size_t d = 0; d < domain.size(); ++d) {
+    if (domain[d] > 1 && load.strides[d] != store.strides[d]) return false;
+  }
+  return true;
+}
+
+// Appends `map`'s ops (already over the product's domain) to the epilogue.
+bool AppendBody(Node& product, const Node& map) {
+  Body& body = product.body;
+  const size_t num_stores = body.stores.size();
+  const auto shift = static_cast<uint32_t>(body.ops.size());
+  std::vector<std::pair<uint32_t, const Store*>> forwards;
+  for (const BodyOp& op : map.body.ops) {
+    BodyOp copy = op;
+    for (uint32_t& arg : copy.args) arg += shift;
+    if (copy.op == Opcode::kLoad && copy.access.indirect_value != kNoValue) {
+      copy.access.indirect_value += shift;
+    }
+    if (copy.op == Opcode::kLoad) {
+      for (size_t s = 0; s < num_stores; ++s) {
+        if (body.stores[s].access.operand != copy.access.operand) continue;
+        if (!SameWalk(copy.access, body.stores[s].access, product.domain)) return false;
+        forwards.emplace_back(static_cast<uint32_t>(body.ops.size()), &body.stores[s]);
+        break;
+      }
+    }
+    body.ops.push_back(std::move(copy));
+  }
+  std::vector<Store> added;
+  for (Store store : map.body.stores) {
+    store.value += shift;
+    if (store.access.indirect_value != kNoValue) store.access.indirect_value += shift;
+    added.push_back(store);
+  }
+  std::vector<std::pair<uint32_t, uint32_t>> values;
+  for (const auto& [load, store] : forwards) values.emplace_back(load, store->value);
+  std::vector<MemoryType> types;
+  for (const auto& forward : forwards) types.push_back(forward.second->access.type);
+  body.stores.insert(body.stores.end(), added.begin(), added.end());
+  // From the back, so that earlier numbers stay valid.
+  for (size_t i = values.size(); i-- > 0;) {
+    ForwardValue(body, values[i].first, values[i].second, types[i]);
+  }
+  return true;
+}
+
+bool Absorb(FusionState& state, uint32_t product_index, uint32_t map_index, ValueId value) {
+  Node product = state.node(product_index);
+  Node map = state.node(map_index);
+  if (!IsCandidate(map) || map.phase != product.phase || product.body.ops.size() > kLargestEpilogue)
+    return false;
+  if (state.writers(value).size() != 1) return false;
+  const Store* store = StoreOf(product, value);
+  const auto load = std::find_if(map.body.ops.begin(), map.body.ops.end(), [&](const BodyOp& op) {
+    return op.op == Opcode::kLoad && op.access.operand == value;
+  });
+  if (store == nullptr || load == map.body.ops.end()) return false;
+  const Access access = load->access;
+  IndexMap index_map;
+  if (!ComposeAccess(map, access, product.domain, store->access, &index_map)) return false;
+  Alignment aligned;
+  const std::vector<bool> none(product.domain.size(), false);
+  if (!AlignNode(map, index_map, product.domain, none, &aligned)) return false;
+  for (size_t d = 0; d < product.domain.size(); ++d) {
+    if (!aligned.has_source[d] && product.domain[d] != 1) return false;
+  }
+  if (!AppendBody(product, aligned.node)) return false;
+  if (!SharesRightly(state, product) || !state.Merge(product_index, map_index)) return false;
+  product.name = JoinNodeNames(product.name, map.name);
+  state.Remove(map_index);
+  state.Replace(product_index, product);
+  // Results that nobody reads any more are not stored.
+  auto& stores = product.body.stores;
+  stores.erase(std::remove_if(stores.begin(), stores.end(),
+                              [&](const Store& s) {
+                                const ValueId v = s.access.operand.number;
+                                return state.IsTemporary(v) && state.readers(v).empty();
+                              }),
+               stores.end());
+  SimplifyBody(product.body);
+  state.Replace(product_index, std::move(product));
+  return true;
+}
+
+bool AbsorbOne(FusionState& state, uint32_t index) {
+  for (const ValueId value : state.node(index).Writes()) {
+    const std::vector<uint32_t> readers = state.readers(value);
+    for (const uint32_t reader : readers) {
+      if (reader != index && Absorb(state, index, reader, value)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void FuseEpilogues(FusionState& state) {
+  for (uint32_t i = 0; i < state.num_nodes(); ++i) {
+    if (!state.alive(i) || !state.node(i).IsProduct()) continue;
+    while (AbsorbOne(state, i)) {
+    }
+  }
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,203 @@
+#include "graph_compiler/fusion/loop_dims.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "graph_compiler/codegen/cost.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr int64_t kLongestChunk = 16384;  // elements of a task of a plain map
+constexpr int64_t kShortestChunk = 1024;
+constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
+
+class DimOrder {
+ public:
+  DimOrder(LoopKernel& kernel, const Shape& domain) : kernel_(kernel), domain_(domain) {}
+
+  void Order(size_t num_rows) {
+    std::vector<size_t> order;
+    SortDims(0, num_rows, &order);
+    if (kernel_.serial) {
+      for (size_t d = num_rows; d < domain_.size(); ++d) order.push_back(d);
+    } else {
+      SortDims(num_rows, domain_.size(), &order);
+    }
+    Reorder(order);
+    if (!kernel_.serial) MergeDims(&num_rows);
+    ChooseVector(num_rows);
+  }
+
+ private:
+  template <typename Function>
+  void ForEachAccess(const Function& function) {
+    for (LoopPass& pass : kernel_.passes) {
+      for (BodyOp& op : pass.body.ops) {
+        if (op.op == Opcode::kLoad) function(op.access, false);
+      }
+      for (Store& store : pass.body.stores) function(store.access, true);
+    }
+  }
+
+  // How much of the traffic walks a dimension element by element. What passes do once per row does
+  // not count beside what they do per element.
+  int64_t UnitStrideScore(size_t dim) {
+    int64_t score = 0;
+    const auto count = [&](const Access& access, int64_t weight) {
+      if (!access.operand.IsBuffer()) return;
+      if (access.strides[dim] == 1) score += weight;
+      if (access.strides[dim] == 0) score += 1;
+    };
+    for (const LoopPass& pass : kernel_.passes) {
+      if (pass.row_level) continue;
+      for (const BodyOp& op : pass.body.ops) {
+        if (op.op == Opcode::kLoad) count(op.access, 4);
+      }
+      for (const Store& store : pass.body.stores) count(store.access, 5);
+    }
+    return score;
+  }
+
+  int64_t WalkStride(size_t dim) {
+    int64_t stride = 0;
+    ForEachAccess([&](const Access& access, bool is_store) {
+      if (!access.operand.IsBuffer()) return;
+      stride = std::max(stride, std::abs(access.strides[dim]) * 2 + (is_store ? 1 : 0));
+    });
+    return stride;
+  }
+
+  void Reorder(const std::vector<size_t>& order) {
+    Shape domain;
+    for (const size_t d : order) domain.push_back(domain_[d]);
+    domain_ = domain;
+    ForEachAccess([&](Access& access, bool) {
+      Shape strides;
+      for (const size_t d : order) strides.push_back(access.strides[d]);
+      access.strides = strides;
+    });
+  }
+
+  bool CanMerge(size_t dim) {
+    bool fits = true;
+    ForEachAccess([&](const Access& access, bool) {
+      fits = fits && access.strides[dim] == access.strides[dim + 1] * domain_[dim + 1];
+    });
+    return fits;
+  }
+
+  void Erase(size_t dim) {
+    domain_.erase(domain_.begin() + static_cast<int64_t>(dim));
+    ForEachAccess([&](Access& access, bool) {
+      access.strides.erase(access.strides.begin() + static_cast<int64_t>(dim));
+    });
+  }
+
+  // Drops dimensions of size 1 and merges neighbours, within rows and within columns.
+  void MergeDims(size_t* num_rows) {
+    for (size_t d = domain_.size(); d-- > 0;) {
+      if (domain_[d] != 1) continue;
+      Erase(d);
+      if (d < *num_rows) --*num_rows;
+    }
+    for (size_t d = domain_.size(); d-- > 1;) {
+      if (d == *num_rows || !CanMerge(d - 1)) continue;
+      domain_[d] *= domain_[d - 1];
+      Erase(d - 1);
+      if (d - 1 < *num_rows) --*num_rows;
+    }
+  }
+
+  void SortDims(size_t begin, size_t end, std::vector<size_t>* order) {
+    std::vector<size_t> part(end - begin);
+    std::iota(part.begin(), part.end(), begin);
+    std::stable_sort(part.begin(), part.end(),
+                     [&](size_t x, size_t y) { return WalkStride(x) > WalkStride(y); });
+    order->insert(order->end(), part.begin(), part.end());
+  }
+
+  size_t BestDim(size_t begin, size_t end) {
+    size_t best = begin;
+    for (size_t d = begin; d < end; ++d) {
+      const auto key = [&](size_t dim) {
+        return std::pair(UnitStrideScore(dim), domain_[dim] >= kSmallestVectorRow);
+      };
+      if (key(d) >= key(best)) best = d;
+    }
+    return best;
+  }
+
+  void AddUnitDim() {
+    domain_.push_back(1);
+    ForEachAccess([](Access& access, bool) { access.strides.push_back(0); });
+  }
+
+  void ChooseVector(size_t num_rows) {
+    const bool has_columns = num_rows < domain_.size();
+    kernel_.vector_is_row = true;
+    size_t vector = domain_.size();
+    if (!has_columns || kernel_.serial) {
+      if (num_rows > 0) vector = BestDim(0, num_rows);
+    } else {
+      vector = BestDim(0, domain_.size());
+      // Ties and rows too short for vectors go to the columns.
+      const size_t column = BestDim(num_rows, domain_.size());
+      if (vector < num_rows && (domain_[vector] < kSmallestVectorRow ||
+                                UnitStrideScore(column) >= UnitStrideScore(vector))) {
+        vector = column;
+      }
+      kernel_.vector_is_row = vector < num_rows;
+    }
+    if (vector == domain_.size()) {
+      AddUnitDim();
+    } else {
+      std::vector<size_t> order;
+      for (size_t d = 0; d < domain_.size(); ++d) {
+        if (d != vector) order.push_back(d);
+      }
+      order.push_back(vector);
+      Reorder(order);
+      if (vector < num_rows) --num_rows;
+    }
+    const bool plain_map = !has_columns;
+    kernel_.vector = domain_.back();
+    kernel_.outer.assign(domain_.begin(), domain_.begin() + static_cast<int64_t>(num_rows));
+    kernel_.inner.assign(domain_.begin() + static_cast<int64_t>(num_rows), domain_.end() - 1);
+    if (plain_map) {
+      // Every element is its own row: the vector dimension is walked like a column, in chunks.
+      kernel_.vector_is_row = false;
+      const int64_t chunk = ChunkLength();
+      if (kernel_.vector > chunk) kernel_.vector_chunk = chunk;
+    }
+    // Scratch rows of a kernel with rows as lanes hold one vector per column.
+    if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
+  }
+
+  int64_t ChunkLength() {
+    int64_t cost = 1;
+    for (const LoopPass& pass : kernel_.passes) cost += TotalCost(pass.body);
+    return std::clamp<int64_t>(kCostWorthAThread / cost / kShortestChunk * kShortestChunk,
+                               kShortestChunk, kLongestChunk);
+  }
+
+  void WidenScratch() {
+    for (uint64_t& bytes : kernel_.scratch_bytes) bytes *= kRowLanes;
+    ForEachAccess([&](Access& access, bool) {
+      if (access.operand.kind != Operand::Kind::kScratch) return;
+      for (int64_t& stride : access.strides) stride *= kRowLanes;
+      access.strides.back() = 1;
+    });
+  }
+
+  LoopKernel& kernel_;
+  Shape domain_;
+};
+
+}  // namespace
+
+void OrderDims(LoopKernel& kernel, const Shape& domain, size_t num_rows) {
+  DimOrder(kernel, domain).Order(num_rows);
+}
+
+}  // namespace hpu::graph_compiler

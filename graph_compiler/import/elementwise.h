@@ -1,0 +1,30 @@
+// Shared by the tables of elementwise kinds.
+#pragma once
+
+#include "graph_compiler/import/importer.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::graph_compiler {
+
+inline std::vector<View> AllInputs(Importer& im, size_t count) {
+  std::vector<View> inputs;
+  for (size_t i = 0; i < count; ++i) inputs.push_back(im.Input(i));
+  return inputs;
+}
+
+// Output 0 = function(input 0).
+template <typename Function>
+absl::Status MapOne(Importer& im, const Function& function) {
+  if (!im.HasInput(0)) return InvalidArgument("input 0 is missing");
+  im.MapToOutput(0, {im.Input(0)},
+                 [&](BodyBuilder&, const Args& a) -> E { return function(a[0]); });
+  return absl::OkStatus();
+}
+
+// A parameter that is float or integer as the operand is.
+inline double FromFint(const ns_Fint& value, E like) {
+  return like.type() == ScalarType::kF32 ? static_cast<double>(value.f)
+                                         : static_cast<double>(value.i);
+}
+
+}  // namespace hpu::graph_compiler

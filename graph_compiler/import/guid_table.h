@@ -1,0 +1,76 @@
+// One row per node kind: how its output sizes follow and how it becomes loop nests. Guids are found
+// by base name; type suffixes are cut off ("add_fwd_f32" is row "add_fwd").
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "graph_compiler/ir/graph_desc.h"
+
+namespace hpu::graph_compiler {
+
+class Importer;
+
+// Sizes are FCD-first as in GraphDesc.
+using Sizes = std::vector<uint64_t>;
+
+// What a shape function sees: sizes of inputs (empty where absent) and the declared ones of
+// outputs.
+struct ShapeContext {
+  const GraphDesc& graph;
+  const NodeDesc& node;
+  bool HasInput(size_t i) const { return i < node.inputs.size() && node.inputs[i] != kNoTensor; }
+  const Sizes& Input(size_t i) const { return graph.tensors[node.inputs[i]].sizes; }
+  const TensorDesc& Output(size_t i) const { return graph.tensors[node.outputs[i]]; }
+};
+
+struct GuidRow {
+  std::string_view name;
+  // Sizes of every output that follows from inputs and params, in order; an empty entry means that
+  // the declared sizes are taken. Checks the inputs.
+  absl::StatusOr<std::vector<Sizes>> (*infer)(const ShapeContext& context);
+  absl::Status (*import_node)(Importer& importer);
+  // Output 0 has the inferred sizes to the letter; of other kinds it may be declared in any sizes
+  // with as many elements.
+  bool exact_sizes = false;
+};
+
+// The row of a full guid and its base name; null if there is none.
+const GuidRow* FindGuid(const std::string& guid, std::string* base);
+
+// Rows by area, joined in guid_table.cc.
+std::span<const GuidRow> ElementwiseRows();
+std::span<const GuidRow> ActivationRows();
+std::span<const GuidRow> ArithmeticRows();
+std::span<const GuidRow> SourceRows();
+std::span<const GuidRow> MovementRows();
+std::span<const GuidRow> SliceRows();
+std::span<const GuidRow> AssemblyRows();
+std::span<const GuidRow> IndexingRows();
+std::span<const GuidRow> ScatterRows();
+std::span<const GuidRow> ReductionRows();
+std::span<const GuidRow> SoftmaxRows();
+std::span<const GuidRow> NormalisationRows();
+std::span<const GuidRow> PoolingRows();
+std::span<const GuidRow> ResizeRows();
+std::span<const GuidRow> ContractionRows();
+std::span<const GuidRow> AttentionRows();
+
+// INVALID_ARGUMENT unless the first `count` inputs are there.
+absl::Status NeedInputs(const ShapeContext& context, size_t count);
+// The axis (FCD-first) that the node's params start with.
+absl::StatusOr<size_t> ReadAxis(const NodeDesc& node, size_t rank);
+
+// "[4,3]"
+std::string SizesText(const Sizes& sizes);
+
+// Common shape functions.
+absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
+absl::StatusOr<std::vector<Sizes>> InferSameAsFirst(const ShapeContext& context);
+absl::StatusOr<std::vector<Sizes>> InferBroadcast(const ShapeContext& context);
+absl::StatusOr<std::vector<Sizes>> InferDeclared(const ShapeContext& context);
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,286 @@
+// Pooling as reductions over windows. Images are (n, c, h, w) in shape; their memory order is
+// whatever it is.
+#include <algorithm>
+#include <limits>
+
+#include "graph_compiler/import/guid_table.h"
+#include "graph_compiler/import/importer.h"
+#include "synapse/include/synapse_node_params.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr ScalarType kF32 = ScalarType::kF32;
+
+// One spatial dimension of a pooling window.
+struct Window {
+  int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+  // Whether some window reaches outside the image.
+  bool Leaves() const {
+    return pad_begin > 0 || (out - 1) * stride - pad_begin + (kernel - 1) * dilation >= in;
+  }
+};
+
+int64_t PooledSize(int64_t in, const Window& w, int32_t convention) {
+  const int64_t span = in + w.pad_begin + w.pad_end - w.dilation * (w.kernel - 1) - 1;
+  if (convention == NS_POOLING_SAME) return (in + w.stride - 1) / w.stride;
+  if (span < 0) return 0;
+  if (convention == NS_POOLING_VALID) return span / w.stride + 1;
+  int64_t size = (span + w.stride - 1) / w.stride + 1;
+  // PyTorch's ceil mode: the last window starts inside the image or its left padding.
+  if (convention == NS_POOLING_FULL_PYTORCH && (size - 1) * w.stride >= in + w.pad_begin) --size;
+  return size;
+}
+
+struct Pool {
+  Window h, w;
+  int32_t convention = 0;
+};
+
+absl::StatusOr<Pool> ReadPool(const NodeDesc& node) {
+  ns_SpatialReduction_Params p{};
+  if (!ReadParams(node, &p)) return InvalidArgument("pooling params are missing");
+  if (p.kernel_w <= 0 || p.kernel_h <= 0 || p.stride_w <= 0 || p.stride_h <= 0) {
+    return InvalidArgument("pooling with kernel or stride 0");
+  }
+  Pool pool;
+  pool.w = {0, 0, p.kernel_w, p.stride_w, std::max(p.dilation_w, 1), p.pad_w_begin, p.pad_w_end};
+  pool.h = {0, 0, p.kernel_h, p.stride_h, std::max(p.dilation_h, 1), p.pad_h_begin, p.pad_h_end};
+  pool.convention = p.pooling_convention;
+  return pool;
+}
+
+absl::StatusOr<std::vector<Sizes>> InferPool(const ShapeContext& context) {
+  if (!context.HasInput(0) || context.Input(0).size() != 4) {
+    return InvalidArgument("pooling needs a 4-D input");
+  }
+  ASSIGN_OR_RETURN(const Pool pool, ReadPool(context.node));
+  Sizes out = context.Input(0);
+  out[0] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[0]), pool.w, pool.convention));
+  out[1] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[1]), pool.h, pool.convention));
+  return std::vector<Sizes>(context.node.outputs.size(), out);
+}
+
+absl::StatusOr<Pool> PoolOf(Importer& im) {
+  ASSIGN_OR_RETURN(Pool pool, ReadPool(im.node()));
+  const Shape out = im.OutputShape(0);
+  pool.h.in = im.Input(0).shape[2];
+  pool.w.in = im.Input(0).shape[3];
+  pool.h.out = out[2];
+  pool.w.out = out[3];
+  return pool;
+}
+
+// Domain of a window reduction: (n, c, ho, wo, kh, kw).
+constexpr size_t kRank = 6;
+
+Shape Along(size_t dim, int64_t step, size_t dim2, int64_t step2) {
+  Shape strides(kRank, 0);
+  strides[dim] = step;
+  strides[dim2] = step2;
+  return strides;
+}
+
+class WindowBody {
+ public:
+  WindowBody(BodyBuilder& body, const View& x, const Window& h, const Window& w)
+      : body_(body), x_(x), h_(h), w_(w) {}
+
+  E Row() { return body_.Load(Importer::Iota(Along(2, h_.stride, 4, h_.dilation), -h_.pad_begin)); }
+  E Column() {
+    return body_.Load(Importer::Iota(Along(3, w_.stride, 5, w_.dilation), -w_.pad_begin));
+  }
+
+  // The window's element, or `outside` beyond the image.
+  E Element(double outside) {
+    Access access{x_.value, x_.type, {x_.strides[0], x_.strides[1], 0, 0, 0, 0}, x_.offset};
+    if (!h_.Leaves() && !w_.Leaves()) {
+      access.strides = {x_.strides[0],
+                        x_.strides[1],
+                        x_.strides[2] * h_.stride,
+                        x_.strides[3] * w_.stride,
+                        x_.strides[2] * h_.dilation,
+                        x_.strides[3] * w_.dilation};
+      return body_.Load(access);
+    }
+    const E row = Row();
+    const E column = Column();
+    const auto clamp = [](E value, int64_t size) {
+      return Min(Max(value, ConstLike(value, 0)), ConstLike(value, static_cast<double>(size - 1)));
+    };
+    const E position = clamp(row, h_.in) * static_cast<double>(x_.strides[2]) +
+                       clamp(column, w_.in) * static_cast<double>(x_.strides[3]);
+    const int64_t limit = (h_.in - 1) * x_.strides[2] + (w_.in - 1) * x_.strides[3] + 1;
+    const E value = body_.LoadIndirect(access, position, 1, limit);
+    const auto within = [](E at, int64_t size) {
+      return And(at >= ConstLike(at, 0), at < static_cast<double>(size));
+    };
+    return Select(And(within(row, h_.in), within(column, w_.in)), value, ConstLike(value, outside));
+  }
+
+ private:
+  BodyBuilder& body_;
+  const View& x_;
+  const Window& h_;
+  const Window& w_;
+};
+
+using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
+
+// out (n, c, ho, wo) = fold of function over (kh, kw).
+void ReduceWindows(Importer& im, const View& out, ReduceKind kind, const Window& h, const Window& w,
+                   const WindowFunction& function) {
+  const View x = im.Input(0);
+  View wide = out;
+  wide.shape.insert(wide.shape.end(), {1, 1});
+  wide.strides.insert(wide.strides.end(), {0, 0});
+  const Shape domain = {out.shape[0], out.shape[1], h.out, w.out, h.kernel, w.kernel};
+  Node node;
+  BodyBuilder body;
+  WindowBody windows(body, x, h, w);
+  body.Store(function(windows, body), Access{wide.value, wide.type, wide.strides, wide.offset});
+  node.domain = domain;
+  node.kind = Loop{.reduced = 2, .reduce = kind};
+  node.body = body.Take();
+  im.AddNode(std::move(node));
+}
+
+double LowestOf(MemoryType type) {
+  if (ComputeType(type) == kF32) return -std::numeric_limits<double>::infinity();
+  return static_cast<double>(std::numeric_limits<int32_t>::min());
+}
+
+absl::Status ImportMaxPool(Importer& im) {
+  ASSIGN_OR_RETURN(const Pool pool, PoolOf(im));
+  const View x = im.Input(0);
+  const double lowest = LowestOf(x.type);
+  const View maximum = im.OutputValue(0, &x.strides);
+  ReduceWindows(im, maximum, ReduceKind::kMax, pool.h, pool.w,
+                [&](WindowBody& window, BodyBuilder&) { return window.Element(lowest); });
+  if (!im.HasOutput(1)) return absl::OkStatus();
+  // The first position of the maximum, as the flat index h * W + w.
+  View wide = maximum;
+  wide.strides.insert(wide.strides.end(), {0, 0});
+  ReduceWindows(
+      im, im.OutputValue(1, &x.strides), ReduceKind::kMin, pool.h, pool.w,
+      [&](WindowBody& window, BodyBuilder& body) {
+        const E element = window.Element(lowest);
+        const E found = body.Load(Access{wide.value, wide.type, wide.strides, wide.offset});
+        const E flat = window.Row() * static_cast<double>(pool.w.in) + window.Column();
+        E hit = EqualTo(element, found);
+        if (element.type() == kF32) {
+          hit = Or(hit, body.Op(Opcode::kIsNan, ScalarType::kBool, {element}));
+        }
+        const E none = body.ConstInt(ScalarType::kI32, std::numeric_limits<int32_t>::max());
+        const E inside = flat >= ConstLike(flat, 0);
+        return Select(And(hit, inside), Cast(flat, ScalarType::kI32), none);
+      });
+  return absl::OkStatus();
+}
+
+// Elements of a window along one dimension that count for the average, given its output index.
+E CountAlong(BodyBuilder& body, size_t dim, const Window& window, bool include_padding) {
+  Shape steps(4, 0);
+  steps[dim] = window.stride;
+  const E start = body.Load(Importer::Iota(steps, -window.pad_begin));
+  const double last = static_cast<double>(window.in + (include_padding ? window.pad_end : 0));
+  const E end = Min(start + static_cast<double>(window.kernel), ConstLike(start, last));
+  return end - (include_padding ? start : Max(start, ConstLike(start, 0)));
+}
+
+absl::Status ImportAveragePool(Importer& im) {
+  ASSIGN_OR_RETURN(const Pool pool, PoolOf(im));
+  ns_AveragePoolingWithDivisorOverride_Params params{};
+  if (!ReadParams(im.node(), &params)) {
+    ns_AveragePooling_Params old{};
+    if (ReadParams(im.node(), &old)) params.includePadding = old.includePadding;
+  }
+  const View x = im.Input(0);
+  const View sum = im.NewValue(MemoryType::kF32, im.OutputShape(0), &x.strides);
+  ReduceWindows(im, sum, ReduceKind::kSum, pool.h, pool.w,
+                [&](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
+  const bool include = params.includePadding != 0;
+  const bool constant = params.divisorOverride != 0 || (!pool.h.Leaves() && !pool.w.Leaves());
+  im.MapTo(im.OutputValue(0, &x.strides), {sum}, [&](BodyBuilder& body, const Args& a) {
+    if (constant) {
+      const double divisor = params.divisorOverride != 0
+                                 ? params.divisorOverride
+                                 : static_cast<double>(pool.h.kernel * pool.w.kernel);
+      return a[0] * (1.0 / divisor);
+    }
+    const E count = CountAlong(body, 2, pool.h, include) * CountAlong(body, 3, pool.w, include);
+    return a[0] / Cast(count, kF32);
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Sizes>> InferAdaptivePool(const ShapeContext& context) {
+  ns_AdaptiveAvgPool_Params params{};
+  if (!context.HasInput(0) || context.Input(0).size() != 4 || !ReadParams(context.node, &params) ||
+      params.outputWidth <= 0 || params.outputHeight <= 0) {
+    return InvalidArgument("adaptive pooling needs a 4-D input and output sizes");
+  }
+  Sizes out = context.Input(0);
+  out[0] = static_cast<uint64_t>(params.outputWidth);
+  out[1] = static_cast<uint64_t>(params.outputHeight);
+  return std::vector<Sizes>{out};
+}
+
+// Window i covers [floor(i * in / out), ceil((i + 1) * in / out)).
+absl::Status ImportAdaptivePool(Importer& im) {
+  const View x = im.Input(0);
+  const Shape shape = im.OutputShape(0);
+  const Window h{x.shape[2], shape[2], x.shape[2] / shape[2], x.shape[2] / shape[2]};
+  const Window w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
+  if (h.kernel * h.out == h.in && w.kernel * w.out == w.in) {
+    const View sum = im.NewValue(MemoryType::kF32, shape, &x.strides);
+    ReduceWindows(im, sum, ReduceKind::kSum, h, w,
+                  [](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
+    im.MapTo(im.OutputValue(0, &x.strides), {sum}, [&](BodyBuilder&, const Args& a) {
+      return a[0] * (1.0 / static_cast<double>(h.kernel * w.kernel));
+    });
+    return absl::OkStatus();
+  }
+  // Uneven windows: one product of selection weights per dimension, over the whole image.
+  Node node;
+  node.domain = {shape[0], shape[1], h.out, w.out, h.in, w.in};
+  node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
+  BodyBuilder body;
+  const auto weight = [&](size_t out_dim, size_t in_dim, const Window& window) {
+    const auto scaled = [&](int64_t step, int64_t add) {
+      Shape strides(kRank, 0);
+      strides[out_dim] = step;
+      return body.Load(Importer::Iota(strides, add));
+    };
+    Shape at(kRank, 0);
+    at[in_dim] = 1;
+    const E position = body.Load(Importer::Iota(at));
+    const E out = body.ConstInt(ScalarType::kI64, window.out);
+    const E begin = Binary(Opcode::kFloorDiv, scaled(window.in, 0), out);
+    const E end = Binary(Opcode::kFloorDiv, scaled(window.in, window.in + window.out - 1), out);
+    const E inside = And(position >= begin, position < end);
+    return Select(inside, 1.0 / Cast(end - begin, kF32), body.Const(kF32, 0));
+  };
+  const E element = body.Load(Access{
+      x.value, x.type, {x.strides[0], x.strides[1], 0, 0, x.strides[2], x.strides[3]}, x.offset});
+  const E factor = weight(2, 4, h) * weight(3, 5, w);
+  const View out = im.OutputValue(0, &x.strides);
+  Access access{out.value, out.type, out.strides, out.offset};
+  access.strides.insert(access.strides.end(), {0, 0});
+  body.Store(Select(factor > 0.0, Cast(element, kF32) * factor, body.Const(kF32, 0)), access);
+  node.body = body.Take();
+  im.AddNode(std::move(node));
+  return absl::OkStatus();
+}
+
+const GuidRow kRows[] = {
+    {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool, true},
+    {"avg_pool_2d_fwd", InferPool, ImportAveragePool, true},
+    {"adaptive_avg_pool_2d_fwd", InferAdaptivePool, ImportAdaptivePool, true},
+};
+
+}  // namespace
+
+std::span<const GuidRow> PoolingRows() { return kRows; }
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,56 @@
+// The graph as the Synapse API hands it to the graph compiler: plain data, validated by the API
+// layer (ranks, dtypes, sections), not yet by node kind. No LLVM here.
+//
+// Sizes are FCD-first (sizes[0] is the fastest-changing dimension, PyTorch's last).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::graph_compiler {
+
+inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;  // absent optional operand
+inline constexpr uint32_t kNoSection = 0xFFFFFFFF;
+
+enum class TensorPlacement : uint8_t {
+  kWorkspace,   // intermediate: the compiler places it
+  kPersistent,  // address supplied at launch: base of its section + section_offset
+  kConstant,    // host_data is its value
+};
+
+struct TensorDesc {
+  std::string name;
+  TensorPlacement placement = TensorPlacement::kWorkspace;
+  synTensorType type = DATA_TENSOR;
+  synDataType dtype = syn_type_na;
+  std::vector<uint64_t> sizes;  // may be empty for an intermediate whose sizes are inferred
+  bool sizes_known = false;
+  uint32_t section = kNoSection;     // kPersistent: tensors of one section share one base address
+  uint64_t section_offset = 0;       // bytes
+  std::vector<uint8_t> host_data;    // kConstant (or H2D)
+  std::vector<uint8_t> permutation;  // empty = identity; else memory order of a persistent tensor
+  bool external = false;
+};
+
+struct NodeDesc {
+  std::string guid;  // "gemm", "add_fwd_f32"
+  std::string name;
+  std::vector<uint32_t> inputs;  // tensor indices or kNoTensor
+  std::vector<uint32_t> outputs;
+  std::vector<uint8_t> params;  // the syn*/ns_* struct, recognised by size
+  bool deterministic = false;
+  std::vector<uint32_t> blocked_by;  // control edges: indices of nodes that must run before
+};
+
+struct GraphDesc {
+  std::string name;
+  synDeviceType device_type = synDeviceGaudi2;
+  std::vector<TensorDesc> tensors;
+  std::vector<NodeDesc> nodes;  // in creation order, which is a topological order for data edges
+};
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,232 @@
+#include "graph_compiler/ir/loop_graph.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace hpu::graph_compiler {
+namespace {
+
+void AddOnce(std::vector<ValueId>& list, ValueId value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+// Strides of views along dimensions of size 1 are 0: equal windows are then equal views.
+Shape StandStill(const Shape& shape, Shape strides) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) strides[d] = 0;
+  }
+  return strides;
+}
+
+const char* OpcodeName(Opcode op) {
+  static constexpr const char* kNames[] = {
+      "load",  "const",     "const_int", "index",      "accumulator", "add",       "sub",
+      "mul",   "div",       "min",       "max",        "neg",         "abs",       "fma",
+      "rem",   "floor_div", "floor_mod", "and",        "or",          "xor",       "not",
+      "shl",   "shr",       "exp",       "expm1",      "log",         "log1p",     "log2",
+      "log10", "sqrt",      "rsqrt",     "reciprocal", "sin",         "cos",       "tan",
+      "tanh",  "erf",       "sigmoid",   "pow",        "floor",       "ceil",      "trunc",
+      "round", "sign",      "atan",      "asin",       "acos",        "sinh",      "cosh",
+      "asinh", "acosh",     "atanh",     "atan2",      "eq",          "ne",        "lt",
+      "le",    "gt",        "ge",        "is_nan",     "is_inf",      "is_finite", "select",
+      "cast",  "round_to"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+void PrintShape(std::ostream& out, const Shape& shape) {
+  out << '[';
+  for (size_t i = 0; i < shape.size(); ++i) out << (i == 0 ? "" : ",") << shape[i];
+  out << ']';
+}
+
+void PrintAccess(std::ostream& out, const Access& access) {
+  static constexpr const char* kKinds[] = {"%", "iota", "scratch", "accumulator"};
+  out << kKinds[static_cast<size_t>(access.operand.kind)];
+  if (access.operand.kind != Operand::Kind::kIota) out << access.operand.number;
+  out << ' ' << TypeName(access.type) << " strides ";
+  PrintShape(out, access.strides);
+  out << " offset " << access.offset;
+  if (access.indirect_value != kNoValue) {
+    out << " + v" << access.indirect_value << "<" << access.indirect_limit << " * "
+        << access.indirect_stride;
+  }
+}
+
+void PrintView(std::ostream& out, const char* name, const View& view) {
+  out << "  " << name << " = %" << view.value << ' ' << TypeName(view.type) << ' ';
+  PrintShape(out, view.shape);
+  out << " strides ";
+  PrintShape(out, view.strides);
+  out << " offset " << view.offset << '\n';
+}
+
+const char* KindName(const Node& node) {
+  static constexpr const char* kNames[] = {"loop", "gemm", "conv", "attention", "sort"};
+  return kNames[node.kind.index()];
+}
+
+const char* ReduceName(ReduceKind kind) {
+  static constexpr const char* kNames[] = {"none", "sum", "prod", "max", "min"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+// `kind`: a node's, constant or not.
+template <typename PortType, typename Variant>
+std::vector<PortType> ListPorts(Variant& kind) {
+  std::vector<PortType> ports;
+  const auto read = [&](const char* name, auto& view) { ports.push_back({name, &view, false}); };
+  const auto write = [&](const char* name, auto& view) { ports.push_back({name, &view, true}); };
+  if (auto* gemm = std::get_if<Gemm>(&kind)) {
+    read("a", gemm->a);
+    read("b", gemm->b);
+  } else if (auto* conv = std::get_if<Conv>(&kind)) {
+    read("x", conv->x);
+    read("w", conv->w);
+  } else if (auto* attention = std::get_if<Attention>(&kind)) {
+    read("q", attention->q);
+    read("k", attention->k);
+    read("v", attention->v);
+    if (attention->mask.has_value()) read("mask", *attention->mask);
+    write("out", attention->out);
+  } else if (auto* sort = std::get_if<Sort>(&kind)) {
+    read("in", sort->in);
+    if (sort->values.has_value()) write("values", *sort->values);
+    if (sort->indices.has_value()) write("indices", *sort->indices);
+  }
+  return ports;
+}
+
+}  // namespace
+
+bool Node::IsMap() const {
+  const Loop* loop = AsLoop();
+  return loop != nullptr && loop->reduced == 0 && loop->serial == 0;
+}
+
+std::vector<Port> Node::Ports() { return ListPorts<Port>(kind); }
+std::vector<ConstPort> Node::Ports() const { return ListPorts<ConstPort>(kind); }
+
+std::vector<ValueId> Node::Reads() const {
+  std::vector<ValueId> reads;
+  for (const BodyOp& op : body.ops) {
+    if (op.op == Opcode::kLoad && op.access.operand.IsBuffer()) {
+      AddOnce(reads, op.access.operand.number);
+    }
+  }
+  for (const ConstPort& port : Ports()) {
+    if (!port.written) AddOnce(reads, port.view->value);
+  }
+  return reads;
+}
+
+std::vector<ValueId> Node::Writes() const {
+  std::vector<ValueId> writes;
+  for (const Store& store : body.stores) {
+    if (store.access.operand.IsBuffer()) AddOnce(writes, store.access.operand.number);
+  }
+  for (const ConstPort& port : Ports()) {
+    if (port.written) AddOnce(writes, port.view->value);
+  }
+  return writes;
+}
+
+bool Node::UsesIota() const {
+  return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.op == Opcode::kLoad && op.access.operand.kind == Operand::Kind::kIota;
+  });
+}
+
+View PermuteView(const View& view, const std::vector<size_t>& order) {
+  View result = view;
+  for (size_t i = 0; i < order.size(); ++i) {
+    result.shape[i] = view.shape[order[i]];
+    result.strides[i] = view.strides[order[i]];
+  }
+  return result;
+}
+
+View BroadcastView(const View& view, const Shape& shape) {
+  View result = view;
+  result.strides = StandStill(shape, BroadcastStrides(view.shape, view.strides, shape));
+  result.shape = shape;
+  return result;
+}
+
+View WithRank(const View& view, size_t rank) {
+  View result = view;
+  while (result.shape.size() < rank) {
+    result.shape.insert(result.shape.begin(), 1);
+    result.strides.insert(result.strides.begin(), 0);
+  }
+  return result;
+}
+
+View SliceView(const View& view, size_t dim, int64_t begin, int64_t size, int64_t step) {
+  View result = view;
+  result.offset += begin * view.strides[dim];
+  result.shape[dim] = size;
+  result.strides[dim] *= step;
+  return result;
+}
+
+bool ReshapeView(const View& view, const Shape& shape, View* result) {
+  std::optional<Shape> strides = ReshapeStrides(view.shape, view.strides, shape);
+  if (!strides.has_value()) return false;
+  *result = view;
+  result->strides = StandStill(shape, *std::move(strides));
+  result->shape = shape;
+  return true;
+}
+
+std::string ToText(const Body& body) {
+  std::ostringstream out;
+  for (size_t i = 0; i < body.ops.size(); ++i) {
+    const BodyOp& op = body.ops[i];
+    out << "    v" << i << " = " << OpcodeName(op.op) << ' ' << TypeName(op.type);
+    for (const uint32_t arg : op.args) out << " v" << arg;
+    if (op.op == Opcode::kConstF32) out << ' ' << op.imm_f32;
+    if (op.op == Opcode::kConstInt || op.op == Opcode::kIndex || op.op == Opcode::kAccumulator ||
+        op.op == Opcode::kRoundTo) {
+      out << ' ' << op.imm_int;
+    }
+    if (op.op == Opcode::kLoad) {
+      out << ' ';
+      PrintAccess(out, op.access);
+    }
+    out << '\n';
+  }
+  for (const Store& store : body.stores) {
+    out << "    store v" << store.value << " -> ";
+    PrintAccess(out, store.access);
+    out << '\n';
+  }
+  return out.str();
+}
+
+std::string ToText(const LoopGraph& graph) {
+  std::ostringstream out;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[i];
+    static constexpr const char* kHomes[] = {"workspace", "persistent", "constant"};
+    out << '%' << i << " = " << kHomes[static_cast<size_t>(value.home)] << ' '
+        << TypeName(value.type) << ' ';
+    PrintShape(out, value.shape);
+    out << " strides ";
+    PrintShape(out, value.strides);
+    out << ' ' << value.name << '\n';
+  }
+  for (const Node& node : graph.nodes) {
+    out << KindName(node) << ' ' << node.name << " domain ";
+    PrintShape(out, node.domain);
+    if (const Loop* loop = node.AsLoop()) {
+      if (loop->reduced > 0) out << ' ' << ReduceName(loop->reduce) << " over " << loop->reduced;
+      if (loop->serial > 0) out << " serial " << loop->serial;
+    }
+    out << '\n';
+    for (const ConstPort& port : node.Ports()) PrintView(out, port.name, *port.view);
+    out << ToText(node.body);
+  }
+  return out.str();
+}
+
+}  // namespace hpu::graph_compiler

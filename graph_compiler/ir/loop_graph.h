@@ -1,0 +1,161 @@
+// The graph between import and code generation. Values are buffers; views are strided windows on
+// them; nodes are loop nests over an iteration domain whose bodies load and store through affine
+// accesses. Transposes, slices, broadcasts, reshapes, splits and concatenations exist only as
+// accesses.
+//
+// Shapes are outermost first, the last dimension is PyTorch's last.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "base/strides.h"
+#include "graph_compiler/ir/graph_desc.h"
+#include "graph_compiler/ir/loop_ir.h"
+
+namespace hpu::graph_compiler {
+
+using ValueId = uint32_t;
+using Shape = Dims;
+
+enum class Home : uint8_t { kWorkspace, kPersistent, kConstant };
+
+struct Value {
+  std::string name;
+  MemoryType type = MemoryType::kF32;
+  Shape shape;
+  Shape strides;  // dense, in elements; the order may differ from the shape's
+  Home home = Home::kWorkspace;
+  uint32_t tensor = kNoTensor;  // kPersistent: index in GraphDesc::tensors
+  uint32_t section = kNoSection;
+  uint64_t byte_offset = 0;  // in its section or in the recipe's constants
+  uint64_t bytes = 0;
+  // kPersistent: written in part, over what this value in the same memory holds before the launch.
+  std::optional<ValueId> content = std::nullopt;
+};
+
+// A logical tensor: a window on a value.
+struct View {
+  ValueId value = 0;
+  MemoryType type = MemoryType::kF32;  // differs from the value's after reinterpret_cast
+  Shape shape;
+  Shape strides;  // elements
+  int64_t offset = 0;
+};
+
+enum class ReduceKind : uint8_t { kNone, kSum, kProd, kMax, kMin };
+
+// What nodes do over their domains: one of these.
+
+// `reduced` trailing dimensions are folded by `reduce` (each store stores the fold of its value;
+// its strides there are 0), or `serial` trailing dimensions run in order within one task, each
+// iteration seeing the stores of those before.
+struct Loop {
+  size_t reduced = 0;
+  size_t serial = 0;
+  ReduceKind reduce = ReduceKind::kNone;
+};
+
+// Domain (batch..., m, n).
+struct Gemm {
+  View a;  // (batch..., m, k)
+  View b;  // (batch..., k, n)
+};
+
+struct ConvGeometry {
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  int64_t groups = 1;
+  bool direct = false;  // sums of products of pixels and taps as they are (deterministic mode)
+};
+
+// Domain (n, h, w, channel).
+struct Conv {
+  View x;  // (n, h, w, c)
+  View w;  // (ko, c/g, r, s)
+  ConvGeometry geometry;
+};
+
+// Domain (b, h, m, d). Its body is empty.
+struct Attention {
+  View q, k, v;              // (b, h, m or n, d)
+  std::optional<View> mask;  // (b, h, m, n)
+  View out;                  // (b, h, m, dv)
+  float scale = 1;
+  bool causal = false;
+};
+
+// The first k elements of sorted rows. Domain (rows..., k). Its body is empty.
+struct Sort {
+  View in;  // (rows..., n)
+  std::optional<View> values, indices;
+  bool descending = false;
+};
+
+// A window that a node reads or writes besides the accesses of its body.
+template <typename V>
+struct BasicPort {
+  const char* name;
+  V* view;
+  bool written;
+};
+using Port = BasicPort<View>;
+using ConstPort = BasicPort<const View>;
+
+struct Node {
+  std::string name;
+  Shape domain;  // what is iterated over
+  std::variant<Loop, Gemm, Conv, Attention, Sort> kind;
+  // Of loops all they do; of products and convolutions the epilogue, in which kAccumulator 0 is the
+  // sum of products. Operands that are buffers are values of the graph.
+  Body body;
+  bool keep_apart = false;  // never fused with others (copies out of temporaries)
+  bool overwrites = false;  // writes over what earlier nodes wrote to the same value
+  uint32_t phase = 0;       // import/phases.h: nodes of a lower phase run before
+
+  template <typename Kind>
+  bool Is() const {
+    return std::holds_alternative<Kind>(kind);
+  }
+  // The loop; of others: none.
+  Loop* AsLoop() { return std::get_if<Loop>(&kind); }
+  const Loop* AsLoop() const { return std::get_if<Loop>(&kind); }
+  // Of a loop.
+  Loop& loop() { return std::get<Loop>(kind); }
+  const Loop& loop() const { return std::get<Loop>(kind); }
+  // A loop whose iterations have nothing to do with each other.
+  bool IsMap() const;
+  // A sum of products with a body as its epilogue.
+  bool IsProduct() const { return Is<Gemm>() || Is<Conv>(); }
+
+  std::vector<Port> Ports();
+  std::vector<ConstPort> Ports() const;
+  std::vector<ValueId> Reads() const;  // without duplicates, in order of appearance
+  std::vector<ValueId> Writes() const;
+  // The body loads element numbers. Only loop kernels can: an epilogue's loads are operands.
+  bool UsesIota() const;
+};
+
+struct LoopGraph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in an order that satisfies all dependencies
+  Bytes constants;
+};
+
+View PermuteView(const View& view, const std::vector<size_t>& order);
+// Dimensions of size 1 (or missing leading ones) grow to `shape`. The caller has checked shapes.
+View BroadcastView(const View& view, const Shape& shape);
+// Leading dimensions of size 1 up to `rank`.
+View WithRank(const View& view, size_t rank);
+View SliceView(const View& view, size_t dim, int64_t begin, int64_t size, int64_t step);
+// False when no strides describe the reshaped window.
+bool ReshapeView(const View& view, const Shape& shape, View* result);
+
+// Text of nodes and values for dumps.
+std::string ToText(const LoopGraph& graph);
+std::string ToText(const Body& body);
+
+}  // namespace hpu::graph_compiler

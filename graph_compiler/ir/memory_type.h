@@ -1,0 +1,38 @@
+// Types of elements in memory and of values in registers. A new type is one row of
+// memory_types.inc and its conversion in codegen/convert.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu::graph_compiler {
+
+// Type of a value inside a kernel. Narrow floats are widened to f32 on load and rounded to nearest
+// even on store; booleans are i8 with 0/1 in memory and kBool in registers.
+enum class ScalarType : uint8_t { kF32, kI32, kI64, kBool };
+
+// Element type in memory.
+enum class MemoryType : uint8_t {
+#define HPU_MEMORY_TYPE(symbol, ...) symbol,
+#include "graph_compiler/ir/memory_types.inc"
+#undef HPU_MEMORY_TYPE
+};
+
+int MemoryTypeSize(MemoryType type);
+const char* TypeName(MemoryType type);
+const char* TypeName(ScalarType type);
+ScalarType ComputeType(MemoryType type);
+// How a kernel keeps a value of the type in memory between its passes, losing nothing.
+MemoryType KeptType(ScalarType type);
+// Whether the rounding of a store that is loaded again may be left out.
+bool MayStayUnrounded(MemoryType type);
+bool IsUnsigned(MemoryType type);
+// Whether products and convolutions multiply elements of the type.
+bool IsFactorType(MemoryType type);
+
+// The element type of a tensor; UNIMPLEMENTED if kernels know none.
+absl::StatusOr<MemoryType> ToMemoryType(synDataType type);
+
+}  // namespace hpu::graph_compiler

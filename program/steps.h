@@ -1,0 +1,222 @@
+// The kinds of steps of a program's function: one struct each, and a row in `Step`.
+//
+// A kind describes its fields once (`Describe`), each by what it means: an index of a recipe, the
+// tensors it reads or writes, a bounded text. The encoder, the decoder, the validator and
+// TensorsInUse are visitors of that description (program/codec.cc, validate.cc, uses.cc), so that
+// none of them can miss a field. What is left for a new kind: its struct and row here, a line of
+// text in print.cc, its execution in backend/, and who makes it in compiler_server/lowering/.
+// A kind that an executor does not know is refused when the program is loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graph/argument.h"
+
+namespace hpu {
+
+// Of an eager step's reason.
+inline constexpr size_t kMaxReasonBytes = 1024;
+
+// A persistent tensor of the recipe and the program tensor whose address it gets.
+struct Binding {
+  std::string tensor_name;
+  uint32_t tensor = 0;   // index into Function::tensors
+  bool written = false;  // the recipe writes it
+};
+
+// A recipe put on the stream.
+struct LaunchStep {
+  static constexpr std::string_view kName = "launch";
+  uint32_t recipe = 0;  // index into Program::recipes
+  std::vector<Binding> bindings;
+
+  template <typename Self, typename Fields>
+  static void Describe(Self& step, Fields& fields) {
+    fields.Recipe(step.recipe);
+    fields.Bindings(step.bindings);
+  }
+};
+
+// One operator run through PyTorch's dispatcher because no recipe can hold it.
+struct EagerStep {
+  static constexpr std::string_view kName = "eager";
+  std::string op;                 // "aten::lgamma"
+  std::string overload;           // "" or "Tensor"
+  std::vector<Argument> args;     // in schema order; further ones have the schema's default
+  std::vector<uint32_t> outputs;  // tensors with Placement::kEager
+  std::string reason;             // shown to the user
+
+  template <typename Self, typename Fields>
+  static void Describe(Self& step, Fields& fields) {
+    fields.Name(step.op);
+    fields.Name(step.overload);
+    fields.Arguments(step.args);
+    fields.Makes(step.outputs);
+    fields.Text(step.reason, kMaxReasonBytes);
+  }
+};
+
+// Starts an operation of all ranks of a process group. It runs beside the steps that follow until a
+// WaitStep ends it: between the two nothing touches its outputs and nothing writes its inputs.
+struct CollectiveStep {
+  static constexpr std::string_view kName = "collective";
+  enum class Op : uint8_t {
+    kAllReduce,
+    kAllGather,
+    kReduceScatter,
+    kBroadcast,
+    kReduce,
+    kAllToAll,
+    kSend,
+    kReceive,
+    kBarrier,
+  };
+  enum class ReduceOp : uint8_t { kNone, kSum, kAverage, kProduct, kMin, kMax };
+
+  Op op = Op::kAllReduce;
+  ReduceOp reduce_op = ReduceOp::kNone;
+  std::string group;        // the process group's name in c10d
+  uint32_t group_size = 0;  // ranks that the shapes are made for
+  int32_t peer = -1;        // rank in the group: root, destination or source; -1 = none
+  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> outputs;       // the k-th comes from the k-th input; may lie where it does
+  std::vector<int64_t> input_splits;   // kAllToAll: rows to each rank; empty = equal
+  std::vector<int64_t> output_splits;  // kAllToAll: rows from each rank
+
+  template <typename Self, typename Fields>
+  static void Describe(Self& step, Fields& fields) {
+    fields.Enum(step.op, Op::kBarrier);
+    fields.Enum(step.reduce_op, ReduceOp::kMax);
+    fields.Name(step.group);
+    fields.Number(step.group_size);
+    fields.Number(step.peer);
+    fields.Reads(step.inputs);
+    fields.Writes(step.outputs);
+    fields.Numbers(step.input_splits);
+    fields.Numbers(step.output_splits);
+  }
+};
+
+// Rows in the order of CollectiveStep::Op, append only.
+struct CollectiveRow {
+  std::string_view name;
+  bool reduces;  // needs a reduce_op
+  bool has_peer;
+  bool reads;
+  bool writes;
+};
+inline constexpr CollectiveRow kCollectives[] = {
+    {"all_reduce", true, false, true, true},     {"all_gather", false, false, true, true},
+    {"reduce_scatter", true, false, true, true}, {"broadcast", false, true, true, true},
+    {"reduce", true, true, true, true},          {"all_to_all", false, false, true, true},
+    {"send", false, true, true, false},          {"receive", false, true, false, true},
+    {"barrier", false, false, false, false},
+};
+static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op::kBarrier) + 1);
+
+// What follows runs after the collective of an earlier step has ended.
+struct WaitStep {
+  static constexpr std::string_view kName = "wait";
+  uint32_t step = 0;  // index into Function::steps, a CollectiveStep
+
+  template <typename Self, typename Fields>
+  static void Describe(Self& step, Fields& fields) {
+    fields.Number(step.step);
+  }
+};
+
+// Calls a function of the host that the process has registered under a name.
+struct CallbackStep {
+  static constexpr std::string_view kName = "callback";
+  std::string function;
+  std::vector<Argument> args;
+  std::vector<uint32_t> outputs;  // tensors with Placement::kEager
+
+  template <typename Self, typename Fields>
+  static void Describe(Self& step, Fields& fields) {
+    fields.Name(step.function);
+    fields.Arguments(step.args);
+    fields.Makes(step.outputs);
+  }
+};
+
+// A kind's number in bytes is its place here: append only.
+using Step = std::variant<LaunchStep, EagerStep, CollectiveStep, WaitStep, CallbackStep>;
+
+// Visits the fields of a step of whichever kind, const or not.
+template <typename AnyStep, typename Fields>
+void DescribeStep(AnyStep& step, Fields& fields) {
+  std::visit([&](auto& kind) { kind.Describe(kind, fields); }, step);
+}
+
+// "launch"
+inline std::string_view StepName(const Step& step) {
+  return std::visit([](const auto& kind) { return kind.kName; }, step);
+}
+
+// The base of visitors that care about few kinds of fields.
+struct NoFields {
+  void Recipe(uint32_t) {}
+  void Bindings(const std::vector<Binding>&) {}
+  void Name(const std::string&) {}
+  void Text(const std::string&, size_t /*limit*/) {}
+  void Arguments(const std::vector<Argument>&) {}
+  void Reads(const std::vector<uint32_t>&) {}
+  void Writes(const std::vector<uint32_t>&) {}  // over memory that is there
+  void Makes(const std::vector<uint32_t>&) {}   // tensors with Placement::kEager
+  template <typename E>
+  void Enum(E, E /*last*/) {}
+  template <typename T>
+  void Number(T) {}
+  void Numbers(const std::vector<int64_t>&) {}
+};
+
+// Calls `visit` with every tensor that must be there before a step: what it reads, and memory that
+// it writes.
+template <typename Visit>
+void ForEachTensorNeeded(const Step& step, const Visit& visit) {
+  struct Fields : NoFields {
+    explicit Fields(const Visit& given) : call(given) {}
+    void Bindings(const std::vector<Binding>& bindings) {
+      for (const Binding& binding : bindings) call(binding.tensor);
+    }
+    void Arguments(const std::vector<Argument>& arguments) {
+      for (const Argument& argument : arguments) ForEachTensor(argument, call);
+    }
+    void Reads(const std::vector<uint32_t>& tensors) {
+      for (uint32_t tensor : tensors) call(tensor);
+    }
+    void Writes(const std::vector<uint32_t>& tensors) { Reads(tensors); }
+    const Visit& call;
+  } fields(visit);
+  DescribeStep(step, fields);
+}
+
+// Calls `visit` with every tensor that a step makes or writes, as far as the step says it (an eager
+// operator may write its arguments).
+template <typename Visit>
+void ForEachTensorWritten(const Step& step, const Visit& visit) {
+  struct Fields : NoFields {
+    explicit Fields(const Visit& given) : call(given) {}
+    void Bindings(const std::vector<Binding>& bindings) {
+      for (const Binding& binding : bindings) {
+        if (binding.written) call(binding.tensor);
+      }
+    }
+    void Writes(const std::vector<uint32_t>& tensors) {
+      for (uint32_t tensor : tensors) call(tensor);
+    }
+    void Makes(const std::vector<uint32_t>& tensors) { Writes(tensors); }
+    const Visit& call;
+  } fields(visit);
+  DescribeStep(step, fields);
+}
+
+}  // namespace hpu

@@ -1,0 +1,22 @@
+// Version of proto/compile_service.proto, which both sides say in Hello and compare.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace hpu::wire {
+
+inline constexpr uint32_t kProtocolVersion = 2;
+
+// FAILED_PRECONDITION of the side that finds the other one, `peer`, to speak another version.
+inline absl::Status OtherProtocol(const std::string& peer, uint32_t version,
+                                  const std::string& self) {
+  return Error(absl::StatusCode::kFailedPrecondition, "the ", peer, " speaks version ", version,
+               " of the compile protocol, the ", self, " version ", kProtocolVersion,
+               ": they are of two installations; stop the daemon (hpu-compile stop), or give each "
+               "installation a cache folder of its own (HPU_CACHE_DIR)");
+}
+
+}  // namespace hpu::wire

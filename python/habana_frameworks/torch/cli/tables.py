@@ -1,0 +1,159 @@
+"""Answers of hpu-compile as tables for people; --json has the same figures whole.
+
+Keys and digests are cut to what is enough to name one, as git does; every command takes the
+beginning of a key.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_KEY_LENGTH = 12
+# Of the process that compiled it; what follows is more telling.
+_GRAPH_NUMBER = re.compile(r"^graph_\d+ ")
+# Columns of a terminal that has room for all that ls knows.
+_WIDE = 120
+
+
+def print_answer(command: str, answer: Any) -> None:
+    """`answer`: what the command gave, as --json prints it."""
+    if isinstance(answer, str):
+        print(answer, end="")
+    elif command in _PRINTERS:
+        _PRINTERS[command](answer)
+    elif isinstance(answer, list):
+        names = list(answer[0]) if answer else []
+        _table(command, names, [[cell(n, row[n]) for n in names] for row in answer])
+    else:
+        rows = [[re.sub("_m?s$", "", name), cell(name, v)] for name, v in answer.items()]
+        _table(command, ["name", "value"], rows)
+
+
+def cell(name: str, value: Any) -> str:
+    """One value; its name tells the unit."""
+    if name == "created":
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    if name.endswith("_ms"):
+        return f"{value / 1e3:.1f} s" if value >= 1e4 else f"{value:.1f} ms"
+    if name.endswith("_s"):
+        return age(value)
+    if name.endswith("bytes"):
+        return size(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return _DIGEST.sub(lambda digest: digest[0][:_KEY_LENGTH], str(value))
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that leaves a whole number before the point."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def age(seconds: float) -> str:
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(names))
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text) for text in row))
+    console.print(Text(title if table.rows else f"{title}: nothing", style="bold"))
+    if table.rows:
+        console.print(table)
+
+
+def _blob(blob: Sequence[Any]) -> str:
+    return f"{cell('key', blob[0])}  {size(blob[1])}"
+
+
+def _ls(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+
+    def keys(known: list[str]) -> str:
+        more = f" and {len(known) - 1} more" if len(known) > 1 else ""
+        return cell("key", known[-1]) + more if known else "none"
+
+    names = ["key", "program of", "age", "size", "hits", "recipes", "compiled in"]
+    cells = [
+        [
+            cell("key", row["key"]),
+            _GRAPH_NUMBER.sub("", row["label"]) or "not known",
+            age(row["age_s"]),
+            size(row["bytes"]),
+            str(row["hits"]),
+            str(row["recipes"]),
+            cell("compile_ms", row["compile_ms"]),
+        ]
+        for row in rows
+    ]
+    # Where there is no room, `show` tells the rest.
+    if Console().width >= _WIDE:
+        names += ["front-end key", "for"]
+        for texts, row in zip(cells, rows, strict=True):
+            texts += [keys(row["front_end_keys"]), f"{row['device']} {row['isa_level']}"]
+    _table("stored programs, newest first", names, cells)
+    if rows:
+        print("hits: how often the daemon handed it out since it started")
+
+
+def _show(answer: dict[str, Any]) -> None:
+    rows = [
+        ["key", answer["key"]],
+        [
+            "made",
+            f"{cell('created', answer['created'])}, {age(time.time() - answer['created'])} ago",
+        ],
+        ["compiled in", cell("compile_ms", answer["compile_ms"])],
+        ["for", f"{answer['device_kind']} {answer['isa_level']}"],
+        ["program", _blob(answer["program"])],
+        *([f"recipe {i}", _blob(recipe)] for i, recipe in enumerate(answer["recipes"])),
+        *([name, cell(name, value)] for name, value in answer["factors"]),
+    ]
+    _table("program", ["", ""], rows)
+    _table("known as", ["front-end key", "graph"], sorted(answer["aliases"].items()))
+    print(answer["text"], end="")
+
+
+def _explain(answer: dict[str, Any]) -> None:
+    nearest = cell("key", answer["nearest"]) if answer["nearest"] else ""
+    theirs = {d["factor"]: d["theirs"] for d in answer["differences"]}
+    ours = {d["factor"]: d["ours"] for d in answer["differences"]}
+    for kind, key, factors in (
+        ("front-end key", answer["front_end_key"], answer["factors"]),
+        ("content key", answer["content_key"], answer["content_factors"]),
+    ):
+        # The nearest key is of the kind that was asked for.
+        compared = bool(nearest) and all(factors.get(name) == ours[name] for name in ours)
+        names = ["made of", "value", *([f"in {nearest}"] if compared else [])]
+        rows = []
+        for name in [*factors, *(n for n in theirs if compared and n not in factors)]:
+            row = [name, cell(name, factors.get(name, ""))]
+            if compared:
+                row.append(cell(name, theirs[name]) if name in theirs else "")
+            rows.append(row)
+        _table(f"{kind} {key or 'none'}  {answer['label']}", names, rows)
+    if not nearest:
+        print("no other key of this kind is stored")
+
+
+_PRINTERS: dict[str, Callable[[Any], None]] = {"ls": _ls, "show": _show, "explain": _explain}

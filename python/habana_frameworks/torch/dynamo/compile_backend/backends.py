@@ -1,0 +1,41 @@
+"""hpu_backend as Dynamo looks it up; the work is done in habana_frameworks.torch.dynamo.hook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch.fx
+
+from .. import fake_ops
+
+# Dynamo traces before it calls a backend, so this happens when the backend is looked up.
+fake_ops.register()
+# By default Dynamo leaves nn.LSTM and its like out of graphs; here they become recipes.
+torch._dynamo.config.allow_rnn = True
+
+
+def _connect_early() -> None:
+    """Dynamo imports this module when somebody names the backend, so graphs will follow."""
+    from ..service import service
+
+    service.connect_early()
+
+
+_connect_early()
+
+
+def hpu_backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Callable[..., Any]:
+    """torch.compile(model, backend="hpu_backend"); see habana_frameworks.torch.dynamo.hook."""
+    import habana_frameworks.torch
+
+    from ..hook import hpu_backend as compile_graph
+
+    habana_frameworks.torch.autoload()
+    return compile_graph(gm, example_inputs, options=options, **kwargs)

@@ -1,0 +1,47 @@
+"""One captured graph of one Dynamo graph: which way of capturing it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from .capture import Capture, clean_tracing_state, refuse_numbers
+from .inputs import GraphInputs, propagate
+from .wire import CaptureError, NeedsFunctionalization
+
+
+def capture_graph(
+    module: torch.fx.GraphModule,
+    inputs: GraphInputs,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    new_builder: Callable[[], Any],
+    device: str,
+    keep_input_mutations: bool,
+) -> tuple[Any, int]:
+    """The builder that has the graph, and its number of nodes. CaptureError says why there is none.
+
+    values: known example values of all nodes.
+    """
+
+    def attempt(functional: bool) -> tuple[Any, int]:
+        builder = new_builder()
+        capture = Capture(module, inputs, known, builder, device)
+        if functional:
+            capture.run_functional()
+        else:
+            capture.run()
+        return builder, capture.writer.node_count
+
+    refuse_numbers(module)
+    with clean_tracing_state():
+        known = values if values is not None else propagate(module, example_inputs)
+        try:
+            return attempt(functional=False)
+        except NeedsFunctionalization:
+            if not keep_input_mutations:
+                raise CaptureError("the graph writes to tensors") from None
+            return attempt(functional=True)

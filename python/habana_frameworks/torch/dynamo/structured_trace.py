@@ -1,0 +1,39 @@
+"""PyTorch's structured trace (TORCH_TRACE, tlparse): our stages, and what became of each graph."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from torch._logging import _internal
+
+from .records import GraphRecord
+
+
+def is_on() -> bool:
+    return bool(_internal.trace_log.handlers)
+
+
+def log_graph(record: GraphRecord) -> None:
+    """An artifact hpu_backend_<graph>.json: origin, keys and what they are made of, times."""
+    _internal.trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": f"hpu_backend_{record.name}", "encoding": "json"},
+        payload_fn=lambda: json.dumps(asdict(record), indent=1),
+        expect_trace_id=False,
+    )
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """ "hpu::fetch graph_0": an interval among tlparse's chromium events, if there is a trace."""
+    if not is_on():
+        yield
+        return
+    from torch._dynamo.utils import dynamo_timed
+
+    kind, _, graph = name.partition(" ")
+    with dynamo_timed(kind, metadata={"graph": graph}):
+        yield

@@ -1,0 +1,98 @@
+"""Switches of the graph compiler that programs turn while they run.
+
+Their state is kept and can be asked for. Most change nothing here; turning one on says so, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..internal import bridge_config
+from ..internal.notices import without_effect
+
+_recompute_sdp = True
+
+
+def enable_dynamic_shape() -> None:
+    bridge_config.assign("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", True)
+
+
+def disable_dynamic_shape() -> None:
+    bridge_config.assign("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", False)
+
+
+def get_dynamic_shape_status() -> bool:
+    """What was last asked for; the environment's wish before that."""
+    return bool(bridge_config.get("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES"))
+
+
+def enable_optim_output_sif() -> None:
+    bridge_config.assign("PT_HPU_OPTIM_DYNAMIC_OUTPUT_SIF", True)
+
+
+def disable_optim_output_sif() -> None:
+    bridge_config.assign("PT_HPU_OPTIM_DYNAMIC_OUTPUT_SIF", False)
+
+
+def enable_inference_mode() -> None:
+    bridge_config.assign("PT_HPU_INFERENCE_MODE", True)
+
+
+def disable_inference_mode() -> None:
+    bridge_config.assign("PT_HPU_INFERENCE_MODE", False)
+
+
+def enable_matmul3d_2d_reshape() -> None:
+    bridge_config.assign("PT_HPU_MATMUL3D_2D_RESHAPE", True)
+
+
+def disable_matmul3d_2d_reshape() -> None:
+    bridge_config.assign("PT_HPU_MATMUL3D_2D_RESHAPE", False)
+
+
+def enable_quantization() -> None:
+    without_effect("enable_quantization()", "there are no quantized graphs")
+
+
+def disable_quantization() -> None:
+    """There are no quantized graphs."""
+
+
+def enable_const_section_serialization(
+    path: str, clear_path: bool = False, use_compression: bool = False
+) -> None:
+    """Nothing is written to `path`, and nothing there is deleted."""
+    without_effect(
+        "enable_const_section_serialization()", "weights are inputs of a program, not part of it"
+    )
+
+
+def disable_const_section_serialization() -> None:
+    """Nothing is written anyway."""
+
+
+def enable_recompute_sdp(enabled: bool) -> None:
+    """Whether fused attention computes its probabilities again in the backward pass."""
+    global _recompute_sdp
+    _recompute_sdp = bool(enabled)
+    without_effect(
+        "enable_recompute_sdp()",
+        "torch's scaled_dot_product_attention does not ask, and there is no FusedSDPA",
+    )
+
+
+def recompute_sdp_enabled() -> bool:
+    """What was last asked for; True at first."""
+    return _recompute_sdp
+
+
+@contextmanager
+def sdp_kernel(enable_recompute: bool = True) -> Iterator[dict[str, bool]]:
+    """enable_recompute_sdp inside the block, and the previous state after it."""
+    before = recompute_sdp_enabled()
+    try:
+        enable_recompute_sdp(enable_recompute)
+        yield {}
+    finally:
+        enable_recompute_sdp(before)

@@ -1,0 +1,115 @@
+// A compiled graph of the emulated device: position-independent machine code, the launch table and
+// the schedule of kernel launches. Written by graph_compiler/, read by the runtime, which maps no
+// LLVM. Immutable after creation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "synapse/include/synapse_api_types.h"
+
+namespace hpu {
+
+// Instruction-set levels that code is generated for; ordered, a higher one runs all lower ones.
+enum class IsaLevel : uint8_t { kV2 = 2, kV3 = 3, kV4 = 4, kV4Bf16 = 5, kV4Amx = 6 };
+
+enum class Engine : uint8_t { kMme = 0, kTpc = 1, kDma = 2 };
+
+// Where a kernel finds a buffer.
+struct OperandRef {
+  enum class Kind : uint8_t {
+    kPersistent = 0,  // index = entry of Recipe::tensors; address given at launch
+    kWorkspace = 1,   // byte offset into the launch's workspace
+    kConstant = 2,    // byte offset into Recipe::constants
+    kPacked = 3,      // index = entry of Recipe::packed
+    kNull = 4,        // absent
+  };
+  Kind kind = Kind::kNull;
+  uint32_t index = 0;
+  uint64_t offset = 0;  // bytes, added to the base
+};
+
+// One kernel: void k(void* const* operands, int64_t task_begin, int64_t task_end, void* scratch).
+// Tasks are independent; the runtime splits [0, tasks) over the compute threads and gives every
+// thread its own 64-byte aligned scratch of scratch_bytes. Results must not depend on the split.
+struct KernelLaunch {
+  uint32_t entry = 0;  // byte offset of the function in Recipe::code
+  std::vector<OperandRef> operands;
+  uint64_t tasks = 1;
+  uint64_t grain = 1;  // tasks that go to one thread together, at least
+  uint64_t scratch_bytes = 0;
+  Engine engine = Engine::kTpc;
+  std::string name;    // node names it covers, for profiles
+  uint64_t flops = 0;  // multiply-adds count 2
+  uint64_t bytes = 0;  // read and written
+};
+
+// An operand rearranged for the matrix engine once and kept by the device as long as its source
+// bytes do not change (every write through the API to overlapping memory drops it). `kernel` packs:
+// the runtime calls it with operands = {source, destination}; its own operand list is not read.
+// Packing happens before the recipe's first kernel, so no kernel of the recipe that runs before the
+// last use may write the source.
+struct PackedOperand {
+  static constexpr uint32_t kNoEntry = ~uint32_t{0};
+
+  OperandRef source;          // kPersistent or kConstant
+  uint64_t source_bytes = 0;  // range [source, source + source_bytes) that it depends on
+  uint64_t packed_bytes = 0;
+  KernelLaunch kernel;
+  // Function that writes every byte of the source range from the copy: operands = {copy, source},
+  // as many tasks as `kernel`. kNoEntry: the copy does not hold all of it.
+  uint32_t restore_entry = kNoEntry;
+  // Equal formats of equal sources are shared between recipes.
+  std::string format;  // "b-panels f32 k=768 n=3072 nr=16 t=1"
+};
+
+struct RecipeTensor {
+  std::string name;
+  synTensorType type = DATA_TENSOR;
+  synDataType dtype = syn_type_na;
+  std::vector<uint64_t> sizes;  // FCD-first
+  std::vector<uint8_t> permutation;
+  uint32_t section = 0;
+  uint64_t section_offset = 0;
+  bool is_input = false;    // read before written; else output
+  bool is_written = false;  // some kernel writes it
+  bool external = false;
+};
+
+struct ConstSection {
+  uint32_t section = 0;
+  Bytes data;
+};
+
+struct Recipe {
+  std::string name;
+  synDeviceType device_type = synDeviceGaudi2;
+  IsaLevel isa = IsaLevel::kV3;
+  std::vector<RecipeTensor> tensors;  // persistent tensors = launch table, in this order
+  uint64_t workspace_bytes = 0;       // multiple of 128
+  Bytes constants;                    // 64-byte aligned offsets inside
+  Bytes code;                         // position independent, relocated; entry offsets in kernels
+  std::vector<PackedOperand> packed;
+  std::vector<KernelLaunch> kernels;  // run in order; each sees the results of the earlier ones
+  std::vector<ConstSection> const_sections;
+};
+
+// Framed by base/container.h with the magic "HPURECIP". Decode checks every index and range.
+inline constexpr uint32_t kRecipeVersion = 2;
+Bytes EncodeRecipe(const Recipe& recipe);
+// DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
+absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);
+
+// Every index, offset and range that the runtime follows; DecodeRecipe calls it.
+absl::Status ValidateRecipe(const Recipe& recipe);
+
+// Bytes of one element on the device; 0 for types that tensors cannot have (4-bit ones too).
+uint64_t ElementSize(synDataType dtype);
+// Overflow-free for tensors of a valid recipe.
+uint64_t TensorBytes(const RecipeTensor& tensor);
+
+}  // namespace hpu

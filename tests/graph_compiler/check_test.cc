@@ -1,0 +1,81 @@
+// What the graph compiler refuses, it refuses without generating code, by node and reason.
+#include "tests/graph_compiler/graph_runner.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+std::string Refusal(const GraphDesc& graph) {
+  const absl::Status checked = CheckGraph(graph);
+  EXPECT_EQ(CompileGraph(graph, {}).status(), checked);
+  return checked.ToString();
+}
+
+GraphDesc OneNode(const std::string& guid, const std::vector<std::pair<Dims, synDataType>>& inputs,
+                  const Dims& output, synDataType type = syn_type_float) {
+  GraphBuilder b;
+  std::vector<uint32_t> tensors;
+  for (const auto& [sizes, dtype] : inputs) tensors.push_back(b.Persistent(sizes, dtype));
+  b.Node(guid, tensors, {b.Persistent(output, type)});
+  return b.graph;
+}
+
+template <typename T>
+GraphDesc With(GraphDesc graph, const T& params) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&params);
+  graph.nodes[0].params.assign(bytes, bytes + sizeof(T));
+  return graph;
+}
+
+TEST(CheckTest, AGraphThatCompilesPasses) {
+  EXPECT_EQ(Refusal(OneNode("gemm", {{{3, 2}, syn_type_float}, {{4, 3}, syn_type_float}}, {4, 2})),
+            "OK");
+}
+
+TEST(CheckTest, AnUnknownGuidIsNamed) {
+  EXPECT_EQ(Refusal(OneNode("spatial_convolution3d", {{{3}, syn_type_float}}, {3})),
+            "UNIMPLEMENTED: node 'spatial_convolution3d0' (spatial_convolution3d): unknown guid");
+}
+
+TEST(CheckTest, ProductsNeedTypesOfTheMatrixEngine) {
+  const std::string reason = " elements: the matrix engine multiplies f32, bf16 and f16";
+  EXPECT_EQ(
+      Refusal(OneNode("gemm", {{{3, 2}, syn_type_float}, {{4, 3}, syn_type_fp8_143}}, {4, 2})),
+      "UNIMPLEMENTED: node 'gemm0' (gemm): second operand of f8e4m3" + reason);
+  EXPECT_EQ(Refusal(OneNode("linear_fwd_f32", {{{3, 2}, syn_type_float}, {{3, 4}, syn_type_int32}},
+                            {4, 2})),
+            "UNIMPLEMENTED: node 'linear_fwd_f320' (linear_fwd_f32): weight of i32" + reason);
+}
+
+TEST(CheckTest, AttentionNeedsKeys) {
+  const std::pair<Dims, synDataType> query{{8, 4, 2, 1}, syn_type_float};
+  const std::pair<Dims, synDataType> none{{8, 0, 2, 1}, syn_type_float};
+  EXPECT_EQ(
+      Refusal(With(OneNode("sdpa_fwd_f32", {query, none, none}, query.first), ns_Sdpa_Params{})),
+      "UNIMPLEMENTED: node 'sdpa_fwd_f320' (sdpa_fwd_f32): attention over no keys or no features");
+}
+
+TEST(CheckTest, ATransposedConvolutionOfTooManyKernelsIsRefused) {
+  // 4 x 4 kernel, stride 4 x 4, 8 groups: 128 kernels.
+  synConvolutionParams params{};
+  params.kW = params.kH = 4;
+  params.dW = params.dH = 4;
+  params.dilW = params.dilH = 1;
+  params.nGroups = 8;
+  const GraphDesc graph =
+      With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 1, 4, 4}, syn_type_float}},
+                   {8, 8, 8, 1}),
+           params);
+  EXPECT_EQ(
+      Refusal(graph),
+      "UNIMPLEMENTED: node 'dedx0' (dedx): transposed convolution of 128 groups and phases, at "
+      "most 64");
+  params.nGroups = 1;
+  EXPECT_EQ(
+      Refusal(With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 8, 4, 4}, syn_type_float}},
+                           {8, 8, 8, 1}),
+                   params)),
+      "OK");
+}
+
+}  // namespace
+}  // namespace hpu::graph_compiler

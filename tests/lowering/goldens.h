@@ -1,0 +1,44 @@
+// The graphs of tests/lowering/goldens: IR as the pipeline leaves it.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace hpu::testing {
+
+inline constexpr char kGoldens[] = "tests/lowering/goldens";
+
+inline std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+inline std::filesystem::path GoldenSource(const std::string& name) {
+  return std::filesystem::path(kGoldens) / (name + ".hir");
+}
+
+// Sorted.
+inline std::vector<std::string> GoldenNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldens)) {
+    if (entry.path().extension() == ".hir") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Those that run here: no eager ops (the interpreter has none), nothing that is refused, no nodes
+// that only a real device has.
+inline std::vector<std::string> RunnableGoldens() {
+  std::vector<std::string> names = GoldenNames();
+  std::erase_if(names, [](const std::string& name) {
+    return name.starts_with("eager") || name.starts_with("device") || name == "refused";
+  });
+  return names;
+}
+
+}  // namespace hpu::testing

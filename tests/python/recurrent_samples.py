@@ -1,0 +1,44 @@
+"""Recurrent layers as ATen calls: two layers in both directions; a projected state; no biases."""
+
+from __future__ import annotations
+
+from aten_case import Case, T
+
+
+def f(*sizes: int) -> T:
+    return T(sizes)
+
+
+def a(target: str, *args: object) -> Case:
+    return Case(f"aten.{target}", *args)
+
+
+def layers(gates: int) -> list[T]:
+    """Weights of two recurrent layers in both directions: 4 features, a state of 5."""
+    return [
+        t
+        for columns in (4, 4, 10, 10)
+        for t in (f(gates, columns), f(gates, 5), f(gates), f(gates))
+    ]
+
+
+RECURRENT = [
+    a("lstm.input", f(3, 2, 4), [f(4, 2, 5)] * 2, layers(20), True, 2, 0.0, False, True, False),
+    a(
+        "lstm.input",
+        f(2, 3, 4),
+        [f(1, 2, 3), f(1, 2, 5)],
+        [f(20, 4), f(20, 3), f(20), f(20), f(3, 5)],
+        *(True, 1, 0.0, False, False, True),
+    ),
+    a("gru.input", f(3, 2, 4), f(4, 2, 5), layers(15), True, 2, 0.0, False, True, False),
+    a(
+        "gru.input",
+        f(1, 2, 4),
+        f(1, 2, 5),
+        [f(15, 4), f(15, 5)],
+        *(False, 1, 0.0, False, False, False),
+    ),
+    a("rnn_tanh.input", f(2, 3, 4), f(4, 2, 5), layers(5), True, 2, 0.0, False, True, True),
+    a("rnn_relu.input", f(2, 3, 4), f(4, 2, 5), layers(5), True, 2, 0.0, True, True, True),
+]

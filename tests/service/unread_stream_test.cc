@@ -1,0 +1,113 @@
+// Clients that ask for programs and read nothing: what they cost the server, and for how long.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "backend/client/connection.h"
+#include "tests/service/service_testing.h"
+
+namespace hpu::server {
+namespace {
+
+constexpr int kStreams = 300;
+constexpr uint64_t kMiB = 1 << 20;
+// What may stay for longer: the C library keeps stacks of threads that ended, 40 MiB of them at
+// most, and arenas of threads that still wait. The streams' chunks would be several times that.
+constexpr uint64_t kStaysMiB = 80;
+
+// The server in a process of its own, so that its memory can be measured.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const store::TemporaryFolder& folder)
+      : socket_(folder.path("cache/run/server.sock")) {
+    const std::string cache = folder.path("cache");
+    const char* arguments[] = {
+        FAKE_SERVER, "--foreground", "--cache-dir", cache.c_str(), "--workers",
+        "1",         "--log-level",  "6",           nullptr};
+    EXPECT_EQ(posix_spawn(&pid_, FAKE_SERVER, nullptr, nullptr, const_cast<char* const*>(arguments),
+                          environ),
+              0);
+    while (!client()->Hello(kNoInterrupt).ok()) std::this_thread::sleep_for(milliseconds(20));
+  }
+  ~ServerProcess() {
+    kill(pid_, SIGTERM);
+    waitpid(pid_, nullptr, 0);
+  }
+  std::unique_ptr<client::RpcClient> client() const {
+    return std::make_unique<client::RpcClient>(client::RpcClient::Options{
+        .socket_path = socket_, .public_key_path = "", .call_timeout = kTimeout});
+  }
+  uint64_t ResidentMiB() const {
+    std::ifstream in("/proc/" + std::to_string(pid_) + "/statm");
+    uint64_t pages = 0;
+    in >> pages >> pages;
+    return pages * static_cast<uint64_t>(getpagesize()) / kMiB;
+  }
+  const std::string& socket() const { return socket_; }
+
+ private:
+  const std::string socket_;
+  pid_t pid_ = 0;
+};
+
+struct Unread {
+  std::shared_ptr<client::Connection> connection;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<wire::ProgramPart>> reader;
+};
+
+TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps what is freed";
+#endif
+  const store::TemporaryFolder folder;
+  const ServerProcess server(folder);
+  client::CompileCall call;
+  call.front_end = {store::DigestOf(1), {}, "unread"};
+  call.graph = GraphThatSays("size:8000000");
+  call.device_kind = "gaudi2";
+  ASSERT_TRUE(server.client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).ok());
+  wire::GetProgramRequest request;
+  const Digest key = call.front_end->key;
+  request.set_front_end_key(std::string(key.begin(), key.end()));
+  const uint64_t before = server.ResidentMiB();
+  std::vector<std::unique_ptr<Unread>> streams;
+  for (int i = 0; i < kStreams; ++i) {
+    auto stream = std::make_unique<Unread>();
+    stream->connection = client::Connect(server.socket()).value();
+    stream->reader = stream->connection->stub->GetProgram(&stream->context, request);
+    streams.push_back(std::move(stream));
+  }
+  std::this_thread::sleep_for(milliseconds(2000));
+  const uint64_t held = server.ResidentMiB();
+  EXPECT_LT(held - before, 150u) << "half a MiB for each stream, whatever the program's size";
+  EXPECT_TRUE(server.client()->Get(client::ByFrontEndKey{key}, kNoInterrupt).ok())
+      << "others are served meanwhile";
+  std::this_thread::sleep_for(kStallLimit + std::chrono::seconds(2));
+  int given_up = 0;
+  for (const auto& stream : streams) {
+    wire::ProgramPart part;
+    while (stream->reader->Read(&part)) {
+    }
+    if (!stream->reader->Finish().ok()) ++given_up;
+  }
+  // One that was slow to begin may have some of its time left.
+  EXPECT_GT(given_up, kStreams * 9 / 10);
+  streams.clear();
+  for (int i = 0; i < 200 && server.ResidentMiB() >= before + kStaysMiB; ++i) {
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  EXPECT_LT(server.ResidentMiB(), before + kStaysMiB) << "memory is given back";
+  RecordProperty("before_mib", std::to_string(before));
+  RecordProperty("held_mib", std::to_string(held));
+  RecordProperty("after_mib", std::to_string(server.ResidentMiB()));
+}
+
+}  // namespace
+}  // namespace hpu::server

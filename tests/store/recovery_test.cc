@@ -1,0 +1,162 @@
+// What a store finds after a writer that ended without closing it, and what it says of that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/log.h"
+#include "recipe_store/build_id.h"
+#include "recipe_store/rocksdb_recipe_store.h"
+#include "tests/store/store_testing.h"
+
+namespace hpu::store {
+namespace {
+
+constexpr uint64_t kMaxBytes = 10'000'000;
+constexpr uint64_t kEntries = 10;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What is logged while the object lives.
+class LogCapture {
+ public:
+  explicit LogCapture(const TemporaryFolder& folder) : path_(folder.path("log")) {
+    ConfigureLog("test", LogLevel::kWarning, path_);
+  }
+  ~LogCapture() { ConfigureLog("test", LogLevel::kOff, ""); }
+  std::string text() const { return ReadAll(path_); }
+
+ private:
+  const std::string path_;
+};
+
+// A database whose writer was lost after kEntries writes; its write-ahead log.
+std::string LoseWriter(const std::string& folder) {
+  TestKey();  // before the fork: both processes sign with one key
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = RocksDbRecipeStore::Open(folder, kMaxBytes);
+    for (uint64_t n = 0; n < kEntries; ++n) {
+      if (!(*store)->Put(EntryOf(n, 1, 3000)).ok()) _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() == ".log" && file.file_size() > 1000) return file.path();
+  }
+  return "";
+}
+
+size_t EntriesIn(const std::string& folder) {
+  return RocksDbRecipeStore::Open(folder, kMaxBytes).value()->List(0).value().size();
+}
+
+TEST(Recovery, AWholeWriteAheadLogIsReadWithoutAWord) {
+  const TemporaryFolder folder;
+  ASSERT_NE(LoseWriter(folder.path("db")), "");
+  const LogCapture log(folder);
+  EXPECT_EQ(EntriesIn(folder.path("db")), kEntries);
+  EXPECT_EQ(log.text(), "");
+}
+
+TEST(Recovery, WhatADamagedWriteAheadLogLosesIsLogged) {
+  const TemporaryFolder folder;
+  const std::string wal = LoseWriter(folder.path("db"));
+  std::string bytes = ReadAll(wal);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(wal, std::ios::binary) << bytes;
+  const LogCapture log(folder);
+  EXPECT_LT(EntriesIn(folder.path("db")), kEntries);
+  EXPECT_THAT(log.text(), testing::ContainsRegex(
+                              "warning the end of the store's write-ahead log is damaged or cut "
+                              "off; these bytes and all that was written after them are dropped "
+                              "and compiled again folder=[^ ]*/db dropped=[0-9]+[.]log: [0-9]+ "
+                              "bytes \\(checksum mismatch\\)"));
+}
+
+TEST(Recovery, WhatATruncatedWriteAheadLogLosesIsLogged) {
+  const TemporaryFolder folder;
+  const std::string wal = LoseWriter(folder.path("db"));
+  std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2);
+  const LogCapture log(folder);
+  EXPECT_LT(EntriesIn(folder.path("db")), kEntries);
+  EXPECT_THAT(log.text(),
+              testing::ContainsRegex("dropped=[0-9]+[.]log: [0-9]+ bytes \\(truncated record"));
+}
+
+TEST(Recovery, AStoreThatIsBeingClosedIsWaitedFor) {
+  const TemporaryFolder folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes);
+    if (write(ends[1], "x", 1) != 1) _exit(1);
+    usleep(500'000);
+    _exit(store.ok() ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_TRUE(RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).ok());
+  waitpid(child, nullptr, 0);
+}
+
+TEST(Recovery, TheProcessThatKeepsAStoreIsNamed) {
+  const TemporaryFolder folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes);
+    if (write(ends[1], "x", 1) != 1) _exit(1);
+    pause();
+    _exit(store.ok() ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  const absl::Status refused = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(ToText(refused),
+              testing::HasSubstr("process " + std::to_string(child) + " writes to it"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info{};
+  EXPECT_EQ(stat(path.c_str(), &info), 0);
+  return info.st_mode & 07777;
+}
+
+TEST(BuildId, ItsCacheIsTheUsersAloneAndIsNotBelievedIfOthersCanWriteIt) {
+  const TemporaryFolder folder;
+  const std::string compiler = folder.path("compiler");
+  const std::string cache = folder.path("build_id");
+  std::ofstream(compiler) << "the compiler";
+  const mode_t before = umask(0);
+  const std::string id = BuildId({compiler}, cache).value();
+  umask(before);
+  EXPECT_EQ(ModeOf(cache), mode_t{0600});
+  // The cache gives another digest for the same file.
+  std::string text = ReadAll(cache);
+  const size_t digest = text.find(' ') + 1;
+  text[digest] = text[digest] == '0' ? '1' : '0';
+  std::ofstream(cache) << text;
+  EXPECT_NE(BuildId({compiler}, cache).value(), id) << "the user's own cache is believed";
+  ASSERT_EQ(chmod(cache.c_str(), 0666), 0);
+  EXPECT_EQ(BuildId({compiler}, cache).value(), id);
+  EXPECT_EQ(ModeOf(cache), mode_t{0600}) << "and written anew";
+}
+
+}  // namespace
+}  // namespace hpu::store

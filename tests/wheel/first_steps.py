@@ -1,0 +1,25 @@
+"""What a new user tries first; run by in_empty_root.sh."""
+
+import json
+import subprocess
+
+import torch
+
+ones = torch.ones(2, device="hpu")
+assert ones.sum().item() == 2.0, ones
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)).eval()
+inputs = torch.randn(3, 8)
+with torch.no_grad():
+    expected = model(inputs)
+    compiled = torch.compile(model.to("hpu"), backend="hpu_backend")
+    torch.testing.assert_close(compiled(inputs.to("hpu")).cpu(), expected)
+
+from habana_frameworks.torch import dynamo  # noqa: E402
+
+report = dynamo.report()
+assert (report.recipes, report.compilations, report.eager_segments) == (1, 1, 0), report
+
+status = subprocess.run(["hpu-compile", "status", "--json"], capture_output=True, check=True)
+assert json.loads(status.stdout)["running"], status.stdout
+print(f"a compiled model gives eager's result; {report}")
