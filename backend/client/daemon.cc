@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kHelloTimeout{2000};
 // A server whose socket was removed listens again within a second.
 constexpr std::chrono::milliseconds kListenPatience{2000};
+// One that accepts connections and says nothing is stopped or hangs.
+constexpr std::chrono::milliseconds kAnswerPatience{6000};
 constexpr std::chrono::milliseconds kPoll{10};
 
 absl::StatusOr<ServerInfo> SayHello(const std::string& socket, const Interrupt& interrupt) {
@@ -56,8 +58,9 @@ class Starter {
   }
 
   // True: one of our build answers (another process has started it while we waited). False: there
-  // is none, and the place is free. A server of another build is asked to stop, one that does not
-  // answer or is stopping is given the time we have, one that does not even listen kListenPatience.
+  // is none, and the place is free. A server of another build is asked to stop, one that is stopping
+  // is given the time we have, one that does not answer kAnswerPatience since this client came, one
+  // that does not even listen kListenPatience.
   absl::StatusOr<bool> AwaitOtherServers() {
     // Held by a server from before it listens until it has left the store.
     FileLock serving(paths_.socket + ".lock");
@@ -67,14 +70,19 @@ class Starter {
       if (IsOurs(running)) return true;
       RETURN_IF_ERROR(interrupt_());
       // FAILED_PRECONDITION: it speaks another version of the protocol.
-      if (running.ok() || absl::IsFailedPrecondition(running.status())) {
-        RETURN_IF_ERROR(StopOther());
-      }
+      const bool answers = running.ok() || absl::IsFailedPrecondition(running.status());
+      if (answers) RETURN_IF_ERROR(StopOther());
       ASSIGN_OR_RETURN(const bool place_is_free, serving.Try());
       if (place_is_free) return false;
       const auto holder = RunningServer(paths_.socket);
       if (Connect(paths_.socket).ok() || !holder.has_value() || holder->stopping) {
         last_listening = Clock::now();
+      }
+      if (answers || !holder.has_value() || holder->stopping) last_answer_ = Clock::now();
+      if (Clock::now() - last_answer_ >= kAnswerPatience) {
+        return Error(absl::StatusCode::kUnavailable, "the compile server at ", paths_.socket,
+                     " does not answer (", ToText(running.status()), "); its log is ", paths_.log,
+                     Remedy(holder));
       }
       if (Clock::now() - last_listening >= kListenPatience) {
         return Error(absl::StatusCode::kUnavailable, "process ", holder->pid, " holds ",
@@ -130,6 +138,7 @@ class Starter {
   const std::string build_id_;
   const Interrupt& interrupt_;
   const Clock::time_point deadline_;
+  Clock::time_point last_answer_ = Clock::now();
 };
 
 absl::StatusOr<std::string> Ensure(const DaemonOptions& options, const Interrupt& interrupt) {

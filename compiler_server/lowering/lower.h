@@ -1,8 +1,8 @@
 // Lowering of single IR nodes to Synapse nodes. One row per op says which function emits it and
-// what the device accepts; the functions are grouped by family in lower_*.cc.
+// what the device accepts; functions and rows stand by family in lower_*.cc.
 #pragma once
 
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -37,34 +37,41 @@ bool IsView(const ir::Node& node);
 // Parameters of strided_view and strided_insert; elements, PyTorch order.
 synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 
-// Families. Each expects what CheckLowerable accepted.
-void LowerPointwise(const NodeLowering& at);
-void LowerCast(const NodeLowering& at);
-void LowerMatmul(const NodeLowering& at);
-void LowerConv(const NodeLowering& at);
-void LowerSdpa(const NodeLowering& at);
-void LowerSoftmax(const NodeLowering& at);
-void LowerLayerNorm(const NodeLowering& at);
-void LowerRmsNorm(const NodeLowering& at);
-void LowerReduce(const NodeLowering& at);
-void LowerArgReduce(const NodeLowering& at);
-void LowerScan(const NodeLowering& at);
-void LowerTopk(const NodeLowering& at);
-void LowerPermute(const NodeLowering& at);
-void LowerReshape(const NodeLowering& at);
-void LowerExpand(const NodeLowering& at);
-void LowerSlice(const NodeLowering& at);
-void LowerConcat(const NodeLowering& at);
-void LowerPad(const NodeLowering& at);
-void LowerAsStrided(const NodeLowering& at);
-void LowerAsStridedScatter(const NodeLowering& at);
-void LowerGather(const NodeLowering& at);
-void LowerGatherElements(const NodeLowering& at);
-void LowerScatter(const NodeLowering& at);
-void LowerPool(const NodeLowering& at);
-void LowerAdaptivePool(const NodeLowering& at);
-void LowerResize(const NodeLowering& at);
-void LowerFull(const NodeLowering& at);
-void LowerIota(const NodeLowering& at);
+// Element types that a node works on.
+enum class LoweredTypes : uint8_t {
+  kArithmetic,  // what the device calculates with
+  kFloat,       // f32, bf16, f16
+  kMoved,       // anything that has a size the device can move
+};
+
+// How one op becomes Synapse nodes. `lower` expects what CheckLowerable accepted; `refuses` says
+// why a shape cannot be held, or nullptr.
+struct LoweringRule {
+  ir::OpKind op;
+  void (*lower)(const NodeLowering& at);
+  LoweredTypes types;
+  const char* (*refuses)(const ir::Node& node);
+};
+
+// Families, one lower_*.cc each: its functions and, at its end, its rows.
+std::span<const LoweringRule> ContractRules();
+std::span<const LoweringRule> IndexRules();
+std::span<const LoweringRule> MovementRules();
+std::span<const LoweringRule> NormalizeRules();
+std::span<const LoweringRule> PointwiseRules();
+std::span<const LoweringRule> ReduceRules();
+std::span<const LoweringRule> WindowRules();
+
+// The rule of every elementwise op without a row.
+const LoweringRule& ElementwiseRule();
+
+// Refusals that families share.
+const char* AnyShape(const ir::Node& node);
+const char* Rank5(const ir::Node& node);
+const char* MergedRank5(const ir::Node& node);   // where dimensions that broadcast alike merge
+const char* MovementRank(const ir::Node& node);  // 8
+
+// The number of dimensions that are left of the node's when neighbours that broadcast alike merge.
+size_t MergedRank(const ir::Node& node);
 
 }  // namespace hpu::compiler

@@ -11,6 +11,7 @@ namespace {
 
 using ir::AttrKey;
 using ir::Dims;
+using ir::OpKind;
 
 Dims WithMatrix(Dims batch, const Dims& sizes) {
   batch.insert(batch.end(), sizes.end() - 2, sizes.end());
@@ -75,8 +76,6 @@ synConvolution3DParams ConvParams3d(const Window& window, int64_t groups) {
   return params;
 }
 
-}  // namespace
-
 void LowerMatmul(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& out = at.out[0];
@@ -108,7 +107,7 @@ void LowerConv(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Window window = ConvWindow(at.node, at.in[1].sizes);
   const int64_t groups = at.node.Int(AttrKey::kGroups);
-  const bool transposed = at.node.op == ir::OpKind::kConvTranspose;
+  const bool transposed = at.node.op == OpKind::kConvTranspose;
   if (at.in[0].rank() == 5) {
     const synConvolution3DParams params = ConvParams3d(window, groups);
     graph.Node(transposed ? "dedx3d" : "spatial_convolution3d", {at.in[0], at.in[1]}, at.out,
@@ -138,5 +137,28 @@ void LowerSdpa(const NodeLowering& at) {
   params->is_inference = 1;
   at.graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
+
+const char* MatmulBatch(const ir::Node& node) {
+  if (node.type().rank() <= kMaxKernelRank) return nullptr;
+  std::vector<ir::Dims> batch;
+  for (const ir::Dims& sizes :
+       {node.type().sizes, node.operands[0]->type.sizes, node.operands[1]->type.sizes}) {
+    batch.emplace_back(sizes.begin(), sizes.end() - 2);
+  }
+  return MergeBroadcastDims(batch)[0].size() <= kMaxKernelRank - 2
+             ? nullptr
+             : "more than 3 batch dimensions that cannot be merged";
+}
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kConv, LowerConv, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
+    {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
+};
+
+}  // namespace
+
+std::span<const LoweringRule> ContractRules() { return kRules; }
 
 }  // namespace hpu::compiler

@@ -4,9 +4,11 @@
 #include "synapse/include/synapse_kernel_params.h"
 
 namespace hpu::compiler {
+namespace {
 
 using ir::AttrKey;
 using ir::Dims;
+using ir::OpKind;
 
 // The result has the index's dimensions in place of `dim`. Indices are flattened: the kernel's rank
 // is limited and the elements are the same.
@@ -40,5 +42,15 @@ void LowerScatter(const NodeLowering& at) {
                                            FcdAxis(at.node.Int(AttrKey::kDim), at.in[0].rank())};
   at.graph.TypedNode("scatter_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kGather, LowerGather, LoweredTypes::kMoved, AnyShape},
+    {OpKind::kGatherElements, LowerGatherElements, LoweredTypes::kMoved, Rank5},
+    {OpKind::kScatter, LowerScatter, LoweredTypes::kMoved, Rank5},
+};
+
+}  // namespace
+
+std::span<const LoweringRule> IndexRules() { return kRules; }
 
 }  // namespace hpu::compiler

@@ -12,19 +12,9 @@ namespace {
 
 using ir::AttrKey;
 using ir::Dims;
+using ir::OpKind;
 
 const Dims& StridesOf(const ir::Node& node) { return node.Ints(AttrKey::kStrides); }
-
-}  // namespace
-
-synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
-  synStridedOpParams params = {};
-  params.baseOffset = static_cast<uint64_t>(offset);
-  for (size_t i = 0; i < strides.size(); ++i) {
-    params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
-  }
-  return params;
-}
 
 void LowerPermute(const NodeLowering& at) {
   const Dims& perm = at.node.Ints(AttrKey::kPerm);
@@ -154,5 +144,44 @@ void LowerIota(const NodeLowering& at) {
   at.graph.TypedNode("range", dtype, {}, {counted}, Params(params));
   at.graph.Cast(counted, at.out[0]);
 }
+
+const char* Expandable(const ir::Node& node) {
+  return node.type().rank() <= kMaxMovementRank || MergedRank(node) <= kMaxMovementRank
+             ? nullptr
+             : "more than 8 dimensions that cannot be merged";
+}
+
+const char* Permutable(const ir::Node& node) {
+  const ir::TensorType& type = node.operands[0]->type;
+  return MergePermutation(type.sizes, node.Ints(AttrKey::kPerm)).sizes.size() <= kMaxMovementRank
+             ? nullptr
+             : "more than 8 dimensions that cannot be merged";
+}
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kAsStrided, LowerAsStrided, LoweredTypes::kMoved, MovementRank},
+    {OpKind::kAsStridedScatter, LowerAsStridedScatter, LoweredTypes::kMoved, MovementRank},
+    {OpKind::kConcat, LowerConcat, LoweredTypes::kMoved, MovementRank},
+    {OpKind::kExpand, LowerExpand, LoweredTypes::kMoved, Expandable},
+    {OpKind::kFull, LowerFull, LoweredTypes::kArithmetic, MovementRank},
+    {OpKind::kIota, LowerIota, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kPad, LowerPad, LoweredTypes::kArithmetic, Rank5},
+    {OpKind::kPermute, LowerPermute, LoweredTypes::kMoved, Permutable},
+    {OpKind::kReshape, LowerReshape, LoweredTypes::kMoved, MovementRank},
+    {OpKind::kSlice, LowerSlice, LoweredTypes::kMoved, MovementRank},
+};
+
+}  // namespace
+
+synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
+  synStridedOpParams params = {};
+  params.baseOffset = static_cast<uint64_t>(offset);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    params.strides[i] = static_cast<uint64_t>(strides[strides.size() - 1 - i]);
+  }
+  return params;
+}
+
+std::span<const LoweringRule> MovementRules() { return kRules; }
 
 }  // namespace hpu::compiler

@@ -8,6 +8,7 @@ namespace {
 
 using ir::AttrKey;
 using ir::Dims;
+using ir::OpKind;
 
 // Rows of a normalisation: `features` trailing elements each.
 struct Rows {
@@ -26,8 +27,6 @@ Tensor FeatureVector(const NodeLowering& at, size_t index, int64_t features, dou
   if (at.has(index)) return at.graph.Reshaped(at.in[index], {features});
   return at.graph.Expanded(at.graph.Scalar(at.in[0].dtype, value), {features});
 }
-
-}  // namespace
 
 void LowerSoftmax(const NodeLowering& at) {
   SynGraph& graph = at.graph;
@@ -80,5 +79,16 @@ void LowerRmsNorm(const NodeLowering& at) {
   graph.TypedNode("rms_norm_ex_fwd", x.dtype, {x, weight}, {y, inverse}, Params(params));
   if (!in_place) graph.Reshape(y, at.out[0]);
 }
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kLayerNorm, LowerLayerNorm, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kLogSoftmax, LowerSoftmax, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kRmsNorm, LowerRmsNorm, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kSoftmax, LowerSoftmax, LoweredTypes::kFloat, AnyShape},
+};
+
+}  // namespace
+
+std::span<const LoweringRule> NormalizeRules() { return kRules; }
 
 }  // namespace hpu::compiler

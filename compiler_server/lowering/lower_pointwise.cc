@@ -89,12 +89,23 @@ void Emit(const NodeLowering& at, std::string_view base, std::vector<Tensor> in,
   if (merges) graph.Reshape(out, at.out[0]);
 }
 
-}  // namespace
-
 void LowerPointwise(const NodeLowering& at) {
   Emit(at, ir::Traits(at.node.op).guid, at.in, ParamsOf(at.node));
 }
 
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kCast, LowerCast, LoweredTypes::kArithmetic, MergedRank5},
+};
+
+constexpr LoweringRule kElementwise = {OpKind::kAten, LowerPointwise, LoweredTypes::kArithmetic,
+                                       MergedRank5};
+
+}  // namespace
+
+std::span<const LoweringRule> PointwiseRules() { return kRules; }
+
+const LoweringRule& ElementwiseRule() { return kElementwise; }
 
 }  // namespace hpu::compiler

@@ -1,4 +1,5 @@
 // Reductions, scans and sorting.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler_server/lowering/dims.h"
@@ -10,6 +11,7 @@ namespace {
 
 using ir::AttrKey;
 using ir::Dims;
+using ir::OpKind;
 
 // The operand with runs of neighbouring dimensions merged that are all reduced or all kept.
 struct Runs {
@@ -39,16 +41,14 @@ Runs MergeRuns(const Dims& sizes, const std::vector<bool>& reduced) {
 
 double EmptyReduction(ir::OpKind op) {
   switch (op) {
-    case ir::OpKind::kReduceProd:
+    case OpKind::kReduceProd:
       return 1;
-    case ir::OpKind::kReduceMean:
+    case OpKind::kReduceMean:
       return std::nan("");
     default:
       return 0;
   }
 }
-
-}  // namespace
 
 void LowerReduce(const NodeLowering& at) {
   SynGraph& graph = at.graph;
@@ -112,5 +112,36 @@ void LowerTopk(const NodeLowering& at) {
   params->kType = NS_TOPK_K_NONE;
   graph.Node("topk", {x}, at.out, Params(params));
 }
+
+const char* ReducibleRuns(const ir::Node& node) {
+  int runs = 0;
+  int last = -1;  // whether the previous dimension was reduced
+  const ir::Dims& dims = node.Ints(AttrKey::kDims);
+  const ir::Dims& sizes = node.operands[0]->type.sizes;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    const int reduced = std::count(dims.begin(), dims.end(), static_cast<int64_t>(d)) > 0 ? 1 : 0;
+    if (reduced != last) ++runs;
+    last = reduced;
+  }
+  return runs <= kMaxKernelRank ? nullptr : "more than 5 alternating dimensions";
+}
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kCumprod, LowerScan, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kCumsum, LowerScan, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kReduceMax, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
+    {OpKind::kReduceMean, LowerReduce, LoweredTypes::kFloat, ReducibleRuns},
+    {OpKind::kReduceMin, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
+    {OpKind::kReduceProd, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
+    {OpKind::kReduceSum, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
+    {OpKind::kTopk, LowerTopk, LoweredTypes::kArithmetic, Rank5},
+};
+
+}  // namespace
+
+std::span<const LoweringRule> ReduceRules() { return kRules; }
 
 }  // namespace hpu::compiler

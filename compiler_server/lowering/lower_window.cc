@@ -49,8 +49,6 @@ void FillWindow(const ir::Node& node, T* params) {
       node.Bool(AttrKey::kCeil) ? NS_POOLING_FULL_PYTORCH : NS_POOLING_VALID;
 }
 
-}  // namespace
-
 void LowerPool(const NodeLowering& at) {
   if (at.node.op == OpKind::kMaxPool) {
     ns_SpatialReduction_Params params = {};
@@ -94,5 +92,20 @@ void LowerResize(const NodeLowering& at) {
   }
   EmitWindow(at, "resize_fwd", Params(params));
 }
+
+const char* Window2d(const ir::Node& node) {
+  return node.operands[0]->type.rank() == 4 ? nullptr : "only two spatial dimensions are supported";
+}
+
+constexpr LoweringRule kRules[] = {
+    {OpKind::kAdaptiveAvgPool, LowerAdaptivePool, LoweredTypes::kFloat, Window2d},
+    {OpKind::kAvgPool, LowerPool, LoweredTypes::kFloat, Window2d},
+    {OpKind::kMaxPool, LowerPool, LoweredTypes::kFloat, Window2d},
+    {OpKind::kResize, LowerResize, LoweredTypes::kFloat, Window2d},
+};
+
+}  // namespace
+
+std::span<const LoweringRule> WindowRules() { return kRules; }
 
 }  // namespace hpu::compiler

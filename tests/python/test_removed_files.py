@@ -82,6 +82,21 @@ def test_a_daemon_that_cannot_listen_again_is_named_within_seconds(daemon: Daemo
     assert daemon.client().hello()["pid"] == pid
 
 
+def test_a_daemon_that_accepts_and_says_nothing_is_named_within_seconds(daemon: Daemon) -> None:
+    pid = daemon.client().hello()["pid"]
+    suspend(pid)
+    try:
+        started = time.monotonic()
+        with pytest.raises(_client.ServerUnavailable) as caught:
+            daemon.start()
+        assert time.monotonic() - started < 12
+        assert "does not answer" in str(caught.value)
+        assert f"kill -9 {pid}" in str(caught.value)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert daemon.client().hello()["pid"] == pid
+
+
 def test_the_lock_tells_who_serves_and_who_stops(daemon: Daemon) -> None:
     assert process(daemon) is None
     client = daemon.client()
