@@ -88,6 +88,11 @@ def is_available() -> bool:
 def device_count() -> int:
     """0 or 1: one device per process. Never raises."""
 
+def await_autograd_thread() -> None:
+    """Returns when autograd's thread of the device has dropped its last pass; after 1 s anyway.
+
+    Run before the interpreter ends: a thread that asks for the GIL later aborts the process."""
+
 def is_in_bad_fork() -> bool:
     """True in a child forked after the device was acquired: device calls raise there."""
 

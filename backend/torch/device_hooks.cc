@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "backend/torch/allocator.h"
+#include "backend/torch/autograd_exit.h"
 #include "backend/torch/errors.h"
 #include "backend/torch/generator.h"
 
@@ -35,7 +36,10 @@ struct HpuGuard final : c10::impl::DeviceGuardImplInterface {
     CheckIndex(device.index());
     return kHpuDevice;
   }
-  void setDevice(c10::Device device) const override { CheckIndex(device.index()); }
+  void setDevice(c10::Device device) const override {
+    CheckIndex(device.index());
+    NoteDeviceThread();
+  }
   void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
   c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override { return {}; }
   void synchronizeDevice(c10::DeviceIndex /*index*/) const override {

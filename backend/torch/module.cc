@@ -10,6 +10,7 @@
 #include "backend/runtime/profiling.h"
 #include "backend/torch/activity_profiler.h"
 #include "backend/torch/allocator.h"
+#include "backend/torch/autograd_exit.h"
 #include "backend/torch/cuda_wheel.h"
 #include "backend/torch/errors.h"
 #include "backend/torch/fallback.h"
@@ -33,6 +34,7 @@ void BindDevice(py::module_& m) {
   m.def("is_acquired", [] { return Device::Get().acquired(); });
   m.def("is_available", [] { return Device::Get().Count() > 0; }, ReleaseGil());
   m.def("device_count", [] { return Device::Get().Count(); }, ReleaseGil());
+  m.def("await_autograd_thread", &AwaitAutogradThread, ReleaseGil());
   m.def("is_in_bad_fork", [] { return Device::Get().in_bad_fork(); });
   m.def("device_name", [] { return AcquiredDevice().properties().name; }, ReleaseGil());
   m.def("device_kind", [] { return Check(Device::Get().Kind()); }, ReleaseGil());

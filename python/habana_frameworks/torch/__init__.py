@@ -11,6 +11,7 @@ Every public submodule is an attribute after the import; most come when they are
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -67,7 +68,7 @@ def autoload() -> None:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # The device's library then traces when it is asked to, and only then.
     os.environ.setdefault("HABANA_PROFILE", "profile_api_light")
-    native.torch_module()
+    atexit.register(native.torch_module().await_autograd_thread)
     from . import hpu
 
     torch._register_device_module("hpu", hpu)
