@@ -1,6 +1,7 @@
-// PyTorch's autograd has a thread for the device. When it has finished a backward pass it drops what
-// the pass held, Python's context objects among it, for which it takes the GIL; in an interpreter
-// that has begun to end, whoever asks for the GIL is ended, within a destructor: the process aborts
+// PyTorch's autograd has a thread for the device. When it has finished a backward pass it drops
+// what the pass held, Python's context objects among it, for which it takes the GIL; in an
+// interpreter that has begun to end, whoever asks for the GIL is ended, within a destructor: the
+// process aborts
 // ("terminate called without an active exception"). So the interpreter waits, before it ends, until
 // the thread has dropped everything.
 #pragma once

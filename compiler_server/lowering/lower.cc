@@ -29,7 +29,7 @@ const LoweringRule* FindRule(OpKind op) {
   if (found != Rules().end()) return &*found;
   const ir::OpTraits& traits = ir::Traits(op);
   return traits.op_class == OpClass::kElementwise && !traits.guid.empty() ? &ElementwiseRule()
-                                                                         : nullptr;
+                                                                          : nullptr;
 }
 
 bool Holds(LoweredTypes types, DType dtype) {
