@@ -15,6 +15,13 @@
 
 namespace hpu::store {
 
+// What a front end knows a program by before it has captured a graph.
+struct FrontEndKey {
+  Digest key{};
+  std::vector<KeyFactor> factors;
+  std::string label;  // for people: graph and module
+};
+
 struct Alias {
   std::string tenant;
   Digest front_end_key{};

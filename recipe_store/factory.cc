@@ -51,20 +51,14 @@ SigningKey LoadKey(const StoreConfig& config) {
   return SigningKey::Generate();
 }
 
-// Memory over disk, or memory alone.
-OpenedStore OpenBase(const StoreConfig& config) {
-  auto memory = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
-  if (config.folder.empty()) return {std::move(memory), SigningKey::Generate(), false};
+// Null: programs are kept in memory only.
+std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
+  if (config.folder.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
-  if (!disk.ok()) {
-    HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
-                                                                 << ToText(disk.status()));
-    return {std::move(memory), SigningKey::Generate(), false};
-  }
-  SigningKey key = LoadKey(config);
-  auto verifying = std::make_unique<VerifyingRecipeStore>(*std::move(disk), key.public_key());
-  return {std::make_unique<ReadCachingRecipeStore>(std::move(memory), std::move(verifying)),
-          std::move(key), true};
+  if (disk.ok()) return *std::move(disk);
+  HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
+                                                               << ToText(disk.status()));
+  return nullptr;
 }
 
 }  // namespace
@@ -73,10 +67,19 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {
     return InvalidArgument("the store's size limits must be above 0");
   }
-  OpenedStore opened = OpenBase(config);
-  // What lies over every store, from below to above.
-  opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");
-  return opened;
+  std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
+  std::unique_ptr<RecipeStore> disk = OpenDisk(config);
+  const bool persistent = disk != nullptr;
+  SigningKey key = persistent ? LoadKey(config) : SigningKey::Generate();
+  auto trusted = std::make_unique<TrustedKeys>(key.public_key(), config.trusted_keys);
+  RETURN_IF_ERROR(trusted->Reload().status());
+  if (persistent) {
+    store = std::make_unique<ReadCachingRecipeStore>(
+        std::move(store), std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
+  }
+  // What lies over every store.
+  store = std::make_unique<MetricsRecipeStore>(std::move(store), "store");
+  return OpenedStore{std::move(key), std::move(trusted), std::move(store), persistent};
 }
 
 }  // namespace hpu::store

@@ -1,7 +1,5 @@
 #include "recipe_store/verifying_recipe_store.h"
 
-#include <algorithm>
-
 #include "base/log.h"
 
 namespace hpu::store {
@@ -10,11 +8,12 @@ absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
   absl::StatusOr<Entry> entry = ForwardingRecipeStore::Get(key);
   absl::Status verdict = entry.status();
   if (entry.ok()) {
-    if (!std::ranges::equal(entry->signed_manifest.public_key, trusted_)) {
+    const std::shared_ptr<const Keyring> keyring = trusted_->keyring();
+    if (!keyring->Trusts(entry->signed_manifest.public_key)) {
       ++untrusted_;
-      return NotFound("key ", ToHex(key), " is in the store, but signed by another key");
+      return NotFound("key ", ToHex(key), " is in the store, but signed by a key not trusted");
     }
-    verdict = VerifySignature(RecordKind::kManifest, entry->signed_manifest, trusted_);
+    verdict = keyring->Verify(RecordKind::kManifest, entry->signed_manifest);
     if (verdict.ok()) verdict = CheckDigests(*entry);
     if (verdict.ok()) return entry;
     verdict = DataLoss(std::string(verdict.message()));
@@ -30,7 +29,7 @@ absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
 }
 
 absl::Status VerifyingRecipeStore::Put(const Entry& entry) {
-  RETURN_IF_ERROR(VerifySignature(RecordKind::kManifest, entry.signed_manifest, trusted_));
+  RETURN_IF_ERROR(trusted_->keyring()->Verify(RecordKind::kManifest, entry.signed_manifest));
   RETURN_IF_ERROR(CheckDigests(entry));
   return ForwardingRecipeStore::Put(entry);
 }
@@ -39,11 +38,12 @@ absl::StatusOr<AliasRecord> VerifyingRecipeStore::GetAlias(const Digest& id) {
   absl::StatusOr<AliasRecord> alias = ForwardingRecipeStore::GetAlias(id);
   absl::Status verdict = alias.status();
   if (alias.ok()) {
-    if (!std::ranges::equal(alias->signed_record.public_key, trusted_)) {
+    const std::shared_ptr<const Keyring> keyring = trusted_->keyring();
+    if (!keyring->Trusts(alias->signed_record.public_key)) {
       ++untrusted_;
-      return NotFound("alias ", ToHex(id), " is in the store, but signed by another key");
+      return NotFound("alias ", ToHex(id), " is in the store, but signed by a key not trusted");
     }
-    verdict = VerifySignature(RecordKind::kAlias, alias->signed_record, trusted_);
+    verdict = keyring->Verify(RecordKind::kAlias, alias->signed_record);
     if (verdict.ok() && alias->id() != id) {
       verdict = DataLoss("it is the alias of another tenant or front-end key, ",
                          ToHex(alias->alias.front_end_key).substr(0, 16));
@@ -61,7 +61,7 @@ absl::StatusOr<AliasRecord> VerifyingRecipeStore::GetAlias(const Digest& id) {
 }
 
 absl::Status VerifyingRecipeStore::PutAlias(const AliasRecord& alias) {
-  RETURN_IF_ERROR(VerifySignature(RecordKind::kAlias, alias.signed_record, trusted_));
+  RETURN_IF_ERROR(trusted_->keyring()->Verify(RecordKind::kAlias, alias.signed_record));
   return ForwardingRecipeStore::PutAlias(alias);
 }
 

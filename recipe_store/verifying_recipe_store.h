@@ -5,18 +5,19 @@
 #include <atomic>
 
 #include "recipe_store/forwarding_recipe_store.h"
-#include "recipe_store/signing.h"
+#include "recipe_store/keyring.h"
 
 namespace hpu::store {
 
 class VerifyingRecipeStore : public ForwardingRecipeStore {
  public:
-  VerifyingRecipeStore(std::unique_ptr<RecipeStore> inner, const PublicKey& trusted)
+  // `trusted` must live longer; what its keyring is at the time of a call counts.
+  VerifyingRecipeStore(std::unique_ptr<RecipeStore> inner, const TrustedKeys* trusted)
       : ForwardingRecipeStore(std::move(inner)), trusted_(trusted) {}
 
   // DATA_LOSS: digest or signature wrong, or the store below says so; the entry is quarantined, so
-  // the next Get is a miss. NOT_FOUND also for entries signed by another key: they may be good for
-  // someone, but not for us.
+  // the next Get is a miss. NOT_FOUND also for entries signed by a key that is not trusted: they
+  // may be good for someone, but not for us.
   absl::StatusOr<Entry> Get(const Digest& key) override;
   // Refuses entries that Get would refuse.
   absl::Status Put(const Entry& entry) override;
@@ -27,7 +28,7 @@ class VerifyingRecipeStore : public ForwardingRecipeStore {
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  const PublicKey trusted_;
+  const TrustedKeys* const trusted_;
   std::atomic<uint64_t> damaged_{0};
   std::atomic<uint64_t> untrusted_{0};
   std::atomic<uint64_t> bad_aliases_{0};

@@ -108,8 +108,16 @@ ARROWS: dict[str, set[str]] = {
         "synapse/loader.h",
         "synapse/recipe_bytes.h",
     },
-    "compiler_server/service": {"base", "graph", "program", "proto", "recipe_store"},
-    "backend/client": {"base", "graph", "program", "proto", "recipe_store"},
+    "compile_client": {"base", "graph", "proto", "recipe_store"},
+    "compiler_server/service": {
+        "base",
+        "compile_client",
+        "graph",
+        "program",
+        "proto",
+        "recipe_store",
+    },
+    "backend/client": {"base", "compile_client", "graph", "program", "proto", "recipe_store"},
     "backend/runtime": {
         "base",
         "graph",
@@ -139,6 +147,7 @@ OUR_ROOTS = (
     "graph_compiler/",
     "emulator/",
     "recipe_store/",
+    "compile_client/",
     "compiler_server/",
     "backend/",
 )
@@ -148,7 +157,7 @@ OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
     (re.compile(r"^(torch|ATen|c10)/"), {"backend/torch"}),
     (
         re.compile(r"^(google/protobuf|grpc)"),
-        {"compiler_server", "recipe_store", "backend/client", "proto"},
+        {"compile_client", "compiler_server", "recipe_store", "backend/client", "proto"},
     ),
     (re.compile(r"^rocksdb/"), {"recipe_store"}),
     (

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "backend/client/connection.h"
 #include "backend/client/file_lock.h"
 #include "backend/client/server_paths.h"
 #include "backend/client/spawn.h"
+#include "compile_client/connection.h"
 #include "recipe_store/build_id.h"
 
 namespace hpu::client {
@@ -22,8 +22,9 @@ constexpr std::chrono::milliseconds kAnswerPatience{6000};
 constexpr std::chrono::milliseconds kPoll{10};
 
 absl::StatusOr<ServerInfo> SayHello(const std::string& socket, const Interrupt& interrupt) {
-  RpcClient client({.socket_path = socket, .public_key_path = "", .call_timeout = kHelloTimeout});
-  return client.Hello(interrupt);
+  RpcClient::Options options = LocalServer(socket);
+  options.call_timeout = kHelloTimeout;
+  return RpcClient(std::move(options)).Hello(interrupt);
 }
 
 class Starter {
@@ -58,9 +59,9 @@ class Starter {
   }
 
   // True: one of our build answers (another process has started it while we waited). False: there
-  // is none, and the place is free. A server of another build is asked to stop, one that is stopping
-  // is given the time we have, one that does not answer kAnswerPatience since this client came, one
-  // that does not even listen kListenPatience.
+  // is none, and the place is free. A server of another build is asked to stop, one that is
+  // stopping is given the time we have, one that does not answer kAnswerPatience since this client
+  // came, one that does not even listen kListenPatience.
   absl::StatusOr<bool> AwaitOtherServers() {
     // Held by a server from before it listens until it has left the store.
     FileLock serving(paths_.socket + ".lock");
@@ -75,7 +76,7 @@ class Starter {
       ASSIGN_OR_RETURN(const bool place_is_free, serving.Try());
       if (place_is_free) return false;
       const auto holder = RunningServer(paths_.socket);
-      if (Connect(paths_.socket).ok() || !holder.has_value() || holder->stopping) {
+      if (ConnectUnix(paths_.socket).ok() || !holder.has_value() || holder->stopping) {
         last_listening = Clock::now();
       }
       if (answers || !holder.has_value() || holder->stopping) last_answer_ = Clock::now();
@@ -105,10 +106,11 @@ class Starter {
   }
 
   absl::Status StopOther() {
-    RpcClient client(
-        {.socket_path = paths_.socket, .public_key_path = "", .call_timeout = kHelloTimeout});
+    RpcClient::Options options = LocalServer(paths_.socket);
+    options.call_timeout = kHelloTimeout;
     const absl::Status asked =
-        client.Shutdown("replaced by build " + build_id_.substr(0, 16), interrupt_);
+        RpcClient(std::move(options))
+            .Shutdown("replaced by build " + build_id_.substr(0, 16), interrupt_);
     // One that went away by itself has done what was asked.
     return IsServerUnavailable(asked) ? absl::OkStatus() : asked;
   }

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "backend/client/rpc_client.h"
+#include "compile_client/rpc_client.h"
 #include "proto/options_generated.h"
 
 namespace hpu::client {

@@ -10,8 +10,8 @@
 #include "backend/client/file_lock.h"
 #include "backend/client/key_builder.h"
 #include "backend/client/py_support.h"
-#include "backend/client/rpc_client.h"
 #include "backend/client/server_paths.h"
+#include "compile_client/rpc_client.h"
 #include "proto/options_generated.h"
 
 namespace hpu::client {
@@ -111,7 +111,7 @@ class CompileClient {
  public:
   CompileClient(const std::string& socket_path, const std::string& public_key_path,
                 double call_timeout_s)
-      : rpc_({socket_path, public_key_path, Milliseconds(call_timeout_s)}) {}
+      : rpc_(OptionsOf(socket_path, public_key_path, call_timeout_s)) {}
 
   py::dict Hello() {
     PythonCall call;
@@ -130,10 +130,10 @@ class CompileClient {
     PythonCall call;
     using Found = std::optional<store::Entry>;
     Found found = call.Run<Found>([&]() -> absl::StatusOr<Found> {
-      absl::StatusOr<store::Entry> entry = rpc_.Get(key, [&] { return call.CheckSignals(); });
-      if (absl::IsNotFound(entry.status())) return Found();
-      RETURN_IF_ERROR(entry.status());
-      return Found(*std::move(entry));
+      absl::StatusOr<Fetched> fetched = rpc_.Get(key, [&] { return call.CheckSignals(); });
+      if (absl::IsNotFound(fetched.status())) return Found();
+      RETURN_IF_ERROR(fetched.status());
+      return Found(std::move(fetched->entry));
     });
     if (!found.has_value()) return std::nullopt;
     return LoadedProgram{*std::move(found), Origin::kStore, MillisecondsSince(begin)};
@@ -183,6 +183,13 @@ class CompileClient {
   }
 
  private:
+  static RpcClient::Options OptionsOf(const std::string& socket_path,
+                                      const std::string& keyring_path, double call_timeout_s) {
+    RpcClient::Options options = LocalServer(socket_path, keyring_path);
+    options.call_timeout = Milliseconds(call_timeout_s);
+    return options;
+  }
+
   RpcClient rpc_;
 };
 
@@ -204,8 +211,8 @@ std::string EnsureServerFromPython(const std::string& server_binary, const std::
 using FrontEndTuple =
     std::tuple<py::bytes, std::vector<std::pair<std::string, std::string>>, std::string>;
 
-FrontEndKey ToFrontEndKey(const FrontEndTuple& tuple) {
-  FrontEndKey front_end{ToDigest(std::get<0>(tuple)), {}, std::get<2>(tuple)};
+store::FrontEndKey ToFrontEndKey(const FrontEndTuple& tuple) {
+  store::FrontEndKey front_end{ToDigest(std::get<0>(tuple)), {}, std::get<2>(tuple)};
   for (const auto& [name, value] : std::get<1>(tuple)) front_end.factors.push_back({name, value});
   return front_end;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "backend/client/connection.h"
+#include "compile_client/connection.h"
 
 namespace hpu::client {
 namespace {

@@ -6,31 +6,37 @@
 
 namespace hpu::server {
 
-absl::StatusOr<store::AliasRecord> AliasBook::Find(const Digest& front_end_key) {
-  return store_->GetAlias(store::AliasId(tenant_, front_end_key));
+absl::StatusOr<store::AliasRecord> AliasBook::Find(const std::string& tenant,
+                                                   const Digest& front_end_key) {
+  return store_->GetAlias(store::AliasId(tenant, front_end_key));
 }
 
-void AliasBook::File(const FrontEnd& front_end, const Digest& content_key) {
-  const absl::StatusOr<store::AliasRecord> known = Find(front_end.key);
-  if (known.ok() && known->alias.content_key == content_key) return;
-  const absl::Status written = Write(front_end, content_key);
-  if (!written.ok()) {
+absl::StatusOr<store::AliasRecord> AliasBook::File(const std::string& tenant,
+                                                   const store::FrontEndKey& front_end,
+                                                   const Digest& content_key) {
+  absl::StatusOr<store::AliasRecord> known = Find(tenant, front_end.key);
+  if (known.ok() && known->alias.content_key == content_key) return known;
+  ASSIGN_OR_RETURN(store::AliasRecord record, Sign(tenant, front_end, content_key));
+  if (const absl::Status kept = store_->PutAlias(record); !kept.ok()) {
     HPU_LOG(kWarning, "alias not kept front_end_key=" << ToHex(front_end.key)
-                                                      << " error=" << ToText(written));
-    return;
+                                                      << " error=" << ToText(kept));
+  } else if (known.ok()) {
+    ++replaced_;
+    HPU_LOG(kWarning,
+            "alias replaced front_end_key=" << ToHex(front_end.key) << " tenant=" << tenant
+                                            << " key=" << ToHex(content_key)
+                                            << " was=" << ToHex(known->alias.content_key)
+                                            << " label=" << front_end.label
+                                            << " was_label=" << known->alias.label);
   }
-  if (!known.ok()) return;
-  ++replaced_;
-  HPU_LOG(kWarning, "alias replaced front_end_key=" << ToHex(front_end.key) << " tenant=" << tenant_
-                                                    << " key=" << ToHex(content_key)
-                                                    << " was=" << ToHex(known->alias.content_key)
-                                                    << " label=" << front_end.label
-                                                    << " was_label=" << known->alias.label);
+  return record;
 }
 
-absl::Status AliasBook::Write(const FrontEnd& front_end, const Digest& content_key) {
+absl::StatusOr<store::AliasRecord> AliasBook::Sign(const std::string& tenant,
+                                                   const store::FrontEndKey& front_end,
+                                                   const Digest& content_key) const {
   store::Alias alias;
-  alias.tenant = tenant_;
+  alias.tenant = tenant;
   alias.front_end_key = front_end.key;
   alias.content_key = content_key;
   alias.created_unix_seconds = std::chrono::duration_cast<std::chrono::seconds>(
@@ -39,15 +45,16 @@ absl::Status AliasBook::Write(const FrontEnd& front_end, const Digest& content_k
   alias.factors = front_end.factors;
   alias.label = front_end.label;
   ASSIGN_OR_RETURN(Bytes encoded, store::EncodeAlias(alias));
-  return store_->PutAlias(
-      {signing_key_->Sign(store::RecordKind::kAlias, std::move(encoded)), std::move(alias)});
+  return store::AliasRecord{signing_key_->Sign(store::RecordKind::kAlias, std::move(encoded)),
+                            std::move(alias)};
 }
 
-absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> AliasBook::ByProgram() {
+absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> AliasBook::ByProgram(
+    const std::string& tenant) {
   ASSIGN_OR_RETURN(std::vector<store::Alias> aliases, store_->ListAliases());
   std::map<Digest, std::vector<store::Alias>> by_program;
   for (store::Alias& alias : aliases) {
-    if (alias.tenant == tenant_) by_program[alias.content_key].push_back(std::move(alias));
+    if (alias.tenant == tenant) by_program[alias.content_key].push_back(std::move(alias));
   }
   return by_program;
 }

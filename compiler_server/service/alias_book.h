@@ -1,4 +1,4 @@
-// The aliases of one tenant: finds a program by its front-end key, and files such keys. A fault of
+// The aliases of all tenants: finds a program by its front-end key, and files such keys. A fault of
 // the store costs a client a capture, never a request.
 #pragma once
 
@@ -12,37 +12,34 @@
 
 namespace hpu::server {
 
-// What a client hands in beside its graph.
-struct FrontEnd {
-  Digest key{};
-  std::vector<store::KeyFactor> factors;
-  std::string label;
-};
-
 class AliasBook {
  public:
-  // `store` and `signing_key` must live longer. `tenant` is whom the server takes its clients for.
-  AliasBook(store::RecipeStore* store, const store::SigningKey* signing_key, std::string tenant)
-      : store_(store), signing_key_(signing_key), tenant_(std::move(tenant)) {}
+  // `store` and `signing_key` must live longer.
+  AliasBook(store::RecipeStore* store, const store::SigningKey* signing_key)
+      : store_(store), signing_key_(signing_key) {}
 
   // NOT_FOUND = miss.
-  absl::StatusOr<store::AliasRecord> Find(const Digest& front_end_key);
+  absl::StatusOr<store::AliasRecord> Find(const std::string& tenant, const Digest& front_end_key);
 
   // Makes the front-end key name this program. An alias that named another one is replaced, counted
-  // and logged: two graphs of the tenant claim one key, or its meaning has changed.
-  void File(const FrontEnd& front_end, const Digest& content_key);
+  // and logged: two graphs of the tenant claim one key, or its meaning has changed. The alias is
+  // good even where the store did not keep it, which is logged. INVALID_ARGUMENT as EncodeAlias.
+  absl::StatusOr<store::AliasRecord> File(const std::string& tenant,
+                                          const store::FrontEndKey& front_end,
+                                          const Digest& content_key);
 
   // Aliases of the tenant by content key, oldest first.
-  absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> ByProgram();
+  absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> ByProgram(const std::string& tenant);
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
  private:
-  absl::Status Write(const FrontEnd& front_end, const Digest& content_key);
+  absl::StatusOr<store::AliasRecord> Sign(const std::string& tenant,
+                                          const store::FrontEndKey& front_end,
+                                          const Digest& content_key) const;
 
   store::RecipeStore* const store_;
   const store::SigningKey* const signing_key_;
-  const std::string tenant_;
   std::atomic<uint64_t> replaced_{0};
 };
 

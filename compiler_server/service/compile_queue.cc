@@ -31,7 +31,10 @@ CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
     : options_(std::move(options)), hooks_(std::move(hooks)) {
   workers_.resize(static_cast<size_t>(options_.workers));
   for (size_t i = 0; i < workers_.size(); ++i) {
-    threads_.emplace_back([this, i] { RunThread(i); });
+    threads_.emplace_back([this, i] { CompileThread(i); });
+  }
+  for (int i = 0; hooks_.forward && i < options_.forwards; ++i) {
+    threads_.emplace_back([this] { ForwardThread(); });
   }
 }
 
@@ -46,16 +49,18 @@ absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
     ++coalesced_;
     return Seat(this, found->second.flight, /*leader=*/false);
   }
-  if (queue_.size() >= options_.max_waiting) {
-    return Error(absl::StatusCode::kResourceExhausted, queue_.size(),
+  const size_t waiting_flights = forward_.keys.size() + compile_.keys.size();
+  if (waiting_flights >= options_.max_waiting) {
+    return Error(absl::StatusCode::kResourceExhausted, waiting_flights,
                  " compilations are waiting; try again later");
   }
   Waiting& waiting = flights_[key];
   waiting.flight = std::make_shared<Flight>(std::move(job));
   waiting.seats = 1;
-  queue_.push_back(key);
+  Lane& lane = hooks_.forward ? forward_ : compile_;
+  lane.keys.push_back(key);
   TellPositions();
-  work_.notify_one();
+  lane.work.notify_one();
   return Seat(this, waiting.flight, /*leader=*/true);
 }
 
@@ -65,7 +70,8 @@ void CompileQueue::Leave(const Digest& key, const Flight* flight) {
   if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
   if (--found->second.seats > 0 || found->second.started) return;
   ++abandoned_;
-  std::erase(queue_, key);
+  std::erase(forward_.keys, key);
+  std::erase(compile_.keys, key);
   flights_.erase(found);
   TellPositions();
 }
@@ -75,12 +81,14 @@ void CompileQueue::Stop(std::chrono::milliseconds grace) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     stopping_ = true;
-    for (const Digest& key : queue_) {
-      refused.push_back(flights_.at(key).flight);
-      flights_.erase(key);
+    for (Lane* lane : {&forward_, &compile_}) {
+      for (const Digest& key : lane->keys) {
+        refused.push_back(flights_.at(key).flight);
+        flights_.erase(key);
+      }
+      lane->keys.clear();
+      lane->work.notify_all();
     }
-    queue_.clear();
-    work_.notify_all();
   }
   for (const std::shared_ptr<Flight>& flight : refused) flight->Finish(Stopping());
   {
@@ -106,17 +114,21 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
   counters["compile.worker_losses"] += worker_losses_;
   counters["compile.abandoned"] += abandoned_;
   std::lock_guard<std::mutex> lock(mutex_);
-  counters["compile.waiting"] += queue_.size();
+  counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
   counters["compile.running"] += running_;
 }
 
-void CompileQueue::RunThread(size_t index) {
+void CompileQueue::CompileThread(size_t index) {
   // Warm before the first request; a failure shows again, and is told, when work comes.
   if (const auto worker = ReadyWorker(index); !worker.ok()) {
     HPU_LOG(kError, "no compile worker error=" << ToText(worker.status()));
   }
-  while (const std::shared_ptr<Flight> flight = NextFlight()) {
-    Run(index, *flight);
+  while (const std::shared_ptr<Flight> flight = NextFlight(compile_)) {
+    absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
+      return CompileOnce(index, flight->job(), progress);
+    });
+    --compiling_;
+    Land(*flight, std::move(result));
     // A lost worker is replaced at once, so that the next request finds a warm one.
     ReadyWorker(index).status().IgnoreError();
   }
@@ -124,35 +136,72 @@ void CompileQueue::RunThread(size_t index) {
   workers_[index].reset();
 }
 
-std::shared_ptr<Flight> CompileQueue::NextFlight() {
+void CompileQueue::ForwardThread() {
+  while (const std::shared_ptr<Flight> flight = NextFlight(forward_)) {
+    absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
+      return hooks_.forward(flight->job(), progress);
+    });
+    if (absl::IsUnavailable(result.status())) {
+      ReturnToCompile(flight);
+    } else {
+      Land(*flight, std::move(result));
+    }
+  }
+}
+
+std::shared_ptr<Flight> CompileQueue::NextFlight(Lane& lane) {
   std::unique_lock<std::mutex> lock(mutex_);
-  work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  lane.work.wait(lock, [&] { return stopping_ || !lane.keys.empty(); });
   if (stopping_) return nullptr;
-  Waiting& next = flights_.at(queue_.front());
-  queue_.pop_front();
+  Waiting& next = flights_.at(lane.keys.front());
+  lane.keys.pop_front();
   next.started = true;
   ++running_;
+  if (&lane == &compile_) ++compiling_;
   TellPositions();
   return next.flight;
 }
 
 unsigned CompileQueue::ThreadsOfOne() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return std::max<unsigned>(
-      1, options_.threads / static_cast<unsigned>(std::max<size_t>(1, running_)));
+  const size_t compiling = std::max<size_t>(1, compiling_);
+  return std::max<unsigned>(1, options_.threads / static_cast<unsigned>(compiling));
 }
 
-void CompileQueue::Run(size_t index, Flight& flight) {
-  const CompileJob& job = flight.job();
+absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt) {
   flight.Start();
-  absl::StatusOr<Landing> result = absl::UnknownError("");
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
-    result =
-        CompileOnce(index, flight, [&](const CompileProgress& now) { flight.SetProgress(now); });
+    return attempt([&](const CompileProgress& now) { flight.SetProgress(now); });
   } catch (const std::exception& error) {
-    result = Internal("the server failed while compiling: ", error.what());
+    return Internal("the server failed while compiling: ", error.what());
   }
+}
+
+void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--running_ == 0) idle_.notify_all();
+    if (!stopping_) {
+      Waiting& waiting = flights_.at(flight->job().key);
+      if (waiting.seats == 0) {  // everybody has left meanwhile
+        ++abandoned_;
+        flights_.erase(flight->job().key);
+        return;
+      }
+      waiting.started = false;
+      flight->WaitAgain();
+      compile_.keys.push_back(flight->job().key);
+      TellPositions();
+      compile_.work.notify_one();
+      return;
+    }
+    flights_.erase(flight->job().key);
+  }
+  flight->Finish(Stopping());
+}
+
+void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
+  const CompileJob& job = flight.job();
   if (!result.ok()) {
     ++failed_;
     result = Shortened(result.status());
@@ -167,9 +216,8 @@ void CompileQueue::Run(size_t index, Flight& flight) {
   flight.Finish(std::move(result));
 }
 
-absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const Flight& flight,
+absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob& job,
                                                   const ProgressFunction& progress) {
-  const CompileJob& job = flight.job();
   if (!job.skip_cache_lookup) {
     absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
     if (known.ok()) return Landing{*std::move(known), /*from_store=*/true};
@@ -206,7 +254,7 @@ absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
 
 void CompileQueue::TellPositions() {
   uint32_t position = 0;
-  for (const Digest& key : queue_) flights_.at(key).flight->SetPosition(position++);
+  for (const Digest& key : compile_.keys) flights_.at(key).flight->SetPosition(position++);
 }
 
 }  // namespace hpu::server

@@ -1,5 +1,6 @@
 // Single flight and admission: at most one compilation per content key, a bounded number at a time,
-// a bounded number waiting. Each queue thread owns one worker process and keeps it warm.
+// a bounded number waiting. Each compiling thread owns one worker process and keeps it warm. Where
+// there are other servers to ask, a flight goes to them first, on threads of their own.
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,7 @@ struct QueueOptions {
   int workers = 2;
   unsigned threads = 1;  // of all compilations together
   size_t max_waiting = 1024;
+  int forwards = 16;  // requests to other servers at a time, where there are some
   std::chrono::milliseconds time_limit{};  // of one compilation; to be given
   std::vector<std::string> worker_command;
   uint64_t worker_memory_bytes = uint64_t{64} << 30;  // address space of one worker; 0 = no limit
@@ -30,6 +32,10 @@ struct QueueOptions {
 struct QueueHooks {
   // Last look before compiling: another request may have finished in between. NOT_FOUND = compile.
   std::function<absl::StatusOr<store::Entry>(const Digest& key)> look_up;
+  // Asks other servers for the program, which is filed when it returns. UNAVAILABLE: none gives it,
+  // compile here. Empty: there are none.
+  std::function<absl::StatusOr<Landing>(const CompileJob& job, const ProgressFunction& progress)>
+      forward;
   // Makes the entry out of what the compiler gave, and files it.
   std::function<absl::StatusOr<store::Entry>(const CompileJob& job, CompileOutput output,
                                              std::chrono::microseconds duration)>
@@ -80,30 +86,43 @@ class CompileQueue {
     bool started = false;
   };
 
-  void RunThread(size_t index);
-  std::shared_ptr<Flight> NextFlight();  // null = stop
-  void Run(size_t index, Flight& flight);
-  absl::StatusOr<Landing> CompileOnce(size_t index, const Flight& flight,
+  // Flights that wait for one kind of thread.
+  struct Lane {
+    std::condition_variable work;
+    std::deque<Digest> keys;  // guarded by mutex_
+  };
+
+  void CompileThread(size_t index);
+  void ForwardThread();
+  std::shared_ptr<Flight> NextFlight(Lane& lane);  // null = stop
+  // Runs `code` for the flight's result, whatever it throws.
+  using Attempt = std::function<absl::StatusOr<Landing>(const ProgressFunction& progress)>;
+  static absl::StatusOr<Landing> Try(Flight& flight, const Attempt& attempt);
+  void Land(Flight& flight, absl::StatusOr<Landing> result);
+  void ReturnToCompile(const std::shared_ptr<Flight>& flight);
+  absl::StatusOr<Landing> CompileOnce(size_t index, const CompileJob& job,
                                       const ProgressFunction& progress);
   // A share of the threads for a compilation that begins now: what runs shares them evenly.
   unsigned ThreadsOfOne() const;
   absl::StatusOr<WorkerProcess*> ReadyWorker(size_t index);
   void Leave(const Digest& key, const Flight* flight);
-  void TellPositions();  // mutex_ held
+  // mutex_ held. Positions in the queue of compilations; a request to another server has none.
+  void TellPositions();
 
   const QueueOptions options_;
   const QueueHooks hooks_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;
   std::condition_variable idle_;
+  Lane forward_;
+  Lane compile_;
   // Guarded by mutex_. A worker object is made and destroyed by its thread only, with mutex_ held.
   std::map<Digest, Waiting> flights_;
-  std::deque<Digest> queue_;  // keys of flights that have not started
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   bool stopping_ = false;
-  size_t running_ = 0;
+  size_t running_ = 0;  // flights that a thread has
 
+  std::atomic<size_t> compiling_{0};  // of the running ones, in workers of ours
   std::atomic<uint64_t> compiled_{0};
   std::atomic<uint64_t> coalesced_{0};
   std::atomic<uint64_t> failed_{0};

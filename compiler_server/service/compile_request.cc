@@ -6,8 +6,8 @@
 namespace hpu::server {
 namespace {
 
-absl::StatusOr<FrontEnd> ToFrontEnd(const wire::FrontEndKey& message) {
-  FrontEnd front_end;
+absl::StatusOr<store::FrontEndKey> ToFrontEnd(const wire::FrontEndKey& message) {
+  store::FrontEndKey front_end;
   ASSIGN_OR_RETURN(front_end.key, ToKey(message.key(), "front-end key"));
   for (const wire::KeyFactor& factor : message.factors()) {
     front_end.factors.push_back({factor.name(), factor.value()});
@@ -31,10 +31,9 @@ absl::StatusOr<Digest> ToKey(const std::string& bytes, const char* field) {
   return key.ok() ? key : InvalidArgument(std::string(key.status().message()));
 }
 
-absl::StatusOr<CompileRequest> ToCompileRequest(const wire::CompileRequest& request,
-                                                const std::string& compiler_build_id) {
-  CompileRequest result;
-  CompileJob& job = result.job;
+absl::StatusOr<CompileJob> ToCompileJob(const wire::CompileRequest& request,
+                                        const std::string& compiler_build_id) {
+  CompileJob job;
   RETURN_IF_ERROR(CheckLimits(request));
   store::OptionList options;
   for (const wire::CompileOption& option : request.options()) {
@@ -49,9 +48,9 @@ absl::StatusOr<CompileRequest> ToCompileRequest(const wire::CompileRequest& requ
   job.input = {request.graph(), job.content.options, request.device_kind(), request.isa_level()};
   job.skip_cache_lookup = request.skip_cache_lookup();
   if (request.has_front_end()) {
-    ASSIGN_OR_RETURN(result.front_end, ToFrontEnd(request.front_end()));
+    ASSIGN_OR_RETURN(job.front_end, ToFrontEnd(request.front_end()));
   }
-  return result;
+  return job;
 }
 
 }  // namespace hpu::server

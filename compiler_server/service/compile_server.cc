@@ -1,5 +1,6 @@
 #include "compiler_server/service/compile_server.h"
 
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <malloc.h>
@@ -22,9 +23,8 @@ constexpr std::chrono::seconds kCloseGrace{1};
 
 std::string PublicKeyPath(const ServerOptions& options) { return options.socket_path + ".pub"; }
 
-std::unique_ptr<grpc::Server> BuildServer(CompileServiceImpl* service) {
-  grpc::ServerBuilder builder;
-  builder.RegisterService(service);
+void Configure(grpc::ServerBuilder& builder, Door* door) {
+  builder.RegisterService(door);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("requests").SetMaxThreads(kMaxRequestThreads));
   // A client's pings are welcome at any time; ours find clients that died without closing.
@@ -32,7 +32,6 @@ std::unique_ptr<grpc::Server> BuildServer(CompileServiceImpl* service) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  return builder.BuildAndStart();
 }
 
 }  // namespace
@@ -40,25 +39,31 @@ std::unique_ptr<grpc::Server> BuildServer(CompileServiceImpl* service) {
 absl::StatusOr<std::unique_ptr<CompileServer>> CompileServer::Start(ServerOptions options) {
   std::unique_ptr<CompileServer> server(new CompileServer(std::move(options)));
   RETURN_IF_ERROR(server->Listen());
+  RETURN_IF_ERROR(server->ListenToNetwork());
   return server;
 }
 
 absl::Status CompileServer::Listen() {
+  RETURN_IF_ERROR(CheckNetwork(options_.network));
   // The lock on the socket first: only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
   // RocksDB's lock: the one file that stays the same file as long as the database is open.
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
   service_ =
-      std::make_unique<CompileServiceImpl>(options_.build_id, options_.tenant, std::move(opened),
-                                           options_.queue, [this](const std::string& reason) {
-                                             // Before the answer: who asked may start the next
-                                             // server, and shall not meet this one.
-                                             listener_->Stop();
-                                             RequestStop(reason);
-                                           });
-  RETURN_IF_ERROR(PublishKey());
-  server_ = BuildServer(service_.get());
+      std::make_unique<CompileService>(options_.build_id, std::move(opened), options_.queue,
+                                       options_.upstream, [this](const std::string& reason) {
+                                         // Before the answer: who asked may start the next server,
+                                         // and shall not meet this one.
+                                         listener_->Stop();
+                                         RequestStop(reason);
+                                       });
+  RETURN_IF_ERROR(PublishKeys());
+  own_user_ = std::make_unique<OwnUser>(options_.tenant);
+  unix_door_ = std::make_unique<Door>("unix", own_user_.get(), service_.get());
+  grpc::ServerBuilder builder;
+  Configure(builder, unix_door_.get());
+  server_ = builder.BuildAndStart();
   if (server_ == nullptr) return Internal("gRPC did not start a server");
   listener_->Start(server_.get());
   HPU_LOG(kInfo, "compile server ready socket=" << options_.socket_path << " pid=" << getpid()
@@ -66,8 +71,49 @@ absl::Status CompileServer::Listen() {
   return absl::OkStatus();
 }
 
-absl::Status CompileServer::PublishKey() const {
-  return store::WritePublicKey(PublicKeyPath(options_), service_->public_key());
+absl::Status CompileServer::ListenToNetwork() {
+  if (options_.network.listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(callers_, CallerTable::Load(options_.network.callers_file));
+  network_door_ = std::make_unique<Door>("network", callers_.get(), service_.get());
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  Configure(builder, network_door_.get());
+  // Another server on the port is an error, not a partner.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  for (const client::Endpoint& endpoint : options_.network.listen) {
+    builder.AddListeningPort(endpoint.target, ListenCredentials(endpoint, options_.network));
+  }
+  network_ = builder.BuildAndStart();
+  const std::string listen = client::ToText(options_.network.listen);
+  if (network_ == nullptr) {
+    return Error(absl::StatusCode::kUnavailable, "cannot listen on ", listen,
+                 ": an address is taken or is not this host's, or certificate and key do not fit");
+  }
+  HPU_LOG(kInfo, "listening to the network at=" << listen);
+  return absl::OkStatus();
+}
+
+absl::Status CompileServer::PublishKeys() const {
+  return store::WriteKeyring(PublicKeyPath(options_), *service_->trusted_keys().keyring());
+}
+
+void CompileServer::ReadAgain() {
+  absl::StatusOr<bool> changed = service_->trusted_keys().Reload();
+  if (changed.ok() && *changed) {
+    HPU_LOG(kInfo, "trusted keys changed count="
+                       << service_->trusted_keys().keyring()->keys().size());
+    changed = PublishKeys().ok();
+  }
+  if (changed.ok() && callers_ != nullptr) {
+    changed = callers_->Reload();
+    if (changed.ok() && *changed) HPU_LOG(kInfo, "callers changed");
+  }
+  const std::string complaint = changed.ok() ? "" : ToText(changed.status());
+  if (complaint == last_complaint_) return;
+  last_complaint_ = complaint;
+  if (!complaint.empty()) {
+    HPU_LOG(kError, "configuration not read again, the old one holds error=" << complaint);
+  }
 }
 
 CompileServer::~CompileServer() { Stop(); }
@@ -82,6 +128,7 @@ std::string CompileServer::WaitForStopRequest() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_requested_.wait_for(lock, kCheck, [this] { return stop_reason_.has_value(); })) {
     service_->GiveUpStalledStreams();
+    ReadAgain();
     ReturnMemory();
     if (options_.idle_timeout.count() > 0 && service_->idle_time() >= options_.idle_timeout) {
       stop_reason_ = "idle";
@@ -112,7 +159,7 @@ absl::Status CompileServer::LookAfterFiles() {
   if (!std::filesystem::exists(key)) {
     HPU_LOG(kWarning, "public key was removed, written again file=" << key.string());
     mkdir(key.parent_path().c_str(), 0700);
-    RETURN_IF_ERROR(PublishKey());
+    RETURN_IF_ERROR(PublishKeys());
   }
   ASSIGN_OR_RETURN(const bool restored, listener_->Restore());
   if (restored) {
@@ -125,8 +172,14 @@ absl::Status CompileServer::LookAfterFiles() {
 void CompileServer::Stop() {
   if (server_ == nullptr) return;
   listener_->Stop();
+  if (network_ != nullptr) {
+    // Load balancers look elsewhere from now on.
+    network_->GetHealthCheckService()->SetServingStatus(false);
+  }
   service_->Stop(files_lost_ ? std::chrono::milliseconds(0) : options_.stop_grace);
   server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
+  if (network_ != nullptr) network_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
+  network_.reset();
   server_.reset();
   service_.reset();
   listener_.reset();  // gives the lock back: only now may another server open the store

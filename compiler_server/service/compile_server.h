@@ -1,4 +1,4 @@
-// A whole compile server: store, workers, service, socket. bin/ adds flags and signals.
+// A whole compile server: store, workers, service, socket, network. bin/ adds flags and signals.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -10,7 +10,10 @@
 #include <optional>
 #include <string>
 
+#include "compiler_server/service/caller_table.h"
 #include "compiler_server/service/compile_service.h"
+#include "compiler_server/service/door.h"
+#include "compiler_server/service/network.h"
 #include "compiler_server/service/unix_listener.h"
 #include "recipe_store/factory.h"
 
@@ -19,17 +22,21 @@ namespace hpu::server {
 struct ServerOptions {
   std::string socket_path;
   std::string build_id;
-  // Whom clients are taken for: a server of one user has one tenant.
+  // Whom clients at the unix socket are taken for.
   std::string tenant = "local";
   store::StoreConfig store;
   QueueOptions queue;
+  UpstreamOptions upstream;
+  NetworkOptions network;
   std::chrono::seconds idle_timeout{15 * 60};    // 0 = never
   std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
 
 class CompileServer {
  public:
-  // Listening when it returns. The public key lies in "<socket>.pub". Errors as UnixListener::Bind.
+  // Listening when it returns. The keys it trusts, its own first, lie in "<socket>.pub". Errors as
+  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load; UNAVAILABLE: an address cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<CompileServer>> Start(ServerOptions options);
 
   // Stops.
@@ -40,7 +47,7 @@ class CompileServer {
 
   // Returns the reason: RequestStop's, "idle" after idle_timeout without requests, or what happened
   // to our files. Looks after them meanwhile, each second: a socket, lock or public key that others
-  // removed is made again; a server whose store was removed, or whose lock another server has,
+  // removed is made again, trusted keys and callers are read anew; a server whose store was removed, or whose lock another server has,
   // leaves without waiting for its compilations. Ends streams to clients that do not read.
   std::string WaitForStopRequest();
 
@@ -50,7 +57,10 @@ class CompileServer {
  private:
   explicit CompileServer(ServerOptions options) : options_(std::move(options)) {}
   absl::Status Listen();
-  absl::Status PublishKey() const;
+  absl::Status ListenToNetwork();
+  absl::Status PublishKeys() const;
+  // What an operator may have changed; errors are logged, each once.
+  void ReadAgain();
   // Why this server must leave its files to others; OK if they are in place.
   absl::Status LookAfterFiles();
   // Gives free memory back to the system, while there is nothing to do.
@@ -60,9 +70,16 @@ class CompileServer {
   std::optional<FileIdentity> database_;  // nothing if programs are kept in memory
   bool files_lost_ = false;
   std::chrono::steady_clock::time_point next_return_{};
-  std::unique_ptr<CompileServiceImpl> service_;
+  std::string last_complaint_;  // of ReadAgain
+  std::unique_ptr<CompileService> service_;
+  std::unique_ptr<OwnUser> own_user_;
+  std::unique_ptr<Door> unix_door_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<UnixListener> listener_;
+  // Null where there is no network.
+  std::unique_ptr<CallerTable> callers_;
+  std::unique_ptr<Door> network_door_;
+  std::unique_ptr<grpc::Server> network_;
 
   std::mutex mutex_;
   std::condition_variable stop_requested_;

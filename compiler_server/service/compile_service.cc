@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kMaxNegativeVerdicts = 4096;
 constexpr std::chrono::seconds kNegativeTtl = std::chrono::hours(24);
 constexpr std::chrono::milliseconds kCancelPoll{100};
+// Another server's compilation has our time limit; its answer may take longer.
+constexpr std::chrono::milliseconds kForwardGrace{5000};
 constexpr size_t kMaxListEntryBytes = store::kMaxManifestBytes + 3 * store::kMaxAliasBytes;
 
 using Clock = std::chrono::steady_clock;
@@ -48,6 +50,11 @@ wire::CompileEvent::Origin OriginOf(const Landing& landing, bool leader) {
   return leader ? wire::CompileEvent::ORIGIN_COMPILED : wire::CompileEvent::ORIGIN_COALESCED;
 }
 
+bool IsAboutTheRequest(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsPermissionDenied(status);
+}
+
 // For the log: what was asked for.
 std::string KeysOf(const wire::GetProgramRequest& request) {
   const bool by_content = request.has_content_key();
@@ -59,9 +66,9 @@ std::string KeysOf(const wire::GetProgramRequest& request) {
 }  // namespace
 
 // Counts a request as under way.
-class CompileServiceImpl::Activity {
+class CompileService::Activity {
  public:
-  explicit Activity(CompileServiceImpl* service) : service_(service) { ++service_->active_; }
+  explicit Activity(CompileService* service) : service_(service) { ++service_->active_; }
   ~Activity() {
     service_->last_active_ = Clock::now().time_since_epoch().count();
     --service_->active_;
@@ -69,35 +76,59 @@ class CompileServiceImpl::Activity {
   Activity(const Activity&) = delete;
 
  private:
-  CompileServiceImpl* const service_;
+  CompileService* const service_;
 };
 
-CompileServiceImpl::CompileServiceImpl(std::string build_id, std::string tenant,
-                                       store::OpenedStore opened, QueueOptions queue_options,
-                                       StopFunction request_stop)
+CompileService::CompileService(std::string build_id, store::OpenedStore opened,
+                               QueueOptions queue_options, UpstreamOptions upstream,
+                               StopFunction request_stop)
     : build_id_(std::move(build_id)),
       signing_key_(std::move(opened.signing_key)),
+      trusted_keys_(std::move(opened.trusted_keys)),
       store_(std::move(opened.store)),
       persistent_(opened.persistent),
       request_stop_(std::move(request_stop)),
-      aliases_(store_.get(), &signing_key_, std::move(tenant)),
+      aliases_(store_.get(), &signing_key_),
+      upstream_(upstream.endpoints.empty()
+                    ? nullptr
+                    : std::make_unique<Upstream>(std::move(upstream), build_id_,
+                                                 trusted_keys_.get())),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
-      queue_(std::move(queue_options), MakeHooks()) {}
+      queue_(queue_options, MakeHooks(queue_options.time_limit)) {}
 
-QueueHooks CompileServiceImpl::MakeHooks() {
-  return {[this](const Digest& key) { return store_->Get(key); },
-          [this](const CompileJob& job, CompileOutput output, std::chrono::microseconds duration) {
-            return Publish(job, std::move(output), duration);
-          },
-          [this](const CompileJob& job, const absl::Status& failure) {
-            negative_cache_.Remember(job.key, failure, Clock::now());
-            HPU_LOG(kWarning,
-                    "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
-          }};
+QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
+  QueueHooks hooks;
+  hooks.look_up = [this](const Digest& key) { return store_->Get(key); };
+  if (upstream_ != nullptr) {
+    hooks.forward = [this, time_limit](const CompileJob& job, const ProgressFunction& progress) {
+      return Forward(job, time_limit, progress);
+    };
+  }
+  hooks.publish = [this](const CompileJob& job, CompileOutput output,
+                         std::chrono::microseconds duration) {
+    return Publish(job, std::move(output), duration);
+  };
+  hooks.fail = [this](const CompileJob& job, const absl::Status& failure) {
+    negative_cache_.Remember(job.key, failure, Clock::now());
+    HPU_LOG(kWarning, "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
+  };
+  return hooks;
 }
 
-absl::StatusOr<store::Entry> CompileServiceImpl::Publish(const CompileJob& job,
+absl::StatusOr<Landing> CompileService::Forward(const CompileJob& job,
+                                                std::chrono::milliseconds time_limit,
+                                                const ProgressFunction& progress) {
+  absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
+  if (!landing.ok()) return landing;
+  const absl::Status kept = store_->Put(landing->entry);
+  HPU_LOG(kInfo, "taken from another server key=" << ToHex(job.key)
+                                                  << " bytes=" << landing->entry.size_bytes()
+                                                  << " kept=" << kept.ok());
+  return landing;
+}
+
+absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job,
                                                          CompileOutput output,
                                                          std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
@@ -110,11 +141,10 @@ absl::StatusOr<store::Entry> CompileServiceImpl::Publish(const CompileJob& job,
   return entry;
 }
 
-grpc::Status CompileServiceImpl::Hello(grpc::ServerContext*, const wire::HelloRequest* request,
-                                       wire::HelloReply* reply) {
+grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::HelloReply* reply) {
   const Activity activity(this);
-  if (request->protocol_version() != wire::kProtocolVersion) {
-    return ToGrpc(wire::OtherProtocol("client", request->protocol_version(), "server"));
+  if (request.protocol_version() != wire::kProtocolVersion) {
+    return ToGrpc(wire::OtherProtocol("client", request.protocol_version(), "server"));
   }
   reply->set_server_build_id(build_id_);
   reply->set_protocol_version(wire::kProtocolVersion);
@@ -122,35 +152,72 @@ grpc::Status CompileServiceImpl::Hello(grpc::ServerContext*, const wire::HelloRe
   return grpc::Status::OK;
 }
 
-absl::StatusOr<store::Entry> CompileServiceImpl::Fetch(const wire::GetProgramRequest& request,
-                                                       std::optional<store::AliasRecord>* alias) {
-  if (request.has_content_key()) {
-    ASSIGN_OR_RETURN(const Digest key, ToKey(request.content_key(), "content key"));
-    return store_->Get(key);
-  }
-  ASSIGN_OR_RETURN(const Digest key, ToKey(request.front_end_key(), "front-end key"));
-  ASSIGN_OR_RETURN(*alias, aliases_.Find(key));
-  ASSIGN_OR_RETURN(store::Entry entry, store_->Get((*alias)->alias.content_key));
-  // A content key says which compiler it means; a front end's need not.
-  if (entry.manifest.content.compiler_build_id == build_id_) return entry;
-  return NotFound("the program of ", ToHex(key), " was made by compiler ",
-                  entry.manifest.content.compiler_build_id.substr(0, 16));
+absl::Status CompileService::CheckCompiler(const std::string& wanted) const {
+  if (wanted.empty() || wanted == build_id_) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "this server has compiler ",
+               build_id_.substr(0, 16), ", wanted is ", wanted.substr(0, 16),
+               ": install the same build on both");
 }
 
-grpc::Status CompileServiceImpl::GetProgram(grpc::ServerContext* context,
-                                            const wire::GetProgramRequest* request,
-                                            grpc::ServerWriter<wire::ProgramPart>* writer) {
+absl::StatusOr<store::Entry> CompileService::Fetch(const Caller& caller,
+                                                   const wire::GetProgramRequest& request,
+                                                   std::optional<store::AliasRecord>* alias) {
+  RETURN_IF_ERROR(CheckCompiler(request.compiler_build_id()));
+  if (request.has_content_key()) {
+    ASSIGN_OR_RETURN(const Digest key, ToKey(request.content_key(), "content key"));
+    if (caller.Has(Role::kAdmin)) return store_->Get(key);
+    return Error(absl::StatusCode::kPermissionDenied, "caller ", caller.name,
+                 " has programs by its tenant's front-end keys only; by content key is for admin");
+  }
+  ASSIGN_OR_RETURN(const Digest key, ToKey(request.front_end_key(), "front-end key"));
+  absl::StatusOr<store::Entry> own = FetchOwn(caller, key, alias);
+  if (own.ok() || upstream_ == nullptr) return own;
+  absl::StatusOr<store::Entry> other = FetchUpstream(caller, key, alias);
+  return other.ok() ? other : own;
+}
+
+absl::StatusOr<store::Entry> CompileService::FetchOwn(const Caller& caller,
+                                                      const Digest& front_end_key,
+                                                      std::optional<store::AliasRecord>* alias) {
+  ASSIGN_OR_RETURN(store::AliasRecord found, aliases_.Find(caller.tenant, front_end_key));
+  ASSIGN_OR_RETURN(store::Entry entry, store_->Get(found.alias.content_key));
+  // A content key says which compiler it means; a front end's need not.
+  if (entry.manifest.content.compiler_build_id != build_id_) {
+    return NotFound("the program of ", ToHex(front_end_key), " was made by compiler ",
+                    entry.manifest.content.compiler_build_id.substr(0, 16));
+  }
+  *alias = std::move(found);
+  return entry;
+}
+
+absl::StatusOr<store::Entry> CompileService::FetchUpstream(
+    const Caller& caller, const Digest& front_end_key, std::optional<store::AliasRecord>* alias) {
+  ASSIGN_OR_RETURN(client::Fetched fetched, upstream_->Fetch(front_end_key));
+  if (const absl::Status kept = store_->Put(fetched.entry); !kept.ok()) {
+    HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
+  }
+  // The alias there is of the tenant that this server is there; here it is the caller's.
+  const store::Alias& theirs = fetched.alias->alias;
+  ASSIGN_OR_RETURN(*alias, aliases_.File(caller.tenant,
+                                         {front_end_key, theirs.factors, theirs.label},
+                                         theirs.content_key));
+  return std::move(fetched.entry);
+}
+
+grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContext* context,
+                                        const wire::GetProgramRequest& request,
+                                        grpc::ServerWriter<wire::ProgramPart>* writer) {
   const Activity activity(this);
   std::optional<store::AliasRecord> alias;
-  const absl::StatusOr<store::Entry> entry = Fetch(*request, &alias);
+  const absl::StatusOr<store::Entry> entry = Fetch(caller, request, &alias);
   if (!entry.ok()) {
-    HPU_LOG(kInfo, "not fetched " << KeysOf(*request) << " reason=" << ToText(entry.status()));
-    if (absl::IsInvalidArgument(entry.status())) return ToGrpc(entry.status());
+    HPU_LOG(kInfo, "not fetched " << KeysOf(request) << " reason=" << ToText(entry.status()));
+    if (IsAboutTheRequest(entry.status())) return ToGrpc(entry.status());
     // A damaged entry (quarantined by now) and a store that cannot be read are a miss like any
     // other: this server is there, and compiles.
     return ToGrpc(NotFound(std::string(entry.status().message())));
   }
-  HPU_LOG(kInfo, "fetched " << KeysOf(*request) << " program=" << ToHex(entry->manifest.key())
+  HPU_LOG(kInfo, "fetched " << KeysOf(request) << " program=" << ToHex(entry->manifest.key())
                             << " bytes=" << entry->size_bytes());
   // By content key ask those who look into the store; they use no program.
   if (alias.has_value()) hits_.Add(entry->manifest.key());
@@ -164,14 +231,18 @@ grpc::Status CompileServiceImpl::GetProgram(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
-                                         const wire::CompileRequest* message,
-                                         grpc::ServerWriter<wire::CompileEvent>* writer) {
+grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* context,
+                                     const wire::CompileRequest& request,
+                                     grpc::ServerWriter<wire::CompileEvent>* writer) {
   const Activity activity(this);
   ++compile_requests_;
-  absl::StatusOr<CompileRequest> request = ToCompileRequest(*message, build_id_);
-  if (!request.ok()) return ToGrpc(request.status());
-  CompileJob& job = request->job;
+  if (const absl::Status compiler = CheckCompiler(request.compiler_build_id()); !compiler.ok()) {
+    return ToGrpc(compiler);
+  }
+  absl::StatusOr<CompileJob> checked = ToCompileJob(request, build_id_);
+  if (!checked.ok()) return ToGrpc(checked.status());
+  CompileJob& job = *checked;
+  const std::optional<store::FrontEndKey> front_end = job.front_end;
   if (job.skip_cache_lookup) {
     ++recompiles_;
     if (const absl::Status aside =
@@ -184,7 +255,7 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
     const absl::StatusOr<store::Entry> known = store_->Get(job.key);
     if (known.ok()) {
       ++store_hits_;
-      return Deliver(request->front_end, *known, wire::CompileEvent::ORIGIN_STORE, context, writer);
+      return Deliver(caller, front_end, *known, wire::CompileEvent::ORIGIN_STORE, context, writer);
     }
     if (const auto failure = negative_cache_.Find(job.key, Clock::now())) {
       ++negative_hits_;
@@ -200,7 +271,7 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
   if (result->ok()) {
     const wire::CompileEvent::Origin origin = OriginOf(**result, seat->leader());
     if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
-    return Deliver(request->front_end, (*result)->entry, origin, context, writer);
+    return Deliver(caller, front_end, (*result)->entry, origin, context, writer);
   }
   // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
   const absl::Status& failure = result->status();
@@ -211,17 +282,18 @@ grpc::Status CompileServiceImpl::Compile(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::Deliver(const std::optional<FrontEnd>& front_end,
-                                         const store::Entry& entry,
-                                         wire::CompileEvent::Origin origin,
-                                         grpc::ServerContext* context,
-                                         grpc::ServerWriter<wire::CompileEvent>* writer) {
+grpc::Status CompileService::Deliver(const Caller& caller,
+                                     const std::optional<store::FrontEndKey>& front_end,
+                                     const store::Entry& entry, wire::CompileEvent::Origin origin,
+                                     grpc::ServerContext* context,
+                                     grpc::ServerWriter<wire::CompileEvent>* writer) {
   const Digest key = entry.manifest.key();
   HPU_LOG(kInfo, "answered key=" << ToHex(key) << " origin=" << NameOf(origin) << " front_end_key="
                                  << (front_end ? ToHex(front_end->key) : "none")
                                  << " label=" << (front_end ? front_end->label : "none")
                                  << " bytes=" << entry.size_bytes());
-  if (front_end) aliases_.File(*front_end, key);
+  // An alias that cannot be made costs a capture, not this answer.
+  if (front_end) aliases_.File(caller.tenant, *front_end, key).status().IgnoreError();
   if (origin == wire::CompileEvent::ORIGIN_STORE) hits_.Add(key);
   ProgramStream stream(entry, nullptr, kChunkBytes);
   wire::CompileEvent event;
@@ -234,7 +306,7 @@ grpc::Status CompileServiceImpl::Deliver(const std::optional<FrontEnd>& front_en
   return grpc::Status::OK;
 }
 
-std::optional<absl::StatusOr<Landing>> CompileServiceImpl::Follow(
+std::optional<absl::StatusOr<Landing>> CompileService::Follow(
     CompileQueue::Seat& seat, grpc::ServerContext* context,
     grpc::ServerWriter<wire::CompileEvent>* writer) {
   uint64_t seen = 0;
@@ -256,13 +328,14 @@ std::optional<absl::StatusOr<Landing>> CompileServiceImpl::Follow(
   }
 }
 
-grpc::Status CompileServiceImpl::GetStats(grpc::ServerContext*, const wire::StatsRequest*,
-                                          wire::StatsReply* reply) {
+grpc::Status CompileService::GetStats(wire::StatsReply* reply) {
   const Activity activity(this);
   std::map<std::string, uint64_t> counters;
   store_->AddCounters(counters);
   queue_.AddCounters(counters);
   aliases_.AddCounters(counters);
+  if (upstream_ != nullptr) upstream_->AddCounters(counters);
+  counters["server.refused"] = refused_;
   counters["compile.requests"] = compile_requests_;
   counters["compile.store_hits"] = store_hits_;
   counters["compile.recompiles"] = recompiles_;
@@ -276,22 +349,26 @@ grpc::Status CompileServiceImpl::GetStats(grpc::ServerContext*, const wire::Stat
   return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::List(grpc::ServerContext*, const wire::ListRequest* request,
-                                      grpc::ServerWriter<wire::ListEntry>* writer) {
+grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,
+                                  grpc::ServerWriter<wire::ListEntry>* writer) {
   const Activity activity(this);
-  const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(request->limit());
+  const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(request.limit());
   if (!manifests.ok()) return ToGrpc(manifests.status());
-  const absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> aliases = aliases_.ByProgram();
+  const absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> aliases =
+      aliases_.ByProgram(caller.tenant);
   if (!aliases.ok()) return ToGrpc(aliases.status());
   const auto parse = [](const absl::StatusOr<Bytes>& encoded, google::protobuf::Message* message) {
     return encoded.ok() &&
            message->ParseFromArray(encoded->data(), static_cast<int>(encoded->size()));
   };
   for (const store::Manifest& manifest : *manifests) {
+    const auto known = aliases->find(manifest.key());
+    // Programs that only other tenants have names for are theirs.
+    if (known == aliases->end() && !caller.Has(Role::kAdmin)) continue;
     wire::ListEntry entry;
     if (!parse(store::EncodeManifest(manifest), entry.mutable_manifest())) continue;
     entry.set_hits(hits_.Of(manifest.key()));
-    if (const auto known = aliases->find(manifest.key()); known != aliases->end()) {
+    if (known != aliases->end()) {
       for (const store::Alias& alias : known->second) {
         if (entry.ByteSizeLong() + store::kMaxAliasBytes > kMaxListEntryBytes) break;
         if (!parse(store::EncodeAlias(alias), entry.add_aliases())) {
@@ -304,27 +381,25 @@ grpc::Status CompileServiceImpl::List(grpc::ServerContext*, const wire::ListRequ
   return grpc::Status::OK;
 }
 
-grpc::Status CompileServiceImpl::Shutdown(grpc::ServerContext*,
-                                          const wire::ShutdownRequest* request,
-                                          wire::ShutdownReply*) {
-  request_stop_("client: " + request->reason().substr(0, 200));
-  return grpc::Status::OK;
+void CompileService::Shutdown(const wire::ShutdownRequest& request) {
+  request_stop_("client: " + request.reason().substr(0, 200));
 }
 
-void CompileServiceImpl::GiveUpStalledStreams() {
+void CompileService::GiveUpStalledStreams() {
   if (const size_t stalled = streams_.CancelStalled(kStallLimit); stalled > 0) {
     HPU_LOG(kWarning, "clients stopped reading, their streams are ended count=" << stalled);
   }
 }
 
-void CompileServiceImpl::Stop(std::chrono::milliseconds grace) {
+void CompileService::Stop(std::chrono::milliseconds grace) {
+  if (upstream_ != nullptr) upstream_->Stop();
   queue_.Stop(grace);
   if (absl::Status flushed = store_->Flush(); !flushed.ok()) {
     HPU_LOG(kWarning, "store not flushed error=" << ToText(flushed));
   }
 }
 
-std::chrono::milliseconds CompileServiceImpl::idle_time() const {
+std::chrono::milliseconds CompileService::idle_time() const {
   if (active_ > 0 || queue_.in_flight() > 0) return std::chrono::milliseconds(0);
   const Clock::duration idle = Clock::now().time_since_epoch() - Clock::duration(last_active_);
   return std::chrono::duration_cast<std::chrono::milliseconds>(idle);

@@ -1,5 +1,5 @@
-// The gRPC face of the server: translates, bounds, answers. Compiling, storing and stopping are
-// done by what it is given.
+// What the server does for a caller that a door has let in: translates, bounds, answers. Compiling,
+// storing and stopping are done by what it is given.
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,13 @@
 
 #include "compile_service.grpc.pb.h"
 #include "compiler_server/service/alias_book.h"
+#include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_queue.h"
 #include "compiler_server/service/compile_request.h"
 #include "compiler_server/service/hit_counts.h"
 #include "compiler_server/service/negative_cache.h"
 #include "compiler_server/service/stream_watch.h"
+#include "compiler_server/service/upstream.h"
 #include "recipe_store/factory.h"
 
 namespace hpu::server {
@@ -25,26 +27,30 @@ inline constexpr size_t kChunkBytes = 128 << 10;
 inline constexpr std::chrono::seconds kStallLimit{10};
 inline constexpr std::chrono::seconds kHeartbeat{2};
 
-class CompileServiceImpl final : public wire::CompileService::Service {
+class CompileService {
  public:
   using StopFunction = std::function<void(const std::string& reason)>;
 
-  // Takes over the opened store. `request_stop` is called by the Shutdown RPC.
-  CompileServiceImpl(std::string build_id, std::string tenant, store::OpenedStore opened,
-                     QueueOptions queue_options, StopFunction request_stop);
+  // Takes over the opened store. `request_stop` is called by Shutdown.
+  CompileService(std::string build_id, store::OpenedStore opened, QueueOptions queue_options,
+                 UpstreamOptions upstream, StopFunction request_stop);
 
-  grpc::Status Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
-                     wire::HelloReply* reply) override;
-  grpc::Status GetProgram(grpc::ServerContext* context, const wire::GetProgramRequest* request,
-                          grpc::ServerWriter<wire::ProgramPart>* writer) override;
-  grpc::Status Compile(grpc::ServerContext* context, const wire::CompileRequest* request,
-                       grpc::ServerWriter<wire::CompileEvent>* writer) override;
-  grpc::Status GetStats(grpc::ServerContext* context, const wire::StatsRequest* request,
-                        wire::StatsReply* reply) override;
-  grpc::Status List(grpc::ServerContext* context, const wire::ListRequest* request,
-                    grpc::ServerWriter<wire::ListEntry>* writer) override;
-  grpc::Status Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
-                        wire::ShutdownReply* reply) override;
+  // The RPCs of proto/compile_service.proto; what a role may do is the door's business, whose
+  // aliases are seen is the caller's tenant's.
+  grpc::Status Hello(const wire::HelloRequest& request, wire::HelloReply* reply);
+  grpc::Status GetProgram(const Caller& caller, grpc::ServerContext* context,
+                          const wire::GetProgramRequest& request,
+                          grpc::ServerWriter<wire::ProgramPart>* writer);
+  grpc::Status Compile(const Caller& caller, grpc::ServerContext* context,
+                       const wire::CompileRequest& request,
+                       grpc::ServerWriter<wire::CompileEvent>* writer);
+  grpc::Status GetStats(wire::StatsReply* reply);
+  grpc::Status List(const Caller& caller, const wire::ListRequest& request,
+                    grpc::ServerWriter<wire::ListEntry>* writer);
+  void Shutdown(const wire::ShutdownRequest& request);
+
+  // A door sent somebody away.
+  void CountRefusal() { ++refused_; }
 
   // Ends streams whose clients have taken nothing for kStallLimit. To be called now and then.
   void GiveUpStalledStreams();
@@ -56,34 +62,46 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   // Time since the last request ended; zero while one is under way or a compilation runs.
   std::chrono::milliseconds idle_time() const;
 
-  const store::PublicKey& public_key() const { return signing_key_.public_key(); }
+  store::TrustedKeys& trusted_keys() { return *trusted_keys_; }
 
  private:
   class Activity;
 
-  QueueHooks MakeHooks();
+  QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
+  // The program from another server, filed here.
+  absl::StatusOr<Landing> Forward(const CompileJob& job, std::chrono::milliseconds time_limit,
+                                  const ProgressFunction& progress);
   // The program that the request names. A damaged one is quarantined and so a miss.
-  absl::StatusOr<store::Entry> Fetch(const wire::GetProgramRequest& request,
+  absl::StatusOr<store::Entry> Fetch(const Caller& caller, const wire::GetProgramRequest& request,
                                      std::optional<store::AliasRecord>* alias);
+  absl::StatusOr<store::Entry> FetchOwn(const Caller& caller, const Digest& front_end_key,
+                                        std::optional<store::AliasRecord>* alias);
+  absl::StatusOr<store::Entry> FetchUpstream(const Caller& caller, const Digest& front_end_key,
+                                             std::optional<store::AliasRecord>* alias);
+  // OK unless the caller wants a program of another compiler than ours.
+  absl::Status CheckCompiler(const std::string& wanted) const;
   // Waits for the flight's end and tells the client of its progress; nullopt: the client left.
   std::optional<absl::StatusOr<Landing>> Follow(CompileQueue::Seat& seat,
                                                 grpc::ServerContext* context,
                                                 grpc::ServerWriter<wire::CompileEvent>* writer);
   // Files the front-end key, sends the program.
-  grpc::Status Deliver(const std::optional<FrontEnd>& front_end, const store::Entry& entry,
-                       wire::CompileEvent::Origin origin, grpc::ServerContext* context,
+  grpc::Status Deliver(const Caller& caller, const std::optional<store::FrontEndKey>& front_end,
+                       const store::Entry& entry, wire::CompileEvent::Origin origin,
+                       grpc::ServerContext* context,
                        grpc::ServerWriter<wire::CompileEvent>* writer);
 
   const std::string build_id_;
   const store::SigningKey signing_key_;
+  const std::unique_ptr<store::TrustedKeys> trusted_keys_;
   const std::unique_ptr<store::RecipeStore> store_;
   const bool persistent_;  // programs survive this process
   const StopFunction request_stop_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   AliasBook aliases_;
+  const std::unique_ptr<Upstream> upstream_;  // null: there are no other servers
   NegativeCache negative_cache_;
   StreamWatch streams_;
   std::atomic<int> active_{0};
@@ -94,6 +112,7 @@ class CompileServiceImpl final : public wire::CompileService::Service {
   std::atomic<uint64_t> recompiles_{0};  // asked for with skip_cache_lookup
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};
+  std::atomic<uint64_t> refused_{0};
 
   CompileQueue queue_;  // last: its threads use the members above
 };

@@ -23,6 +23,13 @@ void Flight::Start() {
   changed_.notify_all();
 }
 
+void Flight::WaitAgain() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  view_.started = false;
+  ++view_.version;
+  changed_.notify_all();
+}
+
 void Flight::SetProgress(const CompileProgress& progress) {
   std::lock_guard<std::mutex> lock(mutex_);
   view_.progress = progress;

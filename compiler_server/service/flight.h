@@ -20,12 +20,13 @@ struct CompileJob {
   store::Content content;
   CompileInput input;
   bool skip_cache_lookup = false;  // compile anew and replace what is stored
+  std::optional<store::FrontEndKey> front_end;  // of the request that began it
 };
 
 // How a flight ends well.
 struct Landing {
   store::Entry entry;
-  bool from_store = false;  // another flight had just compiled it
+  bool from_store = false;  // nothing was compiled: another flight or another server had it
 };
 
 class Flight {
@@ -47,6 +48,8 @@ class Flight {
 
   void SetPosition(uint32_t position);
   void Start();
+  // Waits again: another server was asked in vain, the next to try is a worker of ours.
+  void WaitAgain();
   void SetProgress(const CompileProgress& progress);
   // Once; wakes everybody.
   void Finish(absl::StatusOr<Landing> result);

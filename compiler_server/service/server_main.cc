@@ -27,6 +27,10 @@ struct Flags {
   std::string cache_dir;
   std::string socket;
   store::StoreConfig store;
+  std::string listen;
+  NetworkOptions network;
+  std::string upstream_addresses;
+  UpstreamOptions upstream;
   std::string log_file;
   uint64_t worker_memory = QueueOptions{}.worker_memory_bytes;
   int idle_timeout_s = 15 * 60;
@@ -39,6 +43,7 @@ struct Flags {
   bool memory_only = false;
   bool worker = false;
   bool print_build_id = false;
+  bool check_config = false;
 };
 
 // Absolute, because a daemon changes its working folder.
@@ -49,7 +54,39 @@ void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
   });
 }
 
+void DeclareNetwork(CLI::App& app, Flags& flags) {
+  app.add_option("--listen", flags.listen,
+                 "addresses for other hosts, separated by commas: tls://HOST:PORT, or "
+                 "tcp://127.0.0.1:PORT for this host");
+  DeclarePath(app, "--callers", flags.network.callers_file,
+              "who may call over the network: lines of NAME TENANT ROLES CREDENTIAL");
+  DeclarePath(app, "--tls-certificate", flags.network.certificate_file,
+              "the server's certificate chain, PEM");
+  DeclarePath(app, "--tls-key", flags.network.key_file, "its key, PEM");
+  DeclarePath(app, "--tls-client-ca", flags.network.client_ca_file,
+              "authorities, PEM: clients must show a certificate of theirs");
+}
+
+void DeclareUpstream(CLI::App& app, Flags& flags) {
+  app.add_option("--upstream", flags.upstream_addresses,
+                 "servers that are asked before compiling here, separated by commas");
+  DeclarePath(app, "--upstream-ca", flags.upstream.access.ca_file,
+              "authorities, PEM, of those servers' certificates");
+  DeclarePath(app, "--upstream-certificate", flags.upstream.access.certificate_file,
+              "certificate, PEM, to show to them");
+  DeclarePath(app, "--upstream-key", flags.upstream.access.key_file, "its key, PEM");
+  DeclarePath(app, "--upstream-token", flags.upstream.access.token_file,
+              "file whose first line is the token to show to them");
+  DeclarePath(app, "--trusted-keys", flags.store.trusted_keys,
+              "folder: programs signed by the keys NAME.pub are believed, by NAME.revoked not");
+}
+
 void Declare(CLI::App& app, Flags& flags) {
+  app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
+      ->check(CLI::ExistingFile);
+  app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end");
+  DeclareNetwork(app, flags);
+  DeclareUpstream(app, flags);
   DeclarePath(app, "--cache-dir", flags.cache_dir,
               "folder of the socket, the store and the log, unless these are given");
   DeclarePath(app, "--socket", flags.socket,
@@ -102,7 +139,18 @@ absl::Status Complete(Flags& flags) {
     if (flags.log_file.empty()) flags.log_file = flags.cache_dir + "/server.log";
   }
   if (flags.memory_only) flags.store.folder.clear();
-  return absl::OkStatus();
+  if (!flags.listen.empty()) {
+    ASSIGN_OR_RETURN(flags.network.listen, client::ParseEndpoints(flags.listen));
+  }
+  if (!flags.upstream_addresses.empty()) {
+    ASSIGN_OR_RETURN(flags.upstream.endpoints, client::ParseEndpoints(flags.upstream_addresses));
+  }
+  if (flags.upstream.access.certificate_file.empty() != flags.upstream.access.key_file.empty()) {
+    return InvalidArgument("--upstream-certificate and --upstream-key belong together");
+  }
+  RETURN_IF_ERROR(CheckNetwork(flags.network));
+  if (flags.network.callers_file.empty()) return absl::OkStatus();
+  return CallerTable::Load(flags.network.callers_file).status();
 }
 
 absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
@@ -124,6 +172,8 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.socket_path = flags.socket;
   options.build_id = std::move(build_id);
   options.store = flags.store;
+  options.upstream = flags.upstream;
+  options.network = flags.network;
   options.queue.workers = flags.workers;
   options.queue.threads = std::max(1U, std::thread::hardware_concurrency());
   options.queue.time_limit =
@@ -228,6 +278,10 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   if (absl::Status complete = Complete(flags); !complete.ok()) {
     std::cerr << ToText(complete) << '\n';
     return kExitFailed;
+  }
+  if (flags.check_config) {
+    std::cout << "the options are good\n";
+    return 0;
   }
   if (flags.daemon) Detach();
   ConfigureLog("server", level, flags.foreground ? "" : flags.log_file);

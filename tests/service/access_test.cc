@@ -79,7 +79,7 @@ TEST_F(AccessTest, AServerOfAnotherUserIsToldNothing) {
     ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     ASSERT_EQ(listen(listener, 1), 0);
   }
-  client::RpcClient client({path, "", kTimeout});
+  client::RpcClient client(client::LocalServer(path));
   EXPECT_EQ(ToText(client.Hello(kNoInterrupt).status()),
             "PERMISSION_DENIED: the server at " + path + " belongs to another user");
   const int accepted = accept(listener, nullptr, nullptr);
@@ -93,7 +93,7 @@ TEST_F(AccessTest, AClientThatTrustsAnotherKeyGetsNothing) {
   ASSERT_TRUE(Compile(1, "quick").ok());
   const std::string other = folder_.path("other.pub");
   ASSERT_TRUE(store::WritePublicKey(other, store::TestKey().public_key()).ok());
-  client::RpcClient client({options_.socket_path, other, kTimeout});
+  client::RpcClient client(client::LocalServer(options_.socket_path, other));
   EXPECT_TRUE(absl::IsPermissionDenied(
       client.Get(client::ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status()));
 }

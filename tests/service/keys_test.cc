@@ -5,7 +5,7 @@
 #include <future>
 #include <thread>
 
-#include "backend/client/connection.h"
+#include "compile_client/connection.h"
 #include "program/program.h"
 #include "proto/grpc_status.h"
 #include "tests/service/service_testing.h"
@@ -129,7 +129,7 @@ TEST_F(KeysTest, AProgramWithoutItsAliasOrTheOtherWayRoundIsAMiss) {
 
 // A request as no client of ours sends it.
 absl::Status Ask(const std::string& socket, const wire::CompileRequest& request) {
-  const auto connection = client::Connect(socket).value();
+  const auto connection = client::ConnectUnix(socket).value();
   grpc::ClientContext context;
   const auto reader = connection->stub->Compile(&context, request);
   for (wire::CompileEvent event; reader->Read(&event);) {
@@ -169,7 +169,7 @@ TEST_F(KeysTest, WrongFieldsAreNamed) {
 }
 
 TEST_F(KeysTest, AnotherProtocolVersionIsRefusedWithAdvice) {
-  const auto connection = client::Connect(options_.socket_path).value();
+  const auto connection = client::ConnectUnix(options_.socket_path).value();
   grpc::ClientContext context;
   wire::HelloRequest request;
   request.set_protocol_version(1);
@@ -187,12 +187,14 @@ TEST(CompileQueue, TheLastLookIsToldAsTheStores) {
   QueueOptions options;
   options.workers = 1;
   options.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
-  CompileQueue queue(options, {[&](const Digest&) { return entry; },
-                               [](const CompileJob&, CompileOutput,
-                                  std::chrono::microseconds) -> absl::StatusOr<store::Entry> {
-                                 return Internal("nothing is to be compiled");
-                               },
-                               [](const CompileJob&, const absl::Status&) {}});
+  QueueHooks hooks;
+  hooks.look_up = [&](const Digest&) { return entry; };
+  hooks.publish = [](const CompileJob&, CompileOutput,
+                     std::chrono::microseconds) -> absl::StatusOr<store::Entry> {
+    return Internal("nothing is to be compiled");
+  };
+  hooks.fail = [](const CompileJob&, const absl::Status&) {};
+  CompileQueue queue(options, hooks);
   CompileJob job;
   job.key = entry.manifest.key();
   const absl::StatusOr<CompileQueue::Seat> seat = queue.Join(job);

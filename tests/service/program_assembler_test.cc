@@ -1,5 +1,5 @@
 // The client's side of a program stream.
-#include "backend/client/program_assembler.h"
+#include "compile_client/program_assembler.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using store::EntryOf;
 
 absl::StatusOr<store::Entry> Assemble(const store::Entry& entry, const store::AliasRecord* alias,
                                       const Wanted& wanted) {
-  ProgramAssembler assembler(wanted, store::TestKey().public_key());
+  ProgramAssembler assembler(wanted, store::TestKeys().keyring());
   ProgramStream stream(entry, alias, 700);
   for (wire::ProgramPart part; stream.Next(&part);) RETURN_IF_ERROR(assembler.Add(part));
   return assembler.Finish();
@@ -97,7 +97,7 @@ TEST(ProgramAssembler, SurvivesMutatedStreams) {
       default:
         break;
     }
-    ProgramAssembler assembler(ByFrontEndKey{DigestOf(5)}, store::TestKey().public_key());
+    ProgramAssembler assembler(ByFrontEndKey{DigestOf(5)}, store::TestKeys().keyring());
     absl::Status status;
     for (const wire::ProgramPart& part : sent) {
       if (status.ok()) status = assembler.Add(part);

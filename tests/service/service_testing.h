@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "backend/client/rpc_client.h"
 #include "base/log.h"
+#include "compile_client/rpc_client.h"
 #include "compiler_server/service/compile_server.h"
 #include "graph/graph_builder.h"
 #include "tests/service/fake_backend.h"
@@ -63,8 +63,9 @@ class ServiceTest : public testing::Test {
   }
 
   std::unique_ptr<client::RpcClient> Client() {
-    return std::make_unique<client::RpcClient>(client::RpcClient::Options{
-        .socket_path = options_.socket_path, .public_key_path = "", .call_timeout = kTimeout});
+    client::RpcClient::Options options = client::LocalServer(options_.socket_path);
+    options.call_timeout = kTimeout;
+    return std::make_unique<client::RpcClient>(std::move(options));
   }
 
   // Of a front end that knows the graph by DigestOf(key).
@@ -75,11 +76,15 @@ class ServiceTest : public testing::Test {
     call.front_end = {DigestOf(key), {{"graph", name}}, "label " + name};
     return call;
   }
+  static absl::StatusOr<store::Entry> EntryOf(absl::StatusOr<client::Fetched> fetched) {
+    if (!fetched.ok()) return fetched.status();
+    return std::move(fetched->entry);
+  }
   absl::StatusOr<store::Entry> Get(uint64_t key) {
-    return Client()->Get(client::ByFrontEndKey{DigestOf(key)}, kNoInterrupt);
+    return EntryOf(Client()->Get(client::ByFrontEndKey{DigestOf(key)}, kNoInterrupt));
   }
   absl::StatusOr<store::Entry> GetContent(const std::string& name) {
-    return Client()->Get(client::ByContentKey{ContentKeyOf(name)}, kNoInterrupt);
+    return EntryOf(Client()->Get(client::ByContentKey{ContentKeyOf(name)}, kNoInterrupt));
   }
   // As the server files it.
   Digest ContentKeyOf(const std::string& name) const {

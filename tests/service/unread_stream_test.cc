@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "backend/client/connection.h"
+#include "compile_client/connection.h"
 #include "tests/service/service_testing.h"
 
 namespace hpu::server {
@@ -40,8 +40,9 @@ class ServerProcess {
     waitpid(pid_, nullptr, 0);
   }
   std::unique_ptr<client::RpcClient> client() const {
-    return std::make_unique<client::RpcClient>(client::RpcClient::Options{
-        .socket_path = socket_, .public_key_path = "", .call_timeout = kTimeout});
+    client::RpcClient::Options options = client::LocalServer(socket_);
+    options.call_timeout = kTimeout;
+    return std::make_unique<client::RpcClient>(std::move(options));
   }
   uint64_t ResidentMiB() const {
     std::ifstream in("/proc/" + std::to_string(pid_) + "/statm");
@@ -80,7 +81,7 @@ TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
   std::vector<std::unique_ptr<Unread>> streams;
   for (int i = 0; i < kStreams; ++i) {
     auto stream = std::make_unique<Unread>();
-    stream->connection = client::Connect(server.socket()).value();
+    stream->connection = client::ConnectUnix(server.socket()).value();
     stream->reader = stream->connection->stub->GetProgram(&stream->context, request);
     streams.push_back(std::move(stream));
   }

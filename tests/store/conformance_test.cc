@@ -34,7 +34,7 @@ std::unique_ptr<RecipeStore> MakeRocksDb(const TemporaryFolder& folder) {
 }
 
 std::unique_ptr<RecipeStore> MakeVerifying(std::unique_ptr<RecipeStore> inner) {
-  return std::make_unique<VerifyingRecipeStore>(std::move(inner), TestKey().public_key());
+  return std::make_unique<VerifyingRecipeStore>(std::move(inner), &TestKeys());
 }
 
 const std::vector<Layer>& Layers() {

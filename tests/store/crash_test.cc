@@ -21,7 +21,7 @@ constexpr uint64_t kKeys = 40;
 
 std::unique_ptr<RecipeStore> OpenAt(const std::string& folder) {
   return std::make_unique<VerifyingRecipeStore>(RocksDbRecipeStore::Open(folder, kMaxBytes).value(),
-                                                TestKey().public_key());
+                                                &TestKeys());
 }
 
 // Two recipes per entry, one of them shared by every fifth; `generation` changes the contents.

@@ -127,7 +127,7 @@ TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
       }};
   for (const auto& damage : damages) {
     Tamper(folder.path("db"), damage);
-    VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), &TestKeys());
     EXPECT_TRUE(absl::IsDataLoss(store.Get(KeyOf(1)).status())) << store.Get(KeyOf(1)).status();
     EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
     EXPECT_EQ(Counter(store, "verifying.damaged"), 1u);
@@ -171,14 +171,14 @@ TEST(VerifyingRecipeStore, BadAliasesAreMissesAndDropped) {
   for (const Case& row : cases) {
     const TemporaryFolder folder;
     {
-      VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+      VerifyingRecipeStore store(OpenAt(folder.path("db")), &TestKeys());
       for (const uint64_t n : {1, 2}) {
         ASSERT_TRUE(store.Put(EntryOf(n)).ok());
         ASSERT_TRUE(store.PutAlias(AliasOf(n, n)).ok());
       }
     }
     Tamper(folder.path("db"), row.change);
-    VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), &TestKeys());
     EXPECT_TRUE(absl::IsNotFound(store.GetAlias(AliasIdOf(1)).status())) << row.what;
     EXPECT_EQ(Counter(store, "verifying.untrusted"), row.untrusted) << row.what;
     EXPECT_EQ(Counter(store, "verifying.bad_aliases"), row.bad) << row.what;
@@ -218,12 +218,13 @@ TEST(VerifyingRecipeStore, EntriesOfAnotherSignerAreMissesAndNotDestroyed) {
   const TemporaryFolder folder;
   ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
   {
-    VerifyingRecipeStore store(OpenAt(folder.path("db")), SigningKey::Generate().public_key());
+    const TrustedKeys others(SigningKey::Generate().public_key(), "");
+    VerifyingRecipeStore store(OpenAt(folder.path("db")), &others);
     EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
     EXPECT_TRUE(absl::IsPermissionDenied(store.Put(EntryOf(2))));
     EXPECT_EQ(Counter(store, "verifying.untrusted"), 1u);
   }
-  VerifyingRecipeStore store(OpenAt(folder.path("db")), TestKey().public_key());
+  VerifyingRecipeStore store(OpenAt(folder.path("db")), &TestKeys());
   EXPECT_TRUE(store.Get(KeyOf(1)).ok());
 }
 

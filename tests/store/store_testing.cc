@@ -15,6 +15,11 @@ const SigningKey& TestKey() {
   return *key;
 }
 
+const TrustedKeys& TestKeys() {
+  static const auto* const keys = new TrustedKeys(TestKey().public_key(), "");
+  return *keys;
+}
+
 Digest DigestOf(uint64_t number) {
   Hasher hasher;
   return hasher.Field("test key").Number(static_cast<int64_t>(number)).Finish();

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "recipe_store/recipe_store.h"
-#include "recipe_store/signing.h"
+#include "recipe_store/keyring.h"
 
 namespace hpu::store {
 
 // The key pair of a test program.
 const SigningKey& TestKey();
+// A server's keyring that trusts it alone.
+const TrustedKeys& TestKeys();
 
 Digest DigestOf(uint64_t number);
 Bytes BytesOf(uint64_t seed, size_t size);  // equal for equal arguments

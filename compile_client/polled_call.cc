@@ -1,6 +1,6 @@
-#include "backend/client/polled_call.h"
+#include "compile_client/polled_call.h"
 
-#include "backend/client/connection.h"
+#include "compile_client/connection.h"
 #include "proto/grpc_status.h"
 
 namespace hpu::client {

@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/client/connection.h"
-#include "backend/client/program_assembler.h"
+#include "compile_client/polled_call.h"
+#include "compile_client/program_assembler.h"
+#include "compile_client/server_set.h"
+#include "recipe_store/keyring.h"
 #include "recipe_store/recipe_store.h"
-#include "recipe_store/signing.h"
 
 namespace hpu::client {
 
@@ -29,20 +30,13 @@ struct ServerInfo {
 
 enum class Origin { kCompiled, kCoalesced, kStore };
 
-// By what a front end will ask for the program next time.
-struct FrontEndKey {
-  Digest key{};
-  std::vector<store::KeyFactor> factors;
-  std::string label;
-};
-
 struct CompileCall {
   std::string graph;  // a captured graph's container
   store::OptionList options;
   std::string device_kind;
   std::string isa_level;
   bool skip_cache_lookup = false;  // compile anew and replace what is stored
-  std::optional<FrontEndKey> front_end;
+  std::optional<store::FrontEndKey> front_end;
 };
 
 // A stored program and the front-end keys of the caller's tenant that name it.
@@ -60,30 +54,42 @@ struct Progress {
 // Anything but OK cancels the call, which then returns it.
 using ProgressSink = std::function<absl::Status(const Progress&)>;
 
+// Whose signatures are believed, as it is at the time of a call.
+using KeyringSource = std::function<absl::StatusOr<std::shared_ptr<const store::Keyring>>()>;
+
+// A program found by a key; `alias` where it was a front-end key.
+struct Fetched {
+  store::Entry entry;
+  std::optional<store::AliasRecord> alias;
+};
+
 struct Compiled {
   store::Entry entry;
   Origin origin = Origin::kCompiled;
 };
 
+// True if this is what the compiler, or the server's memory of it, said of the graph; then the code
+// has the meaning of ARCHITECTURE.md.
+bool IsVerdict(const absl::Status& status);
+
 class RpcClient {
  public:
   struct Options {
-    std::string socket_path;
-    std::string public_key_path;  // empty = "<socket>.pub", which the server writes
+    ServerSet::Options servers;
+    KeyringSource trusted;
     std::chrono::milliseconds call_timeout{10'000};  // of everything but Compile
+    // Servers with another compiler refuse Get and Compile, with FAILED_PRECONDITION; empty: any.
+    std::string compiler_build_id;
   };
 
-  explicit RpcClient(Options options);
-  ~RpcClient();
-  RpcClient(const RpcClient&) = delete;
-  RpcClient& operator=(const RpcClient&) = delete;
+  explicit RpcClient(Options options) : options_(std::move(options)), servers_(options_.servers) {}
 
   // All: ServerUnavailable (connection.h: no server, it went away, no answer in time, a fork), an
   // Interrupt's status. Hello also FAILED_PRECONDITION: another protocol version.
   absl::StatusOr<ServerInfo> Hello(const Interrupt& interrupt);
   // NOT_FOUND = miss. DATA_LOSS, PERMISSION_DENIED: what came is not what the key's signer made.
-  absl::StatusOr<store::Entry> Get(const ByFrontEndKey& key, const Interrupt& interrupt);
-  absl::StatusOr<store::Entry> Get(const ByContentKey& key, const Interrupt& interrupt);
+  absl::StatusOr<Fetched> Get(const ByFrontEndKey& key, const Interrupt& interrupt);
+  absl::StatusOr<Fetched> Get(const ByContentKey& key, const Interrupt& interrupt);
   // Besides those of Get the compiler's verdict, with any code; DEADLINE_EXCEEDED is also a program
   // that did not come within `timeout`. What is let out was compiled from this graph and these
   // options.
@@ -96,17 +102,26 @@ class RpcClient {
  private:
   using Call = std::function<absl::Status(wire::CompileService::Stub&)>;
 
-  // Runs the call on the connection there is; if that turns out to be dead, on a new one. All calls
-  // may be repeated: the server answers a repeated Compile from the flight or the store.
-  absl::Status WithConnection(const Call& call);
-  absl::StatusOr<std::shared_ptr<Connection>> CurrentConnection(bool* reused);
-  absl::StatusOr<store::PublicKey> TrustedKey() const;
-  absl::StatusOr<store::Entry> Fetch(const wire::GetProgramRequest& request, const Wanted& wanted,
-                                     const Interrupt& interrupt);
+  // Runs the call on a server that works; if it turns out that it does not, on the next one. All
+  // calls may be repeated: the server answers a repeated Compile from the flight or the store.
+  absl::Status WithServer(const Call& call);
+  // Tells the server who asks.
+  absl::Status Introduce(PolledCall& call) const;
+  template <typename Request, typename Reply>
+  using Prepare = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (
+      wire::CompileService::Stub::*)(grpc::ClientContext*, const Request&, grpc::CompletionQueue*);
+  template <typename Request, typename Reply>
+  absl::Status Unary(Prepare<Request, Reply> prepare, const Request& request, Reply* reply,
+                     const Interrupt& interrupt);
+  absl::StatusOr<Fetched> Fetch(const wire::GetProgramRequest& request, const Wanted& wanted,
+                                const Interrupt& interrupt);
 
   const Options options_;
-  std::mutex mutex_;
-  std::shared_ptr<Connection> connection_;  // guarded by mutex_; shared by the calls under way
+  ServerSet servers_;
 };
+
+// Of the server at a unix socket, whose keyring lies in "<socket>.pub" unless a path is given.
+RpcClient::Options LocalServer(const std::string& socket_path,
+                               const std::string& keyring_path = "");
 
 }  // namespace hpu::client

@@ -1,11 +1,14 @@
-#include "backend/client/rpc_client.h"
+#include "compile_client/rpc_client.h"
 
-#include "backend/client/polled_call.h"
+#include <fstream>
+
 #include "graph/captured_graph.h"
 #include "proto/protocol_version.h"
 
 namespace hpu::client {
 namespace {
+
+constexpr char kVerdict[] = "hpu.client.Verdict";
 
 wire::CompileRequest ToRequest(const CompileCall& call) {
   wire::CompileRequest request;
@@ -63,9 +66,9 @@ Origin ToOrigin(wire::CompileEvent::Origin origin) {
 // The events of one Compile call.
 class CompileEvents {
  public:
-  CompileEvents(const store::Content& content, const store::PublicKey& trusted,
+  CompileEvents(const store::Content& content, std::shared_ptr<const store::Keyring> trusted,
                 const ProgressSink& progress)
-      : assembler_(content, trusted), progress_(progress) {}
+      : assembler_(content, std::move(trusted)), progress_(progress) {}
 
   absl::Status Handle(const wire::CompileEvent& event) {
     switch (event.event_case()) {
@@ -93,7 +96,9 @@ class CompileEvents {
  private:
   static absl::Status Verdict(const wire::CompileEvent::Failure& failure) {
     if (failure.code() == 0) return DataLoss("the server sent a failure without a code");
-    return absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.message());
+    absl::Status verdict(static_cast<absl::StatusCode>(failure.code()), failure.message());
+    verdict.SetPayload(kVerdict, absl::Cord());
+    return verdict;
   }
 
   ProgramAssembler assembler_;
@@ -101,58 +106,80 @@ class CompileEvents {
   Origin origin_ = Origin::kCompiled;
 };
 
+// The first line, without what editors leave at its end.
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  std::ifstream file(path);
+  std::string token;
+  std::getline(file, token);
+  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) {
+    token.pop_back();
+  }
+  if (!token.empty()) return token;
+  return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no token in the first line of ",
+                                 path, ", which was given for the compile server"));
+}
+
 }  // namespace
 
-RpcClient::RpcClient(Options options) : options_(std::move(options)) {}
+bool IsVerdict(const absl::Status& status) { return status.GetPayload(kVerdict).has_value(); }
 
-RpcClient::~RpcClient() {
-  // In a forked child gRPC's objects must not be touched; they are lost on purpose.
-  if (AfterFork()) new std::shared_ptr<Connection>(std::move(connection_));
+RpcClient::Options LocalServer(const std::string& socket_path, const std::string& keyring_path) {
+  RpcClient::Options options;
+  options.servers.endpoints = {{Endpoint::Kind::kUnix, socket_path}};
+  const std::string path = keyring_path.empty() ? socket_path + ".pub" : keyring_path;
+  // Read every time: it is small, and a server that replaced another may have a new one.
+  options.trusted = [path]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
+    absl::StatusOr<store::Keyring> keyring = store::ReadKeyring(path);
+    if (keyring.ok()) return std::make_shared<const store::Keyring>(*std::move(keyring));
+    return ServerUnavailable(Error(absl::StatusCode::kUnavailable,
+                                   "the server's public key: ", ToText(keyring.status())));
+  };
+  return options;
 }
 
-absl::StatusOr<std::shared_ptr<Connection>> RpcClient::CurrentConnection(bool* reused) {
-  // Before the lock, which another thread of the parent may have held at the fork.
-  if (AfterFork()) return Connect(options_.socket_path).status();
-  std::lock_guard<std::mutex> lock(mutex_);
-  *reused = connection_ != nullptr;
-  if (!*reused) {
-    ASSIGN_OR_RETURN(connection_, Connect(options_.socket_path));
-  }
-  return connection_;
-}
-
-absl::Status RpcClient::WithConnection(const Call& call) {
+absl::Status RpcClient::WithServer(const Call& call) {
+  ServerSet::Tried tried = servers_.NoneTried();
+  absl::Status last;
   while (true) {
-    bool reused = false;
-    ASSIGN_OR_RETURN(const std::shared_ptr<Connection> connection, CurrentConnection(&reused));
-    const absl::Status status = call(*connection->stub);
-    if (!IsServerUnavailable(status) || !absl::IsUnavailable(status)) return status;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (connection_ == connection) connection_ = nullptr;
+    absl::StatusOr<ServerSet::Choice> choice = servers_.Choose(tried);
+    if (!choice.ok()) return last.ok() ? choice.status() : last;
+    last = call(*choice->connection->stub);
+    if (!IsServerUnavailable(last)) {
+      servers_.Worked(*choice);
+      return last;
     }
-    if (!reused) return status;
+    if (absl::IsUnavailable(last)) {
+      servers_.Broke(*choice, tried);
+    } else {
+      servers_.WasLate(*choice, tried);
+    }
   }
 }
 
-absl::StatusOr<store::PublicKey> RpcClient::TrustedKey() const {
-  // Read every time: it is 32 bytes, and a server that replaced another may have a new one.
-  const std::string path =
-      options_.public_key_path.empty() ? options_.socket_path + ".pub" : options_.public_key_path;
-  absl::StatusOr<store::PublicKey> key = store::ReadPublicKey(path);
-  if (key.ok()) return key;
-  return ServerUnavailable(
-      Error(absl::StatusCode::kUnavailable, "the server's public key: ", ToText(key.status())));
+absl::Status RpcClient::Introduce(PolledCall& call) const {
+  const std::string& path = options_.servers.access.token_file;
+  if (path.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string token, ReadToken(path));
+  call.context()->AddMetadata("authorization", "Bearer " + token);
+  return absl::OkStatus();
+}
+
+template <typename Request, typename Reply>
+absl::Status RpcClient::Unary(Prepare<Request, Reply> prepare, const Request& request, Reply* reply,
+                              const Interrupt& interrupt) {
+  return WithServer([&](wire::CompileService::Stub& stub) -> absl::Status {
+    PolledCall call(options_.call_timeout, interrupt);
+    RETURN_IF_ERROR(Introduce(call));
+    return call.Unary((stub.*prepare)(call.context(), request, call.queue()), reply);
+  });
 }
 
 absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
   wire::HelloRequest request;
   request.set_protocol_version(wire::kProtocolVersion);
   wire::HelloReply reply;
-  RETURN_IF_ERROR(WithConnection([&](wire::CompileService::Stub& stub) {
-    PolledCall call(options_.call_timeout, interrupt);
-    return call.Unary(stub.PrepareAsyncHello(call.context(), request, call.queue()), &reply);
-  }));
+  RETURN_IF_ERROR(
+      Unary(&wire::CompileService::Stub::PrepareAsyncHello, request, &reply, interrupt));
   if (reply.protocol_version() != wire::kProtocolVersion) {
     return wire::OtherProtocol("server", reply.protocol_version(), "client");
   }
@@ -160,33 +187,38 @@ absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
                     static_cast<pid_t>(reply.pid())};
 }
 
-absl::StatusOr<store::Entry> RpcClient::Get(const ByFrontEndKey& key, const Interrupt& interrupt) {
+absl::StatusOr<Fetched> RpcClient::Get(const ByFrontEndKey& key, const Interrupt& interrupt) {
   wire::GetProgramRequest request;
+  request.set_compiler_build_id(options_.compiler_build_id);
   request.set_front_end_key(store::ToString(key.key));
   return Fetch(request, key, interrupt);
 }
 
-absl::StatusOr<store::Entry> RpcClient::Get(const ByContentKey& key, const Interrupt& interrupt) {
+absl::StatusOr<Fetched> RpcClient::Get(const ByContentKey& key, const Interrupt& interrupt) {
   wire::GetProgramRequest request;
+  request.set_compiler_build_id(options_.compiler_build_id);
   request.set_content_key(store::ToString(key.key));
   return Fetch(request, key, interrupt);
 }
 
-absl::StatusOr<store::Entry> RpcClient::Fetch(const wire::GetProgramRequest& request,
-                                              const Wanted& wanted, const Interrupt& interrupt) {
-  absl::StatusOr<store::Entry> entry = absl::UnknownError("no answer");
+absl::StatusOr<Fetched> RpcClient::Fetch(const wire::GetProgramRequest& request,
+                                         const Wanted& wanted, const Interrupt& interrupt) {
+  absl::StatusOr<Fetched> fetched = absl::UnknownError("no answer");
   const Call fetch = [&](wire::CompileService::Stub& stub) -> absl::Status {
-    ASSIGN_OR_RETURN(const store::PublicKey trusted, TrustedKey());
+    ASSIGN_OR_RETURN(const std::shared_ptr<const store::Keyring> trusted, options_.trusted());
     ProgramAssembler assembler(wanted, trusted);
     PolledCall call(options_.call_timeout, interrupt);
+    RETURN_IF_ERROR(Introduce(call));
     RETURN_IF_ERROR(call.Stream<wire::ProgramPart>(
         stub.PrepareAsyncGetProgram(call.context(), request, call.queue()),
         [&](const wire::ProgramPart& part) { return assembler.Add(part); }));
-    entry = assembler.Finish();
-    return entry.status();
+    absl::StatusOr<store::Entry> entry = assembler.Finish();
+    RETURN_IF_ERROR(entry.status());
+    fetched = Fetched{*std::move(entry), assembler.alias()};
+    return absl::OkStatus();
   };
-  RETURN_IF_ERROR(WithConnection(fetch));
-  return entry;
+  RETURN_IF_ERROR(WithServer(fetch));
+  return fetched;
 }
 
 absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
@@ -194,29 +226,28 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
                                             const ProgressSink& progress,
                                             const Interrupt& interrupt) {
   ASSIGN_OR_RETURN(const store::Content content, ContentOf(compile_call));
-  const wire::CompileRequest request = ToRequest(compile_call);
+  wire::CompileRequest request = ToRequest(compile_call);
+  request.set_compiler_build_id(options_.compiler_build_id);
   absl::StatusOr<Compiled> compiled = absl::UnknownError("no answer");
   const Call compile = [&](wire::CompileService::Stub& stub) -> absl::Status {
-    ASSIGN_OR_RETURN(const store::PublicKey trusted, TrustedKey());
+    ASSIGN_OR_RETURN(const std::shared_ptr<const store::Keyring> trusted, options_.trusted());
     CompileEvents events(content, trusted, progress);
     PolledCall call(timeout, interrupt, Late::kAnswer);
+    RETURN_IF_ERROR(Introduce(call));
     RETURN_IF_ERROR(call.Stream<wire::CompileEvent>(
         stub.PrepareAsyncCompile(call.context(), request, call.queue()),
         [&](const wire::CompileEvent& event) { return events.Handle(event); }));
     compiled = events.Finish();
     return compiled.status();
   };
-  RETURN_IF_ERROR(WithConnection(compile));
+  RETURN_IF_ERROR(WithServer(compile));
   return compiled;
 }
 
 absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt& interrupt) {
   wire::StatsReply reply;
-  RETURN_IF_ERROR(WithConnection([&](wire::CompileService::Stub& stub) {
-    PolledCall call(options_.call_timeout, interrupt);
-    return call.Unary(stub.PrepareAsyncGetStats(call.context(), wire::StatsRequest(), call.queue()),
-                      &reply);
-  }));
+  RETURN_IF_ERROR(Unary(&wire::CompileService::Stub::PrepareAsyncGetStats, wire::StatsRequest(),
+                        &reply, interrupt));
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }
 
@@ -224,9 +255,10 @@ absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, const Interr
   wire::ListRequest request;
   request.set_limit(limit);
   std::vector<Listed> programs;
-  const Call list = [&](wire::CompileService::Stub& stub) {
+  const Call list = [&](wire::CompileService::Stub& stub) -> absl::Status {
     programs.clear();
     PolledCall call(options_.call_timeout, interrupt);
+    RETURN_IF_ERROR(Introduce(call));
     return call.Stream<wire::ListEntry>(
         stub.PrepareAsyncList(call.context(), request, call.queue()),
         [&](const wire::ListEntry& entry) -> absl::Status {
@@ -239,7 +271,7 @@ absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, const Interr
           return absl::OkStatus();
         });
   };
-  RETURN_IF_ERROR(WithConnection(list));
+  RETURN_IF_ERROR(WithServer(list));
   return programs;
 }
 
@@ -247,10 +279,7 @@ absl::Status RpcClient::Shutdown(const std::string& reason, const Interrupt& int
   wire::ShutdownRequest request;
   request.set_reason(reason);
   wire::ShutdownReply reply;
-  return WithConnection([&](wire::CompileService::Stub& stub) {
-    PolledCall call(options_.call_timeout, interrupt);
-    return call.Unary(stub.PrepareAsyncShutdown(call.context(), request, call.queue()), &reply);
-  });
+  return Unary(&wire::CompileService::Stub::PrepareAsyncShutdown, request, &reply, interrupt);
 }
 
 }  // namespace hpu::client

@@ -1,4 +1,4 @@
-#include "backend/client/program_assembler.h"
+#include "compile_client/program_assembler.h"
 
 #include <algorithm>
 
@@ -12,28 +12,16 @@ std::string Short(const Digest& digest) { return ToHex(digest).substr(0, 16); }
 
 absl::StatusOr<store::SignedRecord> Verified(store::RecordKind kind,
                                              const wire::SignedRecord& message,
-                                             const store::PublicKey& trusted) {
+                                             const store::Keyring& trusted) {
   store::SignedRecord record{store::ToBytes(message.record()), store::ToBytes(message.signature()),
                              store::ToBytes(message.public_key())};
-  RETURN_IF_ERROR(store::VerifySignature(kind, record, trusted));
+  RETURN_IF_ERROR(trusted.Verify(kind, record));
   return record;
 }
 
 absl::Status Another(const char* what, const Digest& got, const Digest& wanted) {
   return Error(absl::StatusCode::kPermissionDenied, "the server answered with ", what, " ",
                Short(got), " instead of ", Short(wanted));
-}
-
-absl::Status CheckAlias(const wire::ProgramHeader& header, const Digest& front_end_key,
-                        const Digest& content_key, const store::PublicKey& trusted) {
-  ASSIGN_OR_RETURN(store::SignedRecord record,
-                   Verified(store::RecordKind::kAlias, header.alias(), trusted));
-  ASSIGN_OR_RETURN(const store::Alias alias, store::DecodeAlias(record.record));
-  if (alias.front_end_key != front_end_key) {
-    return Another("the alias of front-end key", alias.front_end_key, front_end_key);
-  }
-  if (alias.content_key == content_key) return absl::OkStatus();
-  return Another("the program of content key", content_key, alias.content_key);
 }
 
 absl::Status CheckContent(const store::Content& got, store::Content wanted) {
@@ -63,10 +51,10 @@ absl::Status ProgramAssembler::Add(const wire::ProgramPart& part) {
 absl::Status ProgramAssembler::AddHeader(const wire::ProgramHeader& header) {
   if (started_) return DataLoss("the server sent two manifests");
   ASSIGN_OR_RETURN(signed_manifest_,
-                   Verified(store::RecordKind::kManifest, header.manifest(), trusted_));
+                   Verified(store::RecordKind::kManifest, header.manifest(), *trusted_));
   ASSIGN_OR_RETURN(const store::Manifest manifest, store::DecodeManifest(signed_manifest_.record));
   if (const auto* by_front_end = std::get_if<ByFrontEndKey>(&wanted_)) {
-    RETURN_IF_ERROR(CheckAlias(header, by_front_end->key, manifest.key(), trusted_));
+    RETURN_IF_ERROR(AddAlias(header, by_front_end->key, manifest.key()));
   } else if (const auto* by_content = std::get_if<ByContentKey>(&wanted_)) {
     if (manifest.key() != by_content->key) {
       return Another("the program of content key", manifest.key(), by_content->key);
@@ -78,6 +66,19 @@ absl::Status ProgramAssembler::AddHeader(const wire::ProgramHeader& header) {
   started_ = true;
   NextBlob();
   return absl::OkStatus();
+}
+
+absl::Status ProgramAssembler::AddAlias(const wire::ProgramHeader& header,
+                                        const Digest& front_end_key, const Digest& content_key) {
+  ASSIGN_OR_RETURN(store::SignedRecord record,
+                   Verified(store::RecordKind::kAlias, header.alias(), *trusted_));
+  ASSIGN_OR_RETURN(alias_, store::MakeAliasRecord(std::move(record)));
+  const store::Alias& alias = alias_->alias;
+  if (alias.front_end_key != front_end_key) {
+    return Another("the alias of front-end key", alias.front_end_key, front_end_key);
+  }
+  if (alias.content_key == content_key) return absl::OkStatus();
+  return Another("the program of content key", content_key, alias.content_key);
 }
 
 absl::Status ProgramAssembler::AddChunk(const std::string& chunk) {

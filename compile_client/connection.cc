@@ -1,0 +1,144 @@
+#include "compile_client/connection.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace hpu::client {
+namespace {
+
+constexpr char kServerUnavailable[] = "hpu.client.ServerUnavailable";
+
+constexpr int kMaxReplyBytes = 8 << 20;  // a manifest of 4 MiB or a chunk of 1 MiB, and room
+
+// The process in which gRPC has its threads; 0 = none yet.
+std::atomic<pid_t> grpc_process{0};
+
+absl::Status Unavailable(const std::string& path, int error) {
+  return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no compile server at ", path,
+                                 ": ", std::strerror(error)));
+}
+
+absl::StatusOr<int> ConnectSocket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return Unavailable(path, ENAMETOOLONG);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return Unavailable(path, errno);
+  // A unix socket connects at once or fails; EAGAIN means that the server's backlog is full.
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  return Unavailable(path, error);
+}
+
+// How soon a server that died without closing is noticed, whatever a compilation takes.
+struct Pings {
+  int interval_ms;
+  int timeout_ms;
+};
+constexpr Pings kUnixPings{5000, 10'000};
+constexpr Pings kNetworkPings{2000, 3000};
+
+constexpr unsigned kCertificateRefreshSeconds = 10;
+
+grpc::ChannelArguments Arguments(const Pings& pings) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxReplyBytes);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, pings.interval_ms);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, pings.timeout_ms);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return arguments;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const Endpoint& endpoint,
+                                                      const Access& access) {
+  if (endpoint.kind == Endpoint::Kind::kTcp) return grpc::InsecureChannelCredentials();
+  namespace tls = grpc::experimental;
+  tls::TlsChannelCredentialsOptions options;
+  const bool has_certificate = !access.certificate_file.empty();
+  if (has_certificate || !access.ca_file.empty()) {
+    options.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
+        access.key_file, access.certificate_file, access.ca_file, kCertificateRefreshSeconds));
+  }
+  if (!access.ca_file.empty()) options.watch_root_certs();
+  if (has_certificate) options.watch_identity_key_cert_pairs();
+  return tls::TlsCredentials(options);
+}
+
+absl::Status RefuseAfterFork() {
+  return ServerUnavailable(
+      Error(absl::StatusCode::kFailedPrecondition,
+            "this process was forked from one that had used the compile server; only the parent "
+            "can compile (start workers with the spawn method, or compile in them first)"));
+}
+
+std::shared_ptr<Connection> MakeConnection(std::shared_ptr<grpc::Channel> channel) {
+  auto connection = std::make_shared<Connection>();
+  connection->channel = std::move(channel);
+  connection->stub = wire::CompileService::NewStub(connection->channel);
+  return connection;
+}
+
+}  // namespace
+
+absl::Status ServerUnavailable(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kServerUnavailable, absl::Cord());
+  return status;
+}
+
+bool IsServerUnavailable(const absl::Status& status) {
+  return status.GetPayload(kServerUnavailable).has_value();
+}
+
+bool AfterFork() {
+  const pid_t process = grpc_process;
+  return process != 0 && process != getpid();
+}
+
+absl::StatusOr<std::shared_ptr<Connection>> ConnectUnix(const std::string& socket_path) {
+  if (AfterFork()) return RefuseAfterFork();
+  ASSIGN_OR_RETURN(const int fd, ConnectSocket(socket_path));
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) {
+    close(fd);
+    return Error(absl::StatusCode::kPermissionDenied, "the server at ", socket_path,
+                 " belongs to another user");
+  }
+  grpc_process = getpid();
+  return MakeConnection(
+      grpc::CreateCustomInsecureChannelFromFd("hpu-compile-server", fd, Arguments(kUnixPings)));
+}
+
+absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, const Access& access,
+                                                    std::chrono::milliseconds timeout) {
+  if (endpoint.kind == Endpoint::Kind::kUnix) return ConnectUnix(endpoint.target);
+  if (AfterFork()) return RefuseAfterFork();
+  grpc_process = getpid();
+  auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target, Credentials(endpoint, access),
+                                           Arguments(kNetworkPings));
+  if (channel->WaitForConnected(std::chrono::system_clock::now() + timeout)) {
+    return MakeConnection(std::move(channel));
+  }
+  return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no compile server at ",
+                                 ToText(endpoint), " within ", timeout.count(), " ms",
+                                 endpoint.kind == Endpoint::Kind::kTls
+                                     ? " (nobody listens there, or a certificate is refused)"
+                                     : ""));
+}
+
+}  // namespace hpu::client

@@ -1,0 +1,70 @@
+#include "compile_client/server_set.h"
+
+#include <algorithm>
+
+namespace hpu::client {
+
+ServerSet::ServerSet(Options options)
+    : options_(std::move(options)), servers_(options_.endpoints.size()) {}
+
+ServerSet::~ServerSet() {
+  // In a forked child gRPC's objects must not be touched; they are lost on purpose.
+  if (AfterFork()) new std::vector<Server>(std::move(servers_));
+}
+
+absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
+  // Before the lock, which another thread of the parent may have held at the fork.
+  if (AfterFork()) return ConnectUnix("").status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  absl::Status last = ServerUnavailable(Error(absl::StatusCode::kUnavailable,
+                                              "no compile server of ", ToText(options_.endpoints),
+                                              " is asked now, because it failed a moment ago"));
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    Server& server = servers_[i];
+    if (tried[i]) continue;
+    if (server.connection != nullptr) return Choice{i, server.connection, true};
+    if (Clock::now() < server.not_before) continue;
+    auto connection = Connect(options_.endpoints[i], options_.access, options_.connect_timeout);
+    if (connection.ok()) {
+      server.connection = *std::move(connection);
+      return Choice{i, server.connection, false};
+    }
+    if (!IsServerUnavailable(connection.status())) return connection.status();
+    Pause(server);
+    last = connection.status();
+    tried[i] = true;
+  }
+  return last;
+}
+
+void ServerSet::Pause(Server& server) const {
+  server.pause = std::clamp(2 * server.pause, options_.retry_after, options_.max_retry_after);
+  server.not_before = Clock::now() + server.pause;
+}
+
+void ServerSet::Worked(const Choice& choice) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  servers_[choice.index].pause = std::chrono::milliseconds(0);
+}
+
+ServerSet::Server& ServerSet::Drop(const Choice& choice) {
+  Server& server = servers_[choice.index];
+  if (server.connection == choice.connection) server.connection = nullptr;
+  return server;
+}
+
+void ServerSet::Broke(const Choice& choice, Tried& tried) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Server& server = Drop(choice);
+  if (choice.reused) return;
+  tried[choice.index] = true;
+  Pause(server);
+}
+
+void ServerSet::WasLate(const Choice& choice, Tried& tried) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  tried[choice.index] = true;
+  Pause(Drop(choice));
+}
+
+}  // namespace hpu::client

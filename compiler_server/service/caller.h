@@ -1,0 +1,48 @@
+// Who asks, and what for.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace hpu::server {
+
+// What a caller may do; a set of bits.
+enum class Role : uint8_t {
+  kRead = 1,     // fetch programs, list those of the own tenant
+  kCompile = 2,  // have programs compiled
+  kAdmin = 4,    // see statistics and the programs of all tenants
+  kOwner = 8,    // stop the server: its own user on its own host, never over the network
+};
+
+struct Caller {
+  std::string name;    // for the log
+  std::string tenant;  // whose aliases these are
+  uint8_t roles = 0;
+
+  bool Has(Role role) const { return (roles & static_cast<uint8_t>(role)) != 0; }
+};
+
+// One way of telling who calls. Thread-safe.
+class Callers {
+ public:
+  virtual ~Callers() = default;
+  // UNAUTHENTICATED, with what is missing.
+  virtual absl::StatusOr<Caller> Identify(const grpc::ServerContext& context) const = 0;
+};
+
+// Whoever gets to the unix socket is the server's user (UnixListener).
+class OwnUser final : public Callers {
+ public:
+  explicit OwnUser(std::string tenant)
+      : caller_{"own user", std::move(tenant), /*roles: all=*/15} {}
+  absl::StatusOr<Caller> Identify(const grpc::ServerContext&) const override { return caller_; }
+
+ private:
+  const Caller caller_;
+};
+
+}  // namespace hpu::server

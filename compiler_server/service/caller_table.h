@@ -1,0 +1,58 @@
+// Callers over the network, from a file that the operator writes:
+//
+//   # NAME    TENANT   ROLES          CREDENTIAL
+//   trainer   team-a   read,compile
+//   sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 node7     team-a   read
+//   certificate ops       ops      admin          sha256:...
+//
+// sha256: the digest of the caller's token in hexadecimal; the token itself is nowhere on the
+// server. certificate: a client certificate with the common name NAME, checked by TLS against the
+// client authorities. Who shows a token is known by it alone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "compiler_server/service/caller.h"
+
+namespace hpu::server {
+
+struct CallerRow {
+  Caller caller;
+  Digest token_digest{};
+  bool by_certificate = false;
+};
+
+inline constexpr size_t kMaxCallers = 10'000;
+
+// INVALID_ARGUMENT with line and field.
+absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text);
+
+class CallerTable final : public Callers {
+ public:
+  // INVALID_ARGUMENT as ParseCallers; UNAVAILABLE: the file cannot be read.
+  static absl::StatusOr<std::unique_ptr<CallerTable>> Load(const std::string& path);
+
+  absl::StatusOr<Caller> Identify(const grpc::ServerContext& context) const override;
+
+  // Of a token; UNAUTHENTICATED if nobody has it.
+  absl::StatusOr<Caller> OfToken(const std::string& token) const;
+
+  // Reads the file anew; after an error, which is returned, the callers stay who they were. True if
+  // the text is another one.
+  absl::StatusOr<bool> Reload();
+
+ private:
+  explicit CallerTable(std::string path) : path_(std::move(path)) {}
+  absl::StatusOr<Caller> OfCertificate(const std::vector<std::string>& names) const;
+
+  const std::string path_;
+  mutable std::mutex mutex_;
+  std::string text_;  // guarded by mutex_, as all below
+  std::vector<CallerRow> rows_;
+};
+
+}  // namespace hpu::server

@@ -1,0 +1,45 @@
+// The gRPC face of the server: tells who calls, whether the caller may, and lets the request in. One
+// service stands behind several doors: the unix socket's and the network's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "compile_service.grpc.pb.h"
+#include "compiler_server/service/caller.h"
+#include "compiler_server/service/compile_service.h"
+
+namespace hpu::server {
+
+class Door final : public wire::CompileService::Service {
+ public:
+  // `callers` and `service` must live longer. `name` is in the log and in the counters.
+  Door(std::string name, const Callers* callers, CompileService* service)
+      : name_(std::move(name)), callers_(callers), service_(service) {}
+
+  grpc::Status Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
+                     wire::HelloReply* reply) override;
+  grpc::Status GetProgram(grpc::ServerContext* context, const wire::GetProgramRequest* request,
+                          grpc::ServerWriter<wire::ProgramPart>* writer) override;
+  grpc::Status Compile(grpc::ServerContext* context, const wire::CompileRequest* request,
+                       grpc::ServerWriter<wire::CompileEvent>* writer) override;
+  grpc::Status GetStats(grpc::ServerContext* context, const wire::StatsRequest* request,
+                        wire::StatsReply* reply) override;
+  grpc::Status List(grpc::ServerContext* context, const wire::ListRequest* request,
+                    grpc::ServerWriter<wire::ListEntry>* writer) override;
+  grpc::Status Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
+                        wire::ShutdownReply* reply) override;
+
+ private:
+  // UNAUTHENTICATED or PERMISSION_DENIED, or what `enter` says.
+  grpc::Status Admit(const grpc::ServerContext* context, Role role, const char* call,
+                     const std::function<grpc::Status(const Caller& caller)>& enter);
+
+  const std::string name_;
+  const Callers* const callers_;
+  CompileService* const service_;
+};
+
+}  // namespace hpu::server
