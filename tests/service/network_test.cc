@@ -1,0 +1,234 @@
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "tests/service/network_testing.h"
+
+namespace hpu::server {
+namespace {
+
+using client::ByContentKey;
+using client::ByFrontEndKey;
+using client::Endpoint;
+
+std::string CodeOf(const absl::Status& status) {
+  return status.ok() ? "OK" : absl::StatusCodeToString(status.code());
+}
+
+TEST(Endpoints, AreReadAndRefusedByName) {
+  const auto text = [](const char* given) {
+    const auto parsed = client::ParseEndpoints(given);
+    return parsed.ok() ? client::ToText(*parsed) : ToText(parsed.status());
+  };
+  EXPECT_EQ(text("tls://a.example:1, tcp://127.0.0.1:2,unix:/run/x,,"),
+            "tls://a.example:1,tcp://127.0.0.1:2,unix:/run/x");
+  EXPECT_EQ(text("tcp://[::1]:80"), "tcp://[::1]:80");
+  EXPECT_EQ(text(" , "), "INVALID_ARGUMENT: no compile server address is given");
+  EXPECT_EQ(text("a:80"),
+            "INVALID_ARGUMENT: compile server address 'a:80': it begins with tls://, tcp:// or unix:");
+  EXPECT_EQ(text("tcp://10.0.0.1:80"),
+            "INVALID_ARGUMENT: compile server address 'tcp://10.0.0.1:80': plain tcp:// is for this "
+            "host only (127.0.0.1, [::1], localhost); use tls://10.0.0.1:80");
+  EXPECT_EQ(text("tls://host"),
+            "INVALID_ARGUMENT: compile server address 'tls://host': it needs a port from 1 to "
+            "65535, as in tls://compile.example:8471");
+  EXPECT_EQ(text("tls://::1:80"),
+            "INVALID_ARGUMENT: compile server address 'tls://::1:80': an IPv6 address stands in "
+            "brackets, as in tls://[::1]:8471");
+  EXPECT_EQ(text("unix:run/x"),
+            "INVALID_ARGUMENT: compile server address 'unix:run/x': it needs an absolute path, as "
+            "in unix:/run/hpu/server.sock");
+}
+
+TEST(CallerTable, TellsLineAndFieldOfWhatIsWrong) {
+  const auto refusal = [](const std::string& text) {
+    return std::string(ParseCallers("# comment\n\n" + text).status().message());
+  };
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  EXPECT_EQ(refusal("a b read"), "line 3: it has four fields, NAME TENANT ROLES CREDENTIAL");
+  EXPECT_EQ(refusal("a b read certificate more"),
+            "line 3: it has four fields, NAME TENANT ROLES CREDENTIAL");
+  EXPECT_EQ(refusal("a/ b read certificate"),
+            "line 3, field NAME: 'a/' is not 1 to 64 letters, digits or ._-@");
+  EXPECT_EQ(refusal("a b owner certificate"),
+            "line 3, field ROLES: 'owner' is not read, compile or admin, separated by commas");
+  EXPECT_EQ(refusal("a b read sha256:12"),
+            "line 3, field CREDENTIAL: 'sha256:12' is not 'certificate' or 'sha256:' and 64 "
+            "hexadecimal digits");
+  EXPECT_EQ(refusal("a b read " + digest + "\na c read certificate"),
+            "line 4, field NAME: 'a' is not new: an earlier line has it");
+  const auto rows = ParseCallers("a b read,compile " + digest + "  # why\n").value();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].caller.tenant, "b");
+  EXPECT_TRUE(rows[0].caller.Has(Role::kCompile));
+  EXPECT_FALSE(rows[0].caller.Has(Role::kAdmin));
+}
+
+TEST_F(NetworkTest, EveryCallHasItsRole) {
+  ASSERT_TRUE(Compile(1, "quick").ok());  // of the server's own user
+  // Hello, Get, Get by content, Compile, Stats, List, Shutdown
+  const auto answers = [&](const std::string& name, uint64_t key) {
+    client::RpcClient client(OptionsOf(name));
+    std::vector<std::string> codes;
+    codes.push_back(CodeOf(client.Hello(kNoInterrupt).status()));
+    codes.push_back(CodeOf(client.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status()));
+    codes.push_back(CodeOf(client.Get(ByContentKey{ContentKeyOf("quick")}, kNoInterrupt).status()));
+    codes.push_back(CodeOf(
+        client.Compile(CallFor(key, "quick"), kTimeout, kNoProgress, kNoInterrupt).status()));
+    codes.push_back(CodeOf(client.Stats(kNoInterrupt).status()));
+    codes.push_back(CodeOf(client.List(0, kNoInterrupt).status()));
+    codes.push_back(CodeOf(client.Shutdown("", kNoInterrupt)));
+    return codes;
+  };
+  using Codes = std::vector<std::string>;
+  const std::string no = "PERMISSION_DENIED";
+  const std::string who = "UNAUTHENTICATED";
+  EXPECT_EQ(answers("", 2), Codes(7, who));
+  EXPECT_EQ(answers("nobody", 2), Codes(7, who));
+  EXPECT_EQ(answers("reader", 2), (Codes{"OK", "NOT_FOUND", no, no, no, "OK", no}));
+  EXPECT_EQ(answers("worker", 2), (Codes{"OK", "NOT_FOUND", no, "OK", no, "OK", no}));
+  EXPECT_EQ(answers("operator", 2), (Codes{"OK", "NOT_FOUND", "OK", "OK", "OK", "OK", no}));
+  EXPECT_EQ(Counter("server.refused"), 7u + 7u + 3u + 2u + 1u);
+  EXPECT_TRUE(Client()->Hello(kNoInterrupt).ok()) << "nobody has stopped it";
+}
+
+TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
+  client::RpcClient worker(OptionsOf("worker"));
+  client::RpcClient reader(OptionsOf("reader"));
+  client::RpcClient stranger(OptionsOf("stranger"));
+  const auto compile = [&](client::RpcClient& client) {
+    return client.Compile(CallFor(1, "quick"), kTimeout, kNoProgress, kNoInterrupt)->origin;
+  };
+  const auto labels = [](client::RpcClient& client) {
+    std::vector<std::string> found;
+    for (const client::Listed& listed : client.List(0, kNoInterrupt).value()) {
+      for (const store::Alias& alias : listed.aliases) found.push_back(alias.label);
+    }
+    return found;
+  };
+  EXPECT_EQ(compile(worker), Origin::kCompiled);
+  EXPECT_TRUE(reader.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok()) << "of one team";
+  EXPECT_TRUE(absl::IsNotFound(stranger.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status()));
+  EXPECT_EQ(stranger.List(0, kNoInterrupt)->size(), 0u);
+  EXPECT_EQ(compile(stranger), Origin::kStore) << "the same graph is the same program";
+  EXPECT_EQ(labels(worker), std::vector<std::string>{"label quick"});
+  EXPECT_EQ(labels(stranger), std::vector<std::string>{"label quick"});
+  EXPECT_EQ(compiles(), 1u);
+}
+
+TEST_F(NetworkTest, CallersAreReadAgainAndAWrongFileChangesNothing) {
+  client::RpcClient worker(OptionsOf("worker"));
+  ASSERT_TRUE(worker.Hello(kNoInterrupt).ok());
+  const auto await = [&](const std::string& code) {
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    std::string now;
+    do {
+      now = CodeOf(worker.Hello(kNoInterrupt).status());
+      std::this_thread::sleep_for(milliseconds(20));
+    } while (now != code && std::chrono::steady_clock::now() < deadline);
+    return now;
+  };
+  std::thread waiting([&] { server_->WaitForStopRequest(); });
+  WriteCallers("nonsense\n");
+  std::this_thread::sleep_for(milliseconds(1500));
+  EXPECT_EQ(await("OK"), "OK");
+  WriteCallers(TokenLine("another", "team-a", "read"));
+  EXPECT_EQ(await("UNAUTHENTICATED"), "UNAUTHENTICATED");
+  server_->RequestStop("test");
+  waiting.join();
+}
+
+TEST(CheckNetwork, NamesWhatIsMissing) {
+  NetworkOptions options;
+  EXPECT_TRUE(CheckNetwork(options).ok());
+  options.listen = {{Endpoint::Kind::kTls, "0.0.0.0:8471"}};
+  EXPECT_EQ(ToText(CheckNetwork(options)),
+            "INVALID_ARGUMENT: --listen needs --callers: a file that says who may call "
+            "(docs/operations.md)");
+  options.callers_file = "/callers";
+  EXPECT_EQ(ToText(CheckNetwork(options)),
+            "INVALID_ARGUMENT: --listen tls://... needs --tls-certificate and --tls-key");
+  options.certificate_file = options.key_file = "/no/such";
+  EXPECT_EQ(ToText(CheckNetwork(options)),
+            "INVALID_ARGUMENT: --tls-certificate /no/such cannot be read");
+}
+
+class TlsTest : public NetworkTest {
+ protected:
+  void SetUp() override {
+    if (std::system("openssl version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no openssl command";
+    authority_.emplace(folder_.path());
+    authority_->Issue("server");
+    authority_->Issue("node7");
+    options_.network.certificate_file = authority_->certificate("server");
+    options_.network.key_file = authority_->key("server");
+    NetworkTest::SetUp();
+  }
+  void Listen(bool wants_certificates) {
+    server_.reset();
+    if (wants_certificates) options_.network.client_ca_file = authority_->ca();
+    options_.network.listen = {{Endpoint::Kind::kTls,
+                                "127.0.0.1:" + std::to_string(FreePort())}};
+    Start();
+  }
+  client::RpcClient::Options TlsOptionsOf(const std::string& name) const {
+    client::RpcClient::Options options = OptionsOf(name);
+    options.servers.access.ca_file = authority_->ca();
+    return options;
+  }
+  static std::string HelloCode(const client::RpcClient::Options& options) {
+    return CodeOf(client::RpcClient(options).Hello(kNoInterrupt).status());
+  }
+
+  std::optional<Authority> authority_;
+};
+
+TEST_F(TlsTest, TheServersCertificateIsChecked) {
+  Listen(/*wants_certificates=*/false);
+  EXPECT_EQ(HelloCode(TlsOptionsOf("worker")), "OK");
+  EXPECT_EQ(HelloCode(TlsOptionsOf("")), "UNAUTHENTICATED");
+  ASSERT_EQ(mkdir(folder_.path("wrong").c_str(), 0700), 0);
+  const Authority wrong(folder_.path("wrong"));
+  client::RpcClient::Options options = TlsOptionsOf("worker");
+  options.servers.access.ca_file = wrong.ca();
+  const absl::Status refused = client::RpcClient(options).Hello(kNoInterrupt).status();
+  EXPECT_TRUE(client::IsServerUnavailable(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              testing::HasSubstr("(nobody listens there, or a certificate is refused)"));
+  // Another name than the certificate's.
+  options = TlsOptionsOf("worker");
+  std::string& target = options.servers.endpoints[0].target;
+  target = "127.0.0.2" + target.substr(target.rfind(':'));
+  EXPECT_EQ(HelloCode(options), "UNAVAILABLE");
+}
+
+TEST_F(TlsTest, AClientIsKnownByItsCertificate) {
+  Listen(/*wants_certificates=*/true);
+  EXPECT_EQ(HelloCode(TlsOptionsOf("worker")), "UNAVAILABLE") << "no certificate, no connection";
+  client::RpcClient::Options options = TlsOptionsOf("");
+  options.servers.access.certificate_file = authority_->certificate("node7");
+  options.servers.access.key_file = authority_->key("node7");
+  EXPECT_EQ(HelloCode(options), "OK");
+  // A certificate that is good, but nobody's; a token says who it is.
+  options.servers.access.certificate_file = authority_->certificate("server");
+  options.servers.access.key_file = authority_->key("server");
+  EXPECT_EQ(HelloCode(options), "UNAUTHENTICATED");
+  options.servers.access.token_file = TlsOptionsOf("worker").servers.access.token_file;
+  EXPECT_EQ(HelloCode(options), "OK");
+}
+
+TEST_F(TlsTest, ACertificateIsReplacedWithoutARestart) {
+  Listen(/*wants_certificates=*/false);
+  ASSERT_EQ(HelloCode(TlsOptionsOf("worker")), "OK");
+  const Authority next(folder_.path());  // in place of the old authority
+  next.Issue("server");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  std::string now;
+  do {
+    now = HelloCode(TlsOptionsOf("worker"));
+  } while (now != "OK" && std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(now, "OK");
+}
+
+}  // namespace
+}  // namespace hpu::server

@@ -1,0 +1,104 @@
+// Servers on the network of this host, their certificates and callers.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/hash.h"
+#include "tests/service/service_testing.h"
+
+namespace hpu::server {
+
+// A TCP port that nobody listens on now.
+inline uint16_t FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// One authority and what it has signed; made by the openssl command.
+class Authority {
+ public:
+  explicit Authority(std::string folder) : folder_(std::move(folder)) {
+    Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
+        " -keyout " + ca_key() + " -out " + ca());
+  }
+
+  // NAME.pem and NAME.key: for servers on this host, and for clients of that common name.
+  void Issue(const std::string& name, int days = 2) const {
+    const std::string request = folder_ + "/" + name + ".csr";
+    const std::string extension = folder_ + "/" + name + ".ext";
+    std::ofstream(extension) << "subjectAltName=IP:127.0.0.1,DNS:localhost\n";
+    Run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name +
+        " -keyout " + key(name) + " -out " + request);
+    Run("openssl x509 -req -CA " + ca() + " -CAkey " + ca_key() + " -CAcreateserial -days " +
+        std::to_string(days) + " -in " + request + " -extfile " + extension + " -out " +
+        certificate(name));
+  }
+
+  std::string ca() const { return folder_ + "/ca.pem"; }
+  std::string certificate(const std::string& name) const { return folder_ + "/" + name + ".pem"; }
+  std::string key(const std::string& name) const { return folder_ + "/" + name + ".key"; }
+
+ private:
+  std::string ca_key() const { return folder_ + "/ca.key"; }
+  static void Run(const std::string& command) {
+    ASSERT_EQ(std::system((command + " 2>/dev/null").c_str()), 0) << command;
+  }
+
+  const std::string folder_;
+};
+
+inline std::string TokenLine(const std::string& name, const std::string& tenant,
+                             const std::string& roles) {
+  const std::string token = "token of " + name;
+  return name + " " + tenant + " " + roles + " sha256:" +
+         ToHex(Sha256({reinterpret_cast<const uint8_t*>(token.data()), token.size()})) + "\n";
+}
+
+// A ServiceTest whose server listens on a port too, to callers of several roles.
+class NetworkTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    WriteCallers(TokenLine("reader", "team-a", "read") +
+                 TokenLine("worker", "team-a", "read,compile") +
+                 TokenLine("stranger", "team-b", "read,compile") +
+                 TokenLine("operator", "ops", "read,compile,admin") +
+                 "node7 team-a read,compile certificate\n");
+    options_.network.callers_file = folder_.path("callers");
+    options_.network.listen = {{client::Endpoint::Kind::kTcp,
+                                "127.0.0.1:" + std::to_string(FreePort())}};
+    ServiceTest::SetUp();
+  }
+
+  void WriteCallers(const std::string& text) const {
+    std::ofstream(folder_.path("callers.new")) << text;
+    ASSERT_EQ(rename(folder_.path("callers.new").c_str(), folder_.path("callers").c_str()), 0);
+  }
+
+  // Without a token if `name` is empty.
+  client::RpcClient::Options OptionsOf(const std::string& name) const {
+    client::RpcClient::Options options = client::LocalServer(options_.socket_path);
+    options.servers.endpoints = options_.network.listen;
+    options.call_timeout = milliseconds(5000);
+    if (!name.empty()) {
+      options.servers.access.token_file = folder_.path(name + ".token");
+      std::ofstream(options.servers.access.token_file) << "token of " << name << "\n";
+    }
+    return options;
+  }
+};
+
+}  // namespace hpu::server

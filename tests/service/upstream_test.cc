@@ -1,0 +1,182 @@
+// Two servers: `server_` is the cluster's, `daemon_` a user's that asks it.
+#include <signal.h>
+
+#include <thread>
+
+#include "tests/service/network_testing.h"
+
+namespace hpu::server {
+namespace {
+
+using client::ByFrontEndKey;
+using client::Endpoint;
+
+class UpstreamTest : public NetworkTest {
+ protected:
+  void SetUp() override {
+    NetworkTest::SetUp();
+    ASSERT_EQ(mkdir(folder_.path("keys").c_str(), 0700), 0);
+    Trust("cluster.pub");
+    daemon_options_ = options_;
+    daemon_options_.socket_path = folder_.path("daemon.sock");
+    daemon_options_.store.folder = folder_.path("daemon-store");
+    daemon_options_.store.trusted_keys = folder_.path("keys");
+    daemon_options_.network = {};
+    daemon_options_.upstream.endpoints = options_.network.listen;
+    daemon_options_.upstream.access = OptionsOf("worker").servers.access;
+    daemon_options_.upstream.fetch_timeout = milliseconds(1500);
+    StartDaemon();
+  }
+  void Trust(const std::string& name) const {
+    const auto own = store::ReadKeyring(options_.socket_path + ".pub");
+    ASSERT_TRUE(store::WritePublicKey(folder_.path("keys/" + name), own->keys()[0]).ok());
+  }
+  void StartDaemon() { daemon_ = CompileServer::Start(daemon_options_).value(); }
+  client::RpcClient AtDaemon() const {
+    client::RpcClient::Options options = client::LocalServer(daemon_options_.socket_path);
+    options.call_timeout = kTimeout;
+    return client::RpcClient(std::move(options));
+  }
+  absl::StatusOr<Compiled> CompileAtDaemon(uint64_t key, const std::string& name) {
+    return AtDaemon().Compile(CallFor(key, name), kTimeout, kNoProgress, kNoInterrupt);
+  }
+  uint64_t DaemonCounter(const std::string& name) {
+    return AtDaemon().Stats(kNoInterrupt).value().at(name);
+  }
+
+  ServerOptions daemon_options_;
+  std::unique_ptr<CompileServer> daemon_;
+};
+
+TEST_F(UpstreamTest, WhatOneHostHadCompiledTheNextOneFinds) {
+  const absl::StatusOr<Compiled> first = CompileAtDaemon(1, "quick");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->origin, Origin::kCompiled);
+  EXPECT_EQ(Counter("compile.compiled"), 1u);
+  EXPECT_EQ(DaemonCounter("compile.compiled"), 0u);
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
+  // Another host: an empty store, the same cluster.
+  daemon_.reset();
+  daemon_options_.store.folder = folder_.path("other-store");
+  StartDaemon();
+  const auto found = AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(store::SameEntry(found->entry, first->entry));
+  EXPECT_EQ(found->alias->alias.tenant, "local") << "here it is the user's own name";
+  EXPECT_EQ(found->alias->alias.label, "label quick");
+  EXPECT_EQ(DaemonCounter("upstream.hits"), 1u);
+  // From now on it is near, with or without the cluster.
+  server_.reset();
+  EXPECT_TRUE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
+  EXPECT_EQ(compiles(), 1u);
+}
+
+TEST_F(UpstreamTest, ALostClusterIsADelayAndHeals) {
+  server_.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::StatusOr<Compiled> compiled = CompileAtDaemon(1, "quick");
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(DaemonCounter("compile.compiled"), 1u);
+  EXPECT_GE(DaemonCounter("upstream.failures"), 1u);
+  ASSERT_TRUE(CompileAtDaemon(2, "another").ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  Start();
+  Trust("cluster.pub");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  uint64_t key = 3;
+  while (DaemonCounter("upstream.compiled") == 0 && std::chrono::steady_clock::now() < deadline) {
+    ASSERT_TRUE(CompileAtDaemon(key, "graph " + std::to_string(key)).ok());
+    ++key;
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
+}
+
+TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
+  const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(silent, 16), 0);
+  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const Endpoint hole{Endpoint::Kind::kTcp,
+                      "127.0.0.1:" + std::to_string(ntohs(address.sin_port))};
+  daemon_.reset();
+  daemon_options_.upstream.endpoints = {hole, options_.network.listen[0]};
+  StartDaemon();
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
+  const auto first = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u) << "by the second server";
+  EXPECT_LT(first, std::chrono::seconds(5));
+  close(silent);
+}
+
+TEST_F(UpstreamTest, AProgramOfAKeyThatIsNotTrustedIsCompiledHere) {
+  ASSERT_EQ(rename(folder_.path("keys/cluster.pub").c_str(),
+                   folder_.path("keys/cluster.revoked").c_str()),
+            0);
+  daemon_.reset();
+  StartDaemon();
+  const absl::StatusOr<Compiled> compiled = CompileAtDaemon(1, "quick");
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiles(), 2u) << "there, and because that is not believed, here";
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 0u);
+  const auto keys = store::ReadKeyring(daemon_options_.socket_path + ".pub");
+  EXPECT_TRUE(keys->Trusts(compiled->entry.signed_manifest.public_key));
+  EXPECT_EQ(keys->keys().size(), 1u);
+}
+
+TEST_F(UpstreamTest, ARevokedKeyIsRefusedWhileTheDaemonRuns) {
+  ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
+  std::thread waiting([&] { daemon_->WaitForStopRequest(); });
+  Trust("cluster.revoked");
+  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+  absl::Status refused;
+  do {
+    std::this_thread::sleep_for(milliseconds(50));
+    refused = AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status();
+  } while (refused.ok() && std::chrono::steady_clock::now() < deadline);
+  EXPECT_THAT(ToText(refused), testing::HasSubstr("PERMISSION_DENIED: manifest is signed by key"));
+  // What a client does then.
+  client::CompileCall anew = CallFor(1, "quick");
+  anew.skip_cache_lookup = true;
+  EXPECT_TRUE(AtDaemon().Compile(anew, kTimeout, kNoProgress, kNoInterrupt).ok());
+  EXPECT_TRUE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
+  daemon_->RequestStop("test");
+  waiting.join();
+}
+
+TEST_F(UpstreamTest, OtherCompilersProgramsAreNotTaken) {
+  daemon_.reset();
+  daemon_options_.build_id = "build two";
+  StartDaemon();
+  ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
+  EXPECT_EQ(DaemonCounter("compile.compiled"), 1u);
+  EXPECT_EQ(Counter("compile.compiled"), 0u) << "nothing is compiled for nobody";
+}
+
+TEST_F(UpstreamTest, AVerdictIsTheVerdictHereToo) {
+  const absl::Status verdict = CompileAtDaemon(1, "unimplemented").status();
+  EXPECT_TRUE(absl::IsUnimplemented(verdict)) << verdict;
+  EXPECT_EQ(DaemonCounter("compile.compiled"), 0u);
+  EXPECT_TRUE(absl::IsUnimplemented(CompileAtDaemon(1, "unimplemented").status()));
+  EXPECT_EQ(DaemonCounter("compile.negative_hits"), 1u);
+}
+
+TEST_F(UpstreamTest, EightRanksAreOneRequest) {
+  std::vector<std::thread> ranks;
+  std::atomic<int> good{0};
+  for (int rank = 0; rank < 8; ++rank) {
+    ranks.emplace_back([&] { good += CompileAtDaemon(1, "sleep:300").ok() ? 1 : 0; });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(good, 8);
+  EXPECT_EQ(Counter("compile.requests"), 1u);
+  EXPECT_EQ(compiles(), 1u);
+}
+
+}  // namespace
+}  // namespace hpu::server
