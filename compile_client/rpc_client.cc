@@ -184,7 +184,7 @@ absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
     return wire::OtherProtocol("server", reply.protocol_version(), "client");
   }
   return ServerInfo{reply.server_build_id(), reply.protocol_version(),
-                    static_cast<pid_t>(reply.pid())};
+                    static_cast<pid_t>(reply.pid()), reply.upstream(), reply.config_file()};
 }
 
 absl::StatusOr<Fetched> RpcClient::Get(const ByFrontEndKey& key, const Interrupt& interrupt) {

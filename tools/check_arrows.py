@@ -160,6 +160,7 @@ OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
         {"compile_client", "compiler_server", "recipe_store", "backend/client", "proto"},
     ),
     (re.compile(r"^rocksdb/"), {"recipe_store"}),
+    (re.compile(r"^prometheus/"), {"compiler_server"}),
     (
         re.compile(r"^(llvm|llvm-c)/"),
         {"graph_compiler"},

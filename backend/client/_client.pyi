@@ -68,7 +68,7 @@ class CompileClient:
         """store_public_key_path: the trusted signer; by default "<socket>.pub", which the server
         writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
-        """build_id, protocol_version, pid."""
+        """build_id, protocol_version, pid; upstream and config_file it was started with, "" = none."""
     def get(self, front_end_key: bytes) -> LoadedProgram | None:
         """The stored program that this tenant's alias names; None is a miss."""
     def get_content(self, content_key: bytes) -> LoadedProgram | None:
@@ -102,12 +102,19 @@ def ensure_server(
     server_binary: str,
     cache_dir: str,
     log_level: int = 2,
+    upstream: str = "",
+    config_file: str = "",
     start_timeout_s: float = 20.0,
     idle_timeout_s: int = 900,
     compile_timeout_s: float = ...,
 ) -> str:
     """Path of the socket of a running server of exactly this compiler; starts one if need be, and
-    replaces one of another build."""
+    replaces one of another build, or one that has no upstream, or no configuration file, where one
+    is given here."""
+
+def compile_servers(addresses: str) -> str:
+    """Addresses of compile servers as they are understood, separated by commas; CompileError
+    INVALID_ARGUMENT with what is wrong."""
 
 def server_paths(cache_dir: str) -> dict[str, str]:
     """Where ensure_server puts "socket", "log" and "store"; starts nothing."""

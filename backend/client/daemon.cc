@@ -55,7 +55,9 @@ class Starter {
 
  private:
   bool IsOurs(const absl::StatusOr<ServerInfo>& info) const {
-    return info.ok() && info->build_id == build_id_;
+    if (!info.ok() || info->build_id != build_id_) return false;
+    return (options_.upstream.empty() || !info->upstream.empty()) &&
+           (options_.config_file.empty() || !info->config_file.empty());
   }
 
   // True: one of our build answers (another process has started it while we waited). False: there
@@ -116,7 +118,7 @@ class Starter {
   }
 
   absl::Status Spawn() {
-    const std::vector<std::string> command = {options_.server_binary,
+    std::vector<std::string> command = {options_.server_binary,
                                               "--daemon",
                                               "--cache-dir",
                                               paths_.state_dir,
@@ -132,6 +134,12 @@ class Starter {
                                               std::to_string(options_.compile_timeout_s),
                                               "--idle-timeout",
                                               std::to_string(options_.idle_timeout.count())};
+    if (!options_.upstream.empty()) {
+      command.insert(command.end(), {"--upstream", options_.upstream});
+    }
+    if (!options_.config_file.empty()) {
+      command.insert(command.end(), {"--config", options_.config_file});
+    }
     return SpawnDaemon(command, paths_.log, deadline_, interrupt_);
   }
 

@@ -121,6 +121,8 @@ class CompileClient {
     dict["build_id"] = info.build_id;
     dict["protocol_version"] = info.protocol_version;
     dict["pid"] = info.pid;
+    dict["upstream"] = info.upstream;
+    dict["config_file"] = info.config_file;
     return dict;
   }
 
@@ -194,11 +196,14 @@ class CompileClient {
 };
 
 std::string EnsureServerFromPython(const std::string& server_binary, const std::string& cache_dir,
-                                   int log_level, double start_timeout_s, int idle_timeout_s,
-                                   double compile_timeout_s) {
+                                   int log_level, const std::string& upstream,
+                                   const std::string& config_file, double start_timeout_s,
+                                   int idle_timeout_s, double compile_timeout_s) {
   const DaemonOptions options{server_binary,
                               cache_dir,
                               log_level,
+                              upstream,
+                              config_file,
                               Milliseconds(start_timeout_s),
                               std::chrono::seconds(idle_timeout_s),
                               compile_timeout_s};
@@ -326,6 +331,16 @@ void BindClient(py::module_& module) {
       },
       py::arg("cache_dir"), "Where ensure_server puts socket, log and store; starts nothing.");
   module.def(
+      "compile_servers",
+      [](const std::string& addresses) {
+        PythonCall call;
+        return call.Run<std::string>([&]() -> absl::StatusOr<std::string> {
+          ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, ParseEndpoints(addresses));
+          return ToText(endpoints);
+        });
+      },
+      py::arg("addresses"), "The addresses as they are understood, separated by commas.");
+  module.def(
       "server_process",
       [](const std::string& socket_path) -> py::object {
         const auto process = RunningServer(socket_path);
@@ -335,7 +350,8 @@ void BindClient(py::module_& module) {
       py::arg("socket_path"),
       "(pid, whether it is stopping) of the server whose socket this is, or was; None = none.");
   module.def("ensure_server", &EnsureServerFromPython, py::arg("server_binary"),
-             py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("start_timeout_s") = 20.0,
+             py::arg("cache_dir"), py::arg("log_level") = 2, py::arg("upstream") = "",
+             py::arg("config_file") = "", py::arg("start_timeout_s") = 20.0,
              py::arg("idle_timeout_s") = 900,
              py::arg("compile_timeout_s") = default_options::compile_timeout_s,
              "Starts the user's compile server if need be; the path of its socket.");

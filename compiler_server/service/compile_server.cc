@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<CompileServer>> CompileServer::Start(ServerOption
   std::unique_ptr<CompileServer> server(new CompileServer(std::move(options)));
   RETURN_IF_ERROR(server->Listen());
   RETURN_IF_ERROR(server->ListenToNetwork());
+  RETURN_IF_ERROR(server->ShowMetrics());
   return server;
 }
 
@@ -52,7 +53,7 @@ absl::Status CompileServer::Listen() {
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
   service_ =
       std::make_unique<CompileService>(options_.build_id, std::move(opened), options_.queue,
-                                       options_.upstream, [this](const std::string& reason) {
+                                       options_.upstream, options_.config_file, [this](const std::string& reason) {
                                          // Before the answer: who asked may start the next server,
                                          // and shall not meet this one.
                                          listener_->Stop();
@@ -60,7 +61,7 @@ absl::Status CompileServer::Listen() {
                                        });
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);
-  unix_door_ = std::make_unique<Door>("unix", own_user_.get(), service_.get());
+  unix_door_ = std::make_unique<Door>("unix", own_user_.get(), service_.get(), &times_);
   grpc::ServerBuilder builder;
   Configure(builder, unix_door_.get());
   server_ = builder.BuildAndStart();
@@ -74,7 +75,7 @@ absl::Status CompileServer::Listen() {
 absl::Status CompileServer::ListenToNetwork() {
   if (options_.network.listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(callers_, CallerTable::Load(options_.network.callers_file));
-  network_door_ = std::make_unique<Door>("network", callers_.get(), service_.get());
+  network_door_ = std::make_unique<Door>("network", callers_.get(), service_.get(), &times_);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   Configure(builder, network_door_.get());
@@ -90,6 +91,13 @@ absl::Status CompileServer::ListenToNetwork() {
                  ": an address is taken or is not this host's, or certificate and key do not fit");
   }
   HPU_LOG(kInfo, "listening to the network at=" << listen);
+  return absl::OkStatus();
+}
+
+absl::Status CompileServer::ShowMetrics() {
+  if (options_.metrics_address.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(metrics_, MetricsPage::Open(options_.metrics_address,
+                                               [this] { return service_->Counters(); }, times_));
   return absl::OkStatus();
 }
 
@@ -179,6 +187,7 @@ void CompileServer::Stop() {
   service_->Stop(files_lost_ ? std::chrono::milliseconds(0) : options_.stop_grace);
   server_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
   if (network_ != nullptr) network_->Shutdown(std::chrono::system_clock::now() + kCloseGrace);
+  metrics_.reset();
   network_.reset();
   server_.reset();
   service_.reset();

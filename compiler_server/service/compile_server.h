@@ -13,6 +13,7 @@
 #include "compiler_server/service/caller_table.h"
 #include "compiler_server/service/compile_service.h"
 #include "compiler_server/service/door.h"
+#include "compiler_server/service/metrics_page.h"
 #include "compiler_server/service/network.h"
 #include "compiler_server/service/unix_listener.h"
 #include "recipe_store/factory.h"
@@ -27,7 +28,9 @@ struct ServerOptions {
   store::StoreConfig store;
   QueueOptions queue;
   UpstreamOptions upstream;
+  std::string config_file;  // that these options came from, for those who ask
   NetworkOptions network;
+  std::string metrics_address;  // HOST:PORT of the page for Prometheus; empty: none
   std::chrono::seconds idle_timeout{15 * 60};    // 0 = never
   std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
@@ -35,7 +38,7 @@ struct ServerOptions {
 class CompileServer {
  public:
   // Listening when it returns. The keys it trusts, its own first, lie in "<socket>.pub". Errors as
-  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load; UNAVAILABLE: an address cannot be
+  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load, MetricsPage::Open; UNAVAILABLE: an address cannot be
   // listened on.
   static absl::StatusOr<std::unique_ptr<CompileServer>> Start(ServerOptions options);
 
@@ -58,6 +61,7 @@ class CompileServer {
   explicit CompileServer(ServerOptions options) : options_(std::move(options)) {}
   absl::Status Listen();
   absl::Status ListenToNetwork();
+  absl::Status ShowMetrics();
   absl::Status PublishKeys() const;
   // What an operator may have changed; errors are logged, each once.
   void ReadAgain();
@@ -71,6 +75,7 @@ class CompileServer {
   bool files_lost_ = false;
   std::chrono::steady_clock::time_point next_return_{};
   std::string last_complaint_;  // of ReadAgain
+  CallTimes times_;
   std::unique_ptr<CompileService> service_;
   std::unique_ptr<OwnUser> own_user_;
   std::unique_ptr<Door> unix_door_;
@@ -80,6 +85,7 @@ class CompileServer {
   std::unique_ptr<CallerTable> callers_;
   std::unique_ptr<Door> network_door_;
   std::unique_ptr<grpc::Server> network_;
+  std::unique_ptr<MetricsPage> metrics_;
 
   std::mutex mutex_;
   std::condition_variable stop_requested_;

@@ -81,13 +81,15 @@ class CompileService::Activity {
 
 CompileService::CompileService(std::string build_id, store::OpenedStore opened,
                                QueueOptions queue_options, UpstreamOptions upstream,
-                               StopFunction request_stop)
+                               std::string config_file, StopFunction request_stop)
     : build_id_(std::move(build_id)),
       signing_key_(std::move(opened.signing_key)),
       trusted_keys_(std::move(opened.trusted_keys)),
       store_(std::move(opened.store)),
       persistent_(opened.persistent),
       request_stop_(std::move(request_stop)),
+      upstream_text_(client::ToText(upstream.endpoints)),
+      config_file_(std::move(config_file)),
       aliases_(store_.get(), &signing_key_),
       upstream_(upstream.endpoints.empty()
                     ? nullptr
@@ -149,6 +151,8 @@ grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::Hell
   reply->set_server_build_id(build_id_);
   reply->set_protocol_version(wire::kProtocolVersion);
   reply->set_pid(static_cast<uint32_t>(getpid()));
+  reply->set_upstream(upstream_text_);
+  reply->set_config_file(config_file_);
   return grpc::Status::OK;
 }
 
@@ -330,6 +334,11 @@ std::optional<absl::StatusOr<Landing>> CompileService::Follow(
 
 grpc::Status CompileService::GetStats(wire::StatsReply* reply) {
   const Activity activity(this);
+  for (const auto& [name, value] : Counters()) (*reply->mutable_counters())[name] = value;
+  return grpc::Status::OK;
+}
+
+std::map<std::string, uint64_t> CompileService::Counters() const {
   std::map<std::string, uint64_t> counters;
   store_->AddCounters(counters);
   queue_.AddCounters(counters);
@@ -345,8 +354,7 @@ grpc::Status CompileService::GetStats(wire::StatsReply* reply) {
   counters["store.persistent"] = persistent_ ? 1 : 0;
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());
-  for (const auto& [name, value] : counters) (*reply->mutable_counters())[name] = value;
-  return grpc::Status::OK;
+  return counters;
 }
 
 grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,

@@ -33,7 +33,7 @@ class CompileService {
 
   // Takes over the opened store. `request_stop` is called by Shutdown.
   CompileService(std::string build_id, store::OpenedStore opened, QueueOptions queue_options,
-                 UpstreamOptions upstream, StopFunction request_stop);
+                 UpstreamOptions upstream, std::string config_file, StopFunction request_stop);
 
   // The RPCs of proto/compile_service.proto; what a role may do is the door's business, whose
   // aliases are seen is the caller's tenant's.
@@ -45,6 +45,7 @@ class CompileService {
                        const wire::CompileRequest& request,
                        grpc::ServerWriter<wire::CompileEvent>* writer);
   grpc::Status GetStats(wire::StatsReply* reply);
+  std::map<std::string, uint64_t> Counters() const;
   grpc::Status List(const Caller& caller, const wire::ListRequest& request,
                     grpc::ServerWriter<wire::ListEntry>* writer);
   void Shutdown(const wire::ShutdownRequest& request);
@@ -98,6 +99,8 @@ class CompileService {
   const std::unique_ptr<store::RecipeStore> store_;
   const bool persistent_;  // programs survive this process
   const StopFunction request_stop_;
+  const std::string upstream_text_;
+  const std::string config_file_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   AliasBook aliases_;

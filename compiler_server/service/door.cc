@@ -6,7 +6,15 @@
 namespace hpu::server {
 
 grpc::Status Door::Admit(const grpc::ServerContext* context, Role role, const char* call,
-                         const std::function<grpc::Status(const Caller& caller)>& enter) {
+                         const Enter& enter) {
+  const auto begin = std::chrono::steady_clock::now();
+  grpc::Status status = AdmitUntimed(context, role, call, enter);
+  times_->Add(name_, call, FromGrpc(status).code(), std::chrono::steady_clock::now() - begin);
+  return status;
+}
+
+grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
+                                const Enter& enter) {
   const absl::StatusOr<Caller> caller = callers_->Identify(*context);
   absl::Status refusal = caller.status();
   if (caller.ok() && !caller->Has(role)) {

@@ -2,22 +2,21 @@
 // service stands behind several doors: the unix socket's and the network's.
 #pragma once
 
-#include <atomic>
 #include <functional>
-#include <map>
 #include <string>
 
 #include "compile_service.grpc.pb.h"
 #include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_service.h"
+#include "compiler_server/service/metrics_page.h"
 
 namespace hpu::server {
 
 class Door final : public wire::CompileService::Service {
  public:
-  // `callers` and `service` must live longer. `name` is in the log and in the counters.
-  Door(std::string name, const Callers* callers, CompileService* service)
-      : name_(std::move(name)), callers_(callers), service_(service) {}
+  // All must live longer. `name` is in the log and in the metrics.
+  Door(std::string name, const Callers* callers, CompileService* service, CallTimes* times)
+      : name_(std::move(name)), callers_(callers), service_(service), times_(times) {}
 
   grpc::Status Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
                      wire::HelloReply* reply) override;
@@ -33,13 +32,18 @@ class Door final : public wire::CompileService::Service {
                         wire::ShutdownReply* reply) override;
 
  private:
+  using Enter = std::function<grpc::Status(const Caller& caller)>;
+
   // UNAUTHENTICATED or PERMISSION_DENIED, or what `enter` says.
   grpc::Status Admit(const grpc::ServerContext* context, Role role, const char* call,
-                     const std::function<grpc::Status(const Caller& caller)>& enter);
+                     const Enter& enter);
+  grpc::Status AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
+                            const Enter& enter);
 
   const std::string name_;
   const Callers* const callers_;
   CompileService* const service_;
+  CallTimes* const times_;
 };
 
 }  // namespace hpu::server

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <thread>
 
@@ -29,7 +30,9 @@ struct Flags {
   store::StoreConfig store;
   std::string listen;
   NetworkOptions network;
+  std::string metrics_address;
   std::string upstream_addresses;
+  std::string config_file;
   UpstreamOptions upstream;
   std::string log_file;
   uint64_t worker_memory = QueueOptions{}.worker_memory_bytes;
@@ -45,6 +48,20 @@ struct Flags {
   bool print_build_id = false;
   bool check_config = false;
 };
+
+// What CLI11 does not tell: the line of a name that is no option. Empty: all are.
+std::string UnknownOptions(const CLI::App& app, const std::string& file) {
+  std::ifstream in(file);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::string name = CLI::detail::trim_copy(line.substr(0, line.find('=')));
+    if (name.empty() || name[0] == '#' || app.get_option_no_throw("--" + name) != nullptr) continue;
+    return file + " line " + std::to_string(number) + ": '" + name +
+           "' is no option of the server (--help lists them)";
+  }
+  return "";
+}
 
 // Absolute, because a daemon changes its working folder.
 void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
@@ -65,6 +82,8 @@ void DeclareNetwork(CLI::App& app, Flags& flags) {
   DeclarePath(app, "--tls-key", flags.network.key_file, "its key, PEM");
   DeclarePath(app, "--tls-client-ca", flags.network.client_ca_file,
               "authorities, PEM: clients must show a certificate of theirs");
+  app.add_option("--metrics", flags.metrics_address,
+                 "HOST:PORT of a page for Prometheus (http://HOST:PORT/metrics), without protection");
 }
 
 void DeclareUpstream(CLI::App& app, Flags& flags) {
@@ -83,7 +102,8 @@ void DeclareUpstream(CLI::App& app, Flags& flags) {
 
 void Declare(CLI::App& app, Flags& flags) {
   app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile)
+      ->check([&app](const std::string& file) { return UnknownOptions(app, file); });
   app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end");
   DeclareNetwork(app, flags);
   DeclareUpstream(app, flags);
@@ -173,7 +193,9 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.build_id = std::move(build_id);
   options.store = flags.store;
   options.upstream = flags.upstream;
+  options.config_file = flags.config_file;
   options.network = flags.network;
+  options.metrics_address = flags.metrics_address;
   options.queue.workers = flags.workers;
   options.queue.threads = std::max(1U, std::thread::hardware_concurrency());
   options.queue.time_limit =
@@ -263,6 +285,7 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   CLI::App app("Compile server: compiles PyTorch graphs to Gaudi programs and keeps them.");
   Declare(app, flags);
   CLI11_PARSE(app, argc, argv);
+  flags.config_file = app.get_config_ptr()->as<std::string>();
   // Own files are for their owner only.
   umask(077);
   const auto level = static_cast<LogLevel>(flags.log_level);

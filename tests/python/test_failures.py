@@ -53,7 +53,7 @@ def test_removed_socket(private_cache):
 
 
 def test_no_server_binary_means_eager(private_cache):
-    answer = run(private_cache, HPU_COMPILE_SERVER="/nowhere/server")
+    answer = run(private_cache, HPU_COMPILE_SERVER_BINARY="/nowhere/server")
     assert answer["origin"] == "eager"
     assert "/nowhere/server" in str(answer["reason"])
 
@@ -62,7 +62,7 @@ def test_server_that_never_answers_costs_a_bounded_time(private_cache, tmp_path)
     script = tmp_path / "server"
     script.write_text("#!/bin/sh\nsleep 300\n")
     script.chmod(0o755)
-    answer = run(private_cache, HPU_COMPILE_SERVER=str(script))
+    answer = run(private_cache, HPU_COMPILE_SERVER_BINARY=str(script))
     assert answer["origin"] == "eager"
     assert float(str(answer["seconds"])) < 60
 

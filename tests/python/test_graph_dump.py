@@ -200,7 +200,7 @@ def test_without_the_tool_the_program_runs(tmp_path, monkeypatch):
     from habana_frameworks.torch.dynamo.graph_watch import CapturedGraph
     from habana_frameworks.torch.report import graph_dump
 
-    monkeypatch.setenv("HPU_COMPILE_SERVER", str(server))
+    monkeypatch.setenv("HPU_COMPILE_SERVER_BINARY", str(server))
     with pytest.raises(graph_dump.NoDrawing, match="hpu_recipe is not installed"):
         graph_dump.drawings(CapturedGraph(b"", {}, "gaudi2", ""))
     (tmp_path / "hpu_recipe").symlink_to("/bin/false")

@@ -94,10 +94,10 @@ def test_a_program_that_stays_unusable_ends_in_eager(private_cache: Path) -> Non
     binary = Path(__file__).parents[2] / "build/release/tests/service/hpu_fake_compile_server"
     if not binary.exists():
         pytest.skip(f"{binary} is not built")
-    answer = run(private_cache, HPU_COMPILE_SERVER=str(binary))
+    answer = run(private_cache, HPU_COMPILE_SERVER_BINARY=str(binary))
     assert answer["origin"] == "eager"
     assert str(answer["reason"]).startswith("compiled anew, and again it cannot be loaded: ")
-    stats = hpu_compile(private_cache, "stats", HPU_COMPILE_SERVER=str(binary))
+    stats = hpu_compile(private_cache, "stats", HPU_COMPILE_SERVER_BINARY=str(binary))
     assert (stats["compile.compiled"], stats["compile.recompiles"]) == (2, 1)
 
 

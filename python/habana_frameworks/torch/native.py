@@ -42,8 +42,8 @@ def client_module() -> Any:
 
 
 def server_binary() -> str:
-    """Path of the compile server: HPU_COMPILE_SERVER, the package's, or the one on PATH."""
-    named = os.environ.get("HPU_COMPILE_SERVER")
+    """Path of the compile server: HPU_COMPILE_SERVER_BINARY, the package's, or the one on PATH."""
+    named = os.environ.get("HPU_COMPILE_SERVER_BINARY")
     if named:
         return named
     own = FOLDER / SERVER_NAME
@@ -52,7 +52,8 @@ def server_binary() -> str:
     found = shutil.which(SERVER_NAME)
     if found is None:
         raise FileNotFoundError(
-            f"no compile server: neither HPU_COMPILE_SERVER, {own} nor {SERVER_NAME} on PATH exists"
+            f"no compile server: neither HPU_COMPILE_SERVER_BINARY, {own} nor {SERVER_NAME} on PATH "
+            "exists"
         )
     return found
 

@@ -19,6 +19,7 @@ from ..dynamo.service import open_client, running_socket, server_paths, server_p
 from .errors import CommandError
 from .profile_command import add_profile_arguments, profile
 from .report_command import add_report_arguments, report
+from .server_commands import add_serve_arguments, add_token_arguments, serve, token
 from .tables import print_answer
 
 Factors = list[tuple[str, str]]
@@ -264,7 +265,8 @@ def options(_: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 _COMMANDS = {
-    f.__name__: f for f in (status, ls, show, stats, explain, stop, options, profile, report)
+    f.__name__: f
+    for f in (status, ls, show, stats, explain, stop, options, profile, report, serve, token)
 }
 
 
@@ -282,6 +284,10 @@ def _parser() -> argparse.ArgumentParser:
             add_profile_arguments(command)
         if name == "report":
             add_report_arguments(command)
+        if name == "serve":
+            add_serve_arguments(command)
+        if name == "token":
+            add_token_arguments(command)
         if name == "explain":
             command.add_argument("other", nargs="?", help="key to compare with")
     return parser

@@ -317,18 +317,35 @@ def _server_log_level() -> int:
 
 
 def open_client() -> tuple[Any, str]:
-    """A client of the user's daemon, started if needed, and the daemon's build id."""
+    """A client of the user's daemon, started if needed, and the daemon's build id.
+
+    HPU_COMPILE_SERVER names shared servers (docs/cluster.md), which the daemon asks before it
+    compiles; HPU_COMPILE_SERVER_CONFIG is a file of the daemon's options.
+    """
     client_module = native.client_module()
+    asked = os.environ.get("HPU_COMPILE_SERVER", "")
+    if asked:
+        asked = client_module.compile_servers(asked)
     socket = client_module.ensure_server(
         server_binary=native.server_binary(),
         cache_dir=native.cache_dir(),
         log_level=_server_log_level(),
+        upstream=asked,
+        config_file=os.environ.get("HPU_COMPILE_SERVER_CONFIG", ""),
         start_timeout_s=_START_TIMEOUT_S,
         idle_timeout_s=_IDLE_TIMEOUT_S,
         compile_timeout_s=float(options.resolve(None)["compile_timeout_s"]),
     )
     client = client_module.CompileClient(socket)
-    return client, str(client.hello()["build_id"])
+    daemon = client.hello()
+    if asked and daemon["upstream"] != asked:
+        _log.warning(
+            "HPU_COMPILE_SERVER names %s; the daemon that runs asks %s. To change that: "
+            "hpu-compile stop",
+            asked,
+            daemon["upstream"],
+        )
+    return client, str(daemon["build_id"])
 
 
 service = Service()

@@ -1,0 +1,93 @@
+#include "compiler_server/service/metrics_page.h"
+
+#include <prometheus/metric_family.h>
+
+#include <algorithm>
+
+namespace hpu::server {
+namespace {
+
+// Seconds: a hit takes milliseconds, a compilation up to minutes.
+const prometheus::Histogram::BucketBoundaries kBuckets = {
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 600};
+
+// What is a state and not a count of events.
+constexpr std::string_view kGauges[] = {
+    "compile.negative_entries", "compile.running",   "compile.waiting",  "memory.aliases",
+    "memory.bytes",             "memory.entries",    "rocksdb.aliases",  "rocksdb.blobs",
+    "rocksdb.bytes",            "rocksdb.entries",   "rocksdb.max_bytes", "server.uptime_seconds",
+    "store.persistent",
+};
+static_assert(std::ranges::is_sorted(kGauges));
+
+bool IsGauge(const std::string& name) { return std::ranges::binary_search(kGauges, name); }
+
+prometheus::MetricFamily FamilyOf(const std::string& name, uint64_t value) {
+  prometheus::MetricFamily family;
+  family.name = "hpu_" + name;
+  std::ranges::replace(family.name, '.', '_');
+  family.help = name + " of hpu-compile stats";
+  prometheus::ClientMetric metric;
+  if (IsGauge(name)) {
+    family.type = prometheus::MetricType::Gauge;
+    metric.gauge.value = static_cast<double>(value);
+  } else {
+    family.name += "_total";
+    family.type = prometheus::MetricType::Counter;
+    metric.counter.value = static_cast<double>(value);
+  }
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
+class CounterPage final : public prometheus::Collectable {
+ public:
+  explicit CounterPage(MetricsPage::Counters counters) : counters_(std::move(counters)) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<prometheus::MetricFamily> families;
+    for (const auto& [name, value] : counters_()) families.push_back(FamilyOf(name, value));
+    return families;
+  }
+
+ private:
+  const MetricsPage::Counters counters_;
+};
+
+std::string InLowerCase(absl::StatusCode code) {
+  std::string text = absl::StatusCodeToString(code);
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+CallTimes::CallTimes()
+    : registry_(std::make_shared<prometheus::Registry>()),
+      times_(prometheus::BuildHistogram()
+                 .Name("hpu_call_seconds")
+                 .Help("how long calls took, by door, call and outcome")
+                 .Register(*registry_)) {}
+
+void CallTimes::Add(const std::string& door, const std::string& call, absl::StatusCode code,
+                    std::chrono::steady_clock::duration time) {
+  times_.Add({{"door", door}, {"call", call}, {"code", InLowerCase(code)}}, kBuckets)
+      .Observe(std::chrono::duration<double>(time).count());
+}
+
+absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Open(const std::string& address,
+                                                               Counters counters,
+                                                               const CallTimes& times) {
+  auto page = std::make_shared<CounterPage>(std::move(counters));
+  // The library says by an exception that it cannot listen.
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(address);
+    exposer->RegisterCollectable(page);
+    exposer->RegisterCollectable(times.collectable());
+    return std::unique_ptr<MetricsPage>(new MetricsPage(std::move(exposer), std::move(page)));
+  } catch (const std::exception& error) {
+    return Error(absl::StatusCode::kUnavailable, "cannot show metrics at ", address, ": ",
+                 error.what());
+  }
+}
+
+}  // namespace hpu::server

@@ -1,0 +1,53 @@
+"""`hpu-compile serve` and `hpu-compile token`: a compile server that other hosts use."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from .. import native
+
+_ROLES = ("read", "compile", "admin")
+
+
+def _roles(text: str) -> str:
+    unknown = [role for role in text.split(",") if role not in _ROLES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(_ROLES)}")
+    return text
+
+
+def add_token_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", help="the caller, as the server's log shall name it")
+    command.add_argument("tenant", help="whose names of programs the caller sees and files")
+    command.add_argument("roles", type=_roles, help="read, compile, admin, separated by commas")
+    command.add_argument("--out", help="new file for the token; else it is printed")
+
+
+def add_serve_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="the server's; --help lists them"
+    )
+
+
+def token(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A new token for a caller of a shared server, and the line for the server's callers' file."""
+    secret = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    answer = {"line": f"{arguments.name} {arguments.tenant} {arguments.roles} sha256:{digest}"}
+    if arguments.out is None:
+        return {"token": secret, **answer}
+    path = Path(arguments.out)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secret + "\n")
+    return {"token": f"in {path.absolute()}", **answer}
+
+
+def serve(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Becomes a compile server with the arguments that follow (docs/cluster.md)."""
+    binary = native.server_binary()
+    os.execv(binary, [binary, *arguments.arguments])
