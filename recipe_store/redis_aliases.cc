@@ -153,23 +153,24 @@ absl::StatusOr<std::vector<bool>> RedisRecipeStore::HaveManifests(const std::vec
 absl::StatusOr<std::vector<Alias>> RedisRecipeStore::ListAliases() {
   std::vector<Alias> aliases;
   const Deadline deadline = ListDeadline();
-  const absl::Status listed = ForEachPage(
-      RedisKind::kAliases, RedisKind::kAlias, /*newest_first=*/false, deadline,
-      [&](std::vector<Listed> page) -> absl::StatusOr<bool> {
-        std::vector<Alias> read;
-        std::vector<Digest> programs;
-        for (const Listed& item : page) {
-          absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(item.record);
-          if (!alias.ok()) continue;
-          programs.push_back(alias->alias.content_key);
-          read.push_back(std::move(alias->alias));
-        }
-        ASSIGN_OR_RETURN(const std::vector<bool> there, HaveManifests(programs, deadline));
-        for (size_t i = 0; i < read.size(); ++i) {
-          if (there[i]) aliases.push_back(std::move(read[i]));
-        }
-        return true;
-      });
+  const absl::Status listed =
+      ForEachPage(RedisKind::kAliases, RedisKind::kAlias, /*newest_first=*/false, deadline,
+                  [&](std::vector<Listed> page) -> absl::StatusOr<bool> {
+                    std::vector<Alias> read;
+                    std::vector<Digest> programs;
+                    for (const Listed& item : page) {
+                      absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(item.record);
+                      if (!alias.ok()) continue;
+                      programs.push_back(alias->alias.content_key);
+                      read.push_back(std::move(alias->alias));
+                    }
+                    ASSIGN_OR_RETURN(const std::vector<bool> there,
+                                     HaveManifests(programs, PageDeadline(deadline)));
+                    for (size_t i = 0; i < read.size(); ++i) {
+                      if (there[i]) aliases.push_back(std::move(read[i]));
+                    }
+                    return true;
+                  });
   if (!listed.ok()) {
     ++errors_;
     return listed;

@@ -27,6 +27,11 @@ Deadline RedisRecipeStore::ListDeadline() const {
   return client_->DeadlineFor(0) + (kListTimes - 1) * client_->options().command_timeout;
 }
 
+// Each page has the time of a call; all of them together that of a list.
+Deadline RedisRecipeStore::PageDeadline(Deadline deadline) const {
+  return std::min(deadline, client_->DeadlineFor(0));
+}
+
 // Those that are there.
 absl::StatusOr<std::vector<RedisRecipeStore::Listed>> RedisRecipeStore::ReadRecords(
     RedisKind kind, const std::vector<Digest>& names, Deadline deadline) {
@@ -37,7 +42,8 @@ absl::StatusOr<std::vector<RedisRecipeStore::Listed>> RedisRecipeStore::ReadReco
     for (size_t i = begin; i < end; ++i) {
       commands.push_back(Read(key(kind, names[i]), kMaxStoredRecordBytes));
     }
-    ASSIGN_OR_RETURN(std::vector<RedisReply> replies, client_->Run(commands, deadline));
+    ASSIGN_OR_RETURN(std::vector<RedisReply> replies,
+                     client_->Run(commands, PageDeadline(deadline)));
     for (size_t i = begin; i < end; ++i) {
       RedisReply& reply = replies[i - begin];
       if (reply.kind != Kind::kText || reply.bytes.empty()) continue;
@@ -58,7 +64,7 @@ absl::Status RedisRecipeStore::ForEachPage(RedisKind index, RedisKind kind, bool
     RedisCommand command = OnKey({newest_first ? "ZREVRANGE" : "ZRANGE", index_key,
                                   std::to_string(at), std::to_string(at + kPage - 1)});
     command.limit = {.bytes = kPage * kMaxNameBytes, .elements = kPage};
-    ASSIGN_OR_RETURN(const RedisReply reply, client_->RunOne(command, deadline));
+    ASSIGN_OR_RETURN(const RedisReply reply, client_->RunOne(command, PageDeadline(deadline)));
     RETURN_IF_ERROR(ExpectKind(reply, Kind::kArray, "reading the list " + index_key));
     if (reply.elements.empty()) break;
     std::vector<Digest> names;
@@ -79,7 +85,7 @@ absl::Status RedisRecipeStore::ForEachPage(RedisKind index, RedisKind kind, bool
   if (gone.size() == 2) return absl::OkStatus();
   RedisCommand prune = OnKey(std::move(gone));
   prune.optional = true;
-  return client_->RunOne(prune, deadline).status();
+  return client_->RunOne(prune, PageDeadline(deadline)).status();
 }
 
 absl::StatusOr<std::vector<Manifest>> RedisRecipeStore::List(size_t limit) {

@@ -92,6 +92,7 @@ class RedisRecipeStore : public RecipeStore {
 
   // redis_listing.cc
   Deadline ListDeadline() const;
+  Deadline PageDeadline(Deadline deadline) const;
   absl::StatusOr<std::vector<Listed>> ReadRecords(RedisKind kind, const std::vector<Digest>& names,
                                                   Deadline deadline);
   absl::Status ForEachPage(RedisKind index, RedisKind kind, bool newest_first, Deadline deadline,
