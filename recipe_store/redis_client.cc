@@ -14,6 +14,7 @@ using std::chrono::steady_clock;
 constexpr int kMaxRounds = 6;  // servers that one command is sent to
 // A hostile server can name any number of others.
 constexpr size_t kMaxNodes = 4096;
+constexpr uint64_t kMaxIdleBytes = 16 << 20;
 // For keys that are moving between two nodes of a cluster.
 constexpr std::chrono::milliseconds kTryAgainPause{10};
 
@@ -54,7 +55,8 @@ struct RedisClient::Round {
   std::vector<Target> next;
   std::vector<RedisReply> replies;  // of all commands
   bool pause = false;
-  std::set<RedisEndpoint> read_only;  // the error stands if the same server says it again
+  std::vector<RedisEndpoint> refused;  // writes, in this round
+  std::set<RedisEndpoint> read_only;   // in earlier ones: from these the error stands
 };
 
 absl::StatusOr<std::vector<RedisReply>> RedisClient::Run(std::span<const RedisCommand> commands,
@@ -100,6 +102,8 @@ absl::StatusOr<std::vector<RedisReply>> RedisClient::Run(std::span<const RedisCo
     }
     round.targets.swap(round.next);
     round.next.clear();
+    round.read_only.insert(round.refused.begin(), round.refused.end());
+    round.refused.clear();
     if (std::exchange(round.pause, false)) {
       std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + kTryAgainPause));
     }
@@ -127,8 +131,9 @@ void RedisClient::Take(Round& round, const RedisEndpoint& endpoint, size_t comma
       return;
     }
     if (word == "CLUSTERDOWN") MarkStale();
-    if (word == "READONLY" && round.read_only.insert(endpoint).second) {
+    if (word == "READONLY" && !round.read_only.contains(endpoint)) {
       MarkReadOnly(endpoint);
+      round.refused.push_back(endpoint);
       round.next.push_back({command, std::nullopt});
       return;
     }
@@ -181,6 +186,8 @@ RedisClient::Replies RedisClient::RunOn(std::unique_ptr<RedisConnection> connect
   bytes_written_ += traffic.bytes_written;
   if (!replies.ok()) return replies;
   NoteSuccess(endpoint);
+  // Its reader's buffer stays as large as the largest answer was.
+  if (traffic.bytes_read > kMaxIdleBytes) return replies;
   std::lock_guard<std::mutex> lock(mutex_);
   Node& node = NodeAt(endpoint);
   if (node.idle.size() < options_.max_idle_connections) node.idle.push_back(std::move(connection));
