@@ -24,7 +24,9 @@ struct RedisOptions {
   std::string addresses;
   std::string prefix = "hpu";  // of every key
   // AUTH of servers, also of those that a cluster or a sentinel names; sentinels are asked without.
-  // A user without a password is an error. Neither is logged nor part of a message.
+  // A user without a password is an error. Neither is logged nor part of a message. A user needs
+  // ~<prefix>:* ~{<prefix>:l}:* and the commands GET SET PSETEX GETRANGE STRLEN EXISTS DEL PEXPIRE
+  // PERSIST PTTL ZADD ZREM ZRANGE ZREVRANGE ZREMRANGEBYRANK EVAL ASKING CLUSTER|SLOTS.
   std::string user;
   std::string password;
   // The wall-clock bound of a call: connect_timeout + command_timeout + its bytes at

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "recipe_store/redis_lease.h"
 #include "recipe_store/verifying_recipe_store.h"
 #include "tests/store/redis_server.h"
 
@@ -321,6 +322,40 @@ TEST(RedisPassword, IsAskedForCheckedAndNeverShown) {
   EXPECT_TRUE(absl::IsUnavailable(wrong)) << wrong;
   EXPECT_THAT(std::string(wrong.message()), HasSubstr("user or password are wrong"));
   EXPECT_THAT(std::string(wrong.message()), testing::Not(HasSubstr("verkehrt")));
+  server.Command({"ACL",           "SETUSER",
+                  "strict",        "on",
+                  ">geheim",       "~hpu:*",
+                  "~{hpu:l}:*",    "+get",
+                  "+set",          "+psetex",
+                  "+getrange",     "+strlen",
+                  "+exists",       "+del",
+                  "+pexpire",      "+persist",
+                  "+pttl",         "+zadd",
+                  "+zrem",         "+zrange",
+                  "+zrevrange",    "+zremrangebyrank",
+                  "+eval",         "+asking",
+                  "+cluster|slots"},
+                 "richtig");
+  server.Command({"ACL", "LOG", "RESET"}, "richtig");
+  RedisOptions strict = TestOptions(server.address());
+  strict.user = "strict";
+  strict.password = "geheim";
+  strict.entry_ttl = milliseconds(60'000);
+  const auto store = StoreAt(strict);
+  EXPECT_TRUE(store->Put(EntryOf(1)).ok());
+  EXPECT_TRUE(store->PutAlias(AliasOf(1, 1)).ok());
+  EXPECT_TRUE(store->Get(KeyOf(1)).ok());
+  EXPECT_TRUE(store->GetAlias(AliasIdOf(1)).ok());
+  EXPECT_EQ(store->List(0).value().size(), 1u);
+  EXPECT_EQ(store->ListAliases().value().size(), 1u);
+  EXPECT_TRUE(store->Quarantine(KeyOf(1), "x").ok());
+  RedisLeaseKeeper leases(RedisClient::Make(strict).value());
+  Lease lease = leases.TryTake(KeyOf(1), "a", milliseconds(1000)).value();
+  EXPECT_TRUE(leases.Renew(lease, milliseconds(1000)).ok());
+  EXPECT_TRUE(leases.Look(KeyOf(1)).ok());
+  EXPECT_TRUE(leases.Release(lease).ok());
+  EXPECT_EQ(CounterOf(*store, "redis.errors"), 0u);
+  EXPECT_EQ(server.Command({"ACL", "LOG"}, "richtig").elements.size(), 0u) << "nothing was denied";
   server.Command({"ACL", "SETUSER", "compiler", "resetkeys", "~other:*"}, "richtig");
   const absl::Status forbidden = put("compiler", "geheim");
   EXPECT_TRUE(absl::IsUnavailable(forbidden)) << forbidden;

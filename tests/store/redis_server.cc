@@ -24,14 +24,14 @@ using std::chrono::steady_clock;
 constexpr char kServer[] = "/usr/bin/redis-server";
 
 // A socket that listens on a free port of the loopback.
-int Listen(uint16_t* port) {
+int Listen(uint16_t* port, int backlog = 16) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   HPU_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  HPU_CHECK(listen(fd, 16) == 0);
+  HPU_CHECK(listen(fd, backlog) == 0);
   HPU_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
   *port = ntohs(address.sin_port);
   return fd;
@@ -146,8 +146,7 @@ std::vector<std::string> RedisServer::Keys(const std::string& pattern) const {
   return keys;
 }
 
-FakeServer::FakeServer(Answer answer, bool close_after_answer)
-    : answer_(std::move(answer)), close_after_answer_(close_after_answer) {
+FakeServer::FakeServer(Answer answer, Manner manner) : answer_(std::move(answer)), manner_(manner) {
   listener_ = Listen(&port_);
   thread_ = std::thread([this] { Serve(); });
 }
@@ -181,13 +180,31 @@ void FakeServer::ServeOne(int fd) {
     if (size <= 0) break;
     const std::string answer = answer_(std::string(buffer, static_cast<size_t>(size)));
     for (size_t sent = 0; sent < answer.size() && !stopping_;) {
-      const ssize_t more = send(fd, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+      const size_t part = manner_ == Manner::kTrickles ? 1 : answer.size() - sent;
+      const ssize_t more = send(fd, answer.data() + sent, part, MSG_NOSIGNAL);
       if (more <= 0) break;
       sent += static_cast<size_t>(more);
+      if (manner_ == Manner::kTrickles) std::this_thread::sleep_for(milliseconds(20));
     }
-    if (close_after_answer_) break;
+    if (manner_ == Manner::kClosesAfterAnswer) break;
   }
   close(fd);
+}
+
+FullListener::FullListener() {
+  sockets_.push_back(Listen(&port_, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port_);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 4; ++i) {
+    sockets_.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    connect(sockets_.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  }
+}
+
+FullListener::~FullListener() {
+  for (const int fd : sockets_) close(fd);
 }
 
 RedisOptions TestOptions(const std::string& addresses) {

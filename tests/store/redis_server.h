@@ -51,12 +51,13 @@ class RedisServer {
   pid_t pid_ = 0;
 };
 
-// Listens; each connection is answered by `answer`, called with what came, until it gives "". An
-// empty function: takes connections and never says a word.
+// Listens; each connection is answered by `answer`, called with what came. An empty function: takes
+// connections and never says a word.
 class FakeServer {
  public:
   using Answer = std::function<std::string(const std::string& request)>;
-  explicit FakeServer(Answer answer, bool close_after_answer = false);
+  enum class Manner { kStays, kClosesAfterAnswer, kTrickles };  // a byte every 20 ms
+  explicit FakeServer(Answer answer, Manner manner = Manner::kStays);
   ~FakeServer();
   FakeServer(const FakeServer&) = delete;
 
@@ -68,12 +69,25 @@ class FakeServer {
   void ServeOne(int fd);
 
   const Answer answer_;
-  const bool close_after_answer_;
+  const Manner manner_;
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<int> connections_{0};
   std::thread thread_;
+};
+
+// A listening socket whose queue is full: the kernel drops who knocks, as a black hole does.
+class FullListener {
+ public:
+  FullListener();
+  ~FullListener();
+  FullListener(const FullListener&) = delete;
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  uint16_t port_ = 0;
+  std::vector<int> sockets_;
 };
 
 // Small times, so that tests are short: a call lasts at most 100 + 300 ms and a pause 200 ms.
