@@ -226,6 +226,43 @@ TEST(RedisHostile, NoAnswerEndsTheProcessOrIsBelieved) {
   ExpectBearable("$5\r\nabc", false, FakeServer::Manner::kStays);
 }
 
+// Without MSG_NOSIGNAL the second write ends the process.
+TEST(RedisHostile, WritingToAClosedConnectionIsAnError) {
+  FakeServer closing([](const std::string&) { return "+OK\r\n"; },
+                     FakeServer::Manner::kClosesAfterAnswer);
+  const Deadline deadline = std::chrono::steady_clock::now() + milliseconds(2000);
+  auto connection = RedisConnection::Open(closing.endpoint(), "", "", deadline).value();
+  RedisCommand ping;
+  ping.words = {"PING"};
+  const RedisCommand* const commands[] = {&ping};
+  RedisTraffic traffic;
+  EXPECT_TRUE(connection->Run(commands, deadline, traffic).ok());
+  EXPECT_TRUE(Eventually(milliseconds(2000), [&] { return !connection->reusable(); }));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(absl::IsUnavailable(connection->Run(commands, deadline, traffic).status()));
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
+TEST(RedisHostile, AnAnswerBeforeTheQuestionIsRefused) {
+  std::atomic<int> calls{0};
+  FakeServer hasty([&](const std::string&) -> std::string {
+    if (calls++ > 0) std::this_thread::sleep_for(milliseconds(300));
+    return "+OK\r\n";
+  });
+  const Deadline deadline = std::chrono::steady_clock::now() + milliseconds(2000);
+  auto connection = RedisConnection::Open(hasty.endpoint(), "", "", deadline).value();
+  const Bytes large(50'000'000);
+  RedisCommand set;
+  set.words = {"SET", "x"};
+  set.payload = large;
+  const RedisCommand* const commands[] = {&set};
+  RedisTraffic traffic;
+  const absl::Status status = connection->Run(commands, deadline, traffic).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("answered more than it was asked"));
+}
+
 // A server that sends all commands to itself.
 TEST(RedisHostile, RedirectionsEnd) {
   std::string address;

@@ -164,7 +164,6 @@ void FakeServer::Serve() {
     if (poll(&poller, 1, 10) <= 0) continue;
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    ++connections_;
     threads.emplace_back([this, fd] { ServeOne(fd); });
   }
   for (std::thread& thread : threads) thread.join();

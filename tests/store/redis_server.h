@@ -62,7 +62,7 @@ class FakeServer {
   FakeServer(const FakeServer&) = delete;
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  int connections() const { return connections_; }
+  RedisEndpoint endpoint() const { return {"127.0.0.1", port_}; }
 
  private:
   void Serve();
@@ -73,7 +73,6 @@ class FakeServer {
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> connections_{0};
   std::thread thread_;
 };
 
