@@ -13,9 +13,9 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 // TestOptions' 100 + 300 ms, and what a busy machine adds.
-constexpr int64_t kBound = 800;
+constexpr int64_t kBound = 1000;
 // An answer without a network.
-constexpr int64_t kAtOnce = 50;
+constexpr int64_t kAtOnce = 150;
 
 class RedisFailure : public testing::Test {
  protected:
@@ -114,7 +114,8 @@ TEST(RedisHostile, ASilentServerCostsOneBoundPerCall) {
   RedisOptions options = TestOptions(silent.address());
   options.min_bytes_per_second = 1'000'000'000;
   const std::unique_ptr<RedisRecipeStore> other = StoreAt(options);
-  EXPECT_LT(Millis([&] { lost = other->Put(EntryOf(1, 1, 30'000'000)); }), kBound + 200);
+  const Entry large = EntryOf(1, 1, 30'000'000);
+  EXPECT_LT(Millis([&] { lost = other->Put(large); }), kBound);
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
 }
 
@@ -124,7 +125,7 @@ TEST(RedisHostile, ABlackHoleCostsOneConnectTimeout) {
   absl::Status lost;
   const int64_t first = Millis([&] { lost = store->Get(KeyOf(1)).status(); });
   EXPECT_GE(first, 90);
-  EXPECT_LT(first, 300);
+  EXPECT_LT(first, 390) << "less than a connect and a command may take together";
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
   EXPECT_THAT(std::string(lost.message()), HasSubstr("connecting: no answer in time"));
   EXPECT_LT(Millis([&] { lost = store->Get(KeyOf(1)).status(); }), kAtOnce);
