@@ -22,8 +22,8 @@ std::string WhyNoRedis();
 // A redis-server on a free port of the loopback, killed with the object and with the test program.
 class RedisServer {
  public:
-  // `arguments` are added to its command line. `mode`: "--sentinel" needs a configuration file,
-  // which is made from `config`.
+  // `arguments` are added to its command line, `config` is its configuration file. A sentinel
+  // writes to that file what it learns.
   explicit RedisServer(std::vector<std::string> arguments = {}, const std::string& config = "",
                        bool is_sentinel = false);
   ~RedisServer();
