@@ -15,6 +15,7 @@
 #include "recipe_store/read_caching_recipe_store.h"
 #include "recipe_store/rocksdb_recipe_store.h"
 #include "recipe_store/verifying_recipe_store.h"
+#include "tests/store/redis_server.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {
@@ -37,10 +38,23 @@ std::unique_ptr<RecipeStore> MakeVerifying(std::unique_ptr<RecipeStore> inner) {
   return std::make_unique<VerifyingRecipeStore>(std::move(inner), &TestKeys());
 }
 
+// One server for all tests, a prefix for each. Null where none is installed.
+std::unique_ptr<RecipeStore> MakeRedis() {
+  if (!WhyNoRedis().empty()) return nullptr;
+  static RedisServer server;
+  static int count = 0;
+  RedisOptions options;
+  options.addresses = server.address();
+  options.prefix = "store" + std::to_string(++count);
+  options.max_entry_bytes = kMaxBytes;
+  return StoreAt(options);
+}
+
 const std::vector<Layer>& Layers() {
   static const auto* const layers = new std::vector<Layer>{
       {"memory", [](const TemporaryFolder&) { return MakeMemory(); }},
       {"rocksdb", MakeRocksDb},
+      {"redis", [](const TemporaryFolder&) { return MakeRedis(); }},
       {"verifying", [](const TemporaryFolder&) { return MakeVerifying(MakeMemory()); }},
       {"metrics",
        [](const TemporaryFolder&) {
@@ -75,6 +89,8 @@ struct Unsupported {
 constexpr Unsupported kUnsupported[] = {
     {"read_caching_over_broken_cache", "QuarantineTakesAnEntryOutOfService",
      "the broken cache's error is reported, although the entry is gone"},
+    {"redis", "AliasesLiveAndDieWithTheirProgram", "its engine evicts, by limits of its own"},
+    {"redis", "TheLeastRecentlyUsedGoFirst", "its engine evicts, by limits of its own"},
     {"read_caching_over_broken_cache", "FlushSucceeds", "the broken cache cannot be flushed"},
 };
 
@@ -88,6 +104,7 @@ class StoreConformance : public testing::TestWithParam<Layer> {
       }
     }
     store_ = GetParam().make(folder_);
+    if (store_ == nullptr) GTEST_SKIP() << WhyNoRedis();
   }
 
   TemporaryFolder folder_;

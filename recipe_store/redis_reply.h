@@ -1,0 +1,72 @@
+// What a Redis server answered, as our own values, and the reader that makes them from bytes.
+//
+// The server is not trusted. hiredis parses the protocol, but its own reply objects allocate what a
+// header claims ("*2147483647") and end the process when that fails; here each reply has a budget
+// of bytes and elements that is checked before anything is allocated or copied.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+struct redisReader;
+
+namespace hpu::store {
+
+struct RedisReply {
+  enum class Kind { kNil, kText, kStatus, kError, kInteger, kArray };
+
+  Kind kind = Kind::kNil;
+  int64_t integer = 0;
+  Bytes bytes;  // of kText, kStatus and kError
+  std::vector<RedisReply> elements;
+
+  bool is_error() const { return kind == Kind::kError; }
+  std::string text() const { return std::string(bytes.begin(), bytes.end()); }
+  // "MOVED" of "MOVED 17 10.0.0.1:6379"; empty if it is no error.
+  std::string error_word() const;
+};
+
+// The codes of recipe_store.h: DATA_LOSS if the key holds another type; else UNAVAILABLE, with what
+// to do where that is known.
+absl::Status ErrorOf(const RedisReply& reply);
+// DATA_LOSS, naming `what`, unless the reply is of that kind; an error reply gives ErrorOf.
+absl::Status ExpectKind(const RedisReply& reply, RedisReply::Kind kind, const std::string& what);
+
+// Bounds of one reply: bytes of all texts in it, elements of all arrays in it.
+struct ReplyLimit {
+  uint64_t bytes = 0;
+  uint64_t elements = 0;
+};
+
+class RedisReader {
+ public:
+  RedisReader();
+  ~RedisReader();
+  RedisReader(const RedisReader&) = delete;
+
+  void Feed(std::span<const char> bytes);
+  // Nothing: more bytes are needed. RESOURCE_EXHAUSTED: the reply is larger than its limit.
+  // DATA_LOSS: not the protocol. After an error the connection must be given up. The same `limit`
+  // is to be given until the reply is there.
+  absl::StatusOr<std::optional<RedisReply>> Next(const ReplyLimit& limit);
+  // Bytes that no reply has taken.
+  size_t left_over() const;
+
+  struct State;
+
+ private:
+  struct Free {
+    void operator()(redisReader* reader) const;
+  };
+  std::unique_ptr<State> state_;  // before the reader, whose objects point to it
+  std::unique_ptr<redisReader, Free> reader_;
+};
+
+}  // namespace hpu::store
