@@ -26,7 +26,7 @@ struct ServerInfo {
   std::string build_id;
   uint32_t protocol_version = 0;
   pid_t pid = 0;
-  std::string upstream;     // the servers that it asks, as ToText(endpoints)
+  std::string upstream;  // the servers that it asks, as ToText(endpoints)
   std::string config_file;
 };
 

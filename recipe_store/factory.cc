@@ -12,11 +12,16 @@
 #include "recipe_store/memory_recipe_store.h"
 #include "recipe_store/metrics_recipe_store.h"
 #include "recipe_store/read_caching_recipe_store.h"
+#include "recipe_store/redis_lease.h"
+#include "recipe_store/redis_recipe_store.h"
 #include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/shared_tier_recipe_store.h"
 #include "recipe_store/verifying_recipe_store.h"
 
 namespace hpu::store {
 namespace {
+
+constexpr size_t kMaxWaitingWrites = 4096;
 
 std::string ToOctal(mode_t mode) {
   std::ostringstream text;
@@ -61,6 +66,18 @@ std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
   return nullptr;
 }
 
+absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
+  if (!config.redis.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::shared_ptr<RedisClient> client, RedisClient::Make(*config.redis));
+  auto shared = std::make_shared<VerifyingRecipeStore>(std::make_unique<RedisRecipeStore>(client),
+                                                       opened.trusted_keys.get());
+  opened.behind = std::make_unique<WriteBehind>(config.behind_bytes, kMaxWaitingWrites);
+  opened.store = std::make_unique<SharedTierRecipeStore>(
+      std::move(opened.store), std::move(shared), opened.behind.get(), config.redis_read_only);
+  if (!config.redis_read_only) opened.leases = std::make_unique<RedisLeaseKeeper>(client);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
@@ -77,9 +94,11 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
     store = std::make_unique<ReadCachingRecipeStore>(
         std::move(store), std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
   }
+  OpenedStore opened{std::move(key), std::move(trusted), std::move(store), persistent};
+  RETURN_IF_ERROR(AddSharedTier(config, opened));
   // What lies over every store.
-  store = std::make_unique<MetricsRecipeStore>(std::move(store), "store");
-  return OpenedStore{std::move(key), std::move(trusted), std::move(store), persistent};
+  opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");
+  return opened;
 }
 
 }  // namespace hpu::store

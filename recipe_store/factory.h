@@ -1,12 +1,18 @@
 // Stacks the layers of the compile server's store:
-//   metrics(read_caching(fast = memory, slow = verifying(rocksdb)))
+//   metrics(shared_tier(near = read_caching(fast = memory, slow = verifying(rocksdb)),
+//                       shared = verifying(redis)))
+// without the shared tier where no engine is named.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "recipe_store/keyring.h"
+#include "recipe_store/lease.h"
 #include "recipe_store/recipe_store.h"
+#include "recipe_store/redis_options.h"
+#include "recipe_store/write_behind.h"
 
 namespace hpu::store {
 
@@ -14,7 +20,10 @@ struct StoreConfig {
   std::string folder;  // holds db/ and the key files; empty = memory only
   uint64_t max_bytes = uint64_t{10} << 30;
   uint64_t memory_bytes = 256 << 20;
-  std::string trusted_keys;  // folder of TrustedKeys; empty = own key only
+  std::optional<RedisOptions> redis;  // the engine that servers share
+  bool redis_read_only = false;       // nothing is written there, no lease taken
+  uint64_t behind_bytes = 256 << 20;  // that wait to be written there
+  std::string trusted_keys;           // folder of TrustedKeys; empty = own key only
 };
 
 struct OpenedStore {
@@ -22,6 +31,10 @@ struct OpenedStore {
   std::unique_ptr<TrustedKeys> trusted_keys;  // as they were when it was opened; outlives the store
   std::unique_ptr<RecipeStore> store;
   bool persistent = false;
+  // Where servers share an engine: who compiles what, and the writes that nobody waits for, which
+  // are to end before the store does.
+  std::unique_ptr<LeaseKeeper> leases;
+  std::unique_ptr<WriteBehind> behind;
 };
 
 // Always gives a store that serves: if the folder cannot be created, locked or read, programs are

@@ -18,16 +18,14 @@ absl::StatusOr<store::AliasRecord> AliasBook::File(const std::string& tenant,
   if (known.ok() && known->alias.content_key == content_key) return known;
   ASSIGN_OR_RETURN(store::AliasRecord record, Sign(tenant, front_end, content_key));
   if (const absl::Status kept = store_->PutAlias(record); !kept.ok()) {
-    HPU_LOG(kWarning, "alias not kept front_end_key=" << ToHex(front_end.key)
-                                                      << " error=" << ToText(kept));
+    HPU_LOG(kWarning,
+            "alias not kept front_end_key=" << ToHex(front_end.key) << " error=" << ToText(kept));
   } else if (known.ok()) {
     ++replaced_;
-    HPU_LOG(kWarning,
-            "alias replaced front_end_key=" << ToHex(front_end.key) << " tenant=" << tenant
-                                            << " key=" << ToHex(content_key)
-                                            << " was=" << ToHex(known->alias.content_key)
-                                            << " label=" << front_end.label
-                                            << " was_label=" << known->alias.label);
+    HPU_LOG(kWarning, "alias replaced front_end_key="
+                          << ToHex(front_end.key) << " tenant=" << tenant << " key="
+                          << ToHex(content_key) << " was=" << ToHex(known->alias.content_key)
+                          << " label=" << front_end.label << " was_label=" << known->alias.label);
   }
   return record;
 }

@@ -128,6 +128,7 @@ void CompileQueue::CompileThread(size_t index) {
       return CompileOnce(index, flight->job(), progress);
     });
     --compiling_;
+    if (hooks_.landed) hooks_.landed(flight->job().key);
     Land(*flight, std::move(result));
     // A lost worker is replaced at once, so that the next request finds a warm one.
     ReadyWorker(index).status().IgnoreError();

@@ -40,6 +40,9 @@ struct QueueHooks {
   std::function<absl::StatusOr<store::Entry>(const CompileJob& job, CompileOutput output,
                                              std::chrono::microseconds duration)>
       publish;
+  // A flight that a worker of ours had is over, well or not, and filed. Empty: nobody wants to
+  // know.
+  std::function<void(const Digest& key)> landed;
   // Sees every failure of a compilation.
   std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
 };

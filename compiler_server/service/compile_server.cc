@@ -51,14 +51,14 @@ absl::Status CompileServer::Listen() {
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
   // RocksDB's lock: the one file that stays the same file as long as the database is open.
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
-  service_ =
-      std::make_unique<CompileService>(options_.build_id, std::move(opened), options_.queue,
-                                       options_.upstream, options_.config_file, [this](const std::string& reason) {
-                                         // Before the answer: who asked may start the next server,
-                                         // and shall not meet this one.
-                                         listener_->Stop();
-                                         RequestStop(reason);
-                                       });
+  service_ = std::make_unique<CompileService>(options_.build_id, std::move(opened), options_.queue,
+                                              options_.upstream, options_.config_file,
+                                              [this](const std::string& reason) {
+                                                // Before the answer: who asked may start the next
+                                                // server, and shall not meet this one.
+                                                listener_->Stop();
+                                                RequestStop(reason);
+                                              });
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);
   unix_door_ = std::make_unique<Door>("unix", own_user_.get(), service_.get(), &times_);
@@ -96,8 +96,9 @@ absl::Status CompileServer::ListenToNetwork() {
 
 absl::Status CompileServer::ShowMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(metrics_, MetricsPage::Open(options_.metrics_address,
-                                               [this] { return service_->Counters(); }, times_));
+  ASSIGN_OR_RETURN(
+      metrics_,
+      MetricsPage::Open(options_.metrics_address, [this] { return service_->Counters(); }, times_));
   return absl::OkStatus();
 }
 
@@ -108,8 +109,8 @@ absl::Status CompileServer::PublishKeys() const {
 void CompileServer::ReadAgain() {
   absl::StatusOr<bool> changed = service_->trusted_keys().Reload();
   if (changed.ok() && *changed) {
-    HPU_LOG(kInfo, "trusted keys changed count="
-                       << service_->trusted_keys().keyring()->keys().size());
+    HPU_LOG(kInfo,
+            "trusted keys changed count=" << service_->trusted_keys().keyring()->keys().size());
     changed = PublishKeys().ok();
   }
   if (changed.ok() && callers_ != nullptr) {

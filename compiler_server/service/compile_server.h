@@ -30,16 +30,16 @@ struct ServerOptions {
   UpstreamOptions upstream;
   std::string config_file;  // that these options came from, for those who ask
   NetworkOptions network;
-  std::string metrics_address;  // HOST:PORT of the page for Prometheus; empty: none
-  std::chrono::seconds idle_timeout{15 * 60};    // 0 = never
+  std::string metrics_address;                 // HOST:PORT of the page for Prometheus; empty: none
+  std::chrono::seconds idle_timeout{15 * 60};  // 0 = never
   std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
 
 class CompileServer {
  public:
   // Listening when it returns. The keys it trusts, its own first, lie in "<socket>.pub". Errors as
-  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load, MetricsPage::Open; UNAVAILABLE: an address cannot be
-  // listened on.
+  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load, MetricsPage::Open; UNAVAILABLE:
+  // an address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<CompileServer>> Start(ServerOptions options);
 
   // Stops.
@@ -50,8 +50,9 @@ class CompileServer {
 
   // Returns the reason: RequestStop's, "idle" after idle_timeout without requests, or what happened
   // to our files. Looks after them meanwhile, each second: a socket, lock or public key that others
-  // removed is made again, trusted keys and callers are read anew; a server whose store was removed, or whose lock another server has,
-  // leaves without waiting for its compilations. Ends streams to clients that do not read.
+  // removed is made again, trusted keys and callers are read anew; a server whose store was
+  // removed, or whose lock another server has, leaves without waiting for its compilations. Ends
+  // streams to clients that do not read.
   std::string WaitForStopRequest();
 
   // Removes the socket, finishes or abandons compilations within stop_grace, flushes the store.

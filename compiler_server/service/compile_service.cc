@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <array>
+
 #include "base/log.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
@@ -55,6 +57,13 @@ bool IsAboutTheRequest(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
+// For the people who look at leases.
+std::string ServerName() {
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  return std::string(host.data()) + " pid " + std::to_string(getpid());
+}
+
 // For the log: what was asked for.
 std::string KeysOf(const wire::GetProgramRequest& request) {
   const bool by_content = request.has_content_key();
@@ -91,10 +100,16 @@ CompileService::CompileService(std::string build_id, store::OpenedStore opened,
       upstream_text_(client::ToText(upstream.endpoints)),
       config_file_(std::move(config_file)),
       aliases_(store_.get(), &signing_key_),
-      upstream_(upstream.endpoints.empty()
-                    ? nullptr
-                    : std::make_unique<Upstream>(std::move(upstream), build_id_,
-                                                 trusted_keys_.get())),
+      upstream_(
+          upstream.endpoints.empty()
+              ? nullptr
+              : std::make_unique<Upstream>(std::move(upstream), build_id_, trusted_keys_.get())),
+      leases_(std::move(opened.leases)),
+      flights_(leases_ == nullptr ? nullptr
+                                  : std::make_unique<ClusterFlights>(
+                                        leases_.get(), ServerName(),
+                                        [this](const Digest& key) { return store_->Get(key); })),
+      behind_(std::move(opened.behind)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
       queue_(queue_options, MakeHooks(queue_options.time_limit)) {}
@@ -102,7 +117,13 @@ CompileService::CompileService(std::string build_id, store::OpenedStore opened,
 QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   QueueHooks hooks;
   hooks.look_up = [this](const Digest& key) { return store_->Get(key); };
-  if (upstream_ != nullptr) {
+  if (flights_ != nullptr) {
+    // After the writes of the program, which are under way: others look for it when they are told.
+    hooks.landed = [this](const Digest& key) {
+      behind_->Add(0, [this, key] { flights_->Landed(key); });
+    };
+  }
+  if (upstream_ != nullptr || flights_ != nullptr) {
     hooks.forward = [this, time_limit](const CompileJob& job, const ProgressFunction& progress) {
       return Forward(job, time_limit, progress);
     };
@@ -121,6 +142,19 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
 absl::StatusOr<Landing> CompileService::Forward(const CompileJob& job,
                                                 std::chrono::milliseconds time_limit,
                                                 const ProgressFunction& progress) {
+  absl::StatusOr<Landing> landing =
+      Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
+  if (upstream_ != nullptr) landing = AskUpstream(job, time_limit, progress);
+  // Who wants it anew does not want what another server makes of the same request.
+  if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
+    return landing;
+  }
+  return flights_->Await(job.key, time_limit, progress);
+}
+
+absl::StatusOr<Landing> CompileService::AskUpstream(const CompileJob& job,
+                                                    std::chrono::milliseconds time_limit,
+                                                    const ProgressFunction& progress) {
   absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
   if (!landing.ok()) return landing;
   const absl::Status kept = store_->Put(landing->entry);
@@ -130,9 +164,8 @@ absl::StatusOr<Landing> CompileService::Forward(const CompileJob& job,
   return landing;
 }
 
-absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job,
-                                                         CompileOutput output,
-                                                         std::chrono::microseconds duration) {
+absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, CompileOutput output,
+                                                     std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
                    MakeProgramEntry(job, std::move(output), duration, signing_key_));
   const absl::Status kept = store_->Put(entry);
@@ -202,9 +235,9 @@ absl::StatusOr<store::Entry> CompileService::FetchUpstream(
   }
   // The alias there is of the tenant that this server is there; here it is the caller's.
   const store::Alias& theirs = fetched.alias->alias;
-  ASSIGN_OR_RETURN(*alias, aliases_.File(caller.tenant,
-                                         {front_end_key, theirs.factors, theirs.label},
-                                         theirs.content_key));
+  ASSIGN_OR_RETURN(*alias,
+                   aliases_.File(caller.tenant, {front_end_key, theirs.factors, theirs.label},
+                                 theirs.content_key));
   return std::move(fetched.entry);
 }
 
@@ -344,6 +377,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   queue_.AddCounters(counters);
   aliases_.AddCounters(counters);
   if (upstream_ != nullptr) upstream_->AddCounters(counters);
+  if (flights_ != nullptr) flights_->AddCounters(counters);
   counters["server.refused"] = refused_;
   counters["compile.requests"] = compile_requests_;
   counters["compile.store_hits"] = store_hits_;
@@ -401,6 +435,7 @@ void CompileService::GiveUpStalledStreams() {
 
 void CompileService::Stop(std::chrono::milliseconds grace) {
   if (upstream_ != nullptr) upstream_->Stop();
+  if (flights_ != nullptr) flights_->Stop();
   queue_.Stop(grace);
   if (absl::Status flushed = store_->Flush(); !flushed.ok()) {
     HPU_LOG(kWarning, "store not flushed error=" << ToText(flushed));

@@ -11,6 +11,7 @@
 #include "compile_service.grpc.pb.h"
 #include "compiler_server/service/alias_book.h"
 #include "compiler_server/service/caller.h"
+#include "compiler_server/service/cluster_flights.h"
 #include "compiler_server/service/compile_queue.h"
 #include "compiler_server/service/compile_request.h"
 #include "compiler_server/service/hit_counts.h"
@@ -71,12 +72,14 @@ class CompileService {
   QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
-  // The program from another server, filed here.
+  // The program that another server has or makes, filed here; UNAVAILABLE: compile it here.
   absl::StatusOr<Landing> Forward(const CompileJob& job, std::chrono::milliseconds time_limit,
                                   const ProgressFunction& progress);
   // The program that the request names. A damaged one is quarantined and so a miss.
   absl::StatusOr<store::Entry> Fetch(const Caller& caller, const wire::GetProgramRequest& request,
                                      std::optional<store::AliasRecord>* alias);
+  absl::StatusOr<Landing> AskUpstream(const CompileJob& job, std::chrono::milliseconds time_limit,
+                                      const ProgressFunction& progress);
   absl::StatusOr<store::Entry> FetchOwn(const Caller& caller, const Digest& front_end_key,
                                         std::optional<store::AliasRecord>* alias);
   absl::StatusOr<store::Entry> FetchUpstream(const Caller& caller, const Digest& front_end_key,
@@ -104,7 +107,11 @@ class CompileService {
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   AliasBook aliases_;
-  const std::unique_ptr<Upstream> upstream_;  // null: there are no other servers
+  const std::unique_ptr<Upstream> upstream_;  // null: there are no other servers to ask
+  // Null where no engine is shared with other servers. The writes behind use both and the store.
+  const std::unique_ptr<store::LeaseKeeper> leases_;
+  const std::unique_ptr<ClusterFlights> flights_;
+  const std::unique_ptr<store::WriteBehind> behind_;
   NegativeCache negative_cache_;
   StreamWatch streams_;
   std::atomic<int> active_{0};

@@ -18,8 +18,8 @@ grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Role role, c
   const absl::StatusOr<Caller> caller = callers_->Identify(*context);
   absl::Status refusal = caller.status();
   if (caller.ok() && !caller->Has(role)) {
-    refusal = Error(absl::StatusCode::kPermissionDenied, "caller ", caller->name,
-                    " may not call ", call, " here");
+    refusal = Error(absl::StatusCode::kPermissionDenied, "caller ", caller->name, " may not call ",
+                    call, " here");
   }
   if (refusal.ok()) return enter(*caller);
   service_->CountRefusal();
@@ -56,9 +56,8 @@ grpc::Status Door::GetStats(grpc::ServerContext* context, const wire::StatsReque
 
 grpc::Status Door::List(grpc::ServerContext* context, const wire::ListRequest* request,
                         grpc::ServerWriter<wire::ListEntry>* writer) {
-  return Admit(context, Role::kRead, "List", [&](const Caller& caller) {
-    return service_->List(caller, *request, writer);
-  });
+  return Admit(context, Role::kRead, "List",
+               [&](const Caller& caller) { return service_->List(caller, *request, writer); });
 }
 
 grpc::Status Door::Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,

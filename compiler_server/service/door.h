@@ -1,5 +1,5 @@
-// The gRPC face of the server: tells who calls, whether the caller may, and lets the request in. One
-// service stands behind several doors: the unix socket's and the network's.
+// The gRPC face of the server: tells who calls, whether the caller may, and lets the request in.
+// One service stands behind several doors: the unix socket's and the network's.
 #pragma once
 
 #include <functional>

@@ -19,7 +19,7 @@ struct CompileJob {
   Digest key{};  // ContentKey of `content`
   store::Content content;
   CompileInput input;
-  bool skip_cache_lookup = false;  // compile anew and replace what is stored
+  bool skip_cache_lookup = false;               // compile anew and replace what is stored
   std::optional<store::FrontEndKey> front_end;  // of the request that began it
 };
 

@@ -13,9 +13,10 @@ const prometheus::Histogram::BucketBoundaries kBuckets = {
 
 // What is a state and not a count of events.
 constexpr std::string_view kGauges[] = {
-    "compile.negative_entries", "compile.running",   "compile.waiting",  "memory.aliases",
-    "memory.bytes",             "memory.entries",    "rocksdb.aliases",  "rocksdb.blobs",
-    "rocksdb.bytes",            "rocksdb.entries",   "rocksdb.max_bytes", "server.uptime_seconds",
+    "compile.negative_entries", "compile.running",   "compile.waiting",
+    "memory.aliases",           "memory.bytes",      "memory.entries",
+    "rocksdb.aliases",          "rocksdb.blobs",     "rocksdb.bytes",
+    "rocksdb.entries",          "rocksdb.max_bytes", "server.uptime_seconds",
     "store.persistent",
 };
 static_assert(std::ranges::is_sorted(kGauges));

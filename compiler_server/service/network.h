@@ -14,7 +14,7 @@ namespace hpu::server {
 
 struct NetworkOptions {
   std::vector<client::Endpoint> listen;  // tcp:// and tls://; empty: only the unix socket
-  std::string callers_file;              // CallerTable; needed where there is something to listen on
+  std::string callers_file;  // CallerTable; needed where there is something to listen on
   // PEM files, read again when they change; needed for tls://.
   std::string certificate_file;
   std::string key_file;

@@ -23,8 +23,7 @@ client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
 
 }  // namespace
 
-Upstream::Upstream(UpstreamOptions options, std::string build_id,
-                   const store::TrustedKeys* trusted)
+Upstream::Upstream(UpstreamOptions options, std::string build_id, const store::TrustedKeys* trusted)
     : options_(std::move(options)),
       build_id_(std::move(build_id)),
       client_(ClientOptions(options_, build_id_, trusted)) {}
@@ -36,9 +35,8 @@ absl::Status Upstream::Interrupted() const {
 
 absl::Status Upstream::Unusable(const char* call, const absl::Status& status) {
   ++failures_;
-  const absl::Status unusable =
-      Error(absl::StatusCode::kUnavailable, call, " at ", client::ToText(options_.endpoints), ": ",
-            ToText(status));
+  const absl::Status unusable = Error(absl::StatusCode::kUnavailable, call, " at ",
+                                      client::ToText(options_.endpoints), ": ", ToText(status));
   if (!failing_.exchange(true)) {
     HPU_LOG(kWarning, "other servers cannot be used, compiling here error=" << ToText(unusable));
   }

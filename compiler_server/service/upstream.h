@@ -24,8 +24,8 @@ struct UpstreamOptions {
 
 class Upstream {
  public:
-  // `trusted` must live longer. Only programs of this compiler are taken: those of another one would
-  // be filed under keys that nobody here asks for.
+  // `trusted` must live longer. Only programs of this compiler are taken: those of another one
+  // would be filed under keys that nobody here asks for.
   Upstream(UpstreamOptions options, std::string build_id, const store::TrustedKeys* trusted);
 
   // NOT_FOUND: a miss there. UNAVAILABLE: no answer that can be used; the reason is logged. Calls

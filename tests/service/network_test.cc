@@ -26,11 +26,13 @@ TEST(Endpoints, AreReadAndRefusedByName) {
             "tls://a.example:1,tcp://127.0.0.1:2,unix:/run/x");
   EXPECT_EQ(text("tcp://[::1]:80"), "tcp://[::1]:80");
   EXPECT_EQ(text(" , "), "INVALID_ARGUMENT: no compile server address is given");
-  EXPECT_EQ(text("a:80"),
-            "INVALID_ARGUMENT: compile server address 'a:80': it begins with tls://, tcp:// or unix:");
-  EXPECT_EQ(text("tcp://10.0.0.1:80"),
-            "INVALID_ARGUMENT: compile server address 'tcp://10.0.0.1:80': plain tcp:// is for this "
-            "host only (127.0.0.1, [::1], localhost); use tls://10.0.0.1:80");
+  EXPECT_EQ(
+      text("a:80"),
+      "INVALID_ARGUMENT: compile server address 'a:80': it begins with tls://, tcp:// or unix:");
+  EXPECT_EQ(
+      text("tcp://10.0.0.1:80"),
+      "INVALID_ARGUMENT: compile server address 'tcp://10.0.0.1:80': plain tcp:// is for this "
+      "host only (127.0.0.1, [::1], localhost); use tls://10.0.0.1:80");
   EXPECT_EQ(text("tls://host"),
             "INVALID_ARGUMENT: compile server address 'tls://host': it needs a port from 1 to "
             "65535, as in tls://compile.example:8471");
@@ -198,8 +200,8 @@ TEST_F(NetworkTest, PrometheusSeesCountersAndHowLongCallsTook) {
 }
 
 TEST_F(NetworkTest, HealthIsToldWithoutAToken) {
-  const auto channel = grpc::CreateChannel(options_.network.listen[0].target,
-                                           grpc::InsecureChannelCredentials());
+  const auto channel =
+      grpc::CreateChannel(options_.network.listen[0].target, grpc::InsecureChannelCredentials());
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
@@ -235,8 +237,7 @@ class TlsTest : public NetworkTest {
   void Listen(bool wants_certificates) {
     server_.reset();
     if (wants_certificates) options_.network.client_ca_file = authority_->ca();
-    options_.network.listen = {{Endpoint::Kind::kTls,
-                                "127.0.0.1:" + std::to_string(FreePort())}};
+    options_.network.listen = {{Endpoint::Kind::kTls, "127.0.0.1:" + std::to_string(FreePort())}};
     Start();
   }
   client::RpcClient::Options TlsOptionsOf(const std::string& name) const {

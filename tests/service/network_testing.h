@@ -32,8 +32,10 @@ inline uint16_t FreePort() {
 class Authority {
  public:
   explicit Authority(std::string folder) : folder_(std::move(folder)) {
-    Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
-        " -keyout " + ca_key() + " -out " + ca());
+    Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
+        "/CN=test"
+        " -keyout " +
+        ca_key() + " -out " + ca());
   }
 
   // NAME.pem and NAME.key: for servers on this host, and for clients of that common name.
@@ -78,8 +80,8 @@ class NetworkTest : public ServiceTest {
                  TokenLine("operator", "ops", "read,compile,admin") +
                  "node7 team-a read,compile certificate\n");
     options_.network.callers_file = folder_.path("callers");
-    options_.network.listen = {{client::Endpoint::Kind::kTcp,
-                                "127.0.0.1:" + std::to_string(FreePort())}};
+    options_.network.listen = {
+        {client::Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(FreePort())}};
     ServiceTest::SetUp();
   }
 

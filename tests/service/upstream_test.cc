@@ -101,8 +101,7 @@ TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
   ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&address), size), 0);
   ASSERT_EQ(listen(silent, 16), 0);
   ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const Endpoint hole{Endpoint::Kind::kTcp,
-                      "127.0.0.1:" + std::to_string(ntohs(address.sin_port))};
+  const Endpoint hole{Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(ntohs(address.sin_port))};
   daemon_.reset();
   daemon_options_.upstream.endpoints = {hole, options_.network.listen[0]};
   StartDaemon();

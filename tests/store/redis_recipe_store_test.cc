@@ -128,7 +128,7 @@ TEST_F(RedisStore, ABlobOfAnotherSizeIsAMissAndHealed) {
 }
 
 TEST_F(RedisStore, FlippedBitsAreNeverServed) {
-  VerifyingRecipeStore store(StoreAt(options_), TestKey().public_key());
+  VerifyingRecipeStore store(StoreAt(options_), &TestKeys());
   const Entry entry = EntryOf(1, 1, 200);
   int damaged = 0;
   const std::vector<std::string> keys = {Key("m", KeyOf(1)), Key("b", BlobOf(entry, 0)),

@@ -1,0 +1,91 @@
+#include "recipe_store/shared_tier_recipe_store.h"
+
+#include "base/log.h"
+
+namespace hpu::store {
+namespace {
+
+constexpr std::chrono::milliseconds kFlushPatience{5000};
+
+}  // namespace
+
+absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
+  absl::StatusOr<Entry> near = near_->Get(key);
+  if (near.ok()) return near;
+  absl::StatusOr<Entry> shared = shared_->Get(key);
+  if (!shared.ok()) {
+    ++(absl::IsNotFound(shared.status()) ? misses_ : read_failures_);
+    return near;
+  }
+  ++hits_;
+  if (const absl::Status kept = near_->Put(*shared); !kept.ok()) {
+    HPU_LOG(kDebug, "program of the shared store not kept error=" << ToText(kept));
+  }
+  return shared;
+}
+
+absl::Status SharedTierRecipeStore::Put(const Entry& entry) {
+  const absl::Status kept = near_->Put(entry);
+  WriteShared(entry.size_bytes(), [entry](RecipeStore& shared) { return shared.Put(entry); });
+  return kept;
+}
+
+absl::StatusOr<AliasRecord> SharedTierRecipeStore::GetAlias(const Digest& id) {
+  absl::StatusOr<AliasRecord> near = near_->GetAlias(id);
+  if (near.ok()) return near;
+  absl::StatusOr<AliasRecord> shared = shared_->GetAlias(id);
+  if (!shared.ok()) {
+    if (!absl::IsNotFound(shared.status())) ++read_failures_;
+    return near;
+  }
+  // Whoever asks for the name asks for the program next; a name lives with its program.
+  if (Get(shared->alias.content_key).ok()) near_->PutAlias(*shared).IgnoreError();
+  return shared;
+}
+
+absl::Status SharedTierRecipeStore::PutAlias(const AliasRecord& alias) {
+  const absl::Status kept = near_->PutAlias(alias);
+  WriteShared(alias.size_bytes(), [alias](RecipeStore& shared) { return shared.PutAlias(alias); });
+  return kept;
+}
+
+absl::Status SharedTierRecipeStore::DropAlias(const Digest& id) {
+  WriteShared(0, [id](RecipeStore& shared) { return shared.DropAlias(id); });
+  return near_->DropAlias(id);
+}
+
+absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
+  // At once: the next Get shall be a miss there too. Its failure is the shared store's loss.
+  if (!read_only_) shared_->Quarantine(key, reason).IgnoreError();
+  return near_->Quarantine(key, reason);
+}
+
+void SharedTierRecipeStore::WriteShared(uint64_t bytes,
+                                        std::function<absl::Status(RecipeStore&)> write) {
+  if (read_only_) return;
+  behind_->Add(bytes, [this, shared = shared_, write = std::move(write)] {
+    const absl::Status written = write(*shared);
+    if (written.ok()) return;
+    ++write_failures_;
+    HPU_LOG(kDebug, "not written to the shared store error=" << ToText(written));
+  });
+}
+
+absl::Status SharedTierRecipeStore::Flush() {
+  if (!behind_->Drain(kFlushPatience)) {
+    HPU_LOG(kWarning, "the shared store did not take everything in time");
+  }
+  return near_->Flush();
+}
+
+void SharedTierRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  counters["shared.hits"] += hits_;
+  counters["shared.misses"] += misses_;
+  counters["shared.read_failures"] += read_failures_;
+  counters["shared.write_failures"] += write_failures_;
+  behind_->AddCounters(counters);
+  near_->AddCounters(counters);
+  shared_->AddCounters(counters);
+}
+
+}  // namespace hpu::store

@@ -1,0 +1,52 @@
+// A store of our own in front of one that several servers share. Ours answers for what it has and
+// decides what a write is worth; the shared one is asked for the rest, filled behind the caller's
+// back, and any fault of it is a miss there.
+#pragma once
+
+#include <atomic>
+
+#include "recipe_store/recipe_store.h"
+#include "recipe_store/write_behind.h"
+
+namespace hpu::store {
+
+class SharedTierRecipeStore : public RecipeStore {
+ public:
+  // `behind` does the writes and must live longer than calls, and end before the store does. With
+  // `read_only` nothing is written to the shared store.
+  SharedTierRecipeStore(std::unique_ptr<RecipeStore> near, std::shared_ptr<RecipeStore> shared,
+                        WriteBehind* behind, bool read_only)
+      : near_(std::move(near)),
+        shared_(std::move(shared)),
+        behind_(behind),
+        read_only_(read_only) {}
+
+  // What is found in the shared store is kept near.
+  absl::StatusOr<Entry> Get(const Digest& key) override;
+  absl::Status Put(const Entry& entry) override;
+  // One from the shared store is kept near if its entry can be.
+  absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
+  absl::Status PutAlias(const AliasRecord& alias) override;
+  absl::Status DropAlias(const Digest& id) override;
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  // Of the near store: what this server has, not what the cluster has.
+  absl::StatusOr<std::vector<Alias>> ListAliases() override { return near_->ListAliases(); }
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return near_->List(limit); }
+  absl::Status Flush() override;
+  void AddCounters(std::map<std::string, uint64_t>& counters) const override;
+
+ private:
+  // Later, in order.
+  void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
+
+  const std::unique_ptr<RecipeStore> near_;
+  const std::shared_ptr<RecipeStore> shared_;
+  WriteBehind* const behind_;
+  const bool read_only_;
+  std::atomic<uint64_t> hits_{0};
+  std::atomic<uint64_t> misses_{0};
+  std::atomic<uint64_t> read_failures_{0};
+  std::atomic<uint64_t> write_failures_{0};
+};
+
+}  // namespace hpu::store
