@@ -48,8 +48,9 @@ absl::StatusOr<std::unique_ptr<RecipeStore>> OpenPersistent(const StoreConfig& c
   return RocksDbRecipeStore::Open(config.folder + "/db", config.max_bytes);
 }
 
-SigningKey LoadKey(const StoreConfig& config) {
+SigningKey LoadKey(const StoreConfig& config, bool* kept) {
   absl::StatusOr<SigningKey> key = SigningKey::LoadOrCreate(config.folder);
+  *kept = key.ok();
   if (key.ok()) return *std::move(key);
   HPU_LOG(kWarning, "signing with a key of this process only; stored programs will be misses error="
                         << ToText(key.status()));
@@ -87,14 +88,15 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
   std::unique_ptr<RecipeStore> disk = OpenDisk(config);
   const bool persistent = disk != nullptr;
-  SigningKey key = persistent ? LoadKey(config) : SigningKey::Generate();
+  bool key_kept = false;
+  SigningKey key = persistent ? LoadKey(config, &key_kept) : SigningKey::Generate();
   auto trusted = std::make_unique<TrustedKeys>(key.public_key(), config.trusted_keys);
   RETURN_IF_ERROR(trusted->Reload().status());
   if (persistent) {
     store = std::make_unique<ReadCachingRecipeStore>(
         std::move(store), std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
   }
-  OpenedStore opened{std::move(key), std::move(trusted), std::move(store), persistent};
+  OpenedStore opened{std::move(key), std::move(trusted), std::move(store), persistent, key_kept};
   RETURN_IF_ERROR(AddSharedTier(config, opened));
   // What lies over every store.
   opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");

@@ -31,6 +31,7 @@ struct OpenedStore {
   std::unique_ptr<TrustedKeys> trusted_keys;  // as they were when it was opened; outlives the store
   std::unique_ptr<RecipeStore> store;
   bool persistent = false;
+  bool key_kept = false;  // the signing key is that of the folder, not of this process only
   // Where servers share an engine: who compiles what, and the writes that nobody waits for, which
   // are to end before the store does.
   std::unique_ptr<LeaseKeeper> leases;

@@ -72,7 +72,8 @@ rocksdb::DBOptions DatabaseOptions(std::shared_ptr<LogBridge> log) {
   options.max_open_files = 256;
   options.max_background_jobs = 2;
   options.max_total_wal_size = 64 << 20;
-  options.wal_compression = rocksdb::kZSTD;
+  // Not wal_compression: this version cannot read back some logs that it has compressed
+  // ("bad WriteBatch Put"; seen where a record's first fragment was of 2 bytes).
   options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
   options.info_log = std::move(log);
   options.stats_dump_period_sec = 0;
@@ -167,7 +168,8 @@ Database::Database(Database&& other) noexcept
       quarantine(other.quarantine),
       aliases(other.aliases),
       handles(std::exchange(other.handles, {})),
-      writable(other.writable) {}
+      writable(other.writable),
+      was_damaged(other.was_damaged) {}
 
 Database::~Database() {
   if (db == nullptr) return;
@@ -187,6 +189,34 @@ absl::Status MoveDatabaseAside(const std::string& folder, const std::string& rea
                aside, ": ", error.message());
 }
 
+namespace {
+
+// Moves the write-ahead logs of a closed database to "<folder>.damaged-log", in place of what lay
+// there. What the other files hold is whole without them: an entry is one batch.
+bool MoveLogsAside(const std::string& folder, const std::string& reason) {
+  namespace fs = std::filesystem;
+  const fs::path aside = folder + ".damaged-log";
+  std::error_code error;
+  std::vector<fs::path> logs;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    if (file.path().extension() == ".log") logs.push_back(file.path());
+  }
+  if (logs.empty()) return false;
+  fs::remove_all(aside, error);
+  fs::create_directory(aside, error);
+  for (const fs::path& log : logs) {
+    fs::rename(log, aside / log.filename(), error);
+    if (error) return false;
+  }
+  HPU_LOG(kError,
+          "the store's write-ahead log cannot be read and is moved aside; what was written "
+          "last is compiled again folder="
+              << folder << " moved_to=" << aside.string() << " error=" << reason);
+  return true;
+}
+
+}  // namespace
+
 absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
   Database database;
   rocksdb::Status status = TryOpen(folder, /*writable=*/true, &database);
@@ -196,6 +226,10 @@ absl::StatusOr<Database> OpenDatabase(const std::string& folder) {
     writer = Writer(folder, status);
     if (!writer.has_value() || *writer == getpid()) break;
     std::this_thread::sleep_for(kWriterPoll);
+    status = TryOpen(folder, /*writable=*/true, &database);
+  }
+  database.was_damaged = IsDamage(status);
+  if (IsDamage(status) && MoveLogsAside(folder, status.ToString())) {
     status = TryOpen(folder, /*writable=*/true, &database);
   }
   if (IsDamage(status)) {

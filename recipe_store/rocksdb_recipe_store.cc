@@ -39,18 +39,20 @@ absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedRecord*
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
     const std::string& folder, uint64_t max_bytes) {
-  absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store = OpenIndexed(folder, max_bytes);
+  absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store =
+      OpenIndexed(folder, max_bytes, /*was_damaged=*/false);
   if (absl::IsDataLoss(store.status())) {
     // Damage that only shows when the manifests are read would show at every start.
     RETURN_IF_ERROR(MoveDatabaseAside(folder, ToText(store.status())));
-    store = OpenIndexed(folder, max_bytes);
+    store = OpenIndexed(folder, max_bytes, /*was_damaged=*/true);
   }
   return store;
 }
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenIndexed(
-    const std::string& folder, uint64_t max_bytes) {
+    const std::string& folder, uint64_t max_bytes, bool was_damaged) {
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
+  database.was_damaged |= was_damaged;
   std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
   RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
   RETURN_IF_ERROR_AT(store->LoadAliases(), "reading the recipe store " + folder);
@@ -265,6 +267,7 @@ void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters["rocksdb.evictions"] += evictions_;
   counters["rocksdb.quarantined"] += quarantined_;
   counters["rocksdb.write_failures"] += write_failures_;
+  counters["rocksdb.damaged_at_start"] += database_.was_damaged ? 1 : 0;
 }
 
 void RocksDbRecipeStore::ApplyWritten(const StoreIndex::Change& change) {

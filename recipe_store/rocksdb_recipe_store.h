@@ -44,7 +44,8 @@ class RocksDbRecipeStore : public RecipeStore {
       : database_(std::move(database)), index_(max_bytes) {}
 
   static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(const std::string& folder,
-                                                                         uint64_t max_bytes);
+                                                                         uint64_t max_bytes,
+                                                                         bool was_damaged);
   absl::Status LoadIndex();
   absl::Status LoadAliases();
   absl::Status TrimToLimits();

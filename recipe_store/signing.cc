@@ -64,7 +64,19 @@ absl::StatusOr<SigningKey> SigningKey::LoadOrCreate(const std::string& folder) {
     return key;
   }
   RETURN_IF_ERROR(loaded);
-  crypto_sign_ed25519_sk_to_pk(key.public_key_.data(), key.secret_key_.data());
+  // The file holds the seed and the public key that follows from it.
+  std::array<uint8_t, crypto_sign_SEEDBYTES> seed{};
+  std::array<uint8_t, crypto_sign_SECRETKEYBYTES> derived{};
+  crypto_sign_ed25519_sk_to_seed(seed.data(), key.secret_key_.data());
+  crypto_sign_seed_keypair(key.public_key_.data(), derived.data(), seed.data());
+  const bool whole = sodium_memcmp(derived.data(), key.secret_key_.data(), derived.size()) == 0;
+  sodium_memzero(seed.data(), seed.size());
+  sodium_memzero(derived.data(), derived.size());
+  if (!whole) {
+    return DataLoss("key file ", secret_path,
+                    " is damaged: its halves are not of one key; remove "
+                    "it, and what it has signed is compiled again");
+  }
   RETURN_IF_ERROR(WritePublicKey(public_path, key.public_key_));
   return key;
 }

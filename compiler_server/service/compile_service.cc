@@ -96,6 +96,7 @@ CompileService::CompileService(std::string build_id, store::OpenedStore opened,
       trusted_keys_(std::move(opened.trusted_keys)),
       store_(std::move(opened.store)),
       persistent_(opened.persistent),
+      key_kept_(opened.key_kept),
       request_stop_(std::move(request_stop)),
       upstream_text_(client::ToText(upstream.endpoints)),
       config_file_(std::move(config_file)),
@@ -386,6 +387,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   counters["compile.negative_entries"] = negative_cache_.size();
   counters["compile.cancelled"] = cancelled_;
   counters["store.persistent"] = persistent_ ? 1 : 0;
+  counters["store.key_kept"] = key_kept_ ? 1 : 0;
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());
   return counters;

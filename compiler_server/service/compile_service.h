@@ -101,6 +101,7 @@ class CompileService {
   const std::unique_ptr<store::TrustedKeys> trusted_keys_;
   const std::unique_ptr<store::RecipeStore> store_;
   const bool persistent_;  // programs survive this process
+  const bool key_kept_;    // and so does the key that signs them
   const StopFunction request_stop_;
   const std::string upstream_text_;
   const std::string config_file_;

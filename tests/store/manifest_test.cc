@@ -229,6 +229,21 @@ TEST(Signing, KeyFilesAreKeptPrivateAndReused) {
   EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);
   EXPECT_EQ(ReadPublicKey(folder.path(kPublicKeyFile)).value(), first);
 
+  // One bit of the seed: the halves are not of one key any more.
+  {
+    std::fstream file(folder.path(kSecretKeyFile), std::ios::in | std::ios::out | std::ios::binary);
+    char byte = 0;
+    file.seekg(5).get(byte);
+    file.seekp(5).put(static_cast<char>(byte ^ 1));
+    file.close();
+    const absl::Status damaged = SigningKey::LoadOrCreate(folder.path()).status();
+    EXPECT_TRUE(absl::IsDataLoss(damaged));
+    EXPECT_THAT(std::string(damaged.message()),
+                testing::HasSubstr("is damaged: its halves are not of one key; remove it"));
+    file.open(folder.path(kSecretKeyFile), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(5).put(byte);
+  }
+
   // A lost public half is written again from the secret one.
   std::filesystem::remove(folder.path(kPublicKeyFile));
   EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -87,11 +88,57 @@ TEST(Recovery, WhatADamagedWriteAheadLogLosesIsLogged) {
 TEST(Recovery, WhatATruncatedWriteAheadLogLosesIsLogged) {
   const TemporaryFolder folder;
   const std::string wal = LoseWriter(folder.path("db"));
-  std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2);
+  std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2 - 1000);  // within a record
   const LogCapture log(folder);
   EXPECT_LT(EntriesIn(folder.path("db")), kEntries);
   EXPECT_THAT(log.text(),
               testing::ContainsRegex("dropped=[0-9]+[.]log: [0-9]+ bytes \\(truncated record"));
+}
+
+// CRC-32C, as RocksDB's log masks it.
+uint32_t MaskedCrc(const std::string& text) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char c : text) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78U : 0);
+  }
+  crc = ~crc;
+  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
+}
+
+TEST(Recovery, ALogThatCannotBeReadCostsWhatItHoldsAndNoMore) {
+  const TemporaryFolder folder;
+  const std::string db = folder.path("db");
+  {
+    auto store = RocksDbRecipeStore::Open(db, kMaxBytes).value();
+    for (uint64_t n = 0; n < kEntries; ++n) ASSERT_TRUE(store->Put(EntryOf(n, 1, 3000)).ok());
+  }
+  {
+    auto store = RocksDbRecipeStore::Open(db, kMaxBytes).value();
+  }  // out of the log, into tables
+  // A record whose checksum is right and whose batch is nonsense: one Put of a key without end.
+  std::string batch(12, '\0');
+  batch[8] = 1;
+  batch +=
+      "\x01\x7f"
+      "short";
+  std::string record = std::string(1, '\1') + batch;  // type: a full record
+  const uint32_t crc = MaskedCrc(record);
+  std::string header(6, '\0');
+  std::memcpy(header.data(), &crc, sizeof(crc));
+  header[4] = static_cast<char>(batch.size());
+  size_t logs = 0;
+  for (const auto& file : std::filesystem::directory_iterator(db)) {
+    if (file.path().extension() != ".log") continue;
+    std::ofstream(file.path(), std::ios::binary) << header << record;
+    ++logs;
+  }
+  ASSERT_GE(logs, 1u);
+  const LogCapture log(folder);
+  EXPECT_EQ(EntriesIn(db), kEntries);
+  EXPECT_THAT(log.text(), testing::HasSubstr("write-ahead log cannot be read and is moved aside"));
+  EXPECT_FALSE(std::filesystem::exists(db + ".damaged"));
+  EXPECT_TRUE(std::filesystem::exists(db + ".damaged-log"));
 }
 
 TEST(Recovery, AStoreThatIsBeingClosedIsWaitedFor) {

@@ -145,6 +145,16 @@ def status(_: argparse.Namespace) -> dict[str, Any]:
         )
     elif not counters["store.persistent"]:
         answer["problem"] = f"programs are kept in memory only; {answer['log']} says why"
+    elif not counters["store.key_kept"]:
+        answer["problem"] = (
+            "programs are signed with a key of this daemon only, the next one compiles them again; "
+            f"{answer['log']} says what is wrong with {answer['store']}/signing.key"
+        )
+    elif counters.get("rocksdb.damaged_at_start", 0):
+        answer["problem"] = (
+            "the store was damaged when this daemon started, and what could not be read was moved "
+            f"aside beside {answer['store']}/db; {answer['log']} says what"
+        )
     elif counters.get("rocksdb.write_failures", 0):
         answer["problem"] = (
             f"{counters['rocksdb.write_failures']} writes to {answer['store']} failed, new "

@@ -248,7 +248,7 @@ class Service:
                 self._drop_client()
                 if attempt == 1 or error.code != "UNAVAILABLE":
                     with self._lock:
-                        self._mark_down(f"no compile server: {error}")
+                        self._mark_down(f"no compile server: {error}{_remedy(error)}")
                     raise NoProgram(self._down_reason, lasting=False) from error
             except client_module.CompileError as error:
                 if error.code in _UNUSABLE_CODES:
@@ -304,6 +304,12 @@ def server_process() -> int | None:
 def server_paths() -> dict[str, str]:
     """Where the user's daemon has its socket, log and store, whether it runs or not."""
     return dict(native.client_module().server_paths(native.cache_dir()))
+
+
+def _remedy(error: Any) -> str:
+    """What to do about a daemon that is there and does not answer."""
+    pid = server_process() if error.code == "DEADLINE_EXCEEDED" else None
+    return f"; it is process {pid}: if it hangs, end it with kill -9 {pid}" if pid else ""
 
 
 def _server_log_level() -> int:
