@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
-
 #include "base/log.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
@@ -17,8 +15,6 @@ namespace {
 constexpr size_t kMaxNegativeVerdicts = 4096;
 constexpr std::chrono::seconds kNegativeTtl = std::chrono::hours(24);
 constexpr std::chrono::milliseconds kCancelPoll{100};
-// Another server's compilation has our time limit; its answer may take longer.
-constexpr std::chrono::milliseconds kForwardGrace{5000};
 constexpr size_t kMaxListEntryBytes = store::kMaxManifestBytes + 3 * store::kMaxAliasBytes;
 
 using Clock = std::chrono::steady_clock;
@@ -57,13 +53,6 @@ bool IsAboutTheRequest(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-// For the people who look at leases.
-std::string ServerName() {
-  std::array<char, 64> host{};
-  gethostname(host.data(), host.size() - 1);
-  return std::string(host.data()) + " pid " + std::to_string(getpid());
-}
-
 // For the log: what was asked for.
 std::string KeysOf(const wire::GetProgramRequest& request) {
   const bool by_content = request.has_content_key();
@@ -98,19 +87,10 @@ CompileService::CompileService(std::string build_id, store::OpenedStore opened,
       persistent_(opened.persistent),
       key_kept_(opened.key_kept),
       request_stop_(std::move(request_stop)),
-      upstream_text_(client::ToText(upstream.endpoints)),
       config_file_(std::move(config_file)),
       aliases_(store_.get(), &signing_key_),
-      upstream_(
-          upstream.endpoints.empty()
-              ? nullptr
-              : std::make_unique<Upstream>(std::move(upstream), build_id_, trusted_keys_.get())),
-      leases_(std::move(opened.leases)),
-      flights_(leases_ == nullptr ? nullptr
-                                  : std::make_unique<ClusterFlights>(
-                                        leases_.get(), ServerName(),
-                                        [this](const Digest& key) { return store_->Get(key); })),
-      behind_(std::move(opened.behind)),
+      others_(std::move(upstream), build_id_, trusted_keys_.get(), store_.get(), &aliases_,
+              std::move(opened.leases), std::move(opened.behind)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
       queue_(queue_options, MakeHooks(queue_options.time_limit)) {}
@@ -118,16 +98,11 @@ CompileService::CompileService(std::string build_id, store::OpenedStore opened,
 QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   QueueHooks hooks;
   hooks.look_up = [this](const Digest& key) { return store_->Get(key); };
-  if (flights_ != nullptr) {
-    // After the writes of the program, which are under way: others look for it when they are told.
-    hooks.landed = [this](const Digest& key) {
-      behind_->Add(0, [this, key] { flights_->Landed(key); });
-    };
-  }
-  if (upstream_ != nullptr || flights_ != nullptr) {
+  if (others_.any()) {
     hooks.forward = [this, time_limit](const CompileJob& job, const ProgressFunction& progress) {
-      return Forward(job, time_limit, progress);
+      return others_.Compile(job, time_limit, progress);
     };
+    hooks.landed = [this](const Digest& key) { others_.Landed(key); };
   }
   hooks.publish = [this](const CompileJob& job, CompileOutput output,
                          std::chrono::microseconds duration) {
@@ -138,31 +113,6 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
     HPU_LOG(kWarning, "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
   };
   return hooks;
-}
-
-absl::StatusOr<Landing> CompileService::Forward(const CompileJob& job,
-                                                std::chrono::milliseconds time_limit,
-                                                const ProgressFunction& progress) {
-  absl::StatusOr<Landing> landing =
-      Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
-  if (upstream_ != nullptr) landing = AskUpstream(job, time_limit, progress);
-  // Who wants it anew does not want what another server makes of the same request.
-  if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
-    return landing;
-  }
-  return flights_->Await(job.key, time_limit, progress);
-}
-
-absl::StatusOr<Landing> CompileService::AskUpstream(const CompileJob& job,
-                                                    std::chrono::milliseconds time_limit,
-                                                    const ProgressFunction& progress) {
-  absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
-  if (!landing.ok()) return landing;
-  const absl::Status kept = store_->Put(landing->entry);
-  HPU_LOG(kInfo, "taken from another server key=" << ToHex(job.key)
-                                                  << " bytes=" << landing->entry.size_bytes()
-                                                  << " kept=" << kept.ok());
-  return landing;
 }
 
 absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, CompileOutput output,
@@ -185,7 +135,7 @@ grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::Hell
   reply->set_server_build_id(build_id_);
   reply->set_protocol_version(wire::kProtocolVersion);
   reply->set_pid(static_cast<uint32_t>(getpid()));
-  reply->set_upstream(upstream_text_);
+  reply->set_upstream(others_.upstream_text());
   reply->set_config_file(config_file_);
   return grpc::Status::OK;
 }
@@ -209,8 +159,8 @@ absl::StatusOr<store::Entry> CompileService::Fetch(const Caller& caller,
   }
   ASSIGN_OR_RETURN(const Digest key, ToKey(request.front_end_key(), "front-end key"));
   absl::StatusOr<store::Entry> own = FetchOwn(caller, key, alias);
-  if (own.ok() || upstream_ == nullptr) return own;
-  absl::StatusOr<store::Entry> other = FetchUpstream(caller, key, alias);
+  if (own.ok()) return own;
+  absl::StatusOr<store::Entry> other = others_.Fetch(caller.tenant, key, alias);
   return other.ok() ? other : own;
 }
 
@@ -226,20 +176,6 @@ absl::StatusOr<store::Entry> CompileService::FetchOwn(const Caller& caller,
   }
   *alias = std::move(found);
   return entry;
-}
-
-absl::StatusOr<store::Entry> CompileService::FetchUpstream(
-    const Caller& caller, const Digest& front_end_key, std::optional<store::AliasRecord>* alias) {
-  ASSIGN_OR_RETURN(client::Fetched fetched, upstream_->Fetch(front_end_key));
-  if (const absl::Status kept = store_->Put(fetched.entry); !kept.ok()) {
-    HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
-  }
-  // The alias there is of the tenant that this server is there; here it is the caller's.
-  const store::Alias& theirs = fetched.alias->alias;
-  ASSIGN_OR_RETURN(*alias,
-                   aliases_.File(caller.tenant, {front_end_key, theirs.factors, theirs.label},
-                                 theirs.content_key));
-  return std::move(fetched.entry);
 }
 
 grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContext* context,
@@ -377,8 +313,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   store_->AddCounters(counters);
   queue_.AddCounters(counters);
   aliases_.AddCounters(counters);
-  if (upstream_ != nullptr) upstream_->AddCounters(counters);
-  if (flights_ != nullptr) flights_->AddCounters(counters);
+  others_.AddCounters(counters);
   counters["server.refused"] = refused_;
   counters["compile.requests"] = compile_requests_;
   counters["compile.store_hits"] = store_hits_;
@@ -436,8 +371,7 @@ void CompileService::GiveUpStalledStreams() {
 }
 
 void CompileService::Stop(std::chrono::milliseconds grace) {
-  if (upstream_ != nullptr) upstream_->Stop();
-  if (flights_ != nullptr) flights_->Stop();
+  others_.Stop();
   queue_.Stop(grace);
   if (absl::Status flushed = store_->Flush(); !flushed.ok()) {
     HPU_LOG(kWarning, "store not flushed error=" << ToText(flushed));

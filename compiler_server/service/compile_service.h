@@ -11,13 +11,12 @@
 #include "compile_service.grpc.pb.h"
 #include "compiler_server/service/alias_book.h"
 #include "compiler_server/service/caller.h"
-#include "compiler_server/service/cluster_flights.h"
 #include "compiler_server/service/compile_queue.h"
 #include "compiler_server/service/compile_request.h"
 #include "compiler_server/service/hit_counts.h"
 #include "compiler_server/service/negative_cache.h"
+#include "compiler_server/service/other_servers.h"
 #include "compiler_server/service/stream_watch.h"
-#include "compiler_server/service/upstream.h"
 #include "recipe_store/factory.h"
 
 namespace hpu::server {
@@ -72,18 +71,11 @@ class CompileService {
   QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
-  // The program that another server has or makes, filed here; UNAVAILABLE: compile it here.
-  absl::StatusOr<Landing> Forward(const CompileJob& job, std::chrono::milliseconds time_limit,
-                                  const ProgressFunction& progress);
   // The program that the request names. A damaged one is quarantined and so a miss.
   absl::StatusOr<store::Entry> Fetch(const Caller& caller, const wire::GetProgramRequest& request,
                                      std::optional<store::AliasRecord>* alias);
-  absl::StatusOr<Landing> AskUpstream(const CompileJob& job, std::chrono::milliseconds time_limit,
-                                      const ProgressFunction& progress);
   absl::StatusOr<store::Entry> FetchOwn(const Caller& caller, const Digest& front_end_key,
                                         std::optional<store::AliasRecord>* alias);
-  absl::StatusOr<store::Entry> FetchUpstream(const Caller& caller, const Digest& front_end_key,
-                                             std::optional<store::AliasRecord>* alias);
   // OK unless the caller wants a program of another compiler than ours.
   absl::Status CheckCompiler(const std::string& wanted) const;
   // Waits for the flight's end and tells the client of its progress; nullopt: the client left.
@@ -103,16 +95,11 @@ class CompileService {
   const bool persistent_;  // programs survive this process
   const bool key_kept_;    // and so does the key that signs them
   const StopFunction request_stop_;
-  const std::string upstream_text_;
   const std::string config_file_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   AliasBook aliases_;
-  const std::unique_ptr<Upstream> upstream_;  // null: there are no other servers to ask
-  // Null where no engine is shared with other servers. The writes behind use both and the store.
-  const std::unique_ptr<store::LeaseKeeper> leases_;
-  const std::unique_ptr<ClusterFlights> flights_;
-  const std::unique_ptr<store::WriteBehind> behind_;
+  OtherServers others_;
   NegativeCache negative_cache_;
   StreamWatch streams_;
   std::atomic<int> active_{0};

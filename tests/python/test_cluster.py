@@ -1,4 +1,4 @@
-"""Hosts that share a compile server: torch.compile, a daemon each, TLS between (docs/cluster.md)."""
+"""Hosts that share a compile server: a daemon each, TLS between (docs/cluster.md)."""
 
 from __future__ import annotations
 
@@ -63,11 +63,14 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.address = f"tls://127.0.0.1:{_free_port()}"
-        self._openssl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
-                      " /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-                      " -keyout server.key -out server.pem")
-        line = json.loads(_cli("token", "node", "team", "read,compile", "--json", "--out",
-                               str(folder / "token")))["line"]
+        self._openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
+            " /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+            " -keyout server.key -out server.pem"
+        )
+        line = json.loads(
+            _cli("token", "node", "team", "read,compile", "--json", "--out", str(folder / "token"))
+        )["line"]
         (folder / "callers").write_text(f"# who may call\n{line}\n")
         self.hosts: list[Path] = []
         self.start()
@@ -89,10 +92,21 @@ class Cluster:
     def start(self) -> None:
         folder = self.folder
         self.process = subprocess.Popen(
-            [native.server_binary(), "--cache-dir", str(folder / "server"), "--idle-timeout", "0",
-             "--listen", self.address, "--callers", str(folder / "callers"),
-             "--tls-certificate", str(folder / "server.pem"), "--tls-key",
-             str(folder / "server.key")]
+            [
+                native.server_binary(),
+                "--cache-dir",
+                str(folder / "server"),
+                "--idle-timeout",
+                "0",
+                "--listen",
+                self.address,
+                "--callers",
+                str(folder / "callers"),
+                "--tls-certificate",
+                str(folder / "server.pem"),
+                "--tls-key",
+                str(folder / "server.key"),
+            ]
         )
         deadline = time.monotonic() + 30
         log = folder / "server/server.log"
@@ -220,3 +234,19 @@ def test_the_server_says_what_is_wrong_with_its_options(tmp_path) -> None:
     assert f"{config} line 3: 'upsteam' is no option of the server" in text
     config.write_text('upstream = "tls://a"\n')
     assert "compile server address 'tls://a': it needs a port" in answer("--config", str(config))[1]
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_the_example_compiles_each_model_once() -> None:
+    example = Path(__file__).parents[2] / "examples/cluster/cluster.py"
+    done = subprocess.run(
+        [sys.executable, str(example), "--hosts", "3", "--models", "2", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["compiled"] == 2
+    assert all(place.startswith("server") for place in answer["compiled_by"])

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly python=$1 wheel=$2
 readonly root=build/empty-root
-readonly mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Suite: bookworm' | head -n 1)
+readonly mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' | head -n 1)
 
 rm -rf $root
 debootstrap --variant=minbase --include=python3,python3-venv bookworm $root "$mirror"

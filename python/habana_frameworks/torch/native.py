@@ -52,8 +52,8 @@ def server_binary() -> str:
     found = shutil.which(SERVER_NAME)
     if found is None:
         raise FileNotFoundError(
-            f"no compile server: neither HPU_COMPILE_SERVER_BINARY, {own} nor {SERVER_NAME} on PATH "
-            "exists"
+            f"no compile server: neither HPU_COMPILE_SERVER_BINARY, {own} nor {SERVER_NAME} "
+            "on PATH exists"
         )
     return found
 

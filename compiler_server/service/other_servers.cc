@@ -1,0 +1,97 @@
+#include "compiler_server/service/other_servers.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "base/log.h"
+
+namespace hpu::server {
+namespace {
+
+// Another server's compilation has our time limit; its answer may take longer.
+constexpr std::chrono::milliseconds kForwardGrace{5000};
+
+// For the people who look at leases.
+std::string ServerName() {
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  return std::string(host.data()) + " pid " + std::to_string(getpid());
+}
+
+}  // namespace
+
+OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id,
+                           const store::TrustedKeys* trusted, store::RecipeStore* store,
+                           AliasBook* aliases, std::unique_ptr<store::LeaseKeeper> leases,
+                           std::unique_ptr<store::WriteBehind> behind)
+    : store_(store),
+      aliases_(aliases),
+      upstream_text_(client::ToText(upstream.endpoints)),
+      upstream_(upstream.endpoints.empty()
+                    ? nullptr
+                    : std::make_unique<Upstream>(std::move(upstream), build_id, trusted)),
+      leases_(std::move(leases)),
+      flights_(leases_ == nullptr ? nullptr
+                                  : std::make_unique<ClusterFlights>(
+                                        leases_.get(), ServerName(),
+                                        [store](const Digest& key) { return store->Get(key); })),
+      behind_(std::move(behind)) {}
+
+absl::StatusOr<store::Entry> OtherServers::Fetch(const std::string& tenant,
+                                                 const Digest& front_end_key,
+                                                 std::optional<store::AliasRecord>* alias) {
+  if (upstream_ == nullptr) return NotFound("no server is upstream");
+  ASSIGN_OR_RETURN(client::Fetched fetched, upstream_->Fetch(front_end_key));
+  if (const absl::Status kept = store_->Put(fetched.entry); !kept.ok()) {
+    HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
+  }
+  // The alias there is of the tenant that this server is there; here it is the caller's.
+  const store::Alias& theirs = fetched.alias->alias;
+  ASSIGN_OR_RETURN(*alias, aliases_->File(tenant, {front_end_key, theirs.factors, theirs.label},
+                                          theirs.content_key));
+  return std::move(fetched.entry);
+}
+
+absl::StatusOr<Landing> OtherServers::Compile(const CompileJob& job,
+                                              std::chrono::milliseconds time_limit,
+                                              const ProgressFunction& progress) {
+  absl::StatusOr<Landing> landing =
+      Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
+  if (upstream_ != nullptr) landing = AskUpstream(job, time_limit, progress);
+  // Who wants it anew does not want what another server makes of the same request.
+  if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
+    return landing;
+  }
+  return flights_->Await(job.key, time_limit, progress);
+}
+
+absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
+                                                  std::chrono::milliseconds time_limit,
+                                                  const ProgressFunction& progress) {
+  absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
+  if (!landing.ok()) return landing;
+  const absl::Status kept = store_->Put(landing->entry);
+  HPU_LOG(kInfo, "taken from another server key=" << ToHex(job.key)
+                                                  << " bytes=" << landing->entry.size_bytes()
+                                                  << " kept=" << kept.ok());
+  return landing;
+}
+
+void OtherServers::Landed(const Digest& key) {
+  if (flights_ == nullptr) return;
+  // After the writes of the program, which are under way: others look for it when they are told.
+  behind_->Add(0, [this, key] { flights_->Landed(key); });
+}
+
+void OtherServers::Stop() {
+  if (upstream_ != nullptr) upstream_->Stop();
+  if (flights_ != nullptr) flights_->Stop();
+}
+
+void OtherServers::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  if (upstream_ != nullptr) upstream_->AddCounters(counters);
+  if (flights_ != nullptr) flights_->AddCounters(counters);
+}
+
+}  // namespace hpu::server

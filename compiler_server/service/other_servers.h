@@ -1,0 +1,65 @@
+// What other servers have or are making: asked before a worker of ours compiles. Two kinds, both
+// optional: those upstream, which a user's daemon forwards to, and those that share our store's
+// engine, of which one compiles a key while the others wait. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "compiler_server/service/alias_book.h"
+#include "compiler_server/service/cluster_flights.h"
+#include "compiler_server/service/upstream.h"
+#include "recipe_store/lease.h"
+#include "recipe_store/write_behind.h"
+
+namespace hpu::server {
+
+class OtherServers {
+ public:
+  // `trusted`, `store` and `aliases` must live longer. `leases` and `behind` are both null where no
+  // engine is shared; `behind` does the store's writes, so it ends before the store does.
+  OtherServers(UpstreamOptions upstream, const std::string& build_id,
+               const store::TrustedKeys* trusted, store::RecipeStore* store, AliasBook* aliases,
+               std::unique_ptr<store::LeaseKeeper> leases,
+               std::unique_ptr<store::WriteBehind> behind);
+
+  bool any() const { return upstream_ != nullptr || flights_ != nullptr; }
+  // Addresses of those upstream; empty: there are none.
+  const std::string& upstream_text() const { return upstream_text_; }
+
+  // The program that a front-end key names upstream, filed in our store under the tenant's name,
+  // which is *alias. NOT_FOUND, UNAVAILABLE as Upstream::Fetch.
+  absl::StatusOr<store::Entry> Fetch(const std::string& tenant, const Digest& front_end_key,
+                                     std::optional<store::AliasRecord>* alias);
+
+  // The program that another server has or makes, filed in our store. UNAVAILABLE: compile it here,
+  // and say Landed.
+  absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds time_limit,
+                                  const ProgressFunction& progress);
+
+  // A compilation of ours is over, and filed if it went well.
+  void Landed(const Digest& key);
+
+  // Ends what waits for others.
+  void Stop();
+
+  void AddCounters(std::map<std::string, uint64_t>& counters) const;
+
+ private:
+  absl::StatusOr<Landing> AskUpstream(const CompileJob& job, std::chrono::milliseconds time_limit,
+                                      const ProgressFunction& progress);
+
+  store::RecipeStore* const store_;
+  AliasBook* const aliases_;
+  const std::string upstream_text_;
+  const std::unique_ptr<Upstream> upstream_;  // null: nobody is upstream
+  // Null where no engine is shared. The writes behind use the others.
+  const std::unique_ptr<store::LeaseKeeper> leases_;
+  const std::unique_ptr<ClusterFlights> flights_;
+  const std::unique_ptr<store::WriteBehind> behind_;
+};
+
+}  // namespace hpu::server
