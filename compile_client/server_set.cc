@@ -19,7 +19,8 @@ absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
   absl::Status last = ServerUnavailable(Error(absl::StatusCode::kUnavailable,
                                               "no compile server of ", ToText(options_.endpoints),
                                               " is asked now, because it failed a moment ago"));
-  for (size_t i = 0; i < servers_.size(); ++i) {
+  const Clock::time_point give_up = Clock::now() + options_.choose_timeout;
+  for (size_t i = 0; i < servers_.size() && Clock::now() < give_up; ++i) {
     Server& server = servers_[i];
     if (tried[i]) continue;
     if (server.connection != nullptr) return Choice{i, server.connection, true};

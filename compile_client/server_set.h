@@ -17,6 +17,8 @@ class ServerSet {
     std::vector<Endpoint> endpoints;  // one or more; the first that works is asked
     Access access;
     std::chrono::milliseconds connect_timeout{1500};
+    // Of several servers that cannot be reached: no further one is tried after this.
+    std::chrono::milliseconds choose_timeout{4000};
     // How long a server that failed is left alone; doubles with each failure in a row. 0: it is
     // asked again at once.
     std::chrono::milliseconds retry_after{0};

@@ -33,6 +33,12 @@ absl::Status MakePrivateFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
   struct stat info{};
+  // Whoever can write to the folder above may lay a link to where this user's files shall not go.
+  if (lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode) && info.st_uid != geteuid()) {
+    return Error(absl::StatusCode::kPermissionDenied, "store folder ", folder,
+                 " is a link of user ", info.st_uid,
+                 "; remove it, or name a cache folder that is this user's alone");
+  }
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) || stat(folder.c_str(), &info) != 0) {
     return Error(absl::StatusCode::kUnavailable, "creating ", folder, ": ", std::strerror(errno));
   }

@@ -177,21 +177,24 @@ absl::Status CompleteRedis(Flags& flags) {
   return absl::OkStatus();
 }
 
+// The folders that the server's own files are in. The socket has one of its own, because the cache
+// folder itself may be open to others.
+void MakeFolders(const Flags& flags) {
+  if (flags.cache_dir.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(flags.cache_dir).parent_path(), error);
+  mkdir(flags.cache_dir.c_str(), 0700);
+  const std::string run = flags.cache_dir + "/run";
+  if (flags.socket == run + "/server.sock") mkdir(run.c_str(), 0700);
+}
+
 // Paths that were not given follow the cache folder.
 absl::Status Complete(Flags& flags) {
   if (flags.cache_dir.empty() && (flags.socket.empty() || flags.store.folder.empty())) {
     return InvalidArgument("give --cache-dir, or --socket and --store");
   }
   if (!flags.cache_dir.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(flags.cache_dir).parent_path(),
-                                        error);
-    mkdir(flags.cache_dir.c_str(), 0700);
-    if (flags.socket.empty()) {
-      // A folder of its own, because the cache folder itself may be open to others.
-      mkdir((flags.cache_dir + "/run").c_str(), 0700);
-      flags.socket = flags.cache_dir + "/run/server.sock";
-    }
+    if (flags.socket.empty()) flags.socket = flags.cache_dir + "/run/server.sock";
     if (flags.store.folder.empty()) flags.store.folder = flags.cache_dir + "/store";
     if (flags.log_file.empty()) flags.log_file = flags.cache_dir + "/server.log";
   }
@@ -344,6 +347,7 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
     std::cout << "the options are good\n";
     return 0;
   }
+  MakeFolders(flags);
   if (flags.daemon) Detach();
   ConfigureLog("server", level, flags.foreground ? "" : flags.log_file);
   return Serve(flags);

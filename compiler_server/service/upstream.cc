@@ -7,6 +7,9 @@ namespace {
 
 // A server that failed is left alone for a second, then for two, up to a minute.
 constexpr std::chrono::milliseconds kRetryAfter{1000};
+// Of one look-up at all servers together, connecting not included: a client of ours waits for it,
+// and for no answer longer than 10 s.
+constexpr std::chrono::milliseconds kFetchPatience{5500};
 
 client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
                                          const std::string& build_id,
@@ -72,8 +75,13 @@ absl::StatusOr<client::Fetched> Upstream::Fetch(const Digest& front_end_key) {
 }
 
 Upstream::FetchResult Upstream::FetchOnce(const Digest& front_end_key) {
+  const auto deadline = std::chrono::steady_clock::now() + kFetchPatience;
+  const client::Interrupt interrupt = [&]() -> absl::Status {
+    if (std::chrono::steady_clock::now() < deadline) return Interrupted();
+    return Error(absl::StatusCode::kDeadlineExceeded, "no server answered in time");
+  };
   absl::StatusOr<client::Fetched> fetched =
-      client_.Get(client::ByFrontEndKey{front_end_key}, [this] { return Interrupted(); });
+      client_.Get(client::ByFrontEndKey{front_end_key}, interrupt);
   if (fetched.ok() && fetched->entry.manifest.content.compiler_build_id != build_id_) {
     return Unusable("Get", Error(absl::StatusCode::kFailedPrecondition,
                                  "it answered with the program of another compiler"));

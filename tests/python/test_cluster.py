@@ -210,6 +210,14 @@ def test_the_token_is_for_its_owner_alone(tmp_path) -> None:
     assert out.read_text().strip() not in json.dumps(answer)
 
 
+def test_serve_is_the_server(tmp_path) -> None:
+    assert "--tls-client-ca" in _cli("serve", "--help")
+    cache = tmp_path / "cache"
+    assert "the options are good" in _cli("serve", "--check-config", "--cache-dir", str(cache))
+    assert not cache.exists(), "a look changes nothing"
+    assert "serve" in _cli("--help")
+
+
 def test_the_server_says_what_is_wrong_with_its_options(tmp_path) -> None:
     def answer(*arguments: str) -> tuple[int, str]:
         done = subprocess.run(

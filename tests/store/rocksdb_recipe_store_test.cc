@@ -315,6 +315,18 @@ TEST(OpenStore, AFolderThatOthersCanWriteToHoldsNoKeyAndNoPrograms) {
   EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent);
 }
 
+TEST(OpenStore, ALinkOfAnotherUserIsNotFollowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkdir(folder.path("private").c_str(), 0700), 0);
+  ASSERT_EQ(symlink(folder.path("private").c_str(), folder.path("store").c_str()), 0);
+  ASSERT_EQ(lchown(folder.path("store").c_str(), AsOtherUser::kUser, AsOtherUser::kUser), 0);
+  EXPECT_FALSE(OpenStore({.folder = folder.path("store")}).value().persistent);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("private")));
+  ASSERT_EQ(lchown(folder.path("store").c_str(), 0, 0), 0);
+  EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent) << "a link of ours";
+}
+
 // A folder that is this user's, but may not be written any more.
 TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user afterwards";

@@ -62,6 +62,6 @@ def cache_dir() -> str:
     """HPU_CACHE_DIR, or the folder hpu_backend in the user's cache folder."""
     named = os.environ.get("HPU_CACHE_DIR")
     if named:
-        return named
+        return os.path.expanduser(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "hpu_backend")

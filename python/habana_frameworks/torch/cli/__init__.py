@@ -1,4 +1,4 @@
-"""hpu-compile: looks into the compile service and its store. Every command takes --json."""
+"""hpu-compile: looks into the compile service and its store; all but `serve` take --json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..dynamo.service import open_client, running_socket, server_paths, server_p
 from .errors import CommandError
 from .profile_command import add_profile_arguments, profile
 from .report_command import add_report_arguments, report
-from .server_commands import add_serve_arguments, add_token_arguments, serve, token
+from .server_commands import add_token_arguments, serve, token
 from .tables import print_answer
 
 Factors = list[tuple[str, str]]
@@ -275,14 +275,14 @@ def options(_: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 _COMMANDS = {
-    f.__name__: f
-    for f in (status, ls, show, stats, explain, stop, options, profile, report, serve, token)
+    f.__name__: f for f in (status, ls, show, stats, explain, stop, options, profile, report, token)
 }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hpu-compile", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("serve", help=serve.__doc__)  # main() knows it before this does
     for name, function in _COMMANDS.items():
         command = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
         command.add_argument("--json", action="store_true", help="print JSON")
@@ -294,8 +294,6 @@ def _parser() -> argparse.ArgumentParser:
             add_profile_arguments(command)
         if name == "report":
             add_report_arguments(command)
-        if name == "serve":
-            add_serve_arguments(command)
         if name == "token":
             add_token_arguments(command)
         if name == "explain":
@@ -305,7 +303,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code: 0, or 1 with a message on standard error; 1 as well if status found a problem."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        if words[:1] == ["serve"]:  # all that follows, --help too, is the server's
+            serve(words[1:])
+    except OSError as error:
+        print(f"hpu-compile serve: {error}", file=sys.stderr)
+        return 1
+    arguments = _parser().parse_args(words)
     try:
         answer = _COMMANDS[arguments.command](arguments)
     # Both of the client's errors are RuntimeErrors; ImportError: the native part is not there.

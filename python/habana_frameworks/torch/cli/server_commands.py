@@ -28,12 +28,6 @@ def add_token_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", help="new file for the token; else it is printed")
 
 
-def add_serve_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="the server's; --help lists them"
-    )
-
-
 def token(arguments: argparse.Namespace) -> dict[str, Any]:
     """A new token for a caller of a shared server, and the line for the server's callers' file."""
     secret = secrets.token_urlsafe(32)
@@ -47,7 +41,7 @@ def token(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"token": f"in {path.absolute()}", **answer}
 
 
-def serve(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Becomes a compile server with the arguments that follow (docs/cluster.md)."""
+def serve(arguments: list[str]) -> None:
+    """Becomes a compile server with these arguments (docs/cluster.md)."""
     binary = native.server_binary()
-    os.execv(binary, [binary, *arguments.arguments])
+    os.execv(binary, [binary, *arguments])

@@ -6,10 +6,14 @@ beginning of a key.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEY_LENGTH = 12
@@ -17,6 +21,8 @@ _KEY_LENGTH = 12
 _GRAPH_NUMBER = re.compile(r"^graph_\d+ ")
 # Columns of a terminal that has room for all that ls knows.
 _WIDE = 120
+# Of what is no terminal: who searches in it wants whole lines.
+_PIPE_WIDTH = 240
 
 
 def print_answer(command: str, answer: Any) -> None:
@@ -65,13 +71,21 @@ def age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_PIPE_WIDTH)
+
+
 def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(names))
     for name in names:
         table.add_column(name, overflow="fold")
@@ -87,8 +101,6 @@ def _blob(blob: Sequence[Any]) -> str:
 
 
 def _ls(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-
     def keys(known: list[str]) -> str:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         return cell("key", known[-1]) + more if known else "none"
@@ -107,7 +119,7 @@ def _ls(rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     # Where there is no room, `show` tells the rest.
-    if Console().width >= _WIDE:
+    if _console().width >= _WIDE:
         names += ["front-end key", "for"]
         for texts, row in zip(cells, rows, strict=True):
             texts += [keys(row["front_end_keys"]), f"{row['device']} {row['isa_level']}"]
