@@ -31,7 +31,8 @@ struct Database {
 
 // Opens or creates the database in `folder`. If it cannot be written (read-only or full file
 // system) it is opened for reading only. Of a database that RocksDB finds damaged the
-// write-ahead logs are moved aside to "<folder>.damaged-log"; if that does not cure it, all of it to
+// write-ahead logs are moved aside to "<folder>.damaged-log"; if that does not cure it, all of it
+// to
 // "<folder>.damaged", and a new one is begun; what is dropped from a damaged write-ahead log is
 // logged. UNAVAILABLE: unreadable, or another process has kept it for kWriterPatience (3 s).
 absl::StatusOr<Database> OpenDatabase(const std::string& folder);

@@ -68,7 +68,7 @@ class CompileClient:
         """store_public_key_path: the trusted signer; by default "<socket>.pub", which the server
         writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
-        """build_id, protocol_version, pid; upstream and config_file it was started with, "" = none."""
+        """build_id, protocol_version, pid; upstream, config_file: started with, "" = none."""
     def get(self, front_end_key: bytes) -> LoadedProgram | None:
         """The stored program that this tenant's alias names; None is a miss."""
     def get_content(self, content_key: bytes) -> LoadedProgram | None:

@@ -119,21 +119,21 @@ class Starter {
 
   absl::Status Spawn() {
     std::vector<std::string> command = {options_.server_binary,
-                                              "--daemon",
-                                              "--cache-dir",
-                                              paths_.state_dir,
-                                              "--socket",
-                                              paths_.socket,
-                                              "--store",
-                                              paths_.store,
-                                              "--log-file",
-                                              paths_.log,
-                                              "--log-level",
-                                              std::to_string(options_.log_level),
-                                              "--compile-timeout",
-                                              std::to_string(options_.compile_timeout_s),
-                                              "--idle-timeout",
-                                              std::to_string(options_.idle_timeout.count())};
+                                        "--daemon",
+                                        "--cache-dir",
+                                        paths_.state_dir,
+                                        "--socket",
+                                        paths_.socket,
+                                        "--store",
+                                        paths_.store,
+                                        "--log-file",
+                                        paths_.log,
+                                        "--log-level",
+                                        std::to_string(options_.log_level),
+                                        "--compile-timeout",
+                                        std::to_string(options_.compile_timeout_s),
+                                        "--idle-timeout",
+                                        std::to_string(options_.idle_timeout.count())};
     if (!options_.upstream.empty()) {
       command.insert(command.end(), {"--upstream", options_.upstream});
     }
