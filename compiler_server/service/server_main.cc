@@ -61,8 +61,7 @@ std::string UnknownOptions(const CLI::App& app, const std::string& file) {
     ++number;
     const std::string name = CLI::detail::trim_copy(line.substr(0, line.find('=')));
     if (name.empty() || name[0] == '#' || app.get_option_no_throw("--" + name) != nullptr) continue;
-    return file + " line " + std::to_string(number) + ": '" + name +
-           "' is no option of the server (--help lists them)";
+    return file + " line " + std::to_string(number) + ": '" + name + "' is no option of the server";
   }
   return "";
 }
@@ -325,6 +324,10 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   Flags flags;
   CLI::App app("Compile server: compiles PyTorch graphs to Gaudi programs and keeps them.");
   Declare(app, flags);
+  // In one line: it is the last of the log where nobody sees standard error.
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string(error.what()) + "; --help lists the options\n";
+  });
   CLI11_PARSE(app, argc, argv);
   flags.config_file = app.get_config_ptr()->as<std::string>();
   // Own files are for their owner only.

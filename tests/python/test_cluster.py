@@ -191,6 +191,13 @@ def test_an_address_that_is_none_costs_the_recipes_and_is_told(cluster: Cluster)
     assert "compile server address '10.0.0.1:80': it begins with tls://" in answer["stderr"]
 
 
+def test_a_configuration_with_an_error_is_told(cluster: Cluster) -> None:
+    cluster.config.write_text('upstream-ca = "/a"\nupsteam = "x"\n')
+    answer = cluster.run("host1")
+    assert answer["origins"] == ["eager"]
+    assert f"{cluster.config} line 2: 'upsteam' is no option of the server" in answer["stderr"]
+
+
 def test_a_daemon_without_servers_is_replaced_by_one_with(cluster: Cluster) -> None:
     alone = cluster.run("host1", HPU_COMPILE_SERVER="", HPU_COMPILE_SERVER_CONFIG="")
     assert alone["origins"] == ["compiled"]
