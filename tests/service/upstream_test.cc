@@ -79,7 +79,7 @@ TEST_F(UpstreamTest, ALostClusterIsADelayAndHeals) {
   EXPECT_EQ(DaemonCounter("compile.compiled"), 1u);
   EXPECT_GE(DaemonCounter("upstream.failures"), 1u);
   ASSERT_TRUE(CompileAtDaemon(2, "another").ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   Start();
   Trust("cluster.pub");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -109,7 +109,7 @@ TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
   const auto first = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u) << "by the second server";
-  EXPECT_LT(first, std::chrono::seconds(5));
+  EXPECT_LT(first, std::chrono::seconds(8));
   close(silent);
 }
 

@@ -94,6 +94,11 @@ class GraphWriter:
         values: list[int | None] = [None] * snippet.slot_count
         values[: len(inputs)] = inputs
         for slot, tensor in snippet.constants:
+            if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+                raise CaptureError(
+                    "a function transform (torch.vmap, torch.func) cannot be captured; call it "
+                    "outside of what is compiled, or write the function for batches"
+                )
             values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:
             args = tuple(self.encode(a, values) for a in call.args)
