@@ -137,6 +137,12 @@ RpcClient::Options LocalServer(const std::string& socket_path, const std::string
   return options;
 }
 
+bool RpcClient::IsOfNoUse(const absl::Status& status) const {
+  if (options_.compiler_build_id.empty() || IsVerdict(status)) return false;
+  return absl::IsFailedPrecondition(status) || absl::IsUnauthenticated(status) ||
+         absl::IsPermissionDenied(status);
+}
+
 absl::Status RpcClient::WithServer(const Call& call) {
   ServerSet::Tried tried = servers_.NoneTried();
   absl::Status last;
@@ -144,11 +150,12 @@ absl::Status RpcClient::WithServer(const Call& call) {
     absl::StatusOr<ServerSet::Choice> choice = servers_.Choose(tried);
     if (!choice.ok()) return last.ok() ? choice.status() : last;
     last = call(*choice->connection->stub);
-    if (!IsServerUnavailable(last)) {
+    if (IsOfNoUse(last)) {
+      servers_.WasLate(*choice, tried);
+    } else if (!IsServerUnavailable(last)) {
       servers_.Worked(*choice);
       return last;
-    }
-    if (absl::IsUnavailable(last)) {
+    } else if (absl::IsUnavailable(last)) {
       servers_.Broke(*choice, tried);
     } else {
       servers_.WasLate(*choice, tried);

@@ -107,6 +107,9 @@ class RpcClient {
   // Runs the call on a server that works; if it turns out that it does not, on the next one. All
   // calls may be repeated: the server answers a repeated Compile from the flight or the store.
   absl::Status WithServer(const Call& call);
+  // Where one compiler is wanted: another server may have it, know us, or sign with a key that is
+  // trusted.
+  bool IsOfNoUse(const absl::Status& status) const;
   // Tells the server who asks.
   absl::Status Introduce(PolledCall& call) const;
   template <typename Request, typename Reply>

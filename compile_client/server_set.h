@@ -49,7 +49,7 @@ class ServerSet {
   void Worked(const Choice& choice);
   // The connection broke. The server is tried, unless the connection was an old one.
   void Broke(const Choice& choice, Tried& tried);
-  // No answer in time: the server is tried.
+  // No answer in time, or one that is of no use: the server is tried.
   void WasLate(const Choice& choice, Tried& tried);
 
   const std::vector<Endpoint>& endpoints() const { return options_.endpoints; }

@@ -108,16 +108,23 @@ absl::Status CompileServer::PublishKeys() const {
 
 void CompileServer::ReadAgain() {
   absl::StatusOr<bool> changed = service_->trusted_keys().Reload();
+  absl::Status status = changed.status();
   if (changed.ok() && *changed) {
     HPU_LOG(kInfo,
             "trusted keys changed count=" << service_->trusted_keys().keyring()->keys().size());
-    changed = PublishKeys().ok();
+    keys_published_ = false;
   }
-  if (changed.ok() && callers_ != nullptr) {
+  if (!keys_published_) {
+    const absl::Status published = PublishKeys();
+    keys_published_ = published.ok();
+    status.Update(published);
+  }
+  if (callers_ != nullptr) {
     changed = callers_->Reload();
+    status.Update(changed.status());
     if (changed.ok() && *changed) HPU_LOG(kInfo, "callers changed");
   }
-  const std::string complaint = changed.ok() ? "" : ToText(changed.status());
+  const std::string complaint = status.ok() ? "" : ToText(status);
   if (complaint == last_complaint_) return;
   last_complaint_ = complaint;
   if (!complaint.empty()) {

@@ -75,7 +75,9 @@ class CompileServer {
   std::optional<FileIdentity> database_;  // nothing if programs are kept in memory
   bool files_lost_ = false;
   std::chrono::steady_clock::time_point next_return_{};
-  std::string last_complaint_;  // of ReadAgain
+  // Of ReadAgain.
+  std::string last_complaint_;
+  bool keys_published_ = true;  // as they are now
   CallTimes times_;
   std::unique_ptr<CompileService> service_;
   std::unique_ptr<OwnUser> own_user_;

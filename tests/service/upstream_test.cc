@@ -157,6 +157,21 @@ TEST_F(UpstreamTest, OtherCompilersProgramsAreNotTaken) {
   EXPECT_EQ(Counter("compile.compiled"), 0u) << "nothing is compiled for nobody";
 }
 
+TEST_F(UpstreamTest, AServerOfAnotherBuildIsPassedOverForTheNext) {
+  ServerOptions old = options_;
+  old.socket_path = folder_.path("old.sock");
+  old.store.folder = folder_.path("old-store");
+  old.build_id = "build zero";
+  old.network.listen = {{Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(FreePort())}};
+  const std::unique_ptr<CompileServer> before = CompileServer::Start(old).value();
+  daemon_.reset();
+  daemon_options_.upstream.endpoints = {old.network.listen[0], options_.network.listen[0]};
+  StartDaemon();
+  ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
+  EXPECT_EQ(Counter("compile.compiled"), 1u);
+}
+
 TEST_F(UpstreamTest, AVerdictIsTheVerdictHereToo) {
   const absl::Status verdict = CompileAtDaemon(1, "unimplemented").status();
   EXPECT_TRUE(absl::IsUnimplemented(verdict)) << verdict;
