@@ -16,6 +16,7 @@ constexpr size_t kMaxFiles = 5;
 constexpr size_t kMaxLineBytes = 16 << 10;
 
 std::mutex mutex;
+thread_local const LogScope* scope = nullptr;
 std::shared_ptr<spdlog::logger>& Logger() {
   static std::shared_ptr<spdlog::logger> logger = [] {
     auto made =
@@ -69,8 +70,14 @@ bool LogEnabled(LogLevel level) {
   return Logger()->should_log(static_cast<spdlog::level::level_enum>(level));
 }
 
+LogScope::LogScope(std::string fields) : fields_(std::move(fields)), outer_(scope) { scope = this; }
+
+LogScope::~LogScope() { scope = outer_; }
+
 void LogLine(LogLevel level, const std::string& text) {
-  Logger()->log(static_cast<spdlog::level::level_enum>(level), OneLine(text));
+  std::string line = OneLine(text);
+  if (scope != nullptr) line += " " + scope->fields_;
+  Logger()->log(static_cast<spdlog::level::level_enum>(level), line);
 }
 
 }  // namespace hpu

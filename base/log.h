@@ -23,6 +23,20 @@ void ConfigureLog(const std::string& program, LogLevel level, const std::string&
 bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, const std::string& text);
 
+// While it lives, lines of this thread end with these fields ("request=1a2b"). Scopes nest; the
+// innermost one counts.
+class LogScope {
+ public:
+  explicit LogScope(std::string fields);
+  ~LogScope();
+  LogScope(const LogScope&) = delete;
+
+ private:
+  const std::string fields_;
+  const LogScope* const outer_;
+  friend void LogLine(LogLevel level, const std::string& text);
+};
+
 }  // namespace hpu
 
 // HPU_LOG(kInfo, "compiled key=" << key << " ms=" << ms);

@@ -1,19 +1,27 @@
 #include "compile_client/polled_call.h"
 
+#include <absl/strings/numbers.h>
+
+#include <algorithm>
+
 #include "compile_client/connection.h"
+#include "compile_client/request_id.h"
 #include "proto/grpc_status.h"
 
 namespace hpu::client {
 namespace {
 
 constexpr std::chrono::milliseconds kInterruptPoll{100};
+constexpr char kRetryAfter[] = "hpu.client.RetryAfter";  // payload: milliseconds as decimal text
+constexpr int64_t kLongestRetryMs = 60'000;
 
 }  // namespace
 
 PolledCall::PolledCall(std::chrono::milliseconds timeout,
                        const std::function<absl::Status()>& interrupt, Late late)
-    : interrupt_(interrupt), timeout_(timeout), late_(late) {
+    : interrupt_(interrupt), timeout_(timeout), late_(late), request_id_(RequestScope::Current()) {
   context_.set_deadline(std::chrono::system_clock::now() + timeout);
+  context_.AddMetadata(kRequestIdHeader, request_id_);
 }
 
 PolledCall::~PolledCall() {
@@ -48,7 +56,15 @@ absl::Status PolledCall::LateAnswer() const {
   }
   return ServerUnavailable(Error(absl::StatusCode::kDeadlineExceeded,
                                  "the compile server did not answer within ", timeout_.count(),
-                                 " ms"));
+                                 " ms (request ", request_id_, ")"));
+}
+
+std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
+  const absl::optional<absl::Cord> hint = status.GetPayload(kRetryAfter);
+  int64_t milliseconds = 0;
+  if (!hint.has_value() || !absl::SimpleAtoi(std::string(*hint), &milliseconds))
+    return std::nullopt;
+  return std::chrono::milliseconds(std::clamp<int64_t>(milliseconds, 0, kLongestRetryMs));
 }
 
 absl::Status PolledCall::Outcome(const grpc::Status& status) const {
@@ -58,7 +74,18 @@ absl::Status PolledCall::Outcome(const grpc::Status& status) const {
     return ServerUnavailable(
         Error(absl::StatusCode::kUnavailable, "the compile server stopped during the call"));
   }
+  if (status.ok()) return absl::OkStatus();
   absl::Status outcome = FromGrpc(status);
+  // A miss is no news. Of everything else the server's log knows more, under this name.
+  if (!absl::IsNotFound(outcome)) {
+    outcome = Error(outcome.code(), outcome.message(), " (request ", request_id_, ")");
+  }
+  const auto& trailers = context_.GetServerTrailingMetadata();
+  if (const auto hint = trailers.find("grpc-retry-pushback-ms");
+      absl::IsResourceExhausted(outcome) && hint != trailers.end()) {
+    outcome.SetPayload(kRetryAfter,
+                       absl::Cord(std::string(hint->second.data(), hint->second.size())));
+  }
   if (absl::IsUnavailable(outcome)) return ServerUnavailable(std::move(outcome));
   if (absl::IsDeadlineExceeded(outcome)) return LateAnswer();
   return outcome;

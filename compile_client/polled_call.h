@@ -10,6 +10,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "base/status.h"
 
@@ -18,6 +20,9 @@ namespace hpu::client {
 // What it means that the deadline passes: a server that only has to look something up is not there;
 // one that compiles (and says so every 2 s) is.
 enum class Late { kServerUnavailable, kAnswer };
+
+// When a server that has too much to do wants to be asked again (RESOURCE_EXHAUSTED).
+std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status);
 
 // UNAVAILABLE from the server or on the way to it, and kServerUnavailable's deadline, are statuses
 // of type ServerUnavailable (connection.h).
@@ -38,6 +43,28 @@ class PolledCall {
     reader->StartCall();
     grpc::Status status;
     reader->Finish(reply, &status, Tag());
+    Wait();
+    return Outcome(status);
+  }
+
+  // Many requests, one reply. `next` fills a request; false after the last one, or on an error,
+  // which it keeps.
+  template <typename Request>
+  absl::Status Upload(std::unique_ptr<grpc::ClientAsyncWriter<Request>> writer,
+                      const std::function<bool(Request*)>& next) {
+    writer->StartCall(Tag());
+    bool goes_on = Wait();
+    Request request;
+    while (goes_on && stopped_.ok() && next(&request)) {
+      writer->Write(request, Tag());
+      goes_on = Wait();  // false: the server has answered already
+    }
+    if (goes_on) {
+      writer->WritesDone(Tag());
+      Wait();
+    }
+    grpc::Status status;
+    writer->Finish(&status, Tag());
     Wait();
     return Outcome(status);
   }
@@ -72,6 +99,7 @@ class PolledCall {
   const std::function<absl::Status()>& interrupt_;
   const std::chrono::milliseconds timeout_;
   const Late late_;
+  const std::string request_id_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   absl::Status stopped_;  // why the call was cancelled by us

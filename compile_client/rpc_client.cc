@@ -1,6 +1,7 @@
 #include "compile_client/rpc_client.h"
 
 #include <fstream>
+#include <thread>
 
 #include "graph/captured_graph.h"
 #include "proto/protocol_version.h"
@@ -9,6 +10,7 @@ namespace hpu::client {
 namespace {
 
 constexpr char kVerdict[] = "hpu.client.Verdict";
+constexpr std::chrono::milliseconds kPoll{100};
 
 wire::CompileRequest ToRequest(const CompileCall& call) {
   wire::CompileRequest request;
@@ -21,6 +23,8 @@ wire::CompileRequest ToRequest(const CompileCall& call) {
   request.set_device_kind(call.device_kind);
   request.set_isa_level(call.isa_level);
   request.set_skip_cache_lookup(call.skip_cache_lookup);
+  request.set_warm_up(call.warm_up);
+  request.set_frozen(call.frozen);
   if (!call.front_end.has_value()) return request;
   request.mutable_front_end()->set_key(store::ToString(call.front_end->key));
   for (const store::KeyFactor& factor : call.front_end->factors) {
@@ -106,6 +110,16 @@ class CompileEvents {
   Origin origin_ = Origin::kCompiled;
 };
 
+absl::Status WaitUntil(std::chrono::steady_clock::time_point end, const ProgressSink& progress,
+                       const Interrupt& interrupt) {
+  while (std::chrono::steady_clock::now() < end) {
+    RETURN_IF_ERROR(progress({"waiting for a busy server", 0, 0}));
+    RETURN_IF_ERROR(interrupt());
+    std::this_thread::sleep_for(kPoll);
+  }
+  return absl::OkStatus();
+}
+
 // The first line, without what editors leave at its end.
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   std::ifstream file(path);
@@ -171,16 +185,6 @@ absl::Status RpcClient::Introduce(PolledCall& call) const {
   return absl::OkStatus();
 }
 
-template <typename Request, typename Reply>
-absl::Status RpcClient::Unary(Prepare<Request, Reply> prepare, const Request& request, Reply* reply,
-                              const Interrupt& interrupt) {
-  return WithServer([&](wire::CompileService::Stub& stub) -> absl::Status {
-    PolledCall call(options_.call_timeout, interrupt);
-    RETURN_IF_ERROR(Introduce(call));
-    return call.Unary((stub.*prepare)(call.context(), request, call.queue()), reply);
-  });
-}
-
 absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
   wire::HelloRequest request;
   request.set_protocol_version(wire::kProtocolVersion);
@@ -190,8 +194,9 @@ absl::StatusOr<ServerInfo> RpcClient::Hello(const Interrupt& interrupt) {
   if (reply.protocol_version() != wire::kProtocolVersion) {
     return wire::OtherProtocol("server", reply.protocol_version(), "client");
   }
-  return ServerInfo{reply.server_build_id(), reply.protocol_version(),
-                    static_cast<pid_t>(reply.pid()), reply.upstream(), reply.config_file()};
+  return ServerInfo{
+      reply.server_build_id(), reply.protocol_version(), static_cast<pid_t>(reply.pid()),
+      reply.upstream(),        reply.config_file(),      reply.memory_only()};
 }
 
 absl::StatusOr<Fetched> RpcClient::Get(const ByFrontEndKey& key, const Interrupt& interrupt) {
@@ -236,10 +241,12 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
   wire::CompileRequest request = ToRequest(compile_call);
   request.set_compiler_build_id(options_.compiler_build_id);
   absl::StatusOr<Compiled> compiled = absl::UnknownError("no answer");
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const Call compile = [&](wire::CompileService::Stub& stub) -> absl::Status {
     ASSIGN_OR_RETURN(const std::shared_ptr<const store::Keyring> trusted, options_.trusted());
     CompileEvents events(content, trusted, progress);
-    PolledCall call(timeout, interrupt, Late::kAnswer);
+    const auto left = deadline - std::chrono::steady_clock::now();
+    PolledCall call(std::chrono::ceil<std::chrono::milliseconds>(left), interrupt, Late::kAnswer);
     RETURN_IF_ERROR(Introduce(call));
     RETURN_IF_ERROR(call.Stream<wire::CompileEvent>(
         stub.PrepareAsyncCompile(call.context(), request, call.queue()),
@@ -247,7 +254,15 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
     compiled = events.Finish();
     return compiled.status();
   };
-  RETURN_IF_ERROR(WithServer(compile));
+  absl::Status status = WithServer(compile);
+  // A server that has too much to do says when to ask again. A few times: then it is not for us.
+  for (int i = 0; i < options_.busy_retries && RetryHint(status).has_value(); ++i) {
+    const auto again = std::chrono::steady_clock::now() + *RetryHint(status);
+    if (again >= deadline) break;
+    RETURN_IF_ERROR(WaitUntil(again, progress, interrupt));
+    status = WithServer(compile);
+  }
+  RETURN_IF_ERROR(status);
   return compiled;
 }
 
@@ -258,9 +273,11 @@ absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }
 
-absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, const Interrupt& interrupt) {
+absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, bool upstream,
+                                                    const Interrupt& interrupt) {
   wire::ListRequest request;
   request.set_limit(limit);
+  request.set_upstream(upstream);
   std::vector<Listed> programs;
   const Call list = [&](wire::CompileService::Stub& stub) -> absl::Status {
     programs.clear();
@@ -272,6 +289,8 @@ absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, const Interr
           Listed& listed = programs.emplace_back();
           ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
           listed.hits = entry.hits();
+          listed.pinned = entry.pinned();
+          listed.upstream = entry.upstream();
           for (const wire::Alias& alias : entry.aliases()) {
             ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
           }

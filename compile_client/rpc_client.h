@@ -28,6 +28,7 @@ struct ServerInfo {
   pid_t pid = 0;
   std::string upstream;  // the servers that it asks, as ToText(endpoints)
   std::string config_file;
+  bool memory_only = false;  // it keeps no program beyond its own life
 };
 
 enum class Origin { kCompiled, kCoalesced, kStore };
@@ -39,6 +40,31 @@ struct CompileCall {
   std::string isa_level;
   bool skip_cache_lookup = false;  // compile anew and replace what is stored
   std::optional<store::FrontEndKey> front_end;
+  bool warm_up = false;  // nobody waits for it now
+  bool frozen = false;   // FAILED_PRECONDITION in place of compiling
+};
+
+struct Garbage {
+  uint64_t removed = 0;
+  uint64_t bytes_before = 0;
+  uint64_t bytes_after = 0;
+};
+
+// One program that the server read again.
+struct VerifiedProgram {
+  uint64_t done = 0;
+  uint64_t total = 0;
+  Digest content_key{};
+  std::string problem;  // empty: none
+};
+// Anything but OK cancels the call, which then returns it.
+using VerifySink = std::function<absl::Status(const VerifiedProgram&)>;
+
+// A program as its signers made it.
+struct Exported {
+  store::SignedRecord manifest;
+  std::vector<store::Blob> blobs;
+  std::vector<store::SignedRecord> aliases;
 };
 
 // A stored program and the front-end keys of the caller's tenant that name it.
@@ -46,6 +72,8 @@ struct Listed {
   store::Manifest manifest;
   std::vector<store::Alias> aliases;
   uint64_t hits = 0;  // since the server started
+  bool pinned = false;
+  bool upstream = false;  // a server that the server asks has it
 };
 
 struct Progress {
@@ -82,6 +110,7 @@ class RpcClient {
     std::chrono::milliseconds call_timeout{10'000};  // of everything but Compile
     // Servers with another compiler refuse Get and Compile, with FAILED_PRECONDITION; empty: any.
     std::string compiler_build_id;
+    int busy_retries = 3;  // of Compile, each when the busy server says
   };
 
   explicit RpcClient(Options options) : options_(std::move(options)), servers_(options_.servers) {}
@@ -93,13 +122,28 @@ class RpcClient {
   absl::StatusOr<Fetched> Get(const ByFrontEndKey& key, const Interrupt& interrupt);
   absl::StatusOr<Fetched> Get(const ByContentKey& key, const Interrupt& interrupt);
   // Besides those of Get the compiler's verdict, with any code; DEADLINE_EXCEEDED is also a program
-  // that did not come within `timeout`. What is let out was compiled from this graph and these
-  // options.
+  // that did not come within `timeout`; RESOURCE_EXHAUSTED: the server is busy, and was so each of
+  // the times that it named. What is let out was compiled from this graph and these options.
   absl::StatusOr<Compiled> Compile(const CompileCall& call, std::chrono::milliseconds timeout,
                                    const ProgressSink& progress, const Interrupt& interrupt);
   absl::StatusOr<std::map<std::string, uint64_t>> Stats(const Interrupt& interrupt);
-  absl::StatusOr<std::vector<Listed>> List(uint32_t limit, const Interrupt& interrupt);
+  // `upstream`: also what servers have that this one asks.
+  absl::StatusOr<std::vector<Listed>> List(uint32_t limit, bool upstream,
+                                           const Interrupt& interrupt);
   absl::Status Shutdown(const std::string& reason, const Interrupt& interrupt);
+
+  // For administrators (rpc_administration.cc). All: PERMISSION_DENIED to others; UNIMPLEMENTED: an
+  // older server.
+  // NOT_FOUND: no such program.
+  absl::Status Pin(const Digest& content_key, bool pinned, const Interrupt& interrupt);
+  absl::StatusOr<Garbage> CollectGarbage(uint64_t max_bytes, std::chrono::seconds unused,
+                                         const Interrupt& interrupt);
+  absl::Status Verify(std::chrono::milliseconds timeout, const VerifySink& each,
+                      const Interrupt& interrupt);
+  // The number of aliases that were filed. INVALID_ARGUMENT: no manifest. PERMISSION_DENIED: also
+  // signed by a key that the server does not trust. DATA_LOSS: the blobs are not the manifest's.
+  absl::StatusOr<uint64_t> Import(const Exported& program, std::chrono::milliseconds timeout,
+                                  const Interrupt& interrupt);
 
  private:
   using Call = std::function<absl::Status(wire::CompileService::Stub&)>;
@@ -117,7 +161,13 @@ class RpcClient {
       wire::CompileService::Stub::*)(grpc::ClientContext*, const Request&, grpc::CompletionQueue*);
   template <typename Request, typename Reply>
   absl::Status Unary(Prepare<Request, Reply> prepare, const Request& request, Reply* reply,
-                     const Interrupt& interrupt);
+                     const Interrupt& interrupt) {
+    return WithServer([&](wire::CompileService::Stub& stub) -> absl::Status {
+      PolledCall call(options_.call_timeout, interrupt);
+      RETURN_IF_ERROR(Introduce(call));
+      return call.Unary((stub.*prepare)(call.context(), request, call.queue()), reply);
+    });
+  }
   absl::StatusOr<Fetched> Fetch(const wire::GetProgramRequest& request, const Wanted& wanted,
                                 const Interrupt& interrupt);
 

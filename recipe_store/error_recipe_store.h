@@ -19,6 +19,10 @@ class ErrorRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Alias>> ListAliases() override { return error_; }
   absl::StatusOr<std::vector<Manifest>> List(size_t) override { return error_; }
   absl::Status Quarantine(const Digest&, const std::string&) override { return error_; }
+  absl::Status Pin(const Digest&, bool) override { return error_; }
+  absl::StatusOr<std::vector<Digest>> Pinned() override { return error_; }
+  absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t, uint64_t) override { return error_; }
+  absl::Status Verify(const Digest&) override { return error_; }
   absl::Status Flush() override { return error_; }
   void AddCounters(std::map<std::string, uint64_t>&) const override {}
 

@@ -10,6 +10,7 @@ class ForwardingRecipeStore : public RecipeStore {
   explicit ForwardingRecipeStore(std::unique_ptr<RecipeStore> inner) : inner_(std::move(inner)) {}
 
   absl::StatusOr<Entry> Get(const Digest& key) override { return inner_->Get(key); }
+  void NoteUse(const Digest& key) override { inner_->NoteUse(key); }
   absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }
   absl::Status PutAlias(const AliasRecord& alias) override { return inner_->PutAlias(alias); }
@@ -19,6 +20,13 @@ class ForwardingRecipeStore : public RecipeStore {
   absl::Status Quarantine(const Digest& key, const std::string& reason) override {
     return inner_->Quarantine(key, reason);
   }
+  absl::Status Pin(const Digest& key, bool pinned) override { return inner_->Pin(key, pinned); }
+  absl::StatusOr<std::vector<Digest>> Pinned() override { return inner_->Pinned(); }
+  absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
+                                                     uint64_t unused_since) override {
+    return inner_->CollectGarbage(max_bytes, unused_since);
+  }
+  absl::Status Verify(const Digest& key) override { return inner_->Verify(key); }
   absl::Status Flush() override { return inner_->Flush(); }
   void AddCounters(std::map<std::string, uint64_t>& counters) const override {
     inner_->AddCounters(counters);

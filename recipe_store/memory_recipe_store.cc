@@ -1,10 +1,12 @@
 #include "recipe_store/memory_recipe_store.h"
 
+#include "base/clock.h"
+
 namespace hpu::store {
 
 absl::StatusOr<Entry> MemoryRecipeStore::Get(const Digest& key) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!index_.Touch(key)) return NotFound("key ", ToHex(key), " is not in memory");
+  if (!index_.Touch(key, MicrosOfEpoch())) return NotFound("key ", ToHex(key), " is not in memory");
   return entries_.at(key);
 }
 
@@ -16,7 +18,7 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
   Apply(change);
   evictions_ += change.removed_keys.size();
-  index_.Insert(key, manifest_bytes, refs);
+  index_.Insert(key, manifest_bytes, refs, MicrosOfEpoch());
   Entry& kept = entries_[key] = entry;
   for (size_t i = 0; i < refs.size(); ++i) {
     // Equal blobs of several entries are kept once, as the index counts them.
@@ -75,6 +77,31 @@ absl::Status MemoryRecipeStore::Quarantine(const Digest& key, const std::string&
   std::lock_guard<std::mutex> lock(mutex_);
   Apply(index_.PlanRemove(key));
   return absl::OkStatus();
+}
+
+absl::Status MemoryRecipeStore::Pin(const Digest& key, bool pinned) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (index_.Pin(key, pinned)) return absl::OkStatus();
+  return NotFound("key ", ToHex(key), " is not in memory");
+}
+
+absl::StatusOr<std::vector<Digest>> MemoryRecipeStore::Pinned() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Pinned();
+}
+
+absl::StatusOr<std::vector<Digest>> MemoryRecipeStore::CollectGarbage(uint64_t max_bytes,
+                                                                      uint64_t unused_since) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  StoreIndex::Change change = index_.PlanGarbage(max_bytes, unused_since);
+  Apply(change);
+  evictions_ += change.removed_keys.size();
+  return std::move(change.removed_keys);
+}
+
+absl::Status MemoryRecipeStore::Verify(const Digest& key) {
+  ASSIGN_OR_RETURN(const Entry entry, Get(key));
+  return CheckDigests(entry);
 }
 
 void MemoryRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {

@@ -21,6 +21,11 @@ class MemoryRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Alias>> ListAliases() override;
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  absl::Status Pin(const Digest& key, bool pinned) override;
+  absl::StatusOr<std::vector<Digest>> Pinned() override;
+  absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
+                                                     uint64_t unused_since) override;
+  absl::Status Verify(const Digest& key) override;
   absl::Status Flush() override { return absl::OkStatus(); }
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 

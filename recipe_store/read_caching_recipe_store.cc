@@ -17,7 +17,10 @@ void FillFast(RecipeStore& fast, const Entry& entry) {
 
 absl::StatusOr<Entry> ReadCachingRecipeStore::Get(const Digest& key) {
   absl::StatusOr<Entry> cached = fast_->Get(key);
-  if (cached.ok()) return cached;
+  if (cached.ok()) {
+    slow_->NoteUse(key);
+    return cached;
+  }
   ASSIGN_OR_RETURN(Entry entry, slow_->Get(key));
   FillFast(*fast_, entry);
   return entry;
@@ -88,6 +91,26 @@ absl::Status ReadCachingRecipeStore::Quarantine(const Digest& key, const std::st
   const absl::Status fast = fast_->Quarantine(key, reason);
   RETURN_IF_ERROR(slow_->Quarantine(key, reason));
   return fast;
+}
+
+absl::Status ReadCachingRecipeStore::Pin(const Digest& key, bool pinned) {
+  return slow_->Pin(key, pinned);
+}
+
+absl::StatusOr<std::vector<Digest>> ReadCachingRecipeStore::Pinned() { return slow_->Pinned(); }
+
+absl::StatusOr<std::vector<Digest>> ReadCachingRecipeStore::CollectGarbage(uint64_t max_bytes,
+                                                                           uint64_t unused_since) {
+  ASSIGN_OR_RETURN(std::vector<Digest> removed, slow_->CollectGarbage(max_bytes, unused_since));
+  for (const Digest& key : removed) fast_->Quarantine(key, "").IgnoreError();
+  return removed;
+}
+
+absl::Status ReadCachingRecipeStore::Verify(const Digest& key) {
+  const absl::Status verdict = slow_->Verify(key);
+  // What was quarantined there is of no use here.
+  if (absl::IsDataLoss(verdict)) fast_->Quarantine(key, "").IgnoreError();
+  return verdict;
 }
 
 absl::Status ReadCachingRecipeStore::Flush() {

@@ -56,4 +56,19 @@ void OldestFirst(std::vector<Alias>& aliases) {
   std::ranges::stable_sort(aliases, {}, &Alias::created_unix_seconds);
 }
 
+namespace {
+
+absl::Status NoHousekeeping() {
+  return Error(absl::StatusCode::kUnimplemented, "this store does not look after its entries");
+}
+
+}  // namespace
+
+absl::Status RecipeStore::Pin(const Digest&, bool) { return NoHousekeeping(); }
+absl::StatusOr<std::vector<Digest>> RecipeStore::Pinned() { return NoHousekeeping(); }
+absl::StatusOr<std::vector<Digest>> RecipeStore::CollectGarbage(uint64_t, uint64_t) {
+  return NoHousekeeping();
+}
+absl::Status RecipeStore::Verify(const Digest&) { return NoHousekeeping(); }
+
 }  // namespace hpu::store

@@ -58,6 +58,9 @@ class RecipeStore {
   // UNAVAILABLE: the store cannot be read now.
   virtual absl::StatusOr<Entry> Get(const Digest& key) = 0;
 
+  // A layer above had the entry: it counts as used. Nothing where nobody asks for uses.
+  virtual void NoteUse(const Digest& /*key*/) {}
+
   // Files the entry under its manifest's key; all of it or nothing is seen by later calls, also
   // after a crash. RESOURCE_EXHAUSTED: larger than the store. UNAVAILABLE: cannot be written now.
   virtual absl::Status Put(const Entry& entry) = 0;
@@ -81,6 +84,19 @@ class RecipeStore {
   // Takes a damaged entry and its aliases out of service; persistent stores keep its manifest and
   // the reason aside for inspection. OK if the key is unknown.
   virtual absl::Status Quarantine(const Digest& key, const std::string& reason) = 0;
+
+  // What a store does about the entries that it keeps itself. Engines that servers share look after
+  // theirs: UNIMPLEMENTED, as all of these are where a layer does not say otherwise.
+
+  // A pinned entry is not evicted; that outlives the process where the entry does. NOT_FOUND.
+  virtual absl::Status Pin(const Digest& key, bool pinned);
+  virtual absl::StatusOr<std::vector<Digest>> Pinned();
+  // Removes what was last used before `unused_since` (microseconds of the epoch; 0 = nothing), then
+  // what was used longest ago until at most `max_bytes` are left; never what is pinned. The keys.
+  virtual absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
+                                                             uint64_t unused_since);
+  // Reads the entry from where it lasts, past caches. Errors as Get.
+  virtual absl::Status Verify(const Digest& key);
 
   // Makes lazily written state (access times) durable. Entries are durable when Put returns.
   virtual absl::Status Flush() = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "recipe_store/rocksdb_bytes.h"
 
@@ -12,11 +13,9 @@ namespace {
 // Kept for inspection; older builds' and older faults' records go when there are more.
 constexpr size_t kMaxQuarantined = 1000;
 
-uint64_t NowMicros() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count());
-}
+// An access record is the time of the last use, microseconds of the epoch, and this where the entry
+// is pinned. Builds that know no pins take it for a use in the far future, and so keep the entry.
+constexpr uint64_t kPinned = uint64_t{1} << 63;
 
 class ScopedSnapshot {
  public:
@@ -98,9 +97,12 @@ absl::Status RocksDbRecipeStore::LoadIndex() {
     entries.push_back(std::move(known));
   }
   RETURN_IF_ERROR(ToStatus(it->status(), "listing manifests"));
-  std::ranges::sort(entries, {}, &Known::used_micros);
+  std::ranges::sort(entries, {}, [](const Known& known) { return known.used_micros & ~kPinned; });
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const Known& known : entries) index_.Insert(known.key, known.manifest_bytes, known.blobs);
+  for (const Known& known : entries) {
+    index_.Insert(known.key, known.manifest_bytes, known.blobs, known.used_micros & ~kPinned);
+    index_.Pin(known.key, (known.used_micros & kPinned) != 0);
+  }
   return absl::OkStatus();
 }
 
@@ -160,12 +162,18 @@ absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(const Manifest& 
   return blobs;
 }
 
+bool RocksDbRecipeStore::RecordUse(const Digest& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t now = MicrosOfEpoch();
+  if (!index_.Touch(key, now)) return false;
+  if (database_.writable) unsaved_accesses_[key] = AccessRecord(key, now);
+  return true;
+}
+
+void RocksDbRecipeStore::NoteUse(const Digest& key) { RecordUse(key); }
+
 absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!index_.Touch(key)) return NotFound("key ", ToHex(key), " is not in the store");
-    if (database_.writable) unsaved_accesses_[key] = NowMicros();
-  }
+  if (!RecordUse(key)) return NotFound("key ", ToHex(key), " is not in the store");
   // One snapshot for manifest and blobs: an eviction in between must not look like damage.
   const ScopedSnapshot snapshot(database_.db.get());
   rocksdb::ReadOptions options;
@@ -189,9 +197,12 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
   std::lock_guard<std::mutex> writing(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
   StoreIndex::Change change;
+  const uint64_t now = MicrosOfEpoch();
+  uint64_t access = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ASSIGN_OR_RETURN(change, index_.PlanInsert(key, manifest_bytes, refs));
+    access = AccessRecord(key, now);
   }
   rocksdb::WriteBatch batch = ProtectedBatch();
   AddRemovals(change, &batch);
@@ -200,11 +211,11 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
     batch.Put(database_.blobs, ToSlice(refs[i].digest), ToSlice(*entry.blobs[i]));
   }
   batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
-  AddAccess(key, NowMicros(), &batch);
+  AddAccess(key, access, &batch);
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
   std::lock_guard<std::mutex> lock(mutex_);
   ApplyWritten(change);
-  index_.Insert(key, manifest_bytes, refs);
+  index_.Insert(key, manifest_bytes, refs, now);
   return absl::OkStatus();
 }
 
@@ -245,6 +256,54 @@ absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string
   }
   RETURN_IF_ERROR(CheckWritable());
   return Write(&batch, /*sync=*/true);
+}
+
+uint64_t RocksDbRecipeStore::AccessRecord(const Digest& key, uint64_t micros) const {
+  return index_.IsPinned(key) ? micros | kPinned : micros;
+}
+
+absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!index_.Touch(key, MicrosOfEpoch())) {
+      return NotFound("key ", ToHex(key), " is not in the store");
+    }
+    // From now on: nothing may evict it between here and the write.
+    index_.Pin(key, pinned);
+    unsaved_accesses_[key] = AccessRecord(key, MicrosOfEpoch());
+  }
+  AddRemovals({}, &batch);
+  return Write(&batch, /*sync=*/true);
+}
+
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Pinned() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Pinned();
+}
+
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t max_bytes,
+                                                                       uint64_t unused_since) {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  StoreIndex::Change change;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    change = index_.PlanGarbage(max_bytes, unused_since);
+  }
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  AddRemovals(change, &batch);
+  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  std::lock_guard<std::mutex> lock(mutex_);
+  ApplyWritten(change);
+  return std::move(change.removed_keys);
+}
+
+absl::Status RocksDbRecipeStore::Verify(const Digest& key) {
+  ASSIGN_OR_RETURN(const Entry entry, Get(key));
+  return CheckDigests(entry);
 }
 
 absl::Status RocksDbRecipeStore::Flush() {
@@ -293,10 +352,10 @@ void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::
   for (const Digest& id : change.removed_aliases) batch->Delete(database_.aliases, ToSlice(id));
 }
 
-void RocksDbRecipeStore::AddAccess(const Digest& key, uint64_t micros,
+void RocksDbRecipeStore::AddAccess(const Digest& key, uint64_t record,
                                    rocksdb::WriteBatch* batch) const {
   batch->Put(database_.accesses, ToSlice(key),
-             rocksdb::Slice(reinterpret_cast<const char*>(&micros), sizeof(micros)));
+             rocksdb::Slice(reinterpret_cast<const char*>(&record), sizeof(record)));
 }
 
 absl::Status RocksDbRecipeStore::CheckWritable() {

@@ -29,6 +29,7 @@ class RocksDbRecipeStore : public RecipeStore {
   ~RocksDbRecipeStore() override;
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
+  void NoteUse(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
@@ -36,6 +37,11 @@ class RocksDbRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Alias>> ListAliases() override;
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
+  absl::Status Pin(const Digest& key, bool pinned) override;
+  absl::StatusOr<std::vector<Digest>> Pinned() override;
+  absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
+                                                     uint64_t unused_since) override;
+  absl::Status Verify(const Digest& key) override;
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
@@ -55,7 +61,9 @@ class RocksDbRecipeStore : public RecipeStore {
   void ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
   // Deletes of a change; then the access times noted since the last write.
   void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
-  void AddAccess(const Digest& key, uint64_t micros, rocksdb::WriteBatch* batch) const;
+  bool RecordUse(const Digest& key);                                // false: there is no such entry
+  uint64_t AccessRecord(const Digest& key, uint64_t micros) const;  // mutex_ held
+  void AddAccess(const Digest& key, uint64_t record, rocksdb::WriteBatch* batch) const;
   absl::Status Write(rocksdb::WriteBatch* batch, bool sync);  // write_mutex_ held
   absl::Status CheckWritable();                               // write_mutex_ held
 
@@ -71,7 +79,7 @@ class RocksDbRecipeStore : public RecipeStore {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   StoreIndex index_;
-  std::map<Digest, uint64_t> unsaved_accesses_;  // key -> microseconds
+  std::map<Digest, uint64_t> unsaved_accesses_;  // key -> access record
   uint64_t evictions_ = 0;
   uint64_t quarantined_ = 0;
   uint64_t write_failures_ = 0;

@@ -71,6 +71,12 @@ void SharedTierRecipeStore::WriteShared(uint64_t bytes,
   });
 }
 
+absl::Status SharedTierRecipeStore::Pin(const Digest& key, bool pinned) {
+  // What only the engine has comes here first.
+  RETURN_IF_ERROR(Get(key).status());
+  return near_->Pin(key, pinned);
+}
+
 absl::Status SharedTierRecipeStore::Flush() {
   if (!behind_->Drain(kFlushPatience)) {
     HPU_LOG(kWarning, "the shared store did not take everything in time");

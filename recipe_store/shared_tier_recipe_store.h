@@ -32,6 +32,15 @@ class SharedTierRecipeStore : public RecipeStore {
   // Of the near store: what this server has, not what the cluster has.
   absl::StatusOr<std::vector<Alias>> ListAliases() override { return near_->ListAliases(); }
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return near_->List(limit); }
+  void NoteUse(const Digest& key) override { near_->NoteUse(key); }
+  // Of the own tier; the engine looks after its own.
+  absl::Status Pin(const Digest& key, bool pinned) override;
+  absl::StatusOr<std::vector<Digest>> Pinned() override { return near_->Pinned(); }
+  absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
+                                                     uint64_t unused_since) override {
+    return near_->CollectGarbage(max_bytes, unused_since);
+  }
+  absl::Status Verify(const Digest& key) override { return near_->Verify(key); }
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 

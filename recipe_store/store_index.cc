@@ -67,10 +67,10 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
   Plan plan(*this);
   plan.Keep(refs, manifest_bytes);
   if (entries_.contains(key)) plan.Replace(key);
-  Evict(&key, plan);
+  Evict(&key, max_bytes_, plan);
   if (plan.total_bytes() > max_bytes_) {
-    return Error(absl::StatusCode::kResourceExhausted, "the entry has ", plan.total_bytes(),
-                 " bytes, the whole store is limited to ", max_bytes_);
+    return Error(absl::StatusCode::kResourceExhausted, "entry and pinned programs have ",
+                 plan.total_bytes(), " bytes, the whole store is limited to ", max_bytes_);
   }
   return std::move(plan.change());
 }
@@ -89,25 +89,35 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const
   } else if (entry->second.aliases.size() >= kMaxAliases) {
     plan.RemoveAlias(entry->second.aliases.front());
   }
-  Evict(&key, plan);
+  Evict(&key, max_bytes_, plan);
   if (plan.total_bytes() > max_bytes_) {
     return Error(absl::StatusCode::kResourceExhausted, "program and aliases of ", ToHex(key),
-                 " have ", plan.total_bytes(), " bytes, the whole store is limited to ",
-                 max_bytes_);
+                 " and pinned programs have ", plan.total_bytes(),
+                 " bytes, the whole store is limited to ", max_bytes_);
   }
   return std::move(plan.change());
 }
 
 StoreIndex::Change StoreIndex::PlanTrim() const {
   Plan plan(*this);
-  Evict(nullptr, plan);
+  Evict(nullptr, max_bytes_, plan);
   return std::move(plan.change());
 }
 
-void StoreIndex::Evict(const Digest* kept, Plan& plan) const {
+StoreIndex::Change StoreIndex::PlanGarbage(uint64_t max_bytes, uint64_t unused_since_micros) const {
+  Plan plan(*this);
   for (const Digest& oldest : uses_) {
-    if (plan.total_bytes() <= max_bytes_) return;
-    if (kept == nullptr || oldest != *kept) plan.Remove(oldest);
+    const IndexEntry& entry = entries_.at(oldest);
+    if (entry.used_micros >= unused_since_micros && plan.total_bytes() <= max_bytes) break;
+    if (!entry.pinned) plan.Remove(oldest);
+  }
+  return std::move(plan.change());
+}
+
+void StoreIndex::Evict(const Digest* kept, uint64_t max_bytes, Plan& plan) const {
+  for (const Digest& oldest : uses_) {
+    if (plan.total_bytes() <= max_bytes) return;
+    if ((kept == nullptr || oldest != *kept) && !entries_.at(oldest).pinned) plan.Remove(oldest);
   }
 }
 
@@ -139,15 +149,15 @@ void StoreIndex::Apply(const Change& change) {
 }
 
 void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
-                        const std::vector<BlobRef>& refs) {
+                        const std::vector<BlobRef>& refs, uint64_t now_micros) {
   const auto [found, is_new] = entries_.try_emplace(key);
   IndexEntry& entry = found->second;
   if (is_new) {
     entry.use = uses_.insert(uses_.end(), key);
   } else {
     Release(entry);
-    Touch(key);
   }
+  Touch(key, now_micros);
   entry.manifest_bytes = manifest_bytes;
   entry.blobs = Unique(refs);
   total_bytes_ += manifest_bytes;
@@ -176,11 +186,32 @@ void StoreIndex::RemoveAlias(const Digest& id) {
   alias_keys_.erase(known);
 }
 
-bool StoreIndex::Touch(const Digest& key) {
+bool StoreIndex::Touch(const Digest& key, uint64_t now_micros) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return false;
+  found->second.used_micros = now_micros;
   uses_.splice(uses_.end(), uses_, found->second.use);
   return true;
+}
+
+bool StoreIndex::Pin(const Digest& key, bool pinned) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return false;
+  found->second.pinned = pinned;
+  return true;
+}
+
+bool StoreIndex::IsPinned(const Digest& key) const {
+  const auto found = entries_.find(key);
+  return found != entries_.end() && found->second.pinned;
+}
+
+std::vector<Digest> StoreIndex::Pinned() const {
+  std::vector<Digest> pinned;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.pinned) pinned.push_back(key);
+  }
+  return pinned;
 }
 
 }  // namespace hpu::store

@@ -1,6 +1,7 @@
 // Bookkeeping that the storing layers share: which entries there are, what they weigh, which was
-// used longest ago. Blobs shared by entries weigh once and go with their last entry; aliases weigh
-// and go with theirs. Not thread-safe; holds no bytes of blobs.
+// used longest ago, which are pinned and so not evicted. Blobs shared by entries weigh once and go
+// with their last entry; aliases weigh and go with theirs. Not thread-safe; holds no bytes of
+// blobs.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ class StoreIndex {
   explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Removals that make room for an entry, least recently used first; an entry of that key is
-  // replaced and keeps its aliases. RESOURCE_EXHAUSTED if it is larger than the whole store.
-  // Changes nothing.
+  // replaced, keeps its aliases and stays pinned. RESOURCE_EXHAUSTED if it is larger than what
+  // pinned entries leave of the store. Changes nothing.
   absl::StatusOr<Change> PlanInsert(const Digest& key, uint64_t manifest_bytes,
                                     const std::vector<BlobRef>& refs) const;
   // The same for an alias of the entry `key`, which stays; an alias of that id is replaced.
@@ -36,17 +37,24 @@ class StoreIndex {
   absl::StatusOr<Change> PlanAlias(const Digest& id, const Digest& key, uint64_t bytes) const;
   // The same for coming below the limit with what is there.
   Change PlanTrim() const;
+  // The same for what was used before `unused_since_micros`, and then for coming below `max_bytes`.
+  Change PlanGarbage(uint64_t max_bytes, uint64_t unused_since_micros) const;
   // The same for taking one entry out.
   Change PlanRemove(const Digest& key) const;
 
   void Apply(const Change& change);
-  // After Apply of its plan. The entry becomes the most recently used one.
-  void Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs);
+  // After Apply of its plan. The entry becomes the most recently used one, at `now_micros`.
+  void Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs,
+              uint64_t now_micros);
   // After Apply of its plan; the entry must be there.
   void InsertAlias(const Digest& id, const Digest& key, uint64_t bytes);
   void RemoveAlias(const Digest& id);
   // Makes the entry the most recently used one; false if it is not there.
-  bool Touch(const Digest& key);
+  bool Touch(const Digest& key, uint64_t now_micros);
+  // False if it is not there.
+  bool Pin(const Digest& key, bool pinned);
+  bool IsPinned(const Digest& key) const;
+  std::vector<Digest> Pinned() const;
 
   bool Contains(const Digest& key) const { return entries_.contains(key); }
   bool ContainsAlias(const Digest& id) const { return alias_keys_.contains(id); }
@@ -67,6 +75,8 @@ class StoreIndex {
     std::vector<BlobRef> blobs;       // each digest once
     std::vector<IndexAlias> aliases;  // oldest first
     std::list<Digest>::iterator use;
+    uint64_t used_micros = 0;  // since the epoch of whoever says it
+    bool pinned = false;
   };
   struct IndexBlob {
     uint64_t size_bytes = 0;
@@ -74,8 +84,8 @@ class StoreIndex {
   };
   class Plan;
 
-  // Removes least recently used entries other than `kept` on paper until the limit holds.
-  void Evict(const Digest* kept, Plan& plan) const;
+  // Removes least recently used entries other than `kept` on paper until `max_bytes` holds.
+  void Evict(const Digest* kept, uint64_t max_bytes, Plan& plan) const;
   // Takes manifest and blobs of the entry out of the sums.
   void Release(const IndexEntry& entry);
 

@@ -25,6 +25,7 @@ class VerifyingRecipeStore : public ForwardingRecipeStore {
   // ones are dropped: they cost a capture.
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
+  absl::Status Verify(const Digest& key) override { return Get(key).status(); }
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:

@@ -48,6 +48,12 @@ class LoadedProgram:
     def fetch_ms(self) -> float:
         """What this call took."""
     @property
+    def signed_manifest(self) -> tuple[bytes, bytes, bytes]:
+        """Record, signature, public key: as its signer made it."""
+    @property
+    def signed_alias(self) -> tuple[bytes, bytes, bytes] | None:
+        """The same of the name by which it was asked for; None if by its content key."""
+    @property
     def manifest(self) -> dict[str, Any]:
         """key (the content key), program, recipes, compiler_build_id, device_kind, isa_level,
         compile_ms, created, factors (of the content key)."""
@@ -68,7 +74,8 @@ class CompileClient:
         """store_public_key_path: the trusted signer; by default "<socket>.pub", which the server
         writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
-        """build_id, protocol_version, pid; upstream, config_file: started with, "" = none."""
+        """build_id, protocol_version, pid; upstream, config_file: started with, "" = none;
+        memory_only: no program outlives the server."""
     def get(self, front_end_key: bytes) -> LoadedProgram | None:
         """The stored program that this tenant's alias names; None is a miss."""
     def get_content(self, content_key: bytes) -> LoadedProgram | None:
@@ -83,17 +90,62 @@ class CompileClient:
         progress: Callable[[str, int, int], object] | None = None,
         timeout_s: float = ...,
         skip_cache_lookup: bool = False,
+        warm_up: bool = False,
+        frozen: bool = False,
     ) -> LoadedProgram:
         """Compiles, or waits for the one compilation of this content that is under way, or answers
         from the store; skip_cache_lookup: compiles anew in place of what is stored. front_end (key,
         factors, label): by what get() will find the program. progress(stage, done, total); stage
-        "queued" has the position in `done`."""
+        "queued" has the position in `done`. warm_up: nobody waits for it, so requests that somebody
+        waits for go first. frozen: CompileError FAILED_PRECONDITION in place of compiling."""
     def stats(self) -> dict[str, int]: ...
-    def list(self, limit: int = 0) -> list[dict[str, Any]]:
+    def list(self, limit: int = 0, upstream: bool = False) -> list[dict[str, Any]]:
         """Manifests in the store, newest first; 0 = all. Each with `aliases` of this tenant, oldest
-        first: front_end_key, label, created, factors; and `hits`: how often the server handed the
-        program out since it started."""
+        first: front_end_key, label, created, factors; `hits`: how often the server handed the program
+        out since it started; `pinned`; `upstream`: a server has it that this one asks, which are
+        left out unless upstream=True."""
+    def pin(self, content_key: bytes, pinned: bool) -> None:
+        """A pinned program is not evicted. CompileError NOT_FOUND: no such program."""
+    def collect_garbage(self, max_bytes: int, unused_seconds: int = 0) -> dict[str, int]:
+        """Removes programs unused for so long (0 = none for that), then those unused longest until
+        at most max_bytes are left; never pinned ones. removed, bytes_before, bytes_after."""
+    def verify(self, each: Callable[[int, int, str, str], object], timeout_s: float) -> None:
+        """Has the server read all programs again; each(done, total, content key, problem)."""
+    def import_program(
+        self,
+        signed_manifest: tuple[bytes, bytes, bytes],
+        blobs: Sequence[bytes],
+        signed_aliases: Sequence[tuple[bytes, bytes, bytes]],
+        timeout_s: float,
+    ) -> int:
+        """Files an exported program; the number of its names that this tenant has now. CompileError
+        PERMISSION_DENIED: signed by a key that the server does not trust."""
     def shutdown(self, reason: str = "") -> None: ...
+
+def sign_record(kind: str, record: bytes, folder: str) -> tuple[bytes, bytes, bytes]:
+    """A "manifest" or an "alias", signed with the key of a folder: record, signature, public key."""
+
+def check_record(kind: str, record: tuple[bytes, bytes, bytes]) -> bool:
+    """Whether a signed record is what its own public key signed; says nothing of trust."""
+
+def describe_manifest(record: bytes) -> dict[str, Any]:
+    """As LoadedProgram.manifest. CompileError DATA_LOSS: it is none."""
+
+def make_key(folder: str) -> str:
+    """Makes a key pair in a folder, or finds it there; the public half, 64 hexadecimal digits."""
+
+def read_keyring(path: str) -> list[str]:
+    """Public keys of a keyring's file, 64 hexadecimal digits each."""
+
+def ask_server(
+    address: str,
+    ca_file: str,
+    certificate_file: str,
+    key_file: str,
+    token_file: str,
+    timeout_s: float,
+) -> dict[str, Any]:
+    """What a compile server says of itself, as CompileClient.hello. Raises CompileError."""
 
 def server_process(socket_path: str) -> tuple[int, bool] | None:
     """(pid, whether it is stopping) of the server whose socket this is, or was; None = none."""

@@ -9,6 +9,8 @@
 #include "backend/client/daemon.h"
 #include "backend/client/file_lock.h"
 #include "backend/client/key_builder.h"
+#include "backend/client/py_program.h"
+#include "backend/client/py_records.h"
 #include "backend/client/py_support.h"
 #include "backend/client/server_paths.h"
 #include "compile_client/rpc_client.h"
@@ -28,83 +30,16 @@ double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-const char* OriginName(Origin origin) {
-  switch (origin) {
-    case Origin::kCompiled:
-      return "compiled";
-    case Origin::kCoalesced:
-      return "coalesced";
-    case Origin::kStore:
-      return "store";
-  }
-  return "";
-}
-
-// Read-only bytes for Python without a copy; shares the blob.
-class BlobView {
- public:
-  explicit BlobView(store::Blob blob) : blob_(std::move(blob)) {}
-  py::buffer_info Describe() const {
-    return py::buffer_info(const_cast<uint8_t*>(blob_->data()), 1,
-                           py::format_descriptor<uint8_t>::format(), 1, {size()}, {1},
-                           /*readonly=*/true);
-  }
-  py::bytes ToBytes() const {
-    return py::bytes(reinterpret_cast<const char*>(blob_->data()), blob_->size());
-  }
-  py::ssize_t size() const { return static_cast<py::ssize_t>(blob_->size()); }
-
- private:
-  store::Blob blob_;
-};
-
-py::list FactorList(const std::vector<store::KeyFactor>& factors) {
-  py::list list;
-  for (const store::KeyFactor& factor : factors) {
-    list.append(py::make_tuple(factor.name, factor.value));
-  }
-  return list;
-}
-
-py::dict ManifestDict(const store::Manifest& manifest) {
-  py::list recipes;
-  for (const store::BlobRef& recipe : manifest.recipes) {
-    recipes.append(py::make_tuple(ToHex(recipe.digest), recipe.size_bytes));
-  }
+py::dict HelloDict(const ServerInfo& info) {
   py::dict dict;
-  dict["key"] = ToHex(manifest.key());
-  dict["program"] = py::make_tuple(ToHex(manifest.program.digest), manifest.program.size_bytes);
-  dict["recipes"] = recipes;
-  dict["compiler_build_id"] = manifest.content.compiler_build_id;
-  dict["device_kind"] = manifest.content.device_kind;
-  dict["isa_level"] = manifest.content.isa_level;
-  dict["compile_ms"] = static_cast<double>(manifest.compile_micros) / 1000;
-  dict["created"] = manifest.created_unix_seconds;
-  dict["factors"] = FactorList(store::ContentFactors(manifest.content));
+  dict["build_id"] = info.build_id;
+  dict["protocol_version"] = info.protocol_version;
+  dict["pid"] = info.pid;
+  dict["upstream"] = info.upstream;
+  dict["config_file"] = info.config_file;
+  dict["memory_only"] = info.memory_only;
   return dict;
 }
-
-py::dict AliasDict(const store::Alias& alias) {
-  py::dict dict;
-  dict["front_end_key"] = ToHex(alias.front_end_key);
-  dict["label"] = alias.label;
-  dict["created"] = alias.created_unix_seconds;
-  dict["factors"] = FactorList(alias.factors);
-  return dict;
-}
-
-struct LoadedProgram {
-  store::Entry entry;
-  Origin origin = Origin::kCompiled;
-  double fetch_ms = 0;
-
-  BlobView program() const { return BlobView(entry.blobs[0]); }
-  std::vector<BlobView> recipes() const {
-    std::vector<BlobView> views;
-    for (size_t i = 1; i < entry.blobs.size(); ++i) views.emplace_back(entry.blobs[i]);
-    return views;
-  }
-};
 
 // Methods are called with the GIL held.
 class CompileClient {
@@ -117,28 +52,23 @@ class CompileClient {
     PythonCall call;
     const ServerInfo info =
         call.Run<ServerInfo>([&] { return rpc_.Hello([&] { return call.CheckSignals(); }); });
-    py::dict dict;
-    dict["build_id"] = info.build_id;
-    dict["protocol_version"] = info.protocol_version;
-    dict["pid"] = info.pid;
-    dict["upstream"] = info.upstream;
-    dict["config_file"] = info.config_file;
-    return dict;
+    return HelloDict(info);
   }
 
   template <typename Key>
   std::optional<LoadedProgram> Get(const Key& key) {
     const auto begin = Clock::now();
     PythonCall call;
-    using Found = std::optional<store::Entry>;
+    using Found = std::optional<Fetched>;
     Found found = call.Run<Found>([&]() -> absl::StatusOr<Found> {
       absl::StatusOr<Fetched> fetched = rpc_.Get(key, [&] { return call.CheckSignals(); });
       if (absl::IsNotFound(fetched.status())) return Found();
       RETURN_IF_ERROR(fetched.status());
-      return Found(std::move(fetched->entry));
+      return Found(*std::move(fetched));
     });
     if (!found.has_value()) return std::nullopt;
-    return LoadedProgram{*std::move(found), Origin::kStore, MillisecondsSince(begin)};
+    return LoadedProgram{std::move(found->entry), std::move(found->alias), Origin::kStore,
+                         MillisecondsSince(begin)};
   }
 
   LoadedProgram Compile(const CompileCall& compile, const py::object& progress, double timeout_s) {
@@ -152,7 +82,8 @@ class CompileClient {
       return rpc_.Compile(compile, Milliseconds(timeout_s), sink,
                           [&] { return call.CheckSignals(); });
     });
-    return LoadedProgram{std::move(compiled.entry), compiled.origin, MillisecondsSince(begin)};
+    return LoadedProgram{std::move(compiled.entry), std::nullopt, compiled.origin,
+                         MillisecondsSince(begin)};
   }
 
   std::map<std::string, uint64_t> Stats() {
@@ -161,19 +92,63 @@ class CompileClient {
         [&] { return rpc_.Stats([&] { return call.CheckSignals(); }); });
   }
 
-  py::list List(uint32_t limit) {
+  py::list List(uint32_t limit, bool upstream) {
     PythonCall call;
     py::list list;
     for (const Listed& listed : call.Run<std::vector<Listed>>(
-             [&] { return rpc_.List(limit, [&] { return call.CheckSignals(); }); })) {
+             [&] { return rpc_.List(limit, upstream, [&] { return call.CheckSignals(); }); })) {
       py::list aliases;
       for (const store::Alias& alias : listed.aliases) aliases.append(AliasDict(alias));
       py::dict dict = ManifestDict(listed.manifest);
       dict["aliases"] = aliases;
       dict["hits"] = listed.hits;
+      dict["pinned"] = listed.pinned;
+      dict["upstream"] = listed.upstream;
       list.append(dict);
     }
     return list;
+  }
+
+  void Pin(const Digest& content_key, bool pinned) {
+    PythonCall call;
+    call.Run<bool>([&]() -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(rpc_.Pin(content_key, pinned, [&] { return call.CheckSignals(); }));
+      return true;
+    });
+  }
+
+  py::dict CollectGarbage(uint64_t max_bytes, uint64_t unused_seconds) {
+    PythonCall call;
+    const Garbage garbage = call.Run<Garbage>([&] {
+      return rpc_.CollectGarbage(max_bytes,
+                                 std::chrono::seconds(static_cast<int64_t>(unused_seconds)),
+                                 [&] { return call.CheckSignals(); });
+    });
+    py::dict dict;
+    dict["removed"] = garbage.removed;
+    dict["bytes_before"] = garbage.bytes_before;
+    dict["bytes_after"] = garbage.bytes_after;
+    return dict;
+  }
+
+  void Verify(const py::object& each, double timeout_s) {
+    PythonCall call;
+    const VerifySink sink = [&](const VerifiedProgram& program) -> absl::Status {
+      return call.Callback(
+          [&] { each(program.done, program.total, ToHex(program.content_key), program.problem); });
+    };
+    call.Run<bool>([&]() -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(
+          rpc_.Verify(Milliseconds(timeout_s), sink, [&] { return call.CheckSignals(); }));
+      return true;
+    });
+  }
+
+  uint64_t Import(const Exported& program, double timeout_s) {
+    PythonCall call;
+    return call.Run<uint64_t>([&] {
+      return rpc_.Import(program, Milliseconds(timeout_s), [&] { return call.CheckSignals(); });
+    });
   }
 
   void Shutdown(const std::string& reason) {
@@ -210,6 +185,20 @@ std::string EnsureServerFromPython(const std::string& server_binary, const std::
   PythonCall call;
   return call.Run<std::string>(
       [&] { return EnsureServer(options, [&] { return call.CheckSignals(); }); });
+}
+
+py::dict AskServer(const std::string& address, const std::string& ca_file,
+                   const std::string& certificate_file, const std::string& key_file,
+                   const std::string& token_file, double timeout_s) {
+  PythonCall call;
+  return HelloDict(call.Run<ServerInfo>([&]() -> absl::StatusOr<ServerInfo> {
+    RpcClient::Options options;
+    ASSIGN_OR_RETURN(options.servers.endpoints, ParseEndpoints(address));
+    options.servers.access = {ca_file, certificate_file, key_file, token_file};
+    options.call_timeout = Milliseconds(timeout_s);
+    RpcClient client(std::move(options));
+    return client.Hello([&] { return call.CheckSignals(); });
+  }));
 }
 
 // (key, factors, label)
@@ -260,24 +249,6 @@ void BindKeyBuilder(py::module_& module) {
 }
 
 void BindClient(py::module_& module) {
-  py::class_<BlobView>(module, "BlobView", py::buffer_protocol(),
-                       "Read-only bytes; memoryview() and bytes() work on it.")
-      .def_buffer(&BlobView::Describe)
-      .def("__len__", &BlobView::size)
-      .def("__bytes__", &BlobView::ToBytes);
-
-  py::class_<LoadedProgram>(module, "LoadedProgram", "A program with its recipes, verified.")
-      .def_property_readonly("program", &LoadedProgram::program)
-      .def_property_readonly("recipes", &LoadedProgram::recipes)
-      .def_property_readonly("origin", [](const LoadedProgram& p) { return OriginName(p.origin); })
-      .def_property_readonly("compile_ms",
-                             [](const LoadedProgram& p) {
-                               return static_cast<double>(p.entry.manifest.compile_micros) / 1000;
-                             })
-      .def_readonly("fetch_ms", &LoadedProgram::fetch_ms)
-      .def_property_readonly("manifest",
-                             [](const LoadedProgram& p) { return ManifestDict(p.entry.manifest); });
-
   py::class_<CompileClient>(module, "CompileClient", "A user's connection to a compile server.")
       .def(py::init([](const std::string& socket_path,
                        const std::optional<std::string>& store_public_key_path,
@@ -305,20 +276,53 @@ void BindClient(py::module_& module) {
           [](CompileClient& client, const py::bytes& graph, const py::dict& options,
              const std::string& device_kind, const std::string& isa_level,
              const std::optional<FrontEndTuple>& front_end, const py::object& progress,
-             double timeout_s, bool skip_cache_lookup) {
-            CompileCall call{graph,     ToOptions(options), device_kind,
-                             isa_level, skip_cache_lookup,  std::nullopt};
+             double timeout_s, bool skip_cache_lookup, bool warm_up, bool frozen) {
+            CompileCall call{graph,
+                             ToOptions(options),
+                             device_kind,
+                             isa_level,
+                             skip_cache_lookup,
+                             std::nullopt,
+                             warm_up,
+                             frozen};
             if (front_end.has_value()) call.front_end = ToFrontEndKey(*front_end);
             return client.Compile(call, progress, timeout_s);
           },
           py::arg("graph"), py::arg("options"), py::arg("device_kind"), py::arg("isa_level"),
           py::arg("front_end") = py::none(), py::arg("progress") = py::none(),
           py::arg("timeout_s") = default_options::compile_timeout_s,
-          py::arg("skip_cache_lookup") = false)
+          py::arg("skip_cache_lookup") = false, py::arg("warm_up") = false,
+          py::arg("frozen") = false)
       .def("stats", &CompileClient::Stats)
-      .def("list", &CompileClient::List, py::arg("limit") = 0)
+      .def("list", &CompileClient::List, py::arg("limit") = 0, py::arg("upstream") = false)
+      .def(
+          "pin",
+          [](CompileClient& client, const py::bytes& content_key, bool pinned) {
+            client.Pin(ToDigest(content_key), pinned);
+          },
+          py::arg("content_key"), py::arg("pinned"))
+      .def("collect_garbage", &CompileClient::CollectGarbage, py::arg("max_bytes"),
+           py::arg("unused_seconds") = 0)
+      .def("verify", &CompileClient::Verify, py::arg("each"), py::arg("timeout_s"))
+      .def(
+          "import_program",
+          [](CompileClient& client, const RecordTuple& manifest,
+             const std::vector<py::bytes>& blobs, const std::vector<RecordTuple>& aliases,
+             double timeout_s) {
+            Exported program{ToRecord(manifest), {}, {}};
+            for (const py::bytes& blob : blobs) {
+              program.blobs.push_back(std::make_shared<const Bytes>(ToBytes(blob)));
+            }
+            for (const RecordTuple& alias : aliases) program.aliases.push_back(ToRecord(alias));
+            return client.Import(program, timeout_s);
+          },
+          py::arg("signed_manifest"), py::arg("blobs"), py::arg("signed_aliases"),
+          py::arg("timeout_s"))
       .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
 
+  module.def("ask_server", &AskServer, py::arg("address"), py::arg("ca_file"),
+             py::arg("certificate_file"), py::arg("key_file"), py::arg("token_file"),
+             py::arg("timeout_s"));
   module.def(
       "server_paths",
       [](const std::string& cache_dir) {

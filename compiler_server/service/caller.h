@@ -22,6 +22,8 @@ struct Caller {
   std::string name;    // for the log
   std::string tenant;  // whose aliases these are
   uint8_t roles = 0;
+  std::string door;        // that let it in
+  std::string request_id;  // of this call, as client and server log it
 
   bool Has(Role role) const { return (roles & static_cast<uint8_t>(role)) != 0; }
 };
@@ -38,7 +40,7 @@ class Callers {
 class OwnUser final : public Callers {
  public:
   explicit OwnUser(std::string tenant)
-      : caller_{"own user", std::move(tenant), /*roles: all=*/15} {}
+      : caller_{"own user", std::move(tenant), /*roles: all=*/15, "", ""} {}
   absl::StatusOr<Caller> Identify(const grpc::ServerContext&) const override { return caller_; }
 
  private:

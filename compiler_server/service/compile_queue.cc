@@ -1,12 +1,27 @@
 #include "compiler_server/service/compile_queue.h"
 
+#include <algorithm>
+
 #include "base/log.h"
+#include "compile_client/request_id.h"
 
 namespace hpu::server {
 namespace {
 
 absl::Status Stopping() {
   return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
+}
+
+constexpr char kRetryAfter[] = "hpu.server.RetryAfter";  // payload: milliseconds as decimal text
+constexpr std::chrono::milliseconds kShortestRetry{500};
+constexpr std::chrono::milliseconds kLongestRetry{60'000};
+
+absl::Status TurnedAway(const std::string& why, std::chrono::milliseconds retry_after) {
+  retry_after = std::clamp(retry_after, kShortestRetry, kLongestRetry);
+  absl::Status status = Error(absl::StatusCode::kResourceExhausted, why, "; ask again in ",
+                              retry_after.count(), " ms");
+  status.SetPayload(kRetryAfter, absl::Cord(std::to_string(retry_after.count())));
+  return status;
 }
 
 // Messages quote the graph, which has up to 64 MiB; they are remembered, logged and sent.
@@ -23,12 +38,18 @@ absl::Status Shortened(const absl::Status& failure) {
 
 }  // namespace
 
+std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
+  const absl::optional<absl::Cord> hint = status.GetPayload(kRetryAfter);
+  if (!hint.has_value()) return std::nullopt;
+  return std::chrono::milliseconds(std::stoll(std::string(*hint)));
+}
+
 CompileQueue::Seat::~Seat() {
   if (flight_ != nullptr) queue_->Leave(flight_->job().key, flight_.get());
 }
 
 CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
-    : options_(std::move(options)), hooks_(std::move(hooks)) {
+    : options_(std::move(options)), hooks_(std::move(hooks)), budget_(options_.tenant_budget) {
   workers_.resize(static_cast<size_t>(options_.workers));
   for (size_t i = 0; i < workers_.size(); ++i) {
     threads_.emplace_back([this, i] { CompileThread(i); });
@@ -47,21 +68,65 @@ absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
   if (const auto found = flights_.find(key); found != flights_.end()) {
     ++found->second.seats;
     ++coalesced_;
+    if (!job.warm_up) {
+      forward_.keys.Promote(key);
+      compile_.keys.Promote(key);
+      TellPositions();
+    }
     return Seat(this, found->second.flight, /*leader=*/false);
   }
-  const size_t waiting_flights = forward_.keys.size() + compile_.keys.size();
-  if (waiting_flights >= options_.max_waiting) {
-    return Error(absl::StatusCode::kResourceExhausted, waiting_flights,
-                 " compilations are waiting; try again later");
+  if (absl::Status admitted = Admit(job); !admitted.ok()) {
+    ++turned_away_;
+    return admitted;
   }
+  request_bytes_ += job.input.graph.size();
   Waiting& waiting = flights_[key];
   waiting.flight = std::make_shared<Flight>(std::move(job));
   waiting.seats = 1;
-  Lane& lane = hooks_.forward ? forward_ : compile_;
-  lane.keys.push_back(key);
+  Wait(hooks_.forward ? forward_ : compile_, waiting.flight->job());
+  return Seat(this, waiting.flight, /*leader=*/true);
+}
+
+absl::Status CompileQueue::Admit(const CompileJob& job) {
+  const size_t waiting = forward_.keys.size() + compile_.keys.size();
+  if (waiting >= options_.max_waiting) {
+    return TurnedAway(std::to_string(waiting) + " compilations are waiting", ExpectedWait());
+  }
+  const size_t own = forward_.keys.size_of(job.tenant) + compile_.keys.size_of(job.tenant);
+  if (own >= options_.max_waiting_of_tenant) {
+    return TurnedAway(
+        std::to_string(own) + " compilations of tenant " + job.tenant + " are waiting",
+        ExpectedWait());
+  }
+  // One that is alone is let in whatever its size: its own limit is another one.
+  if (request_bytes_ > 0 && request_bytes_ + job.input.graph.size() > options_.max_request_bytes) {
+    return TurnedAway(std::to_string(request_bytes_) + " bytes of requests are waiting",
+                      ExpectedWait());
+  }
+  const auto owed = budget_.Wait(job.tenant, std::chrono::steady_clock::now());
+  if (owed.count() == 0) return absl::OkStatus();
+  return TurnedAway("tenant " + job.tenant + " has used its " +
+                        std::to_string(options_.tenant_budget.count()) +
+                        " compile seconds of an hour",
+                    owed);
+}
+
+std::chrono::milliseconds CompileQueue::ExpectedWait() const {
+  const uint64_t compiled = std::max<uint64_t>(1, compiled_);
+  const uint64_t each = compile_micros_ / compiled / 1000;
+  return std::chrono::milliseconds(each * compile_.keys.size() / workers_.size());
+}
+
+void CompileQueue::Wait(Lane& lane, const CompileJob& job) {
+  lane.keys.Push(job.key, job.tenant, job.warm_up);
   TellPositions();
   lane.work.notify_one();
-  return Seat(this, waiting.flight, /*leader=*/true);
+}
+
+void CompileQueue::Erase(const Digest& key) {
+  const auto found = flights_.find(key);
+  request_bytes_ -= found->second.flight->job().input.graph.size();
+  flights_.erase(found);
 }
 
 void CompileQueue::Leave(const Digest& key, const Flight* flight) {
@@ -70,9 +135,9 @@ void CompileQueue::Leave(const Digest& key, const Flight* flight) {
   if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
   if (--found->second.seats > 0 || found->second.started) return;
   ++abandoned_;
-  std::erase(forward_.keys, key);
-  std::erase(compile_.keys, key);
-  flights_.erase(found);
+  forward_.keys.Erase(key);
+  compile_.keys.Erase(key);
+  Erase(key);
   TellPositions();
 }
 
@@ -82,11 +147,10 @@ void CompileQueue::Stop(std::chrono::milliseconds grace) {
     std::unique_lock<std::mutex> lock(mutex_);
     stopping_ = true;
     for (Lane* lane : {&forward_, &compile_}) {
-      for (const Digest& key : lane->keys) {
-        refused.push_back(flights_.at(key).flight);
-        flights_.erase(key);
+      while (const std::optional<Digest> key = lane->keys.Pop()) {
+        refused.push_back(flights_.at(*key).flight);
+        Erase(*key);
       }
-      lane->keys.clear();
       lane->work.notify_all();
     }
   }
@@ -113,9 +177,12 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
   counters["compile.failed"] += failed_;
   counters["compile.worker_losses"] += worker_losses_;
   counters["compile.abandoned"] += abandoned_;
+  counters["compile.turned_away"] += turned_away_;
+  counters["compile.micros"] += compile_micros_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
   counters["compile.running"] += running_;
+  counters["compile.request_bytes"] += request_bytes_;
 }
 
 void CompileQueue::CompileThread(size_t index) {
@@ -154,8 +221,7 @@ std::shared_ptr<Flight> CompileQueue::NextFlight(Lane& lane) {
   std::unique_lock<std::mutex> lock(mutex_);
   lane.work.wait(lock, [&] { return stopping_ || !lane.keys.empty(); });
   if (stopping_) return nullptr;
-  Waiting& next = flights_.at(lane.keys.front());
-  lane.keys.pop_front();
+  Waiting& next = flights_.at(*lane.keys.Pop());
   next.started = true;
   ++running_;
   if (&lane == &compile_) ++compiling_;
@@ -170,6 +236,8 @@ unsigned CompileQueue::ThreadsOfOne() const {
 
 absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt) {
   flight.Start();
+  const LogScope scope("request=" + flight.job().request_id);
+  const client::RequestScope request(flight.job().request_id);
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
     return attempt([&](const CompileProgress& now) { flight.SetProgress(now); });
@@ -186,17 +254,15 @@ void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
       Waiting& waiting = flights_.at(flight->job().key);
       if (waiting.seats == 0) {  // everybody has left meanwhile
         ++abandoned_;
-        flights_.erase(flight->job().key);
+        Erase(flight->job().key);
         return;
       }
       waiting.started = false;
       flight->WaitAgain();
-      compile_.keys.push_back(flight->job().key);
-      TellPositions();
-      compile_.work.notify_one();
+      Wait(compile_, flight->job());
       return;
     }
-    flights_.erase(flight->job().key);
+    Erase(flight->job().key);
   }
   flight->Finish(Stopping());
 }
@@ -211,7 +277,7 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
   {
     // Filed or remembered by now: a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
-    flights_.erase(job.key);
+    Erase(job.key);
     if (--running_ == 0) idle_.notify_all();
   }
   flight.Finish(std::move(result));
@@ -227,6 +293,10 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<CompileOutput> output =
       worker->Compile(job.input, ThreadsOfOne(), progress, options_.time_limit);
+  const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - begin);
+  compile_micros_ += static_cast<uint64_t>(spent.count());
+  budget_.Charge(job.tenant, spent, std::chrono::steady_clock::now());
   if (worker->dead()) {
     ++worker_losses_;
     HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)
@@ -234,10 +304,7 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   }
   RETURN_IF_ERROR(output.status());
   ++compiled_;
-  ASSIGN_OR_RETURN(store::Entry entry,
-                   hooks_.publish(job, *std::move(output),
-                                  std::chrono::duration_cast<std::chrono::microseconds>(
-                                      std::chrono::steady_clock::now() - begin)));
+  ASSIGN_OR_RETURN(store::Entry entry, hooks_.publish(job, *std::move(output), spent));
   return Landing{std::move(entry), /*from_store=*/false};
 }
 
@@ -255,7 +322,7 @@ absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
 
 void CompileQueue::TellPositions() {
   uint32_t position = 0;
-  for (const Digest& key : compile_.keys) flights_.at(key).flight->SetPosition(position++);
+  for (const Digest& key : compile_.keys.Order()) flights_.at(key).flight->SetPosition(position++);
 }
 
 }  // namespace hpu::server

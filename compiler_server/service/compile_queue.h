@@ -1,19 +1,22 @@
 // Single flight and admission: at most one compilation per content key, a bounded number at a time,
-// a bounded number waiting. Each compiling thread owns one worker process and keeps it warm. Where
-// there are other servers to ask, a flight goes to them first, on threads of their own.
+// a bounded number and size waiting, of all and of each tenant, in FairQueue's order. Each
+// compiling thread owns one worker process and keeps it warm. Where there are other servers to ask,
+// a flight goes to them first, on threads of their own.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "compiler_server/service/fair_queue.h"
 #include "compiler_server/service/flight.h"
+#include "compiler_server/service/tenant_budget.h"
 #include "compiler_server/service/worker_process.h"
 
 namespace hpu::server {
@@ -22,6 +25,9 @@ struct QueueOptions {
   int workers = 2;
   unsigned threads = 1;  // of all compilations together
   size_t max_waiting = 1024;
+  size_t max_waiting_of_tenant = 1024;
+  uint64_t max_request_bytes = uint64_t{1} << 30;  // graphs of what waits and runs
+  std::chrono::seconds tenant_budget{0};           // compile seconds of a tenant per hour; 0 = any
   int forwards = 16;  // requests to other servers at a time, where there are some
   std::chrono::milliseconds time_limit{};  // of one compilation; to be given
   std::vector<std::string> worker_command;
@@ -46,6 +52,9 @@ struct QueueHooks {
   // Sees every failure of a compilation.
   std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
 };
+
+// When to ask again, of a request that was refused for now (RESOURCE_EXHAUSTED).
+std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status);
 
 class CompileQueue {
  public:
@@ -72,8 +81,8 @@ class CompileQueue {
   // Stop(0) if it was not stopped.
   ~CompileQueue();
 
-  // Joins the flight of the job's key or begins one. RESOURCE_EXHAUSTED: too many are waiting.
-  // UNAVAILABLE: stopping.
+  // Joins the flight of the job's key or begins one. RESOURCE_EXHAUSTED, with a RetryHint: too much
+  // is waiting, or the tenant has used its budget. UNAVAILABLE: stopping.
   absl::StatusOr<Seat> Join(CompileJob job);
 
   // Refuses new work, fails what waits, gives what runs `grace` to finish, then kills it.
@@ -92,9 +101,14 @@ class CompileQueue {
   // Flights that wait for one kind of thread.
   struct Lane {
     std::condition_variable work;
-    std::deque<Digest> keys;  // guarded by mutex_
+    FairQueue keys;  // guarded by mutex_
   };
 
+  absl::Status Admit(const CompileJob& job);     // mutex_ held
+  void Erase(const Digest& key);                 // mutex_ held; of flights_
+  void Wait(Lane& lane, const CompileJob& job);  // mutex_ held
+  // What a compilation that joins the queue now waits for, by what they took so far; mutex_ held.
+  std::chrono::milliseconds ExpectedWait() const;
   void CompileThread(size_t index);
   void ForwardThread();
   std::shared_ptr<Flight> NextFlight(Lane& lane);  // null = stop
@@ -123,7 +137,9 @@ class CompileQueue {
   std::map<Digest, Waiting> flights_;
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   bool stopping_ = false;
-  size_t running_ = 0;  // flights that a thread has
+  size_t running_ = 0;          // flights that a thread has
+  uint64_t request_bytes_ = 0;  // of graphs of flights_
+  TenantBudget budget_;
 
   std::atomic<size_t> compiling_{0};  // of the running ones, in workers of ours
   std::atomic<uint64_t> compiled_{0};
@@ -131,6 +147,8 @@ class CompileQueue {
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> worker_losses_{0};
   std::atomic<uint64_t> abandoned_{0};
+  std::atomic<uint64_t> turned_away_{0};
+  std::atomic<uint64_t> compile_micros_{0};
 
   std::vector<std::thread> threads_;
 };

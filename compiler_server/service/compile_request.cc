@@ -47,6 +47,7 @@ absl::StatusOr<CompileJob> ToCompileJob(const wire::CompileRequest& request,
   job.key = store::ContentKey(job.content);
   job.input = {request.graph(), job.content.options, request.device_kind(), request.isa_level()};
   job.skip_cache_lookup = request.skip_cache_lookup();
+  job.warm_up = request.warm_up();
   if (request.has_front_end()) {
     ASSIGN_OR_RETURN(job.front_end, ToFrontEnd(request.front_end()));
   }

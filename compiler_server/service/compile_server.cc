@@ -1,5 +1,6 @@
 #include "compiler_server/service/compile_server.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
@@ -16,6 +17,8 @@ namespace {
 
 // Requests that wait for a compilation hold a thread each.
 constexpr int kMaxRequestThreads = 1024;
+// Of requests and answers on their way, of one door.
+constexpr size_t kMaxBufferedBytes = size_t{4} << 30;
 constexpr std::chrono::seconds kCheck{1};
 constexpr std::chrono::seconds kReturnInterval{5};
 // For what is still being sent when everything has been answered.
@@ -26,7 +29,8 @@ std::string PublicKeyPath(const ServerOptions& options) { return options.socket_
 void Configure(grpc::ServerBuilder& builder, Door* door) {
   builder.RegisterService(door);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  builder.SetResourceQuota(grpc::ResourceQuota("requests").SetMaxThreads(kMaxRequestThreads));
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("requests").SetMaxThreads(kMaxRequestThreads).Resize(kMaxBufferedBytes));
   // A client's pings are welcome at any time; ours find clients that died without closing.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -51,17 +55,20 @@ absl::Status CompileServer::Listen() {
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
   // RocksDB's lock: the one file that stays the same file as long as the database is open.
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
-  service_ = std::make_unique<CompileService>(options_.build_id, std::move(opened), options_.queue,
-                                              options_.upstream, options_.config_file,
-                                              [this](const std::string& reason) {
-                                                // Before the answer: who asked may start the next
-                                                // server, and shall not meet this one.
-                                                listener_->Stop();
-                                                RequestStop(reason);
-                                              });
+  ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
+  const auto stop = [this](const std::string& reason) {
+    // Before the answer: who asked may start the next server, and shall not meet this one.
+    listener_->Stop();
+    RequestStop(reason);
+  };
+  service_ = std::make_unique<CompileService>(
+      ServiceOptions{options_.build_id, options_.queue, options_.upstream, options_.config_file,
+                     options_.frozen},
+      std::move(opened), audit_.get(), stop);
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);
-  unix_door_ = std::make_unique<Door>("unix", own_user_.get(), service_.get(), &times_);
+  unix_door_ =
+      std::make_unique<Door>("unix", own_user_.get(), service_.get(), &times_, audit_.get());
   grpc::ServerBuilder builder;
   Configure(builder, unix_door_.get());
   server_ = builder.BuildAndStart();
@@ -75,8 +82,11 @@ absl::Status CompileServer::Listen() {
 absl::Status CompileServer::ListenToNetwork() {
   if (options_.network.listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(callers_, CallerTable::Load(options_.network.callers_file));
-  network_door_ = std::make_unique<Door>("network", callers_.get(), service_.get(), &times_);
+  network_door_ =
+      std::make_unique<Door>("network", callers_.get(), service_.get(), &times_, audit_.get());
   grpc::EnableDefaultHealthCheckService(true);
+  // So that grpcurl and its like can read the protocol from a server; it says nothing else.
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(builder, network_door_.get());
   // Another server on the port is an error, not a partner.

@@ -28,9 +28,11 @@ struct ServerOptions {
   store::StoreConfig store;
   QueueOptions queue;
   UpstreamOptions upstream;
+  bool frozen = false;      // answers from the store, compiles nothing
   std::string config_file;  // that these options came from, for those who ask
   NetworkOptions network;
   std::string metrics_address;                 // HOST:PORT of the page for Prometheus; empty: none
+  std::string audit_file;                      // of an AuditLog; empty: none
   std::chrono::seconds idle_timeout{15 * 60};  // 0 = never
   std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
@@ -79,6 +81,7 @@ class CompileServer {
   std::string last_complaint_;
   bool keys_published_ = true;  // as they are now
   CallTimes times_;
+  std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<CompileService> service_;
   std::unique_ptr<OwnUser> own_user_;
   std::unique_ptr<Door> unix_door_;

@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <set>
+
 #include "base/log.h"
+#include "compiler_server/service/list_entry.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
 #include "compiler_server/service/request_limits.h"
@@ -15,7 +18,6 @@ namespace {
 constexpr size_t kMaxNegativeVerdicts = 4096;
 constexpr std::chrono::seconds kNegativeTtl = std::chrono::hours(24);
 constexpr std::chrono::milliseconds kCancelPoll{100};
-constexpr size_t kMaxListEntryBytes = store::kMaxManifestBytes + 3 * store::kMaxAliasBytes;
 
 using Clock = std::chrono::steady_clock;
 
@@ -63,37 +65,25 @@ std::string KeysOf(const wire::GetProgramRequest& request) {
 
 }  // namespace
 
-// Counts a request as under way.
-class CompileService::Activity {
- public:
-  explicit Activity(CompileService* service) : service_(service) { ++service_->active_; }
-  ~Activity() {
-    service_->last_active_ = Clock::now().time_since_epoch().count();
-    --service_->active_;
-  }
-  Activity(const Activity&) = delete;
-
- private:
-  CompileService* const service_;
-};
-
-CompileService::CompileService(std::string build_id, store::OpenedStore opened,
-                               QueueOptions queue_options, UpstreamOptions upstream,
-                               std::string config_file, StopFunction request_stop)
-    : build_id_(std::move(build_id)),
+CompileService::CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
+                               StopFunction request_stop)
+    : build_id_(std::move(options.build_id)),
       signing_key_(std::move(opened.signing_key)),
       trusted_keys_(std::move(opened.trusted_keys)),
       store_(std::move(opened.store)),
       persistent_(opened.persistent),
       key_kept_(opened.key_kept),
       request_stop_(std::move(request_stop)),
-      config_file_(std::move(config_file)),
+      config_file_(std::move(options.config_file)),
+      frozen_(options.frozen),
+      audit_(audit),
       aliases_(store_.get(), &signing_key_),
-      others_(std::move(upstream), build_id_, trusted_keys_.get(), store_.get(), &aliases_,
+      administration_(store_.get(), &aliases_, trusted_keys_.get(), audit),
+      others_(std::move(options.upstream), build_id_, trusted_keys_.get(), store_.get(), &aliases_,
               std::move(opened.leases), std::move(opened.behind)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
-      queue_(queue_options, MakeHooks(queue_options.time_limit)) {}
+      queue_(options.queue, MakeHooks(options.queue.time_limit)) {}
 
 QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   QueueHooks hooks;
@@ -128,7 +118,6 @@ absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, Comp
 }
 
 grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::HelloReply* reply) {
-  const Activity activity(this);
   if (request.protocol_version() != wire::kProtocolVersion) {
     return ToGrpc(wire::OtherProtocol("client", request.protocol_version(), "server"));
   }
@@ -137,6 +126,7 @@ grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::Hell
   reply->set_pid(static_cast<uint32_t>(getpid()));
   reply->set_upstream(others_.upstream_text());
   reply->set_config_file(config_file_);
+  reply->set_memory_only(!persistent_);
   return grpc::Status::OK;
 }
 
@@ -181,7 +171,6 @@ absl::StatusOr<store::Entry> CompileService::FetchOwn(const Caller& caller,
 grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContext* context,
                                         const wire::GetProgramRequest& request,
                                         grpc::ServerWriter<wire::ProgramPart>* writer) {
-  const Activity activity(this);
   std::optional<store::AliasRecord> alias;
   const absl::StatusOr<store::Entry> entry = Fetch(caller, request, &alias);
   if (!entry.ok()) {
@@ -208,7 +197,6 @@ grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContex
 grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* context,
                                      const wire::CompileRequest& request,
                                      grpc::ServerWriter<wire::CompileEvent>* writer) {
-  const Activity activity(this);
   ++compile_requests_;
   if (const absl::Status compiler = CheckCompiler(request.compiler_build_id()); !compiler.ok()) {
     return ToGrpc(compiler);
@@ -216,6 +204,8 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   absl::StatusOr<CompileJob> checked = ToCompileJob(request, build_id_);
   if (!checked.ok()) return ToGrpc(checked.status());
   CompileJob& job = *checked;
+  job.tenant = caller.tenant;
+  job.request_id = caller.request_id;
   const std::optional<store::FrontEndKey> front_end = job.front_end;
   if (job.skip_cache_lookup) {
     ++recompiles_;
@@ -238,13 +228,26 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
       return grpc::Status::OK;
     }
   }
+  if (request.frozen() || frozen_) {
+    ++frozen_misses_;
+    return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "no program is stored for ",
+                        ToHex(job.key), ", and ", frozen_ ? "this server" : "the request",
+                        " is frozen: nothing is compiled"));
+  }
   absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(std::move(job));
-  if (!seat.ok()) return ToGrpc(seat.status());
+  if (!seat.ok()) {
+    // What gRPC's clients know as push-back (gRPC proposal A6).
+    if (const auto hint = RetryHint(seat.status())) {
+      context->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(hint->count()));
+    }
+    return ToGrpc(seat.status());
+  }
   const std::optional<absl::StatusOr<Landing>> result = Follow(*seat, context, writer);
   if (!result.has_value()) return grpc::Status::CANCELLED;
   if (result->ok()) {
     const wire::CompileEvent::Origin origin = OriginOf(**result, seat->leader());
     if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
+    if (origin == wire::CompileEvent::ORIGIN_COMPILED) Audit(caller, seat->flight().job());
     return Deliver(caller, front_end, (*result)->entry, origin, context, writer);
   }
   // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
@@ -254,6 +257,11 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   }
   SendFailure(failure, writer);
   return grpc::Status::OK;
+}
+
+void CompileService::Audit(const Caller& caller, const CompileJob& job) {
+  audit_->Write({caller.name, caller.tenant, caller.door, "compile", absl::StatusCode::kOk,
+                 ToHex(job.key), job.front_end ? job.front_end->label : ""});
 }
 
 grpc::Status CompileService::Deliver(const Caller& caller,
@@ -303,7 +311,6 @@ std::optional<absl::StatusOr<Landing>> CompileService::Follow(
 }
 
 grpc::Status CompileService::GetStats(wire::StatsReply* reply) {
-  const Activity activity(this);
   for (const auto& [name, value] : Counters()) (*reply->mutable_counters())[name] = value;
   return grpc::Status::OK;
 }
@@ -321,6 +328,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   counters["compile.negative_hits"] = negative_hits_;
   counters["compile.negative_entries"] = negative_cache_.size();
   counters["compile.cancelled"] = cancelled_;
+  counters["compile.frozen_misses"] = frozen_misses_;
   counters["store.persistent"] = persistent_ ? 1 : 0;
   counters["store.key_kept"] = key_kept_ ? 1 : 0;
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
@@ -330,34 +338,42 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
 
 grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,
                                   grpc::ServerWriter<wire::ListEntry>* writer) {
-  const Activity activity(this);
-  const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(request.limit());
-  if (!manifests.ok()) return ToGrpc(manifests.status());
-  const absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> aliases =
-      aliases_.ByProgram(caller.tenant);
-  if (!aliases.ok()) return ToGrpc(aliases.status());
-  const auto parse = [](const absl::StatusOr<Bytes>& encoded, google::protobuf::Message* message) {
-    return encoded.ok() &&
-           message->ParseFromArray(encoded->data(), static_cast<int>(encoded->size()));
-  };
-  for (const store::Manifest& manifest : *manifests) {
-    const auto known = aliases->find(manifest.key());
-    // Programs that only other tenants have names for are theirs.
-    if (known == aliases->end() && !caller.Has(Role::kAdmin)) continue;
-    wire::ListEntry entry;
-    if (!parse(store::EncodeManifest(manifest), entry.mutable_manifest())) continue;
-    entry.set_hits(hits_.Of(manifest.key()));
-    if (known != aliases->end()) {
-      for (const store::Alias& alias : known->second) {
-        if (entry.ByteSizeLong() + store::kMaxAliasBytes > kMaxListEntryBytes) break;
-        if (!parse(store::EncodeAlias(alias), entry.add_aliases())) {
-          entry.mutable_aliases()->RemoveLast();
-        }
-      }
+  absl::StatusOr<std::vector<client::Listed>> listed = ListOwn(caller, request.limit());
+  if (!listed.ok()) return ToGrpc(listed.status());
+  if (request.upstream()) {
+    // A server that does not answer has nothing to show.
+    for (client::Listed& other :
+         others_.List(request.limit()).value_or(std::vector<client::Listed>())) {
+      other.upstream = true;
+      listed->push_back(std::move(other));
     }
-    if (!writer->Write(entry)) return grpc::Status::CANCELLED;
+  }
+  for (const client::Listed& program : *listed) {
+    const std::optional<wire::ListEntry> entry = ToListEntry(program);
+    if (entry.has_value() && !writer->Write(*entry)) return grpc::Status::CANCELLED;
   }
   return grpc::Status::OK;
+}
+
+absl::StatusOr<std::vector<client::Listed>> CompileService::ListOwn(const Caller& caller,
+                                                                    uint32_t limit) {
+  ASSIGN_OR_RETURN(const std::vector<store::Manifest> manifests, store_->List(limit));
+  ASSIGN_OR_RETURN(auto aliases, aliases_.ByProgram(caller.tenant));
+  const std::vector<Digest> pinned = store_->Pinned().value_or(std::vector<Digest>());
+  const std::set<Digest> kept(pinned.begin(), pinned.end());
+  std::vector<client::Listed> listed;
+  for (const store::Manifest& manifest : manifests) {
+    const Digest key = manifest.key();
+    const auto known = aliases.find(key);
+    // Programs that only other tenants have names for are theirs.
+    if (known == aliases.end() && !caller.Has(Role::kAdmin)) continue;
+    client::Listed& program = listed.emplace_back();
+    program.manifest = manifest;
+    if (known != aliases.end()) program.aliases = std::move(known->second);
+    program.hits = hits_.Of(key);
+    program.pinned = kept.contains(key);
+  }
+  return listed;
 }
 
 void CompileService::Shutdown(const wire::ShutdownRequest& request) {
@@ -376,6 +392,11 @@ void CompileService::Stop(std::chrono::milliseconds grace) {
   if (absl::Status flushed = store_->Flush(); !flushed.ok()) {
     HPU_LOG(kWarning, "store not flushed error=" << ToText(flushed));
   }
+}
+
+CompileService::Activity::~Activity() {
+  service_->last_active_ = Clock::now().time_since_epoch().count();
+  --service_->active_;
 }
 
 std::chrono::milliseconds CompileService::idle_time() const {

@@ -16,6 +16,7 @@
 #include "compiler_server/service/hit_counts.h"
 #include "compiler_server/service/negative_cache.h"
 #include "compiler_server/service/other_servers.h"
+#include "compiler_server/service/store_administration.h"
 #include "compiler_server/service/stream_watch.h"
 #include "recipe_store/factory.h"
 
@@ -27,13 +28,32 @@ inline constexpr size_t kChunkBytes = 128 << 10;
 inline constexpr std::chrono::seconds kStallLimit{10};
 inline constexpr std::chrono::seconds kHeartbeat{2};
 
+struct ServiceOptions {
+  std::string build_id;
+  QueueOptions queue;
+  UpstreamOptions upstream;
+  std::string config_file;  // that the options came from, for those who ask
+  bool frozen = false;      // answers from the store, compiles nothing
+};
+
 class CompileService {
  public:
   using StopFunction = std::function<void(const std::string& reason)>;
 
-  // Takes over the opened store. `request_stop` is called by Shutdown.
-  CompileService(std::string build_id, store::OpenedStore opened, QueueOptions queue_options,
-                 UpstreamOptions upstream, std::string config_file, StopFunction request_stop);
+  // Takes over the opened store; `audit` must live longer. `request_stop` is called by Shutdown.
+  CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
+                 StopFunction request_stop);
+
+  // Counts a request as under way while it lives.
+  class Activity {
+   public:
+    explicit Activity(CompileService* service) : service_(service) { ++service_->active_; }
+    ~Activity();
+    Activity(const Activity&) = delete;
+
+   private:
+    CompileService* const service_;
+  };
 
   // The RPCs of proto/compile_service.proto; what a role may do is the door's business, whose
   // aliases are seen is the caller's tenant's.
@@ -63,11 +83,12 @@ class CompileService {
   // Time since the last request ended; zero while one is under way or a compilation runs.
   std::chrono::milliseconds idle_time() const;
 
+  // What administrators may do besides.
+  StoreAdministration& administration() { return administration_; }
+
   store::TrustedKeys& trusted_keys() { return *trusted_keys_; }
 
  private:
-  class Activity;
-
   QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
@@ -82,6 +103,8 @@ class CompileService {
   std::optional<absl::StatusOr<Landing>> Follow(CompileQueue::Seat& seat,
                                                 grpc::ServerContext* context,
                                                 grpc::ServerWriter<wire::CompileEvent>* writer);
+  absl::StatusOr<std::vector<client::Listed>> ListOwn(const Caller& caller, uint32_t limit);
+  void Audit(const Caller& caller, const CompileJob& job);
   // Files the front-end key, sends the program.
   grpc::Status Deliver(const Caller& caller, const std::optional<store::FrontEndKey>& front_end,
                        const store::Entry& entry, wire::CompileEvent::Origin origin,
@@ -96,9 +119,12 @@ class CompileService {
   const bool key_kept_;    // and so does the key that signs them
   const StopFunction request_stop_;
   const std::string config_file_;
+  const bool frozen_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
+  AuditLog* const audit_;
   AliasBook aliases_;
+  StoreAdministration administration_;
   OtherServers others_;
   NegativeCache negative_cache_;
   StreamWatch streams_;
@@ -110,6 +136,7 @@ class CompileService {
   std::atomic<uint64_t> recompiles_{0};  // asked for with skip_cache_lookup
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};
+  std::atomic<uint64_t> frozen_misses_{0};
   std::atomic<uint64_t> refused_{0};
 
   CompileQueue queue_;  // last: its threads use the members above

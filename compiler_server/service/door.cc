@@ -1,9 +1,24 @@
 #include "compiler_server/service/door.h"
 
 #include "base/log.h"
+#include "compile_client/request_id.h"
 #include "proto/grpc_status.h"
 
 namespace hpu::server {
+
+namespace {
+
+// The client's name for its call, if it is fit for a log; else one of ours.
+std::string RequestId(const grpc::ServerContext& context) {
+  const auto found = context.client_metadata().find(client::kRequestIdHeader);
+  if (found != context.client_metadata().end()) {
+    const std::string id(found->second.data(), found->second.size());
+    if (client::IsRequestId(id)) return id;
+  }
+  return client::NewRequestId();
+}
+
+}  // namespace
 
 grpc::Status Door::Admit(const grpc::ServerContext* context, Role role, const char* call,
                          const Enter& enter) {
@@ -15,16 +30,25 @@ grpc::Status Door::Admit(const grpc::ServerContext* context, Role role, const ch
 
 grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
                                 const Enter& enter) {
-  const absl::StatusOr<Caller> caller = callers_->Identify(*context);
+  absl::StatusOr<Caller> caller = callers_->Identify(*context);
   absl::Status refusal = caller.status();
   if (caller.ok() && !caller->Has(role)) {
     refusal = Error(absl::StatusCode::kPermissionDenied, "caller ", caller->name, " may not call ",
                     call, " here");
   }
-  if (refusal.ok()) return enter(*caller);
+  if (refusal.ok()) {
+    caller->door = name_;
+    caller->request_id = RequestId(*context);
+    const LogScope scope("request=" + caller->request_id);
+    const CompileService::Activity activity(service_);
+    return enter(*caller);
+  }
   service_->CountRefusal();
   HPU_LOG(kWarning, "refused door=" << name_ << " peer=" << context->peer() << " call=" << call
                                     << " reason=" << ToText(refusal));
+  audit_->Write({caller.ok() ? caller->name : context->peer(), caller.ok() ? caller->tenant : "",
+                 name_, "refuse", refusal.code(), "",
+                 std::string(call) + ": " + std::string(refusal.message())});
   return ToGrpc(refusal);
 }
 
@@ -60,9 +84,38 @@ grpc::Status Door::List(grpc::ServerContext* context, const wire::ListRequest* r
                [&](const Caller& caller) { return service_->List(caller, *request, writer); });
 }
 
+grpc::Status Door::Pin(grpc::ServerContext* context, const wire::PinRequest* request,
+                       wire::PinReply*) {
+  return Admit(context, Role::kAdmin, "Pin", [&](const Caller& caller) {
+    return service_->administration().Pin(caller, *request);
+  });
+}
+
+grpc::Status Door::CollectGarbage(grpc::ServerContext* context, const wire::GarbageRequest* request,
+                                  wire::GarbageReply* reply) {
+  return Admit(context, Role::kAdmin, "CollectGarbage", [&](const Caller& caller) {
+    return service_->administration().CollectGarbage(caller, *request, reply);
+  });
+}
+
+grpc::Status Door::Verify(grpc::ServerContext* context, const wire::VerifyRequest*,
+                          grpc::ServerWriter<wire::VerifyEvent>* writer) {
+  return Admit(context, Role::kAdmin, "Verify",
+               [&](const Caller&) { return service_->administration().Verify(writer); });
+}
+
+grpc::Status Door::Import(grpc::ServerContext* context,
+                          grpc::ServerReader<wire::ImportPart>* reader, wire::ImportReply* reply) {
+  return Admit(context, Role::kAdmin, "Import", [&](const Caller& caller) {
+    return service_->administration().Import(caller, reader, reply);
+  });
+}
+
 grpc::Status Door::Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
                             wire::ShutdownReply*) {
-  return Admit(context, Role::kOwner, "Shutdown", [&](const Caller&) {
+  return Admit(context, Role::kOwner, "Shutdown", [&](const Caller& caller) {
+    audit_->Write(
+        {caller.name, caller.tenant, name_, "stop", absl::StatusCode::kOk, "", request->reason()});
     service_->Shutdown(*request);
     return grpc::Status::OK;
   });

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "compile_service.grpc.pb.h"
+#include "compiler_server/service/audit_log.h"
 #include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_service.h"
 #include "compiler_server/service/metrics_page.h"
@@ -15,8 +16,13 @@ namespace hpu::server {
 class Door final : public wire::CompileService::Service {
  public:
   // All must live longer. `name` is in the log and in the metrics.
-  Door(std::string name, const Callers* callers, CompileService* service, CallTimes* times)
-      : name_(std::move(name)), callers_(callers), service_(service), times_(times) {}
+  Door(std::string name, const Callers* callers, CompileService* service, CallTimes* times,
+       AuditLog* audit)
+      : name_(std::move(name)),
+        callers_(callers),
+        service_(service),
+        times_(times),
+        audit_(audit) {}
 
   grpc::Status Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
                      wire::HelloReply* reply) override;
@@ -28,6 +34,14 @@ class Door final : public wire::CompileService::Service {
                         wire::StatsReply* reply) override;
   grpc::Status List(grpc::ServerContext* context, const wire::ListRequest* request,
                     grpc::ServerWriter<wire::ListEntry>* writer) override;
+  grpc::Status Pin(grpc::ServerContext* context, const wire::PinRequest* request,
+                   wire::PinReply* reply) override;
+  grpc::Status CollectGarbage(grpc::ServerContext* context, const wire::GarbageRequest* request,
+                              wire::GarbageReply* reply) override;
+  grpc::Status Verify(grpc::ServerContext* context, const wire::VerifyRequest* request,
+                      grpc::ServerWriter<wire::VerifyEvent>* writer) override;
+  grpc::Status Import(grpc::ServerContext* context, grpc::ServerReader<wire::ImportPart>* reader,
+                      wire::ImportReply* reply) override;
   grpc::Status Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
                         wire::ShutdownReply* reply) override;
 
@@ -44,6 +58,7 @@ class Door final : public wire::CompileService::Service {
   const Callers* const callers_;
   CompileService* const service_;
   CallTimes* const times_;
+  AuditLog* const audit_;
 };
 
 }  // namespace hpu::server

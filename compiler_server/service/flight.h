@@ -21,6 +21,9 @@ struct CompileJob {
   CompileInput input;
   bool skip_cache_lookup = false;               // compile anew and replace what is stored
   std::optional<store::FrontEndKey> front_end;  // of the request that began it
+  std::string tenant;                           // of its caller
+  bool warm_up = false;                         // nobody waits for it
+  std::string request_id;                       // for the log
 };
 
 // How a flight ends well.

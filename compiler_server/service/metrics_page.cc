@@ -13,11 +13,22 @@ const prometheus::Histogram::BucketBoundaries kBuckets = {
 
 // What is a state and not a count of events.
 constexpr std::string_view kGauges[] = {
-    "compile.negative_entries", "compile.running",       "compile.waiting",
-    "memory.aliases",           "memory.bytes",          "memory.entries",
-    "rocksdb.aliases",          "rocksdb.blobs",         "rocksdb.bytes",
-    "rocksdb.damaged_at_start", "rocksdb.entries",       "rocksdb.max_bytes",
-    "server.uptime_seconds",    "shared.waiting_writes", "store.key_kept",
+    "compile.negative_entries",
+    "compile.request_bytes",
+    "compile.running",
+    "compile.waiting",
+    "memory.aliases",
+    "memory.bytes",
+    "memory.entries",
+    "rocksdb.aliases",
+    "rocksdb.blobs",
+    "rocksdb.bytes",
+    "rocksdb.damaged_at_start",
+    "rocksdb.entries",
+    "rocksdb.max_bytes",
+    "server.uptime_seconds",
+    "shared.waiting_writes",
+    "store.key_kept",
     "store.persistent",
 };
 static_assert(std::ranges::is_sorted(kGauges));

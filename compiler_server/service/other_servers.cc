@@ -78,6 +78,11 @@ absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
   return landing;
 }
 
+absl::StatusOr<std::vector<client::Listed>> OtherServers::List(uint32_t limit) {
+  if (upstream_ == nullptr) return NotFound("no server is upstream");
+  return upstream_->List(limit);
+}
+
 void OtherServers::Landed(const Digest& key) {
   if (flights_ == nullptr) return;
   // After the writes of the program, which are under way: others look for it when they are told.

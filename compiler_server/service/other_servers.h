@@ -40,6 +40,10 @@ class OtherServers {
   absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds time_limit,
                                   const ProgressFunction& progress);
 
+  // Programs of those upstream that this server's caller there sees. NOT_FOUND: there are none to
+  // ask; UNAVAILABLE.
+  absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);
+
   // A compilation of ours is over, and filed if it went well.
   void Landed(const Digest& key);
 

@@ -31,6 +31,10 @@ struct Flags {
   std::string listen;
   NetworkOptions network;
   std::string metrics_address;
+  std::string audit_file;
+  QueueOptions queue;
+  int tenant_compile_seconds = 0;
+  bool frozen = false;
   store::RedisOptions redis;
   std::string redis_password_file;
   int redis_ttl_s = 0;
@@ -85,6 +89,9 @@ void DeclareNetwork(CLI::App& app, Flags& flags) {
   DeclarePath(app, "--tls-key", flags.network.key_file, "its key, PEM");
   DeclarePath(app, "--tls-client-ca", flags.network.client_ca_file,
               "authorities, PEM: clients must show a certificate of theirs");
+  DeclarePath(
+      app, "--audit-log", flags.audit_file,
+      "file of who compiled, pinned, removed, imported and was refused, a JSON object a line");
   app.add_option(
       "--metrics", flags.metrics_address,
       "HOST:PORT of a page for Prometheus (http://HOST:PORT/metrics), without protection");
@@ -149,6 +156,16 @@ void Declare(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--stop-grace", flags.stop_grace_s,
                  "seconds running compilations are given when the server stops")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--frozen", flags.frozen, "answer from the store, compile nothing");
+  app.add_option("--max-waiting", flags.queue.max_waiting, "compilations that may wait");
+  app.add_option("--max-waiting-of-tenant", flags.queue.max_waiting_of_tenant,
+                 "of these, of one tenant");
+  app.add_option("--max-request-size", flags.queue.max_request_bytes,
+                 "bytes of graphs that may wait or be compiled, e.g. 1GB")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--tenant-compile-seconds", flags.tenant_compile_seconds,
+                 "seconds of compiling that a tenant may have per hour; 0 = any")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--workers", flags.workers, "compilations at a time")->check(CLI::Range(1, 256));
   app.add_option("--log-level", flags.log_level, "0 trace .. 4 error, 6 off")
@@ -236,6 +253,10 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.config_file = flags.config_file;
   options.network = flags.network;
   options.metrics_address = flags.metrics_address;
+  options.audit_file = flags.audit_file;
+  options.frozen = flags.frozen;
+  options.queue = flags.queue;
+  options.queue.tenant_budget = std::chrono::seconds(flags.tenant_compile_seconds);
   options.queue.workers = flags.workers;
   options.queue.threads = std::max(1U, std::thread::hardware_concurrency());
   options.queue.time_limit =

@@ -21,6 +21,8 @@ client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
   result.trusted = [trusted] { return trusted->keyring(); };
   result.call_timeout = options.fetch_timeout;
   result.compiler_build_id = build_id;
+  // A busy server is no reason to wait: this one compiles too.
+  result.busy_retries = 0;
   return result;
 }
 
@@ -101,7 +103,8 @@ absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::mi
                                  .device_kind = job.content.device_kind,
                                  .isa_level = job.content.isa_level,
                                  .skip_cache_lookup = job.skip_cache_lookup,
-                                 .front_end = job.front_end};
+                                 .front_end = job.front_end,
+                                 .warm_up = job.warm_up};
   const client::ProgressSink sink = [&](const client::Progress& now) {
     progress({now.stage, now.done, now.total});
     return absl::OkStatus();
@@ -120,6 +123,13 @@ absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::mi
   const bool from_store = compiled->origin == client::Origin::kStore;
   ++(from_store ? hits_ : compiled_);
   return Landing{std::move(compiled->entry), from_store};
+}
+
+absl::StatusOr<std::vector<client::Listed>> Upstream::List(uint32_t limit) {
+  absl::StatusOr<std::vector<client::Listed>> listed =
+      client_.List(limit, /*upstream=*/true, [this] { return Interrupted(); });
+  if (!listed.ok()) return Unusable("List", listed.status());
+  return listed;
 }
 
 void Upstream::AddCounters(std::map<std::string, uint64_t>& counters) const {

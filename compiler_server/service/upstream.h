@@ -37,6 +37,9 @@ class Upstream {
   absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds timeout,
                                   const ProgressFunction& progress);
 
+  // What its caller there sees. UNAVAILABLE: as Fetch.
+  absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);
+
   // Calls under way end, later ones do not begin.
   void Stop() { stopping_ = true; }
 

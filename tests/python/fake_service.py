@@ -100,7 +100,10 @@ def client_module(store: Store) -> Any:
             pass
 
         def hello(self) -> dict[str, Any]:
-            return {"build_id": "build-1", "protocol_version": 2, "pid": 1}
+            return {"build_id": "build-1", "protocol_version": 2, "pid": 1, "memory_only": False}
+
+        def list(self, upstream: bool = False) -> list[Any]:
+            return []
 
         def _loaded(self, content: bytes, origin: str) -> Any:
             return types.SimpleNamespace(
@@ -128,6 +131,8 @@ def client_module(store: Store) -> Any:
             progress,
             timeout_s,
             skip_cache_lookup,
+            warm_up,
+            frozen,
         ) -> Any:
             if store.compile_errors:
                 raise store.compile_errors.pop(0)

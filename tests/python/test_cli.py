@@ -287,14 +287,14 @@ def test_a_removed_store_is_a_problem_until_the_daemon_has_left(private_cache, o
 
 def test_a_daemon_that_leaves_while_it_is_asked_does_not_run(monkeypatch, private_cache, outcome):
     assert outcome("stats")[0] == 0
-    find = cli._running
+    find = cli.daemon.find_daemon
 
     def find_and_stop():
         running = find()
         stop_daemon(private_cache)
         return running
 
-    monkeypatch.setattr(cli, "_running", find_and_stop)
+    monkeypatch.setattr(cli.daemon, "find_daemon", find_and_stop)
     code, out, _ = outcome("status", "--json")
     assert (code, json.loads(out)["running"]) == (0, False)
 

@@ -58,13 +58,13 @@ TEST_F(KeysTest, FrontEndsMeetInOneProgram) {
     EXPECT_EQ(Get(key)->manifest.key(), ContentKeyOf("quick"));
   }
   EXPECT_TRUE(absl::IsNotFound(Get(0).status())) << "nobody filed it";
-  const std::vector<client::Listed> listed = Client()->List(0, kNoInterrupt).value();
+  const std::vector<client::Listed> listed = Client()->List(0, false, kNoInterrupt).value();
   ASSERT_EQ(listed.size(), 1u);
   EXPECT_EQ(listed[0].aliases.size(), 3u);
   // Three compilations and three fetches found it; a look at its content is none.
   EXPECT_EQ(listed[0].hits, 6u);
   ASSERT_TRUE(GetContent("quick").ok());
-  EXPECT_EQ(Client()->List(0, kNoInterrupt)->at(0).hits, 6u);
+  EXPECT_EQ(Client()->List(0, false, kNoInterrupt)->at(0).hits, 6u);
 }
 
 TEST_F(KeysTest, OptionsAndDeviceMakeAnotherProgram) {

@@ -41,6 +41,26 @@ void Tamper(const std::string& folder, const std::function<void(Database&)>& cha
   change(database);
 }
 
+TEST(RocksDbRecipeStore, PinsSurviveRestarts) {
+  const TemporaryFolder folder;
+  {
+    auto store = OpenAt(folder.path("db"));
+    for (uint64_t n = 0; n < 4; ++n) ASSERT_TRUE(store->Put(EntryOf(n, 1, 10'000)).ok());
+    ASSERT_TRUE(store->Pin(KeyOf(0), true).ok());
+    ASSERT_TRUE(store->Pin(KeyOf(1), true).ok());
+    ASSERT_TRUE(store->Pin(KeyOf(1), false).ok());
+    // Uses and writes that follow do not unpin it.
+    ASSERT_TRUE(store->Get(KeyOf(0)).ok());
+    ASSERT_TRUE(store->Put(EntryOf(0, 1, 10'000)).ok());
+    for (uint64_t n = 1; n < 4; ++n) ASSERT_TRUE(store->Get(KeyOf(n)).ok());
+  }
+  auto store = OpenAt(folder.path("db"), 25'000);
+  EXPECT_EQ(store->Pinned().value(), std::vector<Digest>{KeyOf(0)});
+  EXPECT_TRUE(SameEntry(store->Get(KeyOf(0)).value(), EntryOf(0, 1, 10'000)));
+  EXPECT_TRUE(SameEntry(store->Get(KeyOf(3)).value(), EntryOf(3, 1, 10'000)));
+  EXPECT_EQ(store->List(0).value().size(), 2u);
+}
+
 TEST(RocksDbRecipeStore, EntriesAndOrderOfUseSurviveRestarts) {
   const TemporaryFolder folder;
   uint64_t bytes = 0;

@@ -101,6 +101,7 @@ class Model {
 
 TEST(StoreIndex, AgreesWithTheModel) {
   constexpr uint64_t kMaxBytes = 3000;
+  uint64_t now = 0;
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     StoreIndex index(kMaxBytes);
@@ -121,12 +122,12 @@ TEST(StoreIndex, AgreesWithTheModel) {
         ASSERT_EQ(change.ok(), model.Put(item));
         if (!change.ok()) continue;
         index.Apply(*change);
-        index.Insert(key, item.manifest_bytes, item.refs);
+        index.Insert(key, item.manifest_bytes, item.refs, ++now);
         for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
         for (const Digest& gone : change->removed_aliases) ASSERT_EQ(aliases.erase(gone), 1u);
         for (const BlobRef& ref : item.refs) blobs.insert(ref.digest);
       } else if (action < 9) {
-        EXPECT_EQ(index.Touch(key), model.Keys().contains(key));
+        EXPECT_EQ(index.Touch(key, ++now), model.Keys().contains(key));
         model.Touch(key);
       } else if (action < 12) {
         const Digest id = DigestOf(2000 + random() % 40);
@@ -159,7 +160,7 @@ TEST(StoreIndex, AgreesWithTheModel) {
 
 TEST(StoreIndex, AnEntryKeepsItsNewestAliases) {
   StoreIndex index(1'000'000);
-  index.Insert(DigestOf(1), 10, {});
+  index.Insert(DigestOf(1), 10, {}, 1);
   for (uint64_t n = 0; n < StoreIndex::kMaxAliases; ++n) {
     index.InsertAlias(DigestOf(100 + n), DigestOf(1), 5);
   }

@@ -108,7 +108,7 @@ def _ls(rows: list[dict[str, Any]]) -> None:
     names = ["key", "program of", "age", "size", "hits", "recipes", "compiled in"]
     cells = [
         [
-            cell("key", row["key"]),
+            cell("key", row["key"]) + (" pinned" if row["pinned"] else ""),
             _GRAPH_NUMBER.sub("", row["label"]) or "not known",
             age(row["age_s"]),
             size(row["bytes"]),
@@ -168,4 +168,25 @@ def _explain(answer: dict[str, Any]) -> None:
         print("no other key of this kind is stored")
 
 
-_PRINTERS: dict[str, Callable[[Any], None]] = {"ls": _ls, "show": _show, "explain": _explain}
+def _doctor(answer: dict[str, Any]) -> None:
+    rows = [[step["step"], step["result"], step["detail"]] for step in answer["steps"]]
+    _table("the way of a program", ["step", "result", "what was found"], rows)
+    for step in answer["steps"]:
+        if step["cure"]:
+            print(f"{step['step']}: {step['cure']}")
+
+
+def _verify(answer: dict[str, Any]) -> None:
+    if answer["damaged"]:
+        rows = [[cell("key", row["key"]), row["problem"]] for row in answer["damaged"]]
+        _table("damaged programs", ["key", "what is wrong"], rows)
+    print(answer.get("problem", f"{answer['programs']} programs are as their signers made them"))
+
+
+_PRINTERS: dict[str, Callable[[Any], None]] = {
+    "doctor": _doctor,
+    "explain": _explain,
+    "ls": _ls,
+    "show": _show,
+    "verify": _verify,
+}

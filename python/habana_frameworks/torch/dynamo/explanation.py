@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import dataclass
 
 from .records import Difference, GraphRecord, nearest, report
+from .service import NoProgram, service
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,45 @@ class Explanation:
         return "\n".join(lines)
 
 
+class FrozenMiss(RuntimeError):
+    """Option frozen is on and a graph has no stored program; the text explains the miss."""
+
+
+def miss_text(record: GraphRecord, source: str) -> str:
+    """What was looked for in vain, how the nearest stored key differs, and what to do."""
+    key = record.front_end_key
+    looked_for = f"front-end key {key}" if key else f"no front-end key ({record.reason})"
+    explanation = explain(record) if key else None
+    if explanation is not None and explanation.nearest_key:
+        nearest_one = (
+            f"the nearest key is {explanation.nearest_key[:16]} and differs in "
+            + "; ".join(
+                f"{d.factor}: {d.ours!r}, there {d.theirs!r}"
+                for d in explanation.differences
+                if not _DIGEST.fullmatch(d.ours)  # of what other factors say
+            )
+        )
+    else:
+        nearest_one = "no other key is stored"
+    return (
+        f"{record.name}{f' ({source})' if source else ''} has no stored program, and option frozen "
+        f"(HPU_FROZEN) forbids compiling one: {looked_for}; {nearest_one}. Compile it in a run "
+        "without that option, or bring it with hpu-compile import"
+    )
+
+
 def explain(record: GraphRecord | None = None) -> Explanation:
-    """Of one graph of the report, by default the last one that has a key."""
+    """Of one graph of the report, by default the last one that has a key. The nearest key is looked
+    for among the graphs of this process, the store, and the servers that the daemon asks."""
     graphs = [graph for graph in report().graphs if graph.front_end_key]
     if record is None:
         if not graphs:
             raise LookupError("no graph of this process has a key yet")
         record = graphs[-1]
-    others = {g.front_end_key: g.factors for g in graphs if g.front_end_key != record.front_end_key}
+    others = {graph.front_end_key: graph.factors for graph in graphs}
+    with contextlib.suppress(NoProgram):
+        others |= service.stored_keys()
+    others.pop(record.front_end_key, None)
     key, differences = nearest(record.factors, others) or ("", [])
     return Explanation(
         record.front_end_key,

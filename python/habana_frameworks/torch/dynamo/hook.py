@@ -17,6 +17,7 @@ import torch.fx
 from .. import native
 from . import graph_watch, records, structured_trace
 from .compile_backend import passes, shared_layer
+from .explanation import FrozenMiss, miss_text
 from .function_text import Uncacheable
 from .graph_capture import capture_graph
 from .graph_key import graph_factors
@@ -27,7 +28,7 @@ from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
 from .ranges import host_range
 from .records import GraphRecord
-from .service import FrontEndKey, Loaded, NoProgram, UnusableProgram, service
+from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
 from .wire import CaptureError
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
@@ -185,6 +186,8 @@ def compile_static(
             loaded = _climb(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
         if isinstance(error, NoProgram):
+            if request.settings["frozen"] and error.code == "FAILED_PRECONDITION":
+                raise FrozenMiss(miss_text(record, request.source)) from error
             _show(request, example_inputs, values, record)
         if (
             isinstance(error, NoProgram)
@@ -230,14 +233,15 @@ def _climb(
             host_range(f"hpu::compile {request.name}"),
             CompileProgress(request.name, progress_mode) as progress,
         ):
-            return service.compile(
+            job = CompileJob(
                 graph,
                 options,
                 front_end,
-                record,
-                progress,
                 float(request.settings["compile_timeout_s"]),
+                warm_up=request.settings["compile_priority"] == "warm-up",
+                frozen=bool(request.settings["frozen"]),
             )
+            return service.compile(job, record, progress)
     except CaptureError as error:
         if front_end is not None:
             service.remember_failure(front_end.key, str(error))

@@ -7,6 +7,7 @@ broken installation costs one wait and one warning, not one per graph.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -37,11 +38,13 @@ class NoProgram(Exception):
     """The ladder ended without a program; the text says why.
 
     lasting: the same graph will fail again (unsupported), in this process and the next.
+    code: what the server answered, "" if it was not asked.
     """
 
-    def __init__(self, reason: str, lasting: bool) -> None:
+    def __init__(self, reason: str, lasting: bool, code: str = "") -> None:
         super().__init__(reason)
         self.lasting = lasting
+        self.code = code
 
 
 class UnusableProgram(Exception):
@@ -55,6 +58,18 @@ class FrontEndKey:
     key: bytes
     factors: list[tuple[str, str]]
     label: str  # for people: graph and module
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """What a compile server is asked for."""
+
+    graph: bytes  # a captured graph
+    options: Mapping[str, str]  # those that enter the key
+    front_end: FrontEndKey | None
+    timeout_s: float
+    warm_up: bool = False  # nobody waits for it: after what somebody waits for
+    frozen: bool = False  # from a store or not at all
 
 
 @dataclass(frozen=True)
@@ -168,15 +183,7 @@ class Service:
         record.fetch_ms = (time.perf_counter() - started) * 1e3
         return None if found is None else self._load(key, found, record)
 
-    def compile(
-        self,
-        graph: bytes,
-        options: Mapping[str, str],
-        front_end: FrontEndKey | None,
-        record: GraphRecord,
-        progress: Progress | None,
-        timeout_s: float,
-    ) -> Loaded:
+    def compile(self, job: CompileJob, record: GraphRecord, progress: Progress | None) -> Loaded:
         """Compiles, or waits for the one compilation of this content that is under way.
 
         A program that is unusable, here or in an earlier fetch (record.unusable), is compiled anew
@@ -184,55 +191,59 @@ class Service:
         """
         started = time.perf_counter()
         try:
-            return self._compile_usable(graph, options, front_end, record, progress, timeout_s)
+            return self._compile_usable(job, record, progress)
         finally:
             record.request_ms = (time.perf_counter() - started) * 1e3 - record.load_ms
 
     def _compile_usable(
-        self,
-        graph: bytes,
-        options: Mapping[str, str],
-        front_end: FrontEndKey | None,
-        record: GraphRecord,
-        progress: Progress | None,
-        timeout_s: float,
+        self, job: CompileJob, record: GraphRecord, progress: Progress | None
     ) -> Loaded:
         if not record.unusable:
             try:
-                return self._compile(graph, options, front_end, record, progress, timeout_s, False)
+                return self._compile(job, record, progress, skip_cache_lookup=False)
             except UnusableProgram as error:
                 record.unusable = str(error)
         _log.warning("%s is compiled anew: %s", record.name, record.unusable)
         try:
-            return self._compile(graph, options, front_end, record, progress, timeout_s, True)
+            return self._compile(job, record, progress, skip_cache_lookup=True)
         except UnusableProgram as error:
             raise NoProgram(f"compiled anew, and again {error}", lasting=False) from error
 
     def _compile(
         self,
-        graph: bytes,
-        options: Mapping[str, str],
-        front_end: FrontEndKey | None,
+        job: CompileJob,
         record: GraphRecord,
         progress: Progress | None,
-        timeout_s: float,
         skip_cache_lookup: bool,
     ) -> Loaded:
         device = native.torch_module()
+        front_end = job.front_end
         found = self._call(
             lambda client: client.compile(
-                graph,
-                dict(options),
+                job.graph,
+                dict(job.options),
                 device.device_kind(),
                 device.isa_level(),
                 (front_end.key, front_end.factors, front_end.label) if front_end else None,
                 progress,
-                timeout_s,
+                job.timeout_s,
                 skip_cache_lookup,
+                job.warm_up,
+                job.frozen,
             )
         )
         record.compile_ms = float(found.compile_ms)
         return self._load(front_end.key if front_end else None, found, record)
+
+    def stored_keys(self) -> dict[str, list[tuple[str, str]]]:
+        """Front-end keys of this user that the store and the servers that the daemon asks have, and
+        what they are made of. NoProgram if there is no server."""
+        programs = self._call(lambda client: client.list(upstream=True))
+        return {
+            str(alias["front_end_key"]): [(str(n), str(v)) for n, v in alias["factors"]]
+            for program in programs
+            for alias in program["aliases"]
+        }
 
     def _call(self, request: Callable[[Any], Any]) -> Any:
         """One request; a lost server is replaced once.
@@ -253,7 +264,8 @@ class Service:
             except client_module.CompileError as error:
                 if error.code in _UNUSABLE_CODES:
                     raise UnusableProgram(f"it arrived damaged: {error}") from error
-                raise NoProgram(str(error), lasting=error.code in _LASTING_CODES) from error
+                lasting = error.code in _LASTING_CODES
+                raise NoProgram(str(error), lasting, error.code) from error
         raise AssertionError("not reached")
 
     def _load(self, key: bytes | None, found: Any, record: GraphRecord) -> Loaded:
@@ -322,6 +334,15 @@ def _server_log_level() -> int:
     return int(text)
 
 
+@functools.cache
+def _warn_of_memory_only() -> None:
+    """Once in a process."""
+    _log.warning(
+        "compiled programs are kept in memory only and are lost when the daemon ends: %s says why",
+        server_paths()["log"],
+    )
+
+
 def open_client() -> tuple[Any, str]:
     """A client of the user's daemon, started if needed, and the daemon's build id.
 
@@ -351,6 +372,8 @@ def open_client() -> tuple[Any, str]:
             asked,
             daemon["upstream"],
         )
+    if daemon["memory_only"]:
+        _warn_of_memory_only()
     return client, str(daemon["build_id"])
 
 

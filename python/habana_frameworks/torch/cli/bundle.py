@@ -1,0 +1,198 @@
+"""A bundle: stored programs in one file, an OCI image layout in a tar archive.
+
+A program is an image manifest: `config` its signed manifest, `layers` the program, its recipes,
+then its signed aliases. What signs is inside, so a bundle can be carried by whoever likes;
+who imports it decides whom to trust. Formats: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .errors import CommandError
+
+Record = tuple[bytes, bytes, bytes]  # record, signature, public key
+
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_IMAGE = "application/vnd.oci.image.manifest.v1+json"
+PROGRAM_ARTIFACT = "application/vnd.hpu.program.v1"
+_SIGNED = "application/vnd.hpu.signed-record.v1+json"
+_PROGRAM = "application/vnd.hpu.program"
+_RECIPE = "application/vnd.hpu.recipe"
+_ALIAS = "application/vnd.hpu.alias.v1+json"
+_BLOB_NAME = re.compile(r"blobs/sha256/([0-9a-f]{64})")
+# JSON parts are small; what is larger is no bundle.
+_MAX_JSON_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class BundledProgram:
+    key: str  # the content key, 64 hexadecimal digits; for people and file names
+    label: str
+    manifest: Record
+    blobs: Sequence[bytes]  # the program, then the recipes
+    aliases: Sequence[Record]
+
+
+def _encode_record(record: Record) -> bytes:
+    names = ("record", "signature", "public_key")
+    fields = {n: base64.b64encode(v).decode() for n, v in zip(names, record, strict=True)}
+    return json.dumps(fields).encode()
+
+
+def _decode_record(data: bytes) -> Record:
+    fields = json.loads(data)
+    record, signature, public_key = (
+        base64.b64decode(fields[name], validate=True)
+        for name in ("record", "signature", "public_key")
+    )
+    return record, signature, public_key
+
+
+class BundleWriter:
+    """A context; the file is whole when it is left without an error, and not there else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = path.with_name(path.name + ".part")
+        self._tar = tarfile.open(self._temporary, "w")  # noqa: SIM115
+        self._known: set[str] = set()
+        self._images: list[dict[str, Any]] = []
+
+    def __enter__(self) -> BundleWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": self._images}
+            self._add("index.json", json.dumps(index).encode())
+            self._add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        self._tar.close()
+        if kind is None:
+            self._temporary.replace(self._path)
+        else:
+            self._temporary.unlink()
+
+    def add(self, program: BundledProgram) -> None:
+        layers = [
+            self._blob(_PROGRAM if i == 0 else _RECIPE, blob)
+            for i, blob in enumerate(program.blobs)
+        ]
+        layers += [self._blob(_ALIAS, _encode_record(alias)) for alias in program.aliases]
+        image = {
+            "schemaVersion": 2,
+            "mediaType": _IMAGE,
+            "artifactType": PROGRAM_ARTIFACT,
+            "config": self._blob(_SIGNED, _encode_record(program.manifest)),
+            "layers": layers,
+        }
+        named = {"org.opencontainers.image.ref.name": program.key}
+        if program.label:
+            named["org.opencontainers.image.title"] = program.label
+        descriptor = self._blob(_IMAGE, json.dumps(image).encode())
+        self._images.append({**descriptor, "artifactType": PROGRAM_ARTIFACT, "annotations": named})
+
+    def _blob(self, media_type: str, data: bytes) -> dict[str, Any]:
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in self._known:
+            self._known.add(digest)
+            self._add(f"blobs/sha256/{digest}", data)
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
+
+    def _add(self, name: str, data: bytes) -> None:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        member.mode = 0o644
+        self._tar.addfile(member, io.BytesIO(data))
+
+
+class BundleReader:
+    """Programs of a bundle file; nothing is unpacked. CommandError: it is no bundle, or damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._tar = tarfile.open(path, "r:")  # noqa: SIM115
+            self._members = {m.name.removeprefix("./"): m for m in self._tar if m.isfile()}
+        except tarfile.TarError as error:
+            raise CommandError(f"{path} is no bundle: {error}") from error
+        self._images = self._list_images()
+
+    def __enter__(self) -> BundleReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tar.close()
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __iter__(self) -> Iterator[BundledProgram]:
+        for image in self._images:
+            try:
+                yield self._program(image)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise self._damaged(f"a description of a program: {error!r}") from error
+
+    def _list_images(self) -> list[dict[str, Any]]:
+        try:
+            index = json.loads(self._read("index.json"))
+            return [m for m in index["manifests"] if m.get("artifactType") == PROGRAM_ARTIFACT]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(f"index.json: {error!r}") from error
+
+    def _program(self, image: dict[str, Any]) -> BundledProgram:
+        manifest = json.loads(self._blob(image, _MAX_JSON_BYTES))
+        layers = manifest["layers"]
+        annotations = image.get("annotations", {})
+        return BundledProgram(
+            key=str(annotations.get("org.opencontainers.image.ref.name", "")),
+            label=str(annotations.get("org.opencontainers.image.title", "")),
+            manifest=_decode_record(self._blob(manifest["config"], _MAX_JSON_BYTES)),
+            blobs=[self._blob(x) for x in layers if x["mediaType"] in (_PROGRAM, _RECIPE)],
+            aliases=[
+                _decode_record(self._blob(x, _MAX_JSON_BYTES))
+                for x in layers
+                if x["mediaType"] == _ALIAS
+            ],
+        )
+
+    def _blob(self, descriptor: dict[str, Any], limit: int | None = None) -> bytes:
+        name = "blobs/" + str(descriptor["digest"]).replace(":", "/", 1)
+        found = _BLOB_NAME.fullmatch(name)
+        if found is None:
+            raise self._damaged(f"{name!r} is no name of a blob")
+        data = self._read(name, limit)
+        if hashlib.sha256(data).hexdigest() != found[1]:
+            raise self._damaged(f"{name} has another content than its name says")
+        return data
+
+    def _read(self, name: str, limit: int | None = None) -> bytes:
+        member = self._members.get(name)
+        if member is None:
+            raise self._damaged(f"{name} is missing")
+        if limit is not None and member.size > limit:
+            raise self._damaged(f"{name} has {member.size} bytes, at most {limit} are taken")
+        file = self._tar.extractfile(member)
+        data = b"" if file is None else file.read()
+        if len(data) != member.size:
+            raise self._damaged(f"{name} is cut off")
+        return data
+
+    def _damaged(self, what: str) -> CommandError:
+        return CommandError(f"the bundle {self._path} is damaged: {what}")

@@ -1,0 +1,116 @@
+"""Programs in files: `hpu-compile export`, `import`, `sign`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .. import native
+from .bundle import BundledProgram, BundleReader, BundleWriter
+from .daemon import daemon_client
+from .errors import CommandError
+from .progress import Progress
+from .store_commands import find_manifest, label_of
+
+# Of one program, which may have gigabytes.
+_IMPORT_TIMEOUT_S = 600.0
+
+
+def add_export_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("bundle", type=Path, help="file to write, a tar archive")
+    command.add_argument("keys", nargs="*", metavar="key", help="of programs; none = all")
+
+
+def export_(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Writes stored programs, with their signatures and names, into one file: a bundle, which is an
+    OCI image layout as well."""
+    client = daemon_client()
+    stored = client.list()
+    chosen = [find_manifest(key, stored) for key in arguments.keys] if arguments.keys else stored
+    unique = {manifest["key"]: manifest for manifest in chosen}
+    written = 0
+    with BundleWriter(arguments.bundle) as bundle, Progress("exporting") as progress:
+        for count, manifest in enumerate(unique.values()):
+            progress(count, len(unique))
+            program = _fetch(client, manifest)
+            if program is not None:
+                bundle.add(program)
+                written += 1
+    return {
+        "bundle": str(arguments.bundle),
+        "programs": written,
+        "bytes": arguments.bundle.stat().st_size,
+    }
+
+
+def _fetch(client: Any, manifest: dict[str, Any]) -> BundledProgram | None:
+    """None: it left the store meanwhile."""
+    loaded = client.get_content(bytes.fromhex(manifest["key"]))
+    if loaded is None:
+        return None
+    aliases = []
+    for alias in manifest["aliases"]:
+        named = client.get(bytes.fromhex(alias["front_end_key"]))
+        if named is not None and named.manifest["key"] == manifest["key"]:
+            aliases.append(named.signed_alias)
+    blobs = [bytes(loaded.program), *(bytes(recipe) for recipe in loaded.recipes)]
+    return BundledProgram(
+        manifest["key"], label_of(manifest), loaded.signed_manifest, blobs, aliases
+    )
+
+
+def add_import_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("bundle", type=Path, help="file that export wrote")
+
+
+def import_(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Files the programs of a bundle in the daemon's store. It takes those that are signed by its
+    own key or by one in its --trusted-keys."""
+    client = daemon_client()
+    aliases = 0
+    with BundleReader(arguments.bundle) as bundle, Progress("importing") as progress:
+        for count, program in enumerate(bundle):
+            progress(count, len(bundle))
+            try:
+                aliases += client.import_program(
+                    program.manifest, program.blobs, program.aliases, _IMPORT_TIMEOUT_S
+                )
+            except native.client_module().CompileError as error:
+                raise CommandError(
+                    f"program {count + 1} of {len(bundle)} ({program.key[:16]}) was not taken, "
+                    f"{count} before it were: {error}"
+                ) from error
+        return {"bundle": str(arguments.bundle), "programs": len(bundle), "aliases": aliases}
+
+
+def add_sign_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("bundle", type=Path, help="file that export wrote")
+    command.add_argument("--key", type=Path, required=True, help="folder that `keys --new` made")
+    command.add_argument("--out", type=Path, required=True, help="bundle to write")
+
+
+def sign(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Signs a bundle's programs with another key, for servers that trust that one. What it was
+    signed with is checked first."""
+    module = native.client_module()
+    if not (arguments.key / "signing.key").exists():
+        raise CommandError(f"{arguments.key} holds no key; hpu-compile keys --new makes one")
+
+    def signed(kind: str, record: tuple[bytes, bytes, bytes], key: str) -> Any:
+        if not module.check_record(kind, record):
+            raise CommandError(f"the {kind} of program {key[:16]} does not fit its signature")
+        return module.sign_record(kind, record[0], str(arguments.key))
+
+    with BundleReader(arguments.bundle) as bundle, BundleWriter(arguments.out) as out:
+        for program in bundle:
+            out.add(
+                BundledProgram(
+                    program.key,
+                    program.label,
+                    signed("manifest", program.manifest, program.key),
+                    program.blobs,
+                    [signed("alias", alias, program.key) for alias in program.aliases],
+                )
+            )
+        return {"bundle": str(arguments.out), "programs": len(bundle)}

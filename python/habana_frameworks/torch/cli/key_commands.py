@@ -1,0 +1,55 @@
+"""Whose programs are believed: `hpu-compile keys`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .. import native
+from ..dynamo.service import server_paths
+from .daemon import find_daemon
+from .errors import CommandError
+
+
+def add_keys_arguments(command: argparse.ArgumentParser) -> None:
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--folder", type=Path, help="show a server's --trusted-keys folder")
+    where.add_argument("--new", type=Path, help="make a key pair in a folder, for `sign`")
+
+
+def keys(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Keys whose signatures the daemon believes, its own first; or those of a folder; or a new
+    one."""
+    module = native.client_module()
+    if arguments.new is not None:
+        arguments.new.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (arguments.new / "signing.key").exists():
+            raise CommandError(f"{arguments.new} holds a key already")
+        key = module.make_key(str(arguments.new))
+        return [{"name": str(arguments.new / "signing.pub"), "state": "new", "public key": key}]
+    if arguments.folder is not None:
+        return _of_folder(arguments.folder)
+    if find_daemon() is None:
+        raise CommandError("no daemon is running; --folder shows the keys of a folder")
+    trusted = module.read_keyring(server_paths()["socket"] + ".pub")
+    return [
+        {"name": "", "state": "trusted" if i else "the daemon's own", "public key": key}
+        for i, key in enumerate(trusted)
+    ]
+
+
+def _of_folder(folder: Path) -> list[dict[str, Any]]:
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is no folder")
+    rows = []
+    files = sorted(p for p in folder.iterdir() if p.suffix in (".pub", ".revoked"))
+    revoked = {p.read_bytes() for p in files if p.suffix == ".revoked"}
+    for path in files:
+        content = path.read_bytes()
+        if len(content) != 32:
+            state = f"no key: it has {len(content)} bytes instead of 32"
+        else:
+            state = "revoked" if content in revoked else "trusted"
+        rows.append({"name": path.name, "state": state, "public key": content[:32].hex()})
+    return rows

@@ -1,0 +1,102 @@
+"""What keeps a store in order: `hpu-compile pin`, `unpin`, `gc`, `verify`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from .daemon import daemon_client
+from .errors import CommandError
+from .progress import Progress
+from .store_commands import find_manifest
+
+# Of reading a whole store.
+_VERIFY_TIMEOUT_S = 24 * 3600.0
+_SIZE_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_TIME_UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+def _number_with_unit(text: str, units: dict[str, int], example: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    known = {name.lower(): factor for name, factor in units.items()}
+    if found is None or found[2].lower().replace("ib", "b") not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like {example}")
+    return int(float(found[1]) * known[found[2].lower().replace("ib", "b")])
+
+
+def parse_size(text: str) -> int:
+    """Bytes; units are powers of 1024, as the server's --max-size has them."""
+    return _number_with_unit(text, _SIZE_UNITS, "500MB or 10GB")
+
+
+def parse_time(text: str) -> int:
+    """Seconds."""
+    return _number_with_unit(text, _TIME_UNITS, "12h or 30d")
+
+
+def add_pin_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("keys", nargs="+", metavar="key", help="of either kind, or its beginning")
+
+
+def pin(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Keeps programs in the store whatever else comes: they are not evicted and no garbage."""
+    return _set_pinned(arguments.keys, True)
+
+
+def unpin(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Lets programs be evicted again."""
+    return _set_pinned(arguments.keys, False)
+
+
+def _set_pinned(keys: list[str], pinned: bool) -> list[dict[str, Any]]:
+    client = daemon_client()
+    programs = client.list()
+    # All are found before the first one is changed.
+    manifests = [find_manifest(key, programs) for key in keys]
+    for manifest in manifests:
+        client.pin(bytes.fromhex(manifest["key"]), pinned)
+    return [{"key": manifest["key"], "pinned": pinned} for manifest in manifests]
+
+
+def add_gc_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--max-size", type=parse_size, help="of what may stay, e.g. 5GB; longest unused goes first"
+    )
+    command.add_argument(
+        "--unused", type=parse_time, default=0, help="programs not used for so long go, e.g. 30d"
+    )
+
+
+def gc(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Removes programs that nobody needs; never pinned ones."""
+    if arguments.max_size is None and not arguments.unused:
+        raise CommandError("say what is to go: --max-size SIZE, --unused TIME, or both")
+    limit = (1 << 64) - 1 if arguments.max_size is None else arguments.max_size
+    answer = daemon_client().collect_garbage(limit, arguments.unused)
+    return {
+        "removed": answer["removed"],
+        "before_bytes": answer["bytes_before"],
+        "after_bytes": answer["bytes_after"],
+    }
+
+
+def verify(_: argparse.Namespace) -> dict[str, Any]:
+    """Has the daemon read all stored programs again: signatures and digests. Damaged ones are set
+    aside, and compiled again when they are asked for."""
+    bad: list[dict[str, str]] = []
+    count = 0
+    with Progress("verifying") as progress:
+
+        def each(done: int, total: int, key: str, problem: str) -> None:
+            nonlocal count
+            count = done
+            progress(done, total)
+            if problem:
+                bad.append({"key": key, "problem": problem})
+
+        daemon_client().verify(each, _VERIFY_TIMEOUT_S)
+    answer: dict[str, Any] = {"programs": count, "damaged": bad}
+    if bad:
+        answer["problem"] = f"{len(bad)} of {count} programs were damaged and are set aside"
+    return answer

@@ -1,0 +1,367 @@
+"""hpu-compile: pin, unpin, gc, verify, export, import, sign, keys, doctor, top; and frozen mode."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import stop_daemon
+from helpers import fresh_process
+
+from habana_frameworks.torch import cli, native
+from habana_frameworks.torch.cli import maintenance_commands
+from habana_frameworks.torch.dynamo import explain, report
+from habana_frameworks.torch.dynamo.service import service
+
+
+@pytest.fixture
+def store(private_cache, monkeypatch):
+    """A daemon of its own with programs for 2, 3 and 4 rows; their content keys by rows."""
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
+    service.reset()
+    keys = {rows: run(rows).content_key for rows in (2, 3, 4)}
+    assert len(set(keys.values())) == 3
+    yield keys
+    service.reset()
+
+
+def run(rows: int, **options: object):
+    fresh_process()
+    service.forget_programs()
+    compiled = torch.compile(
+        lambda x: x.tanh() * 3, backend="hpu_backend", dynamic=False, options=options
+    )
+    with torch.no_grad():
+        out = compiled(torch.ones(rows, 5, device="hpu"))
+    torch.testing.assert_close(out.cpu(), torch.ones(rows, 5).tanh() * 3)
+    return report().graphs[-1]
+
+
+def ask(capsys, *arguments: object, code: int = 0):
+    assert cli.main([*(str(a) for a in arguments), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *arguments: object) -> str:
+    assert cli.main([str(a) for a in arguments]) == 1
+    return capsys.readouterr().err
+
+
+def test_pinned_programs_are_no_garbage(store, capsys):
+    assert ask(capsys, "pin", store[3][:10]) == [{"key": store[3], "pinned": True}]
+    assert {row["key"] for row in ask(capsys, "ls") if row["pinned"]} == {store[3]}
+    answer = ask(capsys, "gc", "--max-size", "0")
+    assert answer["removed"] == 2 and answer["before_bytes"] > answer["after_bytes"] > 0
+    assert run(3).origin == "store"
+    assert run(2).origin == "compiled"
+    ask(capsys, "unpin", store[3])
+    assert ask(capsys, "gc", "--unused", "1h")["removed"] == 0
+    assert ask(capsys, "gc", "--max-size", "0B")["removed"] == 2
+    assert ask(capsys, "ls") == []
+
+
+def test_pin_changes_all_or_none(store, capsys):
+    assert "no stored program has a key that starts with 'ffff'" in refusal(
+        capsys, "pin", store[2], "ffff"
+    )
+    assert not any(row["pinned"] for row in ask(capsys, "ls"))
+
+
+def test_gc_wants_to_be_told_what(store, capsys):
+    assert "--max-size SIZE, --unused TIME" in refusal(capsys, "gc")
+    assert len(ask(capsys, "ls")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("500MB", 500 << 20), ("1.5 GiB", 3 << 29), ("7b", 7)]
+)
+def test_sizes(text, number):
+    assert maintenance_commands.parse_size(text) == number
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("12h", 43200), ("30d", 2592000)])
+def test_times(text, seconds):
+    assert maintenance_commands.parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "10 parsecs", "1e9"])
+def test_what_is_no_size_is_an_error_of_the_command_line(text, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["gc", f"--max-size={text}"])
+    assert "is not like 500MB or 10GB" in capsys.readouterr().err
+
+
+def test_verify_reads_everything(store, capsys):
+    assert ask(capsys, "verify") == {"programs": 3, "damaged": []}
+    assert cli.main(["verify"]) == 0
+    assert capsys.readouterr().out == "3 programs are as their signers made them\n"
+
+
+def test_a_bundle_is_an_oci_image_layout(store, capsys, tmp_path):
+    bundle = tmp_path / "all.tar"
+    answer = ask(capsys, "export", bundle)
+    assert answer == {"bundle": str(bundle), "programs": 3, "bytes": bundle.stat().st_size}
+    with tarfile.open(bundle) as tar:
+        parts = {m.name: tar.extractfile(m).read() for m in tar}
+    assert json.loads(parts.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+    index = json.loads(parts.pop("index.json"))
+    for name, data in parts.items():
+        assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
+    named = {m["annotations"]["org.opencontainers.image.ref.name"] for m in index["manifests"]}
+    assert named == set(store.values())
+    for descriptor in index["manifests"]:
+        assert descriptor["artifactType"] == "application/vnd.hpu.program.v1"
+        image = json.loads(parts[f"blobs/{descriptor['digest'].replace(':', '/')}"])
+        for part in (image["config"], *image["layers"]):
+            assert len(parts[f"blobs/{part['digest'].replace(':', '/')}"]) == part["size"]
+
+
+def test_programs_travel_in_a_bundle(store, capsys, tmp_path):
+    bundle = tmp_path / "two.tar"
+    assert ask(capsys, "export", bundle, store[2], store[3])["programs"] == 2
+    ask(capsys, "gc", "--max-size", "0")
+    answer = ask(capsys, "import", bundle)
+    assert (answer["programs"], answer["aliases"]) == (2, 2)
+    assert [run(rows).origin for rows in (2, 3, 4)] == ["store", "store", "compiled"]
+
+
+def test_another_daemon_takes_what_a_key_it_trusts_has_signed(
+    store, capsys, tmp_path, monkeypatch, private_cache
+):
+    bundle, signed = tmp_path / "b.tar", tmp_path / "signed.tar"
+    ask(capsys, "export", bundle)
+    organisation = tmp_path / "organisation"
+    (made,) = ask(capsys, "keys", "--new", organisation)
+    assert "holds a key already" in refusal(capsys, "keys", "--new", organisation)
+    ask(capsys, "sign", bundle, "--key", organisation, "--out", signed)
+
+    stop_daemon(private_cache)
+    trusted = tmp_path / "trusted"
+    trusted.mkdir()
+    (trusted / "organisation.pub").write_bytes((organisation / "signing.pub").read_bytes())
+    config = tmp_path / "daemon.toml"
+    config.write_text(f'trusted-keys = "{trusted}"\n')
+    monkeypatch.setenv("HPU_COMPILE_SERVER_CONFIG", str(config))
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache / "other"))
+    try:
+        service.reset()
+        error = refusal(capsys, "import", bundle)
+        assert "program 1 of 3" in error and "0 before it were" in error
+        assert "is signed by key" in error
+        assert ask(capsys, "import", signed)["aliases"] == 3
+        assert run(4).origin == "store"
+        assert [row["state"] for row in ask(capsys, "keys")] == ["the daemon's own", "trusted"]
+        assert ask(capsys, "keys")[1]["public key"] == made["public key"]
+        (trusted / "organisation.revoked").write_bytes((organisation / "signing.pub").read_bytes())
+        assert {row["state"] for row in ask(capsys, "keys", "--folder", trusted)} == {"revoked"}
+    finally:
+        stop_daemon(private_cache / "other")
+
+
+def changed(bundle: Path, change) -> Path:
+    """The bundle with other parts."""
+    with tarfile.open(bundle) as tar:
+        parts = {m.name: tar.extractfile(m).read() for m in tar}
+    change(parts)
+    path = bundle.with_name("changed.tar")
+    with tarfile.open(path, "w") as tar:
+        for name, data in parts.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def flip(parts: dict[str, bytes]) -> None:
+    name = max(parts, key=lambda n: len(parts[n]))
+    data = bytearray(parts[name])
+    data[len(data) // 2] ^= 1
+    parts[name] = bytes(data)
+
+
+def rename_a_blob(parts: dict[str, bytes]) -> None:
+    index = parts["index.json"].decode()
+    parts["index.json"] = re.sub("sha256:[0-9a-f]{64}", "sha256:../../etc/passwd", index).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (flip, "has another content than its name says"),
+        (rename_a_blob, "is no name of a blob"),
+        (lambda parts: parts.pop("index.json"), "index.json is missing"),
+        (lambda parts: parts.update({"index.json": b"[1]"}), "index.json: "),
+        (lambda parts: parts.update({"index.json": b"not JSON"}), "index.json: "),
+        (
+            lambda parts: parts.pop(next(n for n in parts if n.startswith("blobs/"))),
+            " is missing",
+        ),
+    ],
+)
+def test_a_damaged_bundle_is_told(store, capsys, tmp_path, change, words):
+    bundle = tmp_path / "b.tar"
+    ask(capsys, "export", bundle, store[2])
+    ask(capsys, "gc", "--max-size", "0")
+    error = refusal(capsys, "import", changed(bundle, change))
+    assert "is damaged: " in error and words in error
+    assert ask(capsys, "ls") == []
+
+
+def test_a_signature_that_does_not_fit_is_not_signed_over(store, capsys, tmp_path):
+    bundle = tmp_path / "b.tar"
+    ask(capsys, "export", bundle, store[2])
+    (tmp_path / "key").mkdir()
+    native.client_module().make_key(str(tmp_path / "key"))
+
+    def swap_signature(parts: dict[str, bytes]) -> None:
+        index = json.loads(parts["index.json"])
+        image_name = f"blobs/{index['manifests'][0]['digest'].replace(':', '/')}"
+        image = json.loads(parts.pop(image_name))
+        name = f"blobs/{image['config']['digest'].replace(':', '/')}"
+        config = json.loads(parts.pop(name))
+        config["signature"] = config["signature"][::-1].lstrip("=") + "=="
+
+        def add(data: bytes) -> str:
+            digest = hashlib.sha256(data).hexdigest()
+            parts[f"blobs/sha256/{digest}"] = data
+            return f"sha256:{digest}"
+
+        image["config"]["digest"] = add(json.dumps(config).encode())
+        index["manifests"][0]["digest"] = add(json.dumps(image).encode())
+        parts["index.json"] = json.dumps(index).encode()
+
+    out = tmp_path / "out.tar"
+    error = refusal(
+        capsys, "sign", changed(bundle, swap_signature), "--key", tmp_path / "key", "--out", out
+    )
+    assert "does not fit its signature" in error
+    assert not out.exists() and not out.with_name("out.tar.part").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 20000])
+def test_what_is_no_bundle_is_told(store, capsys, tmp_path, content):
+    (tmp_path / "b.tar").write_bytes(content)
+    error = refusal(capsys, "import", tmp_path / "b.tar")
+    assert "is no bundle" in error or "is damaged: index.json is missing" in error
+
+
+def test_frozen_mode_explains_a_miss_and_compiles_nothing(store):
+    assert run(3, frozen=True).origin == "store"
+    with pytest.raises(Exception, match="FrozenMiss") as error:
+        run(9, frozen=True)
+    text = str(error.value)
+    assert "option frozen (HPU_FROZEN) forbids compiling one: front-end key " in text
+    assert re.search(r"differs in input 0: 'float32\[9, 5\][^']*', there 'float32\[\d, 5\]", text)
+    assert "hpu-compile import" in text
+    counters = service.connect().stats()
+    assert counters["compile.frozen_misses"] == 1
+    assert counters["compile.compiled"] == 3
+    # What is no miss stays as it is: a graph for no device runs eagerly.
+    fresh_process()
+    compiled = torch.compile(
+        lambda x: x + 1, backend="hpu_backend", dynamic=False, options={"frozen": True}
+    )
+    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_a_miss_is_explained_by_what_is_stored(store):
+    """In a process that has seen no graph before."""
+    fresh_process()
+    report_before = len(report().graphs)
+    run(11)
+    assert len(report().graphs) >= report_before
+    explanation = explain(report().graphs[-1])
+    assert explanation.nearest_key in service.stored_keys()
+    assert {d.factor for d in explanation.differences} == {"input 0", "all inputs"}
+
+
+def test_warm_up_goes_to_the_server(store, monkeypatch):
+    seen = []
+    connect = service.connect
+
+    class Listening:
+        def __init__(self, client):
+            self._client = client
+
+        def __getattr__(self, name):
+            return getattr(self._client, name)
+
+        def compile(self, *arguments):
+            seen.append(arguments[-2:])
+            return self._client.compile(*arguments)
+
+    monkeypatch.setattr(service, "connect", lambda: Listening(connect()))
+    run(20)
+    assert run(21, compile_priority="warm-up").origin == "compiled"
+    assert seen == [(False, False), (True, False)]
+
+
+def test_doctor_walks_the_whole_way(store, capsys):
+    answer = ask(capsys, "doctor")
+    assert [s["step"] for s in answer["steps"]] == [
+        *("native parts", "settings", "device", "cache folder", "daemon", "store", "compile"),
+        "servers",
+    ]
+    assert {s["result"] for s in answer["steps"]} == {"good"}
+
+
+def test_doctor_names_the_step_that_fails(store, capsys, monkeypatch):
+    monkeypatch.setenv("HPU_SYNAPSE_LIBRARY", "/nowhere/libSynapse.so")
+    answer = ask(capsys, "doctor", code=1)
+    assert [s["result"] for s in answer["steps"]] == ["good", "bad"] + ["not tried"] * 5
+    assert answer["problem"].startswith(
+        "settings: HPU_SYNAPSE_LIBRARY=/nowhere/libSynapse.so is no file"
+    )
+    assert answer["steps"][1]["cure"].startswith("name Intel's libSynapse.so, or unset it")
+    status = ask(capsys, "status", code=1)
+    assert "HPU_SYNAPSE_LIBRARY=/nowhere/libSynapse.so is no file" in status["problem"]
+
+
+def test_doctor_asks_the_servers(store, capsys, monkeypatch, private_cache):
+    stop_daemon(private_cache)
+    monkeypatch.setenv(
+        "HPU_COMPILE_SERVER", "tcp://127.0.0.1:9,tls://name.that.is.nowhere.invalid:8471"
+    )
+    service.reset()
+    answer = ask(capsys, "doctor", code=1)
+    by_name = {s["step"]: s for s in answer["steps"]}
+    closed = by_name["server tcp://127.0.0.1:9"]
+    assert closed["result"] == "bad" and "127.0.0.1:9" in closed["detail"]
+    nowhere = by_name["server tls://name.that.is.nowhere.invalid:8471"]
+    assert nowhere["result"] == "bad" and "has no address" in nowhere["detail"]
+    assert nowhere["cure"] == "mend DNS, or the name"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+def test_status_names_a_cache_folder_of_another_user(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path))
+    os.chown(tmp_path, 4711, 4711)
+    answer = ask(capsys, "status", code=1)
+    assert f"the cache folder {tmp_path} belongs to user 4711" in answer["problem"]
+
+
+def test_top_counts_what_happens(store, capsys):
+    figures = ask(capsys, "top", "--interval", "0.05")["daemon"]
+    assert figures["programs"] == 3 and figures["waiting"] == 0
+    assert cli.main(["top", "--once", "--interval", "0.05"]) == 0
+    assert re.search(r"programs +3 ", capsys.readouterr().out)
+
+
+def test_top_reads_metrics_pages(store, capsys, tmp_path):
+    page = tmp_path / "metrics"
+    page.write_text(
+        "# HELP hpu_rocksdb_entries x\n# TYPE hpu_rocksdb_entries gauge\nhpu_rocksdb_entries 17\n"
+        'hpu_call_seconds_bucket{door="unix",le="1"} 4\nhpu_compile_failed_total 2\n'
+    )
+    figures = ask(capsys, "top", page.as_uri(), "--interval", "0.01")
+    (found,) = figures.values()
+    assert (found["programs"], found["failed"]) == (17, 2)
+    error = refusal(capsys, "top", "http://127.0.0.1:9/metrics", "--once")
+    assert "http://127.0.0.1:9/metrics: " in error
