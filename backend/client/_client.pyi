@@ -123,7 +123,7 @@ class CompileClient:
     def shutdown(self, reason: str = "") -> None: ...
 
 def sign_record(kind: str, record: bytes, folder: str) -> tuple[bytes, bytes, bytes]:
-    """A "manifest" or an "alias", signed with the key of a folder: record, signature, public key."""
+    """A "manifest" or an "alias", signed with the key of a folder."""
 
 def check_record(kind: str, record: tuple[bytes, bytes, bytes]) -> bool:
     """Whether a signed record is what its own public key signed; says nothing of trust."""

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "compiler_server/service/compile_events.h"
 #include "compiler_server/service/list_entry.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
@@ -20,35 +21,6 @@ constexpr std::chrono::seconds kNegativeTtl = std::chrono::hours(24);
 constexpr std::chrono::milliseconds kCancelPoll{100};
 
 using Clock = std::chrono::steady_clock;
-
-bool SendFailure(const absl::Status& failure, grpc::ServerWriter<wire::CompileEvent>* writer) {
-  wire::CompileEvent event;
-  event.mutable_failure()->set_code(static_cast<int32_t>(failure.code()));
-  event.mutable_failure()->set_message(std::string(failure.message()));
-  return writer->Write(event);
-}
-
-bool SendState(const Flight::View& view, grpc::ServerWriter<wire::CompileEvent>* writer) {
-  wire::CompileEvent event;
-  if (view.started) {
-    event.mutable_progress()->set_stage(view.progress.stage);
-    event.mutable_progress()->set_done(view.progress.done);
-    event.mutable_progress()->set_total(view.progress.total);
-  } else {
-    event.mutable_queued()->set_position(view.position);
-  }
-  return writer->Write(event);
-}
-
-const char* NameOf(wire::CompileEvent::Origin origin) {
-  if (origin == wire::CompileEvent::ORIGIN_STORE) return "store";
-  return origin == wire::CompileEvent::ORIGIN_COALESCED ? "coalesced" : "compiled";
-}
-
-wire::CompileEvent::Origin OriginOf(const Landing& landing, bool leader) {
-  if (landing.from_store) return wire::CompileEvent::ORIGIN_STORE;
-  return leader ? wire::CompileEvent::ORIGIN_COMPILED : wire::CompileEvent::ORIGIN_COALESCED;
-}
 
 bool IsAboutTheRequest(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||

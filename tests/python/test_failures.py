@@ -192,7 +192,7 @@ def test_the_server_starts_while_the_first_graph_is_traced(private_cache: Path) 
     program = """
 import json, subprocess, sys, time, torch
 torch.compile(lambda x: x + 1, backend="hpu_backend")  # named, not called
-from habana_frameworks.torch.dynamo.service import running_socket
+from habana_frameworks.torch.dynamo.local_daemon import running_socket
 end = time.monotonic() + 60
 while running_socket() is None and time.monotonic() < end:
     time.sleep(0.02)

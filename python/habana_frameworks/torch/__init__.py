@@ -18,7 +18,7 @@ import sys
 import torch
 
 from . import native
-from .internal import bridge_config, lazy_mode
+from .internal import bridge_config, cache_artifacts, lazy_mode
 from .internal.submodules import on_demand
 
 _registered = False
@@ -75,6 +75,7 @@ def autoload() -> None:
     hpu.random.join_manual_seed()
     hpu.streams.join_tensor_record_stream()
     hpu.torch_profiler.complete()
+    cache_artifacts.register()
     _registered = True
     hpu.metrics.install_dump()
     _announce_backend()

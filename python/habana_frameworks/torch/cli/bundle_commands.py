@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .. import native
-from .bundle import BundledProgram, BundleReader, BundleWriter
+from ..dynamo.bundle import BundledProgram, BundleReader, new_bundle
 from .daemon import daemon_client
 from .errors import CommandError
 from .progress import Progress
@@ -30,7 +32,7 @@ def export_(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = [find_manifest(key, stored) for key in arguments.keys] if arguments.keys else stored
     unique = {manifest["key"]: manifest for manifest in chosen}
     written = 0
-    with BundleWriter(arguments.bundle) as bundle, Progress("exporting") as progress:
+    with new_bundle(arguments.bundle) as bundle, Progress("exporting") as progress:
         for count, manifest in enumerate(unique.values()):
             progress(count, len(unique))
             program = _fetch(client, manifest)
@@ -60,6 +62,12 @@ def _fetch(client: Any, manifest: dict[str, Any]) -> BundledProgram | None:
     )
 
 
+@contextmanager
+def _open(path: Path) -> Iterator[BundleReader]:
+    with open(path, "rb") as file, BundleReader(file, str(path)) as bundle:
+        yield bundle
+
+
 def add_import_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path, help="file that export wrote")
 
@@ -69,7 +77,7 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
     own key or by one in its --trusted-keys."""
     client = daemon_client()
     aliases = 0
-    with BundleReader(arguments.bundle) as bundle, Progress("importing") as progress:
+    with _open(arguments.bundle) as bundle, Progress("importing") as progress:
         for count, program in enumerate(bundle):
             progress(count, len(bundle))
             try:
@@ -102,7 +110,7 @@ def sign(arguments: argparse.Namespace) -> dict[str, Any]:
             raise CommandError(f"the {kind} of program {key[:16]} does not fit its signature")
         return module.sign_record(kind, record[0], str(arguments.key))
 
-    with BundleReader(arguments.bundle) as bundle, BundleWriter(arguments.out) as out:
+    with _open(arguments.bundle) as bundle, new_bundle(arguments.out) as out:
         for program in bundle:
             out.add(
                 BundledProgram(

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import native
-from ..dynamo.service import server_paths
+from ..dynamo.local_daemon import server_paths
 from .daemon import daemon_client, find_daemon, problem_of_settings, problem_of_store
 from .errors import CommandError
 

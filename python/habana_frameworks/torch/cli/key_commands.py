@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import native
-from ..dynamo.service import server_paths
+from ..dynamo.local_daemon import server_paths
 from .daemon import find_daemon
 from .errors import CommandError
 

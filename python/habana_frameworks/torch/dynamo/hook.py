@@ -15,6 +15,7 @@ import torch
 import torch.fx
 
 from .. import native
+from ..internal import cache_artifacts
 from . import graph_watch, records, structured_trace
 from .compile_backend import passes, shared_layer
 from .explanation import FrozenMiss, miss_text
@@ -198,6 +199,8 @@ def compile_static(
         return _eager(request.module, record, str(error))
     records.add(record)
     _describe(request, loaded, record)
+    if record.front_end_key:
+        cache_artifacts.record(record.front_end_key)
     _log_record(record)
     _show(request, example_inputs, values, record)
     return _bind(request, loaded.program, record)

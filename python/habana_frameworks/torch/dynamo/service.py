@@ -7,26 +7,23 @@ broken installation costs one wait and one warning, not one per graph.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .. import native
-from . import options
+from .local_daemon import open_client, remedy
 from .records import GraphRecord
 
 # A server that could not be had is asked for again after this time.
 _RETRY_AFTER_S = 30.0
-_START_TIMEOUT_S = 20.0
-_IDLE_TIMEOUT_S = 900
 _MEMORY_PROGRAMS = 512
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -235,6 +232,28 @@ class Service:
         record.compile_ms = float(found.compile_ms)
         return self._load(front_end.key if front_end else None, found, record)
 
+    def stored_program(self, key: bytes) -> Any:
+        """The LoadedProgram (_client.pyi) that a front-end key names, not loaded; None on a miss.
+        NoProgram if there is no server."""
+        return self._call(lambda client: client.get(key))
+
+    def import_program(
+        self,
+        signed_manifest: tuple[bytes, bytes, bytes],
+        blobs: Sequence[bytes],
+        signed_aliases: Sequence[tuple[bytes, bytes, bytes]],
+        timeout_s: float,
+    ) -> None:
+        """Files an exported program. NoProgram, with the reason, if it is not taken."""
+        try:
+            self._call(
+                lambda client: client.import_program(
+                    signed_manifest, blobs, signed_aliases, timeout_s
+                )
+            )
+        except UnusableProgram as error:
+            raise NoProgram(str(error.__cause__), lasting=True) from error
+
     def stored_keys(self) -> dict[str, list[tuple[str, str]]]:
         """Front-end keys of this user that the store and the servers that the daemon asks have, and
         what they are made of. NoProgram if there is no server."""
@@ -259,7 +278,7 @@ class Service:
                 self._drop_client()
                 if attempt == 1 or error.code != "UNAVAILABLE":
                     with self._lock:
-                        self._mark_down(f"no compile server: {error}{_remedy(error)}")
+                        self._mark_down(f"no compile server: {error}{remedy(error)}")
                     raise NoProgram(self._down_reason, lasting=False) from error
             except client_module.CompileError as error:
                 if error.code in _UNUSABLE_CODES:
@@ -299,82 +318,6 @@ class Service:
 _LASTING_CODES = frozenset({"INVALID_ARGUMENT", "UNIMPLEMENTED"})
 # Codes of an answer that is not what its key, its digests or its signer say.
 _UNUSABLE_CODES = frozenset({"DATA_LOSS", "PERMISSION_DENIED"})
-
-
-def running_socket() -> str | None:
-    """Socket of the user's daemon if there is one; starts nothing."""
-    path = server_paths()["socket"]
-    return path if os.path.exists(path) else None
-
-
-def server_process() -> int | None:
-    """Process id of the user's daemon, whether it listens or not, until it begins to stop."""
-    found = native.client_module().server_process(server_paths()["socket"])
-    return None if found is None or found[1] else int(found[0])
-
-
-def server_paths() -> dict[str, str]:
-    """Where the user's daemon has its socket, log and store, whether it runs or not."""
-    return dict(native.client_module().server_paths(native.cache_dir()))
-
-
-def _remedy(error: Any) -> str:
-    """What to do about a daemon that is there and does not answer."""
-    pid = server_process() if error.code == "DEADLINE_EXCEEDED" else None
-    return f"; it is process {pid}: if it hangs, end it with kill -9 {pid}" if pid else ""
-
-
-def _server_log_level() -> int:
-    text = os.environ.get("HPU_SERVER_LOG_LEVEL", "2")
-    if text not in ("0", "1", "2", "3", "4", "5", "6"):
-        raise ValueError(
-            f"HPU_SERVER_LOG_LEVEL={text} is not a number from 0 (trace) to 6 (off); "
-            "unset it, or give 2 (info)"
-        )
-    return int(text)
-
-
-@functools.cache
-def _warn_of_memory_only() -> None:
-    """Once in a process."""
-    _log.warning(
-        "compiled programs are kept in memory only and are lost when the daemon ends: %s says why",
-        server_paths()["log"],
-    )
-
-
-def open_client() -> tuple[Any, str]:
-    """A client of the user's daemon, started if needed, and the daemon's build id.
-
-    HPU_COMPILE_SERVER names shared servers (docs/cluster.md), which the daemon asks before it
-    compiles; HPU_COMPILE_SERVER_CONFIG is a file of the daemon's options.
-    """
-    client_module = native.client_module()
-    asked = os.environ.get("HPU_COMPILE_SERVER", "")
-    if asked:
-        asked = client_module.compile_servers(asked)
-    socket = client_module.ensure_server(
-        server_binary=native.server_binary(),
-        cache_dir=native.cache_dir(),
-        log_level=_server_log_level(),
-        upstream=asked,
-        config_file=os.environ.get("HPU_COMPILE_SERVER_CONFIG", ""),
-        start_timeout_s=_START_TIMEOUT_S,
-        idle_timeout_s=_IDLE_TIMEOUT_S,
-        compile_timeout_s=float(options.resolve(None)["compile_timeout_s"]),
-    )
-    client = client_module.CompileClient(socket)
-    daemon = client.hello()
-    if asked and daemon["upstream"] != asked:
-        _log.warning(
-            "HPU_COMPILE_SERVER names %s; the daemon that runs asks %s. To change that: "
-            "hpu-compile stop",
-            asked,
-            daemon["upstream"],
-        )
-    if daemon["memory_only"]:
-        _warn_of_memory_only()
-    return client, str(daemon["build_id"])
 
 
 service = Service()

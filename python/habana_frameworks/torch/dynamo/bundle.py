@@ -14,12 +14,11 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from .errors import CommandError
+from typing import Any, BinaryIO
 
 Record = tuple[bytes, bytes, bytes]  # record, signature, public key
 
@@ -33,6 +32,10 @@ _ALIAS = "application/vnd.hpu.alias.v1+json"
 _BLOB_NAME = re.compile(r"blobs/sha256/([0-9a-f]{64})")
 # JSON parts are small; what is larger is no bundle.
 _MAX_JSON_BYTES = 64 << 20
+
+
+class BundleError(ValueError):
+    """It is no bundle, or a damaged one; the text says which and where."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,23 @@ def _decode_record(data: bytes) -> Record:
     return record, signature, public_key
 
 
-class BundleWriter:
-    """A context; the file is whole when it is left without an error, and not there else."""
+@contextmanager
+def new_bundle(path: Path) -> Iterator[BundleWriter]:
+    """The file is there, and whole, when the block ends without an error."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with open(temporary, "wb") as file, BundleWriter(file) as bundle:
+            yield bundle
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._temporary = path.with_name(path.name + ".part")
-        self._tar = tarfile.open(self._temporary, "w")  # noqa: SIM115
+
+class BundleWriter:
+    """A context; the bundle is whole when it is left without an error."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._tar = tarfile.open(fileobj=file, mode="w")  # noqa: SIM115
         self._known: set[str] = set()
         self._images: list[dict[str, Any]] = []
 
@@ -83,10 +96,6 @@ class BundleWriter:
             self._add("index.json", json.dumps(index).encode())
             self._add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
         self._tar.close()
-        if kind is None:
-            self._temporary.replace(self._path)
-        else:
-            self._temporary.unlink()
 
     def add(self, program: BundledProgram) -> None:
         layers = [
@@ -122,15 +131,16 @@ class BundleWriter:
 
 
 class BundleReader:
-    """Programs of a bundle file; nothing is unpacked. CommandError: it is no bundle, or damaged."""
+    """Programs of a bundle; nothing is unpacked. BundleError."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        """name: of the bundle, for errors."""
+        self._name = name
         try:
-            self._tar = tarfile.open(path, "r:")  # noqa: SIM115
+            self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115
             self._members = {m.name.removeprefix("./"): m for m in self._tar if m.isfile()}
         except tarfile.TarError as error:
-            raise CommandError(f"{path} is no bundle: {error}") from error
+            raise BundleError(f"{name} is no bundle: {error}") from error
         self._images = self._list_images()
 
     def __enter__(self) -> BundleReader:
@@ -194,5 +204,5 @@ class BundleReader:
             raise self._damaged(f"{name} is cut off")
         return data
 
-    def _damaged(self, what: str) -> CommandError:
-        return CommandError(f"the bundle {self._path} is damaged: {what}")
+    def _damaged(self, what: str) -> BundleError:
+        return BundleError(f"the bundle {self._name} is damaged: {what}")
