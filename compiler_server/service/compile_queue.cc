@@ -109,6 +109,7 @@ size_t CompileQueue::in_flight() const {
 
 void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters["compile.compiled"] += compiled_;
+  counters["compile.micros"] += compile_micros_;
   counters["compile.coalesced"] += coalesced_;
   counters["compile.failed"] += failed_;
   counters["compile.worker_losses"] += worker_losses_;
@@ -227,6 +228,9 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<CompileOutput> output =
       worker->Compile(job.input, ThreadsOfOne(), progress, options_.time_limit);
+  const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - begin);
+  compile_micros_ += static_cast<uint64_t>(duration.count());
   if (worker->dead()) {
     ++worker_losses_;
     HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)
@@ -234,10 +238,7 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   }
   RETURN_IF_ERROR(output.status());
   ++compiled_;
-  ASSIGN_OR_RETURN(store::Entry entry,
-                   hooks_.publish(job, *std::move(output),
-                                  std::chrono::duration_cast<std::chrono::microseconds>(
-                                      std::chrono::steady_clock::now() - begin)));
+  ASSIGN_OR_RETURN(store::Entry entry, hooks_.publish(job, *std::move(output), duration));
   return Landing{std::move(entry), /*from_store=*/false};
 }
 

@@ -64,6 +64,8 @@ class CompileService {
   std::chrono::milliseconds idle_time() const;
 
   store::TrustedKeys& trusted_keys() { return *trusted_keys_; }
+  // Whether files that were changed could not be read again: a figure for whoever watches.
+  void TellConfigurationRefused(bool refused) { configuration_refused_ = refused; }
 
  private:
   class Activity;
@@ -111,6 +113,7 @@ class CompileService {
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<bool> configuration_refused_{false};
 
   CompileQueue queue_;  // last: its threads use the members above
 };
