@@ -1,5 +1,5 @@
-"""Runs the compile server as deployment/ does: from the systemd unit or a manifest's arguments, with
-the paths of a deployment replaced by those of a test's folder."""
+"""Runs the compile server as deployment/ does: from the systemd unit or a manifest's arguments,
+with the paths of a deployment replaced by those of a test's folder."""
 
 from __future__ import annotations
 
@@ -83,13 +83,11 @@ class Folders:
     def make_certificate(self) -> Path:
         """A certificate for this host that is its own authority."""
         tls = self.configuration / "tls"
-        subprocess.run(
-            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
-            " /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -keyout tls.key -out tls.crt".split(),
-            cwd=tls,
-            check=True,
-            capture_output=True,
+        words = (
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
+            " /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -keyout tls.key -out tls.crt"
         )
+        subprocess.run(["openssl", *words.split()], cwd=tls, check=True, capture_output=True)
         return tls / "tls.crt"
 
 

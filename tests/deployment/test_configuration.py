@@ -1,4 +1,4 @@
-"""deployment/server.conf names every option of the server, with its default, and passes its check."""
+"""deployment/server.conf names every option of the server, with its default, and is good."""
 
 from __future__ import annotations
 
