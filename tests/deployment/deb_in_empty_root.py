@@ -138,6 +138,7 @@ def main() -> None:
     shutil.rmtree(system.root / f"run/{_PACKAGE}")  # systemd's at the stop of a service
     assert system.traces() == before, system.traces() - before
     shutil.rmtree(system.root)
+    print(f"build {own.strip()[:16]} of {native.server_binary()}")
     print("the package works where there is nothing but Debian, and leaves nothing")
 
 

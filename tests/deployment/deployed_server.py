@@ -173,14 +173,14 @@ class Host:
 
     def __init__(self, root: Path, folders: Folders, port: int) -> None:
         self.metrics = free_port()
-        keys = root / "keys"
-        keys.mkdir()
-        shutil.copy(folders.state / "store/signing.pub", keys / "server.pub")
+        self.keys = root / "keys"
+        self.keys.mkdir()
+        shutil.copy(folders.state / "store/signing.pub", self.keys / "server.pub")
         (root / "token").write_text(TOKEN)
         config = root / "client.toml"
         config.write_text(
             f'upstream-ca = "{folders.configuration}/tls/tls.crt"\n'
-            f'upstream-token = "{root}/token"\ntrusted-keys = "{keys}"\n'
+            f'upstream-token = "{root}/token"\ntrusted-keys = "{self.keys}"\n'
         )
         cache, upstream = root / "cache", f"tls://127.0.0.1:{port}"
         cache.mkdir(mode=0o700)

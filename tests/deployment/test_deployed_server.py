@@ -45,10 +45,17 @@ class Deployment:
         assert before[-1] == "--check-config"
         done = check(before[:-1])
         assert done.returncode == 0, done.stderr
+        self.root, self.port = root, port
+        self.start()
+        self.host = self.new_host("host")
+
+    def start(self) -> None:
         command = [self.folders.here(word) for word in unit_command("ExecStart")]
-        self.server = Server(sandboxed(command), root)
-        (root / "host").mkdir()
-        self.host = Host(root / "host", self.folders, port)
+        self.server = Server(sandboxed(command), self.root)
+
+    def new_host(self, name: str) -> Host:
+        (self.root / name).mkdir()
+        return Host(self.root / name, self.folders, self.port)
 
     def figure(self, name: str) -> float:
         return figure(self.metrics, name)
@@ -96,3 +103,23 @@ def test_a_configuration_that_cannot_be_read_again_is_shown(deployment):
     deployment.wait_for("hpu_server_configuration_refused", 1)
     callers.write_text(good)
     deployment.wait_for("hpu_server_configuration_refused", 0)
+
+
+def test_programs_survive_a_new_signing_key(deployment):
+    """Key rotation as docs/operations_cluster.md describes it."""
+    store, keys = deployment.folders.state / "store", deployment.folders.configuration / "keys"
+    old = (store / "signing.pub").read_bytes()
+    (keys / "server-old.pub").write_bytes(old)
+    assert deployment.server.stop() == 0
+    (store / "signing.key").unlink()
+    deployment.start()
+    assert (store / "signing.pub").read_bytes() != old
+    host = deployment.new_host("host of both keys")
+    try:
+        (host.keys / "server-old.pub").write_bytes(old)
+        time.sleep(1.2)  # keys are looked for each second
+        host.run_model()
+        assert figure(host.metrics, "hpu_upstream_hits_total") == 1, host.daemon.log.read_text()
+        assert deployment.figure("hpu_compile_compiled_total") == 0
+    finally:
+        assert host.daemon.stop() == 0

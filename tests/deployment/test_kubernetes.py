@@ -140,6 +140,9 @@ def test_the_arguments_start_a_server_that_the_probes_find(tmp_path):
     )
     callers = _one("Secret", "hpu-compile-server-callers")["stringData"]["callers"]
     _mounted(folders.configuration / "mounted-callers", {"callers": callers})
+    keys = folders.configuration / "keys"
+    keys.rmdir()
+    _mounted(keys, {"hpu-compile-server-1.pub": "a public key has 32 bytes, so so"})
     _, container = _server()
     command = [
         folders.here(word)
