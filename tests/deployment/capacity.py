@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from deployed_server import ROOT, Server, figure, free_port
+from deployed_server import ROOT, Server, children, figure, free_port
 
 from habana_frameworks.torch import native
 
@@ -28,16 +28,9 @@ def _megabytes(pid: int) -> int:
 
 def _row(name: str, server: Server, port: int) -> str:
     pid = server.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    children += [
-        child
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        if task.name != str(pid)
-        for child in (task / "children").read_text().split()
-    ]
     values = [
         f"{_megabytes(pid)} MB",
-        f"{max(_megabytes(int(child)) for child in children)} MB",
+        f"{max(map(_megabytes, children(pid)))} MB",
         f"{figure(port, 'hpu_rocksdb_entries'):.0f}",
         f"{figure(port, 'hpu_rocksdb_bytes') / 1000:.0f} kB",
         f"{figure(port, 'hpu_rocksdb_disk_bytes') / 1000:.0f} kB",

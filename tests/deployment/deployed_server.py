@@ -219,6 +219,17 @@ def figure(port: int, name: str) -> float:
     return float(found.group(1))
 
 
+def children(pid: int) -> list[int]:
+    """Of all threads: each compiling thread has a worker of its own."""
+    found = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    assert found
+    return found
+
+
 def sandboxed(command: list[str]) -> list[str]:
     """The command under what the unit forbids."""
     return [sys.executable, str(Path(__file__).with_name("unit_sandbox.py")), *command]

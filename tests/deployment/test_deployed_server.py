@@ -14,6 +14,7 @@ from deployed_server import (
     Host,
     Server,
     check,
+    children,
     figure,
     free_port,
     network_configuration,
@@ -82,9 +83,13 @@ def test_the_unit_s_server_compiles_under_its_restrictions(deployment):
     assert deployment.figure("hpu_compile_micros_total") > 1000
     assert deployment.figure("hpu_store_persistent") == 1
     assert figure(deployment.host.metrics, "hpu_upstream_compiled_total") == 1
-    status = Path(f"/proc/{deployment.server.process.pid}/status").read_text()
+    pid = deployment.server.process.pid
+    status = Path(f"/proc/{pid}/status").read_text()
     assert re.search(r"^NoNewPrivs:\s+1$", status, re.MULTILINE)
     assert re.search(r"^Seccomp:\s+2$", status, re.MULTILINE)
+    for worker in children(pid):
+        limits = Path(f"/proc/{worker}/limits").read_text()
+        assert re.search(rf"^Max address space\s+{64 * 2**30}\s", limits, re.MULTILINE)
 
 
 def test_every_metric_that_is_asked_for_is_there(deployment):

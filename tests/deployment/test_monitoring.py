@@ -94,7 +94,8 @@ def test_panels_have_identities_and_places_of_their_own():
 def test_every_panel_asks_the_chosen_data_source():
     source = {"type": "prometheus", "uid": "${datasource}"}
     variables = {variable["name"]: variable for variable in dashboard()["templating"]["list"]}
-    assert variables["datasource"]["type"] == "datasource"
+    assert variables.pop("datasource")["type"] == "datasource"
+    assert all(variable["datasource"] == source for variable in variables.values())
     for panel in panels():
         if panel["type"] == "row":
             continue
@@ -104,7 +105,7 @@ def test_every_panel_asks_the_chosen_data_source():
         for target in panel["targets"]:
             assert target["datasource"] == source
             used = set(re.findall(r"\$\{?(\w+)", target["expr"]))
-            assert used <= set(variables) | {"__rate_interval", "__range"}, target["expr"]
+            assert used <= {*variables, "__rate_interval", "__range"}, target["expr"]
 
 
 @needs_promtool
