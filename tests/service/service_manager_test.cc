@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <string>
 
 #include "tests/store/store_testing.h"
 
