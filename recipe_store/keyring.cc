@@ -10,10 +10,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where a link leads that stays in its folder, as those of a mounted ConfigMap or Secret do; any
+// other is left for ReadPublicKey to refuse.
+fs::path FollowedWithin(const fs::path& folder, const fs::path& file) {
+  std::error_code error;
+  const fs::path target = fs::canonical(file, error);
+  if (error) return file;
+  const fs::path relative = target.lexically_relative(fs::canonical(folder, error));
+  return error || relative.empty() || *relative.begin() == ".." ? file : target;
+}
+
 absl::StatusOr<std::vector<PublicKey>> ReadKeys(const std::vector<fs::path>& files) {
   std::vector<PublicKey> keys;
   for (const fs::path& file : files) {
-    ASSIGN_OR_RETURN(keys.emplace_back(), ReadPublicKey(file.string()));
+    ASSIGN_OR_RETURN(keys.emplace_back(),
+                     ReadPublicKey(FollowedWithin(file.parent_path(), file).string()));
   }
   return keys;
 }

@@ -35,7 +35,8 @@ absl::StatusOr<Keyring> ReadKeyring(const std::string& path);
 absl::Status WriteKeyring(const std::string& path, const Keyring& keyring);
 
 // The keyring of a running server: its own key and those of a folder, where "NAME.pub" is a key
-// that is trusted and "NAME.revoked" one that is not whatever else says so. Thread-safe.
+// that is trusted and "NAME.revoked" one that is not whatever else says so. Links are followed
+// within the folder only. Thread-safe.
 class TrustedKeys {
  public:
   // `folder`: "" = own key only.

@@ -7,6 +7,7 @@ namespace hpu::store {
 absl::StatusOr<Entry> MemoryRecipeStore::Get(const Digest& key) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!index_.Touch(key, MicrosOfEpoch())) return NotFound("key ", ToHex(key), " is not in memory");
+  ++hits_;
   return entries_.at(key);
 }
 
@@ -109,6 +110,7 @@ void MemoryRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) c
   counters["memory.bytes"] += index_.total_bytes();
   counters["memory.entries"] += index_.entry_count();
   counters["memory.aliases"] += index_.alias_count();
+  counters["memory.hits"] += hits_;
   counters["memory.evictions"] += evictions_;
 }
 

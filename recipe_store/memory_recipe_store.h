@@ -38,6 +38,7 @@ class MemoryRecipeStore : public RecipeStore {
   std::map<Digest, Entry> entries_;
   std::map<Digest, Blob> blobs_;
   std::map<Digest, AliasRecord> aliases_;  // by id
+  uint64_t hits_ = 0;
   uint64_t evictions_ = 0;
 };
 

@@ -34,6 +34,19 @@ absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedRecord*
   return DecodeManifest(signed_manifest->record);
 }
 
+// Compressed, and with what was deleted but not yet cleared away; without the write-ahead log.
+uint64_t BytesOnDisk(const Database& database) {
+  uint64_t bytes = 0;
+  for (rocksdb::ColumnFamilyHandle* family : database.handles) {
+    for (const std::string& property : {rocksdb::DB::Properties::kTotalSstFilesSize,
+                                        rocksdb::DB::Properties::kTotalBlobFileSize}) {
+      uint64_t size = 0;
+      if (database.db->GetIntProperty(family, property, &size)) bytes += size;
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
@@ -186,6 +199,7 @@ absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
   if (manifest.key() != key)
     return DataLoss("the manifest under ", ToHex(key), " is of another key");
   ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(manifest, snapshot.get()));
+  ++hits_;
   return MakeEntry(std::move(signed_manifest), std::move(blobs));
 }
 
@@ -317,6 +331,8 @@ absl::Status RocksDbRecipeStore::Flush() {
 }
 
 void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  counters["rocksdb.disk_bytes"] += BytesOnDisk(database_);
+  counters["rocksdb.hits"] += hits_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["rocksdb.bytes"] += index_.total_bytes();
   counters["rocksdb.max_bytes"] += index_.max_bytes();

@@ -8,6 +8,7 @@
 // line says so, and writing is tried again every kRetryInterval.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -75,6 +76,8 @@ class RocksDbRecipeStore : public RecipeStore {
   // Guarded by write_mutex_.
   bool failing_ = false;
   std::chrono::steady_clock::time_point retry_at_{};
+
+  std::atomic<uint64_t> hits_{0};
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.

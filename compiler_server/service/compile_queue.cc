@@ -173,12 +173,12 @@ size_t CompileQueue::in_flight() const {
 
 void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters["compile.compiled"] += compiled_;
+  counters["compile.micros"] += compile_micros_;
   counters["compile.coalesced"] += coalesced_;
   counters["compile.failed"] += failed_;
   counters["compile.worker_losses"] += worker_losses_;
   counters["compile.abandoned"] += abandoned_;
   counters["compile.turned_away"] += turned_away_;
-  counters["compile.micros"] += compile_micros_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
   counters["compile.running"] += running_;

@@ -143,12 +143,12 @@ class CompileQueue {
 
   std::atomic<size_t> compiling_{0};  // of the running ones, in workers of ours
   std::atomic<uint64_t> compiled_{0};
+  std::atomic<uint64_t> compile_micros_{0};  // of worker processes, failures included
   std::atomic<uint64_t> coalesced_{0};
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> worker_losses_{0};
   std::atomic<uint64_t> abandoned_{0};
   std::atomic<uint64_t> turned_away_{0};
-  std::atomic<uint64_t> compile_micros_{0};
 
   std::vector<std::thread> threads_;
 };

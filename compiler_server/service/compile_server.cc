@@ -106,9 +106,9 @@ absl::Status CompileServer::ListenToNetwork() {
 
 absl::Status CompileServer::ShowMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      metrics_,
-      MetricsPage::Open(options_.metrics_address, [this] { return service_->Counters(); }, times_));
+  ASSIGN_OR_RETURN(metrics_, MetricsPage::Open(
+                                 options_.metrics_address, options_.build_id,
+                                 [this] { return service_->Counters(); }, times_));
   return absl::OkStatus();
 }
 
@@ -134,6 +134,7 @@ void CompileServer::ReadAgain() {
     status.Update(changed.status());
     if (changed.ok() && *changed) HPU_LOG(kInfo, "callers changed");
   }
+  service_->TellConfigurationRefused(!status.ok());
   const std::string complaint = status.ok() ? "" : ToText(status);
   if (complaint == last_complaint_) return;
   last_complaint_ = complaint;

@@ -294,6 +294,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   aliases_.AddCounters(counters);
   others_.AddCounters(counters);
   counters["server.refused"] = refused_;
+  counters["server.configuration_refused"] = configuration_refused_ ? 1 : 0;
   counters["compile.requests"] = compile_requests_;
   counters["compile.store_hits"] = store_hits_;
   counters["compile.recompiles"] = recompiles_;

@@ -87,6 +87,8 @@ class CompileService {
   StoreAdministration& administration() { return administration_; }
 
   store::TrustedKeys& trusted_keys() { return *trusted_keys_; }
+  // Whether files that were changed could not be read again: a figure for whoever watches.
+  void TellConfigurationRefused(bool refused) { configuration_refused_ = refused; }
 
  private:
   QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
@@ -138,6 +140,7 @@ class CompileService {
   std::atomic<uint64_t> cancelled_{0};
   std::atomic<uint64_t> frozen_misses_{0};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<bool> configuration_refused_{false};
 
   CompileQueue queue_;  // last: its threads use the members above
 };

@@ -24,8 +24,10 @@ constexpr std::string_view kGauges[] = {
     "rocksdb.blobs",
     "rocksdb.bytes",
     "rocksdb.damaged_at_start",
+    "rocksdb.disk_bytes",
     "rocksdb.entries",
     "rocksdb.max_bytes",
+    "server.configuration_refused",
     "server.uptime_seconds",
     "shared.waiting_writes",
     "store.key_kept",
@@ -53,16 +55,31 @@ prometheus::MetricFamily FamilyOf(const std::string& name, uint64_t value) {
   return family;
 }
 
+// The build as a label of a constant, by which other figures can be grouped.
+prometheus::MetricFamily BuildFamily(const std::string& build) {
+  prometheus::MetricFamily family;
+  family.name = "hpu_build_info";
+  family.help = "always 1; the beginning of the compiler's build id is its label";
+  family.type = prometheus::MetricType::Gauge;
+  prometheus::ClientMetric metric;
+  metric.label = {{"build", build}};
+  metric.gauge.value = 1;
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
 class CounterPage final : public prometheus::Collectable {
  public:
-  explicit CounterPage(MetricsPage::Counters counters) : counters_(std::move(counters)) {}
+  CounterPage(std::string build, MetricsPage::Counters counters)
+      : build_(std::move(build)), counters_(std::move(counters)) {}
   std::vector<prometheus::MetricFamily> Collect() const override {
-    std::vector<prometheus::MetricFamily> families;
+    std::vector<prometheus::MetricFamily> families = {BuildFamily(build_)};
     for (const auto& [name, value] : counters_()) families.push_back(FamilyOf(name, value));
     return families;
   }
 
  private:
+  const std::string build_;
   const MetricsPage::Counters counters_;
 };
 
@@ -88,9 +105,10 @@ void CallTimes::Add(const std::string& door, const std::string& call, absl::Stat
 }
 
 absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Open(const std::string& address,
+                                                               const std::string& build_id,
                                                                Counters counters,
                                                                const CallTimes& times) {
-  auto page = std::make_shared<CounterPage>(std::move(counters));
+  auto page = std::make_shared<CounterPage>(build_id.substr(0, 16), std::move(counters));
   // The library says by an exception that it cannot listen.
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address);

@@ -38,8 +38,10 @@ class MetricsPage {
   using Counters = std::function<std::map<std::string, uint64_t>()>;
 
   // Listens at HOST:PORT until it is destroyed; `counters` is called by its threads until then.
+  // The first 16 characters of the build id are shown as hpu_build_info{build="..."}.
   // UNAVAILABLE: the address is taken or not this host's.
   static absl::StatusOr<std::unique_ptr<MetricsPage>> Open(const std::string& address,
+                                                           const std::string& build_id,
                                                            Counters counters,
                                                            const CallTimes& times);
 

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "compiler_server/service/compile_server.h"
+#include "compiler_server/service/service_manager.h"
 #include "compiler_server/service/worker_main.h"
 #include "proto/options_generated.h"
 #include "recipe_store/build_id.h"
@@ -57,15 +58,38 @@ struct Flags {
   bool check_config = false;
 };
 
-// What CLI11 does not tell: the line of a name that is no option. Empty: all are.
+// What CLI11 does not tell: the line of a name that is no option, or one of the command line only.
+// Empty: there is none.
 std::string UnknownOptions(const CLI::App& app, const std::string& file) {
   std::ifstream in(file);
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     const std::string name = CLI::detail::trim_copy(line.substr(0, line.find('=')));
-    if (name.empty() || name[0] == '#' || app.get_option_no_throw("--" + name) != nullptr) continue;
+    if (name.empty() || name[0] == '#') continue;
+    const CLI::Option* option = app.get_option_no_throw("--" + name);
+    if (option != nullptr && option->get_configurable()) continue;
     return file + " line " + std::to_string(number) + ": '" + name + "' is no option of the server";
+  }
+  return "";
+}
+
+// Where in `file` the option stands that an error is about ("--NAME: ..."): "FILE line N: ", or
+// nothing if it was given in `arguments`, which override the file, or cannot be found.
+std::string PlaceOfError(const std::string& file, const std::vector<std::string>& arguments,
+                         const std::string& error) {
+  if (file.empty() || !error.starts_with("--")) return "";
+  const std::string name = error.substr(2, error.find(':') - 2);
+  for (const std::string& argument : arguments) {
+    if (argument == "--" + name || argument.starts_with("--" + name + "=")) return "";
+  }
+  std::ifstream in(file);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (CLI::detail::trim_copy(line.substr(0, line.find('='))) == name) {
+      return file + " line " + std::to_string(number) + ": ";
+    }
   }
   return "";
 }
@@ -128,10 +152,12 @@ void DeclareRedis(CLI::App& app, Flags& flags) {
 }
 
 void Declare(CLI::App& app, Flags& flags) {
+  app.option_defaults()->always_capture_default();
   app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
       ->check(CLI::ExistingFile)
       ->check([&app](const std::string& file) { return UnknownOptions(app, file); });
-  app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end");
+  app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end")
+      ->configurable(false);
   DeclareNetwork(app, flags);
   DeclareUpstream(app, flags);
   DeclareRedis(app, flags);
@@ -172,10 +198,13 @@ void Declare(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, 6));
   app.add_flag("--foreground", flags.foreground, "log to standard error instead of the file");
   app.add_flag("--daemon", flags.daemon,
-               "go on in the background; prints \"ready\" when the socket can be used");
+               "go on in the background; prints \"ready\" when the socket can be used")
+      ->configurable(false);
   app.add_flag("--memory-only", flags.memory_only, "keep programs in memory, never on disk");
-  app.add_flag("--print-build-id", flags.print_build_id, "print the compiler's build id and end");
-  app.add_flag("--worker", flags.worker, "be a compile worker (started by the server itself)");
+  app.add_flag("--print-build-id", flags.print_build_id, "print the compiler's build id and end")
+      ->configurable(false);
+  app.add_flag("--worker", flags.worker, "be a compile worker (started by the server itself)")
+      ->configurable(false);
 }
 
 absl::Status CompleteRedis(Flags& flags) {
@@ -302,6 +331,12 @@ void ReportReady() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+void Tell(const std::string& state) {
+  if (const absl::Status told = TellServiceManager(state); !told.ok()) {
+    HPU_LOG(kWarning, ToText(told));
+  }
+}
+
 // To the log, and to the process that started us: the log may be what cannot be written.
 void ReportFailure(const std::string& text) {
   HPU_LOG(kError, "server not started error=" << text);
@@ -329,10 +364,12 @@ int Serve(const Flags& flags) {
     return absl::IsAlreadyExists(server.status()) ? kExitAlreadyRunning : kExitFailed;
   }
   if (flags.daemon) ReportReady();
+  Tell("READY=1");
   {
     const SignalWaiter waiter(signals, server->get());
     const std::string reason = (*server)->WaitForStopRequest();
     HPU_LOG(kInfo, "stopping reason=" << reason);
+    Tell("STOPPING=1");
   }
   (*server)->Stop();
   HPU_LOG(kInfo, "stopped");
@@ -346,8 +383,11 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   CLI::App app("Compile server: compiles PyTorch graphs to Gaudi programs and keeps them.");
   Declare(app, flags);
   // In one line: it is the last of the log where nobody sees standard error.
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return std::string(error.what()) + "; --help lists the options\n";
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  app.failure_message([&](const CLI::App* failed, const CLI::Error& error) {
+    const auto files = failed->get_config_ptr()->results();
+    return PlaceOfError(files.empty() ? "" : files.back(), arguments, error.what()) + error.what() +
+           "; --help lists the options\n";
   });
   CLI11_PARSE(app, argc, argv);
   flags.config_file = app.get_config_ptr()->as<std::string>();

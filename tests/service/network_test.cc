@@ -188,7 +188,9 @@ TEST_F(NetworkTest, PrometheusSeesCountersAndHowLongCallsTook) {
   for (const char* line :
        {"# TYPE hpu_compile_compiled_total counter", "\nhpu_compile_compiled_total 1",
         "# TYPE hpu_compile_running gauge", "\nhpu_compile_running 0",
-        "\nhpu_server_refused_total 1",
+        "# TYPE hpu_compile_micros_total counter", "\nhpu_server_refused_total 1",
+        "\nhpu_build_info{build=\"build one\"} 1", "# TYPE hpu_rocksdb_disk_bytes gauge",
+        "\nhpu_server_configuration_refused 0",
         "\nhpu_call_seconds_count{call=\"Compile\",code=\"ok\",door=\"unix\"} 1",
         "\nhpu_call_seconds_count{call=\"Hello\",code=\"unauthenticated\",door=\"network\"} 1"}) {
     EXPECT_THAT(page, testing::HasSubstr(line));

@@ -379,6 +379,7 @@ TEST(MetricsRecipeStore, CountsHitsMissesErrorsAndSavedTime) {
   EXPECT_GT(counters["m.saved_micros"], 5000u);
   EXPECT_LE(counters["m.saved_micros"], 10'000u);
   EXPECT_EQ(counters["memory.entries"], 1u);
+  EXPECT_EQ(counters["memory.hits"], 2u);
 }
 
 TEST(MetricsRecipeStore, CountsAliases) {

@@ -77,6 +77,8 @@ TEST(RocksDbRecipeStore, EntriesAndOrderOfUseSurviveRestarts) {
   auto store = OpenAt(folder.path("db"), 25'000);
   EXPECT_TRUE(SameEntry(store->Get(KeyOf(0)).value(), EntryOf(0, 1, 10'000)));
   EXPECT_TRUE(SameEntry(store->Get(KeyOf(3)).value(), EntryOf(3, 1, 10'000)));
+  EXPECT_EQ(Counter(*store, "rocksdb.hits"), 2u);
+  EXPECT_GT(Counter(*store, "rocksdb.disk_bytes"), 20'000u);
   EXPECT_EQ(store->List(0).value().size(), 2u);
   EXPECT_EQ(Counter(*store, "rocksdb.evictions"), 2u);
 }
