@@ -3,6 +3,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <algorithm>
 #include <cctype>
 #include <fstream>
 
@@ -34,8 +35,12 @@ absl::StatusOr<std::string> ReadBearer(const std::string& token_file) {
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) {
     token.pop_back();
   }
-  if (!token.empty()) return "Bearer " + token;
-  return InvalidArgument("no token in the first line of ", token_file);
+  if (token.empty()) return InvalidArgument("no token in the first line of ", token_file);
+  // gRPC ends the process over a header with other characters.
+  if (!std::ranges::all_of(token, [](char c) { return c >= ' ' && c <= '~'; })) {
+    return InvalidArgument("the token in ", token_file, " has characters that no header takes");
+  }
+  return "Bearer " + token;
 }
 
 }  // namespace hpu

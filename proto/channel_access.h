@@ -25,7 +25,8 @@ struct Access {
 // the system count.
 std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const Access& access);
 
-// The value of the header "authorization", read anew. INVALID_ARGUMENT: the file has no first line.
+// The value of the header "authorization", read anew. INVALID_ARGUMENT: the file has no first
+// line that a header could be.
 absl::StatusOr<std::string> ReadBearer(const std::string& token_file);
 
 }  // namespace hpu

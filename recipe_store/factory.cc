@@ -75,13 +75,10 @@ std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
 }
 
 absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
+  RETURN_IF_ERROR(CheckEngines(config));
   std::unique_ptr<RecipeStore> engine;
   bool read_only = false;
   if (config.redis.has_value()) {
-    if (config.remote_cache.has_value() && config.redis_read_only) {
-      return InvalidArgument("beside a remote cache Redis keeps leases only, which it cannot do ",
-                             "read-only");
-    }
     ASSIGN_OR_RETURN(const std::shared_ptr<RedisClient> client, RedisClient::Make(*config.redis));
     engine = std::make_unique<RedisRecipeStore>(client);
     read_only = config.redis_read_only;
@@ -103,6 +100,14 @@ absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
 }
 
 }  // namespace
+
+absl::Status CheckEngines(const StoreConfig& config) {
+  if (!config.remote_cache.has_value() || !config.redis.has_value() || !config.redis_read_only) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("beside a remote cache Redis keeps leases only, which it cannot do ",
+                         "read-only");
+}
 
 absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {

@@ -42,6 +42,9 @@ struct OpenedStore {
   std::unique_ptr<WriteBehind> behind;
 };
 
+// INVALID_ARGUMENT: the engines do not go together.
+absl::Status CheckEngines(const StoreConfig& config);
+
 // Always gives a store that serves: if the folder cannot be created, locked or read, programs are
 // kept in memory only and one log line says why. INVALID_ARGUMENT: the configuration itself is
 // wrong. Errors of TrustedKeys::Reload.
