@@ -11,9 +11,12 @@ namespace {
 class RemoteCacheServersTest : public SharedStoreTest {
  protected:
   void SetUp() override {
+    UseCache();
+    SharedStoreTest::SetUp();
+  }
+  void UseCache() {
     options_.store.remote_cache = store::TestOptionsOf(cache_.address());
     options_.store.remote_cache->timeout = milliseconds(2000);
-    SharedStoreTest::SetUp();
   }
   void TearDown() override {
     more_.clear();
@@ -36,8 +39,15 @@ TEST_F(RemoteCacheServersTest, OneCompilationPerKeyWithLeasesInRedis) {
   }
 }
 
-TEST_F(RemoteCacheServersTest, WithoutRedisEachServerCompilesForItselfOnce) {
-  redis_->Kill();
+class RemoteCacheAloneTest : public RemoteCacheServersTest {
+ protected:
+  void SetUp() override {
+    UseCache();
+    StartServers();
+  }
+};
+
+TEST_F(RemoteCacheAloneTest, EachServerCompilesANewKeyOnceAndFindsWhatOthersCompiled) {
   ASSERT_TRUE(CompileAt(0, 1, "quick").ok());
   ASSERT_TRUE(FetchAt(1, 1).ok());
   ASSERT_TRUE(CompileAt(2, 2, "quick").ok()) << "by its graph, under another name";

@@ -3,7 +3,7 @@
 Usage: ./dev python tests/store/buildgrid.py      after ./dev build; exit code of the tests
 
 BuildGrid and what it needs (dependencies/buildgrid.txt) go into an environment of their own,
-build/buildgrid, the first time: about 60 packages, which nothing else here uses.
+build/buildgrid, the first time: 54 packages, which nothing else here uses.
 """
 
 import os
@@ -17,7 +17,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "buildgrid"
 TEST = ROOT / "build" / "release" / "tests" / "store"
-# One for each test that asks for one; each is a cache of its own. BuildGrid takes its time to check them.
+# One for each test that asks for one; each is a cache of its own. Checking them takes BuildGrid
+# more time than the tests do.
 INSTANCES = 16
 
 HEAD = """\
