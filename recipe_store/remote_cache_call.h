@@ -22,10 +22,11 @@
 
 namespace hpu::store {
 
-// A message's blobs have at most so many bytes together, whatever the server would take: gRPC's
-// servers refuse messages above 4 MiB unless told otherwise.
+// gRPC's own bound of a message, which servers and other clients have unless told otherwise: what is
+// sent to us keeps it too. Parsed, hostile bytes take several times as much.
+inline constexpr int kMaxCacheMessageBytes = 4 << 20;
+// Of a message's blobs together, whatever the server would take.
 inline constexpr uint64_t kMaxBatchBytes = 3 << 20;
-inline constexpr int kMaxCacheMessageBytes = 8 << 20;
 
 // What is known of a server; shared by the calls that it serves.
 struct RemoteCacheSession {
