@@ -42,7 +42,7 @@ TEST_F(RemoteCacheHostile, NoStatusEndsTheProcessOrIsBelieved) {
   for (const char* const name :
        {"GetCapabilities", "GetActionResult", "UpdateActionResult", "FindMissingBlobs",
         "BatchUpdateBlobs", "BatchReadBlobs", "Read", "Write"}) {
-    for (const int code : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 99, -1}) {
+    for (const int code : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, -1}) {
       SCOPED_TRACE(std::string(name) + " " + std::to_string(code));
       cache_.before = [&](const std::string& call) {
         return call == name ? grpc::Status(static_cast<grpc::StatusCode>(code),
