@@ -22,8 +22,8 @@
 
 namespace hpu::store {
 
-// gRPC's own bound of a message, which servers and other clients have unless told otherwise: what is
-// sent to us keeps it too. Parsed, hostile bytes take several times as much.
+// gRPC's own bound of a message, which servers and other clients have unless told otherwise: what
+// is sent to us keeps it too. Parsed, hostile bytes take several times as much.
 inline constexpr int kMaxCacheMessageBytes = 4 << 20;
 // Of a message's blobs together, whatever the server would take.
 inline constexpr uint64_t kMaxBatchBytes = 3 << 20;
