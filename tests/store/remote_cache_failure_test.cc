@@ -61,6 +61,9 @@ TEST_F(RemoteCacheFailure, AServerThatIsDownAtTheStartIsFoundLater) {
 }
 
 TEST_F(RemoteCacheFailure, ASlowServerCostsOneBoundAndThenNothing) {
+  RemoteCacheOptions options = TestOptionsOf(cache_.address());
+  options.retry_after = options.max_retry_after = milliseconds(1000);
+  store_ = RemoteStoreAt(options);
   ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
   std::atomic<bool> slow{true};
   cache_.before = [&](const std::string&) {
