@@ -4,7 +4,6 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/security/credentials.h>
-#include <grpcpp/security/tls_credentials_options.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -50,8 +49,6 @@ struct Pings {
 constexpr Pings kUnixPings{5000, 10'000};
 constexpr Pings kNetworkPings{2000, 3000};
 
-constexpr unsigned kCertificateRefreshSeconds = 10;
-
 grpc::ChannelArguments Arguments(const Pings& pings) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReplyBytes);
@@ -67,16 +64,7 @@ grpc::ChannelArguments Arguments(const Pings& pings) {
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const Endpoint& endpoint,
                                                       const Access& access) {
   if (endpoint.kind == Endpoint::Kind::kTcp) return grpc::InsecureChannelCredentials();
-  namespace tls = grpc::experimental;
-  tls::TlsChannelCredentialsOptions options;
-  const bool has_certificate = !access.certificate_file.empty();
-  if (has_certificate || !access.ca_file.empty()) {
-    options.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
-        access.key_file, access.certificate_file, access.ca_file, kCertificateRefreshSeconds));
-  }
-  if (!access.ca_file.empty()) options.watch_root_certs();
-  if (has_certificate) options.watch_identity_key_cert_pairs();
-  return tls::TlsCredentials(options);
+  return TlsCredentials(access);
 }
 
 absl::Status RefuseAfterFork() {

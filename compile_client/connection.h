@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "compile_client/endpoint.h"
 #include "compile_service.grpc.pb.h"
+#include "proto/channel_access.h"
 
 namespace hpu::client {
 
@@ -22,14 +23,7 @@ namespace hpu::client {
 absl::Status ServerUnavailable(absl::Status status);
 bool IsServerUnavailable(const absl::Status& status);
 
-// How a client shows who it is and whom it takes for the server. Files are PEM and are read again
-// when they change; a token only travels over TLS and, on this host, TCP.
-struct Access {
-  std::string ca_file;           // of the authorities that servers' certificates are checked with
-  std::string certificate_file;  // the client's own; both or none
-  std::string key_file;
-  std::string token_file;  // its first line is sent as "authorization: Bearer ..."
-};
+using hpu::Access;
 
 struct Connection {
   std::shared_ptr<grpc::Channel> channel;

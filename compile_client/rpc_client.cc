@@ -1,6 +1,5 @@
 #include "compile_client/rpc_client.h"
 
-#include <fstream>
 #include <thread>
 
 #include "graph/captured_graph.h"
@@ -120,19 +119,6 @@ absl::Status WaitUntil(std::chrono::steady_clock::time_point end, const Progress
   return absl::OkStatus();
 }
 
-// The first line, without what editors leave at its end.
-absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  std::ifstream file(path);
-  std::string token;
-  std::getline(file, token);
-  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) {
-    token.pop_back();
-  }
-  if (!token.empty()) return token;
-  return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no token in the first line of ",
-                                 path, ", which was given for the compile server"));
-}
-
 }  // namespace
 
 bool IsVerdict(const absl::Status& status) { return status.GetPayload(kVerdict).has_value(); }
@@ -180,8 +166,12 @@ absl::Status RpcClient::WithServer(const Call& call) {
 absl::Status RpcClient::Introduce(PolledCall& call) const {
   const std::string& path = options_.servers.access.token_file;
   if (path.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string token, ReadToken(path));
-  call.context()->AddMetadata("authorization", "Bearer " + token);
+  const absl::StatusOr<std::string> bearer = ReadBearer(path);
+  if (!bearer.ok()) {
+    return ServerUnavailable(Error(absl::StatusCode::kUnavailable, bearer.status().message(),
+                                   ", which was given for the compile server"));
+  }
+  call.context()->AddMetadata("authorization", *bearer);
   return absl::OkStatus();
 }
 

@@ -12,8 +12,10 @@
 #include "recipe_store/memory_recipe_store.h"
 #include "recipe_store/metrics_recipe_store.h"
 #include "recipe_store/read_caching_recipe_store.h"
+#include "recipe_store/read_only_recipe_store.h"
 #include "recipe_store/redis_lease.h"
 #include "recipe_store/redis_recipe_store.h"
+#include "recipe_store/remote_cache_recipe_store.h"
 #include "recipe_store/rocksdb_recipe_store.h"
 #include "recipe_store/shared_tier_recipe_store.h"
 #include "recipe_store/verifying_recipe_store.h"
@@ -74,18 +76,41 @@ std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
 }
 
 absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
-  if (!config.redis.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::shared_ptr<RedisClient> client, RedisClient::Make(*config.redis));
-  auto shared = std::make_shared<VerifyingRecipeStore>(std::make_unique<RedisRecipeStore>(client),
-                                                       opened.trusted_keys.get());
+  RETURN_IF_ERROR(CheckEngines(config));
+  std::unique_ptr<RecipeStore> engine;
+  bool read_only = false;
+  if (config.redis.has_value()) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<RedisClient> client, RedisClient::Make(*config.redis));
+    engine = std::make_unique<RedisRecipeStore>(client);
+    read_only = config.redis_read_only;
+    // Not even what is found damaged there is for us to remove.
+    if (read_only) engine = std::make_unique<ReadOnlyRecipeStore>(std::move(engine));
+    if (!read_only) opened.leases = std::make_unique<RedisLeaseKeeper>(client);
+  }
+  if (config.remote_cache.has_value()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<RemoteCacheClient> client,
+                     RemoteCacheClient::Make(*config.remote_cache));
+    engine = std::make_unique<RemoteCacheRecipeStore>(std::move(client));
+    read_only = config.remote_cache->read_only;
+  }
+  if (engine == nullptr) return absl::OkStatus();
   opened.behind = std::make_unique<WriteBehind>(config.behind_bytes, kMaxWaitingWrites);
   opened.store = std::make_unique<SharedTierRecipeStore>(
-      std::move(opened.store), std::move(shared), opened.behind.get(), config.redis_read_only);
-  if (!config.redis_read_only) opened.leases = std::make_unique<RedisLeaseKeeper>(client);
+      std::move(opened.store),
+      std::make_shared<VerifyingRecipeStore>(std::move(engine), opened.trusted_keys.get()),
+      opened.behind.get(), read_only);
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status CheckEngines(const StoreConfig& config) {
+  if (!config.remote_cache.has_value() || !config.redis.has_value() || !config.redis_read_only) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("beside a remote cache Redis keeps leases only, which it cannot do ",
+                         "read-only");
+}
 
 absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {

@@ -1,7 +1,8 @@
 // Stacks the layers of the compile server's store:
 //   metrics(shared_tier(near = read_caching(fast = memory, slow = verifying(rocksdb)),
-//                       shared = verifying(redis)))
-// without the shared tier where no engine is named.
+//                       shared = verifying(redis | remote_cache)))
+// without the shared tier where no engine is named. One engine keeps programs: where a remote cache
+// is named, Redis keeps leases only, which a remote cache has none of.
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@
 #include "recipe_store/lease.h"
 #include "recipe_store/recipe_store.h"
 #include "recipe_store/redis_options.h"
+#include "recipe_store/remote_cache_options.h"
 #include "recipe_store/write_behind.h"
 
 namespace hpu::store {
@@ -20,9 +22,11 @@ struct StoreConfig {
   std::string folder;  // holds db/ and the key files; empty = memory only
   uint64_t max_bytes = uint64_t{10} << 30;
   uint64_t memory_bytes = 256 << 20;
-  std::optional<RedisOptions> redis;  // the engine that servers share
-  bool redis_read_only = false;       // nothing is written there, no lease taken
-  uint64_t behind_bytes = 256 << 20;  // that wait to be written there
+  // The engines that servers share.
+  std::optional<RedisOptions> redis;
+  bool redis_read_only = false;  // nothing is written there, no lease taken
+  std::optional<RemoteCacheOptions> remote_cache;
+  uint64_t behind_bytes = 256 << 20;  // that wait to be written to the one that keeps programs
   std::string trusted_keys;           // folder of TrustedKeys; empty = own key only
 };
 
@@ -32,11 +36,14 @@ struct OpenedStore {
   std::unique_ptr<RecipeStore> store;
   bool persistent = false;
   bool key_kept = false;  // the signing key is that of the folder, not of this process only
-  // Where servers share an engine: who compiles what, and the writes that nobody waits for, which
-  // are to end before the store does.
+  // Where servers share an engine: who compiles what, if it is Redis, and the writes that nobody
+  // waits for, which are to end before the store does.
   std::unique_ptr<LeaseKeeper> leases;
   std::unique_ptr<WriteBehind> behind;
 };
+
+// INVALID_ARGUMENT: the engines do not go together.
+absl::Status CheckEngines(const StoreConfig& config);
 
 // Always gives a store that serves: if the folder cannot be created, locked or read, programs are
 // kept in memory only and one log line says why. INVALID_ARGUMENT: the configuration itself is

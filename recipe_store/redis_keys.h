@@ -40,8 +40,6 @@ RedisCommand Touch(const std::string& key, std::chrono::milliseconds ttl);
 // OK if a Write's reply says so.
 absl::Status CheckWritten(const RedisReply& reply, const std::string& what);
 
-// Of a manifest or an alias as it is stored.
-inline constexpr uint64_t kMaxStoredRecordBytes = kMaxRecordBytes + 1024;
 // Commands of one pipeline, and what they move at most, unless one alone is larger.
 inline constexpr size_t kMaxPipeline = 256;
 inline constexpr uint64_t kMaxPipelineBytes = 16 << 20;

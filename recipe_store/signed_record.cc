@@ -9,7 +9,6 @@ namespace {
 
 constexpr size_t kSignatureBytes = 64;
 constexpr size_t kPublicKeyBytes = 32;
-constexpr size_t kMaxFrameBytes = 1024;  // what the message adds to the record
 
 }  // namespace
 
@@ -23,7 +22,7 @@ Bytes EncodeSignedRecord(const SignedRecord& signed_record) {
 
 absl::StatusOr<SignedRecord> DecodeSignedRecord(std::span<const uint8_t> bytes) {
   wire::SignedRecord message;
-  if (bytes.size() > kMaxRecordBytes + kMaxFrameBytes ||
+  if (bytes.size() > kMaxStoredRecordBytes ||
       !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return DataLoss("signed record of ", bytes.size(), " bytes cannot be parsed");
   }

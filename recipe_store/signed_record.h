@@ -24,6 +24,8 @@ struct SignedRecord {
 };
 
 inline constexpr size_t kMaxRecordBytes = 4 << 20;
+// In the form that stores keep.
+inline constexpr size_t kMaxStoredRecordBytes = kMaxRecordBytes + 1024;
 
 // The form in which a store keeps it: a serialised hpu.wire.SignedRecord.
 Bytes EncodeSignedRecord(const SignedRecord& signed_record);

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "compiler_server/service/compile_server.h"
+#include "compiler_server/service/engine_flags.h"
 #include "compiler_server/service/service_manager.h"
 #include "compiler_server/service/worker_main.h"
 #include "proto/options_generated.h"
@@ -36,10 +37,7 @@ struct Flags {
   QueueOptions queue;
   int tenant_compile_seconds = 0;
   bool frozen = false;
-  store::RedisOptions redis;
-  std::string redis_password_file;
-  int redis_ttl_s = 0;
-  int redis_timeout_ms = static_cast<int>(store::RedisOptions{}.command_timeout.count());
+  EngineFlags engines;
   std::string upstream_addresses;
   std::string config_file;
   UpstreamOptions upstream;
@@ -94,14 +92,6 @@ std::string PlaceOfError(const std::string& file, const std::vector<std::string>
   return "";
 }
 
-// Absolute, because a daemon changes its working folder.
-void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
-                 const std::string& text) {
-  app.add_option(name, path, text)->transform([](const std::string& given) {
-    return given.empty() ? given : std::filesystem::absolute(given).string();
-  });
-}
-
 void DeclareNetwork(CLI::App& app, Flags& flags) {
   app.add_option("--listen", flags.listen,
                  "addresses for other hosts, separated by commas: tls://HOST:PORT, or "
@@ -135,22 +125,6 @@ void DeclareUpstream(CLI::App& app, Flags& flags) {
               "folder: programs signed by the keys NAME.pub are believed, by NAME.revoked not");
 }
 
-void DeclareRedis(CLI::App& app, Flags& flags) {
-  app.add_option("--redis", flags.redis.addresses,
-                 "Redis engine that servers share: HOST:PORT, several of them (replicas, or nodes "
-                 "of a cluster), or sentinel:NAME@HOST:PORT,...");
-  app.add_option("--redis-prefix", flags.redis.prefix, "what all keys there begin with");
-  app.add_option("--redis-user", flags.redis.user, "name for AUTH");
-  DeclarePath(app, "--redis-password", flags.redis_password_file,
-              "file whose first line is the password for AUTH");
-  app.add_option("--redis-ttl", flags.redis_ttl_s,
-                 "seconds after which an entry that nobody uses goes; 0 = the engine decides")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--redis-timeout", flags.redis_timeout_ms, "milliseconds one command may take")
-      ->check(CLI::Range(1, 60'000));
-  app.add_flag("--redis-read-only", flags.store.redis_read_only, "write nothing there");
-}
-
 void Declare(CLI::App& app, Flags& flags) {
   app.option_defaults()->always_capture_default();
   app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
@@ -160,7 +134,7 @@ void Declare(CLI::App& app, Flags& flags) {
       ->configurable(false);
   DeclareNetwork(app, flags);
   DeclareUpstream(app, flags);
-  DeclareRedis(app, flags);
+  DeclareEngines(app, flags.engines);
   DeclarePath(app, "--cache-dir", flags.cache_dir,
               "folder of the socket, the store and the log, unless these are given");
   DeclarePath(app, "--socket", flags.socket,
@@ -207,21 +181,6 @@ void Declare(CLI::App& app, Flags& flags) {
       ->configurable(false);
 }
 
-absl::Status CompleteRedis(Flags& flags) {
-  if (flags.redis.addresses.empty()) return absl::OkStatus();
-  if (!flags.redis_password_file.empty()) {
-    std::ifstream file(flags.redis_password_file);
-    if (!std::getline(file, flags.redis.password)) {
-      return InvalidArgument("--redis-password ", flags.redis_password_file, " has no first line");
-    }
-  }
-  flags.redis.entry_ttl = std::chrono::seconds(flags.redis_ttl_s);
-  flags.redis.command_timeout = std::chrono::milliseconds(flags.redis_timeout_ms);
-  RETURN_IF_ERROR(store::CheckRedisOptions(flags.redis));
-  flags.store.redis = flags.redis;
-  return absl::OkStatus();
-}
-
 // The folders that the server's own files are in. The socket has one of its own, because the cache
 // folder itself may be open to others.
 void MakeFolders(const Flags& flags) {
@@ -253,7 +212,7 @@ absl::Status Complete(Flags& flags) {
   if (flags.upstream.access.certificate_file.empty() != flags.upstream.access.key_file.empty()) {
     return InvalidArgument("--upstream-certificate and --upstream-key belong together");
   }
-  RETURN_IF_ERROR(CompleteRedis(flags));
+  RETURN_IF_ERROR(CompleteEngines(flags.engines, flags.store));
   RETURN_IF_ERROR(CheckNetwork(flags.network));
   if (flags.network.callers_file.empty()) return absl::OkStatus();
   return CallerTable::Load(flags.network.callers_file).status();

@@ -65,6 +65,11 @@ def folders(tmp_path):
     made.make_certificate()
     (made.configuration / "redis-password").write_text("secret\n")
     (made.configuration / "tls/client-ca.crt").write_text("")
+    remote_cache = made.configuration / "remote-cache"
+    remote_cache.mkdir()
+    (remote_cache / "token").write_text("secret\n")
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        (remote_cache / name).write_text("")
     return made
 
 

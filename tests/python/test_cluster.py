@@ -249,6 +249,10 @@ def test_the_server_says_what_is_wrong_with_its_options(tmp_path) -> None:
     assert f"{config} line 3: 'upsteam' is no option of the server" in text
     config.write_text('upstream = "tls://a"\n')
     assert "compile server address 'tls://a': it needs a port" in answer("--config", str(config))[1]
+    assert 'remote cache address "h:1" has no scheme' in answer("--remote-cache", "h:1")[1]
+    engines = ("--remote-cache", "grpc://h:1", "--redis", "h:1")
+    assert answer(*engines) == (0, "the options are good")
+    assert "Redis keeps leases only" in answer(*engines, "--redis-read-only")[1]
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")

@@ -1,83 +1,13 @@
 // Three servers over one Redis engine.
-#include <sys/stat.h>
-
-#include <thread>
-
 #include "recipe_store/redis_lease.h"
-#include "tests/service/service_testing.h"
-#include "tests/store/redis_server.h"
+#include "tests/service/shared_store_testing.h"
 
 namespace hpu::server {
 namespace {
 
-constexpr int kServers = 3;
-
-class SharedStoreTest : public ServiceTest {
- protected:
-  void SetUp() override {
-    if (const std::string why = store::WhyNoRedis(); !why.empty()) GTEST_SKIP() << why;
-    redis_.emplace();
-    ASSERT_EQ(mkdir(folder_.path("keys").c_str(), 0700), 0);
-    options_.store.redis = store::TestOptions(redis_->address());
-    options_.store.trusted_keys = folder_.path("keys");
-    ServiceTest::SetUp();
-    for (int i = 1; i < kServers; ++i) StartMore(i);
-    // All trust all.
-    for (int i = 0; i < kServers; ++i) {
-      ASSERT_TRUE(store::WritePublicKey(folder_.path("keys/" + std::to_string(i) + ".pub"),
-                                        store::ReadKeyring(SocketOf(i) + ".pub")->keys()[0])
-                      .ok());
-    }
-    more_.clear();
-    Restart();
-    for (int i = 1; i < kServers; ++i) StartMore(i);
-  }
-  std::string SocketOf(int i) const {
-    return i == 0 ? options_.socket_path : folder_.path("server" + std::to_string(i));
-  }
-  void StartMore(int i) {
-    ServerOptions options = options_;
-    options.socket_path = SocketOf(i);
-    options.store.folder = folder_.path("store" + std::to_string(i));
-    more_.push_back(CompileServer::Start(options).value());
-  }
-  absl::StatusOr<Compiled> CompileAt(int i, uint64_t key, const std::string& name) {
-    client::RpcClient::Options options = client::LocalServer(SocketOf(i));
-    options.call_timeout = kTimeout;
-    return client::RpcClient(options).Compile(CallFor(key, name), kTimeout, kNoProgress,
-                                              kNoInterrupt);
-  }
-  uint64_t CounterAt(int i, const std::string& name) {
-    client::RpcClient client(client::LocalServer(SocketOf(i)));
-    return client.Stats(kNoInterrupt).value().at(name);
-  }
-  uint64_t Sum(const std::string& name) {
-    uint64_t sum = 0;
-    for (int i = 0; i < kServers; ++i) sum += CounterAt(i, name);
-    return sum;
-  }
-
-  std::optional<store::RedisServer> redis_;
-  std::vector<std::unique_ptr<CompileServer>> more_;
-};
-
 TEST_F(SharedStoreTest, OneCompilationPerKeyWhateverServerIsAsked) {
   constexpr int kKeys = 6;
-  constexpr int kClients = 4;  // for each key at each server
-  std::vector<std::thread> clients;
-  std::atomic<int> good{0};
-  for (int client = 0; client < kClients; ++client) {
-    for (int server = 0; server < kServers; ++server) {
-      for (int key = 1; key <= kKeys; ++key) {
-        clients.emplace_back([this, server, key, &good] {
-          const auto compiled = CompileAt(server, key, "sleep:20" + std::to_string(key));
-          good += compiled.ok() ? 1 : 0;
-        });
-      }
-    }
-  }
-  for (std::thread& client : clients) client.join();
-  EXPECT_EQ(good, kKeys * kServers * kClients);
+  CompileAllEverywhere(kKeys);
   EXPECT_EQ(compiles(), static_cast<size_t>(kKeys));
   EXPECT_EQ(Sum("compile.compiled"), static_cast<uint64_t>(kKeys));
   EXPECT_EQ(Sum("lease.taken"), static_cast<uint64_t>(kKeys));
@@ -86,12 +16,7 @@ TEST_F(SharedStoreTest, OneCompilationPerKeyWhateverServerIsAsked) {
 TEST_F(SharedStoreTest, AServerWithoutAStoreOfItsOwnFindsWhatAnotherCompiled) {
   const absl::StatusOr<Compiled> made = CompileAt(0, 1, "quick");
   ASSERT_TRUE(made.ok()) << made.status();
-  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
-  absl::StatusOr<client::Fetched> found = absl::UnknownError("");
-  while (!found.ok() && std::chrono::steady_clock::now() < deadline) {
-    client::RpcClient client(client::LocalServer(SocketOf(1)));
-    found = client.Get(client::ByFrontEndKey{DigestOf(1)}, kNoInterrupt);
-  }
+  const absl::StatusOr<client::Fetched> found = FetchAt(1, 1);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_TRUE(store::SameEntry(found->entry, made->entry));
   EXPECT_EQ(CounterAt(1, "shared.hits"), 1u);

@@ -1,0 +1,30 @@
+// Options of the compile server's command line that name the engines which servers share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "recipe_store/factory.h"
+
+namespace hpu::server {
+
+struct EngineFlags {
+  store::RedisOptions redis;
+  std::string redis_password_file;
+  int redis_ttl_s = 0;
+  int redis_timeout_ms = static_cast<int>(store::RedisOptions{}.command_timeout.count());
+  bool redis_read_only = false;
+  store::RemoteCacheOptions remote_cache;
+  int remote_cache_timeout_ms = static_cast<int>(store::RemoteCacheOptions{}.timeout.count());
+};
+
+// An option that is a path. Absolute, because a daemon changes its working folder.
+void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
+                 const std::string& text);
+
+void DeclareEngines(CLI::App& app, EngineFlags& flags);
+
+// Puts what was given into `store`. INVALID_ARGUMENT: what cannot work, alone or together.
+absl::Status CompleteEngines(const EngineFlags& flags, store::StoreConfig& store);
+
+}  // namespace hpu::server

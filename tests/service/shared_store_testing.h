@@ -1,0 +1,97 @@
+// Three servers over one shared engine.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/service/service_testing.h"
+#include "tests/store/redis_server.h"
+
+namespace hpu::server {
+
+inline constexpr int kServers = 3;
+
+class SharedStoreTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    if (const std::string why = store::WhyNoRedis(); !why.empty()) GTEST_SKIP() << why;
+    redis_.emplace();
+    options_.store.redis = store::TestOptions(redis_->address());
+    StartServers();
+  }
+  void StartServers() {
+    ASSERT_EQ(mkdir(folder_.path("keys").c_str(), 0700), 0);
+    options_.store.trusted_keys = folder_.path("keys");
+    ServiceTest::SetUp();
+    for (int i = 1; i < kServers; ++i) StartMore(i);
+    // All trust all.
+    for (int i = 0; i < kServers; ++i) {
+      ASSERT_TRUE(store::WritePublicKey(folder_.path("keys/" + std::to_string(i) + ".pub"),
+                                        store::ReadKeyring(SocketOf(i) + ".pub")->keys()[0])
+                      .ok());
+    }
+    more_.clear();
+    Restart();
+    for (int i = 1; i < kServers; ++i) StartMore(i);
+  }
+  std::string SocketOf(int i) const {
+    return i == 0 ? options_.socket_path : folder_.path("server" + std::to_string(i));
+  }
+  void StartMore(int i) {
+    ServerOptions options = options_;
+    options.socket_path = SocketOf(i);
+    options.store.folder = folder_.path("store" + std::to_string(i));
+    more_.push_back(CompileServer::Start(options).value());
+  }
+  absl::StatusOr<Compiled> CompileAt(int i, uint64_t key, const std::string& name) {
+    client::RpcClient::Options options = client::LocalServer(SocketOf(i));
+    options.call_timeout = kTimeout;
+    return client::RpcClient(options).Compile(CallFor(key, name), kTimeout, kNoProgress,
+                                              kNoInterrupt);
+  }
+  // Each of `keys` graphs, by several clients of each server at a time.
+  void CompileAllEverywhere(int keys) {
+    constexpr int kClients = 4;
+    std::vector<std::thread> clients;
+    std::atomic<int> good{0};
+    for (int client = 0; client < kClients; ++client) {
+      for (int server = 0; server < kServers; ++server) {
+        for (int key = 1; key <= keys; ++key) {
+          clients.emplace_back([this, server, key, &good] {
+            const auto compiled = CompileAt(server, key, "sleep:20" + std::to_string(key));
+            good += compiled.ok() ? 1 : 0;
+          });
+        }
+      }
+    }
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(good, keys * kServers * kClients);
+  }
+  // Waits until it is there: what is shared is written behind its compiler's back.
+  absl::StatusOr<client::Fetched> FetchAt(int i, uint64_t key) {
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    absl::StatusOr<client::Fetched> found = absl::UnknownError("");
+    while (!found.ok() && std::chrono::steady_clock::now() < deadline) {
+      client::RpcClient client(client::LocalServer(SocketOf(i)));
+      found = client.Get(client::ByFrontEndKey{DigestOf(key)}, kNoInterrupt);
+    }
+    return found;
+  }
+  uint64_t CounterAt(int i, const std::string& name) {
+    client::RpcClient client(client::LocalServer(SocketOf(i)));
+    return client.Stats(kNoInterrupt).value().at(name);
+  }
+  uint64_t Sum(const std::string& name) {
+    uint64_t sum = 0;
+    for (int i = 0; i < kServers; ++i) sum += CounterAt(i, name);
+    return sum;
+  }
+
+  std::optional<store::RedisServer> redis_;
+  std::vector<std::unique_ptr<CompileServer>> more_;
+};
+
+}  // namespace hpu::server

@@ -1,0 +1,112 @@
+"""Runs the store's tests against BuildGrid, a real server of the Remote Execution API.
+
+Usage: ./dev python tests/store/buildgrid.py      after ./dev build; exit code of the tests
+
+BuildGrid and what it needs (dependencies/buildgrid.txt) go into an environment of their own,
+build/buildgrid, the first time: 54 packages, which nothing else here uses.
+"""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "buildgrid"
+TEST = ROOT / "build" / "release" / "tests" / "store"
+# One for each test that asks for one; each is a cache of its own. Checking them takes BuildGrid
+# more time than the tests do.
+INSTANCES = 16
+
+HEAD = """\
+server:
+  - !channel
+    address: 127.0.0.1:{port}
+    insecure-mode: true
+thread-pool-size: 16
+instances:
+"""
+INSTANCE = """\
+  - name: store{number}
+    storages:
+      - !lru-storage &storage{number}
+        size: 64M
+    caches:
+      - !lru-action-cache &results{number}
+        storage: *storage{number}
+        max-cached-refs: 10000
+        allow-updates: true
+        cache-failed-actions: false
+    services:
+      - !cas
+        storage: *storage{number}
+      - !bytestream
+        storage: *storage{number}
+      - !action-cache
+        cache: *results{number}
+"""
+
+
+def install() -> None:
+    requirements = ROOT / "dependencies" / "buildgrid.txt"
+    stamp = FOLDER / "requirements"
+    if stamp.exists() and stamp.read_bytes() == requirements.read_bytes():
+        return
+    subprocess.run([sys.executable, "-m", "venv", FOLDER], check=True)
+    subprocess.run([FOLDER / "bin" / "pip", "install", "-q", "-r", requirements], check=True)
+    stamp.write_bytes(requirements.read_bytes())
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    for _ in range(300):
+        if server.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    sys.exit(f"BuildGrid did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+def main() -> int:
+    install()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "buildgrid.yml"
+        instances = "".join(INSTANCE.format(number=n) for n in range(1, INSTANCES + 1))
+        config.write_text(HEAD.format(port=port) + instances, encoding="utf-8")
+        log = pathlib.Path(folder) / "log"
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [FOLDER / "bin" / "bgd", "server", "start", config],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            wait_for(port, server, log)
+            environment = os.environ | {"HPU_TEST_REMOTE_CACHE": f"grpc://127.0.0.1:{port}"}
+            codes = [
+                subprocess.run([TEST / name, f"--gtest_filter={which}"], env=environment).returncode
+                for name, which in (
+                    ("store_test", "*/buildgrid"),
+                    ("remote_cache_test", "*RealServer*"),
+                )
+            ]
+        finally:
+            server.kill()
+            server.wait()
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
