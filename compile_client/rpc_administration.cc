@@ -58,13 +58,19 @@ absl::Status RpcClient::Pin(const Digest& content_key, bool pinned, const Interr
 }
 
 absl::StatusOr<Garbage> RpcClient::CollectGarbage(uint64_t max_bytes, std::chrono::seconds unused,
+                                                  std::chrono::milliseconds timeout,
                                                   const Interrupt& interrupt) {
   wire::GarbageRequest request;
   request.set_max_bytes(max_bytes);
   request.set_unused_seconds(static_cast<uint64_t>(unused.count()));
   wire::GarbageReply reply;
-  RETURN_IF_ERROR(
-      Unary(&wire::CompileService::Stub::PrepareAsyncCollectGarbage, request, &reply, interrupt));
+  const Call collect = [&](wire::CompileService::Stub& stub) -> absl::Status {
+    PolledCall call(timeout, interrupt);
+    RETURN_IF_ERROR(Introduce(call));
+    return call.Unary(stub.PrepareAsyncCollectGarbage(call.context(), request, call.queue()),
+                      &reply);
+  };
+  RETURN_IF_ERROR(WithServer(collect));
   return Garbage{reply.removed(), reply.bytes_before(), reply.bytes_after()};
 }
 

@@ -137,6 +137,7 @@ class RpcClient {
   // NOT_FOUND: no such program.
   absl::Status Pin(const Digest& content_key, bool pinned, const Interrupt& interrupt);
   absl::StatusOr<Garbage> CollectGarbage(uint64_t max_bytes, std::chrono::seconds unused,
+                                         std::chrono::milliseconds timeout,
                                          const Interrupt& interrupt);
   absl::Status Verify(std::chrono::milliseconds timeout, const VerifySink& each,
                       const Interrupt& interrupt);

@@ -10,6 +10,7 @@ class ForwardingRecipeStore : public RecipeStore {
   explicit ForwardingRecipeStore(std::unique_ptr<RecipeStore> inner) : inner_(std::move(inner)) {}
 
   absl::StatusOr<Entry> Get(const Digest& key) override { return inner_->Get(key); }
+  absl::StatusOr<Entry> Peek(const Digest& key) override { return inner_->Peek(key); }
   void NoteUse(const Digest& key) override { inner_->NoteUse(key); }
   absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }

@@ -14,6 +14,7 @@ class MemoryRecipeStore : public RecipeStore {
   explicit MemoryRecipeStore(uint64_t max_bytes) : index_(max_bytes) {}
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
+  absl::StatusOr<Entry> Peek(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;

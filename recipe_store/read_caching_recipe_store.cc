@@ -26,6 +26,11 @@ absl::StatusOr<Entry> ReadCachingRecipeStore::Get(const Digest& key) {
   return entry;
 }
 
+absl::StatusOr<Entry> ReadCachingRecipeStore::Peek(const Digest& key) {
+  absl::StatusOr<Entry> cached = fast_->Peek(key);
+  return cached.ok() ? std::move(cached) : slow_->Peek(key);
+}
+
 absl::Status ReadCachingRecipeStore::Put(const Entry& entry) {
   const absl::Status kept = slow_->Put(entry);
   FillFast(*fast_, entry);

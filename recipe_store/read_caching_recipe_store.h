@@ -14,6 +14,7 @@ class ReadCachingRecipeStore : public RecipeStore {
   absl::StatusOr<Entry> Get(const Digest& key) override;
   // The slow store's answer. The fast one is filled even if the slow one cannot be written, so that
   // serving goes on while a disk is full.
+  absl::StatusOr<Entry> Peek(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;

@@ -1,5 +1,5 @@
-// A store that is read and never changed: what would change it is taken for done. For an engine that
-// belongs to somebody else.
+// A store that is read and never changed: what would change it is taken for done. For an engine
+// that belongs to somebody else.
 #pragma once
 
 #include "recipe_store/forwarding_recipe_store.h"

@@ -58,6 +58,9 @@ class RecipeStore {
   // UNAVAILABLE: the store cannot be read now.
   virtual absl::StatusOr<Entry> Get(const Digest& key) = 0;
 
+  // As Get, for who looks after the store: it does not count as a use.
+  virtual absl::StatusOr<Entry> Peek(const Digest& key) { return Get(key); }
+
   // A layer above had the entry: it counts as used. Nothing where nobody asks for uses.
   virtual void NoteUse(const Digest& /*key*/) {}
 

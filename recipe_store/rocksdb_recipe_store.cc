@@ -187,6 +187,18 @@ void RocksDbRecipeStore::NoteUse(const Digest& key) { RecordUse(key); }
 
 absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
   if (!RecordUse(key)) return NotFound("key ", ToHex(key), " is not in the store");
+  return Read(key);
+}
+
+absl::StatusOr<Entry> RocksDbRecipeStore::Peek(const Digest& key) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!index_.Contains(key)) return NotFound("key ", ToHex(key), " is not in the store");
+  }
+  return Read(key);
+}
+
+absl::StatusOr<Entry> RocksDbRecipeStore::Read(const Digest& key) {
   // One snapshot for manifest and blobs: an eviction in between must not look like damage.
   const ScopedSnapshot snapshot(database_.db.get());
   rocksdb::ReadOptions options;
@@ -254,6 +266,9 @@ absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string
     std::lock_guard<std::mutex> lock(mutex_);
     change = index_.PlanRemove(key);
     if (change.removed_keys.empty()) return absl::OkStatus();
+    if (index_.IsPinned(key)) {
+      HPU_LOG(kWarning, "a pinned program is set aside and its pin with it key=" << ToHex(key));
+    }
   }
   rocksdb::WriteBatch batch = ProtectedBatch();
   std::string record;
@@ -316,7 +331,7 @@ absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t 
 }
 
 absl::Status RocksDbRecipeStore::Verify(const Digest& key) {
-  ASSIGN_OR_RETURN(const Entry entry, Get(key));
+  ASSIGN_OR_RETURN(const Entry entry, Peek(key));
   return CheckDigests(entry);
 }
 

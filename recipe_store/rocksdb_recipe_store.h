@@ -30,6 +30,7 @@ class RocksDbRecipeStore : public RecipeStore {
   ~RocksDbRecipeStore() override;
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
+  absl::StatusOr<Entry> Peek(const Digest& key) override;
   void NoteUse(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
@@ -62,6 +63,7 @@ class RocksDbRecipeStore : public RecipeStore {
   void ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
   // Deletes of a change; then the access times noted since the last write.
   void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
+  absl::StatusOr<Entry> Read(const Digest& key);
   bool RecordUse(const Digest& key);                                // false: there is no such entry
   uint64_t AccessRecord(const Digest& key, uint64_t micros) const;  // mutex_ held
   void AddAccess(const Digest& key, uint64_t record, rocksdb::WriteBatch* batch) const;

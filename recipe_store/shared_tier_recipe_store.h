@@ -32,6 +32,11 @@ class SharedTierRecipeStore : public RecipeStore {
   // Of the near store: what this server has, not what the cluster has.
   absl::StatusOr<std::vector<Alias>> ListAliases() override { return near_->ListAliases(); }
   absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return near_->List(limit); }
+  // Of what only the engine has, a use like any other.
+  absl::StatusOr<Entry> Peek(const Digest& key) override {
+    absl::StatusOr<Entry> near = near_->Peek(key);
+    return near.ok() ? std::move(near) : Get(key);
+  }
   void NoteUse(const Digest& key) override { near_->NoteUse(key); }
   // Of the own tier; the engine looks after its own.
   absl::Status Pin(const Digest& key, bool pinned) override;

@@ -1,6 +1,7 @@
 #include "recipe_store/store_index.h"
 
 #include <algorithm>
+#include <set>
 
 namespace hpu::store {
 namespace {
@@ -37,7 +38,7 @@ class StoreIndex::Plan {
     for (const IndexAlias& alias : entry.aliases) RemoveAlias(alias);
   }
   void RemoveAlias(const IndexAlias& alias) {
-    if (std::ranges::count(change_.removed_aliases, alias.id) != 0) return;
+    if (!aliases_.insert(alias.id).second) return;
     change_.removed_aliases.push_back(alias.id);
     total_bytes_ -= alias.bytes;
   }
@@ -57,6 +58,7 @@ class StoreIndex::Plan {
 
   const StoreIndex& index_;
   uint64_t total_bytes_;
+  std::set<Digest> aliases_;         // that are removed
   std::map<Digest, int64_t> added_;  // difference to the index's entry counts
   Change change_;
 };

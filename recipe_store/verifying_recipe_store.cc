@@ -3,15 +3,37 @@
 #include "base/log.h"
 
 namespace hpu::store {
+namespace {
+
+// Whose programs are believed may change: what is not believed today is a miss, and stays.
+absl::StatusOr<Entry> NotUntrusted(absl::StatusOr<Entry> entry) {
+  if (!absl::IsPermissionDenied(entry.status())) return entry;
+  return NotFound(std::string(entry.status().message()));
+}
+
+}  // namespace
 
 absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
-  absl::StatusOr<Entry> entry = ForwardingRecipeStore::Get(key);
+  return NotUntrusted(Checked(key, ForwardingRecipeStore::Get(key)));
+}
+
+absl::StatusOr<Entry> VerifyingRecipeStore::Peek(const Digest& key) {
+  return NotUntrusted(Checked(key, ForwardingRecipeStore::Peek(key)));
+}
+
+absl::Status VerifyingRecipeStore::Verify(const Digest& key) {
+  return Checked(key, ForwardingRecipeStore::Peek(key)).status();
+}
+
+absl::StatusOr<Entry> VerifyingRecipeStore::Checked(const Digest& key,
+                                                    absl::StatusOr<Entry> entry) {
   absl::Status verdict = entry.status();
   if (entry.ok()) {
     const std::shared_ptr<const Keyring> keyring = trusted_->keyring();
     if (!keyring->Trusts(entry->signed_manifest.public_key)) {
       ++untrusted_;
-      return NotFound("key ", ToHex(key), " is in the store, but signed by a key not trusted");
+      return Error(absl::StatusCode::kPermissionDenied, "key ", ToHex(key),
+                   " is in the store, but signed by a key not trusted");
     }
     verdict = keyring->Verify(RecordKind::kManifest, entry->signed_manifest);
     if (verdict.ok()) verdict = CheckDigests(*entry);

@@ -25,10 +25,16 @@ class VerifyingRecipeStore : public ForwardingRecipeStore {
   // ones are dropped: they cost a capture.
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
-  absl::Status Verify(const Digest& key) override { return Get(key).status(); }
+  absl::StatusOr<Entry> Peek(const Digest& key) override;
+  // PERMISSION_DENIED: signed by a key that is not trusted, which Get takes for a miss.
+  absl::Status Verify(const Digest& key) override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
+  // What the store below answered for `key`, if it is as a trusted signer made it; else it is
+  // quarantined. PERMISSION_DENIED: signed by another.
+  absl::StatusOr<Entry> Checked(const Digest& key, absl::StatusOr<Entry> entry);
+
   const TrustedKeys* const trusted_;
   std::atomic<uint64_t> damaged_{0};
   std::atomic<uint64_t> untrusted_{0};

@@ -106,7 +106,9 @@ class CompileClient:
         left out unless upstream=True."""
     def pin(self, content_key: bytes, pinned: bool) -> None:
         """A pinned program is not evicted. CompileError NOT_FOUND: no such program."""
-    def collect_garbage(self, max_bytes: int, unused_seconds: int = 0) -> dict[str, int]:
+    def collect_garbage(
+        self, max_bytes: int, unused_seconds: int = 0, timeout_s: float = 600.0
+    ) -> dict[str, int]:
         """Removes programs unused for so long (0 = none for that), then those unused longest until
         at most max_bytes are left; never pinned ones. removed, bytes_before, bytes_after."""
     def verify(self, each: Callable[[int, int, str, str], object], timeout_s: float) -> None:

@@ -117,12 +117,12 @@ class CompileClient {
     });
   }
 
-  py::dict CollectGarbage(uint64_t max_bytes, uint64_t unused_seconds) {
+  py::dict CollectGarbage(uint64_t max_bytes, uint64_t unused_seconds, double timeout_s) {
     PythonCall call;
     const Garbage garbage = call.Run<Garbage>([&] {
       return rpc_.CollectGarbage(max_bytes,
                                  std::chrono::seconds(static_cast<int64_t>(unused_seconds)),
-                                 [&] { return call.CheckSignals(); });
+                                 Milliseconds(timeout_s), [&] { return call.CheckSignals(); });
     });
     py::dict dict;
     dict["removed"] = garbage.removed;
@@ -302,7 +302,7 @@ void BindClient(py::module_& module) {
           },
           py::arg("content_key"), py::arg("pinned"))
       .def("collect_garbage", &CompileClient::CollectGarbage, py::arg("max_bytes"),
-           py::arg("unused_seconds") = 0)
+           py::arg("unused_seconds") = 0, py::arg("timeout_s") = 600.0)
       .def("verify", &CompileClient::Verify, py::arg("each"), py::arg("timeout_s"))
       .def(
           "import_program",

@@ -85,15 +85,19 @@ absl::Status AuditLog::Reopen() {
 
 void AuditLog::Write(const AuditEvent& event) {
   if (path_.empty()) return;
-  const std::string line = ToJsonLine(event, static_cast<int64_t>(MicrosOfEpoch() / 1000));
+  std::string line = ToJsonLine(event, static_cast<int64_t>(MicrosOfEpoch() / 1000));
   std::lock_guard<std::mutex> lock(mutex_);
   absl::Status opened;
   if (file_ < 0 || !identity_->InPlace()) opened = Reopen();
   // One write of one line: lines of several writers do not mix.
-  if (opened.ok() && write(file_, line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
-    return;
+  std::string why = ToText(opened);
+  if (opened.ok()) {
+    if (line_open_) line.insert(line.begin(), '\n');
+    const ssize_t written = write(file_, line.data(), line.size());
+    line_open_ = written >= 0 && static_cast<size_t>(written) < line.size();
+    if (written == static_cast<ssize_t>(line.size())) return;
+    why = written < 0 ? strerror(errno) : "the disk is full";
   }
-  const std::string why = opened.ok() ? strerror(errno) : ToText(opened);
   HPU_LOG(kError, "not in the audit log file=" << path_ << " error=" << why << " line=" << line);
 }
 

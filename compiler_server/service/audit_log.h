@@ -46,6 +46,7 @@ class AuditLog {
   std::mutex mutex_;
   // Guarded by mutex_; -1: none.
   int file_ = -1;
+  bool line_open_ = false;                // the disk took half of the last one
   std::optional<FileIdentity> identity_;  // of the open file
 };
 

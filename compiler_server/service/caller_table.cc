@@ -3,10 +3,13 @@
 #include <grpc/grpc_security_constants.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
+
+#include "base/clock.h"
 
 namespace hpu::server {
 namespace {
@@ -60,11 +63,33 @@ absl::Status ParseCredential(int line, const std::string& text, CallerRow& row) 
   return absl::OkStatus();
 }
 
+// The first second after that day, UTC.
+absl::Status ParseLastDay(int line, const std::string& text, CallerRow& row) {
+  tm day{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%d", &day);
+  const int day_of_month = day.tm_mday;
+  const bool is_date = end != nullptr && *end == 0 && day.tm_year >= 2000 - 1900;
+  // timegm makes the 3rd of March out of the 31st of February.
+  const time_t begin = is_date ? timegm(&day) : 0;
+  if (!is_date || day.tm_mday != day_of_month) {
+    return Bad(line, "LAST DAY", text, "a date as 2027-01-31");
+  }
+  row.end_unix_seconds = begin + 24 * 60 * 60;
+  return absl::OkStatus();
+}
+
+bool IsOver(const CallerRow& row) {
+  return static_cast<int64_t>(MicrosOfEpoch() / 1'000'000) >= row.end_unix_seconds;
+}
+
 absl::StatusOr<CallerRow> ParseRow(int line, const std::string& text) {
   std::istringstream fields(text);
-  std::string name, tenant, roles, credential, more;
-  if (!(fields >> name >> tenant >> roles >> credential) || fields >> more) {
-    return InvalidArgument("line ", line, ": it has four fields, NAME TENANT ROLES CREDENTIAL");
+  std::string name, tenant, roles, credential, last_day, more;
+  const bool enough = static_cast<bool>(fields >> name >> tenant >> roles >> credential);
+  if (!enough || (fields >> last_day && fields >> more)) {
+    return InvalidArgument("line ", line,
+                           ": it has four fields, NAME TENANT ROLES CREDENTIAL, and may have a "
+                           "fifth, the last day");
   }
   constexpr char kName[] = "1 to 64 letters, digits or ._-@";
   if (!IsName(name)) return Bad(line, "NAME", name, kName);
@@ -74,6 +99,7 @@ absl::StatusOr<CallerRow> ParseRow(int line, const std::string& text) {
   row.caller.tenant = tenant;
   ASSIGN_OR_RETURN(row.caller.roles, ParseRoles(line, roles));
   RETURN_IF_ERROR(ParseCredential(line, credential, row));
+  if (!last_day.empty()) RETURN_IF_ERROR(ParseLastDay(line, last_day, row));
   return row;
 }
 
@@ -162,7 +188,9 @@ absl::StatusOr<Caller> CallerTable::OfToken(const std::string& token) const {
   const Digest digest = Sha256({reinterpret_cast<const uint8_t*>(token.data()), token.size()});
   std::lock_guard<std::mutex> lock(mutex_);
   for (const CallerRow& row : rows_) {
-    if (!row.by_certificate && row.token_digest == digest) return row.caller;
+    if (row.by_certificate || row.token_digest != digest) continue;
+    if (IsOver(row)) return Unauthenticated("the time of this token is over");
+    return row.caller;
   }
   return Unauthenticated("nobody has this token");
 }
@@ -170,9 +198,9 @@ absl::StatusOr<Caller> CallerTable::OfToken(const std::string& token) const {
 absl::StatusOr<Caller> CallerTable::OfCertificate(const std::vector<std::string>& names) const {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const CallerRow& row : rows_) {
-    if (row.by_certificate && std::ranges::find(names, row.caller.name) != names.end()) {
-      return row.caller;
-    }
+    if (!row.by_certificate || std::ranges::find(names, row.caller.name) == names.end()) continue;
+    if (IsOver(row)) return Unauthenticated("the time of this caller is over");
+    return row.caller;
   }
   return Unauthenticated("no caller has the common name of this certificate");
 }

@@ -1,15 +1,15 @@
 // Callers over the network, from a file that the operator writes:
 //
-//   # NAME    TENANT   ROLES          CREDENTIAL
-//   trainer   team-a   read,compile
-//   sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 node7     team-a   read
-//   certificate ops       ops      admin          sha256:...
+//   # NAME    TENANT   ROLES          CREDENTIAL              [LAST DAY, UTC]
+//   trainer   team-a   read,compile   sha256:9f86d0818...     2027-01-31
+//   node7     team-a   read           certificate
 //
 // sha256: the digest of the caller's token in hexadecimal; the token itself is nowhere on the
 // server. certificate: a client certificate with the common name NAME, checked by TLS against the
 // client authorities. Who shows a token is known by it alone.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,6 +24,7 @@ struct CallerRow {
   Caller caller;
   Digest token_digest{};
   bool by_certificate = false;
+  int64_t end_unix_seconds = std::numeric_limits<int64_t>::max();  // from then on nobody
 };
 
 inline constexpr size_t kMaxCallers = 10'000;

@@ -12,6 +12,17 @@ absl::Status Stopping() {
   return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
 }
 
+// What a thread logs and asks for a flight bears the name of the request that began it.
+class RequestNames {
+ public:
+  explicit RequestNames(const CompileJob& job)
+      : log_("request=" + job.caller.request_id), calls_(job.caller.request_id) {}
+
+ private:
+  const LogScope log_;
+  const client::RequestScope calls_;
+};
+
 constexpr char kRetryAfter[] = "hpu.server.RetryAfter";  // payload: milliseconds as decimal text
 constexpr std::chrono::milliseconds kShortestRetry{500};
 constexpr std::chrono::milliseconds kLongestRetry{60'000};
@@ -45,7 +56,7 @@ std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
 }
 
 CompileQueue::Seat::~Seat() {
-  if (flight_ != nullptr) queue_->Leave(flight_->job().key, flight_.get());
+  if (flight_ != nullptr) queue_->Leave(flight_.get(), tenant_);
 }
 
 CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
@@ -65,47 +76,63 @@ absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
   const Digest key = job.key;
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_) return Stopping();
-  if (const auto found = flights_.find(key); found != flights_.end()) {
-    ++found->second.seats;
+  const auto found = flights_.find(key);
+  absl::Status admitted = AdmitSeat(job);
+  if (admitted.ok() && found == flights_.end()) admitted = AdmitFlight(job);
+  if (!admitted.ok()) {
+    ++turned_away_;
+    return admitted;
+  }
+  if (found != flights_.end()) {
     ++coalesced_;
     if (!job.warm_up) {
+      found->second.warm_up = false;
       forward_.keys.Promote(key);
       compile_.keys.Promote(key);
       TellPositions();
     }
-    return Seat(this, found->second.flight, /*leader=*/false);
+    return TakeSeat(found->second, job, /*leader=*/false);
   }
-  if (absl::Status admitted = Admit(job); !admitted.ok()) {
-    ++turned_away_;
-    return admitted;
-  }
-  request_bytes_ += job.input.graph.size();
   Waiting& waiting = flights_[key];
+  waiting.warm_up = job.warm_up;
   waiting.flight = std::make_shared<Flight>(std::move(job));
-  waiting.seats = 1;
-  Wait(hooks_.forward ? forward_ : compile_, waiting.flight->job());
-  return Seat(this, waiting.flight, /*leader=*/true);
+  Wait(hooks_.forward ? forward_ : compile_, waiting);
+  return TakeSeat(waiting, waiting.flight->job(), /*leader=*/true);
 }
 
-absl::Status CompileQueue::Admit(const CompileJob& job) {
+CompileQueue::Seat CompileQueue::TakeSeat(Waiting& waiting, const CompileJob& job, bool leader) {
+  ++waiting.seats;
+  ++seats_[job.caller.tenant];
+  // Equal content is of one size, or nearly: each counts as the flight's.
+  request_bytes_ += waiting.flight->job().input.graph.size();
+  return Seat(this, waiting.flight, leader, job.caller.tenant);
+}
+
+absl::Status CompileQueue::AdmitSeat(const CompileJob& job) const {
+  const std::string& tenant = job.caller.tenant;
+  const auto own = seats_.find(tenant);
+  if (own != seats_.end() && own->second >= options_.max_waiting_of_tenant) {
+    return TurnedAway(
+        std::to_string(own->second) + " requests of tenant " + tenant + " are waiting",
+        ExpectedWait());
+  }
+  // One that is alone is let in whatever its size: its own limit is another one.
+  const uint64_t bytes = job.input.graph.size();
+  if (request_bytes_ == 0 || request_bytes_ + bytes <= options_.max_request_bytes) {
+    return absl::OkStatus();
+  }
+  return TurnedAway(std::to_string(request_bytes_) + " bytes of requests are waiting",
+                    ExpectedWait());
+}
+
+absl::Status CompileQueue::AdmitFlight(const CompileJob& job) {
   const size_t waiting = forward_.keys.size() + compile_.keys.size();
   if (waiting >= options_.max_waiting) {
     return TurnedAway(std::to_string(waiting) + " compilations are waiting", ExpectedWait());
   }
-  const size_t own = forward_.keys.size_of(job.tenant) + compile_.keys.size_of(job.tenant);
-  if (own >= options_.max_waiting_of_tenant) {
-    return TurnedAway(
-        std::to_string(own) + " compilations of tenant " + job.tenant + " are waiting",
-        ExpectedWait());
-  }
-  // One that is alone is let in whatever its size: its own limit is another one.
-  if (request_bytes_ > 0 && request_bytes_ + job.input.graph.size() > options_.max_request_bytes) {
-    return TurnedAway(std::to_string(request_bytes_) + " bytes of requests are waiting",
-                      ExpectedWait());
-  }
-  const auto owed = budget_.Wait(job.tenant, std::chrono::steady_clock::now());
+  const auto owed = budget_.Wait(job.caller.tenant, std::chrono::steady_clock::now());
   if (owed.count() == 0) return absl::OkStatus();
-  return TurnedAway("tenant " + job.tenant + " has used its " +
+  return TurnedAway("tenant " + job.caller.tenant + " has used its " +
                         std::to_string(options_.tenant_budget.count()) +
                         " compile seconds of an hour",
                     owed);
@@ -117,27 +144,25 @@ std::chrono::milliseconds CompileQueue::ExpectedWait() const {
   return std::chrono::milliseconds(each * compile_.keys.size() / workers_.size());
 }
 
-void CompileQueue::Wait(Lane& lane, const CompileJob& job) {
-  lane.keys.Push(job.key, job.tenant, job.warm_up);
+void CompileQueue::Wait(Lane& lane, const Waiting& waiting) {
+  const CompileJob& job = waiting.flight->job();
+  lane.keys.Push(job.key, job.caller.tenant, waiting.warm_up);
   TellPositions();
   lane.work.notify_one();
 }
 
-void CompileQueue::Erase(const Digest& key) {
-  const auto found = flights_.find(key);
-  request_bytes_ -= found->second.flight->job().input.graph.size();
-  flights_.erase(found);
-}
-
-void CompileQueue::Leave(const Digest& key, const Flight* flight) {
+void CompileQueue::Leave(const Flight* flight, const std::string& tenant) {
+  const Digest& key = flight->job().key;
   std::lock_guard<std::mutex> lock(mutex_);
+  request_bytes_ -= flight->job().input.graph.size();
+  if (--seats_.at(tenant) == 0) seats_.erase(tenant);
   const auto found = flights_.find(key);
   if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
   if (--found->second.seats > 0 || found->second.started) return;
   ++abandoned_;
   forward_.keys.Erase(key);
   compile_.keys.Erase(key);
-  Erase(key);
+  flights_.erase(found);
   TellPositions();
 }
 
@@ -149,7 +174,7 @@ void CompileQueue::Stop(std::chrono::milliseconds grace) {
     for (Lane* lane : {&forward_, &compile_}) {
       while (const std::optional<Digest> key = lane->keys.Pop()) {
         refused.push_back(flights_.at(*key).flight);
-        Erase(*key);
+        flights_.erase(*key);
       }
       lane->work.notify_all();
     }
@@ -191,6 +216,7 @@ void CompileQueue::CompileThread(size_t index) {
     HPU_LOG(kError, "no compile worker error=" << ToText(worker.status()));
   }
   while (const std::shared_ptr<Flight> flight = NextFlight(compile_)) {
+    const RequestNames names(flight->job());
     absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
       return CompileOnce(index, flight->job(), progress);
     });
@@ -206,6 +232,7 @@ void CompileQueue::CompileThread(size_t index) {
 
 void CompileQueue::ForwardThread() {
   while (const std::shared_ptr<Flight> flight = NextFlight(forward_)) {
+    const RequestNames names(flight->job());
     absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
       return hooks_.forward(flight->job(), progress);
     });
@@ -236,8 +263,6 @@ unsigned CompileQueue::ThreadsOfOne() const {
 
 absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt) {
   flight.Start();
-  const LogScope scope("request=" + flight.job().request_id);
-  const client::RequestScope request(flight.job().request_id);
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
     return attempt([&](const CompileProgress& now) { flight.SetProgress(now); });
@@ -254,15 +279,15 @@ void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
       Waiting& waiting = flights_.at(flight->job().key);
       if (waiting.seats == 0) {  // everybody has left meanwhile
         ++abandoned_;
-        Erase(flight->job().key);
+        flights_.erase(flight->job().key);
         return;
       }
       waiting.started = false;
       flight->WaitAgain();
-      Wait(compile_, flight->job());
+      Wait(compile_, waiting);
       return;
     }
-    Erase(flight->job().key);
+    flights_.erase(flight->job().key);
   }
   flight->Finish(Stopping());
 }
@@ -277,7 +302,7 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
   {
     // Filed or remembered by now: a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
-    Erase(job.key);
+    flights_.erase(job.key);
     if (--running_ == 0) idle_.notify_all();
   }
   flight.Finish(std::move(result));
@@ -296,7 +321,7 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - begin);
   compile_micros_ += static_cast<uint64_t>(spent.count());
-  budget_.Charge(job.tenant, spent, std::chrono::steady_clock::now());
+  budget_.Charge(job.caller.tenant, spent, std::chrono::steady_clock::now());
   if (worker->dead()) {
     ++worker_losses_;
     HPU_LOG(kError, "compile worker lost pid=" << worker->pid() << " key=" << ToHex(job.key)

@@ -1,7 +1,7 @@
 // Single flight and admission: at most one compilation per content key, a bounded number at a time,
-// a bounded number and size waiting, of all and of each tenant, in FairQueue's order. Each
-// compiling thread owns one worker process and keeps it warm. Where there are other servers to ask,
-// a flight goes to them first, on threads of their own.
+// a bounded number and size waiting, of all and of each tenant, in FairQueue's order. Who joins
+// another's flight takes a place, too. Each compiling thread owns one worker process and keeps it
+// warm. Where there are other servers to ask, a flight goes to them first, on threads of their own.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ struct QueueOptions {
   int workers = 2;
   unsigned threads = 1;  // of all compilations together
   size_t max_waiting = 1024;
-  size_t max_waiting_of_tenant = 1024;
-  uint64_t max_request_bytes = uint64_t{1} << 30;  // graphs of what waits and runs
+  size_t max_waiting_of_tenant = 512;              // requests
+  uint64_t max_request_bytes = uint64_t{1} << 30;  // graphs of requests
   std::chrono::seconds tenant_budget{0};           // compile seconds of a tenant per hour; 0 = any
   int forwards = 16;  // requests to other servers at a time, where there are some
   std::chrono::milliseconds time_limit{};  // of one compilation; to be given
@@ -62,8 +62,8 @@ class CompileQueue {
   // is dropped if it still waits; if it runs it is finished and stored.
   class Seat {
    public:
-    Seat(CompileQueue* queue, std::shared_ptr<Flight> flight, bool leader)
-        : queue_(queue), flight_(std::move(flight)), leader_(leader) {}
+    Seat(CompileQueue* queue, std::shared_ptr<Flight> flight, bool leader, std::string tenant)
+        : queue_(queue), flight_(std::move(flight)), leader_(leader), tenant_(std::move(tenant)) {}
     Seat(Seat&& other) noexcept = default;
     Seat& operator=(Seat&&) = delete;
     ~Seat();
@@ -75,6 +75,7 @@ class CompileQueue {
     CompileQueue* queue_;
     std::shared_ptr<Flight> flight_;  // empty after a move
     bool leader_;
+    std::string tenant_;  // of the request
   };
 
   CompileQueue(QueueOptions options, QueueHooks hooks);
@@ -96,6 +97,7 @@ class CompileQueue {
     std::shared_ptr<Flight> flight;
     int seats = 0;
     bool started = false;
+    bool warm_up = false;  // nobody who has a seat waits for it
   };
 
   // Flights that wait for one kind of thread.
@@ -104,9 +106,12 @@ class CompileQueue {
     FairQueue keys;  // guarded by mutex_
   };
 
-  absl::Status Admit(const CompileJob& job);     // mutex_ held
-  void Erase(const Digest& key);                 // mutex_ held; of flights_
-  void Wait(Lane& lane, const CompileJob& job);  // mutex_ held
+  // All with mutex_ held. Of any request; and of one that begins a flight.
+  absl::Status AdmitSeat(const CompileJob& job) const;
+  absl::Status AdmitFlight(const CompileJob& job);
+  Seat TakeSeat(Waiting& waiting, const CompileJob& job, bool leader);
+  void Erase(const Digest& key);  // mutex_ held; of flights_
+  void Wait(Lane& lane, const Waiting& waiting);
   // What a compilation that joins the queue now waits for, by what they took so far; mutex_ held.
   std::chrono::milliseconds ExpectedWait() const;
   void CompileThread(size_t index);
@@ -122,7 +127,7 @@ class CompileQueue {
   // A share of the threads for a compilation that begins now: what runs shares them evenly.
   unsigned ThreadsOfOne() const;
   absl::StatusOr<WorkerProcess*> ReadyWorker(size_t index);
-  void Leave(const Digest& key, const Flight* flight);
+  void Leave(const Flight* flight, const std::string& tenant);
   // mutex_ held. Positions in the queue of compilations; a request to another server has none.
   void TellPositions();
 
@@ -137,8 +142,9 @@ class CompileQueue {
   std::map<Digest, Waiting> flights_;
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   bool stopping_ = false;
-  size_t running_ = 0;          // flights that a thread has
-  uint64_t request_bytes_ = 0;  // of graphs of flights_
+  size_t running_ = 0;                   // flights that a thread has
+  uint64_t request_bytes_ = 0;           // of graphs, for each seat
+  std::map<std::string, size_t> seats_;  // by tenant; none is 0
   TenantBudget budget_;
 
   std::atomic<size_t> compiling_{0};  // of the running ones, in workers of ours

@@ -72,6 +72,7 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   };
   hooks.fail = [this](const CompileJob& job, const absl::Status& failure) {
     negative_cache_.Remember(job.key, failure, Clock::now());
+    Audit(job, failure);
     HPU_LOG(kWarning, "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
   };
   return hooks;
@@ -81,7 +82,13 @@ absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, Comp
                                                      std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
                    MakeProgramEntry(job, std::move(output), duration, signing_key_));
+  if (job.skip_cache_lookup) {
+    const absl::Status aside =
+        store_->Quarantine(job.key, "a client asked for it to be compiled anew");
+    if (!aside.ok()) HPU_LOG(kWarning, "program not set aside error=" << ToText(aside));
+  }
   const absl::Status kept = store_->Put(entry);
+  Audit(job, absl::OkStatus());
   HPU_LOG(kInfo, "compiled key=" << ToHex(job.key) << " ms=" << duration.count() / 1000
                                  << " recipes=" << entry.manifest.recipes.size()
                                  << " bytes=" << entry.size_bytes() << " kept=" << kept.ok());
@@ -115,7 +122,7 @@ absl::StatusOr<store::Entry> CompileService::Fetch(const Caller& caller,
   RETURN_IF_ERROR(CheckCompiler(request.compiler_build_id()));
   if (request.has_content_key()) {
     ASSIGN_OR_RETURN(const Digest key, ToKey(request.content_key(), "content key"));
-    if (caller.Has(Role::kAdmin)) return store_->Get(key);
+    if (caller.Has(Role::kAdmin)) return store_->Peek(key);
     return Error(absl::StatusCode::kPermissionDenied, "caller ", caller.name,
                  " has programs by its tenant's front-end keys only; by content key is for admin");
   }
@@ -176,17 +183,10 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   absl::StatusOr<CompileJob> checked = ToCompileJob(request, build_id_);
   if (!checked.ok()) return ToGrpc(checked.status());
   CompileJob& job = *checked;
-  job.tenant = caller.tenant;
-  job.request_id = caller.request_id;
+  job.caller = caller;
   const std::optional<store::FrontEndKey> front_end = job.front_end;
   if (job.skip_cache_lookup) {
-    ++recompiles_;
-    if (const absl::Status aside =
-            store_->Quarantine(job.key, "a client asked for it to be compiled anew");
-        !aside.ok()) {
-      HPU_LOG(kWarning,
-              "program not set aside key=" << ToHex(job.key) << " error=" << ToText(aside));
-    }
+    ++recompiles_;  // what is stored goes when there is something in its place (Publish)
   } else {
     const absl::StatusOr<store::Entry> known = store_->Get(job.key);
     if (known.ok()) {
@@ -201,10 +201,15 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
     }
   }
   if (request.frozen() || frozen_) {
+    const absl::StatusOr<store::Entry> elsewhere = others_.FetchContent(job);
+    if (elsewhere.ok()) {
+      return Deliver(caller, front_end, *elsewhere, wire::CompileEvent::ORIGIN_STORE, context,
+                     writer);
+    }
     ++frozen_misses_;
-    return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "no program is stored for ",
-                        ToHex(job.key), ", and ", frozen_ ? "this server" : "the request",
-                        " is frozen: nothing is compiled"));
+    return ToGrpc(NotFound("no program is stored for ", ToHex(job.key), ", and ",
+                           frozen_ ? "this server" : "the request",
+                           " is frozen: nothing is compiled"));
   }
   absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(std::move(job));
   if (!seat.ok()) {
@@ -219,7 +224,6 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   if (result->ok()) {
     const wire::CompileEvent::Origin origin = OriginOf(**result, seat->leader());
     if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
-    if (origin == wire::CompileEvent::ORIGIN_COMPILED) Audit(caller, seat->flight().job());
     return Deliver(caller, front_end, (*result)->entry, origin, context, writer);
   }
   // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
@@ -231,9 +235,10 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   return grpc::Status::OK;
 }
 
-void CompileService::Audit(const Caller& caller, const CompileJob& job) {
-  audit_->Write({caller.name, caller.tenant, caller.door, "compile", absl::StatusCode::kOk,
-                 ToHex(job.key), job.front_end ? job.front_end->label : ""});
+void CompileService::Audit(const CompileJob& job, const absl::Status& result) {
+  const std::string label = job.front_end ? job.front_end->label : "";
+  audit_->Write({job.caller.name, job.caller.tenant, job.caller.door, "compile", result.code(),
+                 ToHex(job.key), result.ok() ? label : ToText(result)});
 }
 
 grpc::Status CompileService::Deliver(const Caller& caller,

@@ -106,7 +106,7 @@ class CompileService {
                                                 grpc::ServerContext* context,
                                                 grpc::ServerWriter<wire::CompileEvent>* writer);
   absl::StatusOr<std::vector<client::Listed>> ListOwn(const Caller& caller, uint32_t limit);
-  void Audit(const Caller& caller, const CompileJob& job);
+  void Audit(const CompileJob& job, const absl::Status& result);
   // Files the front-end key, sends the program.
   grpc::Status Deliver(const Caller& caller, const std::optional<store::FrontEndKey>& front_end,
                        const store::Entry& entry, wire::CompileEvent::Origin origin,

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_backend.h"
 #include "recipe_store/recipe_store.h"
 
@@ -21,9 +22,8 @@ struct CompileJob {
   CompileInput input;
   bool skip_cache_lookup = false;               // compile anew and replace what is stored
   std::optional<store::FrontEndKey> front_end;  // of the request that began it
-  std::string tenant;                           // of its caller
+  Caller caller;                                // of the request that began it
   bool warm_up = false;                         // nobody waits for it
-  std::string request_id;                       // for the log
 };
 
 // How a flight ends well.

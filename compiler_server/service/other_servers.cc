@@ -78,6 +78,15 @@ absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
   return landing;
 }
 
+absl::StatusOr<store::Entry> OtherServers::FetchContent(const CompileJob& job) {
+  if (upstream_ == nullptr) return NotFound("no server is upstream");
+  ASSIGN_OR_RETURN(store::Entry entry, upstream_->FetchContent(job));
+  if (const absl::Status kept = store_->Put(entry); !kept.ok()) {
+    HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
+  }
+  return entry;
+}
+
 absl::StatusOr<std::vector<client::Listed>> OtherServers::List(uint32_t limit) {
   if (upstream_ == nullptr) return NotFound("no server is upstream");
   return upstream_->List(limit);

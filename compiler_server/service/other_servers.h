@@ -40,6 +40,10 @@ class OtherServers {
   absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds time_limit,
                                   const ProgressFunction& progress);
 
+  // The program of this content that those upstream have, filed in our store; nothing is compiled.
+  // NOT_FOUND, UNAVAILABLE as Upstream::Fetch.
+  absl::StatusOr<store::Entry> FetchContent(const CompileJob& job);
+
   // Programs of those upstream that this server's caller there sees. NOT_FOUND: there are none to
   // ask; UNAVAILABLE.
   absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);

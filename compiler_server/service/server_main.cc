@@ -160,9 +160,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_flag("--frozen", flags.frozen, "answer from the store, compile nothing");
   app.add_option("--max-waiting", flags.queue.max_waiting, "compilations that may wait");
   app.add_option("--max-waiting-of-tenant", flags.queue.max_waiting_of_tenant,
-                 "of these, of one tenant");
+                 "requests of one tenant that may wait");
   app.add_option("--max-request-size", flags.queue.max_request_bytes,
-                 "bytes of graphs that may wait or be compiled, e.g. 1GB")
+                 "bytes of graphs of requests that wait, e.g. 1GB")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--tenant-compile-seconds", flags.tenant_compile_seconds,
                  "seconds of compiling that a tenant may have per hour; 0 = any")
@@ -290,6 +290,7 @@ void ReportReady() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+// Not from a user's daemon: that one inherits the socket of whoever's service started it.
 void Tell(const std::string& state) {
   if (const absl::Status told = TellServiceManager(state); !told.ok()) {
     HPU_LOG(kWarning, ToText(told));
@@ -323,12 +324,12 @@ int Serve(const Flags& flags) {
     return absl::IsAlreadyExists(server.status()) ? kExitAlreadyRunning : kExitFailed;
   }
   if (flags.daemon) ReportReady();
-  Tell("READY=1");
+  if (!flags.daemon) Tell("READY=1");
   {
     const SignalWaiter waiter(signals, server->get());
     const std::string reason = (*server)->WaitForStopRequest();
     HPU_LOG(kInfo, "stopping reason=" << reason);
-    Tell("STOPPING=1");
+    if (!flags.daemon) Tell("STOPPING=1");
   }
   (*server)->Stop();
   HPU_LOG(kInfo, "stopped");

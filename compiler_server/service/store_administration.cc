@@ -32,6 +32,12 @@ absl::StatusOr<Digest> KeyOfHeader(const wire::ImportPart& part) {
   return manifest.key();
 }
 
+// UNAVAILABLE says on the wire that a server is lost; a store that cannot be written is none.
+absl::Status OfStore(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return Error(absl::StatusCode::kResourceExhausted, status.message());
+}
+
 }  // namespace
 
 void StoreAdministration::Record(const Caller& caller, const char* action,
@@ -44,7 +50,7 @@ void StoreAdministration::Record(const Caller& caller, const char* action,
 grpc::Status StoreAdministration::Pin(const Caller& caller, const wire::PinRequest& request) {
   const absl::StatusOr<Digest> key = ToKey(request.content_key(), "content key");
   if (!key.ok()) return ToGrpc(key.status());
-  const absl::Status done = store_->Pin(*key, request.pinned());
+  const absl::Status done = OfStore(store_->Pin(*key, request.pinned()));
   Record(caller, request.pinned() ? "pin" : "unpin", done, ToHex(*key), "");
   return ToGrpc(done);
 }
@@ -78,7 +84,7 @@ grpc::Status StoreAdministration::CollectGarbage(const Caller& caller,
   } else {
     Record(caller, "collect-garbage", removed.status(), "", "");
   }
-  return ToGrpc(removed.status());
+  return ToGrpc(OfStore(removed.status()));
 }
 
 grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* writer) {
@@ -103,16 +109,16 @@ grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* 
 grpc::Status StoreAdministration::Import(const Caller& caller,
                                          grpc::ServerReader<wire::ImportPart>* reader,
                                          wire::ImportReply* reply) {
-  const absl::StatusOr<Digest> key = ImportFrom(caller, reader, reply);
-  Record(caller, "import", key.status(), key.ok() ? ToHex(*key) : "",
+  const absl::Status done = ImportFrom(caller, reader, reply);
+  const std::string& key = reply->content_key();  // empty unless the program is filed
+  Record(caller, "import", done, ToHex({reinterpret_cast<const uint8_t*>(key.data()), key.size()}),
          std::to_string(reply->aliases()) + " aliases");
-  if (key.ok()) reply->set_content_key(store::ToString(*key));
-  return ToGrpc(key.status());
+  return ToGrpc(done);
 }
 
-absl::StatusOr<Digest> StoreAdministration::ImportFrom(const Caller& caller,
-                                                       grpc::ServerReader<wire::ImportPart>* reader,
-                                                       wire::ImportReply* reply) {
+absl::Status StoreAdministration::ImportFrom(const Caller& caller,
+                                             grpc::ServerReader<wire::ImportPart>* reader,
+                                             wire::ImportReply* reply) {
   wire::ImportPart part;
   if (!reader->Read(&part)) return InvalidArgument("an empty import");
   ASSIGN_OR_RETURN(const Digest key, KeyOfHeader(part));
@@ -121,12 +127,13 @@ absl::StatusOr<Digest> StoreAdministration::ImportFrom(const Caller& caller,
     RETURN_IF_ERROR(assembler.Add(part.program()));
   } while (reader->Read(&part) && part.has_program());
   ASSIGN_OR_RETURN(const store::Entry entry, assembler.Finish());
-  RETURN_IF_ERROR(store_->Put(entry));
+  RETURN_IF_ERROR(OfStore(store_->Put(entry)));
+  reply->set_content_key(store::ToString(key));
   for (; part.has_alias(); part.Clear(), reader->Read(&part)) {
     RETURN_IF_ERROR(FileAlias(caller, part.alias(), key));
     reply->set_aliases(reply->aliases() + 1);
   }
-  return key;
+  return absl::OkStatus();
 }
 
 absl::Status StoreAdministration::FileAlias(const Caller& caller, const wire::SignedRecord& message,

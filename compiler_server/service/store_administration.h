@@ -28,9 +28,8 @@ class StoreAdministration {
  private:
   // Bytes of what is kept here.
   uint64_t StoredBytes() const;
-  absl::StatusOr<Digest> ImportFrom(const Caller& caller,
-                                    grpc::ServerReader<wire::ImportPart>* reader,
-                                    wire::ImportReply* reply);
+  absl::Status ImportFrom(const Caller& caller, grpc::ServerReader<wire::ImportPart>* reader,
+                          wire::ImportReply* reply);
   absl::Status FileAlias(const Caller& caller, const wire::SignedRecord& message,
                          const Digest& content_key);
   void Record(const Caller& caller, const char* action, const absl::Status& result,

@@ -96,15 +96,17 @@ Upstream::FetchResult Upstream::FetchOnce(const Digest& front_end_key) {
   return fetched;
 }
 
-absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::milliseconds timeout,
-                                          const ProgressFunction& progress) {
+absl::StatusOr<client::Compiled> Upstream::Ask(const CompileJob& job, bool frozen,
+                                               std::chrono::milliseconds timeout,
+                                               const ProgressFunction& progress) {
   const client::CompileCall call{.graph = job.input.graph,
                                  .options = job.content.options,
                                  .device_kind = job.content.device_kind,
                                  .isa_level = job.content.isa_level,
                                  .skip_cache_lookup = job.skip_cache_lookup,
                                  .front_end = job.front_end,
-                                 .warm_up = job.warm_up};
+                                 .warm_up = job.warm_up,
+                                 .frozen = frozen};
   const client::ProgressSink sink = [&](const client::Progress& now) {
     progress({now.stage, now.done, now.total});
     return absl::OkStatus();
@@ -115,10 +117,30 @@ absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::mi
     return Unusable("Compile", Error(absl::StatusCode::kFailedPrecondition,
                                      "it answered with the program of another compiler"));
   }
-  if (!compiled.ok() && !client::IsVerdict(compiled.status())) {
+  const bool missed = absl::IsNotFound(compiled.status());  // there, frozen
+  if (!compiled.ok() && !missed && !client::IsVerdict(compiled.status())) {
     return Unusable("Compile", compiled.status());
   }
   if (failing_.exchange(false)) HPU_LOG(kInfo, "other servers can be used again");
+  return compiled;
+}
+
+absl::StatusOr<store::Entry> Upstream::FetchContent(const CompileJob& job) {
+  absl::StatusOr<client::Compiled> found =
+      Ask(job, /*frozen=*/true, options_.fetch_timeout, [](const CompileProgress&) {});
+  ++(found.ok() ? hits_ : misses_);
+  if (!found.ok()) return found.status();
+  return std::move(found->entry);
+}
+
+absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::milliseconds timeout,
+                                          const ProgressFunction& progress) {
+  absl::StatusOr<client::Compiled> compiled = Ask(job, /*frozen=*/false, timeout, progress);
+  if (absl::IsNotFound(compiled.status()) && !client::IsVerdict(compiled.status())) {
+    ++misses_;
+    return Error(absl::StatusCode::kUnavailable, "servers upstream have no such program and are ",
+                 "frozen");
+  }
   RETURN_IF_ERROR(compiled.status());
   const bool from_store = compiled->origin == client::Origin::kStore;
   ++(from_store ? hits_ : compiled_);

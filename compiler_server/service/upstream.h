@@ -37,6 +37,9 @@ class Upstream {
   absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds timeout,
                                   const ProgressFunction& progress);
 
+  // The program, if it is stored there. Errors as Fetch.
+  absl::StatusOr<store::Entry> FetchContent(const CompileJob& job);
+
   // What its caller there sees. UNAVAILABLE: as Fetch.
   absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);
 
@@ -46,6 +49,9 @@ class Upstream {
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
  private:
+  absl::StatusOr<client::Compiled> Ask(const CompileJob& job, bool frozen,
+                                       std::chrono::milliseconds timeout,
+                                       const ProgressFunction& progress);
   using FetchResult = absl::StatusOr<client::Fetched>;
 
   FetchResult FetchOnce(const Digest& front_end_key);

@@ -5,18 +5,23 @@ same models. The table shows who compiled, who waited and who found; at the end 
 compiled once. Needs redis-server (Debian's package) besides what ./dev build makes.
 
     ./dev python examples/cluster/cluster.py [--servers 3] [--hosts 8] [--models 4] [--json]
+
+--namespaces (as root; Debian's iproute2 and openssl): each server, host and engine in a network
+namespace with an address of its own, TLS between them. --buildgrid: programs lie in BuildGrid, a
+cache of the Remote Execution API that is installed into build/ at the first time; Redis then keeps
+the leases only.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +29,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from machines import Loopback, Machine, Machines, Namespaces
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -43,18 +49,24 @@ for size in range(1, int(sys.argv[1]) + 1):
         found = torch.compile(model.to("hpu"), backend="hpu_backend")(x.to("hpu")).cpu()
     assert torch.allclose(wanted, found, atol=1e-5), size
 """
+# Ends when somebody listens at the address.
+_CONNECT = """
+import socket, sys, time
+host, _, port = sys.argv[1].rpartition(":")
+for _ in range(600):
+    try:
+        sys.exit(socket.create_connection((host, int(port)), timeout=1).close())
+    except OSError:
+        time.sleep(0.1)
+sys.exit(f"nobody listens at {sys.argv[1]}")
+"""
+_BUILDGRID = Path(__file__).resolve().parents[2] / "tests/store/buildgrid.py"
 _COLUMNS = {
     "compiled": "compile.compiled",
     "waited for another": "lease.waited",
-    "from Redis": "shared.hits",
+    "from the engine": "shared.hits",
     "requests": "compile.requests",
 }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(path: Path, text: str) -> None:
@@ -66,46 +78,75 @@ def _wait(path: Path, text: str) -> None:
 
 
 class Cluster:
-    """Everything under one folder, on ports of the loopback; ended by close()."""
+    """Everything under one folder; ended by close()."""
 
-    def __init__(self, folder: Path, servers: int) -> None:
+    def __init__(self, folder: Path, servers: int, machines: Machines, buildgrid: bool) -> None:
         self.folder = folder
+        self.machines = machines
         self.keys = folder / "keys"
         self.keys.mkdir()
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.redis = f"127.0.0.1:{_free_port()}"
-        redis = ["redis-server", "--bind", "127.0.0.1", "--port", self.redis.split(":")[1]]
-        self._start([*redis, "--save", "", "--dir", str(folder), "--logfile", "redis.log"])
+        engine = machines.machine("engine")
+        self.redis = f"{engine.address}:{machines.port()}"
+        redis = ["redis-server", "--bind", engine.address, "--port", self.redis.split(":")[1]]
+        # Of a network of its own, or of the loopback.
+        redis += ["--protected-mode", "no", "--save", "", "--dir", str(folder)]
+        self._start(engine.command(*redis, "--logfile", "redis.log"))
+        self.remote_cache = f"{engine.address}:{machines.port()}" if buildgrid else ""
+        if buildgrid:
+            self._start(
+                engine.command(sys.executable, _BUILDGRID, "--serve", self.remote_cache),
+                folder / "buildgrid.log",
+            )
+            subprocess.run(
+                engine.command(sys.executable, "-c", _CONNECT, self.remote_cache), check=True
+            )
         token = secrets.token_urlsafe(32)
         (folder / "token").write_text(token)
         digest = hashlib.sha256(token.encode()).hexdigest()
         (folder / "callers").write_text(f"host team read,compile sha256:{digest}\n")
-        self.addresses = [f"tcp://127.0.0.1:{_free_port()}" for _ in range(servers)]
-        for index, address in enumerate(self.addresses):
-            self._serve(index, address)
+        self.addresses: list[str] = []
+        for index in range(servers):
+            machine = machines.machine(f"server{index}")
+            address = f"{machine.address}:{machines.port()}"
+            self.addresses.append(f"{machines.scheme}://{address}")
+            self._serve(index, machine)
         for index in range(servers):
             _wait(folder / f"server{index}/server.log", "listening to the network")
             public = folder / f"server{index}/store/signing.pub"
             shutil.copy(public, self.keys / f"server{index}.pub")
         self.config = folder / "client.toml"
-        self.config.write_text(f'upstream-token = "{folder}/token"\ntrusted-keys = "{self.keys}"\n')
+        self.config.write_text(
+            f'upstream-token = "{folder}/token"\ntrusted-keys = "{self.keys}"\n'
+            + (f'upstream-ca = "{machines.ca}"\n' if machines.ca else "")
+        )
         time.sleep(1.2)  # servers look for new keys each second
 
-    def _start(self, command: list[str]) -> None:
-        self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+    def _start(self, command: list[str], log: Path = Path(os.devnull)) -> None:
+        with log.open("wb") as output:
+            self.processes.append(subprocess.Popen(command, stdout=output, stderr=output))
 
-    def _serve(self, index: int, address: str) -> None:
+    def _serve(self, index: int, machine: Machine) -> None:
         folder = self.folder / f"server{index}"
         arguments = {
             "--cache-dir": folder,
             "--idle-timeout": 0,
-            "--listen": address,
+            "--listen": self.addresses[index],
             "--callers": self.folder / "callers",
             "--trusted-keys": self.keys,
             "--redis": self.redis,
         }
+        if self.remote_cache:
+            arguments["--remote-cache"] = f"grpc://{self.remote_cache}"
+            arguments["--remote-cache-instance"] = "store1"
+        if self.machines.ca:
+            certificate, key = self.machines.certificate(f"server{index}", machine.address)
+            arguments |= {"--tls-certificate": certificate, "--tls-key": key}
         words = [str(word) for pair in arguments.items() for word in pair]
-        self._start([native.server_binary(), *words])
+        self._start(machine.command(native.server_binary(), *words))
+
+    def add_hosts(self, count: int) -> None:
+        self.hosts = [self.machines.machine(f"host{index}") for index in range(count)]
 
     def environment(self, host: int) -> dict[str, str]:
         """Of a host: it asks one server first, the others if that fails."""
@@ -119,10 +160,9 @@ class Cluster:
         }
 
     def run(self, host: int, models: int) -> float:
+        command = self.hosts[host].command(sys.executable, "-c", _HOST, str(models))
         begin = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-c", _HOST, str(models)], env=self.environment(host), check=True
-        )
+        subprocess.run(command, env=self.environment(host), check=True)
         return time.monotonic() - begin
 
     def counters(self, cache: str) -> dict[str, int]:
@@ -160,12 +200,22 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--models", type=int, default=4)
+    parser.add_argument("--namespaces", action="store_true", help="a network namespace for each")
+    parser.add_argument("--buildgrid", action="store_true", help="programs in a remote cache")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if shutil.which("redis-server") is None:
         sys.exit("this example needs redis-server: apt-get install redis-server")
-    with tempfile.TemporaryDirectory(prefix="hpu-", ignore_cleanup_errors=True) as folder:
-        cluster = Cluster(Path(folder), arguments.servers)
+    if arguments.buildgrid:
+        subprocess.run([sys.executable, _BUILDGRID, "--install"], check=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="hpu-", ignore_cleanup_errors=True) as folder,
+        contextlib.closing(
+            Namespaces(Path(folder)) if arguments.namespaces else Loopback()
+        ) as machines,
+    ):
+        cluster = Cluster(Path(folder), arguments.servers, machines, arguments.buildgrid)
+        cluster.add_hosts(arguments.hosts)
         try:
             _run(cluster, arguments)
         finally:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,12 @@ def test_a_daemon_without_servers_is_replaced_by_one_with(cluster: Cluster) -> N
     after = json.loads(_cli("status", "--json", **cluster.env("host1")))
     assert after["upstream"] == cluster.address
     assert after["pid"] != before["pid"]
+
+
+def test_a_token_may_have_a_last_day() -> None:
+    line = json.loads(_cli("token", "a", "b", "read", "--json", "--days", "2"))["line"]
+    last = datetime.strptime(line.split()[-1], "%Y-%m-%d").replace(tzinfo=UTC)
+    assert timedelta(days=1) < last - datetime.now(UTC) <= timedelta(days=2)
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path) -> None:

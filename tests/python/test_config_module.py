@@ -17,7 +17,7 @@ from habana_frameworks.torch.dynamo.compile_backend.config import configuration_
 from habana_frameworks.torch.dynamo.option_table import OPTIONS
 from habana_frameworks.torch.dynamo.options import OptionError, resolve
 
-OTHER_TEXT = {"decomposition_mode": "none", "show_progress": "off"}
+OTHER_TEXT = {"compile_priority": "warm-up", "decomposition_mode": "none", "show_progress": "off"}
 
 
 def other_value(option):

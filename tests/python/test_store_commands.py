@@ -18,7 +18,9 @@ from helpers import fresh_process
 from habana_frameworks.torch import cli, native
 from habana_frameworks.torch.cli import maintenance_commands
 from habana_frameworks.torch.dynamo import explain, report
+from habana_frameworks.torch.dynamo.bundle import BundleError, BundleReader
 from habana_frameworks.torch.dynamo.service import service
+from habana_frameworks.torch.internal.cache_artifacts import ProgramArtifact
 
 
 @pytest.fixture
@@ -238,11 +240,57 @@ def test_a_signature_that_does_not_fit_is_not_signed_over(store, capsys, tmp_pat
         parts["index.json"] = json.dumps(index).encode()
 
     out = tmp_path / "out.tar"
-    error = refusal(
-        capsys, "sign", changed(bundle, swap_signature), "--key", tmp_path / "key", "--out", out
-    )
+    where = ("--key", tmp_path / "key", "--out", out)
+    error = refusal(capsys, "sign", changed(bundle, swap_signature), *where)
     assert "does not fit its signature" in error
+    # A good bundle of a signer whom the daemon does not know is signed for who says so only.
+    foreign = tmp_path / "foreign.tar"
+    assert ask(capsys, "sign", bundle, "--key", tmp_path / "key", "--out", foreign)["programs"] == 1
+    error = refusal(capsys, "sign", foreign, *where)
+    signer = re.search(r"--signer ([0-9a-f]{64})", error)
+    assert "whom nobody named" in error and signer
     assert not out.exists() and not out.with_name("out.tar.part").exists()
+    assert ask(capsys, "sign", foreign, *where, "--signer", signer[1])["programs"] == 1
+    out.unlink()
+    assert not out.exists() and not out.with_name("out.tar.part").exists()
+
+
+def sparse(path: Path) -> None:
+    """A few hundred bytes that claim to be a gigabyte."""
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("index.json")
+        member.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 40)}
+        member.size = 1
+        tar.addfile(member, io.BytesIO(b"["))
+
+
+def no_map(path: Path) -> None:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("index.json")
+        member.pax_headers = {"GNU.sparse.map": "a,b", "GNU.sparse.size": "5"}
+        tar.addfile(member)
+
+
+def endless_size(path: Path) -> None:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("index.json")
+        member.pax_headers = {"size": "9" * 400}
+        tar.addfile(member)
+
+
+def deep(path: Path) -> None:
+    with tarfile.open(path, "w") as tar:
+        member = tarfile.TarInfo("index.json")
+        member.size = 200_000
+        tar.addfile(member, io.BytesIO(b"[" * member.size))
+
+
+@pytest.mark.parametrize("make", [sparse, no_map, endless_size, deep])
+def test_a_bundle_that_was_made_to_harm_is_an_error(tmp_path, make):
+    make(tmp_path / "b.tar")
+    with open(tmp_path / "b.tar", "rb") as file, pytest.raises(BundleError):
+        BundleReader(file, "b.tar")
+    ProgramArtifact("00" * 32, (tmp_path / "b.tar").read_bytes()).populate_cache()
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 20000])

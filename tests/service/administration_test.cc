@@ -1,5 +1,8 @@
 // What administrators do to the programs of a server, who may, and what is written down of it.
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -58,7 +61,9 @@ TEST_F(AdministrationTest, IsForAdministrators) {
     const Digest key = ContentKeyOf("quick");
     return std::vector<absl::StatusCode>{
         client.Pin(key, true, kNoInterrupt).code(),
-        client.CollectGarbage(1 << 30, std::chrono::seconds(0), kNoInterrupt).status().code(),
+        client.CollectGarbage(1 << 30, std::chrono::seconds(0), kTimeout, kNoInterrupt)
+            .status()
+            .code(),
         client
             .Verify(
                 kTimeout, [](const client::VerifiedProgram&) { return absl::OkStatus(); },
@@ -86,7 +91,7 @@ TEST_F(AdministrationTest, IsWrittenDown) {
   // A log that was moved away is begun anew.
   std::filesystem::rename(options_.audit_file, folder_.path("audit.log.1"));
   const client::Garbage garbage =
-      admin.CollectGarbage(0, std::chrono::seconds(0), kNoInterrupt).value();
+      admin.CollectGarbage(0, std::chrono::seconds(0), kTimeout, kNoInterrupt).value();
   EXPECT_EQ(garbage.removed, 1u) << "the other one is pinned";
   EXPECT_GT(garbage.bytes_before, garbage.bytes_after);
   ASSERT_TRUE(admin.Pin(ContentKeyOf("quick"), false, kNoInterrupt).ok());
@@ -133,10 +138,43 @@ TEST_F(AdministrationTest, VerifyFindsWhatIsDamagedUnderTheCache) {
   EXPECT_EQ(Compile(1, "quick 1")->origin, Origin::kCompiled);
 }
 
+TEST_F(AdministrationTest, LookingIsNoUse) {
+  for (uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(Compile(n, "quick " + std::to_string(n)).ok());
+  const uint64_t size = Get(0)->size_bytes();
+  Restart();
+  ASSERT_TRUE(Get(1).ok());
+  const auto ignore = [](const client::VerifiedProgram&) { return absl::OkStatus(); };
+  ASSERT_TRUE(Client()->Verify(kTimeout, ignore, kNoInterrupt).ok());
+  ASSERT_TRUE(GetContent("quick 0").ok());
+  // Room for one and its alias: the one that was used.
+  ASSERT_TRUE(Client()
+                  ->CollectGarbage(size + size / 2, std::chrono::seconds(0), kTimeout, kNoInterrupt)
+                  .ok());
+  const std::vector<client::Listed> left = Client()->List(0, false, kNoInterrupt).value();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].manifest.key(), ContentKeyOf("quick 1"));
+}
+
+TEST_F(AdministrationTest, ProgramsOfForeignSignersAreNamedAndStay) {
+  ASSERT_TRUE(Compile(1, "quick").ok());
+  server_.reset();
+  ASSERT_TRUE(std::filesystem::remove(options_.store.folder + "/signing.key"));
+  Start();
+  std::vector<std::string> problems;
+  const auto note = [&](const client::VerifiedProgram& program) {
+    problems.push_back(program.problem);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Client()->Verify(kTimeout, note, kNoInterrupt).ok());
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("signed by a key not trusted")));
+  EXPECT_EQ(Client()->List(0, false, kNoInterrupt)->size(), 1u);
+}
+
 TEST_F(AdministrationTest, AnExportedProgramComesBackAsItWas) {
   ASSERT_TRUE(Compile(1, "size:3000000").ok());
   const client::Exported program = Export(1, "size:3000000");
-  ASSERT_EQ(Client()->CollectGarbage(0, std::chrono::seconds(0), kNoInterrupt)->removed, 1u);
+  ASSERT_EQ(Client()->CollectGarbage(0, std::chrono::seconds(0), kTimeout, kNoInterrupt)->removed,
+            1u);
   ASSERT_TRUE(absl::IsNotFound(Get(1).status()));
   EXPECT_EQ(Import(program).value(), 1u);
   const store::Entry entry = Get(1).value();
@@ -150,7 +188,8 @@ TEST_F(AdministrationTest, NothingForeignOrDamagedIsImported) {
   ASSERT_TRUE(Compile(2, "size:5000").ok());
   const client::Exported good = Export(1, "size:3000");
   const client::Exported other = Export(2, "size:5000");
-  ASSERT_EQ(Client()->CollectGarbage(0, std::chrono::seconds(0), kNoInterrupt)->removed, 2u);
+  ASSERT_EQ(Client()->CollectGarbage(0, std::chrono::seconds(0), kTimeout, kNoInterrupt)->removed,
+            2u);
   const auto refusal = [&](const std::function<void(client::Exported&)>& change) {
     client::Exported changed = good;
     change(changed);
@@ -183,6 +222,37 @@ TEST_F(AdministrationTest, NothingForeignOrDamagedIsImported) {
             Code::kPermissionDenied);
   EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
   EXPECT_TRUE(absl::IsNotFound(Get(2).status()));
+}
+
+// As grpcurl and its like do; raw, because the protocol's messages are not ours.
+TEST_F(AdministrationTest, TheNetworkPortTellsItsProtocol) {
+  grpc::GenericStub stub(
+      grpc::CreateChannel(options_.network.listen[0].target, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  grpc::CompletionQueue queue;
+  const auto wait = [&] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  const auto call = stub.PrepareCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  call->StartCall(&stub);
+  ASSERT_TRUE(wait());
+  // list_services = "*"
+  const grpc::Slice request("\x3a\x01*", 3);
+  call->Write(grpc::ByteBuffer(&request, 1), &stub);
+  ASSERT_TRUE(wait());
+  grpc::ByteBuffer answer;
+  call->Read(&answer, &stub);
+  ASSERT_TRUE(wait());
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(answer.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& slice : slices) text.append(slice.begin(), slice.end());
+  EXPECT_THAT(text, HasSubstr("hpu.wire.CompileService"));
+  EXPECT_THAT(text, HasSubstr("grpc.health.v1.Health"));
 }
 
 TEST_F(AdministrationTest, ACallHasOneNameInTheLogsOfAll) {

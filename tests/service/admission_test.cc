@@ -116,14 +116,16 @@ TEST_F(AdmissionTest, TooMuchAtOnceIsRefusedWithATime) {
 }
 
 TEST_F(AdmissionTest, ATenantHasSoManyPlacesAndSoMuchTime) {
-  options_.queue.max_waiting_of_tenant = 1;
+  options_.queue.max_waiting_of_tenant = 2;
   options_.queue.tenant_budget = std::chrono::seconds(1);
   Restart();
   std::thread busy = Busy("sleep:1500 first");
   std::thread waiting([this] { EXPECT_TRUE(Compile(1, "sleep:10 second").ok()); });
   while (Counter("compile.waiting") == 0) std::this_thread::sleep_for(milliseconds(5));
+  // Who joins what is under way takes a place as well.
+  EXPECT_TRUE(absl::IsResourceExhausted(Refusal(CallFor(4, "sleep:1500 first"))));
   EXPECT_THAT(std::string(Refusal(CallFor(2, "quick")).message()),
-              HasSubstr("1 compilations of tenant local are waiting; ask again in"));
+              HasSubstr("2 requests of tenant local are waiting; ask again in"));
   busy.join();
   waiting.join();
   const absl::Status spent = Refusal(CallFor(3, "quick"));
@@ -158,11 +160,21 @@ TEST_F(AdmissionTest, WarmUpWaitsForThoseWhoWait) {
               ElementsAre("sleep:400 first", "quick asked", "quick warm and wanted", "quick warm"));
 }
 
+TEST_F(AdmissionTest, AFrozenRequestLeavesTheStoreAsItIs) {
+  ASSERT_TRUE(Compile(1, "quick").ok());
+  client::CompileCall call = CallFor(1, "quick");
+  call.frozen = true;
+  call.skip_cache_lookup = true;
+  EXPECT_TRUE(absl::IsNotFound(Refusal(call)));
+  EXPECT_EQ(Compile(1, "quick")->origin, Origin::kStore);
+  EXPECT_EQ(Counter("rocksdb.quarantined"), 0u);
+}
+
 TEST_F(AdmissionTest, FrozenIsFromTheStoreOrNotAtAll) {
   client::CompileCall call = CallFor(1, "quick");
   call.frozen = true;
   const absl::Status missed = Refusal(call);
-  EXPECT_TRUE(absl::IsFailedPrecondition(missed)) << missed;
+  EXPECT_TRUE(absl::IsNotFound(missed)) << missed;
   EXPECT_THAT(std::string(missed.message()),
               HasSubstr("no program is stored for " + ToHex(ContentKeyOf("quick")) +
                         ", and the request is frozen: nothing is compiled"));

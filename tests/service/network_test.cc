@@ -49,9 +49,19 @@ TEST(CallerTable, TellsLineAndFieldOfWhatIsWrong) {
     return std::string(ParseCallers("# comment\n\n" + text).status().message());
   };
   const std::string digest = "sha256:" + std::string(64, 'a');
-  EXPECT_EQ(refusal("a b read"), "line 3: it has four fields, NAME TENANT ROLES CREDENTIAL");
-  EXPECT_EQ(refusal("a b read certificate more"),
-            "line 3: it has four fields, NAME TENANT ROLES CREDENTIAL");
+  const std::string kFields =
+      "line 3: it has four fields, NAME TENANT ROLES CREDENTIAL, and may have a fifth, the last "
+      "day";
+  EXPECT_EQ(refusal("a b read certificate tomorrow"),
+            "line 3, field LAST DAY: 'tomorrow' is not a date as 2027-01-31");
+  EXPECT_EQ(refusal("a b read certificate 2027-02-31"),
+            "line 3, field LAST DAY: '2027-02-31' is not a date as 2027-01-31");
+  EXPECT_EQ(refusal("a b read certificate 27-01-31"),
+            "line 3, field LAST DAY: '27-01-31' is not a date as 2027-01-31");
+  EXPECT_EQ(refusal("a b read certificate 2027-01-31x"),
+            "line 3, field LAST DAY: '2027-01-31x' is not a date as 2027-01-31");
+  EXPECT_EQ(refusal("a b read"), kFields);
+  EXPECT_EQ(refusal("a b read certificate 2027-01-31 more"), kFields);
   EXPECT_EQ(refusal("a/ b read certificate"),
             "line 3, field NAME: 'a/' is not 1 to 64 letters, digits or ._-@");
   EXPECT_EQ(refusal("a b owner certificate"),
@@ -66,6 +76,21 @@ TEST(CallerTable, TellsLineAndFieldOfWhatIsWrong) {
   EXPECT_EQ(rows[0].caller.tenant, "b");
   EXPECT_TRUE(rows[0].caller.Has(Role::kCompile));
   EXPECT_FALSE(rows[0].caller.Has(Role::kAdmin));
+}
+
+TEST_F(NetworkTest, ATokenEndsAfterItsLastDay) {
+  const auto line = [](const std::string& name, const std::string& day) {
+    std::string text = TokenLine(name, "team-a", "read");
+    text.pop_back();
+    return text + " " + day + "\n";
+  };
+  EXPECT_EQ(ParseCallers(line("a", "2027-01-31")).value()[0].end_unix_seconds, 1801440000);
+  WriteCallers(line("past", "2020-12-31") + line("future", "9999-12-31"));
+  Restart();
+  EXPECT_TRUE(client::RpcClient(OptionsOf("future")).Hello(kNoInterrupt).ok());
+  const absl::Status past = client::RpcClient(OptionsOf("past")).Hello(kNoInterrupt).status();
+  EXPECT_EQ(CodeOf(past), "UNAUTHENTICATED");
+  EXPECT_NE(past.message().find("the time of this token is over"), std::string::npos) << past;
 }
 
 TEST_F(NetworkTest, EveryCallHasItsRole) {

@@ -1,6 +1,8 @@
 """Runs the store's tests against BuildGrid, a real server of the Remote Execution API.
 
 Usage: ./dev python tests/store/buildgrid.py      after ./dev build; exit code of the tests
+       ./dev python tests/store/buildgrid.py --install
+       ./dev python tests/store/buildgrid.py --serve ADDRESS:PORT     BuildGrid alone, until killed
 
 BuildGrid and what it needs (dependencies/buildgrid.txt) go into an environment of their own,
 build/buildgrid, the first time: 54 packages, which nothing else here uses.
@@ -24,7 +26,7 @@ INSTANCES = 16
 HEAD = """\
 server:
   - !channel
-    address: 127.0.0.1:{port}
+    address: {address}:{port}
     insecure-mode: true
 thread-pool-size: 16
 instances:
@@ -78,13 +80,27 @@ def wait_for(port: int, server: subprocess.Popen[bytes], log: pathlib.Path) -> N
     sys.exit(f"BuildGrid did not start:\n{log.read_text(encoding='utf-8')}")
 
 
+def serve(address: str) -> None:
+    """Becomes BuildGrid; its configuration is in the build folder, by the address."""
+    host, _, port = address.rpartition(":")
+    config = FOLDER / f"serve-{host}-{port}.yml"
+    config.write_text(
+        HEAD.format(address=host, port=port) + INSTANCE.format(number=1), encoding="utf-8"
+    )
+    os.execv(FOLDER / "bin" / "bgd", ["bgd", "server", "start", str(config)])
+
+
 def main() -> int:
     install()
+    if sys.argv[1:2] == ["--install"]:
+        return 0
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2])
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "buildgrid.yml"
         instances = "".join(INSTANCE.format(number=n) for n in range(1, INSTANCES + 1))
-        config.write_text(HEAD.format(port=port) + instances, encoding="utf-8")
+        config.write_text(HEAD.format(address="127.0.0.1", port=port) + instances, encoding="utf-8")
         log = pathlib.Path(folder) / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(

@@ -12,6 +12,7 @@ from .. import native
 from ..dynamo.bundle import BundledProgram, BundleReader, new_bundle
 from .daemon import daemon_client
 from .errors import CommandError
+from .key_commands import believed_keys
 from .progress import Progress
 from .store_commands import find_manifest, label_of
 
@@ -96,16 +97,30 @@ def add_sign_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path, help="file that export wrote")
     command.add_argument("--key", type=Path, required=True, help="folder that `keys --new` made")
     command.add_argument("--out", type=Path, required=True, help="bundle to write")
+    command.add_argument(
+        "--signer",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="public key whose programs are signed; without it those that the daemon believes",
+    )
 
 
 def sign(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Signs a bundle's programs with another key, for servers that trust that one. What it was
-    signed with is checked first."""
+    """Signs a bundle's programs with another key, for servers that trust that one. They must be of
+    a signer that is named, or that the daemon believes."""
     module = native.client_module()
     if not (arguments.key / "signing.key").exists():
         raise CommandError(f"{arguments.key} holds no key; hpu-compile keys --new makes one")
 
+    believed = set(arguments.signer) or {row["public key"] for row in believed_keys()}
+
     def signed(kind: str, record: tuple[bytes, bytes, bytes], key: str) -> Any:
+        if record[2].hex() not in believed:
+            raise CommandError(
+                f"the {kind} of program {key[:16]} is signed by {record[2].hex()}, whom nobody "
+                f"named; if you know that key: --signer {record[2].hex()}"
+            )
         if not module.check_record(kind, record):
             raise CommandError(f"the {kind} of program {key[:16]} does not fit its signature")
         return module.sign_record(kind, record[0], str(arguments.key))

@@ -30,9 +30,14 @@ def keys(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return [{"name": str(arguments.new / "signing.pub"), "state": "new", "public key": key}]
     if arguments.folder is not None:
         return _of_folder(arguments.folder)
+    return believed_keys()
+
+
+def believed_keys() -> list[dict[str, Any]]:
+    """Of the daemon, its own first."""
     if find_daemon() is None:
-        raise CommandError("no daemon is running; --folder shows the keys of a folder")
-    trusted = module.read_keyring(server_paths()["socket"] + ".pub")
+        raise CommandError("no daemon is running that says whose programs are believed")
+    trusted = native.client_module().read_keyring(server_paths()["socket"] + ".pub")
     return [
         {"name": "", "state": "trusted" if i else "the daemon's own", "public key": key}
         for i, key in enumerate(trusted)

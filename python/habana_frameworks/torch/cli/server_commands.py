@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import os
 import secrets
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def add_token_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", help="the caller, as the server's log shall name it")
     command.add_argument("tenant", help="whose names of programs the caller sees and files")
     command.add_argument("roles", type=_roles, help="read, compile, admin, separated by commas")
+    command.add_argument("--days", type=int, help="so many days it is good; else for ever")
     command.add_argument("--out", help="new file for the token; else it is printed")
 
 
@@ -32,7 +34,12 @@ def token(arguments: argparse.Namespace) -> dict[str, Any]:
     """A new token for a caller of a shared server, and the line for the server's callers' file."""
     secret = secrets.token_urlsafe(32)
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    answer = {"line": f"{arguments.name} {arguments.tenant} {arguments.roles} sha256:{digest}"}
+    line = f"{arguments.name} {arguments.tenant} {arguments.roles} sha256:{digest}"
+    if arguments.days is not None:
+        # The last day is a whole one.
+        last = datetime.now(UTC) + timedelta(days=arguments.days)
+        line += f" {last:%Y-%m-%d}"
+    answer = {"line": line}
     if arguments.out is None:
         return {"token": secret, **answer}
     path = Path(arguments.out)

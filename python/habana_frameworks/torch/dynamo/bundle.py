@@ -32,6 +32,18 @@ _ALIAS = "application/vnd.hpu.alias.v1+json"
 _BLOB_NAME = re.compile(r"blobs/sha256/([0-9a-f]{64})")
 # JSON parts are small; what is larger is no bundle.
 _MAX_JSON_BYTES = 64 << 20
+# What tarfile and json raise where a file was made to harm.
+_HOSTILE = (
+    tarfile.TarError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class BundleError(ValueError):
@@ -138,9 +150,18 @@ class BundleReader:
         self._name = name
         try:
             self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115
-            self._members = {m.name.removeprefix("./"): m for m in self._tar if m.isfile()}
-        except tarfile.TarError as error:
-            raise BundleError(f"{name} is no bundle: {error}") from error
+            end = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            # A sparse member, or one beyond the end, claims more bytes than there are.
+            self._members = {
+                member.name.removeprefix("./"): member
+                for member in self._tar
+                if member.isreg()
+                and not member.issparse()
+                and member.offset_data + member.size <= end
+            }
+        except _HOSTILE as error:
+            raise BundleError(f"{name} is no bundle: {error!r}") from error
         self._images = self._list_images()
 
     def __enter__(self) -> BundleReader:
@@ -156,14 +177,18 @@ class BundleReader:
         for image in self._images:
             try:
                 yield self._program(image)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except BundleError:
+                raise
+            except _HOSTILE as error:
                 raise self._damaged(f"a description of a program: {error!r}") from error
 
     def _list_images(self) -> list[dict[str, Any]]:
         try:
-            index = json.loads(self._read("index.json"))
+            index = json.loads(self._read("index.json", _MAX_JSON_BYTES))
             return [m for m in index["manifests"] if m.get("artifactType") == PROGRAM_ARTIFACT]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except BundleError:
+            raise
+        except _HOSTILE as error:
             raise self._damaged(f"index.json: {error!r}") from error
 
     def _program(self, image: dict[str, Any]) -> BundledProgram:

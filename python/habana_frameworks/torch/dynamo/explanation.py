@@ -39,8 +39,9 @@ class FrozenMiss(RuntimeError):
     """Option frozen is on and a graph has no stored program; the text explains the miss."""
 
 
-def miss_text(record: GraphRecord, source: str) -> str:
-    """What was looked for in vain, how the nearest stored key differs, and what to do."""
+def miss_text(record: GraphRecord, source: str, answer: str) -> str:
+    """What was looked for in vain, how the nearest stored key differs, and what to do. answer: the
+    server's."""
     key = record.front_end_key
     looked_for = f"front-end key {key}" if key else f"no front-end key ({record.reason})"
     explanation = explain(record) if key else None
@@ -58,7 +59,7 @@ def miss_text(record: GraphRecord, source: str) -> str:
     return (
         f"{record.name}{f' ({source})' if source else ''} has no stored program, and option frozen "
         f"(HPU_FROZEN) forbids compiling one: {looked_for}; {nearest_one}. Compile it in a run "
-        "without that option, or bring it with hpu-compile import"
+        f"without that option, or bring it with hpu-compile import. The server: {answer}"
     )
 
 

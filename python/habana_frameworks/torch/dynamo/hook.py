@@ -187,8 +187,8 @@ def compile_static(
             loaded = _climb(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
         if isinstance(error, NoProgram):
-            if request.settings["frozen"] and error.code == "FAILED_PRECONDITION":
-                raise FrozenMiss(miss_text(record, request.source)) from error
+            if request.settings["frozen"] and error.code == "NOT_FOUND":
+                raise FrozenMiss(miss_text(record, request.source, str(error))) from error
             _show(request, example_inputs, values, record)
         if (
             isinstance(error, NoProgram)

@@ -232,10 +232,17 @@ class Service:
         record.compile_ms = float(found.compile_ms)
         return self._load(front_end.key if front_end else None, found, record)
 
+    def _look(self, request: Callable[[Any], Any]) -> Any:
+        """As _call, for who only looks: every error is a NoProgram."""
+        try:
+            return self._call(request)
+        except UnusableProgram as error:
+            raise NoProgram(str(error), lasting=False) from error
+
     def stored_program(self, key: bytes) -> Any:
         """The LoadedProgram (_client.pyi) that a front-end key names, not loaded; None on a miss.
-        NoProgram if there is no server."""
-        return self._call(lambda client: client.get(key))
+        NoProgram if there is no server, or what it has is damaged."""
+        return self._look(lambda client: client.get(key))
 
     def import_program(
         self,
@@ -244,20 +251,19 @@ class Service:
         signed_aliases: Sequence[tuple[bytes, bytes, bytes]],
         timeout_s: float,
     ) -> None:
-        """Files an exported program. NoProgram, with the reason, if it is not taken."""
+        """Files an exported program. NoProgram, with the reason, if it is not taken.
+
+        What it takes to file one tells nothing about the server: the ladder stays as it is.
+        """
         try:
-            self._call(
-                lambda client: client.import_program(
-                    signed_manifest, blobs, signed_aliases, timeout_s
-                )
-            )
-        except UnusableProgram as error:
-            raise NoProgram(str(error.__cause__), lasting=True) from error
+            self.connect().import_program(signed_manifest, blobs, signed_aliases, timeout_s)
+        except native.client_module().CompileError as error:
+            raise NoProgram(str(error), lasting=False) from error
 
     def stored_keys(self) -> dict[str, list[tuple[str, str]]]:
         """Front-end keys of this user that the store and the servers that the daemon asks have, and
         what they are made of. NoProgram if there is no server."""
-        programs = self._call(lambda client: client.list(upstream=True))
+        programs = self._look(lambda client: client.list(upstream=True))
         return {
             str(alias["front_end_key"]): [(str(n), str(v)) for n, v in alias["factors"]]
             for program in programs

@@ -34,9 +34,7 @@ class ProgramArtifact(CacheArtifact):
     def __getattribute__(self, name: str) -> Any:
         if name != "content":
             return super().__getattribute__(name)
-        if not self._content:
-            object.__setattr__(self, "_content", _read(self.key))
-        return self._content
+        return self._content or _read(self.key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ProgramArtifact) and other.key == self.key
@@ -62,7 +60,7 @@ class ProgramArtifact(CacheArtifact):
                     service.import_program(
                         program.manifest, program.blobs, program.aliases, _IMPORT_TIMEOUT_S
                     )
-        except (BundleError, NoProgram) as error:
+        except (BundleError, NoProgram, OSError) as error:
             _log.warning("the program of key %s was not loaded: %s", self.key[:16], error)
 
 
