@@ -16,7 +16,7 @@ from pathlib import Path
 
 from authority import Authority, caller_line
 from child import Process
-from engine import ENGINES, Redis
+from engine import ENGINES
 from network import Host, Network
 
 from habana_frameworks.torch import native
@@ -90,7 +90,7 @@ class Server:
         self.socket.unlink(missing_ok=True)
         began = len(self.log())
         self.launch()
-        ready = "listening to the network" if "--listen" in self.options else "listening"
+        ready = "listening to the network" if "--listen" in self.options else "server ready"
         wait_until(
             lambda: ready in self.log()[began:] or not self.running().alive,
             f"{self.folder} listens",
@@ -160,7 +160,7 @@ def run_clients(server: str, *, host: Host | None = None, **options: object) -> 
 class Cluster:
     """Servers of one engine, started; close() ends everything."""
 
-    def __init__(self, engine: str = "redis", servers: int = 3, *options: str) -> None:
+    def __init__(self, engine: str | type = "redis", servers: int = 3, *options: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hpuc-"))  # short, for the names of sockets
         self.network = Network()
         self.daemons: list[Server] = []
@@ -171,7 +171,8 @@ class Cluster:
         self.callers = self.folder / "callers"
         self.callers.write_text("")
         self.allow("worker", "team", "read,compile")
-        self.engine: Redis = ENGINES[engine](self.network.host("engine"), self.folder / "engine")
+        make = ENGINES[engine] if isinstance(engine, str) else engine
+        self.engine = make(self.network.host("engine"), self.folder / "engine")
         self.options = options
         self.servers = [self._server(f"server{number}") for number in range(servers)]
         for server in self.servers:
@@ -189,12 +190,16 @@ class Cluster:
 
     def _server(self, name: str) -> Server:
         host = self.network.host(name)
-        self.authority.issue(name, f"IP:{host.address},DNS:{name}.test")
+        self.certify(name, host)
         options = ["--listen", f"tls://{host.address}:{PORT}", "--callers", str(self.callers)]
         options += ["--tls-certificate", str(self.authority.folder / f"{name}.pem")]
         options += ["--tls-key", str(self.authority.folder / f"{name}.key")]
         options += ["--trusted-keys", str(self.keys), *self.engine.server_options(), *self.options]
         return Server(host, self.folder / name, options)
+
+    def certify(self, name: str, host: Host, days: int = 3650) -> None:
+        """Replaces the certificate of a server; by one that has expired if days < 0."""
+        self.authority.issue(name, f"IP:{host.address},DNS:{name}.test", days=days)
 
     def trust(self, servers: list[Server]) -> None:
         """Makes all servers believe these; they look for new keys each second."""
@@ -224,9 +229,8 @@ class Cluster:
 
     def call(self, **options: object) -> list[Outcome]:
         """Of clients on a host of their own, over the network, without a daemon."""
-        return run_clients(
-            self.addresses(), host=self.client_host(), **{**self.access(), **options}
-        )
+        server = str(options.pop("server", self.addresses()))
+        return run_clients(server, host=self.client_host(), **{**self.access(), **options})
 
     def client_host(self) -> Host:
         for host in self.network.hosts:

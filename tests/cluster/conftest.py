@@ -27,21 +27,14 @@ def _why_not() -> str:
 _REASON = _why_not()
 
 
-@pytest.fixture(autouse=True)
-def _needs_namespaces() -> None:
-    """Without them nothing here is proven, and a run that is to prove something fails."""
-    if not _REASON:
-        return
-    if "HPU_REQUIRE_CLUSTER" in os.environ:
-        pytest.fail(_REASON)
-    pytest.skip(_REASON)
-
-
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=sorted(ENGINES), scope="session")
 def engine(request) -> str:
-    """The name of each engine that servers can share."""
-    reason = ENGINES[request.param].why_none()
+    """The name of each engine that servers can share. Where there can be no cluster nothing is
+    proven: the tests are skipped and say why, or fail if HPU_REQUIRE_CLUSTER is set."""
+    reason = _REASON or ENGINES[request.param].why_none()
     if reason:
+        if "HPU_REQUIRE_CLUSTER" in os.environ:
+            pytest.fail(reason)
         pytest.skip(reason)
     return request.param
 
@@ -52,3 +45,12 @@ def cluster(engine) -> Iterator[Cluster]:
     made = Cluster(engine)
     yield made
     made.close()
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """What tests measured (record_property), for documents; no test asserts these."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            measured = report.user_properties if getattr(report, "when", "") == "call" else []
+            for name, value in measured:
+                terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {name} {value}")

@@ -107,10 +107,10 @@ class Redis:
     def clear(self) -> None:
         self.call("FLUSHALL")
 
-    def leases(self) -> list[bytes]:
-        found = self.call("KEYS", "{hpu:l}:*")
-        assert isinstance(found, list)
-        return [name for name in found if not name.endswith(b":token")]
+    def hold_lease(self, manifest: bytes, seconds: int | None) -> None:
+        """Another server, that does not exist, has the lease of this program; None: for ever."""
+        name = b"{hpu:l}:" + manifest.rpartition(b":")[2]
+        self.call("SET", name, "7 nonce nobody", *(("EX", str(seconds)) if seconds else ()))
 
     def memory(self) -> int:
         text = self.call("INFO", "memory")
