@@ -97,6 +97,11 @@ class Server:
         )
         assert self.running().alive, self.log()[-2000:]
 
+    def serves(self) -> bool:
+        """By its lock file (docs/protocol.md)."""
+        lock = Path(f"{self.socket}.lock")
+        return lock.exists() and lock.read_text().split() == [str(self.running().pid), "serving"]
+
     def running(self) -> Process:
         assert self.process is not None
         return self.process

@@ -1,5 +1,7 @@
 // Processes that call compile servers with the fake compiler, and tell what became of it in lines
 // of JSON: one per call, or one per thread with the time of each call (--seconds).
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +153,7 @@ int Main(int argc, char** argv) {
     const pid_t child = fork();
     if (child < 0) return 1;
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       RunProcess(flags, process);
       return 0;
     }

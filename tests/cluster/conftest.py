@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def engine(request) -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return request.param
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Of a short name, because sockets lie in it."""
+    with tempfile.TemporaryDirectory(prefix="hpuc-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
 
 
 @pytest.fixture

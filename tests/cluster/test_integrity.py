@@ -112,17 +112,17 @@ def copy_of(server: Server, folder: Path) -> Server:
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(300, marks=pytest.mark.long)])
-def test_flipped_bits_in_the_files_of_a_store(tmp_path: Path, engine: str, rounds: int) -> None:
+def test_flipped_bits_in_the_files_of_a_store(folder: Path, rounds: int) -> None:
     """One bit of any file; what a server then hands out is right or not there."""
     numbers = random.Random(rounds)
-    original = Server(None, tmp_path / "original", [])
+    original = Server(None, folder / "original", [])
     original.start()
     wanted = original.call(count=20, say="size:5000", in_order=True)
     assert {o.origin for o in wanted} == {"compiled"}
     original.running().terminate()
     missed = 0
     for number in range(rounds):
-        server = copy_of(original, tmp_path / str(number))
+        server = copy_of(original, folder / str(number))
         files = [p for p in (server.folder / "store").rglob("*") if p.is_file()]
         files = [p for p in files if p.stat().st_size > 0 and p.name != "LOCK"]
         path = numbers.choices(files, [p.stat().st_size for p in files])[0]
