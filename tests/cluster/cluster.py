@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,16 +56,13 @@ class Server:
         options: list[str],
         *,
         binary: Path = FAKE_SERVER,
-        environment: dict[str, str] | None = None,
-        prefix: Iterable[str] = (),
     ) -> None:
         self.host = host
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.options = options
         self.binary = binary
-        self.environment = environment or {}
-        self.prefix = list(prefix)
+        self.environment: dict[str, str] = {}
         self.process: Process | None = None
 
     @property
@@ -79,7 +75,7 @@ class Server:
 
     def launch(self) -> None:
         """Starts it and does not wait for anything."""
-        command = [*self.prefix, str(self.binary), "--cache-dir", str(self.folder)]
+        command = [str(self.binary), "--cache-dir", str(self.folder)]
         command += ["--idle-timeout", "0", *self.options]
         self.process = Process(
             self.host.command(*command) if self.host else command,
@@ -243,13 +239,21 @@ class Cluster:
                 return host
         return self.network.host("clients")
 
-    def daemon(self, *, first: int = 0, addresses: str = "", **how) -> Server:
-        """A host with a daemon that asks the servers; started."""
+    def daemon(
+        self,
+        *,
+        first: int = 0,
+        addresses: str = "",
+        token: Path | None = None,
+        host: Host | None = None,
+        binary: Path = FAKE_SERVER,
+    ) -> Server:
+        """A daemon that asks the servers, on a host of its own unless one is given; started."""
         name = f"host{len(self.daemons)}"
         options = ["--upstream", addresses or self.addresses(first)]
         options += ["--upstream-ca", str(self.authority.ca), "--trusted-keys", str(self.keys)]
-        options += ["--upstream-token", str(self.tokens["worker"])]
-        made = Server(self.network.host(name), self.folder / name, options, **how)
+        options += ["--upstream-token", str(token or self.tokens["worker"])]
+        made = Server(host or self.network.host(name), self.folder / name, options, binary=binary)
         self.daemons.append(made)
         made.start()
         return made

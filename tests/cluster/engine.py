@@ -23,6 +23,7 @@ class Redis:
     """redis-server on a host; the test itself talks to it by a unix socket."""
 
     name = "redis"
+    port = PORT
 
     @staticmethod
     def why_none() -> str:
@@ -39,14 +40,14 @@ class Redis:
 
     @property
     def address(self) -> str:
-        return f"{self.host.address}:{PORT}"
+        return f"{self.host.address}:{self.port}"
 
     def server_options(self) -> list[str]:
         """What makes a compile server use it."""
         return ["--redis", self.address]
 
     def start(self) -> None:
-        command = self.host.command("redis-server", "--bind", "0.0.0.0", "--port", str(PORT))
+        command = self.host.command("redis-server", "--bind", "0.0.0.0", "--port", str(self.port))
         command += ["--protected-mode", "no", "--save", "", "--dir", str(self.folder)]
         command += ["--unixsocket", str(self._socket), "--logfile", "redis.log", *self.options]
         self.process = Process(command)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, Server, wait_until
-from faults import ENGINE_FAULTS, FAULTS, Fault, first_graph
+from faults import ENGINE_FAULTS, FAULTS, Fault, bounded, first_graph
 
 programs = itertools.count(1000)
 
@@ -29,11 +29,6 @@ def host(healthy: Cluster) -> Server:
     first_graph(made, next(programs))
     assert made.counters()["upstream.compiled"] == 1
     return made
-
-
-def bounded(seconds: float, bound: float) -> None:
-    """Twice what is documented, and what a loaded machine takes for four processes."""
-    assert seconds < 2 * bound + 8, f"{seconds:.1f} s, documented are {bound} s"
 
 
 def rows(faults: list[Fault]) -> list:
