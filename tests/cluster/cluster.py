@@ -94,8 +94,10 @@ class Server:
         assert self.running().alive, self.log()[-2000:]
 
     def serves(self) -> bool:
-        """By its lock file (docs/protocol.md)."""
+        """By its files (docs/protocol.md)."""
         lock = Path(f"{self.socket}.lock")
+        if not Path(f"{self.socket}.pub").exists():
+            return False
         return lock.exists() and lock.read_text().split() == [str(self.running().pid), "serving"]
 
     def running(self) -> Process:
