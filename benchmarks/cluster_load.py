@@ -18,6 +18,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,17 +68,19 @@ def _measure(
     size: str, kind: str, clients: int, command: list[str], environment: dict[str, str]
 ) -> Row:
     """Of a command that prints a line of JSON for each of its clients."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    # To a file: into a pipe, long lines of several writers would mingle.
+    with tempfile.TemporaryFile("w+") as output:
+        subprocess.run(command, stdout=output, check=True, env={**os.environ, **environment})
+        output.seek(0)
+        lines = [json.loads(line) for line in output]
     others = collections.Counter()
     for line in lines:
         others.update(line["others"])
     if others or len(lines) != clients:
-        raise RuntimeError(f"{kind}, {clients} clients: {others}\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"{kind}, {clients} clients: {others}")
+    seconds = max(line["to"] for line in lines) - min(line["from"] for line in lines)
     micros = [m for line in lines for m in line["microseconds"]]
-    return _row(size, kind, clients, micros, max(line["seconds"] for line in lines))
+    return _row(size, kind, clients, micros, seconds)
 
 
 class Load:

@@ -12,28 +12,32 @@ import time
 from torch._inductor.remote_cache import RedisRemoteCacheBackend
 
 
-def _get(prefix: str, count: int, seconds: float, lock: threading.Lock) -> None:
+def _get(
+    prefix: str, count: int, seconds: float, connected: threading.Barrier, lock: threading.Lock
+) -> None:
     cache = RedisRemoteCacheBackend("load")
     numbers = random.Random(threading.get_ident())
     micros = []
     others: dict[str, int] = {}
-    cache.get(f"{prefix}0")  # connects
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds:
+    cache.get(f"{prefix}0")
+    connected.wait()
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
         called = time.perf_counter_ns()
         value = cache.get(f"{prefix}{numbers.randrange(count)}")
         micros.append((time.perf_counter_ns() - called) // 1000)
         if value is None:
             others["miss"] = others.get("miss", 0) + 1
-    took = time.perf_counter() - begin
+    line = {"from": begin, "to": time.monotonic(), "microseconds": micros, "others": others}
     with lock:
-        print(json.dumps({"seconds": took, "microseconds": micros, "others": others}))
+        print(json.dumps(line))
 
 
 def main() -> None:
     prefix, count, clients, seconds = sys.argv[1:]
     lock = threading.Lock()
-    arguments = (prefix, int(count), float(seconds), lock)
+    connected = threading.Barrier(int(clients))
+    arguments = (prefix, int(count), float(seconds), connected, lock)
     threads = [threading.Thread(target=_get, args=arguments) for _ in range(int(clients))]
     for thread in threads:
         thread.start()

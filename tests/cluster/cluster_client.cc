@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <barrier>
 #include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -102,12 +103,15 @@ void CallEach(const Flags& flags, Caller& caller, int process, int thread) {
   }
 }
 
-void CallForLong(const Flags& flags, Caller& caller, int process, int thread) {
+// All threads begin when all are connected.
+void CallForLong(const Flags& flags, Caller& caller, int process, int thread,
+                 std::barrier<>& connected) {
   std::mt19937_64 random(flags.seed + static_cast<uint64_t>(process) * 1000 +
                          static_cast<uint64_t>(thread));
   std::vector<int64_t> micros;
   std::map<std::string, uint64_t> others;  // than hits
-  caller.Get(flags.first);                 // connects
+  caller.Get(flags.first);
+  connected.arrive_and_wait();
   const Clock::time_point begin = Clock::now();
   const auto duration = std::chrono::duration<double>(flags.seconds);
   while (Clock::now() - begin < duration) {
@@ -118,17 +122,19 @@ void CallForLong(const Flags& flags, Caller& caller, int process, int thread) {
       ++others[outcome.right ? outcome.origin : "wrong: " + outcome.error];
     }
   }
-  const double took = std::chrono::duration<double>(Clock::now() - begin).count();
-  Print({{"seconds", took}, {"microseconds", micros}, {"others", others}});
+  const std::chrono::duration<double> from = begin.time_since_epoch();
+  const std::chrono::duration<double> to = Clock::now().time_since_epoch();
+  Print({{"from", from.count()}, {"to", to.count()}, {"microseconds", micros}, {"others", others}});
 }
 
 void RunProcess(const Flags& flags, int process) {
   std::vector<std::thread> threads;
+  std::barrier<> connected(flags.threads);
   for (int thread = 0; thread < flags.threads; ++thread) {
-    threads.emplace_back([&flags, process, thread] {
+    threads.emplace_back([&flags, &connected, process, thread] {
       const std::unique_ptr<Caller> caller = MakeCaller(OptionsOf(flags, process));
       if (flags.seconds > 0) {
-        CallForLong(flags, *caller, process, thread);
+        CallForLong(flags, *caller, process, thread, connected);
       } else {
         CallEach(flags, *caller, process, thread);
       }

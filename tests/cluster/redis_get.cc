@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -71,11 +72,12 @@ class Client {
   std::string buffer_;
 };
 
-void GetForLong(const Flags& flags, uint64_t seed) {
+void GetForLong(const Flags& flags, uint64_t seed, std::barrier<>& connected) {
   Client client(flags.server);
   std::mt19937_64 random(seed);
   std::vector<int64_t> micros;
   uint64_t misses = 0;
+  connected.arrive_and_wait();
   const Clock::time_point begin = Clock::now();
   while (Clock::now() - begin < std::chrono::duration<double>(flags.seconds)) {
     const Clock::time_point called = Clock::now();
@@ -84,9 +86,11 @@ void GetForLong(const Flags& flags, uint64_t seed) {
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - called).count());
     misses += size == 0 ? 1 : 0;
   }
-  nlohmann::json line = {{"seconds", std::chrono::duration<double>(Clock::now() - begin).count()},
-                         {"microseconds", micros},
-                         {"others", nlohmann::json::object()}};
+  nlohmann::json line = {
+      {"from", std::chrono::duration<double>(begin.time_since_epoch()).count()},
+      {"to", std::chrono::duration<double>(Clock::now().time_since_epoch()).count()},
+      {"microseconds", micros},
+      {"others", nlohmann::json::object()}};
   if (misses > 0) line["others"]["miss"] = misses;
   const std::string text = line.dump() + "\n";
   Check(write(STDOUT_FILENO, text.data(), text.size()) == std::ssize(text), "write");
@@ -103,9 +107,11 @@ int main(int argc, char** argv) {
   flags.prefix = argv[3];
   flags.count = std::strtoull(argv[4], nullptr, 10);
   flags.seconds = std::atof(argv[6]);
+  const int clients = std::atoi(argv[5]);
+  std::barrier<> connected(clients);
   std::vector<std::thread> threads;
-  for (int i = 0; i < std::atoi(argv[5]); ++i) {
-    threads.emplace_back([&flags, i] { GetForLong(flags, static_cast<uint64_t>(i)); });
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] { GetForLong(flags, static_cast<uint64_t>(i), connected); });
   }
   for (std::thread& thread : threads) thread.join();
   return 0;
