@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from cluster import Cluster, Outcome, client_command, outcomes_of, wait_until
+from cluster import Cluster, Outcome, Server, client_command, outcomes_of, wait_until
 
 
 class Clients:
@@ -64,3 +65,15 @@ def test_the_death_of_a_server_costs_what_it_had_not_handed_over(cluster: Cluste
     assert len(again) <= 2 * len(os.sched_getaffinity(0)) + 2
     assert victim.compiled() != [], "it was killed in the middle"
     assert cluster.total("lease.without") == 0
+
+
+def test_a_thousand_clients_connect_to_a_daemon_at_once(folder: Path) -> None:
+    daemon = Server(None, folder / "daemon", [])
+    daemon.start()
+    try:
+        found = daemon.call(processes=2, threads=500, timeout_ms=120_000)
+        assert len(found) == 1000
+        assert [o for o in found if not o.right or o.error] == []
+        assert daemon.compiled() == ["quick #0"]
+    finally:
+        daemon.kill()
