@@ -163,20 +163,21 @@ def _targets(rows: list[Row]) -> str:
     local = found["bert-base", "hit, local", least]
     remote = found["bert-base", "hit, remote", least]
     redis = found["bert-base", "Redis GET, C client", least]
-    quick = [r for r in rows if r.size == "small" and r.kind == "hit, remote" and r.p99 <= 20]
-    best = max((r.rate for r in quick), default=0.0)
     bound = 2 * redis.p50 + 1
-    return "\n".join(
-        (
-            "| figure | target | measured | met |",
-            "|---|---|---|---|",
-            f"| local hit, bert-base, p50 | ≤ 3 ms | {local.p50:.2f} ms | {_yes(local.p50 <= 3)} |",
-            f"| remote hit, bert-base, p50 | ≤ 2 x Redis GET + 1 ms = {bound:.2f} ms |"
-            f" {remote.p50:.2f} ms | {_yes(remote.p50 <= bound)} |",
-            f"| small remote hits with p99 ≤ 20 ms | ≥ 8000/s | {best:,.0f}/s |"
-            f" {_yes(best >= 8000)} |",
+    lines = [
+        "| figure | target | measured | met |",
+        "|---|---|---|---|",
+        f"| local hit, bert-base, p50 | ≤ 3 ms | {local.p50:.2f} ms | {_yes(local.p50 <= 3)} |",
+        f"| remote hit, bert-base, p50 | ≤ 2 x Redis GET + 1 ms = {bound:.2f} ms |"
+        f" {remote.p50:.2f} ms | {_yes(remote.p50 <= bound)} |",
+    ]
+    for kind in ("hit, remote", "hit, remote, client verifies nothing"):
+        quick = [r for r in rows if (r.size, r.kind) == ("small", kind) and r.p99 <= 20]
+        best = max((r.rate for r in quick), default=0.0)
+        lines.append(
+            f"| small {kind}, p99 ≤ 20 ms | ≥ 8000/s | {best:,.0f}/s | {_yes(best >= 8000)} |"
         )
-    )
+    return "\n".join(lines)
 
 
 def _yes(met: bool) -> str:
