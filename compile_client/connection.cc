@@ -81,6 +81,17 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<grpc::Channel> channe
   return connection;
 }
 
+// False at once when every address of the name has refused: gRPC itself would go on trying until
+// the deadline, while the next server could be asked.
+bool IsConnected(grpc::Channel& channel, std::chrono::system_clock::time_point deadline) {
+  while (true) {
+    const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+    if (!channel.WaitForStateChange(state, deadline)) return false;
+  }
+}
+
 }  // namespace
 
 absl::Status ServerUnavailable(absl::Status status) {
@@ -119,7 +130,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, co
   grpc_process = getpid();
   auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target, Credentials(endpoint, access),
                                            Arguments(kNetworkPings));
-  if (channel->WaitForConnected(std::chrono::system_clock::now() + timeout)) {
+  if (IsConnected(*channel, std::chrono::system_clock::now() + timeout)) {
     return MakeConnection(std::move(channel));
   }
   return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no compile server at ",

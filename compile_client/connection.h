@@ -30,10 +30,10 @@ struct Connection {
   std::unique_ptr<wire::CompileService::Stub> stub;
 };
 
-// Connected when it returns; within `timeout`. PERMISSION_DENIED: another user listens. All others
-// are ServerUnavailable: UNAVAILABLE, nobody listens, or no certificate that is good;
-// FAILED_PRECONDITION, this process was forked from one that had used gRPC, whose threads do not
-// exist here (AfterFork).
+// Connected when it returns; within `timeout`, and sooner if it is refused. PERMISSION_DENIED:
+// another user listens. All others are ServerUnavailable: UNAVAILABLE, nobody listens, or no
+// certificate that is good; FAILED_PRECONDITION, this process was forked from one that had used
+// gRPC, whose threads do not exist here (AfterFork).
 absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, const Access& access,
                                                     std::chrono::milliseconds timeout);
 // Of a unix socket, which connects at once or not at all.

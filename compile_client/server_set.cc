@@ -35,6 +35,10 @@ absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
     last = connection.status();
     tried[i] = true;
   }
+  // The first pauses would be over by now, and the next call would wait for the same servers.
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (tried[i]) servers_[i].not_before = Clock::now() + servers_[i].pause;
+  }
   return last;
 }
 

@@ -1,6 +1,5 @@
 #include "recipe_store/redis_lease.h"
 
-#include <algorithm>
 #include <charconv>
 #include <random>
 #include <sstream>
@@ -80,8 +79,10 @@ absl::StatusOr<LeaseHolder> ParseHolder(const RedisReply& reply) {
     return DataLoss("reading a lease: the answer has another form");
   }
   ASSIGN_OR_RETURN(Stored stored, ParseStored(reply.elements[1]));
+  // Ours all end by themselves; who waits for this one might wait for nobody.
+  if (reply.elements[2].integer < 0) return DataLoss("reading a lease: it has no end");
   return LeaseHolder{std::move(stored.holder), stored.token,
-                     milliseconds(std::max<int64_t>(0, reply.elements[2].integer))};
+                     milliseconds(reply.elements[2].integer)};
 }
 
 absl::Status CheckTtl(milliseconds ttl) {

@@ -63,7 +63,8 @@ absl::StatusOr<Landing> OtherServers::Compile(const CompileJob& job,
   if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
     return landing;
   }
-  return flights_->Await(job.key, time_limit, progress);
+  // So long that there is time left to compile here, should nothing come of the other's work.
+  return flights_->Await(job.key, time_limit / 2, progress);
 }
 
 absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,

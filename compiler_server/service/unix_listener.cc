@@ -20,7 +20,8 @@
 namespace hpu::server {
 namespace {
 
-constexpr int kBacklog = 256;
+constexpr int kBacklog =
+    4096;  // as many as the kernel lets wait; a client that finds no room goes on without us
 constexpr int kLockTries = 50;
 constexpr useconds_t kLockPollMicros = 10'000;
 

@@ -35,7 +35,20 @@ void EatMemory() {
   while (true) blocks.push_back(std::make_unique_for_overwrite<char[]>(kBlock));
 }
 
-CompileOutput MakeOutput(const std::string& name, size_t recipe_bytes) {
+// "verb:number"; 0 without one.
+int NumberOf(const std::string& word) {
+  const size_t colon = word.find(':');
+  return colon == std::string::npos ? 0 : std::atoi(word.c_str() + colon + 1);
+}
+
+}  // namespace
+
+CompileOutput FakeOutput(const std::string& name) {
+  size_t recipe_bytes = 100;
+  std::istringstream words(name);
+  for (std::string word; words >> word;) {
+    if (word.starts_with("size:")) recipe_bytes = static_cast<size_t>(NumberOf(word));
+  }
   CompileOutput output;
   Bytes recipe(recipe_bytes);
   uint64_t state = std::hash<std::string>()(name) | 1;
@@ -53,8 +66,6 @@ CompileOutput MakeOutput(const std::string& name, size_t recipe_bytes) {
   return output;
 }
 
-}  // namespace
-
 absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
                                                    const ProgressFunction& progress) {
   const absl::StatusOr<CapturedGraph> graph =
@@ -63,14 +74,11 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
   const Bytes said = graph->constants.empty() ? Bytes() : graph->constants[0].data;
   const std::string name(said.begin(), said.end());
   NoteCompile(name);
-  size_t recipe_bytes = 100;
   std::istringstream words(name);
-  std::string word;
-  while (words >> word) {
+  for (std::string word; words >> word;) {
     const std::string verb = word.substr(0, word.find(':'));
-    const int number = verb.size() < word.size() ? std::atoi(word.c_str() + verb.size() + 1) : 0;
+    const int number = NumberOf(word);
     if (verb == "sleep") Sleep(number, progress);
-    if (verb == "size") recipe_bytes = static_cast<size_t>(number);
     if (verb == "crash") {
       signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it and exit
       raise(SIGSEGV);
@@ -95,7 +103,7 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
     if (verb == "memory") EatMemory();
     if (verb == "garbage") return CompileOutput{Bytes(64, 7), {}};
   }
-  return MakeOutput(name, recipe_bytes);
+  return FakeOutput(name);
 }
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend() {

@@ -28,4 +28,7 @@ class FakeBackend : public CompileBackend {
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend();
 
+// What a graph that says this compiles to, if it does not fail.
+CompileOutput FakeOutput(const std::string& says);
+
 }  // namespace hpu::server

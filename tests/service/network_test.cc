@@ -167,6 +167,14 @@ TEST_F(NetworkTest, CallersAreReadAgainAndAWrongFileChangesNothing) {
   waiting.join();
 }
 
+TEST(Connect, ARefusalIsKnownLongBeforeTheTimeout) {
+  const Endpoint nobody{Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(FreePort())};
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Status refused = client::Connect(nobody, {}, milliseconds(120'000)).status();
+  EXPECT_TRUE(client::IsServerUnavailable(refused)) << refused;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
 TEST(CheckNetwork, NamesWhatIsMissing) {
   NetworkOptions options;
   EXPECT_TRUE(CheckNetwork(options).ok());

@@ -112,6 +112,9 @@ TEST_F(RedisLease, ADeadServerIsUnavailableAndALostLeaseIsTakenAgain) {
 TEST_F(RedisLease, ForeignValuesAreNoLease) {
   server_->Command({"SET", "{hpu:l}:" + ToHex(KeyOf(1)), "nonsense"});
   EXPECT_TRUE(absl::IsDataLoss(a_->TryTake(KeyOf(1), "a", milliseconds(1000)).status()));
+  server_->Command({"SET", "{hpu:l}:" + ToHex(KeyOf(1)), "7 nonce somebody"});
+  EXPECT_THAT(std::string(a_->TryTake(KeyOf(1), "a", milliseconds(1000)).status().message()),
+              HasSubstr("it has no end"));
   server_->Command({"DEL", "{hpu:l}:" + ToHex(KeyOf(1))});
   server_->Command({"SET", "{hpu:l}:token", "nonsense"});
   EXPECT_TRUE(a_->TryTake(KeyOf(1), "a", milliseconds(1000)).ok());
