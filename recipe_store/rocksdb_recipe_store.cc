@@ -291,50 +291,6 @@ uint64_t RocksDbRecipeStore::AccessRecord(const Digest& key, uint64_t micros) co
   return index_.IsPinned(key) ? micros | kPinned : micros;
 }
 
-absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!index_.Touch(key, MicrosOfEpoch())) {
-      return NotFound("key ", ToHex(key), " is not in the store");
-    }
-    // From now on: nothing may evict it between here and the write.
-    index_.Pin(key, pinned);
-    unsaved_accesses_[key] = AccessRecord(key, MicrosOfEpoch());
-  }
-  AddRemovals({}, &batch);
-  return Write(&batch, /*sync=*/true);
-}
-
-absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Pinned() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return index_.Pinned();
-}
-
-absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t max_bytes,
-                                                                       uint64_t unused_since) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  StoreIndex::Change change;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    change = index_.PlanGarbage(max_bytes, unused_since);
-  }
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  AddRemovals(change, &batch);
-  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  return std::move(change.removed_keys);
-}
-
-absl::Status RocksDbRecipeStore::Verify(const Digest& key) {
-  ASSIGN_OR_RETURN(const Entry entry, Peek(key));
-  return CheckDigests(entry);
-}
-
 absl::Status RocksDbRecipeStore::Flush() {
   std::lock_guard<std::mutex> writing(write_mutex_);
   if (!database_.writable) return absl::OkStatus();

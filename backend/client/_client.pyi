@@ -101,9 +101,9 @@ class CompileClient:
     def stats(self) -> dict[str, int]: ...
     def list(self, limit: int = 0, upstream: bool = False) -> list[dict[str, Any]]:
         """Manifests in the store, newest first; 0 = all. Each with `aliases` of this tenant, oldest
-        first: front_end_key, label, created, factors; `hits`: how often the server handed the program
-        out since it started; `pinned`; `upstream`: a server has it that this one asks, which are
-        left out unless upstream=True."""
+        first (front_end_key, label, created, factors), `hits` (how often the server handed the
+        program out since it started), `pinned`, and `upstream` (a server has it that this one asks;
+        those are left out unless upstream=True)."""
     def pin(self, content_key: bytes, pinned: bool) -> None:
         """A pinned program is not evicted. CompileError NOT_FOUND: no such program."""
     def collect_garbage(

@@ -52,6 +52,21 @@ def private_cache():
 
 
 @pytest.fixture
+def stored(private_cache, monkeypatch):
+    """A daemon of its own with programs for 2, 3 and 4 rows; their content keys by rows."""
+    from stored_programs import run
+
+    from habana_frameworks.torch.dynamo.service import service
+
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
+    service.reset()
+    keys = {rows: run(rows).content_key for rows in (2, 3, 4)}
+    assert len(set(keys.values())) == 3
+    yield keys
+    service.reset()
+
+
+@pytest.fixture
 def told(caplog, monkeypatch):
     """What was said once since the test began (notices.py), as a function of no arguments."""
     from habana_frameworks.torch.internal import notices

@@ -5,78 +5,42 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import stop_daemon
-from helpers import fresh_process
+from stored_programs import ask, refusal, run
 
 from habana_frameworks.torch import cli, native
 from habana_frameworks.torch.cli import maintenance_commands
-from habana_frameworks.torch.dynamo import explain, report
 from habana_frameworks.torch.dynamo.bundle import BundleError, BundleReader
 from habana_frameworks.torch.dynamo.service import service
 from habana_frameworks.torch.internal.cache_artifacts import ProgramArtifact
 
 
-@pytest.fixture
-def store(private_cache, monkeypatch):
-    """A daemon of its own with programs for 2, 3 and 4 rows; their content keys by rows."""
-    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
-    service.reset()
-    keys = {rows: run(rows).content_key for rows in (2, 3, 4)}
-    assert len(set(keys.values())) == 3
-    yield keys
-    service.reset()
-
-
-def run(rows: int, **options: object):
-    fresh_process()
-    service.forget_programs()
-    compiled = torch.compile(
-        lambda x: x.tanh() * 3, backend="hpu_backend", dynamic=False, options=options
-    )
-    with torch.no_grad():
-        out = compiled(torch.ones(rows, 5, device="hpu"))
-    torch.testing.assert_close(out.cpu(), torch.ones(rows, 5).tanh() * 3)
-    return report().graphs[-1]
-
-
-def ask(capsys, *arguments: object, code: int = 0):
-    assert cli.main([*(str(a) for a in arguments), "--json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
-def refusal(capsys, *arguments: object) -> str:
-    assert cli.main([str(a) for a in arguments]) == 1
-    return capsys.readouterr().err
-
-
-def test_pinned_programs_are_no_garbage(store, capsys):
-    assert ask(capsys, "pin", store[3][:10]) == [{"key": store[3], "pinned": True}]
-    assert {row["key"] for row in ask(capsys, "ls") if row["pinned"]} == {store[3]}
+def test_pinned_programs_are_no_garbage(stored, capsys):
+    assert ask(capsys, "pin", stored[3][:10]) == [{"key": stored[3], "pinned": True}]
+    assert {row["key"] for row in ask(capsys, "ls") if row["pinned"]} == {stored[3]}
     answer = ask(capsys, "gc", "--max-size", "0")
     assert answer["removed"] == 2 and answer["before_bytes"] > answer["after_bytes"] > 0
     assert run(3).origin == "store"
     assert run(2).origin == "compiled"
-    ask(capsys, "unpin", store[3])
+    ask(capsys, "unpin", stored[3])
     assert ask(capsys, "gc", "--unused", "1h")["removed"] == 0
     assert ask(capsys, "gc", "--max-size", "0B")["removed"] == 2
     assert ask(capsys, "ls") == []
 
 
-def test_pin_changes_all_or_none(store, capsys):
+def test_pin_changes_all_or_none(stored, capsys):
     assert "no stored program has a key that starts with 'ffff'" in refusal(
-        capsys, "pin", store[2], "ffff"
+        capsys, "pin", stored[2], "ffff"
     )
     assert not any(row["pinned"] for row in ask(capsys, "ls"))
 
 
-def test_gc_wants_to_be_told_what(store, capsys):
+def test_gc_wants_to_be_told_what(stored, capsys):
     assert "--max-size SIZE, --unused TIME" in refusal(capsys, "gc")
     assert len(ask(capsys, "ls")) == 3
 
@@ -100,13 +64,13 @@ def test_what_is_no_size_is_an_error_of_the_command_line(text, capsys):
     assert "is not like 500MB or 10GB" in capsys.readouterr().err
 
 
-def test_verify_reads_everything(store, capsys):
+def test_verify_reads_everything(stored, capsys):
     assert ask(capsys, "verify") == {"programs": 3, "damaged": []}
     assert cli.main(["verify"]) == 0
     assert capsys.readouterr().out == "3 programs are as their signers made them\n"
 
 
-def test_a_bundle_is_an_oci_image_layout(store, capsys, tmp_path):
+def test_a_bundle_is_an_oci_image_layout(stored, capsys, tmp_path):
     bundle = tmp_path / "all.tar"
     answer = ask(capsys, "export", bundle)
     assert answer == {"bundle": str(bundle), "programs": 3, "bytes": bundle.stat().st_size}
@@ -117,7 +81,7 @@ def test_a_bundle_is_an_oci_image_layout(store, capsys, tmp_path):
     for name, data in parts.items():
         assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
     named = {m["annotations"]["org.opencontainers.image.ref.name"] for m in index["manifests"]}
-    assert named == set(store.values())
+    assert named == set(stored.values())
     for descriptor in index["manifests"]:
         assert descriptor["artifactType"] == "application/vnd.hpu.program.v1"
         image = json.loads(parts[f"blobs/{descriptor['digest'].replace(':', '/')}"])
@@ -125,9 +89,9 @@ def test_a_bundle_is_an_oci_image_layout(store, capsys, tmp_path):
             assert len(parts[f"blobs/{part['digest'].replace(':', '/')}"]) == part["size"]
 
 
-def test_programs_travel_in_a_bundle(store, capsys, tmp_path):
+def test_programs_travel_in_a_bundle(stored, capsys, tmp_path):
     bundle = tmp_path / "two.tar"
-    assert ask(capsys, "export", bundle, store[2], store[3])["programs"] == 2
+    assert ask(capsys, "export", bundle, stored[2], stored[3])["programs"] == 2
     ask(capsys, "gc", "--max-size", "0")
     answer = ask(capsys, "import", bundle)
     assert (answer["programs"], answer["aliases"]) == (2, 2)
@@ -135,7 +99,7 @@ def test_programs_travel_in_a_bundle(store, capsys, tmp_path):
 
 
 def test_another_daemon_takes_what_a_key_it_trusts_has_signed(
-    store, capsys, tmp_path, monkeypatch, private_cache
+    stored, capsys, tmp_path, monkeypatch, private_cache
 ):
     bundle, signed = tmp_path / "b.tar", tmp_path / "signed.tar"
     ask(capsys, "export", bundle)
@@ -207,18 +171,18 @@ def rename_a_blob(parts: dict[str, bytes]) -> None:
         ),
     ],
 )
-def test_a_damaged_bundle_is_told(store, capsys, tmp_path, change, words):
+def test_a_damaged_bundle_is_told(stored, capsys, tmp_path, change, words):
     bundle = tmp_path / "b.tar"
-    ask(capsys, "export", bundle, store[2])
+    ask(capsys, "export", bundle, stored[2])
     ask(capsys, "gc", "--max-size", "0")
     error = refusal(capsys, "import", changed(bundle, change))
     assert "is damaged: " in error and words in error
     assert ask(capsys, "ls") == []
 
 
-def test_a_signature_that_does_not_fit_is_not_signed_over(store, capsys, tmp_path):
+def test_a_signature_that_does_not_fit_is_not_signed_over(stored, capsys, tmp_path):
     bundle = tmp_path / "b.tar"
-    ask(capsys, "export", bundle, store[2])
+    ask(capsys, "export", bundle, stored[2])
     (tmp_path / "key").mkdir()
     native.client_module().make_key(str(tmp_path / "key"))
 
@@ -294,122 +258,7 @@ def test_a_bundle_that_was_made_to_harm_is_an_error(tmp_path, make):
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 20000])
-def test_what_is_no_bundle_is_told(store, capsys, tmp_path, content):
+def test_what_is_no_bundle_is_told(stored, capsys, tmp_path, content):
     (tmp_path / "b.tar").write_bytes(content)
     error = refusal(capsys, "import", tmp_path / "b.tar")
     assert "is no bundle" in error or "is damaged: index.json is missing" in error
-
-
-def test_frozen_mode_explains_a_miss_and_compiles_nothing(store):
-    assert run(3, frozen=True).origin == "store"
-    with pytest.raises(Exception, match="FrozenMiss") as error:
-        run(9, frozen=True)
-    text = str(error.value)
-    assert "option frozen (HPU_FROZEN) forbids compiling one: front-end key " in text
-    assert re.search(r"differs in input 0: 'float32\[9, 5\][^']*', there 'float32\[\d, 5\]", text)
-    assert "hpu-compile import" in text
-    counters = service.connect().stats()
-    assert counters["compile.frozen_misses"] == 1
-    assert counters["compile.compiled"] == 3
-    # What is no miss stays as it is: a graph for no device runs eagerly.
-    fresh_process()
-    compiled = torch.compile(
-        lambda x: x + 1, backend="hpu_backend", dynamic=False, options={"frozen": True}
-    )
-    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
-
-
-def test_a_miss_is_explained_by_what_is_stored(store):
-    """In a process that has seen no graph before."""
-    fresh_process()
-    report_before = len(report().graphs)
-    run(11)
-    assert len(report().graphs) >= report_before
-    explanation = explain(report().graphs[-1])
-    assert explanation.nearest_key in service.stored_keys()
-    assert {d.factor for d in explanation.differences} == {"input 0", "all inputs"}
-
-
-def test_warm_up_goes_to_the_server(store, monkeypatch):
-    seen = []
-    connect = service.connect
-
-    class Listening:
-        def __init__(self, client):
-            self._client = client
-
-        def __getattr__(self, name):
-            return getattr(self._client, name)
-
-        def compile(self, *arguments):
-            seen.append(arguments[-2:])
-            return self._client.compile(*arguments)
-
-    monkeypatch.setattr(service, "connect", lambda: Listening(connect()))
-    run(20)
-    assert run(21, compile_priority="warm-up").origin == "compiled"
-    assert seen == [(False, False), (True, False)]
-
-
-def test_doctor_walks_the_whole_way(store, capsys):
-    answer = ask(capsys, "doctor")
-    assert [s["step"] for s in answer["steps"]] == [
-        *("native parts", "settings", "device", "cache folder", "daemon", "store", "compile"),
-        "servers",
-    ]
-    assert {s["result"] for s in answer["steps"]} == {"good"}
-
-
-def test_doctor_names_the_step_that_fails(store, capsys, monkeypatch):
-    monkeypatch.setenv("HPU_SYNAPSE_LIBRARY", "/nowhere/libSynapse.so")
-    answer = ask(capsys, "doctor", code=1)
-    assert [s["result"] for s in answer["steps"]] == ["good", "bad"] + ["not tried"] * 5
-    assert answer["problem"].startswith(
-        "settings: HPU_SYNAPSE_LIBRARY=/nowhere/libSynapse.so is no file"
-    )
-    assert answer["steps"][1]["cure"].startswith("name Intel's libSynapse.so, or unset it")
-    status = ask(capsys, "status", code=1)
-    assert "HPU_SYNAPSE_LIBRARY=/nowhere/libSynapse.so is no file" in status["problem"]
-
-
-def test_doctor_asks_the_servers(store, capsys, monkeypatch, private_cache):
-    stop_daemon(private_cache)
-    monkeypatch.setenv(
-        "HPU_COMPILE_SERVER", "tcp://127.0.0.1:9,tls://name.that.is.nowhere.invalid:8471"
-    )
-    service.reset()
-    answer = ask(capsys, "doctor", code=1)
-    by_name = {s["step"]: s for s in answer["steps"]}
-    closed = by_name["server tcp://127.0.0.1:9"]
-    assert closed["result"] == "bad" and "127.0.0.1:9" in closed["detail"]
-    nowhere = by_name["server tls://name.that.is.nowhere.invalid:8471"]
-    assert nowhere["result"] == "bad" and "has no address" in nowhere["detail"]
-    assert nowhere["cure"] == "mend DNS, or the name"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
-def test_status_names_a_cache_folder_of_another_user(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path))
-    os.chown(tmp_path, 4711, 4711)
-    answer = ask(capsys, "status", code=1)
-    assert f"the cache folder {tmp_path} belongs to user 4711" in answer["problem"]
-
-
-def test_top_counts_what_happens(store, capsys):
-    figures = ask(capsys, "top", "--interval", "0.05")["daemon"]
-    assert figures["programs"] == 3 and figures["waiting"] == 0
-    assert cli.main(["top", "--once", "--interval", "0.05"]) == 0
-    assert re.search(r"programs +3 ", capsys.readouterr().out)
-
-
-def test_top_reads_metrics_pages(store, capsys, tmp_path):
-    page = tmp_path / "metrics"
-    page.write_text(
-        "# HELP hpu_rocksdb_entries x\n# TYPE hpu_rocksdb_entries gauge\nhpu_rocksdb_entries 17\n"
-        'hpu_call_seconds_bucket{door="unix",le="1"} 4\nhpu_compile_failed_total 2\n'
-    )
-    figures = ask(capsys, "top", page.as_uri(), "--interval", "0.01")
-    (found,) = figures.values()
-    assert (found["programs"], found["failed"]) == (17, 2)
-    error = refusal(capsys, "top", "http://127.0.0.1:9/metrics", "--once")
-    assert "http://127.0.0.1:9/metrics: " in error

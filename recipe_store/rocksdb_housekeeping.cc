@@ -1,0 +1,53 @@
+// What the persistent layer does about its entries when it is told to: pins, garbage, reading
+// again.
+#include "base/clock.h"
+#include "recipe_store/rocksdb_bytes.h"
+#include "recipe_store/rocksdb_recipe_store.h"
+
+namespace hpu::store {
+
+absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!index_.Touch(key, MicrosOfEpoch())) {
+      return NotFound("key ", ToHex(key), " is not in the store");
+    }
+    // From now on: nothing may evict it between here and the write.
+    index_.Pin(key, pinned);
+    unsaved_accesses_[key] = AccessRecord(key, MicrosOfEpoch());
+  }
+  AddRemovals({}, &batch);
+  return Write(&batch, /*sync=*/true);
+}
+
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Pinned() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Pinned();
+}
+
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t max_bytes,
+                                                                       uint64_t unused_since) {
+  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  StoreIndex::Change change;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    change = index_.PlanGarbage(max_bytes, unused_since);
+  }
+  rocksdb::WriteBatch batch = ProtectedBatch();
+  AddRemovals(change, &batch);
+  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  std::lock_guard<std::mutex> lock(mutex_);
+  ApplyWritten(change);
+  return std::move(change.removed_keys);
+}
+
+absl::Status RocksDbRecipeStore::Verify(const Digest& key) {
+  ASSIGN_OR_RETURN(const Entry entry, Peek(key));
+  return CheckDigests(entry);
+}
+
+}  // namespace hpu::store
