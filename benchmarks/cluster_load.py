@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests/cluster"), str(ROOT / "tests/python")]
+sys.path[:0] = [str(ROOT / f) for f in ("tests/cluster", "tests/python", "examples/cluster")]
 
 from cluster import Cluster, Server, client_command  # noqa: E402
 

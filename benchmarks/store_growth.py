@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests/cluster"), str(ROOT / "tests/python")]
+sys.path[:0] = [str(ROOT / f) for f in ("tests/cluster", "tests/python", "examples/cluster")]
 
 from cluster import Server, client_command, wait_until  # noqa: E402
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 namespace hpu::client {
 namespace {
@@ -83,6 +84,8 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<grpc::Channel> channe
 
 // False at once when every address of the name has refused: gRPC itself would go on trying until
 // the deadline, while the next server could be asked.
+constexpr std::chrono::milliseconds kSecondTry{50};
+
 bool IsConnected(grpc::Channel& channel, std::chrono::system_clock::time_point deadline) {
   while (true) {
     const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
@@ -128,10 +131,17 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, co
   if (endpoint.kind == Endpoint::Kind::kUnix) return ConnectUnix(endpoint.target);
   if (AfterFork()) return RefuseAfterFork();
   grpc_process = getpid();
-  auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target, Credentials(endpoint, access),
-                                           Arguments(kNetworkPings));
-  if (IsConnected(*channel, std::chrono::system_clock::now() + timeout)) {
-    return MakeConnection(std::move(channel));
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  // One refusal of a server to whom hundreds connect at once is no news; two are.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(kSecondTry);
+    grpc::ChannelArguments arguments = Arguments(kNetworkPings);
+    // Else the second channel is given the first one's connection, and that one's pause.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target,
+                                             Credentials(endpoint, access), arguments);
+    if (IsConnected(*channel, deadline)) return MakeConnection(std::move(channel));
+    if (std::chrono::system_clock::now() + kSecondTry >= deadline) break;
   }
   return ServerUnavailable(Error(absl::StatusCode::kUnavailable, "no compile server at ",
                                  ToText(endpoint), " within ", timeout.count(), " ms",
