@@ -110,7 +110,6 @@ class CompileQueue {
   absl::Status AdmitSeat(const CompileJob& job) const;
   absl::Status AdmitFlight(const CompileJob& job);
   Seat TakeSeat(Waiting& waiting, const CompileJob& job, bool leader);
-  void Erase(const Digest& key);  // mutex_ held; of flights_
   void Wait(Lane& lane, const Waiting& waiting);
   // What a compilation that joins the queue now waits for, by what they took so far; mutex_ held.
   std::chrono::milliseconds ExpectedWait() const;
