@@ -110,8 +110,10 @@ absl::Status UnixListener::Listen() {
 
 void UnixListener::WriteState(const char* state) const {
   const std::string text = std::to_string(getpid()) + " " + state + "\n";
-  if (ftruncate(lock_fd_, 0) != 0 ||
-      pwrite(lock_fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  // Written before it is cut: who reads meanwhile finds a state, and no empty file, which would
+  // say that no server runs.
+  if (pwrite(lock_fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      ftruncate(lock_fd_, static_cast<off_t>(text.size())) != 0) {
     HPU_LOG(kDebug, "lock file without text error=" << std::strerror(errno));
   }
 }
