@@ -56,6 +56,19 @@ struct CapturedCall {
   std::string source;            // "model.py:12 in forward"; a label: not in the digest
 };
 
+// What a graph that was captured for training computes beside its results: the gradients of some
+// inputs, from those of its outputs. Numbers are places in `inputs` and `outputs`; a tensor is in
+// one pair at most by its `tangent`, and by its `gradient`. Inputs that are tangents stand behind
+// all others, outputs that are gradients likewise, each in the order of the pairs.
+struct CapturedTangent {
+  uint32_t output = 0;   // that the caller gets
+  uint32_t tangent = 0;  // the input that is its gradient; of its dtype and sizes
+};
+struct CapturedGradient {
+  uint32_t input = 0;     // that the caller gives
+  uint32_t gradient = 0;  // the output that is its gradient; of its dtype and sizes
+};
+
 struct CapturedGraph {
   std::string name;  // a label: not in the digest
   std::vector<CapturedInput> inputs;
@@ -63,6 +76,8 @@ struct CapturedGraph {
   std::vector<OpSchema> schemas;            // in the order of their first use, each once
   std::vector<CapturedCall> calls;
   std::vector<Argument> outputs;  // tensor, none, int, float or bool
+  std::vector<CapturedTangent> tangents;    // of a training graph: both lists have an entry at least
+  std::vector<CapturedGradient> gradients;  // of any other: both are empty
 
   const OpSchema& schema(const CapturedCall& call) const { return schemas[call.schema]; }
   size_t value_count() const;
@@ -75,7 +90,7 @@ inline constexpr size_t kMaxGraphValues = size_t{1} << 24;
 // Container (docs/formats.md): head of base/container.h, kind "HPUGRAF"; a part that the digest
 // covers (all but labels), a part with the labels; checksum. Equal graphs have equal bytes: every
 // field is required, and what has no order of its own is ordered by first use.
-inline constexpr uint32_t kCapturedGraphVersion = 1;
+inline constexpr uint32_t kCapturedGraphVersion = 2;
 Bytes EncodeGraph(const CapturedGraph& graph);
 // Valid graphs only. DATA_LOSS, saying what and where: foreign, damaged or hostile bytes.
 // UNIMPLEMENTED: another version.

@@ -1,5 +1,5 @@
 // captured graph := head, u64 size of the first part, first part, labels, checksum
-// first part     := inputs, constants, schemas, calls, outputs
+// first part     := inputs, constants, schemas, calls, outputs, tangents, gradients
 // labels         := graph name, name of each input, distinct sources, source of each call
 #include <unordered_map>
 #include <utility>
@@ -99,6 +99,24 @@ absl::Status GetCall(ByteReader& in, CapturedCall* call) {
   return GetBool(in, &call->draws_random);
 }
 
+void PutTangent(ByteWriter& out, const CapturedTangent& pair) {
+  out.Put(pair.output);
+  out.Put(pair.tangent);
+}
+absl::Status GetTangent(ByteReader& in, CapturedTangent* pair) {
+  RETURN_IF_ERROR(in.Get(&pair->output));
+  return in.Get(&pair->tangent);
+}
+
+void PutGradient(ByteWriter& out, const CapturedGradient& pair) {
+  out.Put(pair.input);
+  out.Put(pair.gradient);
+}
+absl::Status GetGradient(ByteReader& in, CapturedGradient* pair) {
+  RETURN_IF_ERROR(in.Get(&pair->input));
+  return in.Get(&pair->gradient);
+}
+
 Bytes EncodeContent(const CapturedGraph& graph) {
   ByteWriter out;
   PutList(out, graph.inputs, PutInput);
@@ -106,6 +124,8 @@ Bytes EncodeContent(const CapturedGraph& graph) {
   PutList(out, graph.schemas, PutSchema);
   PutList(out, graph.calls, PutCall);
   PutList(out, graph.outputs, PutArgument);
+  PutList(out, graph.tangents, PutTangent);
+  PutList(out, graph.gradients, PutGradient);
   return out.Take();
 }
 
@@ -116,7 +136,9 @@ absl::Status DecodeContent(std::span<const uint8_t> bytes, CapturedGraph* graph)
   RETURN_IF_ERROR_AT(GetList(in, 8, &graph->schemas, GetSchema), "schemas");
   RETURN_IF_ERROR_AT(GetList(in, 17, &graph->calls, GetCall), "calls");
   RETURN_IF_ERROR_AT(GetList(in, 1, &graph->outputs, GetArgument), "outputs");
-  if (in.remaining() != 0) return DataLoss(in.remaining(), " bytes behind the outputs");
+  RETURN_IF_ERROR_AT(GetList(in, 8, &graph->tangents, GetTangent), "tangents");
+  RETURN_IF_ERROR_AT(GetList(in, 8, &graph->gradients, GetGradient), "gradients");
+  if (in.remaining() != 0) return DataLoss(in.remaining(), " bytes behind the gradients");
   return absl::OkStatus();
 }
 

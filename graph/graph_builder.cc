@@ -67,6 +67,12 @@ void GraphBuilder::SetOutputs(std::vector<Argument> outputs) {
   graph_.outputs = std::move(outputs);
 }
 
+void GraphBuilder::SetDerivative(std::vector<CapturedTangent> tangents,
+                                 std::vector<CapturedGradient> gradients) {
+  graph_.tangents = std::move(tangents);
+  graph_.gradients = std::move(gradients);
+}
+
 absl::StatusOr<CapturedGraph> GraphBuilder::Finish() const {
   CapturedGraph graph = graph_;
   graph.constants.clear();

@@ -66,6 +66,12 @@ std::string PrintGraph(const CapturedGraph& graph) {
     PrintArgument(out, graph.outputs[i]);
   }
   out << "\n";
+  for (const CapturedTangent& pair : graph.tangents) {
+    out << "  tangent %" << pair.tangent << " of output " << pair.output << "\n";
+  }
+  for (const CapturedGradient& pair : graph.gradients) {
+    out << "  gradient output " << pair.gradient << " of %" << pair.input << "\n";
+  }
   return out.str();
 }
 

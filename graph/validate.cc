@@ -41,6 +41,7 @@ class Validator {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       RETURN_IF_ERROR_AT(CheckOutput(graph_.outputs[i]), "output " + std::to_string(i));
     }
+    RETURN_IF_ERROR(CheckDerivative());
     if (used_constants_ != graph_.constants.size()) {
       return DataLoss("constant ", used_constants_, " is not used");
     }
@@ -173,6 +174,69 @@ class Validator {
       return absl::OkStatus();
     }
     return DataLoss("neither a tensor, a number nor None");
+  }
+
+  std::vector<const TensorSpec*> Specs() const {
+    std::vector<const TensorSpec*> specs;
+    for (const CapturedInput& input : graph_.inputs) specs.push_back(&input.spec);
+    for (const CapturedConstant& constant : graph_.constants) specs.push_back(&constant.spec);
+    for (const CapturedCall& call : graph_.calls) {
+      for (const CapturedResult& result : call.results) specs.push_back(&result.spec);
+    }
+    return specs;
+  }
+
+  // An input and an output, of which one is the gradient of the other.
+  absl::Status CheckPair(uint32_t input, uint32_t output,
+                         const std::vector<const TensorSpec*>& specs) const {
+    if (input >= graph_.inputs.size() ||
+        graph_.inputs[input].kind != CapturedInput::Kind::kTensor) {
+      return DataLoss("input ", input, " is no tensor");
+    }
+    const auto* value = output < graph_.outputs.size()
+                            ? std::get_if<TensorArgument>(&graph_.outputs[output].value)
+                            : nullptr;
+    if (value == nullptr) return DataLoss("output ", output, " is no tensor");
+    const TensorSpec& given = graph_.inputs[input].spec;
+    const TensorSpec& made = *specs[value->tensor];
+    if (given.dtype == made.dtype && given.sizes == made.sizes) return absl::OkStatus();
+    return DataLoss("input ", input, " and output ", output, " differ in dtype or sizes");
+  }
+
+  absl::Status CheckDerivative() const {
+    const std::vector<CapturedTangent>& tangents = graph_.tangents;
+    const std::vector<CapturedGradient>& gradients = graph_.gradients;
+    if (tangents.empty() && gradients.empty()) return absl::OkStatus();
+    if (tangents.empty() != gradients.empty()) {
+      return DataLoss(tangents.size(), " tangents for ", gradients.size(), " gradients");
+    }
+    if (tangents.size() > graph_.inputs.size() || gradients.size() > graph_.outputs.size()) {
+      return DataLoss("more tangents than inputs, or gradients than outputs");
+    }
+    const size_t given = graph_.inputs.size() - tangents.size();
+    const size_t returned = graph_.outputs.size() - gradients.size();
+    const std::vector<const TensorSpec*> specs = Specs();
+    std::set<uint32_t> seen;
+    for (size_t i = 0; i < tangents.size(); ++i) {
+      const CapturedTangent& pair = tangents[i];
+      const std::string what = "tangent " + std::to_string(i);
+      if (pair.tangent != given + i) return DataLoss(what, " is input ", pair.tangent);
+      if (pair.output >= returned || !seen.insert(pair.output).second) {
+        return DataLoss(what, ": output ", pair.output, " is a gradient or has a tangent already");
+      }
+      RETURN_IF_ERROR_AT(CheckPair(pair.tangent, pair.output, specs), what);
+    }
+    seen.clear();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const CapturedGradient& pair = gradients[i];
+      const std::string what = "gradient " + std::to_string(i);
+      if (pair.gradient != returned + i) return DataLoss(what, " is output ", pair.gradient);
+      if (pair.input >= given || !seen.insert(pair.input).second) {
+        return DataLoss(what, ": input ", pair.input, " is a tangent or has a gradient already");
+      }
+      RETURN_IF_ERROR_AT(CheckPair(pair.input, pair.gradient, specs), what);
+    }
+    return absl::OkStatus();
   }
 
   const CapturedGraph& graph_;

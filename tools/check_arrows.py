@@ -87,6 +87,7 @@ ARROWS: dict[str, set[str]] = {
     "compiler_server/ir": {"base", "graph", "program"},
     "compiler_server/passes/decompose": {"base", "graph", "compiler_server/ir"},
     "compiler_server/passes": {"base", "graph", "compiler_server/ir"},
+    "compiler_server/partition": {"base", "graph", "compiler_server/ir"},
     "compiler_server/lowering": {
         "base",
         "graph",
@@ -103,6 +104,7 @@ ARROWS: dict[str, set[str]] = {
         "proto",
         "compiler_server/ir",
         "compiler_server/passes",
+        "compiler_server/partition",
         "compiler_server/lowering",
         "synapse/device_kind.h",
         "synapse/loader.h",

@@ -22,11 +22,7 @@ uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment 
 std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
 
 // Refuses what the format can say and nothing here does. (Steps say so themselves: Prepare.)
-absl::Status CheckSupported(const Program& program) {
-  if (program.functions.size() != 1) {
-    return Unimplemented(program.functions.size(), " functions, this build runs programs of one");
-  }
-  const ProgramFunction& function = program.functions[0];
+absl::Status CheckSupported(const ProgramFunction& function) {
   if (function.grad_mode != GradMode::kUnchanged) {
     return Unimplemented("this build runs no program that changes the grad mode");
   }
@@ -39,45 +35,68 @@ absl::Status CheckSupported(const Program& program) {
   }
   for (size_t i = 0; i < function.outputs.size(); ++i) {
     const ProgramOutput& output = function.outputs[i];
-    if (output.kind > ProgramOutput::Kind::kBool || !output.calls.empty() || !output.returned ||
-        output.requires_grad) {
-      return Unimplemented("output ", i, ": this build makes no outputs that autograd sees");
+    if (output.kind > ProgramOutput::Kind::kBool || !output.calls.empty()) {
+      return Unimplemented("output ", i, ": this build makes no views of outputs");
     }
+  }
+  return absl::OkStatus();
+}
+
+// A program is one function, or a forward and its backward.
+absl::Status CheckSupported(const Program& program) {
+  const bool training = program.functions.size() == 2 && program.derivatives.size() == 1;
+  if (program.functions.size() != 1 && !training) {
+    return Unimplemented(program.functions.size(), " functions with ", program.derivatives.size(),
+                         " derivatives: this build runs one, or a forward and its backward");
+  }
+  for (const ProgramFunction& function : program.functions) {
+    RETURN_IF_ERROR_AT(CheckSupported(function), function.name);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProgramExecutor>> ProgramExecutor::Create(
+absl::StatusOr<std::vector<std::unique_ptr<ProgramExecutor>>> ProgramExecutor::Create(
     std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
-    std::string name) {
+    const std::string& name) {
   const std::string context = "program " + name;
   absl::StatusOr<Program> decoding = DecodeProgram(program);
   RETURN_IF_ERROR_AT(decoding.status(), context);
-  Program decoded = *std::move(decoding);
-  RETURN_IF_ERROR_AT(CheckSupported(decoded), context);
-  if (recipes.size() != decoded.recipes.size()) {
+  const auto decoded = std::make_shared<const Program>(*std::move(decoding));
+  RETURN_IF_ERROR_AT(CheckSupported(*decoded), context);
+  if (recipes.size() != decoded->recipes.size()) {
     return InvalidArgument(context, ": ", recipes.size(), " recipes given, ",
-                           decoded.recipes.size(), " needed");
+                           decoded->recipes.size(), " needed");
   }
-  std::unique_ptr<ProgramExecutor> executor(
-      new ProgramExecutor(std::move(name), std::move(decoded)));
-  for (size_t i = 0; i < recipes.size(); ++i) {
-    const RecipeRef& reference = executor->program_.recipes[i];
-    auto recipe = LoadRecipe(reference.digest, ShortName(reference), recipes[i]);
-    if (!recipe.ok()) return Annotate(recipe.status(), context);
-    executor->recipes_.push_back(*std::move(recipe));
+  std::vector<std::unique_ptr<ProgramExecutor>> executors;
+  for (uint32_t i = 0; i < decoded->functions.size(); ++i) {
+    const std::string called = i == 0 ? name : name + " " + decoded->functions[i].name;
+    executors.emplace_back(new ProgramExecutor(called, decoded, i));
+    RETURN_IF_ERROR_AT(executors.back()->Prepare(recipes), "program " + called);
   }
-  executor->PlanBuffers();
-  const std::vector<Step>& steps = executor->function().steps;
+  return executors;
+}
+
+absl::Status ProgramExecutor::Prepare(std::span<const std::span<const uint8_t>> recipes) {
+  recipes_.resize(recipes.size());
+  for (const Step& step : function().steps) {
+    const auto* launch = std::get_if<LaunchStep>(&step);
+    if (launch == nullptr || recipes_[launch->recipe] != nullptr) continue;
+    const RecipeRef& reference = program_->recipes[launch->recipe];
+    ASSIGN_OR_RETURN(
+        recipes_[launch->recipe],
+        LoadRecipe(reference.digest, ShortName(reference), recipes[launch->recipe]));
+  }
+  PlanBuffers();
+  const std::vector<Step>& steps = function().steps;
   for (size_t i = 0; i < steps.size(); ++i) {
-    executor->launch_of_step_.push_back(static_cast<uint32_t>(executor->launches_.size()));
+    launch_of_step_.push_back(static_cast<uint32_t>(launches_.size()));
     const absl::Status prepared =
-        std::visit([&](const auto& step) { return executor->Prepare(step); }, steps[i]);
-    RETURN_IF_ERROR_AT(prepared, context + ": step " + std::to_string(i));
+        std::visit([&](const auto& step) { return Prepare(step); }, steps[i]);
+    RETURN_IF_ERROR_AT(prepared, "step " + std::to_string(i));
   }
-  return executor;
+  return absl::OkStatus();
 }
 
 ProgramExecutor::~ProgramExecutor() {
@@ -125,6 +144,10 @@ void ProgramExecutor::PlanBuffers() {
     const ProgramTensor& entry = function().tensors[tensor];
     if (entry.placement == Placement::kBuffer) buffer_is_visible_[entry.index] = true;
   }
+  constant_is_read_.resize(program_->constants.size());
+  for (const ProgramTensor& tensor : function().tensors) {
+    if (tensor.placement == Placement::kConstant) constant_is_read_[tensor.index] = true;
+  }
   scratch_offset_.resize(function().buffer_bytes.size());
   for (size_t i = 0; i < function().buffer_bytes.size(); ++i) {
     if (buffer_is_visible_[i]) continue;
@@ -171,10 +194,10 @@ absl::Status ProgramExecutor::Prepare(const LaunchStep& step) {
 }
 
 absl::Status ProgramExecutor::PlaceConstants(Stream& stream) {
-  constants_.resize(program_.constants.size());
+  constants_.resize(program_->constants.size());
   for (size_t i = 0; i < constants_.size(); ++i) {
-    const Bytes& data = program_.constants[i].data;
-    if (data.empty() || constants_[i] != nullptr) continue;
+    const Bytes& data = program_->constants[i].data;
+    if (!constant_is_read_[i] || data.empty() || constants_[i] != nullptr) continue;
     ASSIGN_OR_RETURN(constants_[i], stream.device().allocator().Allocate(data.size(), stream));
     RETURN_IF_ERROR(CopyToDevice(stream, constants_[i]->address, data.data(), data.size()));
   }

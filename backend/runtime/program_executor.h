@@ -1,5 +1,5 @@
-// A program made ready to run: recipes loaded, launch tables laid out, addresses reduced to "base +
-// offset". The caller owns inputs and outputs and walks the steps; LaunchSteps are run here.
+// A function of a program made ready to run: recipes loaded, launch tables laid out, addresses
+// reduced to "base + offset". The caller owns inputs and outputs and walks the steps; LaunchSteps are run here.
 //
 //   ExecutionFrame: one base address per slot, filled by the caller before the first launch
 //     [ inputs | buffers | constants | program tensors made by eager steps ]
@@ -29,21 +29,20 @@ struct DeviceBlock;
 
 class ProgramExecutor {
  public:
-  // `program`: container bytes (program/program.h); `recipes`: serialised recipes in the program's
-  // order. All verified before. `name`: what the program is called in messages. Loads the library,
-  // acquires no device. UNIMPLEMENTED: a step, an input or an output of a kind that nothing here
-  // runs.
-  static absl::StatusOr<std::unique_ptr<ProgramExecutor>> Create(
+  // One executor per function. `program`: container bytes (program/program.h); `recipes`: serialised
+  // recipes in the program's order. All verified before. `name`: what the program is called in
+  // messages. Loads the library, acquires no device. UNIMPLEMENTED: a step, an input or an output
+  // of a kind that nothing here runs.
+  static absl::StatusOr<std::vector<std::unique_ptr<ProgramExecutor>>> Create(
       std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
-      std::string name);
+      const std::string& name);
   ~ProgramExecutor();
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
 
   const std::string& name() const { return name_; }
-  const Program& program() const { return program_; }
-  // What a call runs.
-  const ProgramFunction& function() const { return program_.functions[0]; }
+  const Program& program() const { return *program_; }
+  const ProgramFunction& function() const { return program_->functions[function_]; }
   uint32_t launch_count() const { return static_cast<uint32_t>(launches_.size()); }
   uint32_t eager_count() const;
 
@@ -56,7 +55,7 @@ class ProgramExecutor {
     return BufferSlot(static_cast<uint32_t>(function().buffer_bytes.size())) + constant;
   }
   uint32_t EagerSlot(uint32_t tensor) const {
-    return ConstantSlot(static_cast<uint32_t>(program_.constants.size())) + tensor;
+    return ConstantSlot(static_cast<uint32_t>(program_->constants.size())) + tensor;
   }
   uint32_t SlotOf(uint32_t tensor) const;
 
@@ -101,8 +100,9 @@ class ProgramExecutor {
     std::vector<Patch> patches;
   };
 
-  ProgramExecutor(std::string name, Program program)
-      : name_(std::move(name)), program_(std::move(program)) {}
+  ProgramExecutor(std::string name, std::shared_ptr<const Program> program, uint32_t function)
+      : name_(std::move(name)), program_(std::move(program)), function_(function) {}
+  absl::Status Prepare(std::span<const std::span<const uint8_t>> recipes);
   void PlanBuffers();
   // Each kind of step that runs has an overload of both; eager steps are the caller's.
   absl::Status Prepare(const LaunchStep& step);
@@ -120,11 +120,13 @@ class ProgramExecutor {
   absl::Status PlaceConstants(Stream& stream);
 
   const std::string name_;
-  const Program program_;
-  std::vector<std::shared_ptr<LoadedRecipe>> recipes_;
+  const std::shared_ptr<const Program> program_;
+  const uint32_t function_;
+  std::vector<std::shared_ptr<LoadedRecipe>> recipes_;  // of the program; null: not of this function
   std::vector<PreparedLaunch> launches_;
   std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
   std::vector<bool> buffer_is_visible_;
+  std::vector<bool> constant_is_read_;  // by the program's constants
   std::vector<uint64_t> scratch_offset_;  // of buffers that are not visible
   uint64_t scratch_bytes_ = 0;
   uint32_t slot_count_ = 0;

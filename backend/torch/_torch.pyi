@@ -66,6 +66,9 @@ class GraphBuilder:
         brought into schema order, and those left out get the schema's default. What the call writes
         is read off the schema. A result is (dtype, sizes, strides, storage offset, value whose
         memory it lies in or None for its own)."""
+    def set_derivative(
+        self, tangents: Sequence[tuple[int, int]], gradients: Sequence[tuple[int, int]]
+    ) -> None: ...
     def set_outputs(self, outputs: Sequence[Value | bool | int | float | None]) -> None: ...
     def serialize(self) -> bytes: ...
     def text(self) -> str:

@@ -1,328 +1,206 @@
 #include "backend/torch/compiled_program.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/record_function.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
-#include <torch/csrc/utils/pybind.h>
 
-#include "backend/runtime/copy.h"
-#include "backend/runtime/profiling.h"
+#include <utility>
+
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
-#include "backend/torch/kernels.h"
 
 namespace hpu::torch_backend {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 namespace {
 
-using runtime::DeviceBlock;
+constexpr char kProgram[] = "program";
+constexpr char kTwice[] =
+    "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "
+    "differentiated again: the backward of a compiled graph has no backward of its own. Run the "
+    "model without torch.compile where second derivatives are needed";
 
-// Tensors that are more than memory: their bytes are not their values.
-constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::DispatchKey::Conjugate,
-                                         c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
-                                         c10::DispatchKey::FuncTorchBatched,
-                                         c10::DispatchKey::Functionalize});
-
-at::ScalarType TypeOf(DType dtype, const std::string& program) {
-  const auto type = ToScalarType(dtype);
-  if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));
-  return *type;
-}
-
-at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU),
-      c10::scalarTypeToTypeMeta(*ToScalarType(spec.dtype)));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides,
-                                                      spec.storage_offset);
-  return tensor;
-}
-
-// What torch.profiler calls a step.
-std::string LabelOf(const Step& step, const Program& program) {
-  const auto* launch = std::get_if<LaunchStep>(&step);
-  return launch == nullptr
-             ? "hpu::eager_step"
-             : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
-}
-
-// Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
-bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wanted) {
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (given[i] != wanted[i] && sizes[i] > 1) return false;
+// The gradient of an output, as the backward takes it: zeros where nothing reached the output, a
+// copy where strides or type differ from those that were compiled for.
+at::Tensor AsTangent(const at::Tensor& gradient, const TensorSpec& spec) {
+  const auto options = at::TensorOptions().dtype(*ToScalarType(spec.dtype)).device(kHpuDevice);
+  at::Tensor made;
+  if (gradient.defined()) {
+    const bool fits = gradient.scalar_type() == *ToScalarType(spec.dtype) &&
+                      gradient.device() == at::Device(kHpuDevice) &&
+                      gradient.layout() == at::kStrided &&
+                      gradient.strides() == at::IntArrayRef(spec.strides) && !gradient.is_neg() &&
+                      !gradient.is_conj() && !gradient._is_zerotensor();
+    if (fits) return gradient;
+    made = at::empty_strided(spec.sizes, spec.strides, options);
+    made.copy_(gradient);
+    return made;
   }
-  return true;
+  made = at::empty_strided(spec.sizes, spec.strides, options);
+  return made.zero_();
+}
+
+// Whoever differentiates these again is told that it cannot be done, instead of getting zeros.
+variable_list RaiseIfDifferentiated(const variable_list& gradients) {
+  variable_list marked;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined()) marked.push_back(gradient.detach().requires_grad_());
+  }
+  const auto error = c10::make_intrusive<torch::autograd::DelayedError>(
+      kTwice, static_cast<int64_t>(marked.size()));
+  marked = (*error)(std::move(marked));
+  variable_list result;
+  size_t next = 0;
+  for (const at::Tensor& gradient : gradients) {
+    result.push_back(gradient.defined() ? marked[next++] : at::Tensor());
+  }
+  return result;
 }
 
 }  // namespace
 
-struct CompiledProgram::Frame {
-  Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
-      : stream(stream_in),
-        slots(executor.slot_count()),
-        inputs(executor.function().inputs.size()),
-        storages(executor.function().buffer_bytes.size()) {}
-  ~Frame() {
-    // Stream order keeps the memory until the work queued so far is done.
-    for (DeviceBlock* block : uploads) stream.device().allocator().Free(block);
+CompiledProgram::CompiledProgram(
+    std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors) {
+  for (auto& executor : executors) {
+    functions_.push_back(std::make_unique<CompiledFunction>(std::move(executor)));
   }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-
-  runtime::Stream& stream;
-  c10::SmallVector<uint64_t, 512> slots;
-  c10::SmallVector<PyObject*, 256> inputs;  // borrowed from the caller
-  c10::SmallVector<c10::Storage, 16> storages;
-  std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
-  c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
-  runtime::ProgramExecutor::Call call;
-
-  const at::Tensor& Input(size_t index) const { return THPVariable_Unpack(inputs[index]); }
-};
-
-CompiledProgram::CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor)
-    : executor_(std::move(executor)), label_("hpu::program " + executor_->name()) {
-  const ProgramFunction& function = executor_->function();
-  for (uint32_t i = 0; i < function.inputs.size(); ++i) {
-    inputs_.push_back(PrepareInput(i));
-    if (inputs_.back().mutated) mutated_.push_back(i);
-  }
-  for (uint32_t i = 0; i < function.buffer_bytes.size(); ++i) {
-    if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
-  }
-  for (const ProgramTensor& tensor : function.tensors) TypeOf(tensor.spec.dtype, name());
-  for (const ProgramOutput& output : function.outputs) {
-    constant_outputs_.push_back(PrepareOutput(output));
-  }
-  const std::vector<bool> in_use = TensorsInUse(function);
-  for (const Step& step : function.steps) {
-    const auto* eager = std::get_if<EagerStep>(&step);
-    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(name(), function, *eager, in_use)
-                           : nullptr);
-    step_labels_.push_back(LabelOf(step, program()));
+  if (!has_backward()) return;
+  gradient_of_input_.assign(forward().function().inputs.size(), -1);
+  for (const Derivative::Pair& pair : program().derivatives[0].gradients) {
+    gradient_of_input_[pair.forward] = pair.backward;
   }
 }
 
-CompiledProgram::Input CompiledProgram::PrepareInput(size_t index) const {
-  const ProgramInput& given = function().inputs[index];
-  Input input;
-  input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
-  if (!input.is_tensor) return input;
-  input.on_cpu = given.on_cpu;
-  input.mutated = given.mutated;
-  input.dtype = TypeOf(given.spec.dtype, name());
-  input.sizes = given.spec.sizes;
-  input.strides = given.spec.strides;
-  input.numel = c10::multiply_integers(given.spec.sizes);
-  input.bytes =
-      at::detail::computeStorageNbytes(input.sizes, input.strides, c10::elementSize(input.dtype));
-  return input;
-}
-
-PyObject* CompiledProgram::PrepareOutput(const ProgramOutput& output) const {
-  switch (output.kind) {
-    case ProgramOutput::Kind::kNone:
-      return Py_NewRef(Py_None);
-    case ProgramOutput::Kind::kInt:
-      return PyLong_FromLongLong(output.int_value);
-    case ProgramOutput::Kind::kFloat:
-      return PyFloat_FromDouble(output.float_value);
-    case ProgramOutput::Kind::kBool:
-      return PyBool_FromLong(output.int_value != 0);
-    case ProgramOutput::Kind::kInputView:
-      if (output.view.dtype != function().inputs[output.index].spec.dtype) {
-        Throw(Unimplemented("program ", name(),
-                            ": an output is a view of an input in another dtype"));
-      }
-      return nullptr;
-    default:
-      return nullptr;
+struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
+  // `inputs`: the tensors among the forward's inputs. Returns its tensor outputs that the caller
+  // gets, without those that are inputs or views of them.
+  static variable_list forward(AutogradContext* context,
+                               const c10::intrusive_ptr<CompiledProgram>& program,
+                               at::TensorList inputs) {
+    CompiledFunction& function = program->forward();
+    c10::SmallVector<const at::Tensor*, 256> arguments;
+    size_t next = 0;
+    for (const ProgramInput& input : function.function().inputs) {
+      const bool tensor = input.kind == ProgramInput::Kind::kTensor;
+      arguments.push_back(tensor ? &inputs[next++] : nullptr);
+    }
+    const std::vector<at::Tensor> outputs = function.Run(arguments);
+    variable_list saved(program->backward().function().inputs.size());
+    for (const SavedValue& value : program->program().saved) {
+      saved[value.input.index] = outputs[value.output.index];
+    }
+    variable_list returned, not_differentiable;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ProgramOutput& output = function.function().outputs[i];
+      if (!output.returned || output.kind != ProgramOutput::Kind::kTensor) continue;
+      returned.push_back(outputs[i]);
+      if (!output.requires_grad) not_differentiable.push_back(outputs[i]);
+    }
+    context->save_for_backward(std::move(saved));
+    context->mark_non_differentiable(not_differentiable);
+    context->set_materialize_grads(false);
+    context->saved_data[kProgram] = c10::IValue::make_capsule(program);
+    return returned;
   }
-}
 
-bool CompiledProgram::Fits(const at::Tensor& tensor, const Input& input) const {
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  const c10::DeviceType device = input.on_cpu ? c10::DeviceType::CPU : c10::DeviceType::HPU;
-  return impl.device_type() == device && c10::typeMetaToScalarType(impl.dtype()) == input.dtype &&
-         !impl.key_set().has_any(kNotPlain) && impl.sizes() == at::IntArrayRef(input.sizes) &&
-         (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
-}
-
-void CompiledProgram::Misfit(const at::Tensor& tensor, size_t index) const {
-  const Input& input = inputs_[index];
-  TORCH_CHECK_VALUE(
-      false, "program ", name(), ": input ", index, " must be a plain tensor on ",
-      input.on_cpu ? "cpu" : "hpu", " of ", c10::toString(input.dtype), ", sizes ",
-      at::IntArrayRef(input.sizes), ", strides ", at::IntArrayRef(input.strides),
-      "; given: ", tensor.device(), ", ", c10::toString(tensor.scalar_type()), ", sizes ",
-      tensor.sizes(),
-      tensor.layout() == at::kStrided ? c10::str(", strides ", tensor.strides()) : "");
-  __builtin_unreachable();
-}
-
-void CompiledProgram::BindInput(Frame& frame, size_t index, PyObject* argument) const {
-  const Input& input = inputs_[index];
-  frame.inputs[index] = argument;
-  if (!input.is_tensor) return;
-  if (!THPVariable_Check(argument)) {
-    throw torch::TypeError(c10::str("program ", name(), ": input ", index,
-                                    " must be a tensor, not ", Py_TYPE(argument)->tp_name));
-  }
-  const at::Tensor& tensor = THPVariable_Unpack(argument);
-  if (!Fits(tensor, input)) Misfit(tensor, index);
-  uint64_t& slot = frame.slots[executor_->InputSlot(static_cast<uint32_t>(index))];
-  if (input.on_cpu && input.bytes > 0) {
-    DeviceBlock* block =
-        Check(frame.stream.device().allocator().Allocate(input.bytes, frame.stream));
-    frame.uploads.push_back(block);
-    Check(
-        runtime::CopyToDevice(frame.stream, block->address, tensor.const_data_ptr(), input.bytes));
-    slot = block->address;
-    return;
-  }
-  slot = AddressOf(tensor.const_data_ptr());
-}
-
-void CompiledProgram::CheckOverlap(const Frame& frame) const {
-  for (const uint32_t written : mutated_) {
-    const uint64_t begin = frame.slots[executor_->InputSlot(written)];
-    const uint64_t end = begin + inputs_[written].bytes;
-    for (uint32_t other = 0; other < inputs_.size(); ++other) {
-      if (other == written || !inputs_[other].is_tensor) continue;
-      const uint64_t other_begin = frame.slots[executor_->InputSlot(other)];
-      if (other_begin < end && begin < other_begin + inputs_[other].bytes) {
-        throw AliasedInputs(c10::str("program ", name(), ": input ", written,
-                                     " is written and shares memory with input ", other));
+  static variable_list backward(AutogradContext* context, const variable_list& tangents) {
+    const auto program = c10::static_intrusive_pointer_cast<CompiledProgram>(
+        context->saved_data[kProgram].toCapsule());
+    const bool create_graph = at::GradMode::is_enabled();
+    variable_list gradients(1 + program->tensor_inputs());
+    {
+      const at::NoGradGuard no_grad;
+      const variable_list outputs = program->RunBackward(context->get_saved_variables(), tangents);
+      size_t next = 1;  // behind the program itself
+      for (size_t i = 0; i < program->gradient_of_input_.size(); ++i) {
+        if (program->forward().function().inputs[i].kind != ProgramInput::Kind::kTensor) continue;
+        const int64_t gradient = program->gradient_of_input_[i];
+        if (gradient >= 0) gradients[next] = outputs[static_cast<size_t>(gradient)];
+        ++next;
       }
     }
+    return create_graph ? RaiseIfDifferentiated(gradients) : gradients;
   }
+};
+
+size_t CompiledProgram::tensor_inputs() const {
+  size_t count = 0;
+  for (const ProgramInput& input : forward().function().inputs) {
+    count += input.kind == ProgramInput::Kind::kTensor ? 1 : 0;
+  }
+  return count;
 }
 
-void CompiledProgram::AllocateBuffers(Frame& frame) const {
-  for (const uint32_t buffer : visible_buffers_) {
-    c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
-    frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
-    frame.storages[buffer] = std::move(storage);
+// `saved`: by input of the backward. `tangents`: by output of the node; may be undefined.
+variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents) {
+  const ProgramFunction& forward_function = forward().function();
+  const ProgramFunction& function = backward().function();
+  std::vector<size_t> place(forward_function.outputs.size());  // among the node's outputs
+  size_t next = 0;
+  for (size_t i = 0; i < place.size(); ++i) {
+    const ProgramOutput& output = forward_function.outputs[i];
+    place[i] = next;
+    if (output.returned && output.kind == ProgramOutput::Kind::kTensor) ++next;
   }
+  for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
+    saved[pair.backward] =
+        AsTangent(tangents[place[pair.forward]], function.inputs[pair.backward].spec);
+  }
+  c10::SmallVector<const at::Tensor*, 256> arguments;
+  for (const at::Tensor& tensor : saved) arguments.push_back(&tensor);
+  return backward().Run(arguments);
 }
 
 PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
-  if (count != inputs_.size()) {
-    throw torch::TypeError(
-        c10::str("program ", name(), " takes ", inputs_.size(), " inputs, ", count, " given"));
-  }
-  // One look for the whole call: a look per step would show in the time of a small program.
-  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
-      runtime::HostTracing()) [[unlikely]] {
-    RECORD_FUNCTION(label_, {});
-    const runtime::HostRange range("program", name());
-    return Run(arguments, /*recorded=*/true);
-  }
-  return Run(arguments, /*recorded=*/false);
+  return has_backward() ? CallWithBackward(arguments, count) : forward().Call(arguments, count);
 }
 
-PyObject* CompiledProgram::Run(PyObject* const* arguments, bool recorded) {
-  runtime::Device& device = runtime::Device::Get();
-  if (!device.acquired()) {
-    const pybind11::gil_scoped_release no_gil;
-    Check(device.EnsureAcquired());
+PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t count) {
+  forward().CheckCount(count);
+  variable_list inputs;
+  for (size_t i = 0; i < count; ++i) {
+    const at::Tensor* tensor = forward().TensorArgument(arguments[i], i);
+    if (tensor == nullptr) continue;
+    // One that has no gradient is not an input of the node: autograd would go on from it with zeros
+    // where eager PyTorch goes no further.
+    const bool cut = gradient_of_input_[i] < 0 && tensor->requires_grad();
+    inputs.push_back(cut ? tensor->detach() : *tensor);
   }
-  Frame frame(*Check(device.CurrentStream()), *executor_);
-  for (size_t i = 0; i < inputs_.size(); ++i) BindInput(frame, i, arguments[i]);
-  if (!mutated_.empty()) CheckOverlap(frame);
-  AllocateBuffers(frame);
-  Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
-  for (size_t step = 0; step < eager_.size(); ++step) {
-    if (recorded) [[unlikely]] {
-      RECORD_FUNCTION(step_labels_[step], {});
-      RunStep(frame, step);
-    } else {
-      RunStep(frame, step);
+  const variable_list tensors = Gradients::apply(
+      c10::intrusive_ptr<CompiledProgram>::reclaim_copy(this), at::TensorList(inputs));
+  std::vector<THPObjectPtr> outputs;
+  size_t next = 0;
+  for (size_t i = 0; i < forward().function().outputs.size(); ++i) {
+    const ProgramOutput& output = forward().function().outputs[i];
+    if (!output.returned) continue;
+    switch (output.kind) {
+      case ProgramOutput::Kind::kTensor:
+        outputs.emplace_back(THPVariable_Wrap(tensors[next++]));
+        break;
+      case ProgramOutput::Kind::kInput:
+        outputs.emplace_back(Py_NewRef(arguments[output.index]));
+        break;
+      case ProgramOutput::Kind::kInputView: {
+        const at::Tensor& input = THPVariable_Unpack(arguments[output.index]);
+        outputs.emplace_back(THPVariable_Wrap(CompiledFunction::ViewOfInput(output, input)));
+        break;
+      }
+      default:
+        outputs.emplace_back(forward().ConstantOutput(i));
     }
+    if (!outputs.back()) throw python_error();
   }
-  for (const uint32_t written : mutated_) {
-    const at::Tensor& tensor = frame.Input(written);
-    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-  }
-  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(function().outputs.size())));
+  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
   if (!result) throw python_error();
-  for (size_t i = 0; i < function().outputs.size(); ++i) {
-    PyObject* output = MakeOutput(frame, i);
-    if (output == nullptr) throw python_error();
-    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), output);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), outputs[i].release());
   }
-  call_count_.fetch_add(1, std::memory_order_relaxed);
   return result.release();
-}
-
-void CompiledProgram::RunStep(Frame& frame, size_t step) const {
-  if (eager_[step] != nullptr) {
-    RunEager(frame, step);
-  } else {
-    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots));
-  }
-}
-
-void CompiledProgram::RunEager(Frame& frame, size_t step) const {
-  const pybind11::gil_scoped_release no_gil;
-  frame.tensors.resize(function().tensors.size());
-  const PreparedEagerStep& eager = *eager_[step];
-  for (const uint32_t tensor : eager.inputs()) {
-    if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
-  }
-  eager.Run(frame.tensors);
-  for (const uint32_t tensor : std::get<EagerStep>(function().steps[step]).outputs) {
-    if (!frame.tensors[tensor].defined()) continue;
-    frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());
-  }
-}
-
-// A tensor over the memory of a program tensor, for eager steps and outputs.
-at::Tensor CompiledProgram::TensorOf(Frame& frame, uint32_t tensor) const {
-  const ProgramTensor& entry = function().tensors[tensor];
-  switch (entry.placement) {
-    case Placement::kInput: {
-      const at::Tensor& input = frame.Input(entry.index);
-      const ProgramInput& declared = function().inputs[entry.index];
-      if (declared.on_cpu) return input.to(kHpuDevice);
-      return input.as_strided(entry.spec.sizes, entry.spec.strides,
-                              input.storage_offset() + entry.spec.storage_offset);
-    }
-    case Placement::kBuffer:
-      return Over(frame.storages[entry.index], entry.spec);
-    case Placement::kConstant: {
-      // A copy: the constant must survive whatever is done with the tensor.
-      c10::Storage storage = NewStorage(program().constants[entry.index].data.size());
-      Check(runtime::CopyOnDevice(frame.stream, AddressOf(storage.data()),
-                                  executor_->ConstantAddress(entry.index), storage.nbytes()));
-      return Over(std::move(storage), entry.spec);
-    }
-    case Placement::kEager:
-      break;
-  }
-  if (tensor >= frame.tensors.size() || !frame.tensors[tensor].defined()) {
-    Throw(Internal("program ", name(), ": tensor ", tensor, " is used before it is made"));
-  }
-  return frame.tensors[tensor];
-}
-
-PyObject* CompiledProgram::MakeOutput(Frame& frame, size_t index) const {
-  const ProgramOutput& output = function().outputs[index];
-  switch (output.kind) {
-    case ProgramOutput::Kind::kTensor:
-      return THPVariable_Wrap(TensorOf(frame, output.index));
-    case ProgramOutput::Kind::kInput:
-      return Py_NewRef(frame.inputs[output.index]);
-    case ProgramOutput::Kind::kInputView: {
-      const at::Tensor& input = frame.Input(output.index);
-      return THPVariable_Wrap(
-          input.as_strided(output.view.sizes, output.view.strides,
-                           input.storage_offset() + output.view.storage_offset));
-    }
-    default:
-      return Py_NewRef(constant_outputs_[index]);
-  }
 }
 
 }  // namespace hpu::torch_backend

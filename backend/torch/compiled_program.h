@@ -1,73 +1,48 @@
-// A program bound to PyTorch: checks inputs, makes outputs, runs launches and eager steps.
+// A program bound to PyTorch: its forward function, and where it has one the backward, as a node of
+// autograd's graph.
+//
+// With a backward a call is torch::autograd::Function's: what the program saves is saved there, so
+// that version counters, hooks of saved tensors, retain_graph and freed buffers are PyTorch's own.
+// Outputs that are inputs, or views of inputs, are made from the caller's tensors behind the node.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
 #include <Python.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "backend/runtime/program_executor.h"
-#include "backend/torch/eager_step.h"
+#include "backend/torch/compiled_function.h"
 
 namespace hpu::torch_backend {
 
-class CompiledProgram {
+class CompiledProgram : public torch::CustomClassHolder {
  public:
-  explicit CompiledProgram(std::unique_ptr<runtime::ProgramExecutor> executor);
+  // A function per executor, which are of one program.
+  explicit CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors);
 
-  // One argument per program input. Returns a new tuple. Needs the GIL; throws what errors.h says,
-  // TypeError and ValueError for inputs that do not fit.
+  // One argument per input of the forward. Returns a new tuple of what the caller gets. Needs the
+  // GIL; throws as CompiledFunction::Call.
   PyObject* Call(PyObject* const* arguments, size_t count);
 
-  const std::string& name() const { return executor_->name(); }
-  const Program& program() const { return executor_->program(); }
-  const ProgramFunction& function() const { return executor_->function(); }
-  const runtime::ProgramExecutor& executor() const { return *executor_; }
-  uint64_t call_count() const { return call_count_.load(std::memory_order_relaxed); }
-  bool mutates_inputs() const { return !mutated_.empty(); }
+  CompiledFunction& forward() { return *functions_[0]; }
+  const CompiledFunction& forward() const { return *functions_[0]; }
+  CompiledFunction& backward() { return *functions_[1]; }
+  bool has_backward() const { return functions_.size() > 1; }
+  const std::vector<std::unique_ptr<CompiledFunction>>& functions() const { return functions_; }
+  const Program& program() const { return functions_[0]->program(); }
 
  private:
-  struct Input {
-    bool is_tensor = false;
-    bool on_cpu = false;
-    bool mutated = false;
-    at::ScalarType dtype = at::kFloat;
-    at::DimVector sizes;
-    at::DimVector strides;
-    int64_t numel = 0;
-    uint64_t bytes = 0;  // from the first element to the end of the last
-  };
-  struct Frame;  // of one call
+  struct Gradients;  // the autograd function
+  PyObject* CallWithBackward(PyObject* const* arguments, size_t count);
+  std::vector<at::Tensor> RunBackward(std::vector<at::Tensor> saved,
+                                      const std::vector<at::Tensor>& tangents);
+  size_t tensor_inputs() const;
 
-  Input PrepareInput(size_t index) const;
-  PyObject* PrepareOutput(const ProgramOutput& output) const;
-  void BindInput(Frame& frame, size_t index, PyObject* argument) const;
-  bool Fits(const at::Tensor& tensor, const Input& input) const;
-  [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
-  void CheckOverlap(const Frame& frame) const;
-  void AllocateBuffers(Frame& frame) const;
-  // `recorded`: some profiler hears of the steps.
-  PyObject* Run(PyObject* const* arguments, bool recorded);
-  void RunStep(Frame& frame, size_t step) const;
-  void RunEager(Frame& frame, size_t step) const;
-  at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
-  PyObject* MakeOutput(Frame& frame, size_t index) const;
-
-  const std::unique_ptr<runtime::ProgramExecutor> executor_;
-  const std::string label_;               // in torch.profiler
-  std::vector<std::string> step_labels_;  // per step
-  std::vector<Input> inputs_;
-  std::vector<uint32_t> mutated_;          // inputs that some step writes
-  std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own
-  // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as
-  // the process: programs may be destroyed after the interpreter.
-  std::vector<PyObject*> constant_outputs_;
-  std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
-  std::atomic<uint64_t> call_count_{0};
+  std::vector<std::unique_ptr<CompiledFunction>> functions_;
+  // By input of the forward: which output of the backward is its gradient; -1: none.
+  std::vector<int64_t> gradient_of_input_;
 };
 
 }  // namespace hpu::torch_backend

@@ -228,6 +228,16 @@ class PyGraphBuilder {
     builder_.SetOutputs(std::move(outputs));
   }
 
+  // Pairs of numbers, as captured_graph.h names them: (output, tangent) and (input, gradient).
+  void SetDerivative(const std::vector<std::pair<uint32_t, uint32_t>>& tangents,
+                     const std::vector<std::pair<uint32_t, uint32_t>>& gradients) {
+    std::vector<CapturedTangent> first;
+    std::vector<CapturedGradient> second;
+    for (const auto& [output, tangent] : tangents) first.push_back({output, tangent});
+    for (const auto& [input, gradient] : gradients) second.push_back({input, gradient});
+    builder_.SetDerivative(std::move(first), std::move(second));
+  }
+
   py::bytes Serialize() const {
     const Bytes bytes = EncodeGraph(Finish());
     return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -335,6 +345,8 @@ void BindGraphBuilder(py::module_& module) {
            py::arg("kwargs"), py::arg("results"), py::arg("draws_random") = false,
            py::arg("source") = "")
       .def("set_outputs", &PyGraphBuilder::SetOutputs, py::arg("outputs"))
+      .def("set_derivative", &PyGraphBuilder::SetDerivative, py::arg("tangents"),
+           py::arg("gradients"))
       .def("serialize", &PyGraphBuilder::Serialize)
       .def("text", &PyGraphBuilder::Text)
       .def_property_readonly("call_count", &PyGraphBuilder::call_count);

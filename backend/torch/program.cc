@@ -18,7 +18,7 @@ namespace {
 // A plain CPython type with vectorcall: a call costs no argument tuple and no signature matching.
 struct ProgramObject {
   PyObject_HEAD vectorcallfunc vectorcall;
-  CompiledProgram* program;
+  CompiledProgram* program;  // a reference to it
 };
 
 // Read-only view of a Python buffer.
@@ -50,7 +50,8 @@ PyObject* Call(PyObject* self, PyObject* const* arguments, size_t count, PyObjec
   });
 }
 
-std::unique_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes, std::string name) {
+c10::intrusive_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes,
+                                         const std::string& name) {
   const BufferView program_view(program);
   THPObjectPtr list(PySequence_Fast(recipes, "recipes must be a sequence of buffers"));
   if (!list) throw python_error();
@@ -60,13 +61,12 @@ std::unique_ptr<CompiledProgram> Load(PyObject* program, PyObject* recipes, std:
     views.push_back(std::make_unique<BufferView>(PySequence_Fast_GET_ITEM(list.get(), i)));
     spans.push_back(views.back()->bytes());
   }
-  std::unique_ptr<runtime::ProgramExecutor> executor;
+  std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors;
   {
     const pybind11::gil_scoped_release no_gil;
-    executor =
-        Check(runtime::ProgramExecutor::Create(program_view.bytes(), spans, std::move(name)));
+    executors = Check(runtime::ProgramExecutor::Create(program_view.bytes(), spans, name));
   }
-  return std::make_unique<CompiledProgram>(std::move(executor));
+  return c10::make_intrusive<CompiledProgram>(std::move(executors));
 }
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* names) {
@@ -79,7 +79,7 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     return nullptr;
   }
   return Guarded([&]() -> PyObject* {
-    std::unique_ptr<CompiledProgram> loaded = Load(program, recipes, name);
+    c10::intrusive_ptr<CompiledProgram> loaded = Load(program, recipes, name);
     auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
     self->vectorcall = &Call;
@@ -90,7 +90,8 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* names) {
 
 void Dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  delete reinterpret_cast<ProgramObject*>(self)->program;
+  // Nodes of autograd's graph may still need it.
+  c10::intrusive_ptr<CompiledProgram>::reclaim(reinterpret_cast<ProgramObject*>(self)->program);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -107,13 +108,28 @@ PyObject* Property(PyObject* self, void* /*closure*/) {
   return ToPython(Read(Get(self)));
 }
 
-std::string Name(const CompiledProgram& p) { return p.name(); }
-uint64_t LaunchCount(const CompiledProgram& p) { return p.executor().launch_count(); }
-uint64_t EagerCount(const CompiledProgram& p) { return p.executor().eager_count(); }
-uint64_t NodeCount(const CompiledProgram& p) { return p.function().node_count; }
-uint64_t EagerNodeCount(const CompiledProgram& p) { return p.function().eager_node_count; }
-uint64_t CallCount(const CompiledProgram& p) { return p.call_count(); }
-bool MutatesInputs(const CompiledProgram& p) { return p.mutates_inputs(); }
+std::string Name(const CompiledProgram& p) { return p.forward().name(); }
+uint64_t CallCount(const CompiledProgram& p) { return p.forward().call_count(); }
+bool MutatesInputs(const CompiledProgram& p) { return p.forward().mutates_inputs(); }
+bool HasBackward(const CompiledProgram& p) { return p.has_backward(); }
+uint64_t NodeCount(const CompiledProgram& p) { return p.forward().function().node_count; }
+
+// Of all functions together.
+template <typename Count>
+uint64_t Sum(const CompiledProgram& p, const Count& count) {
+  uint64_t sum = 0;
+  for (const auto& function : p.functions()) sum += count(*function);
+  return sum;
+}
+uint64_t LaunchCount(const CompiledProgram& p) {
+  return Sum(p, [](const CompiledFunction& f) { return f.executor().launch_count(); });
+}
+uint64_t EagerCount(const CompiledProgram& p) {
+  return Sum(p, [](const CompiledFunction& f) { return f.executor().eager_count(); });
+}
+uint64_t EagerNodeCount(const CompiledProgram& p) {
+  return Sum(p, [](const CompiledFunction& f) { return f.function().eager_node_count; });
+}
 
 PyObject* Text(PyObject* self, PyObject* /*unused*/) {
   return ToPython(PrintProgram(Get(self).program()));
@@ -121,14 +137,17 @@ PyObject* Text(PyObject* self, PyObject* /*unused*/) {
 
 PyGetSetDef kProperties[] = {
     {"name", Property<std::string, Name>, nullptr, "What messages call it.", nullptr},
-    {"launch_count", Property<uint64_t, LaunchCount>, nullptr, "Recipe launches per call.",
+    {"launch_count", Property<uint64_t, LaunchCount>, nullptr, "Recipe launches per call, and of its backward.",
      nullptr},
-    {"eager_count", Property<uint64_t, EagerCount>, nullptr, "Eager ops per call.", nullptr},
+    {"eager_count", Property<uint64_t, EagerCount>, nullptr, "Eager ops per call, and of its backward.",
+     nullptr},
     {"node_count", Property<uint64_t, NodeCount>, nullptr, "Nodes of the captured graph.", nullptr},
     {"eager_node_count", Property<uint64_t, EagerNodeCount>, nullptr,
      "Nodes of the captured graph that run eagerly.", nullptr},
     {"call_count", Property<uint64_t, CallCount>, nullptr, "Completed calls.", nullptr},
     {"mutates_inputs", Property<bool, MutatesInputs>, nullptr, "Whether a call writes an input.",
+     nullptr},
+    {"has_backward", Property<bool, HasBackward>, nullptr, "Whether a call is a node of autograd.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -13,6 +13,7 @@
 #include "compiler_server/ir/import.h"
 #include "compiler_server/lowering/device_check.h"
 #include "compiler_server/lowering/lower_graph.h"
+#include "compiler_server/partition/partition.h"
 #include "compiler_server/passes/pipeline.h"
 #include "graph/captured_graph.h"
 #include "program/program.h"
@@ -59,8 +60,9 @@ class StageTimer {
   const Clock::time_point start_;
 };
 
-absl::Status Transform(ir::Graph& graph, DeviceCheck& device, const CompileOptions& options,
-                       Progress& progress, CompileStatistics* statistics) {
+absl::Status Transform(ir::Graph& graph, PipelinePart part, DeviceCheck& device,
+                       const CompileOptions& options, Progress& progress,
+                       CompileStatistics* statistics) {
   std::vector<PassTiming> timings;
   PassOptions pass_options;
   pass_options.disabled = options.disabled_passes;
@@ -70,13 +72,50 @@ absl::Status Transform(ir::Graph& graph, DeviceCheck& device, const CompileOptio
   };
   pass_options.timings = &timings;
   const PassContext context{.accept = [&](const ir::Node& node) { return device.Check(node); }};
-  const absl::Status status = RunPipeline(graph, context, pass_options);
+  const absl::Status status = RunPipeline(graph, context, pass_options, part);
   for (const PassTiming& timing : timings) {
     statistics->stages.push_back(
         {std::string(timing.pass),
          std::chrono::duration_cast<std::chrono::microseconds>(timing.time)});
   }
   return status;
+}
+
+// One function of the program before it is lowered.
+struct Part {
+  std::string name;
+  ir::Graph graph;
+};
+
+// The functions of a training graph, and how they hang together.
+struct TrainingParts {
+  std::vector<Part> parts;  // forward, backward
+  std::vector<uint32_t> saved;
+  uint32_t returned = 0;
+};
+
+// What the backward takes of the forward: program.h, SavedValue and Derivative.
+void LinkFunctions(const ir::Graph& training, const TrainingParts& parts, Program* program) {
+  ProgramFunction& forward = program->functions[0];
+  for (uint32_t k = parts.returned; k < forward.outputs.size(); ++k) {
+    forward.outputs[k].returned = false;
+  }
+  for (uint32_t i = 0; i < parts.saved.size(); ++i) {
+    const uint32_t output = parts.saved[i];
+    const bool own = output >= parts.returned &&
+                     forward.outputs[output].kind == ProgramOutput::Kind::kTensor;
+    program->saved.push_back({{0, output}, {1, i}, /*consumable=*/own});
+  }
+  Derivative& derivative = program->derivatives.emplace_back();
+  derivative.backward = 1;
+  const auto first_tangent = static_cast<uint32_t>(parts.saved.size());
+  for (uint32_t i = 0; i < training.tangents.size(); ++i) {
+    forward.outputs[training.tangents[i].output].requires_grad = true;
+    derivative.tangents.push_back({training.tangents[i].output, first_tangent + i});
+  }
+  for (uint32_t i = 0; i < training.gradients.size(); ++i) {
+    derivative.gradients.push_back({training.gradients[i].input, i});
+  }
 }
 
 struct CompiledRecipe {
@@ -104,7 +143,7 @@ CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
 // threads. A recipe's name is made of its content, so that equal recipes of two graphs are equal
 // bytes.
 absl::StatusOr<std::vector<CompiledRecipe>> CompileRecipes(const SynapseFunctions& functions,
-                                                           LoweredGraph& lowered,
+                                                           LoweredProgram& lowered,
                                                            const CompileOptions& options,
                                                            Progress& progress) {
   std::vector<CompiledRecipe> results(lowered.recipes.size());
@@ -129,17 +168,18 @@ absl::StatusOr<std::vector<CompiledRecipe>> CompileRecipes(const SynapseFunction
 }
 
 // Fills Program::recipes; equal recipes become one.
-absl::Status Assemble(LoweredGraph& lowered, std::vector<CompiledRecipe> compiled,
+absl::Status Assemble(LoweredProgram& lowered, std::vector<CompiledRecipe> compiled,
                       CompiledProgram* result) {
   Program& program = lowered.program;
-  ProgramFunction& forward = program.functions[0];
   std::map<Digest, uint32_t> known;
   for (size_t i = 0; i < compiled.size(); ++i) {
     RETURN_IF_ERROR_AT(compiled[i].status, "recipe " + compiled[i].name);
     const Digest digest = Sha256(compiled[i].bytes);
     const auto [entry, is_new] =
         known.emplace(digest, static_cast<uint32_t>(program.recipes.size()));
-    std::get<LaunchStep>(forward.steps[lowered.recipes[i].step]).recipe = entry->second;
+    const LoweredRecipe& recipe = lowered.recipes[i];
+    ProgramFunction& function = program.functions[recipe.function];
+    std::get<LaunchStep>(function.steps[recipe.step]).recipe = entry->second;
     if (!is_new) continue;
     program.recipes.push_back({digest, compiled[i].bytes.size()});
     result->recipes.push_back(std::move(compiled[i].bytes));
@@ -192,25 +232,55 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
     return InvalidArgument("device kind \"", options.device_kind, "\" is not known; gaudi2 is one");
   }
   DeviceCheck check(functions_, *device, options.key.deterministic);
-  RETURN_IF_ERROR_AT(Transform(graph, check, options, progress, &result.statistics), context);
+  const auto transform = [&](ir::Graph& part, PipelinePart passes) {
+    return Transform(part, passes, check, options, progress, &result.statistics);
+  };
+  TrainingParts training;
+  if (graph.gradients.empty()) {
+    RETURN_IF_ERROR_AT(transform(graph, PipelinePart::kWhole), context);
+  } else {
+    RETURN_IF_ERROR_AT(transform(graph, PipelinePart::kToCanonical), context);
+    absl::StatusOr<PartitionedGraph> parted = [&] {
+      const StageTimer timer("partition", &result.statistics);
+      return Partition(graph);
+    }();
+    RETURN_IF_ERROR_AT(parted.status(), context);
+    training.saved = std::move(parted->saved);
+    training.returned = parted->returned;
+    training.parts.push_back({"forward", std::move(parted->forward)});
+    training.parts.push_back({"backward", std::move(parted->backward)});
+    for (Part& part : training.parts) {
+      RETURN_IF_ERROR_AT(transform(part.graph, PipelinePart::kToLowerable),
+                         context + ": " + part.name);
+    }
+  }
 
-  absl::StatusOr<LoweredGraph> lowered = [&] {
+  LoweredProgram lowered;
+  {
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);
-    return LowerGraph(graph, functions_, {*device, options.key.deterministic});
-  }();
-  RETURN_IF_ERROR_AT(lowered.status(), context);
+    const LoweringOptions lowering{*device, options.key.deterministic};
+    if (training.parts.empty()) {
+      RETURN_IF_ERROR_AT(LowerGraph(graph, functions_, lowering, "forward", &lowered), context);
+    }
+    for (const Part& part : training.parts) {
+      RETURN_IF_ERROR_AT(LowerGraph(part.graph, functions_, lowering, part.name, &lowered),
+                         context + ": " + part.name);
+    }
+    if (!training.parts.empty()) LinkFunctions(graph, training, &lowered.program);
+  }
   {
     const StageTimer timer("recipes", &result.statistics);
     absl::StatusOr<std::vector<CompiledRecipe>> recipes =
-        CompileRecipes(functions_, *lowered, options, progress);
+        CompileRecipes(functions_, lowered, options, progress);
     RETURN_IF_ERROR_AT(recipes.status(), context);
-    RETURN_IF_ERROR_AT(Assemble(*lowered, *std::move(recipes), &result), context);
+    RETURN_IF_ERROR_AT(Assemble(lowered, *std::move(recipes), &result), context);
   }
-  const ProgramFunction& forward = lowered->program.functions[0];
-  result.statistics.captured_nodes = forward.node_count;
-  result.statistics.eager_nodes = forward.eager_node_count;
-  result.statistics.launches = static_cast<uint32_t>(lowered->recipes.size());
+  result.statistics.captured_nodes = lowered.program.functions[0].node_count;
+  for (const ProgramFunction& function : lowered.program.functions) {
+    result.statistics.eager_nodes += function.eager_node_count;
+  }
+  result.statistics.launches = static_cast<uint32_t>(lowered.recipes.size());
   return result;
 }
 

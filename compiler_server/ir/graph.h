@@ -118,6 +118,17 @@ struct Output {
   double float_value = 0;
 };
 
+// Of a training graph: input `tangent` is the gradient of what `output` returns, output `gradient`
+// that of `input`.
+struct Tangent {
+  uint32_t output = 0;
+  uint32_t tangent = 0;
+};
+struct Gradient {
+  uint32_t input = 0;
+  uint32_t gradient = 0;
+};
+
 // Write of `value` into a region of an input's memory, after everything in the graph has read it.
 // In order; a later one may overwrite an earlier one.
 struct Mutation {
@@ -173,6 +184,9 @@ class Graph {
   const std::string& source(const Node& node) const { return sources_[node.source]; }
   // ATen calls in the captured graph; Node::origin is at most this.
   uint32_t captured_nodes = 0;
+  // Both empty, or neither. Passes keep inputs and outputs, so the numbers hold.
+  std::vector<Tangent> tangents;
+  std::vector<Gradient> gradients;
 
  private:
   Value* NewValue(ValueKind kind, uint32_t index, TensorType type);

@@ -62,6 +62,12 @@ class Importer {
     for (size_t i = 0; i < captured_.outputs.size(); ++i) {
       RETURN_IF_ERROR_AT(ImportOutput(captured_.outputs[i]), "output " + std::to_string(i));
     }
+    for (const auto& [output, tangent] : captured_.tangents) {
+      graph_.tangents.push_back({output, tangent});
+    }
+    for (const auto& [input, gradient] : captured_.gradients) {
+      graph_.gradients.push_back({input, gradient});
+    }
     graph_.SetOrder(std::move(order_));
     graph_.captured_nodes = static_cast<uint32_t>(captured_.calls.size());
     RETURN_IF_ERROR(Verify(graph_));

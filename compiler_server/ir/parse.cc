@@ -34,6 +34,7 @@ class Parser {
     lexer_.Expect("{");
     while (lexer_.ok() && !lexer_.Peek("return")) Statement();
     Return();
+    Derivative();
     lexer_.Expect("}");
     if (!lexer_.AtEnd()) lexer_.Fail("text behind the graph");
     RETURN_IF_ERROR(lexer_.status());
@@ -310,6 +311,22 @@ class Parser {
     if (lexer_.Peek("}")) return;
     do ReturnItem();
     while (lexer_.ok() && lexer_.Try(","));
+  }
+
+  // Places of outputs are counted from 0. The verifier checks them.
+  void Derivative() {
+    while (lexer_.ok() && lexer_.Try("tangent")) {
+      const Value* input = UseInput();
+      lexer_.Expect("of");
+      const auto output = static_cast<uint32_t>(lexer_.Integer());
+      if (input != nullptr) graph_.tangents.push_back({output, input->index});
+    }
+    while (lexer_.ok() && lexer_.Try("gradient")) {
+      const auto output = static_cast<uint32_t>(lexer_.Integer());
+      lexer_.Expect("of");
+      const Value* input = UseInput();
+      if (input != nullptr) graph_.gradients.push_back({input->index, output});
+    }
   }
 
   void ReturnItem() {

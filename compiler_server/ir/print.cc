@@ -61,6 +61,7 @@ class Printer {
     for (const Node* node : graph_.nodes()) text_ += "  " + NodeText(*node) + Comment(*node) + "\n";
     for (const Mutation& mutation : graph_.mutations()) PrintMutation(mutation);
     Return();
+    Derivative();
     text_ += "}\n";
     return std::move(text_);
   }
@@ -233,6 +234,17 @@ class Printer {
       }
     }
     text_ += "\n";
+  }
+
+  void Derivative() {
+    for (const auto& [output, tangent] : graph_.tangents) {
+      text_ += "  tangent " + Name(graph_.inputs()[tangent].value) + " of " +
+               std::to_string(output) + "\n";
+    }
+    for (const auto& [input, gradient] : graph_.gradients) {
+      text_ += "  gradient " + std::to_string(gradient) + " of " +
+               Name(graph_.inputs()[input].value) + "\n";
+    }
   }
 
   void StorageText(const Output& output, std::vector<Storage>& seen) {

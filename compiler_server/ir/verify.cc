@@ -32,7 +32,8 @@ class Verifier {
       ++position_;
     }
     RETURN_IF_ERROR(CheckMutations());
-    return CheckOutputs();
+    RETURN_IF_ERROR(CheckOutputs());
+    return CheckDerivative();
   }
 
  private:
@@ -155,6 +156,43 @@ class Verifier {
       CONSTRAINT(output.view.type.dtype == type.dtype, "output_c2", "view ",
                  ToText(output.view.type), " of ", ToText(type));
       return CheckView(output.view, SpanElements(type));
+    }
+    return absl::OkStatus();
+  }
+
+  // An input and an output, of which one is the gradient of the other.
+  absl::Status CheckPair(uint32_t input, uint32_t output) const {
+    CONSTRAINT(input < graph_.inputs().size() && graph_.inputs()[input].value != nullptr,
+               "derivative_c1", "input ", input, " is no tensor");
+    CONSTRAINT(output < graph_.outputs().size() &&
+                   (graph_.outputs()[output].kind == Output::Kind::kTensor ||
+                    graph_.outputs()[output].kind == Output::Kind::kInput),
+               "derivative_c1", "output ", output, " is no tensor");
+    const TensorType& given = graph_.inputs()[input].value->type;
+    const TensorType& made = graph_.outputs()[output].view.type;
+    CONSTRAINT(given.dtype == made.dtype && given.sizes == made.sizes, "derivative_c1", "input ",
+               input, " is ", ToText(given), ", output ", output, " ", ToText(made));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckDerivative() const {
+    const auto& tangents = graph_.tangents;
+    const auto& gradients = graph_.gradients;
+    CONSTRAINT(tangents.empty() == gradients.empty() &&
+                   tangents.size() <= graph_.inputs().size() &&
+                   gradients.size() <= graph_.outputs().size(),
+               "derivative_c2", tangents.size(), " tangents for ", gradients.size(), " gradients");
+    const size_t given = graph_.inputs().size() - tangents.size();
+    const size_t returned = graph_.outputs().size() - gradients.size();
+    for (size_t i = 0; i < tangents.size(); ++i) {
+      CONSTRAINT(tangents[i].tangent == given + i && tangents[i].output < returned, "derivative_c3",
+                 "tangents are not the last inputs, in order");
+      RETURN_IF_ERROR(CheckPair(tangents[i].tangent, tangents[i].output));
+    }
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      CONSTRAINT(gradients[i].gradient == returned + i && gradients[i].input < given,
+                 "derivative_c3", "gradients are not the last outputs, in order");
+      RETURN_IF_ERROR(CheckPair(gradients[i].input, gradients[i].gradient));
     }
     return absl::OkStatus();
   }

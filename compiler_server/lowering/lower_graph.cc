@@ -68,32 +68,35 @@ void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager,
 
 }  // namespace
 
-absl::StatusOr<LoweredGraph> LowerGraph(const Graph& graph, const SynapseFunctions& functions,
-                                        const LoweringOptions& options) {
-  LoweredGraph lowered;
-  Program& program = lowered.program;
+absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
+                        const LoweringOptions& options, std::string name,
+                        LoweredProgram* lowered) {
+  Program& program = lowered->program;
   program.deterministic = options.deterministic;
-  ProgramFunction& forward = program.functions.emplace_back();
-  forward.node_count = graph.captured_nodes;
-  AddInputs(graph, &forward);
+  const auto number = static_cast<uint32_t>(program.functions.size());
+  ProgramFunction& function = program.functions.emplace_back();
+  function.name = std::move(name);
+  function.node_count = graph.captured_nodes;
+  AddInputs(graph, &function);
   ASSIGN_OR_RETURN(const SegmentPlan plan, SegmentPlan::Create(graph));
-  MemoryPlan memory(graph, plan, program, forward);
-  EagerSteps eager(plan, memory, forward);
+  MemoryPlan memory(graph, plan, program, function);
+  EagerSteps eager(plan, memory, function);
   for (const Segment& segment : plan.segments()) {
     if (!segment.recipe) {
       for (const ir::Node* node : segment.nodes) RETURN_IF_ERROR(eager.Add(*node));
-      forward.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
+      function.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
       continue;
     }
     auto syn = std::make_unique<SynGraph>(functions, options.device, options.deterministic);
     SegmentLowering lowering(graph, plan, segment, memory, *syn);
     RETURN_IF_ERROR(lowering.Run());
     if (syn->node_count() == 0) continue;  // only tensors without elements
-    lowered.recipes.push_back({std::move(syn), static_cast<uint32_t>(forward.steps.size())});
-    forward.steps.emplace_back(LaunchStep{0, lowering.bindings()});
+    lowered->recipes.push_back(
+        {std::move(syn), number, static_cast<uint32_t>(function.steps.size())});
+    function.steps.emplace_back(LaunchStep{0, lowering.bindings()});
   }
-  AddOutputs(graph, memory, eager, &forward);
-  return lowered;
+  AddOutputs(graph, memory, eager, &function);
+  return absl::OkStatus();
 }
 
 }  // namespace hpu::compiler

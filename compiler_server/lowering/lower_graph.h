@@ -1,4 +1,5 @@
-// A graph after the pass pipeline -> a Program with its Synapse node graphs, ready to compile.
+// A graph after the pass pipeline -> a function of a Program with its Synapse node graphs, ready to
+// compile.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +22,21 @@ struct LoweringOptions {
 
 struct LoweredRecipe {
   std::unique_ptr<SynGraph> graph;
-  uint32_t step = 0;  // its LaunchStep in the function's steps
+  uint32_t function = 0;  // the program's
+  uint32_t step = 0;      // its LaunchStep in the function's steps
 };
 
-struct LoweredGraph {
-  // One function. Complete but for `recipes` and LaunchStep::recipe.
+struct LoweredProgram {
+  // Complete but for `recipes` and LaunchStep::recipe.
   Program program;
   std::vector<LoweredRecipe> recipes;
 };
 
-// `functions` must outlive the result. UNIMPLEMENTED: some node can run neither in a recipe nor by
-// ATen.
-absl::StatusOr<LoweredGraph> LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
-                                        const LoweringOptions& options);
+// Appends the graph as function `name` of the program. `functions` must outlive `lowered`.
+// UNIMPLEMENTED: some node can run neither in a recipe nor by ATen; `lowered` is not to be used
+// then.
+absl::Status LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
+                        const LoweringOptions& options, std::string name,
+                        LoweredProgram* lowered);
 
 }  // namespace hpu::compiler

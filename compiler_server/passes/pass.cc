@@ -12,20 +12,6 @@ namespace {
 
 constexpr int64_t kMaxDumpedConstantBytes = 64;
 
-absl::Status CheckNames(std::span<const Pass> passes, const std::set<std::string>& names) {
-  for (const std::string& name : names) {
-    const bool known = std::any_of(passes.begin(), passes.end(),
-                                   [&](const Pass& pass) { return pass.name == name; });
-    if (known) continue;
-    std::string all;
-    for (const Pass& pass : passes) {
-      if (all.find(pass.name) == std::string::npos) all += " " + std::string(pass.name);
-    }
-    return InvalidArgument("no pass is named '", name, "'; there are", all);
-  }
-  return absl::OkStatus();
-}
-
 // Writes the graph after each pass that changed it.
 class Dumper {
  public:
@@ -63,6 +49,20 @@ class Dumper {
 
 }  // namespace
 
+absl::Status CheckPassNames(std::span<const Pass> passes, const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    const bool known = std::any_of(passes.begin(), passes.end(),
+                                   [&](const Pass& pass) { return pass.name == name; });
+    if (known) continue;
+    std::string all;
+    for (const Pass& pass : passes) {
+      if (all.find(pass.name) == std::string::npos) all += " " + std::string(pass.name);
+    }
+    return InvalidArgument("no pass is named '", name, "'; there are", all);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AcceptByTable(const ir::Node& node) {
   const ir::OpTraits& traits = ir::Traits(node.op);
   if (traits.guid.empty()) return Unimplemented("no Synapse node does ", traits.name);
@@ -78,7 +78,7 @@ absl::Status AcceptByTable(const ir::Node& node) {
 
 absl::Status RunPasses(ir::Graph& graph, std::span<const Pass> passes, const PassContext& context,
                        const PassOptions& options) {
-  RETURN_IF_ERROR(CheckNames(passes, options.disabled));
+  RETURN_IF_ERROR(CheckPassNames(passes, options.disabled));
   PassContext with_default = context;
   if (!with_default.accept) with_default.accept = AcceptByTable;
   Dumper dumper(options.dump_dir, graph);

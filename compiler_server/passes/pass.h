@@ -45,6 +45,9 @@ struct PassOptions {
 absl::Status RunPasses(ir::Graph& graph, std::span<const Pass> passes, const PassContext& context,
                        const PassOptions& options = {});
 
+// INVALID_ARGUMENT, with the names that there are, if one is no pass.
+absl::Status CheckPassNames(std::span<const Pass> passes, const std::set<std::string>& names);
+
 absl::Status AcceptByTable(const ir::Node& node);
 
 }  // namespace hpu::compiler

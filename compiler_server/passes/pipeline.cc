@@ -1,5 +1,7 @@
 #include "compiler_server/passes/pipeline.h"
 
+#include <algorithm>
+
 #include "compiler_server/passes/attention.h"
 #include "compiler_server/passes/canonicalize.h"
 #include "compiler_server/passes/decompose.h"
@@ -16,6 +18,7 @@ constexpr Pass kPipeline[] = {
     {"decompose", Decompose},        // early: the others see IR ops
     {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
     {"simplify", Simplify},          // before folding: expanded constants are not worth storing
+    // kToLowerable begins here.
     {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
@@ -23,6 +26,21 @@ constexpr Pass kPipeline[] = {
     {"simplify", Simplify},          // permutes that met, transposes into matrix products
     {"canonicalize", Canonicalize},  // last: drops what the others left unused
 };
+
+constexpr size_t kPassesToCanonical = 4;
+
+std::span<const Pass> PassesOf(PipelinePart part) {
+  const std::span<const Pass> all = kPipeline;
+  switch (part) {
+    case PipelinePart::kToCanonical:
+      return all.first(kPassesToCanonical);
+    case PipelinePart::kToLowerable:
+      return all.subspan(kPassesToCanonical);
+    case PipelinePart::kWhole:
+      break;
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -35,8 +53,15 @@ const Pass* FindPass(std::string_view name) {
   return nullptr;
 }
 
-absl::Status RunPipeline(ir::Graph& graph, const PassContext& context, const PassOptions& options) {
-  return RunPasses(graph, kPipeline, context, options);
+absl::Status RunPipeline(ir::Graph& graph, const PassContext& context, const PassOptions& options,
+                         PipelinePart part) {
+  RETURN_IF_ERROR(CheckPassNames(kPipeline, options.disabled));
+  PassOptions of_part = options;
+  std::erase_if(of_part.disabled, [&](const std::string& name) {
+    const auto named = [&](const Pass& pass) { return pass.name == name; };
+    return std::ranges::none_of(PassesOf(part), named);
+  });
+  return RunPasses(graph, PassesOf(part), context, of_part);
 }
 
 }  // namespace hpu::compiler

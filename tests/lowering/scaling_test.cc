@@ -69,8 +69,10 @@ Times Measure(int nodes, int eager_every, int rounds) {
     const absl::Status status = RunPipeline(*graph, {.accept = CheckLowerable}, {.verify = true});
     EXPECT_TRUE(status.ok()) << ToText(status);
     const double between = CpuSeconds();
-    const auto lowered = LowerGraph(*graph, hpu::testing::RecordingSynapse(), {});
-    EXPECT_TRUE(lowered.ok()) << ToText(lowered.status());
+    LoweredProgram program;
+    const absl::Status lowered =
+        LowerGraph(*graph, hpu::testing::RecordingSynapse(), {}, "forward", &program);
+    EXPECT_TRUE(lowered.ok()) << ToText(lowered);
     const double end = CpuSeconds();
     hpu::testing::TakeRecordedCalls();
     best.passes = std::min(best.passes, between - start);

@@ -17,7 +17,9 @@ constexpr uint64_t kBytes = kCount * sizeof(int32_t);
 
 absl::StatusOr<std::unique_ptr<ProgramExecutor>> Load(const Program& program, const Bytes& recipe) {
   const std::span<const uint8_t> recipes[] = {recipe};
-  return ProgramExecutor::Create(EncodeProgram(program), recipes, "test");
+  ASSIGN_OR_RETURN(auto executors,
+                   ProgramExecutor::Create(EncodeProgram(program), recipes, "test"));
+  return std::move(executors.front());
 }
 
 // Runs a program of one input and one output buffer on 1, 2, 3...

@@ -9,7 +9,7 @@ functionalization instead (functional.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from .functional import GraphRunner, record_functional
 from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute, fake_input
+from .joint import record_joint
 from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .whole_ops import find_handler
@@ -157,6 +158,48 @@ class Capture:
     def run_functional(self) -> None:
         """Records the whole graph under functionalization: it may write to its inputs."""
         self._declare_inputs()
+        tensors, run = self._as_function()
+        with torch.no_grad():
+            recorded = record_functional(self.mode, [t.fake for t in tensors], run)
+        self._check_mutations(tensors, recorded.mutated)
+        ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
+        self._write_outputs(recorded.snippet.output, recorded.result, ids)
+
+    def run_joint(self, requires_grad: Sequence[bool]) -> bool:
+        """Records the whole graph with its backward. False, and nothing recorded, if nothing that
+        it returns gets a gradient. requires_grad: by placeholder, then by attribute."""
+        self._declare_inputs()
+        tensors, run = self._as_function()
+        wanted = iter(requires_grad)
+        placeholders = [next(wanted) for _ in self.inputs.placeholders]
+        flags = [
+            flag
+            for node, flag in zip(self.inputs.placeholders, placeholders, strict=True)
+            if isinstance(self._env[node], TensorValue)
+        ]
+        flags += [path not in self.inputs.constants and next(wanted) for path in self._attributes]
+        recorded = record_joint(self.mode, [t.fake for t in tensors], flags, run)
+        if recorded is None:
+            return False
+        self._check_mutations(tensors, recorded.mutated)
+        builder = self.writer.builder
+        tangents = [
+            builder.add_tensor_input(*meta_of(fake), False, f"of_output_{place}")
+            for place, fake in recorded.tangents
+        ]
+        ids = self.writer.write(
+            recorded.snippet, [*(t.id for t in tensors), *tangents], ""
+        )
+        self._write_outputs(recorded.snippet.output, recorded.results, ids)
+        builder.set_derivative(
+            [(place, id) for (place, _), id in zip(recorded.tangents, tangents, strict=True)],
+            [(tensors[i].id, place) for i, place in recorded.gradients],
+        )
+        return True
+
+    def _as_function(self) -> tuple[list[TensorValue], Callable[[list[torch.Tensor]], Any]]:
+        """The graph's tensors (placeholders, attributes, constants), and the graph as a function of
+        tensors in their places."""
         sources = [self._env[node] for node in self.inputs.placeholders]
         tensors = [v for v in sources if isinstance(v, TensorValue)]
         paths = list(self._attributes)
@@ -168,18 +211,21 @@ class Capture:
             attributes = dict(zip(paths, values, strict=True))
             return GraphRunner(self.module, attributes).run(*arguments)
 
-        with torch.no_grad():
-            recorded = record_functional(self.mode, [t.fake for t in tensors], run)
-        for i in recorded.mutated:
+        return tensors, run
+
+    def _check_mutations(self, tensors: list[TensorValue], mutated: list[int]) -> None:
+        paths = list(self._attributes)
+        for i in mutated:
             if tensors[i].fake.device.type != self.device:
                 raise CaptureError(f"the graph writes to an input that is not on {self.device}")
             path = paths[i - len(tensors)] if i >= len(tensors) - len(paths) else ""
             if path in self.inputs.constants:
                 raise CaptureError(f"the graph writes to constant {path}")
-        ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
+
+    def _write_outputs(self, recorded: Any, results: Any, ids: list[int | None]) -> None:
         outputs: list[Any] = []
-        fakes = pytree.tree_leaves(recorded.result)
-        for slot, fake in zip(pytree.tree_leaves(recorded.snippet.output), fakes, strict=True):
+        fakes = pytree.tree_leaves(results)
+        for slot, fake in zip(pytree.tree_leaves(recorded), fakes, strict=True):
             if isinstance(slot, Slot):
                 id = ids[slot.index]
                 assert id is not None

@@ -34,7 +34,7 @@ class FunctionalRecording:
     mutated: list[int]  # inputs that were written to
 
 
-class _Functionalization:
+class Functionalization:
     """`with`: writes become new values inside the block."""
 
     def __enter__(self) -> None:
@@ -44,7 +44,7 @@ class _Functionalization:
         torch._disable_functionalization()
 
 
-def _elements_share_memory(tensor: torch.Tensor) -> bool:
+def elements_share_memory(tensor: torch.Tensor) -> bool:
     """True unless every element surely has a place of its own (expand and as_strided may share)."""
     reached = 0
     dims = zip(tensor.stride(), tensor.shape, strict=True)
@@ -55,7 +55,7 @@ def _elements_share_memory(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _check_aliases(
+def check_aliases(
     wrapped: Sequence[torch.Tensor],
     fakes: Sequence[torch.Tensor],
     mutated: Sequence[int],
@@ -67,7 +67,7 @@ def _check_aliases(
     for i in mutated:
         if storages.count(storages[i]) > 1:
             raise CaptureError("the graph writes to an input that shares memory with another one")
-        if _elements_share_memory(fakes[i]):
+        if elements_share_memory(fakes[i]):
             raise CaptureError("the graph writes to an input whose elements share memory")
     written = {storage_of(wrapped[i]) for i in mutated}
     own = {id(w) for w in wrapped}
@@ -82,6 +82,21 @@ def _check_aliases(
                 raise CaptureError("outputs share memory after a write through one of them")
 
 
+def renewed_inputs(
+    wrapped: Sequence[torch.Tensor], fakes: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[int]]:
+    """The present values of the inputs, and which of them were written to."""
+    mutated: list[int] = []
+    renewed = [unwrap_functional(w) for w in wrapped]
+    for i, (fake, new) in enumerate(zip(fakes, renewed, strict=True)):
+        if new is fake:
+            continue
+        if new.shape != fake.shape or new.dtype != fake.dtype:
+            raise CaptureError("the graph changes the shape or type of an input in place")
+        mutated.append(i)
+    return renewed, mutated
+
+
 def record_functional(
     mode: FakeTensorMode,
     fakes: Sequence[torch.Tensor],
@@ -92,20 +107,13 @@ def record_functional(
     recording = RecordingMode(recorder)
     with mode, recording:
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
-        with _Functionalization(), WholeOpsMode(recording, functional=True):
+        with Functionalization(), WholeOpsMode(recording, functional=True):
             result = run(wrapped)
-        mutated: list[int] = []
-        renewed = [unwrap_functional(w) for w in wrapped]
-        for i, (fake, new) in enumerate(zip(fakes, renewed, strict=True)):
-            if new is fake:
-                continue
-            if new.shape != fake.shape or new.dtype != fake.dtype:
-                raise CaptureError("the graph changes the shape or type of an input in place")
-            mutated.append(i)
+        renewed, mutated = renewed_inputs(wrapped, fakes)
         leaves, spec = pytree.tree_flatten(result)
         outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         inner = [unwrap_functional(output) for output in outputs]
-        _check_aliases(wrapped, fakes, mutated, outputs, inner)
+        check_aliases(wrapped, fakes, mutated, outputs, inner)
         recording.allow_copy = True
         for i in mutated:
             fakes[i].copy_(renewed[i])

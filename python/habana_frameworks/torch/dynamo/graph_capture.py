@@ -21,10 +21,13 @@ def capture_graph(
     new_builder: Callable[[], Any],
     device: str,
     keep_input_mutations: bool,
+    requires_grad: Sequence[bool] | None,
 ) -> tuple[Any, int]:
     """The builder that has the graph, and its number of nodes. CaptureError says why there is none.
 
     values: known example values of all nodes.
+    requires_grad: by placeholder, then by attribute, for a graph that is to be recorded with its
+    backward; None for any other.
     """
 
     def attempt(functional: bool) -> tuple[Any, int]:
@@ -39,6 +42,11 @@ def capture_graph(
     refuse_numbers(module)
     with clean_tracing_state():
         known = values if values is not None else propagate(module, example_inputs)
+        if requires_grad is not None:
+            builder = new_builder()
+            capture = Capture(module, inputs, known, builder, device)
+            if capture.run_joint(requires_grad):
+                return builder, capture.writer.node_count
         try:
             return attempt(functional=False)
         except NeedsFunctionalization:

@@ -116,6 +116,7 @@ GRAPH_MAKERS = (
     "functional",
     "graph_capture",
     "inputs",
+    "joint",
     "recorder",
     "snippet",
     "whole_ops",

@@ -77,6 +77,16 @@ class Request:
     def attributes(self) -> list[torch.Tensor]:
         return [attribute(self.module, path) for path in self.inputs.attributes]
 
+    def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
+        """By placeholder, then by attribute; None if nothing is to be differentiated."""
+        if not torch.is_grad_enabled():
+            return None
+        flags = [
+            isinstance(value, torch.Tensor) and value.requires_grad
+            for value in (*example_inputs, *self.attributes())
+        ]
+        return flags if any(flags) else None
+
     def new_record(self) -> GraphRecord:
         return GraphRecord(self.name, self.source, self.compile_id)
 
@@ -123,8 +133,6 @@ def _eager_reason(
     if not settings["inference"]:
         return "option inference is off"
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return "gradients are needed (use torch.no_grad() or torch.inference_mode())"
     devices = {t.device.type for t in tensors}
     if tensors and DEVICE not in devices:
         warn_once(
@@ -311,6 +319,7 @@ def _capture(
             new_builder,
             DEVICE,
             bool(request.settings["keep_input_mutations"]),
+            request.requires_grad(example_inputs),
         )
     except (CaptureError, KeyboardInterrupt):
         raise

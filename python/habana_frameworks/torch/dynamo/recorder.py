@@ -64,10 +64,14 @@ class SnippetRecorder:
     """Builds one Snippet; knows tensors by identity."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
-        self.snippet = Snippet(slot_count=len(inputs))
+        self.snippet = Snippet(slot_count=len(inputs), inputs=list(range(len(inputs))))
         self._input_count = len(inputs)
         self._slots = {id(tensor): slot for slot, tensor in enumerate(inputs)}
         self._alive: list[torch.Tensor] = list(inputs)
+
+    def add_input(self, tensor: torch.Tensor) -> None:
+        """One that is known only after some calls were recorded."""
+        self.snippet.inputs.append(self._new_slot(tensor))
 
     def _new_slot(self, tensor: torch.Tensor) -> int:
         slot = self.snippet.slot_count
@@ -186,8 +190,6 @@ def draws_random(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Refuses what no compiled graph may contain."""
-    if draws_random(op, args, kwargs):
-        raise CaptureError(f"{op} draws random numbers")
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
     if op == torch.ops.aten.as_strided_scatter.default:
@@ -199,12 +201,14 @@ class RecordingMode(TorchDispatchMode):
     """Puts every ATen call on fake tensors into a SnippetRecorder.
 
     allow_copy: the final `copy_` onto graph inputs is let through (functionalized tracing).
+    allow_random: calls that advance the generator are, too; they run where they stand.
     """
 
     def __init__(self, recorder: SnippetRecorder) -> None:
         super().__init__()
         self.recorder = recorder
         self.allow_copy = False
+        self.allow_random = False
         self._paused = False
 
     @contextmanager
@@ -234,6 +238,8 @@ class RecordingMode(TorchDispatchMode):
                 raise NeedsFunctionalization(name)
             self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
             return args[0]
+        if not self.allow_random and draws_random(func, args, kwargs):
+            raise CaptureError(f"{func} draws random numbers")
         check_op(func, args, kwargs)
         if name in _CHECKS:
             return None

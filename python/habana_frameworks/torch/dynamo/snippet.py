@@ -43,12 +43,15 @@ class GraphBuilder(Protocol):
         source: str = "",
     ) -> int: ...
     def set_outputs(self, outputs: list[Any]) -> None: ...
+    def set_derivative(
+        self, tangents: list[tuple[int, int]], gradients: list[tuple[int, int]]
+    ) -> None: ...
     def serialize(self) -> bytes: ...
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Tensor number `index` of a snippet: node inputs first, then results of its calls."""
+    """Tensor number `index` of a snippet."""
 
     index: int
 
@@ -70,6 +73,8 @@ class Snippet:
     # Slot -> elements of a tensor that the code created from Python data.
     constants: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     slot_count: int = 0
+    # Slots of the tensors that whoever replays it gives.
+    inputs: list[int] = field(default_factory=list)
     # What the node returned: slots in place of tensors.
     output: Any = None
 
@@ -92,7 +97,8 @@ class GraphWriter:
     def write(self, snippet: Snippet, inputs: list[int], source: str) -> list[int | None]:
         """Appends the snippet's calls; the value id of every slot."""
         values: list[int | None] = [None] * snippet.slot_count
-        values[: len(inputs)] = inputs
+        for slot, value in zip(snippet.inputs, inputs, strict=True):
+            values[slot] = value
         for slot, tensor in snippet.constants:
             if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise CaptureError(

@@ -1,0 +1,365 @@
+#include "compiler_server/partition/partition.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "compiler_server/partition/min_cut.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::Node;
+using ir::OpClass;
+using ir::Output;
+using ir::Value;
+using ir::ValueKind;
+
+bool IsRecomputable(const Node& node) {
+  const OpClass op_class = ir::Traits(node.op).op_class;
+  return op_class == OpClass::kElementwise || op_class == OpClass::kMovement ||
+         op_class == OpClass::kSource;
+}
+
+// Copies nodes of one graph, on demand, to another.
+class Copier {
+ public:
+  Copier(const ir::Graph& from, const std::string& name) : from_(from), to_(name) {
+    to_.captured_nodes = from.captured_nodes;
+  }
+
+  void Map(const Value* from, Value* to) { copies_[from] = to; }
+
+  // The value's copy; what it is made of is copied first, in an order that defines before use.
+  Value* Get(Value* value) {
+    if (value->kind == ValueKind::kResult && !copies_.contains(value)) Emit(*value->producer);
+    return Known(value);
+  }
+
+  void Emit(Node& node) {
+    std::vector<Node*> pending = {&node};
+    while (!pending.empty()) {
+      Node* next = pending.back();
+      if (done_.contains(next)) {
+        pending.pop_back();
+        continue;
+      }
+      const size_t before = pending.size();
+      for (Value* operand : next->operands) {
+        if (operand == nullptr || copies_.contains(operand)) continue;
+        if (operand->kind == ValueKind::kResult) pending.push_back(operand->producer);
+      }
+      if (pending.size() > before) continue;
+      pending.pop_back();
+      Copy(*next);
+    }
+  }
+
+  ir::Graph& graph() { return to_; }
+
+ private:
+  Value* Known(Value* value) {
+    const auto known = copies_.find(value);
+    if (known != copies_.end()) return known->second;
+    HPU_CHECK(value->kind == ValueKind::kConstant, "a value that is in neither part");
+    return copies_[value] = to_.AddConstant(value->type, from_.constants()[value->index].data);
+  }
+
+  void Copy(const Node& node) {
+    std::vector<Value*> operands;
+    for (Value* operand : node.operands) {
+      operands.push_back(operand == nullptr ? nullptr : Known(operand));
+    }
+    std::vector<ir::TensorType> types;
+    for (const Value* result : node.results) types.push_back(result->type);
+    Node* copy = to_.AddNode(node.op, std::move(operands), node.attrs, std::move(types));
+    if (node.aten != nullptr) copy->aten = std::make_unique<ir::AtenCall>(*node.aten);
+    copy->source = to_.AddSource(from_.source(node));
+    copy->origin = node.origin;
+    // A result may stand for a value that is there already: that of the forward which is saved.
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      copies_.try_emplace(node.results[i], copy->results[i]);
+    }
+    done_.insert(&node);
+  }
+
+  const ir::Graph& from_;
+  ir::Graph to_;
+  std::unordered_map<const Value*, Value*> copies_;
+  std::unordered_set<const Node*> done_;
+};
+
+class Partitioner {
+ public:
+  explicit Partitioner(const ir::Graph& graph)
+      : graph_(graph),
+        inputs_(graph.inputs().size() - graph.tangents.size()),
+        outputs_(graph.outputs().size() - graph.gradients.size()),
+        of_tangents_(graph.value_count(), false),
+        saved_(graph.value_count(), false) {}
+
+  absl::StatusOr<PartitionedGraph> Run() {
+    FindWhatTangentsReach();
+    for (const ir::Mutation& mutation : graph_.mutations()) {
+      if (of_tangents_[mutation.value->id]) {
+        return Unimplemented("the backward writes to input ", mutation.input);
+      }
+    }
+    for (size_t i = 0; i < outputs_; ++i) {
+      const Value* value = ValueOf(graph_.outputs()[i]);
+      if (value != nullptr && of_tangents_[value->id]) {
+        return Unimplemented("output ", i, " depends on a tangent");
+      }
+    }
+    RETURN_IF_ERROR(ChooseSaved());
+    MakeForward();
+    MakeBackward();
+    PartitionedGraph result{std::move(forward_->graph()), std::move(backward_->graph()),
+                            std::move(saved_outputs_), static_cast<uint32_t>(outputs_)};
+    return result;
+  }
+
+ private:
+  // What an output returns, or returns a view of; nullptr for numbers.
+  Value* ValueOf(const Output& output) const {
+    if (output.kind == Output::Kind::kTensor) return graph_.storages()[output.index].value;
+    if (output.kind == Output::Kind::kInput) return graph_.inputs()[output.index].value;
+    return nullptr;
+  }
+
+  bool IsMutated(uint32_t input) const {
+    return std::any_of(graph_.mutations().begin(), graph_.mutations().end(),
+                       [&](const ir::Mutation& mutation) { return mutation.input == input; });
+  }
+
+  void FindWhatTangentsReach() {
+    for (const auto& [output, tangent] : graph_.tangents) {
+      of_tangents_[graph_.inputs()[tangent].value->id] = true;
+    }
+    for (const Node* node : graph_.nodes()) {
+      if (!IsBackward(*node)) continue;
+      for (const Value* result : node->results) of_tangents_[result->id] = true;
+    }
+  }
+
+  bool IsBackward(const Node& node) const {
+    return std::any_of(
+        node.operands.begin(), node.operands.end(),
+        [&](const Value* operand) { return operand != nullptr && of_tangents_[operand->id]; });
+  }
+
+  // The values outside of the backward that it reads.
+  std::vector<Value*> BackwardReads() const {
+    std::vector<Value*> reads;
+    const auto read = [&](Value* value) {
+      if (value != nullptr && !of_tangents_[value->id]) reads.push_back(value);
+    };
+    for (const Node* node : graph_.nodes()) {
+      if (!IsBackward(*node)) continue;
+      for (Value* operand : node->operands) read(operand);
+    }
+    for (const auto& [input, gradient] : graph_.gradients) read(ValueOf(graph_.outputs()[gradient]));
+    return reads;
+  }
+
+  // Bytes that are moved if the value is saved: written once and read once; an input, or what is
+  // returned anyway, is only read, and the backward would read as much of what it computed the
+  // value from. One more for a view, so that of equals what it is a view of is saved.
+  uint64_t Cost(const Value& value, const std::vector<bool>& returned) const {
+    const auto bytes = static_cast<uint64_t>(std::max<int64_t>(value.type.bytes(), 0));
+    if (value.kind == ValueKind::kInput) return IsMutated(value.index) ? 2 * bytes + 2 : 1;
+    const bool view = ir::Traits(value.producer->op).op_class == OpClass::kMovement;
+    return (returned[value.id] ? bytes : 2 * bytes) + (view ? 3 : 2);
+  }
+
+  // Vertices of value v: 2 + 2 v where it is computed, 3 + 2 v where it is read.
+  absl::Status ChooseSaved() {
+    const auto made = [](const Value& value) { return 2 + 2 * value.id; };
+    const auto read = [](const Value& value) { return 3 + 2 * value.id; };
+    std::vector<bool> returned(graph_.value_count(), false);
+    for (size_t i = 0; i < outputs_; ++i) {
+      if (const Value* value = ValueOf(graph_.outputs()[i])) returned[value->id] = true;
+    }
+    MinCut cut(2 + 2 * graph_.value_count());
+    std::vector<bool> seen(graph_.value_count(), false);
+    std::vector<Value*> pending = BackwardReads();
+    for (const Value* value : pending) {
+      if (value->kind != ValueKind::kConstant) {
+        cut.AddEdge(read(*value), MinCut::kSink, MinCut::kUnlimited);
+      }
+    }
+    while (!pending.empty()) {
+      Value* value = pending.back();
+      pending.pop_back();
+      if (value->kind == ValueKind::kConstant || seen[value->id]) continue;
+      seen[value->id] = true;
+      cut.AddEdge(made(*value), read(*value), Cost(*value, returned));
+      if (value->kind == ValueKind::kInput || !IsRecomputable(*value->producer)) {
+        cut.AddEdge(MinCut::kSource, made(*value), MinCut::kUnlimited);
+        continue;
+      }
+      for (Value* operand : value->producer->operands) {
+        if (operand == nullptr || operand->kind == ValueKind::kConstant) continue;
+        cut.AddEdge(read(*operand), made(*value), MinCut::kUnlimited);
+        pending.push_back(operand);
+      }
+    }
+    const std::vector<bool> on_source_side = cut.Solve();
+    if (cut.value() >= MinCut::kUnlimited) return Internal("the values to save cannot be chosen");
+    for (uint32_t id = 0; id < graph_.value_count(); ++id) {
+      saved_[id] = seen[id] && on_source_side[2 + 2 * id] && !on_source_side[3 + 2 * id];
+    }
+    return absl::OkStatus();
+  }
+
+  void MakeForward() {
+    forward_.emplace(graph_, graph_.name() + "_forward");
+    ir::Graph& forward = forward_->graph();
+    for (size_t i = 0; i < inputs_; ++i) {
+      const ir::Input& input = graph_.inputs()[i];
+      if (input.value == nullptr) {
+        forward.AddScalarInput(input.name);
+      } else {
+        forward_->Map(input.value,
+                      forward.AddInput(input.name, input.value->type, input.on_cpu));
+      }
+    }
+    // In the order of the training graph, so that random numbers are drawn in that order.
+    const std::vector<bool> live = ForwardNeeds();
+    for (Node* node : graph_.nodes()) {
+      if (IsBackward(*node)) continue;
+      const bool effect = node->op == ir::OpKind::kAten &&
+                          (node->results.empty() || node->aten->draws_random);
+      const bool needed =
+          std::any_of(node->results.begin(), node->results.end(),
+                      [&](const Value* result) { return live[result->id]; });
+      if (effect || needed) forward_->Emit(*node);
+    }
+    CopyOutputs(*forward_, 0, outputs_);
+    for (const ir::Mutation& mutation : graph_.mutations()) {
+      forward.AddMutation({mutation.input, mutation.view, forward_->Get(mutation.value)});
+    }
+    SaveValues();
+  }
+
+  // By value: what outputs, mutations and saved values of the forward are made of.
+  std::vector<bool> ForwardNeeds() const {
+    std::vector<bool> live = saved_;
+    for (size_t i = 0; i < outputs_; ++i) {
+      if (const Value* value = ValueOf(graph_.outputs()[i])) live[value->id] = true;
+    }
+    for (const ir::Mutation& mutation : graph_.mutations()) live[mutation.value->id] = true;
+    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
+      const auto& results = (*node)->results;
+      const bool needed = std::any_of(results.begin(), results.end(),
+                                      [&](const Value* result) { return live[result->id]; });
+      if (!needed) continue;
+      for (const Value* operand : (*node)->operands) {
+        if (operand != nullptr) live[operand->id] = true;
+      }
+    }
+    return live;
+  }
+
+  // Outputs [begin, end) of the training graph, which share storages as they did there. Of the
+  // backward an output may be an input of the training graph: then it is what stands for it there.
+  void CopyOutputs(Copier& copier, size_t begin, size_t end) {
+    std::unordered_map<uint32_t, uint32_t> storages;
+    for (size_t i = begin; i < end; ++i) {
+      Output output = graph_.outputs()[i];
+      if (output.kind == Output::Kind::kTensor) {
+        const ir::Storage& storage = graph_.storages()[output.index];
+        auto place = storages.find(output.index);
+        if (place == storages.end()) {
+          const uint32_t copy =
+              copier.graph().AddStorage({copier.Get(storage.value), storage.type});
+          place = storages.emplace(output.index, copy).first;
+        }
+        output.index = place->second;
+      } else if (output.kind == Output::Kind::kInput) {
+        output.index = copier.Get(graph_.inputs()[output.index].value)->index;
+      }
+      copier.graph().AddOutput(std::move(output));
+    }
+  }
+
+  // Saved values in the order in which they are defined.
+  void SaveValues() {
+    for (const ir::Input& input : graph_.inputs()) {
+      if (input.value != nullptr) SaveIfChosen(input.value);
+    }
+    for (const Node* node : graph_.nodes()) {
+      for (Value* result : node->results) SaveIfChosen(result);
+    }
+  }
+
+  void SaveIfChosen(Value* value) {
+    if (!saved_[value->id]) return;
+    saved_values_.push_back(value);
+    saved_outputs_.push_back(OutputOf(value));
+  }
+
+  // The forward's output that is the value, made if there is none.
+  uint32_t OutputOf(Value* value) {
+    ir::Graph& forward = forward_->graph();
+    Value* copy = forward_->Get(value);
+    Output output;
+    output.view.type = value->type;
+    if (value->kind == ValueKind::kInput && !IsMutated(value->index)) {
+      output.kind = Output::Kind::kInput;
+      output.index = value->index;
+    } else {
+      for (uint32_t i = 0; i < forward.outputs().size(); ++i) {
+        const Output& other = forward.outputs()[i];
+        if (other.kind != Output::Kind::kTensor) continue;
+        const ir::Storage& storage = forward.storages()[other.index];
+        if (storage.value == copy && other.view.offset == 0 && other.view.type == storage.type) {
+          return i;
+        }
+      }
+      output.kind = Output::Kind::kTensor;
+      output.view.type = ir::Contiguous(value->type);
+      output.index = forward.AddStorage({copy, output.view.type});
+    }
+    forward.AddOutput(std::move(output));
+    return static_cast<uint32_t>(forward.outputs().size() - 1);
+  }
+
+  void MakeBackward() {
+    backward_.emplace(graph_, graph_.name() + "_backward");
+    ir::Graph& backward = backward_->graph();
+    for (size_t i = 0; i < saved_values_.size(); ++i) {
+      const Output& output = forward_->graph().outputs()[saved_outputs_[i]];
+      backward_->Map(saved_values_[i],
+                     backward.AddInput("saved" + std::to_string(i), output.view.type));
+    }
+    for (const auto& [output, tangent] : graph_.tangents) {
+      const ir::Input& input = graph_.inputs()[tangent];
+      backward_->Map(input.value, backward.AddInput("tangent_" + input.name, input.value->type));
+    }
+    for (Node* node : graph_.nodes()) {
+      if (IsBackward(*node)) backward_->Emit(*node);
+    }
+    CopyOutputs(*backward_, outputs_, graph_.outputs().size());
+  }
+
+  const ir::Graph& graph_;
+  const size_t inputs_;   // without tangents
+  const size_t outputs_;  // without gradients
+  std::vector<bool> of_tangents_;  // by value id
+  std::vector<bool> saved_;        // by value id
+  std::vector<Value*> saved_values_;
+  std::vector<uint32_t> saved_outputs_;  // of the forward, by saved value
+  std::optional<Copier> forward_;
+  std::optional<Copier> backward_;
+};
+
+}  // namespace
+
+absl::StatusOr<PartitionedGraph> Partition(const ir::Graph& graph) {
+  return Partitioner(graph).Run();
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,171 @@
+"""Tracing of a graph together with its backward: what a training graph is recorded from.
+
+The graph runs on functional wrappers whose autograd is on, under the modes that record (recorder,
+functional), and `torch.autograd.grad` runs behind it with tangents of its outputs as further
+inputs. One recording then has forward and backward; the compile server parts them. PyTorch's
+AOTAutograd does the same with a graph of its own in between, which takes several times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from .functional import Functionalization, check_aliases, elements_share_memory, renewed_inputs
+from .recorder import RecordingMode, SnippetRecorder, storage_of, unwrap_functional
+from .snippet import Snippet
+from .wire import CaptureError
+
+
+@dataclass(frozen=True)
+class JointRecording:
+    """Tensors are fakes."""
+
+    snippet: Snippet  # its inputs: those of the graph, then the tangents; its output: two lists
+    results: list[Any]  # what the graph returns, then the gradients
+    mutated: list[int]  # inputs that were written to
+    tangents: list[tuple[int, torch.Tensor]]  # place in `results`, its gradient
+    gradients: list[tuple[int, int]]  # input, place in `results` of its gradient
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    """The backward of what ran under autocast is made of the casts that it recorded."""
+    enabled = [kind for kind in ("hpu", "cpu") if torch.is_autocast_enabled(kind)]
+    for kind in enabled:
+        torch.set_autocast_enabled(kind, False)
+    try:
+        yield
+    finally:
+        for kind in enabled:
+            torch.set_autocast_enabled(kind, True)
+
+
+def _differentiable(
+    wrapped: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The outputs that get a gradient through the graph. One that is an input, or a view of one,
+    is made from the caller's tensor at every call, outside of it."""
+    of_inputs = {storage_of(w) for w in wrapped}
+    found = [o for o in outputs if o.requires_grad and storage_of(o) not in of_inputs]
+    storages = [storage_of(o) for o in outputs]
+    for output in found:
+        if storages.count(storage_of(output)) > 1:
+            raise CaptureError("the graph returns views of one tensor that gradients flow through")
+    return found
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Elements fill one piece of memory, each with a place of its own."""
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() == 0 or (reach + 1 == tensor.numel() and not elements_share_memory(tensor))
+
+
+def _like_parameter(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """With the parameter's strides: AccumulateGrad takes such a gradient as it is and copies
+    another."""
+    order = range(parameter.dim())
+    if _is_dense(parameter):
+        order = sorted(order, key=lambda d: (-parameter.stride(d), -parameter.shape[d], d))
+    inverse = [order.index(d) for d in range(parameter.dim())]
+    return gradient.permute(*order).contiguous().permute(*inverse)
+
+
+def record_joint(
+    mode: FakeTensorMode,
+    fakes: Sequence[torch.Tensor],
+    requires_grad: Sequence[bool],
+    run: Callable[[list[torch.Tensor]], Any],
+) -> JointRecording | None:
+    """Runs `run` on functional wrappers of `fakes` and records it with its backward. None if no
+    result gets a gradient. CaptureError: gradients that a program does not give."""
+    recorder = SnippetRecorder(fakes)
+    recording = RecordingMode(recorder)
+    recording.allow_random = True
+    # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
+    with mode, recording, enable_python_dispatcher(), torch.enable_grad():
+        wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
+        with Functionalization(), torch.autograd.set_multithreading_enabled(False):
+            for wrapper, wanted in zip(wrapped, requires_grad, strict=True):
+                wrapper.requires_grad_(wanted)
+            result = run(wrapped)
+            leaves, _ = pytree.tree_flatten(result)
+            outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            targets = _differentiable(wrapped, outputs)
+            if not targets:
+                return None
+            with torch.no_grad(), recording.paused():
+                tangents = [_new_tangent(target) for target in targets]
+            for tangent in tangents:
+                recorder.add_input(tangent)
+            with _without_autocast():
+                gradients = _gradients(wrapped, targets, tangents)
+        with torch.no_grad():
+            renewed, mutated = renewed_inputs(wrapped, fakes)
+            if any(wrapped[i].requires_grad for i in mutated):
+                raise CaptureError("the graph writes to an input that gradients flow through")
+            inner = [unwrap_functional(output) for output in outputs]
+            check_aliases(wrapped, fakes, mutated, outputs, inner)
+            made = [(i, unwrap_functional(gradient)) for i, gradient in gradients]
+            recording.allow_copy = True
+            for i in mutated:
+                fakes[i].copy_(renewed[i])
+    inputs = {id(w): fake for w, fake in zip(wrapped, fakes, strict=True)}
+    finals = iter([inputs.get(id(o), final) for o, final in zip(outputs, inner, strict=True)])
+    results = [next(finals) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    places = {id(leaf): k for k, leaf in enumerate(leaves)}
+    return JointRecording(
+        recorder.finish([*results, *(gradient for _, gradient in made)]),
+        [*results, *(gradient for _, gradient in made)],
+        mutated,
+        [(places[id(t)], tangent) for t, tangent in zip(targets, tangents, strict=True)],
+        [(i, len(results) + k) for k, (i, _) in enumerate(made)],
+    )
+
+
+def _new_tangent(output: torch.Tensor) -> torch.Tensor:
+    """A fake of an output's gradient, whose strides are guessed to be the output's."""
+    strides = output.stride() if _is_dense(output) else None
+    sizes, dtype, device = output.shape, output.dtype, output.device
+    torch._disable_functionalization()
+    try:
+        if strides is None:
+            return torch.empty(sizes, dtype=dtype, device=device)
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+    finally:
+        torch._enable_functionalization(reapply_views=True)
+
+
+def _gradients(
+    wrapped: Sequence[torch.Tensor],
+    targets: Sequence[torch.Tensor],
+    tangents: Sequence[torch.Tensor],
+) -> list[tuple[int, torch.Tensor]]:
+    """Inputs and their gradients, each in memory of its own."""
+    numbers = [i for i, w in enumerate(wrapped) if w.requires_grad and w.is_leaf]
+    given = [torch._to_functional_tensor(tangent) for tangent in tangents]
+    found = torch.autograd.grad(
+        targets, [wrapped[i] for i in numbers], given, allow_unused=True
+    )
+    taken = {storage_of(tensor) for tensor in (*wrapped, *given)}
+    gradients: list[tuple[int, torch.Tensor]] = []
+    with torch.no_grad():
+        for i, gradient in zip(numbers, found, strict=True):
+            if gradient is None:
+                continue
+            gradient = _like_parameter(gradient, wrapped[i])
+            if storage_of(gradient) in taken:
+                gradient = gradient.clone()
+            taken.add(storage_of(gradient))
+            gradients.append((i, gradient))
+    if not gradients:
+        raise CaptureError("no input gets a gradient")
+    return gradients
