@@ -80,6 +80,10 @@ class SnippetRecorder:
         self._alive.append(tensor)
         return slot
 
+    def _unread_slot(self) -> int:
+        self.snippet.slot_count += 1
+        return self.snippet.slot_count - 1
+
     def slot_of(self, tensor: torch.Tensor) -> Slot:
         """The slot of a known tensor; a real tensor becomes a constant."""
         slot = self._slots.get(id(tensor))
@@ -132,6 +136,11 @@ class SnippetRecorder:
         memory: list[int | None] = []
         slots: list[int] = []
         for item in result if isinstance(result, (list, tuple)) else (result,):
+            if item is None:  # an output_mask left it out: nobody reads it
+                results.append((torch.float32, (0,), (1,), 0))
+                memory.append(None)
+                slots.append(self._unread_slot())
+                continue
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
             check_plain(item, f"the result of {op}")
