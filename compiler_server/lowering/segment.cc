@@ -104,8 +104,11 @@ absl::Status SegmentPlan::CheckNodes() const {
 // the number of recipes.
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
+  Stage last_draw;
   for (const Node* node : graph_->nodes()) {
-    Stage after;
+    // Calls that draw random numbers draw them in the graph's order.
+    const bool draws = node->aten != nullptr && node->aten->draws_random;
+    Stage after = draws ? last_draw : Stage();
     for (const Value* operand : node->operands) {
       if (operand != nullptr) after = std::max(after, stage_[operand->id]);
     }
@@ -116,6 +119,7 @@ int SegmentPlan::AssignStages(int first_level) {
       stage.level = std::max(after.level + (next ? 1 : 0), stage.recipe ? 0 : first_level);
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
+    if (draws) last_draw = stage;
   }
   PlaceWrites();
   std::vector<bool> used;
