@@ -7,10 +7,11 @@ from typing import Any
 
 import torch.fx
 
-from .. import fake_ops
+from .. import fake_ops, optimizers
 
 # Dynamo traces before it calls a backend, so this happens when the backend is looked up.
 fake_ops.register()
+optimizers.register()
 # By default Dynamo leaves nn.LSTM and its like out of graphs; here they become recipes.
 torch._dynamo.config.allow_rnn = True
 
