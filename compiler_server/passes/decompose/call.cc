@@ -148,6 +148,22 @@ bool Call::Bool(std::string_view name, std::optional<bool> if_none) {
   return Int(name, if_none) != 0;
 }
 
+std::vector<bool> Call::Bools(std::string_view name) {
+  std::vector<bool> values;
+  const Argument* argument = Given(name);
+  const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
+  if (list == nullptr) {
+    Refuse("argument ", name, " is no list");
+    return values;
+  }
+  for (const Argument& item : *list) {
+    const auto* value = std::get_if<bool>(&item.value);
+    if (value == nullptr) Refuse("argument ", name, " holds other than booleans");
+    values.push_back(value != nullptr && *value);
+  }
+  return values;
+}
+
 std::string Call::Text(std::string_view name, std::optional<std::string> if_none) {
   const Argument* argument = Given(name);
   if (argument == nullptr) return IfNone(name, if_none, std::string());

@@ -50,6 +50,7 @@ class Call {
   double Float(std::string_view name, std::optional<double> if_none = std::nullopt);  // any number
   std::vector<double> Floats(std::string_view name);  // empty if None
   bool Bool(std::string_view name, std::optional<bool> if_none = std::nullopt);
+  std::vector<bool> Bools(std::string_view name);
   std::string Text(std::string_view name, std::optional<std::string> if_none = std::nullopt);
   Dims Ints(std::string_view name);  // empty if None; a single int counts as a list of one
   bool DeviceIs(std::string_view name, std::string_view device) const;
@@ -113,6 +114,10 @@ std::span<const HandlerRow> IndexRows();
 std::span<const HandlerRow> SourceRows();
 std::span<const HandlerRow> WindowRows();
 std::span<const HandlerRow> RecurrentRows();
+std::span<const HandlerRow> PointwiseBackwardRows();
+std::span<const HandlerRow> NormBackwardRows();
+std::span<const HandlerRow> LossRows();
+std::span<const HandlerRow> AttentionRows();
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);
