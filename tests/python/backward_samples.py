@@ -150,4 +150,41 @@ LOSSES = [
     a("binary_cross_entropy_backward.default", f(), f(3, 4), f(3, 4), f(4), 1),
 ]
 
-CASES = [*POINTWISE, *NORMS, *LOSSES]
+
+def each(name: str, *args: object, **kwargs: object) -> Case:
+    return a(f"_foreach_{name}", *args, **kwargs)
+
+
+X = [f(3, 4), f(5)]
+FOREACH = [
+    *(
+        each(f"{name}.{overload}", X, other)
+        for name in ("add", "sub", "mul", "div", "clamp_min", "maximum", "minimum", "pow")
+        for overload, other in (("List", X), ("Scalar", 1.5), ("ScalarList", [2.0, 0.5]))
+    ),
+    *(each(f"{name}.Tensor", X, f()) for name in ("add", "mul", "div")),
+    *(each(f"{name}.List", X, X, alpha=0.5) for name in ("add", "sub")),
+    *(
+        each(f"{name}.default", X)
+        for name in ("abs", "exp", "log", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sqrt")
+    ),
+    *(each(f"{name}.Scalar", X, X, X, 0.5) for name in ("addcmul", "addcdiv")),
+    *(each(f"{name}.ScalarList", X, X, X, [1.0, -2.0]) for name in ("addcmul", "addcdiv")),
+    each("lerp.Scalar", X, X, 0.25),
+    each("lerp.Scalar", X, X, 0.75),
+    each("lerp.ScalarList", X, X, [0.25, 0.75]),
+    each("lerp.List", X, X, X),
+    each("pow.ScalarAndTensor", 0.9, X),
+    each("norm.Scalar", X),
+    each("norm.Scalar", X, 1),
+    each("norm.Scalar", X, 3),
+    each("norm.Scalar", X, float("inf")),
+    each("norm.Scalar", [h(3, 4)]),
+    each("max.default", X),
+    each("clone.default", X),
+    each("copy.default", X, [h(3, 4), f(5)]),
+    each("zero.default", X),
+    each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
+]
+
+CASES = [*FOREACH, *POINTWISE, *NORMS, *LOSSES]

@@ -39,6 +39,13 @@ bool Call::IsNumber(std::string_view name) const {
                                  std::holds_alternative<bool>(argument->value));
 }
 
+bool Call::IsListOfTensors(std::string_view name) const {
+  const Argument* argument = Find(name);
+  const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
+  return list != nullptr && !list->empty() &&
+         std::holds_alternative<TensorArgument>(list->front().value);
+}
+
 DType Call::NumberType(std::string_view name) const {
   const Argument* argument = Find(name);
   if (argument != nullptr && std::holds_alternative<bool>(argument->value)) return DType::kBool;

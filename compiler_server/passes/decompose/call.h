@@ -38,6 +38,7 @@ class Call {
   bool Has(std::string_view name) const;  // in the schema and not None
   bool IsTensor(std::string_view name) const;
   bool IsNumber(std::string_view name) const;
+  bool IsListOfTensors(std::string_view name) const;  // of at least one
   DType NumberType(
       std::string_view name) const;  // as PyTorch takes a Python number: bool, i64, f32
   Value* Tensor(std::string_view name);
@@ -118,6 +119,7 @@ std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();
 std::span<const HandlerRow> LossRows();
 std::span<const HandlerRow> AttentionRows();
+std::span<const HandlerRow> ForeachRows();
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);

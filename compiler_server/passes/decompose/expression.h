@@ -1,5 +1,5 @@
-// Arithmetic on values as it is written on paper, for decompositions that are formulas. Operands are
-// taken as f32 where their type is narrower: fused kernels round once, at the end.
+// Arithmetic on values as it is written on paper, for decompositions that are formulas. Operands
+// are taken as f32 where their type is narrower: fused kernels round once, at the end.
 #pragma once
 
 #include <string_view>
@@ -21,12 +21,14 @@ inline Expr Apply(OpKind op, Expr x) { return {x.call, x.call->b.Unary(op, x.val
 inline Expr Apply(OpKind op, Expr x, Expr y) {
   return {x.call, x.call->b.Binary(op, x.value, y.value)};
 }
-inline Expr Apply(OpKind op, Expr x, double y) { return {x.call, x.call->b.Binary(op, x.value, y)}; }
+inline Expr Apply(OpKind op, Expr x, double y) {
+  return {x.call, x.call->b.Binary(op, x.value, y)};
+}
 inline Expr Number(Expr like, double value) {
   return {like.call, like.call->b.Scalar(value, like.dtype())};
 }
 
-#define HPU_EXPR_OPERATOR(symbol, op)                                        \
+#define HPU_EXPR_OPERATOR(symbol, op)                                       \
   inline Expr operator symbol(Expr x, Expr y) { return Apply(op, x, y); }   \
   inline Expr operator symbol(Expr x, double y) { return Apply(op, x, y); } \
   inline Expr operator symbol(double x, Expr y) { return Apply(op, Number(y, x), y); }
@@ -53,8 +55,7 @@ inline Expr Max(Expr x, double y) { return Apply(OpKind::kMax, x, y); }
 inline Expr Min(Expr x, double y) { return Apply(OpKind::kMin, x, y); }
 
 inline Expr Where(Expr condition, Expr x, Expr y) {
-  return {x.call,
-          x.call->b.Emit(OpKind::kWhere, {condition.value, x.value, y.value})};
+  return {x.call, x.call->b.Emit(OpKind::kWhere, {condition.value, x.value, y.value})};
 }
 inline Expr Where(Expr condition, Expr x, double y) { return Where(condition, x, Number(x, y)); }
 inline Expr Where(Expr condition, double x, Expr y) { return Where(condition, Number(y, x), y); }
@@ -71,10 +72,12 @@ inline Expr Slice(Expr x, int64_t dim, int64_t start, int64_t limit, int64_t ste
 }
 // Nothing to do for no dims.
 inline Expr Sum(Expr x, const Dims& dims, bool keepdim = true) {
-  return dims.empty() ? x : Expr{x.call, x.call->b.Reduce(OpKind::kReduceSum, x.value, dims, keepdim)};
+  return dims.empty() ? x
+                      : Expr{x.call, x.call->b.Reduce(OpKind::kReduceSum, x.value, dims, keepdim)};
 }
 inline Expr Mean(Expr x, const Dims& dims, bool keepdim = true) {
-  return dims.empty() ? x : Expr{x.call, x.call->b.Reduce(OpKind::kReduceMean, x.value, dims, keepdim)};
+  return dims.empty() ? x
+                      : Expr{x.call, x.call->b.Reduce(OpKind::kReduceMean, x.value, dims, keepdim)};
 }
 
 inline DType Widened(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }

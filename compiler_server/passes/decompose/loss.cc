@@ -69,9 +69,7 @@ void HuberLossBackward(Call& call) {
   Give(call, Min(Max(error, -delta), delta) * ElementGradient(call));
 }
 
-Expr Weighted(Call& call, Expr x) {
-  return call.Has("weight") ? x * In(call, "weight") : x;
-}
+Expr Weighted(Call& call, Expr x) { return call.Has("weight") ? x * In(call, "weight") : x; }
 
 void BinaryCrossEntropy(Call& call) {
   const Expr x = In(call, kSelf);
@@ -175,8 +173,8 @@ void NllLossBackward(Call& call) {
   Expr grad = -In(call, kGrad);
   if (ReductionOf(call) == kMean) grad = grad / In(call, "total_weight");
   const Dims& sizes = call.Tensor(kSelf)->type.sizes;
-  const Expr each = Reshape(Expand(grad * classes.weight, classes.target->type.sizes),
-                            WithClassDim(classes));
+  const Expr each =
+      Reshape(Expand(grad * classes.weight, classes.target->type.sizes), WithClassDim(classes));
   Dims along(sizes.size(), 1);
   along[classes.dim] = sizes[classes.dim];
   Value* positions = call.b.Reshape(call.b.Iota(0, 1, DType::kI32, along[classes.dim]), along);

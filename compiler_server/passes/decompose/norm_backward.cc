@@ -111,10 +111,8 @@ void BatchNormBackward(Call& call) {
   }
   const bool train = call.Bool("train");
   const Expr mean = PerChannel(In(call, train ? "save_mean" : "running_mean"), rank);
-  const Expr scale =
-      PerChannel(train ? In(call, "save_invstd")
-                       : Rsqrt(In(call, "running_var") + call.Float("eps")),
-                 rank);
+  const Expr scale = PerChannel(
+      train ? In(call, "save_invstd") : Rsqrt(In(call, "running_var") + call.Float("eps")), rank);
   Expr weight = OptionalIn(call, "weight");
   if (weight.value != nullptr) weight = PerChannel(weight, rank);
   const Expr x = (input - mean) * scale;

@@ -32,8 +32,8 @@ void EluBackward(Call& call) {
   const double scale = call.Float("scale");
   const double input_scale = call.Float("input_scale");
   const double low = call.Float("alpha") * scale;
-  const Expr slope = call.Bool("is_result") ? (x + low) * input_scale
-                                            : Exp(x * input_scale) * (low * input_scale);
+  const Expr slope =
+      call.Bool("is_result") ? (x + low) * input_scale : Exp(x * input_scale) * (low * input_scale);
   Give(call, Where(x <= 0.0, grad * slope, grad * scale));
 }
 
@@ -116,9 +116,7 @@ void LogSigmoidForward(Call& call) {
   if (buffer.sizes == x.sizes()) return Give(call, {y, small});
   call.Return({Declared(call, 0, y), call.b.Full(0, buffer.dtype, buffer.sizes)});
 }
-void LogSigmoidBackward(Call& call) {
-  Give(call, In(call, kGrad) * Sigmoid(-In(call, kSelf)));
-}
+void LogSigmoidBackward(Call& call) { Give(call, In(call, kGrad) * Sigmoid(-In(call, kSelf))); }
 
 void Hardshrink(Call& call) {
   const Expr x = In(call, kSelf);
