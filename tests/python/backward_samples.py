@@ -95,6 +95,68 @@ NORMS = [
 ]
 
 
+def batch_norm(x: T, tracked: bool, training: bool = True, weighted: bool = True) -> Case:
+    c = f(x.sizes[1])
+    parameters = (c, c) if weighted else (None, None)
+    if not tracked:
+        return a("_native_batch_norm_legit.no_stats", x, *parameters, training, 0.25, 1e-3)
+    name = "_native_batch_norm_legit_functional.default"
+    return a(name, x, *parameters, c, c, training, 0.25, 100.0)
+
+
+BATCH_NORMS = [
+    batch_norm(f(4, 3, 2, 2), True),
+    batch_norm(f(4, 3), True),
+    batch_norm(f(4, 3), False, weighted=False),
+    batch_norm(f(4, 3, 2, 2), False),
+    batch_norm(f(4, 3, 2, 2), True, training=False),
+]
+
+
+def conv(
+    x: T, weight: T, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1,
+    transposed: bool = False, more: int = 0,
+) -> Case:  # fmt: skip
+    spatial = len(x.sizes) - 2
+    sizes = []
+    for size, kernel in zip(x.sizes[2:], weight.sizes[2:], strict=True):
+        reach = dilation * (kernel - 1)
+        if transposed:
+            sizes.append((size - 1) * stride - 2 * padding + reach + 1 + more)
+        else:
+            sizes.append((size + 2 * padding - reach - 1) // stride + 1)
+    channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
+    grad = T((x.sizes[0], channels, *sizes), x.dtype)
+    lists = [[value] * spatial for value in (stride, padding, dilation)]
+    return a(
+        "convolution_backward.default",
+        *(grad, x, weight, [channels], *lists, transposed, [more] * spatial, groups, [True] * 3),
+    )
+
+
+CONVOLUTIONS = [
+    conv(f(2, 3, 5, 6), f(4, 3, 3, 2)),
+    conv(f(2, 3, 5, 6), f(4, 3, 1, 1)),
+    conv(f(2, 3, 6, 7), f(4, 3, 3, 3), 1, 1),
+    conv(f(2, 3, 6, 7), f(4, 3, 3, 3), 2, 1),
+    conv(f(2, 3, 8, 8), f(4, 3, 1, 1), 2),
+    conv(f(2, 3, 9, 8), f(4, 3, 3, 3), 3, 0),
+    conv(f(1, 3, 9, 9), f(4, 3, 3, 3), 1, 2, 2),
+    conv(f(1, 3, 11, 9), f(4, 3, 3, 3), 2, 2, 3),
+    conv(f(2, 4, 5, 5), f(6, 2, 3, 3), 1, 1, 1, 2),
+    conv(f(2, 4, 6, 5), f(6, 2, 3, 3), 2, 1, 1, 2),
+    conv(f(2, 4, 6, 5), f(4, 1, 3, 3), 1, 1, 1, 4),
+    conv(f(2, 4, 6, 6), f(4, 1, 3, 3), 2, 1, 1, 4),
+    conv(f(2, 4, 5, 5), f(8, 1, 3, 3), 1, 1, 1, 4),
+    conv(f(2, 3, 9), f(4, 3, 3), 2, 1),
+    conv(f(2, 4, 9), f(4, 1, 3), 1, 1, 1, 4),
+    conv(f(2, 3, 4, 5), f(3, 4, 3, 3), 1, 1, transposed=True),
+    conv(f(2, 3, 4, 5), f(3, 4, 3, 3), 2, 1, transposed=True, more=1),
+    conv(f(2, 4, 4, 5), f(4, 3, 2, 2), 2, groups=2, transposed=True),
+    conv(f(2, 3, 5), f(3, 2, 3), 2, transposed=True),
+    conv(h(2, 3, 6, 7), h(4, 3, 3, 3), 1, 1),
+]
+
 # Target classes are indices below 3, which is ignored in some.
 CLASSES = [
     (f(3), i(), None),
@@ -187,4 +249,4 @@ FOREACH = [
     each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
 ]
 
-CASES = [*FOREACH, *POINTWISE, *NORMS, *LOSSES]
+CASES = [*BATCH_NORMS, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]

@@ -42,7 +42,11 @@ def call_of(case: Case):
     return function, given
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.target}({', '.join(c.text_args)})")
+# Of frozen statistics the CPU's kernel gives results of other sizes than fake tensors say.
+ON_DEVICE = [case for case in CASES if "training = false" not in case.text_args]
+
+
+@pytest.mark.parametrize("case", ON_DEVICE, ids=lambda c: f"{c.target}({', '.join(c.text_args)})")
 def test_call(case: Case) -> None:
     function, given = call_of(case)
     placed = [t.reshape(1) if t.dim() == 0 else t for t in given]
@@ -89,3 +93,36 @@ def test_log_sigmoid():
         return y, aten.log_sigmoid_backward(grad, x, buffer)
 
     compiled_whole(check(function, heads(3, 9), heads(9)))
+
+
+@pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 1)])
+def test_gradients_left_out(mask):
+    def function(grad, x, weight, row, *vectors):
+        wanted = [bool(item) for item in mask]
+        ones, zeros = [1, 1], [0, 0]
+        convolution = aten.convolution_backward(
+            grad, x, weight, [4], ones, ones, ones, False, zeros, 1, wanted
+        )
+        mean = row[:, :1].contiguous()
+        norm = aten.native_layer_norm_backward(row, row * 2, [9], mean, mean, *vectors, wanted)
+        # What is left out is None or not.
+        return [x for x, kept in zip([*convolution, *norm], wanted * 2, strict=True) if kept]
+
+    grad, x, weight = heads(2, 4, 6, 6), heads(2, 3, 6, 6), heads(4, 3, 3, 3)
+    compiled_whole(
+        check(function, grad, x, weight, heads(3, 9), heads(9), heads(9), rtol=1e-4, atol=1e-4)
+    )
+
+
+def test_frozen_batch_norm():
+    def function(grad, x, c):
+        mean, variance = c, c * c + 1
+        y, mean_out, scale = aten._native_batch_norm_legit_no_training(
+            x, c, c, mean, variance, 0.1, 1e-5
+        )
+        backward = aten.native_batch_norm_backward(
+            grad, x, c, mean, variance, mean_out, scale, False, 1e-5, [True] * 3
+        )
+        return y, *backward
+
+    compiled_whole(check(function, heads(2, 3, 4, 5), heads(2, 3, 4, 5) * 2, heads(3)))

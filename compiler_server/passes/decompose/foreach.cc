@@ -166,10 +166,10 @@ void LargestOf(Call& call) {
   });
 }
 
-#define HPU_FOREACH_BINARY(name, handler)                     \
-  {"aten._foreach_" name ".List", handler},                   \
-      {"aten._foreach_" name ".Scalar", handler},             \
-      {"aten._foreach_" name ".ScalarList", handler}
+#define HPU_FOREACH_BINARY(name, handler)                                                 \
+  {"aten._foreach_" name ".List", handler}, {"aten._foreach_" name ".Scalar", handler}, { \
+    "aten._foreach_" name ".ScalarList", handler                                          \
+  }
 
 constexpr HandlerRow kRows[] = {
     HPU_FOREACH_BINARY("add", Binary<OpKind::kAdd>),

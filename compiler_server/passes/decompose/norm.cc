@@ -1,4 +1,5 @@
 // Softmax and normalisations.
+#include <algorithm>
 #include <limits>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -211,12 +212,67 @@ void BatchNorm(Call& call) {
   EmitBatchNorm(call, call.Float("eps"));
 }
 
-// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
-void BatchNormNoTraining(Call& call) { EmitBatchNorm(call, call.Float("eps")); }
+// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps): y and statistics
+// that hold nothing.
+void BatchNormNoTraining(Call& call) {
+  EmitBatchNorm(call, call.Float("eps"));
+  if (call.refused()) return;
+  std::vector<Value*> results = call.results();
+  for (size_t i = 1; i < std::min<size_t>(call.result_count(), 3); ++i) {
+    results.push_back(call.b.Full(0, call.type(i).dtype, call.type(i).sizes));
+  }
+  call.Return(std::move(results));
+}
+
+// Training: by the batch's own statistics. Results: y, mean, 1 / deviation, and where there are
+// running statistics their new values, whose variance is the unbiased one.
+void BatchNormTraining(Call& call) {
+  const double eps = call.Float("eps");
+  const bool tracks = call.result_count() == 5;
+  if (!call.Bool("training")) {
+    if (!tracks) return call.Refuse("batch norm without statistics");
+    BatchNormNoTraining(call);
+    if (call.refused()) return;
+    std::vector<Value*> results = call.results();
+    results.insert(results.end(), {call.Tensor("running_mean"), call.Tensor("running_var")});
+    return call.Return(std::move(results));
+  }
+  const Expr input = In(call, kInput);
+  const int64_t rank = input.rank();
+  if (rank < 2 || input.value->type.elements() == 0) {
+    return call.Refuse("batch norm of ", ToText(input.value->type));
+  }
+  Dims own = {0};
+  for (int64_t dim = 2; dim < rank; ++dim) own.push_back(dim);
+  const Expr mean = Mean(input, own);
+  const Expr centred = input - mean;
+  const Expr variance = Mean(centred * centred, own);
+  const Expr scale = Rsqrt(variance + eps);
+  Expr y = centred * scale;
+  const auto per_channel = [&](std::string_view name) {
+    return In(call, PerChannel(call, call.Tensor(name), input.value));
+  };
+  if (call.Has("weight")) y = y * per_channel("weight");
+  if (call.Has("bias")) y = y + per_channel("bias");
+  const Dims channels = {input.sizes()[1]};
+  std::vector<Expr> results = {y, Reshape(mean, channels), Reshape(scale, channels)};
+  if (tracks) {
+    const double momentum = call.Float("momentum");
+    const double count = static_cast<double>(input.value->type.elements() / channels[0]);
+    const auto moved = [&](std::string_view name, Expr now) {
+      return In(call, name) * (1 - momentum) + Reshape(now, channels) * momentum;
+    };
+    results.push_back(moved("running_mean", mean));
+    results.push_back(moved("running_var", variance * (count / (count - 1))));
+  }
+  Give(call, results);
+}
 
 constexpr HandlerRow kRows[] = {
     {"aten._fused_rms_norm.default", RmsNorm},
     {"aten._log_softmax.default", LogSoftmax},
+    {"aten._native_batch_norm_legit.no_stats", BatchNormTraining},
+    {"aten._native_batch_norm_legit_functional.default", BatchNormTraining},
     {"aten._native_batch_norm_legit_no_training.default", BatchNormNoTraining},
     {"aten._safe_softmax.default", SafeSoftmax},
     {"aten._softmax.default", Softmax},

@@ -67,6 +67,8 @@ ATEN_RULES = frozenset(
         "aten._fused_rms_norm_backward.default",
         "aten._log_softmax.default",
         "aten._log_softmax_backward_data.default",
+        "aten._native_batch_norm_legit.no_stats",
+        "aten._native_batch_norm_legit_functional.default",
         "aten._native_batch_norm_legit_no_training.default",
         "aten._prelu_kernel.default",
         "aten._prelu_kernel_backward.default",
@@ -153,6 +155,7 @@ ATEN_RULES = frozenset(
         "aten.conv_transpose2d.input",
         "aten.conv_transpose3d.input",
         "aten.convolution.default",
+        "aten.convolution_backward.default",
         "aten.copy.default",
         "aten.cos.default",
         "aten.cosh.default",
@@ -430,5 +433,6 @@ ATEN_RULES = frozenset(
         "aten.zero.default",
         "aten.zeros.default",
         "aten.zeros_like.default",
+        "prims.fma.default",
     }
 )

@@ -50,6 +50,9 @@ _METADATA = frozenset(
 )
 
 
+_NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """How far a SnippetRecorder had come: lengths of its lists, slots by tensor identity."""
@@ -128,6 +131,13 @@ class SnippetRecorder:
         memory: list[int | None] = []
         slots: list[int] = []
         for item in result if isinstance(result, (list, tuple)) else (result,):
+            if item is None:
+                # A gradient that the call's mask leaves out: a value that nobody reads.
+                results.append(_NO_RESULT)
+                memory.append(None)
+                slots.append(self.snippet.slot_count)
+                self.snippet.slot_count += 1
+                continue
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
             check_plain(item, f"the result of {op}")
