@@ -12,6 +12,7 @@ import pytest
 import torch
 from aten_case import DTYPES, Case, T
 from aten_samples import CASES, a, b, f
+from backward_samples import CASES as BACKWARD
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -42,15 +43,15 @@ def run_hpu_opt(text: str) -> dict:
     return json.loads(process.stdout)
 
 
-# Calls whose further results no recipe provides: only the first so many are returned.
-USED = {"aten._scaled_dot_product_flash_attention_for_cpu.default": 1}
 # Order of equal elements is open.
 ANY_INDEX = {"aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.target}({', '.join(c.text_args)})")
+@pytest.mark.parametrize(
+    "case", CASES + BACKWARD, ids=lambda c: f"{c.target}({', '.join(c.text_args)})"
+)
 def test_matches_torch(case: Case) -> None:
-    report = run_hpu_opt(case.text(USED.get(case.target, 0)))
+    report = run_hpu_opt(case.text(0))
     assert "aten" not in report["graph"], report["graph"]
     wanted = case.run_torch([tensor["data"] for tensor in report["inputs"]])
     if case.target in ANY_INDEX:

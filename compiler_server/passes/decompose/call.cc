@@ -39,6 +39,13 @@ bool Call::IsNumber(std::string_view name) const {
                                  std::holds_alternative<bool>(argument->value));
 }
 
+bool Call::IsListOfTensors(std::string_view name) const {
+  const Argument* argument = Find(name);
+  const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
+  return list != nullptr && !list->empty() &&
+         std::holds_alternative<TensorArgument>(list->front().value);
+}
+
 DType Call::NumberType(std::string_view name) const {
   const Argument* argument = Find(name);
   if (argument != nullptr && std::holds_alternative<bool>(argument->value)) return DType::kBool;
@@ -146,6 +153,22 @@ double Call::Float(std::string_view name, std::optional<double> if_none) {
 
 bool Call::Bool(std::string_view name, std::optional<bool> if_none) {
   return Int(name, if_none) != 0;
+}
+
+std::vector<bool> Call::Bools(std::string_view name) {
+  std::vector<bool> values;
+  const Argument* argument = Given(name);
+  const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
+  if (list == nullptr) {
+    Refuse("argument ", name, " is no list");
+    return values;
+  }
+  for (const Argument& item : *list) {
+    const auto* value = std::get_if<bool>(&item.value);
+    if (value == nullptr) Refuse("argument ", name, " holds other than booleans");
+    values.push_back(value != nullptr && *value);
+  }
+  return values;
 }
 
 std::string Call::Text(std::string_view name, std::optional<std::string> if_none) {

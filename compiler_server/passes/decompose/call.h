@@ -38,6 +38,7 @@ class Call {
   bool Has(std::string_view name) const;  // in the schema and not None
   bool IsTensor(std::string_view name) const;
   bool IsNumber(std::string_view name) const;
+  bool IsListOfTensors(std::string_view name) const;  // of at least one
   DType NumberType(
       std::string_view name) const;  // as PyTorch takes a Python number: bool, i64, f32
   Value* Tensor(std::string_view name);
@@ -50,6 +51,7 @@ class Call {
   double Float(std::string_view name, std::optional<double> if_none = std::nullopt);  // any number
   std::vector<double> Floats(std::string_view name);  // empty if None
   bool Bool(std::string_view name, std::optional<bool> if_none = std::nullopt);
+  std::vector<bool> Bools(std::string_view name);
   std::string Text(std::string_view name, std::optional<std::string> if_none = std::nullopt);
   Dims Ints(std::string_view name);  // empty if None; a single int counts as a list of one
   bool DeviceIs(std::string_view name, std::string_view device) const;
@@ -113,6 +115,12 @@ std::span<const HandlerRow> IndexRows();
 std::span<const HandlerRow> SourceRows();
 std::span<const HandlerRow> WindowRows();
 std::span<const HandlerRow> RecurrentRows();
+std::span<const HandlerRow> PointwiseBackwardRows();
+std::span<const HandlerRow> NormBackwardRows();
+std::span<const HandlerRow> LossRows();
+std::span<const HandlerRow> AttentionRows();
+std::span<const HandlerRow> ConvBackwardRows();
+std::span<const HandlerRow> ForeachRows();
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);

@@ -1,7 +1,4 @@
-// Matrix products and attention.
-#include <cmath>
-#include <limits>
-
+// Matrix products.
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
@@ -87,82 +84,12 @@ void Outer(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, column, call.Tensor("vec2")));
 }
 
-// [.., heads, length, size] with any number of leading dimensions, as rank 4.
-Value* FourDims(Call& call, Value* x) {
-  const Dims& sizes = x->type.sizes;
-  const size_t rank = sizes.size();
-  if (rank < 2) {
-    call.Refuse("attention over ", ToText(x->type));
-    return x;
-  }
-  const int64_t heads = rank >= 3 ? sizes[rank - 3] : 1;
-  const int64_t batch = rank >= 4 ? NumElements(std::span(sizes).first(rank - 3)) : 1;
-  return call.b.Reshape(x, {batch, heads, sizes[rank - 2], sizes[rank - 1]});
-}
-
-// Additive mask of q's type, broadcastable to [batch, heads, q length, k length].
-Value* AdditiveMask(Call& call, Value* mask, const Value* q, size_t leading) {
-  if (mask == nullptr) return nullptr;
-  if (mask->type.dtype == DType::kBool) {
-    Value* zero = call.b.Scalar(0, q->type.dtype);
-    Value* hidden = call.b.Scalar(-std::numeric_limits<double>::infinity(), q->type.dtype);
-    mask = call.b.Emit(OpKind::kWhere, {mask, zero, hidden});
-  }
-  mask = call.b.Cast(mask, q->type.dtype);
-  if (leading > 2 && mask->type.rank() > 3) {
-    call.Refuse("attention mask over several batch dimensions");
-  }
-  return mask;
-}
-
-void EmitAttention(Call& call, Value* mask_input, bool grouped) {
-  Value* query = call.Tensor("query");
-  if (call.Float("dropout_p") != 0) return call.Refuse("attention with dropout");
-  const size_t leading = query->type.sizes.size() < 2 ? 0 : query->type.sizes.size() - 2;
-  Value* q = FourDims(call, query);
-  Value* k = FourDims(call, call.Tensor("key"));
-  Value* v = FourDims(call, call.Tensor("value"));
-  Value* mask = AdditiveMask(call, mask_input, q, leading);
-  if (call.refused()) return;
-  // One head for all queries (Falcon) is the same as groups of all heads.
-  const bool one_head = k->type.sizes[1] == 1 && v->type.sizes[1] == 1;
-  if (!grouped && !one_head && k->type.sizes[1] != q->type.sizes[1]) {
-    return call.Refuse("attention that broadcasts heads");
-  }
-  const double scale = call.Float("scale", 1 / std::sqrt(static_cast<double>(q->type.sizes[3])));
-  std::vector<Value*> operands = {q, k, v};
-  if (mask != nullptr) operands.push_back(mask);
-  Value* y = call.b.Emit(OpKind::kSdpa, std::move(operands),
-                         {{AttrKey::kScale, scale}, {AttrKey::kCausal, call.Bool("is_causal")}});
-  call.Return(call.b.Reshape(y, call.type().sizes));
-}
-
-void Attention(Call& call) {
-  EmitAttention(call, call.OptionalTensor("attn_mask"), call.Bool("enable_gqa"));
-}
-void FlashAttentionForCpu(Call& call) {
-  EmitAttention(call, call.OptionalTensor("attn_mask"), false);
-}
-void FlashAttention(Call& call) { EmitAttention(call, nullptr, false); }
-void EfficientAttention(Call& call) {
-  EmitAttention(call, call.OptionalTensor("attn_bias"), false);
-}
-
 constexpr HandlerRow kRows[] = {
-    {"aten._scaled_dot_product_efficient_attention.default", EfficientAttention},
-    {"aten._scaled_dot_product_flash_attention.default", FlashAttention},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", FlashAttentionForCpu},
-    {"aten.addmm.default", Addmm},
-    {"aten.addmv.default", Addmv},
-    {"aten.baddbmm.default", Baddbmm},
-    {"aten.bmm.default", Mm},
-    {"aten.dot.default", Dot},
-    {"aten.linear.default", Linear},
-    {"aten.matmul.default", Matmul},
-    {"aten.mm.default", Mm},
-    {"aten.mv.default", Mv},
-    {"aten.outer.default", Outer},
-    {"aten.scaled_dot_product_attention.default", Attention},
+    {"aten.addmm.default", Addmm},     {"aten.addmv.default", Addmv},
+    {"aten.baddbmm.default", Baddbmm}, {"aten.bmm.default", Mm},
+    {"aten.dot.default", Dot},         {"aten.linear.default", Linear},
+    {"aten.matmul.default", Matmul},   {"aten.mm.default", Mm},
+    {"aten.mv.default", Mv},           {"aten.outer.default", Outer},
 };
 
 }  // namespace

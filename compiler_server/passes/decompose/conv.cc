@@ -1,7 +1,7 @@
 // Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups,
 // K]. Each call is wrapped in the permutations that get there; passes/layout moves them out of
 // chains.
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/conv_window.h"
 
 namespace hpu::compiler {
 namespace {
@@ -10,60 +10,8 @@ constexpr std::string_view kInput = "input";
 constexpr std::string_view kWeight = "weight";
 constexpr std::string_view kBias = "bias";
 
-struct Window {
-  Dims stride;
-  Dims pads;  // low and high per dimension
-  Dims dilation;
-  int64_t groups = 1;
-};
-
-// One value for all dimensions, or one for each.
-Dims PerDimension(Call& call, Dims values, int64_t spatial) {
-  if (values.size() == 1) values.resize(spatial, values[0]);
-  if (static_cast<int64_t>(values.size()) != spatial) {
-    call.Refuse("window argument with ", values.size(), " entries for ", spatial, " dimensions");
-    values.assign(spatial, 1);
-  }
-  return values;
-}
-
-Dims BothSides(const Dims& padding) {
-  Dims pads;
-  for (int64_t pad : padding) pads.insert(pads.end(), {pad, pad});
-  return pads;
-}
-
-Dims ChannelsLast(int64_t rank) {
-  Dims perm = {0};
-  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
-  perm.push_back(1);
-  return perm;
-}
-
-Dims ChannelsFirst(int64_t rank) {
-  Dims perm = {0, rank - 1};
-  for (int64_t i = 1; i < rank - 1; ++i) perm.push_back(i);
-  return perm;
-}
-
-// [K, C/groups, spatial] -> [spatial, C/groups, K]
-Dims WeightPerm(int64_t rank) {
-  Dims perm;
-  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
-  perm.push_back(1);
-  perm.push_back(0);
-  return perm;
-}
-
-ir::Attrs WindowAttrs(const Window& window) {
-  return {{AttrKey::kStride, window.stride},
-          {AttrKey::kPads, window.pads},
-          {AttrKey::kDilation, window.dilation},
-          {AttrKey::kGroups, window.groups}};
-}
-
 // A 1-d convolution is a 2-d one of height 1.
-void AddHeight(Call& call, Value*& x, Value*& weight, Window& window) {
+void AddHeight(Call& call, Value*& x, Value*& weight, ConvWindow& window) {
   const auto with_height = [&](Value* value) {
     Dims sizes = value->type.sizes;
     sizes.insert(sizes.end() - 1, 1);
@@ -83,7 +31,7 @@ void Finish(Call& call, Value* y, Value* bias) {
   call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
-void EmitConv(Call& call, Window window) {
+void EmitConv(Call& call, ConvWindow window) {
   Value* x = call.Tensor(kInput);
   Value* weight = call.Tensor(kWeight);
   Value* bias = call.OptionalTensor(kBias);
@@ -94,7 +42,7 @@ void EmitConv(Call& call, Window window) {
   Finish(call, call.b.Emit(OpKind::kConv, {x, weight}, WindowAttrs(window)), bias);
 }
 
-void EmitConvTranspose(Call& call, Window window) {
+void EmitConvTranspose(Call& call, ConvWindow window) {
   Value* x = call.Tensor(kInput);
   Value* weight = call.Tensor(kWeight);
   Value* bias = call.OptionalTensor(kBias);
@@ -127,7 +75,7 @@ int64_t SpatialDims(Call& call) {
 // convNd(x, weight, bias, stride, padding, dilation, groups)
 void Conv(Call& call) {
   const int64_t spatial = SpatialDims(call);
-  Window window;
+  ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
   window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
@@ -138,7 +86,7 @@ void Conv(Call& call) {
 // convNd.padding: "same" (stride 1 only) or "valid"
 void ConvPadding(Call& call) {
   const int64_t spatial = SpatialDims(call);
-  Window window;
+  ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
   window.groups = call.Int("groups");
@@ -154,7 +102,7 @@ void ConvPadding(Call& call) {
 // convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...)
 void Convolution(Call& call) {
   const int64_t spatial = SpatialDims(call);
-  Window window;
+  ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
   window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
@@ -166,7 +114,7 @@ void Convolution(Call& call) {
 // conv_transposeNd(x, weight, bias, stride, padding, output_padding, groups, dilation)
 void ConvTranspose(Call& call) {
   const int64_t spatial = SpatialDims(call);
-  Window window;
+  ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
   window.groups = call.Int("groups");

@@ -1,5 +1,8 @@
 // Softmax and normalisations.
-#include "compiler_server/passes/decompose/call.h"
+#include <algorithm>
+#include <limits>
+
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -27,7 +30,45 @@ std::vector<Value*> WithParameters(Value* x, Value* weight, Value* bias) {
   return {x};
 }
 
+// _safe_softmax(x, dim, dtype): a line of nothing but -inf gives zeros.
+void SafeSoftmax(Call& call) {
+  Value* x = call.Operand("self", call.dtype());
+  const int64_t dim = call.Dim("dim", x->type.rank());
+  if (call.refused() || x->type.rank() == 0) return call.Refuse("softmax of a 0-d tensor");
+  Value* peak = call.b.Reduce(OpKind::kReduceMax, x, {dim}, true);
+  const Expr hidden = Expr{&call, peak} == -std::numeric_limits<double>::infinity();
+  const Expr y{&call, call.b.Emit(OpKind::kSoftmax, {x}, {{AttrKey::kDim, dim}})};
+  call.Return(Where(hidden, 0.0, y).value);
+}
+
+bool StatisticsUsed(Call& call) {
+  bool used = false;
+  for (size_t i = 1; i < call.result_count(); ++i) used = used || call.used(i);
+  return used;
+}
+
+// Results of a norm whose statistics a gradient wants: made of its parts, so that result and
+// statistics share them. Results: y, mean if it is subtracted, 1 / deviation.
+void RowNormWithStatistics(Call& call, bool centred, double eps) {
+  const Expr input = In(call, kInput);
+  const auto axes = static_cast<int64_t>(call.Ints("normalized_shape").size());
+  if (axes > input.rank() || input.value->type.elements() == 0) {
+    return call.Refuse("norm of ", ToText(input.value->type));
+  }
+  Dims own;
+  for (int64_t dim = input.rank() - axes; dim < input.rank(); ++dim) own.push_back(dim);
+  const Expr mean = centred ? Mean(input, own) : Expr{};
+  const Expr x = centred ? input - mean : input;
+  const Expr scale = Rsqrt(Mean(x * x, own) + eps);
+  Expr y = x * scale;
+  if (call.Has("weight")) y = y * In(call, "weight");
+  if (centred && call.Has("bias")) y = y + In(call, "bias");
+  if (!centred) return Give(call, {y, Reshape(scale, call.type(1).sizes)});
+  Give(call, {y, Reshape(mean, call.type(1).sizes), Reshape(scale, call.type(2).sizes)});
+}
+
 void LayerNorm(Call& call) {
+  if (StatisticsUsed(call)) return RowNormWithStatistics(call, true, call.Float("eps"));
   Value* x = call.Tensor(kInput);
   const auto axes = static_cast<int64_t>(call.Ints("normalized_shape").size());
   Value* weight = Parameter(call, "weight", x);
@@ -56,6 +97,7 @@ void RmsNorm(Call& call) {
   Value* weight = Parameter(call, "weight", x);
   // PyTorch's default is the machine epsilon of the input's type.
   const double eps = call.Float("eps", EpsilonOf(x->type.dtype));
+  if (StatisticsUsed(call)) return RowNormWithStatistics(call, false, eps);
   call.Return(call.b.Emit(OpKind::kRmsNorm, WithParameters(x, weight, nullptr),
                           {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
 }
@@ -86,6 +128,13 @@ Value* GroupMean(Call& call, Value* x, int64_t groups) {
   return call.b.Reshape(call.b.Expand(x, grouped), sizes);
 }
 
+// A statistic of channels [N, C, 1...], which those of a group share, as [N, groups].
+Value* PerGroup(Call& call, Value* statistic, int64_t groups, const TensorType& type) {
+  const Dims& sizes = statistic->type.sizes;
+  Value* grouped = call.b.Reshape(statistic, {sizes[0], groups, sizes[1] / groups});
+  return call.b.Cast(call.b.Reshape(call.b.Slice(grouped, 2, 0, 1), type.sizes), type.dtype);
+}
+
 void EmitGroupNorm(Call& call, Value* x, Value* weight, Value* bias, int64_t groups, double eps) {
   if (call.refused()) return;
   const Dims& sizes = x->type.sizes;
@@ -97,14 +146,20 @@ void EmitGroupNorm(Call& call, Value* x, Value* weight, Value* bias, int64_t gro
     return value == nullptr ? nullptr : call.b.Cast(value, DType::kF32);
   };
   x = as_f32(x);
-  x = call.b.Binary(OpKind::kSub, x, GroupMean(call, x, groups));
+  Value* mean = GroupMean(call, x, groups);
+  x = call.b.Binary(OpKind::kSub, x, mean);
   Value* variance = GroupMean(call, call.b.Binary(OpKind::kMul, x, x), groups);
   Value* scale = call.b.Unary(OpKind::kRsqrt, call.b.Binary(OpKind::kAdd, variance, eps));
+  std::vector<Value*> results(call.result_count());
+  for (size_t i = 1; i < results.size(); ++i) {  // native_group_norm: mean, 1 / deviation
+    if (call.used(i)) results[i] = PerGroup(call, i == 1 ? mean : scale, groups, call.type(i));
+  }
   if (weight != nullptr) {
     scale = call.b.Binary(OpKind::kMul, scale, PerChannel(call, as_f32(weight), x));
   }
   Value* y = ScaleAndShift(call, call.b.Binary(OpKind::kMul, x, scale), nullptr, as_f32(bias));
-  call.Return(call.b.Cast(y, dtype));
+  results[0] = call.b.Cast(y, dtype);
+  call.Return(std::move(results));
 }
 
 void GroupNorm(Call& call) {
@@ -157,13 +212,69 @@ void BatchNorm(Call& call) {
   EmitBatchNorm(call, call.Float("eps"));
 }
 
-// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
-void BatchNormNoTraining(Call& call) { EmitBatchNorm(call, call.Float("eps")); }
+// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps): y and statistics
+// that hold nothing.
+void BatchNormNoTraining(Call& call) {
+  EmitBatchNorm(call, call.Float("eps"));
+  if (call.refused()) return;
+  std::vector<Value*> results = call.results();
+  for (size_t i = 1; i < std::min<size_t>(call.result_count(), 3); ++i) {
+    results.push_back(call.b.Full(0, call.type(i).dtype, call.type(i).sizes));
+  }
+  call.Return(std::move(results));
+}
+
+// Training: by the batch's own statistics. Results: y, mean, 1 / deviation, and where there are
+// running statistics their new values, whose variance is the unbiased one.
+void BatchNormTraining(Call& call) {
+  const double eps = call.Float("eps");
+  const bool tracks = call.result_count() == 5;
+  if (!call.Bool("training")) {
+    if (!tracks) return call.Refuse("batch norm without statistics");
+    BatchNormNoTraining(call);
+    if (call.refused()) return;
+    std::vector<Value*> results = call.results();
+    results.insert(results.end(), {call.Tensor("running_mean"), call.Tensor("running_var")});
+    return call.Return(std::move(results));
+  }
+  const Expr input = In(call, kInput);
+  const int64_t rank = input.rank();
+  if (rank < 2 || input.value->type.elements() == 0) {
+    return call.Refuse("batch norm of ", ToText(input.value->type));
+  }
+  Dims own = {0};
+  for (int64_t dim = 2; dim < rank; ++dim) own.push_back(dim);
+  const Expr mean = Mean(input, own);
+  const Expr centred = input - mean;
+  const Expr variance = Mean(centred * centred, own);
+  const Expr scale = Rsqrt(variance + eps);
+  Expr y = centred * scale;
+  const auto per_channel = [&](std::string_view name) {
+    return In(call, PerChannel(call, call.Tensor(name), input.value));
+  };
+  if (call.Has("weight")) y = y * per_channel("weight");
+  if (call.Has("bias")) y = y + per_channel("bias");
+  const Dims channels = {input.sizes()[1]};
+  std::vector<Expr> results = {y, Reshape(mean, channels), Reshape(scale, channels)};
+  if (tracks) {
+    const double momentum = call.Float("momentum");
+    const double count = static_cast<double>(input.value->type.elements() / channels[0]);
+    const auto moved = [&](std::string_view name, Expr now) {
+      return In(call, name) * (1 - momentum) + Reshape(now, channels) * momentum;
+    };
+    results.push_back(moved("running_mean", mean));
+    results.push_back(moved("running_var", variance * (count / (count - 1))));
+  }
+  Give(call, results);
+}
 
 constexpr HandlerRow kRows[] = {
     {"aten._fused_rms_norm.default", RmsNorm},
     {"aten._log_softmax.default", LogSoftmax},
+    {"aten._native_batch_norm_legit.no_stats", BatchNormTraining},
+    {"aten._native_batch_norm_legit_functional.default", BatchNormTraining},
     {"aten._native_batch_norm_legit_no_training.default", BatchNormNoTraining},
+    {"aten._safe_softmax.default", SafeSoftmax},
     {"aten._softmax.default", Softmax},
     {"aten.batch_norm.default", BatchNorm},
     {"aten.group_norm.default", GroupNorm},

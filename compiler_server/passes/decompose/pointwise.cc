@@ -74,6 +74,14 @@ void AddProduct(Call& call, OpKind op) {
 void Addcmul(Call& call) { AddProduct(call, OpKind::kMul); }
 void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
 
+// fma(a, b, c) = a * b + c, which PyTorch makes of addcmul_ and the like.
+void Fma(Call& call) {
+  Value* x = call.Operand(call.name(0), call.dtype());
+  Value* y = call.Operand(call.name(1), call.dtype());
+  Value* product = call.b.Binary(OpKind::kMul, x, y);
+  call.Return(call.b.Binary(OpKind::kAdd, product, call.Operand(call.name(2), call.dtype())));
+}
+
 // As eager: from the nearer end, so that a weight of 1 gives `end` exactly.
 void LerpScalar(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
@@ -309,6 +317,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.sub.Tensor", SubTensor},
     {"aten.threshold.default", Threshold},
     {"aten.true_divide.Tensor", DivMode},
+    {"prims.fma.default", Fma},
 };
 
 }  // namespace

@@ -50,6 +50,9 @@ _METADATA = frozenset(
 )
 
 
+_NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """How far a SnippetRecorder had come: lengths of its lists, slots by tensor identity."""
@@ -79,10 +82,6 @@ class SnippetRecorder:
         self._slots[id(tensor)] = slot
         self._alive.append(tensor)
         return slot
-
-    def _unread_slot(self) -> int:
-        self.snippet.slot_count += 1
-        return self.snippet.slot_count - 1
 
     def slot_of(self, tensor: torch.Tensor) -> Slot:
         """The slot of a known tensor; a real tensor becomes a constant."""
@@ -136,10 +135,12 @@ class SnippetRecorder:
         memory: list[int | None] = []
         slots: list[int] = []
         for item in result if isinstance(result, (list, tuple)) else (result,):
-            if item is None:  # an output_mask left it out: nobody reads it
-                results.append((torch.float32, (0,), (1,), 0))
+            if item is None:
+                # A gradient that the call's mask leaves out: a value that nobody reads.
+                results.append(_NO_RESULT)
                 memory.append(None)
-                slots.append(self._unread_slot())
+                slots.append(self.snippet.slot_count)
+                self.snippet.slot_count += 1
                 continue
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")

@@ -1,0 +1,60 @@
+// The window of a convolution, and the orders of dimensions on the way to the device's form.
+#pragma once
+
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+
+struct ConvWindow {
+  Dims stride;
+  Dims pads;  // low and high per dimension
+  Dims dilation;
+  int64_t groups = 1;
+};
+
+// One value for all dimensions, or one for each.
+inline Dims PerDimension(Call& call, Dims values, int64_t spatial) {
+  if (values.size() == 1) values.resize(spatial, values[0]);
+  if (static_cast<int64_t>(values.size()) != spatial) {
+    call.Refuse("window argument with ", values.size(), " entries for ", spatial, " dimensions");
+    values.assign(spatial, 1);
+  }
+  return values;
+}
+
+inline Dims BothSides(const Dims& padding) {
+  Dims pads;
+  for (int64_t pad : padding) pads.insert(pads.end(), {pad, pad});
+  return pads;
+}
+
+inline Dims ChannelsLast(int64_t rank) {
+  Dims perm = {0};
+  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  return perm;
+}
+
+inline Dims ChannelsFirst(int64_t rank) {
+  Dims perm = {0, rank - 1};
+  for (int64_t i = 1; i < rank - 1; ++i) perm.push_back(i);
+  return perm;
+}
+
+// [K, C/groups, spatial] -> [spatial, C/groups, K]
+inline Dims WeightPerm(int64_t rank) {
+  Dims perm;
+  for (int64_t i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  perm.push_back(0);
+  return perm;
+}
+
+inline ir::Attrs WindowAttrs(const ConvWindow& window) {
+  return {{AttrKey::kStride, window.stride},
+          {AttrKey::kPads, window.pads},
+          {AttrKey::kDilation, window.dilation},
+          {AttrKey::kGroups, window.groups}};
+}
+
+}  // namespace hpu::compiler

@@ -1,0 +1,209 @@
+// Losses and their gradients.
+#include <array>
+
+#include "compiler_server/passes/decompose/expression.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr std::string_view kGrad = "grad_output";
+constexpr std::string_view kSelf = "self";
+constexpr std::string_view kTarget = "target";
+
+enum Reduction { kNone = 0, kMean = 1, kSum = 2 };  // at::Reduction
+
+int64_t ReductionOf(Call& call) {
+  const int64_t reduction = call.Int("reduction");
+  if (reduction < kNone || reduction > kSum) call.Refuse("reduction ", reduction);
+  return reduction;
+}
+
+// Element losses as the call reduces them.
+void GiveReduced(Call& call, Expr loss) {
+  const int64_t reduction = ReductionOf(call);
+  const Dims all = Call::AllDims(loss.rank());
+  if (reduction == kMean) loss = Mean(loss, all, false);
+  if (reduction == kSum) loss = Sum(loss, all, false);
+  Give(call, loss);
+}
+
+// The gradient that reaches each element.
+Expr ElementGradient(Call& call) {
+  const Expr grad = In(call, kGrad);
+  const auto count = static_cast<double>(call.type().elements());
+  return ReductionOf(call) == kMean ? grad * (1 / count) : grad;
+}
+
+void MseLoss(Call& call) {
+  const Expr error = In(call, kSelf) - In(call, kTarget);
+  GiveReduced(call, error * error);
+}
+void MseLossBackward(Call& call) {
+  Give(call, (In(call, kSelf) - In(call, kTarget)) * ElementGradient(call) * 2.0);
+}
+
+void SmoothL1Loss(Call& call) {
+  const Expr error = Abs(In(call, kSelf) - In(call, kTarget));
+  const double beta = call.Float("beta");
+  if (beta == 0) return GiveReduced(call, error);
+  GiveReduced(call, Where(error < beta, error * error * (0.5 / beta), error - 0.5 * beta));
+}
+void SmoothL1LossBackward(Call& call) {
+  const Expr error = In(call, kSelf) - In(call, kTarget);
+  const double beta = call.Float("beta");
+  // No error at all counts as negative where beta is 0.
+  const Expr inside = beta == 0 ? error : error * (1 / beta);
+  const Expr slope = Where(error <= -beta, -1.0, Where(error >= beta, 1.0, inside));
+  Give(call, slope * ElementGradient(call));
+}
+
+void HuberLoss(Call& call) {
+  const Expr error = Abs(In(call, kSelf) - In(call, kTarget));
+  const double delta = call.Float("delta");
+  const Expr far = (error - 0.5 * delta) * delta;
+  GiveReduced(call, Where(error <= delta, error * error * 0.5, far));
+}
+void HuberLossBackward(Call& call) {
+  const Expr error = In(call, kSelf) - In(call, kTarget);
+  const double delta = call.Float("delta");
+  Give(call, Min(Max(error, -delta), delta) * ElementGradient(call));
+}
+
+Expr Weighted(Call& call, Expr x) { return call.Has("weight") ? x * In(call, "weight") : x; }
+
+void BinaryCrossEntropy(Call& call) {
+  const Expr x = In(call, kSelf);
+  const Expr y = In(call, kTarget);
+  const Expr hit = Max(Log(x), -100);
+  const Expr miss = Max(Apply(OpKind::kLog1p, -x), -100);
+  GiveReduced(call, Weighted(call, (y - 1.0) * miss - y * hit));
+}
+void BinaryCrossEntropyBackward(Call& call) {
+  const Expr x = In(call, kSelf);
+  const Expr slope = (x - In(call, kTarget)) / Max((1.0 - x) * x, 1e-12);
+  Give(call, Weighted(call, ElementGradient(call) * slope));
+}
+
+void BinaryCrossEntropyWithLogits(Call& call) {
+  const Expr x = In(call, kSelf);
+  const Expr y = In(call, kTarget);
+  Expr rest = Apply(OpKind::kLog1p, Exp(-Abs(x))) + Max(-x, 0);
+  if (call.Has("pos_weight")) rest = rest * ((In(call, "pos_weight") - 1.0) * y + 1.0);
+  GiveReduced(call, Weighted(call, (1.0 - y) * x + rest));
+}
+
+void SoftMarginLoss(Call& call) {
+  GiveReduced(call, Apply(OpKind::kLog1p, Exp(-(In(call, kSelf) * In(call, kTarget)))));
+}
+void SoftMarginLossBackward(Call& call) {
+  const Expr y = In(call, kTarget);
+  const Expr slope = -(y * Sigmoid(-(In(call, kSelf) * y)));
+  Give(call, slope * ElementGradient(call));
+}
+
+// Classes lie along dimension 1 of scores [N, C, ...], or along the only one.
+struct Classes {
+  Value* target = nullptr;  // [N, ...], i32
+  Expr valid;               // not ignore_index
+  Expr weight;              // of each target's class, 0 where it is ignored
+  int64_t dim = 1;
+};
+
+// Target indices with the dimension of the classes, of size 1.
+Dims WithClassDim(const Classes& classes) {
+  Dims sizes = classes.target->type.sizes;
+  sizes.insert(sizes.begin() + classes.dim, 1);
+  return sizes;
+}
+
+Classes ReadClasses(Call& call) {
+  Classes classes;
+  Value* scores = call.Tensor(kSelf);
+  Value* target = call.Tensor(kTarget);
+  classes.dim = scores->type.rank() == 1 ? 0 : 1;
+  classes.target = call.b.Cast(target, DType::kI32);
+  if (classes.dim == 0) classes.target = call.b.Reshape(classes.target, {});
+  if (scores->type.rank() != classes.target->type.rank() + 1) {
+    call.Refuse("classes of ", ToText(scores->type));
+    return classes;
+  }
+  const auto ignored = static_cast<double>(call.Int("ignore_index"));
+  const Expr equal{&call, call.b.Binary(OpKind::kEq, classes.target, ignored)};
+  classes.valid = Apply(OpKind::kLogicalNot, equal);
+  classes.weight = Cast(classes.valid, DType::kF32);
+  if (Value* weight = call.OptionalTensor("weight")) {
+    Value* zero = call.b.Scalar(0, DType::kI32);
+    Value* safe = call.b.Emit(OpKind::kWhere, {classes.valid.value, classes.target, zero});
+    const Expr each{&call, call.b.Gather(call.b.Cast(weight, DType::kF32), safe, 0)};
+    classes.weight = Where(classes.valid, each, 0.0);
+  }
+  return classes;
+}
+
+// nll_loss_forward(scores, target, weight, reduction, ignore_index) -> loss, sum of the weights
+void NllLoss(Call& call) {
+  const Classes classes = ReadClasses(call);
+  if (call.refused()) return;
+  Value* zero = call.b.Scalar(0, DType::kI32);
+  Value* safe = call.b.Emit(OpKind::kWhere, {classes.valid.value, classes.target, zero});
+  Value* scores = call.b.Emit(OpKind::kGatherElements,
+                              {call.Tensor(kSelf), call.b.Reshape(safe, WithClassDim(classes))},
+                              {{AttrKey::kDim, classes.dim}});
+  const Expr score = In(call, call.b.Reshape(scores, classes.target->type.sizes));
+  // An ignored score may be infinite.
+  const Expr loss = Where(classes.valid, -(score * classes.weight), 0.0);
+  const Dims all = Call::AllDims(loss.rank());
+  const Expr total = Sum(classes.weight, all, false);
+  switch (ReductionOf(call)) {
+    case kMean:
+      return Give(call, {Sum(loss, all, false) / total, total});
+    case kSum:
+      return Give(call, {Sum(loss, all, false), total});
+    default:
+      // A single row has its weight as total, several have none.
+      return Give(call, {loss, classes.dim == 0 ? total : Number(loss, 0)});
+  }
+}
+
+// nll_loss_backward(grad, scores, target, weight, reduction, ignore_index, total_weight): a choice
+// per element, which fuses with the gradient of log_softmax.
+void NllLossBackward(Call& call) {
+  const Classes classes = ReadClasses(call);
+  if (call.refused()) return;
+  Expr grad = -In(call, kGrad);
+  if (ReductionOf(call) == kMean) grad = grad / In(call, "total_weight");
+  const Dims& sizes = call.Tensor(kSelf)->type.sizes;
+  const Expr each =
+      Reshape(Expand(grad * classes.weight, classes.target->type.sizes), WithClassDim(classes));
+  Dims along(sizes.size(), 1);
+  along[classes.dim] = sizes[classes.dim];
+  Value* positions = call.b.Reshape(call.b.Iota(0, 1, DType::kI32, along[classes.dim]), along);
+  Value* target = call.b.Reshape(classes.target, WithClassDim(classes));
+  const Expr chosen{&call, call.b.Binary(OpKind::kEq, positions, target)};
+  const Expr valid = Reshape(classes.valid, WithClassDim(classes));
+  Give(call, Where(chosen & valid, each, 0.0));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.binary_cross_entropy.default", BinaryCrossEntropy},
+    {"aten.binary_cross_entropy_backward.default", BinaryCrossEntropyBackward},
+    {"aten.binary_cross_entropy_with_logits.default", BinaryCrossEntropyWithLogits},
+    {"aten.huber_loss.default", HuberLoss},
+    {"aten.huber_loss_backward.default", HuberLossBackward},
+    {"aten.mse_loss.default", MseLoss},
+    {"aten.mse_loss_backward.default", MseLossBackward},
+    {"aten.nll_loss2d_backward.default", NllLossBackward},
+    {"aten.nll_loss2d_forward.default", NllLoss},
+    {"aten.nll_loss_backward.default", NllLossBackward},
+    {"aten.nll_loss_forward.default", NllLoss},
+    {"aten.smooth_l1_loss.default", SmoothL1Loss},
+    {"aten.smooth_l1_loss_backward.default", SmoothL1LossBackward},
+    {"aten.soft_margin_loss.default", SoftMarginLoss},
+    {"aten.soft_margin_loss_backward.default", SoftMarginLossBackward},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> LossRows() { return kRows; }
+
+}  // namespace hpu::compiler

@@ -1,0 +1,252 @@
+"""The ATen calls that gradients are made of, with sample arguments as in aten_samples.py."""
+
+from __future__ import annotations
+
+import torch
+from aten_case import Case, T
+
+F32 = torch.float32
+
+
+def f(*sizes: int) -> T:
+    return T(sizes)
+
+
+def h(*sizes: int) -> T:
+    return T(sizes, torch.bfloat16)
+
+
+def i(*sizes: int) -> T:
+    return T(sizes, torch.int64)
+
+
+def b(*sizes: int) -> T:
+    return T(sizes, torch.bool)
+
+
+def a(target: str, *args: object, **kwargs: object) -> Case:
+    return Case(f"aten.{target}", *args, **kwargs)
+
+
+POINTWISE = [
+    *(
+        a(f"{name}_backward.default", f(3, 9), f(3, 9))
+        for name in ("gelu", "hardswish", "hardsigmoid", "mish", "sigmoid", "silu", "tanh")
+    ),
+    a("gelu_backward.default", f(3, 9), f(3, 9), approximate="tanh"),
+    a("gelu_backward.default", h(3, 9), h(3, 9)),
+    a("tanh_backward.default", h(9), h(9)),
+    a("threshold_backward.default", f(3, 9), f(3, 9), 0),
+    a("hardtanh_backward.default", f(9), f(9), -0.5, 0.75),
+    a("leaky_relu_backward.default", f(9), f(9), 0.2, False),
+    a("elu_backward.default", f(9), 1.5, 1.25, 1, False, f(9)),
+    a("elu_backward.default", f(9), 1.5, 1.25, 1, True, f(9)),
+    a("softplus_backward.default", f(9), f(9), 2.0, 1.0),
+    a("glu_backward.default", f(3, 4), f(3, 8), 1),
+    a("glu_backward.default", f(2, 4), f(4, 4), 0),
+    a("log_sigmoid_forward.default", f(9)),
+    a("hardshrink.default", f(9), 0.5),
+    a("hardshrink_backward.default", f(9), f(9), 0.5),
+    a("softshrink.default", f(9), 0.5),
+    a("softshrink_backward.default", f(9), f(9), 0.5),
+    a("_prelu_kernel.default", f(2, 3, 4), f(1, 3, 1)),
+    a("_prelu_kernel_backward.default", f(2, 3, 4), f(2, 3, 4), f(1, 3, 1)),
+    a("native_dropout_backward.default", f(3, 4), b(3, 4), 2.0),
+    a("logit.default", f(9), 0.25),
+    a("logit.default", f(9)),
+    a("logit_backward.default", f(9), f(9)),
+    a("logit_backward.default", f(9), f(9), 0.25),
+]
+
+NORMS = [
+    a("_softmax_backward_data.default", f(3, 5), f(3, 5), -1, F32),
+    a("_softmax_backward_data.default", f(2, 3, 5), f(2, 3, 5), 1, F32),
+    a("_softmax_backward_data.default", h(3, 5), h(3, 5), 1, torch.bfloat16),
+    a("_log_softmax_backward_data.default", f(3, 5), f(3, 5), 1, F32),
+    a("_safe_softmax.default", f(3, 5), -1),
+    a("native_layer_norm.default", f(3, 5), [5], f(5), f(5), 1e-5),
+    a("native_layer_norm.default", f(2, 3, 4, 5), [4, 5], None, None, 1e-5),
+    a(
+        "native_layer_norm_backward.default",
+        *(f(3, 4, 5), f(3, 4, 5), [5], f(3, 4, 1), f(3, 4, 1), f(5), f(5), [True, True, True]),
+    ),
+    a(
+        "native_layer_norm_backward.default",
+        *(h(3, 8), h(3, 8), [8], h(3, 1), h(3, 1), h(8), h(8), [True, True, True]),
+    ),
+    a("_fused_rms_norm.default", f(3, 5), [5], f(5), 1e-5),
+    a("native_group_norm.default", f(2, 6, 4), f(6), f(6), 2, 6, 4, 3, 1e-5),
+    a(
+        "native_group_norm_backward.default",
+        *(f(2, 6, 3, 2), f(2, 6, 3, 2), f(2, 3), f(2, 3), f(6), 2, 6, 6, 3, [True, True, True]),
+    ),
+    a(
+        "native_batch_norm_backward.default",
+        *(f(2, 3, 4, 4), f(2, 3, 4, 4), f(3), None, None, f(3), f(3), True, 1e-5, [True] * 3),
+    ),
+    a(
+        "native_batch_norm_backward.default",
+        *(f(4, 3), f(4, 3), f(3), f(3), f(3), f(3), f(3), False, 100.0, [True] * 3),
+    ),
+    a(
+        "_scaled_dot_product_flash_attention_for_cpu.default",
+        *(f(2, 3, 4, 8), f(2, 3, 4, 8), f(2, 3, 4, 8), 0.0, True),
+    ),
+]
+
+
+def batch_norm(x: T, tracked: bool, training: bool = True, weighted: bool = True) -> Case:
+    c = f(x.sizes[1])
+    parameters = (c, c) if weighted else (None, None)
+    if not tracked:
+        return a("_native_batch_norm_legit.no_stats", x, *parameters, training, 0.25, 1e-3)
+    name = "_native_batch_norm_legit_functional.default"
+    return a(name, x, *parameters, c, c, training, 0.25, 100.0)
+
+
+BATCH_NORMS = [
+    batch_norm(f(4, 3, 2, 2), True),
+    batch_norm(f(4, 3), True),
+    batch_norm(f(4, 3), False, weighted=False),
+    batch_norm(f(4, 3, 2, 2), False),
+    batch_norm(f(4, 3, 2, 2), True, training=False),
+]
+
+
+def conv(
+    x: T, weight: T, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1,
+    transposed: bool = False, more: int = 0,
+) -> Case:  # fmt: skip
+    spatial = len(x.sizes) - 2
+    sizes = []
+    for size, kernel in zip(x.sizes[2:], weight.sizes[2:], strict=True):
+        reach = dilation * (kernel - 1)
+        if transposed:
+            sizes.append((size - 1) * stride - 2 * padding + reach + 1 + more)
+        else:
+            sizes.append((size + 2 * padding - reach - 1) // stride + 1)
+    channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
+    grad = T((x.sizes[0], channels, *sizes), x.dtype)
+    lists = [[value] * spatial for value in (stride, padding, dilation)]
+    return a(
+        "convolution_backward.default",
+        *(grad, x, weight, [channels], *lists, transposed, [more] * spatial, groups, [True] * 3),
+    )
+
+
+CONVOLUTIONS = [
+    conv(f(2, 3, 5, 6), f(4, 3, 3, 2)),
+    conv(f(2, 3, 5, 6), f(4, 3, 1, 1)),
+    conv(f(2, 3, 6, 7), f(4, 3, 3, 3), 1, 1),
+    conv(f(2, 3, 6, 7), f(4, 3, 3, 3), 2, 1),
+    conv(f(2, 3, 8, 8), f(4, 3, 1, 1), 2),
+    conv(f(2, 3, 9, 8), f(4, 3, 3, 3), 3, 0),
+    conv(f(1, 3, 9, 9), f(4, 3, 3, 3), 1, 2, 2),
+    conv(f(1, 3, 11, 9), f(4, 3, 3, 3), 2, 2, 3),
+    conv(f(2, 4, 5, 5), f(6, 2, 3, 3), 1, 1, 1, 2),
+    conv(f(2, 4, 6, 5), f(6, 2, 3, 3), 2, 1, 1, 2),
+    conv(f(2, 4, 6, 5), f(4, 1, 3, 3), 1, 1, 1, 4),
+    conv(f(2, 4, 6, 6), f(4, 1, 3, 3), 2, 1, 1, 4),
+    conv(f(2, 4, 5, 5), f(8, 1, 3, 3), 1, 1, 1, 4),
+    conv(f(2, 3, 9), f(4, 3, 3), 2, 1),
+    conv(f(2, 4, 9), f(4, 1, 3), 1, 1, 1, 4),
+    conv(f(2, 3, 4, 5), f(3, 4, 3, 3), 1, 1, transposed=True),
+    conv(f(2, 3, 4, 5), f(3, 4, 3, 3), 2, 1, transposed=True, more=1),
+    conv(f(2, 4, 4, 5), f(4, 3, 2, 2), 2, groups=2, transposed=True),
+    conv(f(2, 3, 5), f(3, 2, 3), 2, transposed=True),
+    conv(h(2, 3, 6, 7), h(4, 3, 3, 3), 1, 1),
+]
+
+# Target classes are indices below 3, which is ignored in some.
+CLASSES = [
+    (f(3), i(), None),
+    (f(4, 3), i(4), None),
+    (f(4, 3), i(4), f(3)),
+    (f(2, 3, 4, 2), i(2, 4, 2), f(3)),
+]
+
+
+def nll(scores: T, target: T, weight: T | None, reduction: int, ignore: int) -> list[Case]:
+    name = "nll_loss2d" if len(scores.sizes) == 4 else "nll_loss"
+    grad = target if reduction == 0 else f()
+    return [
+        a(f"{name}_forward.default", scores, target, weight, reduction, ignore),
+        a(
+            f"{name}_backward.default",
+            *(f(*grad.sizes), scores, target, weight, reduction, ignore, f()),
+        ),
+    ]
+
+
+LOSSES = [
+    *(
+        case
+        for scores, target, weight in CLASSES
+        for reduction in (0, 1, 2)
+        for ignore in (-100, 1)
+        for case in nll(scores, target, weight, reduction, ignore)
+    ),
+    *(
+        a(f"{name}.default", f(3, 4), f(3, 4), *more, reduction)
+        for reduction in (0, 1, 2)
+        for name, more in (
+            ("mse_loss", ()),
+            ("smooth_l1_loss", ()),
+            ("huber_loss", ()),
+            ("soft_margin_loss", ()),
+            ("binary_cross_entropy_with_logits", (None, f(4))),
+            ("binary_cross_entropy_with_logits", (f(3, 4), None)),
+        )
+    ),
+    *(
+        a(f"{name}_backward.default", f(), f(3, 4), f(3, 4), reduction, *more)
+        for reduction in (1, 2)
+        for name, more in (
+            ("mse_loss", ()),
+            ("smooth_l1_loss", (0.5,)),
+            ("smooth_l1_loss", (0.0,)),
+            ("huber_loss", (0.5,)),
+            ("soft_margin_loss", ()),
+        )
+    ),
+    a("binary_cross_entropy_backward.default", f(), f(3, 4), f(3, 4), f(4), 1),
+]
+
+
+def each(name: str, *args: object, **kwargs: object) -> Case:
+    return a(f"_foreach_{name}", *args, **kwargs)
+
+
+X = [f(3, 4), f(5)]
+FOREACH = [
+    *(
+        each(f"{name}.{overload}", X, other)
+        for name in ("add", "sub", "mul", "div", "clamp_min", "maximum", "minimum", "pow")
+        for overload, other in (("List", X), ("Scalar", 1.5), ("ScalarList", [2.0, 0.5]))
+    ),
+    *(each(f"{name}.Tensor", X, f()) for name in ("add", "mul", "div")),
+    *(each(f"{name}.List", X, X, alpha=0.5) for name in ("add", "sub")),
+    *(
+        each(f"{name}.default", X)
+        for name in ("abs", "exp", "log", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sqrt")
+    ),
+    *(each(f"{name}.Scalar", X, X, X, 0.5) for name in ("addcmul", "addcdiv")),
+    *(each(f"{name}.ScalarList", X, X, X, [1.0, -2.0]) for name in ("addcmul", "addcdiv")),
+    each("lerp.Scalar", X, X, 0.25),
+    each("lerp.Scalar", X, X, 0.75),
+    each("lerp.ScalarList", X, X, [0.25, 0.75]),
+    each("lerp.List", X, X, X),
+    each("pow.ScalarAndTensor", 0.9, X),
+    each("norm.Scalar", X),
+    each("norm.Scalar", X, 1),
+    each("norm.Scalar", X, 3),
+    each("norm.Scalar", X, float("inf")),
+    each("norm.Scalar", [h(3, 4)]),
+    each("max.default", X),
+    each("clone.default", X),
+    each("copy.default", X, [h(3, 4), f(5)]),
+    each("zero.default", X),
+    each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
+]
+
+CASES = [*BATCH_NORMS, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]

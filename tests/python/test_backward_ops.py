@@ -1,0 +1,128 @@
+"""The ATen calls that gradients are made of, on the device: recipes only, results as on the CPU.
+
+Guide rows: FALL-1, FALL-2 (eager segments).
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from aten_case import Case, T
+from backward_samples import CASES
+from helpers import check, compiled_whole
+
+aten = torch.ops.aten
+
+
+def sample(tensor: T) -> torch.Tensor:
+    if tensor.dtype == torch.bool:
+        return torch.rand(tensor.sizes) < 0.5
+    if not tensor.dtype.is_floating_point:
+        return torch.randint(0, 3, tensor.sizes, dtype=tensor.dtype)
+    return torch.rand(tensor.sizes).mul(0.9).add(0.05).to(tensor.dtype)
+
+
+def call_of(case: Case):
+    """The case as a function of its tensors with dimensions, and these."""
+    torch.manual_seed(0)
+    given = [sample(tensor) for tensor in case.tensors]
+
+    def function(*tensors):
+        at = iter(tensors)
+
+        def real(arg):
+            if isinstance(arg, T):
+                return next(at)
+            return [real(item) for item in arg] if isinstance(arg, list) else arg
+
+        args = [real(arg) for arg in case.args]
+        result = case.op(*args, **{name: real(arg) for name, arg in case.kwargs.items()})
+        return result if isinstance(result, torch.Tensor) else list(result)
+
+    return function, given
+
+
+# Of frozen statistics the CPU's kernel gives results of other sizes than fake tensors say.
+ON_DEVICE = [case for case in CASES if "training = false" not in case.text_args]
+
+
+@pytest.mark.parametrize("case", ON_DEVICE, ids=lambda c: f"{c.target}({', '.join(c.text_args)})")
+def test_call(case: Case) -> None:
+    function, given = call_of(case)
+    placed = [t.reshape(1) if t.dim() == 0 else t for t in given]
+
+    def with_scalars(*tensors):
+        return function(*(t.reshape(g.shape) for t, g in zip(tensors, given, strict=True)))
+
+    tolerance = 2e-2 if any(t.dtype == torch.bfloat16 for t in given) else 2e-5
+    compiled_whole(check(with_scalars, *placed, rtol=tolerance, atol=tolerance, calls=1))
+
+
+def heads(*sizes: int) -> torch.Tensor:
+    torch.manual_seed(sum(sizes))
+    return torch.randn(sizes)
+
+
+MASKS = {
+    "none": None,
+    "added": heads(6, 6),
+    "broadcast": heads(2, 1, 6, 6),
+    "hidden row": torch.tensor([[float("-inf")] * 6] + [[0.0] * 6] * 5),
+}
+
+
+@pytest.mark.parametrize(("mask", "causal"), [*((mask, False) for mask in MASKS), ("none", True)])
+def test_attention(mask, causal):
+    tensors = [heads(2, 3, 6, 8), heads(2, 3, 6, 9), heads(2, 3, 6, 10)]
+    given = [t[..., :8].contiguous() for t in tensors]
+    hidden = [] if MASKS[mask] is None else [MASKS[mask]]
+
+    def function(q, k, v, *hidden):
+        added = hidden[0] if hidden else None
+        forward = aten._scaled_dot_product_flash_attention_for_cpu
+        out, lse = forward(q, k, v, 0.0, causal, attn_mask=added)
+        backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return out, *backward(v * 2, q, k, v, out, lse, 0.0, causal, attn_mask=added)
+
+    compiled_whole(check(function, *given, *hidden))
+
+
+def test_log_sigmoid():
+    def function(grad, x):
+        y, buffer = aten.log_sigmoid_forward(x)
+        return y, aten.log_sigmoid_backward(grad, x, buffer)
+
+    compiled_whole(check(function, heads(3, 9), heads(9)))
+
+
+@pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 1)])
+def test_gradients_left_out(mask):
+    def function(grad, x, weight, row, *vectors):
+        wanted = [bool(item) for item in mask]
+        ones, zeros = [1, 1], [0, 0]
+        convolution = aten.convolution_backward(
+            grad, x, weight, [4], ones, ones, ones, False, zeros, 1, wanted
+        )
+        mean = row[:, :1].contiguous()
+        norm = aten.native_layer_norm_backward(row, row * 2, [9], mean, mean, *vectors, wanted)
+        # What is left out is None or not.
+        return [x for x, kept in zip([*convolution, *norm], wanted * 2, strict=True) if kept]
+
+    grad, x, weight = heads(2, 4, 6, 6), heads(2, 3, 6, 6), heads(4, 3, 3, 3)
+    compiled_whole(
+        check(function, grad, x, weight, heads(3, 9), heads(9), heads(9), rtol=1e-4, atol=1e-4)
+    )
+
+
+def test_frozen_batch_norm():
+    def function(grad, x, c):
+        mean, variance = c, c * c + 1
+        y, mean_out, scale = aten._native_batch_norm_legit_no_training(
+            x, c, c, mean, variance, 0.1, 1e-5
+        )
+        backward = aten.native_batch_norm_backward(
+            grad, x, c, mean, variance, mean_out, scale, False, 1e-5, [True] * 3
+        )
+        return y, *backward
+
+    compiled_whole(check(function, heads(2, 3, 4, 5), heads(2, 3, 4, 5) * 2, heads(3)))
