@@ -165,9 +165,9 @@ class Capture:
         ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
         self._write_outputs(recorded.snippet.output, recorded.result, ids)
 
-    def run_joint(self, requires_grad: Sequence[bool]) -> bool:
-        """Records the whole graph with its backward. False, and nothing recorded, if nothing that
-        it returns gets a gradient. requires_grad: by placeholder, then by attribute."""
+    def run_joint(self, requires_grad: Sequence[bool]) -> None:
+        """Records the whole graph with its backward, if anything that it returns gets a gradient.
+        requires_grad: by placeholder, then by attribute."""
         self._declare_inputs()
         tensors, run = self._as_function()
         wanted = iter(requires_grad)
@@ -179,8 +179,6 @@ class Capture:
         ]
         flags += [path not in self.inputs.constants and next(wanted) for path in self._attributes]
         recorded = record_joint(self.mode, [t.fake for t in tensors], flags, run)
-        if recorded is None:
-            return False
         self._check_mutations(tensors, recorded.mutated)
         builder = self.writer.builder
         tangents = [
@@ -195,7 +193,6 @@ class Capture:
             [(place, id) for (place, _), id in zip(recorded.tangents, tangents, strict=True)],
             [(tensors[i].id, place) for i, place in recorded.gradients],
         )
-        return True
 
     def _as_function(self) -> tuple[list[TensorValue], Callable[[list[torch.Tensor]], Any]]:
         """The graph's tensors (placeholders, attributes, constants), and the graph as a function of

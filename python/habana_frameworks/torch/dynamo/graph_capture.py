@@ -45,8 +45,8 @@ def capture_graph(
         if requires_grad is not None:
             builder = new_builder()
             capture = Capture(module, inputs, known, builder, device)
-            if capture.run_joint(requires_grad):
-                return builder, capture.writer.node_count
+            capture.run_joint(requires_grad)
+            return builder, capture.writer.node_count
         try:
             return attempt(functional=False)
         except NeedsFunctionalization:

@@ -84,9 +84,10 @@ def record_joint(
     fakes: Sequence[torch.Tensor],
     requires_grad: Sequence[bool],
     run: Callable[[list[torch.Tensor]], Any],
-) -> JointRecording | None:
-    """Runs `run` on functional wrappers of `fakes` and records it with its backward. None if no
-    result gets a gradient. CaptureError: gradients that a program does not give."""
+) -> JointRecording:
+    """Runs `run` on functional wrappers of `fakes` and records it with its backward. Without
+    tangents and gradients if no result gets one: a whole training step that calls autograd itself,
+    for example. CaptureError: gradients that a program does not give."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
     recording.allow_random = True
@@ -100,14 +101,12 @@ def record_joint(
             leaves, _ = pytree.tree_flatten(result)
             outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             targets = _differentiable(wrapped, outputs)
-            if not targets:
-                return None
             with torch.no_grad(), recording.paused():
                 tangents = [_new_tangent(target) for target in targets]
             for tangent in tangents:
                 recorder.add_input(tangent)
             with _without_autocast():
-                gradients = _gradients(wrapped, targets, tangents)
+                gradients = _gradients(wrapped, targets, tangents) if targets else []
         with torch.no_grad():
             renewed, mutated = renewed_inputs(wrapped, fakes)
             if any(wrapped[i].requires_grad for i in mutated):

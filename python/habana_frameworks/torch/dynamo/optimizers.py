@@ -1,15 +1,20 @@
-"""Optimizers whose step is compiled keep their step counts on the device.
+"""Optimizers on hpu whose step is compiled are traced as those on CUDA are.
 
-A compiled AdamW whose counts are 0-d CPU tensors writes to CPU tensors, which no program does.
-Dynamo makes optimizers `capturable`, which puts the counts beside the parameters, on CUDA and XPU
-only; PyTorch's optimizers themselves take hpu as well.
+- A compiled AdamW whose step counts are 0-d CPU tensors writes to CPU tensors, which no program
+  does. Dynamo makes optimizers `capturable`, which puts the counts beside the parameters, on CUDA
+  and XPU only; PyTorch's optimizers themselves take hpu as well.
+- PyTorch updates lists of tensors at once (`_foreach_*`) by default on devices of a list without
+  hpu. In a graph that is a tenth of the calls of a loop over the parameters, and the same recipe.
+  Eagerly the loop stays: a call with a list runs on the CPU.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch._dynamo.variables.optimizer import OptimizerVariable
+from torch.optim import optimizer as torch_optimizer
 
 
 def _may_become_capturable(group: dict[str, Any], state: Any) -> bool:
@@ -20,6 +25,15 @@ def _may_become_capturable(group: dict[str, Any], state: Any) -> bool:
         and len(parameters) > 0
         and all(p.device.type == "hpu" and p not in state for p in parameters)
     )
+
+
+_devices_of_pytorch = torch_optimizer._get_foreach_kernels_supported_devices
+
+
+def _foreach_devices() -> list[str]:
+    """Device types whose optimizers update lists of tensors by default."""
+    devices = _devices_of_pytorch()
+    return [*devices, "hpu"] if torch.compiler.is_compiling() else devices
 
 
 def register() -> None:
@@ -35,3 +49,4 @@ def register() -> None:
         original(self, tx)
 
     OptimizerVariable._set_capturable = _set_capturable  # type: ignore[method-assign]
+    torch_optimizer._get_foreach_kernels_supported_devices = _foreach_devices
