@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
@@ -105,7 +106,8 @@ def record_functional(
     """Runs `run` on functional wrappers of `fakes` and records the functional calls."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
-    with mode, recording:
+    # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
+    with mode, recording, enable_python_dispatcher():
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), WholeOpsMode(recording, functional=True):
             result = run(wrapped)

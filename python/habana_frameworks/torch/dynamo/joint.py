@@ -91,7 +91,6 @@ def record_joint(
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
     recording.allow_random = True
-    # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
     with mode, recording, enable_python_dispatcher(), torch.enable_grad():
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), torch.autograd.set_multithreading_enabled(False):

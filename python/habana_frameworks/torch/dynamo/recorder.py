@@ -53,6 +53,11 @@ _METADATA = frozenset(
 _NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
 
 
+# Ops that write to arguments of which their schema says nothing (running statistics), and which
+# argument says whether they do. Functionalization has other ops for them.
+_HIDDEN_WRITES = {"aten.native_batch_norm.default": 5}
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """How far a SnippetRecorder had come: lengths of its lists, slots by tensor identity."""
@@ -248,6 +253,8 @@ class RecordingMode(TorchDispatchMode):
                 raise NeedsFunctionalization(name)
             self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
             return args[0]
+        if name in _HIDDEN_WRITES and args[_HIDDEN_WRITES[name]]:
+            raise NeedsFunctionalization(name)
         if not self.allow_random and draws_random(func, args, kwargs):
             raise CaptureError(f"{func} draws random numbers")
         check_op(func, args, kwargs)
