@@ -135,11 +135,13 @@ absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
   return absl::OkStatus();
 }
 
-// gather_elements reads, scatter writes the element that an index names along one dimension.
+// gather_elements reads, scatter writes and scatter_add adds to the element that an index names
+// along one dimension.
 absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   const int64_t dim = node.Int(AttrKey::kDim);
   const Dims strides = RowMajorStrides(in[0]->sizes);
-  const bool scatter = node.op == OpKind::kScatter;
+  const bool scatter = node.op != OpKind::kGatherElements;
+  const bool adds = node.op == OpKind::kScatterAdd;
   if (scatter) out.data = in[0]->data;
   IndexWalk walk(in[1]->sizes);
   for (size_t i = 0; i < in[1]->data.size(); ++i) {
@@ -148,7 +150,7 @@ absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
     const int64_t at =
         walk.Offset(strides) + (static_cast<int64_t>(index) - walk[dim]) * strides[dim];
     if (scatter) {
-      out.data[at] = in[2]->data[i];
+      out.data[at] = adds ? RoundTo(out.dtype, out.data[at] + in[2]->data[i]) : in[2]->data[i];
     } else {
       out.data[i] = in[0]->data[at];
     }
@@ -238,6 +240,7 @@ absl::Status Index(const Node& node, Operands in, std::vector<HostTensor>& out) 
       return Gather(node, in, out[0]);
     case OpKind::kGatherElements:
     case OpKind::kScatter:
+    case OpKind::kScatterAdd:
       return PerElement(node, in, out[0]);
     default:
       HPU_CHECK(false, "index op without evaluation");

@@ -60,6 +60,7 @@ bool HoldsEmptyOperands(const ir::Node& node) {
       return true;
     case OpKind::kAsStridedScatter:
     case OpKind::kScatter:
+    case OpKind::kScatterAdd:
       return IsPresent(node.operands[0]);
     default:
       return false;

@@ -15,7 +15,7 @@ const std::unordered_map<std::string_view, Handler>& Handlers() {
     for (const auto rows :
          {PointwiseRows(), ReduceRows(), NormRows(), ContractRows(), AttentionRows(), ConvRows(),
           ViewRows(), MovementRows(), IndexRows(), SourceRows(), WindowRows(), RecurrentRows(),
-          LossRows(), ConvBackwardRows(), ForeachRows(), NormBackwardRows(),
+          LossRows(), IndexBackwardRows(), ConvBackwardRows(), ForeachRows(), NormBackwardRows(),
           PointwiseBackwardRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");

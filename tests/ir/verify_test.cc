@@ -110,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"strided_c3", kX, "as_strided %x {offset = 1, strides = [1]} : f32[6]"},
         Broken{"index_c1", kX, "gather %x, %x {dim = 0} : f32[2,3,3]"},
         Broken{"gather_elements_c1", kXI, "gather_elements %x, %i {dim = 0} : f32[2]"},
+        Broken{"scatter_c1", kXI, "scatter_add %x, %i, %x {dim = 0} : f32[2,3]"},
         Broken{"scatter_c1", kXI, "scatter %x, %i, %x {dim = 0} : f32[2,3]"},
         Broken{"iota_c1", kX, "iota {start = 0.0, step = 1.0} : i32[2,2]"},
         Broken{"resize_c1", kX, "adaptive_avg_pool %x : f32[2,3]"},

@@ -95,6 +95,36 @@ NORMS = [
 ]
 
 
+INDEXED = [
+    a("embedding_dense_backward.default", f(2, 7, 4), i(2, 7), 5, -1, False),
+    a("embedding_dense_backward.default", f(9, 4), i(9), 3, 1, False),
+    a("embedding_dense_backward.default", f(9, 4), i(9), 3, -1, True),
+    a("embedding_dense_backward.default", h(9, 4), i(9), 3, -1, False),
+    a("scatter_add.default", f(4, 6), 0, i(7, 5), f(8, 6)),
+    a("scatter_add.default", f(3, 6), 1, i(3, 9), f(3, 9)),
+    a("scatter_add.default", i(3, 6), 1, i(3, 9), i(3, 9)),
+    a("scatter_add.default", h(5), 0, i(9), h(9)),
+    a("scatter_reduce.two", f(3, 6), 1, i(3, 9), f(3, 9), "sum"),
+    a("scatter.reduce", f(3, 6), 1, i(3, 9), f(3, 9), reduce="add"),
+    a("index_add.default", f(3, 4), 1, i(7), f(3, 7)),
+    a("index_add.default", f(3, 4), 0, i(5), f(5, 4), alpha=0.5),
+    a("index_put.default", f(6, 4), [i(9)], f(9, 4), True),
+    a("index_put.default", f(6, 4), [i(9)], f(), True),
+    a("index_put.default", f(3, 4, 2), [None, i(5)], f(3, 5, 2), True),
+    a("_unsafe_index_put.default", f(2, 3, 4, 5), [None, None, i(6, 1), i(7)], f(2, 3, 6, 7), True),
+    a("_unsafe_index.Tensor", f(2, 3, 4, 5), [None, None, i(6, 1), i(7)]),
+    a("select_backward.default", f(3, 5), [3, 4, 5], 1, -1),
+    a("select_backward.default", f(), [4], 0, 2),
+    a("slice_backward.default", f(3, 2), [3, 5], 1, 1, 3, 1),
+    a("slice_backward.default", f(3, 3), [3, 7], 1, 1, 7, 2),
+    a("slice_backward.default", f(2, 5), [9, 5], 0, -7, 9, 4),
+    a("diagonal.default", f(3, 4, 5), 1, 0, 2),
+    a("diagonal.default", f(3, 4, 5), -1, 1, 2),
+    a("diagonal_backward.default", f(4, 3), [3, 4, 5], 1, 0, 2),
+    a("diagonal_backward.default", f(3, 3), [3, 4, 5], -1, 1, 2),
+]
+
+
 def batch_norm(x: T, tracked: bool, training: bool = True, weighted: bool = True) -> Case:
     c = f(x.sizes[1])
     parameters = (c, c) if weighted else (None, None)
@@ -249,4 +279,4 @@ FOREACH = [
     each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
 ]
 
-CASES = [*BATCH_NORMS, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]
+CASES = [*BATCH_NORMS, *INDEXED, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]

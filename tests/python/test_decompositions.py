@@ -63,8 +63,6 @@ def test_under_functionalization():
 @pytest.mark.parametrize(
     ("op", "function", "inputs"),
     [
-        # One of its parts is a sum over equal indices.
-        ("scatter_add", lambda x, i: x.scatter_add(0, i.view(1, -1), x), (X, CLASSES % 4)),
         # Its decomposition calculates in f64.
         ("logspace", lambda x: x + torch.logspace(0, 1, 6, device=x.device), (X,)),
         ("lgamma", torch.lgamma, (PROBABILITY,)),

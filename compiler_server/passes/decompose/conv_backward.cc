@@ -1,10 +1,10 @@
 // Gradients of convolutions.
 //
 // Of the input: the transposed convolution of the result's gradient, or (grouped) a convolution by
-// the mirrored weight. Of the weight: one product per tap, over all positions of all images. With the
-// image padded and the result's gradient padded to the same rows and columns, one tap sees the image
-// shifted by a constant number of positions, so that both operands of its product are read where
-// they lie:
+// the mirrored weight. Of the weight: one product per tap, over all positions of all images. With
+// the image padded and the result's gradient padded to the same rows and columns, one tap sees the
+// image shifted by a constant number of positions, so that both operands of its product are read
+// where they lie:
 //   weight[r, s] = image[shift(r, s) : ...]^T  x  gradient[0 : ...]       positions x channels each
 // A stride is first taken apart into images of every stride-th pixel.
 #include <algorithm>
@@ -145,7 +145,8 @@ Value* GroupedInputGradient(Call& call, const Conv& conv) {
     if (low < 0) return call.Refuse("padding beyond the kernel"), conv.image;
     const int64_t size = conv.image->type.sizes[i + 1];
     const auto dim = static_cast<int64_t>(i + 1);
-    gradient = WithSize(call, gradient, dim, std::min(gradient->type.sizes[dim], size + reach - low));
+    gradient =
+        WithSize(call, gradient, dim, std::min(gradient->type.sizes[dim], size + reach - low));
     window.pads.insert(window.pads.end(), {low, size + reach - low - gradient->type.sizes[dim]});
   }
   Value* weight = Reversed(call, conv.weight, window.groups);
@@ -215,8 +216,9 @@ void ConvolutionBackward(Call& call) {
   if (transposed) std::swap(conv.image, conv.result);
   std::vector<Value*> results(3);
   if (wanted[0] && call.used(0)) {
-    Value* y = transposed ? call.b.Emit(OpKind::kConv, {gradients, conv.weight}, WindowAttrs(window))
-                          : InputGradient(call, conv);
+    Value* y = transposed
+                   ? call.b.Emit(OpKind::kConv, {gradients, conv.weight}, WindowAttrs(window))
+                   : InputGradient(call, conv);
     if (call.refused()) return;
     results[0] = call.b.Reshape(call.b.Permute(y, ChannelsFirst(4)), call.type(0).sizes);
   }

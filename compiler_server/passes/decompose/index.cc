@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/indexing.h"
 
 namespace hpu::compiler {
 namespace {
@@ -163,12 +164,13 @@ void IndexPut(Call& call) {
   Value* x = call.Tensor(kSelf);
   const std::vector<Value*> indices = call.OptionalTensors("indices");
   Value* values = call.b.Cast(call.Tensor("values"), call.dtype());
-  if (call.Bool("accumulate")) return call.Refuse("index_put that adds up");
+  const bool adds = call.Bool("accumulate");
   if (call.refused()) return;
   const auto is_given = [](const Value* index) { return index != nullptr; };
   const auto given = std::find_if(indices.begin(), indices.end(), is_given);
   if (given != indices.end() && (*given)->type.dtype == DType::kBool &&
       std::count_if(indices.begin(), indices.end(), is_given) == 1) {
+    if (adds) return call.Refuse("values added by a mask");
     return PutMasked(call, x, *given, given - indices.begin(), values);
   }
   const JoinedIndex index = JoinIndices(call, x, indices);
@@ -182,8 +184,10 @@ void IndexPut(Call& call) {
   Dims flat = index.sizes;
   flat[index.first] = index.position->type.elements();
   values = call.b.Reshape(values, flat);
-  Value* put = PutAt(call, call.b.Reshape(x, index.sizes), index.first, index.position, values);
-  call.Return(call.b.Reshape(put, x->type.sizes));
+  x = call.b.Reshape(x, index.sizes);
+  Value* put = adds ? AddRows(call, x, index.first, index.position, values)
+                    : PutAt(call, x, index.first, index.position, values);
+  call.Return(call.b.Reshape(put, call.type().sizes));
 }
 
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
@@ -223,6 +227,9 @@ constexpr HandlerRow kRows[] = {
     {"aten.gather.default", GatherElements},
     {"aten.index.Tensor", IndexTensor},
     {"aten.index_copy.default", IndexCopy},
+    {"aten._index_put_impl.default", IndexPut},
+    {"aten._unsafe_index.Tensor", IndexTensor},
+    {"aten._unsafe_index_put.default", IndexPut},
     {"aten.index_put.default", IndexPut},
     {"aten.index_fill.int_Scalar", IndexFill},
     {"aten.index_fill.int_Tensor", IndexFill},

@@ -1,0 +1,219 @@
+// Sums into positions, and gradients of views and of reads by index. Where several sources meet one
+// position they are added in their order, in f32 (scatter_add).
+#include <algorithm>
+
+#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
+
+namespace hpu::compiler {
+
+Value* AddAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
+  const DType dtype = x->type.dtype;
+  const DType wide = IsFloat(dtype) ? Widened(dtype) : dtype;
+  Value* sum = call.b.Emit(OpKind::kScatterAdd,
+                           {call.b.Cast(x, wide), index, call.b.Cast(source, wide)},
+                           {{AttrKey::kDim, dim}});
+  return call.b.Cast(sum, dtype);
+}
+
+Value* AddRows(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
+  Dims along(x->type.sizes.size(), 1);
+  along[dim] = index->type.elements();
+  Dims sizes = x->type.sizes;
+  sizes[dim] = along[dim];
+  index = call.b.Expand(call.b.Reshape(index, along), sizes);
+  return AddAt(call, x, dim, index, call.b.Expand(source, sizes));
+}
+
+namespace {
+
+constexpr std::string_view kSelf = "self";
+constexpr std::string_view kGrad = "grad_output";
+
+// scatter_add(x, dim, index, source); scatter.reduce and scatter_reduce likewise, by name
+void ScatterAdd(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor("index");
+  Value* source = call.b.Cast(call.Tensor("src"), call.dtype());
+  if (call.refused() || x->type.rank() == 0 || index->type.rank() != x->type.rank()) {
+    return call.Refuse("scatter into ", ToText(x->type));
+  }
+  const int64_t dim = call.Dim("dim", x->type.rank());
+  // The source may be larger than the index; only its corner is read.
+  for (int64_t i = 0; i < source->type.rank(); ++i) {
+    source = call.b.Slice(source, i, 0, index->type.sizes[i]);
+  }
+  if (!call.refused()) call.Return(AddAt(call, x, dim, index, source));
+}
+void ScatterReduce(Call& call) {
+  const std::string reduce = call.Text("reduce");
+  if (reduce != "sum" && reduce != "add") return call.Refuse("scatter with ", reduce);
+  if (call.Has("include_self") && !call.Bool("include_self")) {
+    return call.Refuse("scatter without the old values");
+  }
+  ScatterAdd(call);
+}
+
+// index_add(x, dim, index, source, alpha)
+void IndexAdd(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor("index");
+  Value* source = call.b.Cast(call.Tensor("source"), call.dtype());
+  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_add to a 0-d tensor");
+  const int64_t dim = call.Dim("dim", x->type.rank());
+  const double alpha = call.Float("alpha");
+  if (alpha != 1) source = call.b.Binary(OpKind::kMul, source, alpha);
+  if (!call.refused()) call.Return(AddRows(call, x, dim, index, source));
+}
+
+// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+void EmbeddingBackward(Call& call) {
+  Value* index = call.Tensor("indices");
+  Expr grad = In(call, kGrad);
+  const int64_t count = index->type.elements();
+  if (call.refused() || grad.rank() == 0 || count == 0) return call.Refuse("no indices");
+  index = call.b.Reshape(index, {count});
+  grad = Reshape(grad, {count, grad.sizes().back()});
+  const auto per_row = [&](Expr x) { return Reshape(x, {count, 1}); };
+  const int64_t rows = call.Int("num_weights");
+  if (call.Bool("scale_grad_by_freq")) {
+    Value* none = call.b.Full(0, DType::kF32, {rows});
+    Value* one = call.b.Full(1, DType::kF32, {count});
+    const Expr times{&call, call.b.Gather(AddAt(call, none, 0, index, one), index, 0)};
+    grad = grad / per_row(times);
+  }
+  const int64_t padding = call.Int("padding_idx");
+  if (padding >= 0) {
+    const Expr padded{&call,
+                      call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
+    grad = Where(per_row(padded), 0.0, grad);
+  }
+  Value* zeros = call.b.Full(0, grad.dtype(), {rows, grad.sizes().back()});
+  Give(call, {&call, AddRows(call, zeros, 0, index, grad.value)});
+}
+
+// `x` between zeros along `dim`, whose size becomes `size`: elements at start, start + step, ...
+Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step, int64_t size) {
+  Dims sizes = x->type.sizes;
+  const int64_t count = sizes[dim];
+  if (count == 0) {
+    sizes[dim] = size;
+    return call.b.Full(0, x->type.dtype, sizes);
+  }
+  if (step > 1 && count > 1) {
+    const int64_t inner = NumElements(std::span(sizes).subspan(dim + 1));
+    const int64_t outer = NumElements(std::span(sizes).first(dim));
+    x = call.b.Reshape(x, {outer * count, 1, inner});
+    x = call.b.Pad(x, {0, 0, 0}, {0, step - 1, 0}, 0);
+    sizes[dim] = count * step;
+    x = call.b.Slice(call.b.Reshape(x, sizes), dim, 0, (count - 1) * step + 1);
+    sizes = x->type.sizes;
+  }
+  Dims low(sizes.size(), 0);
+  Dims high(sizes.size(), 0);
+  low[dim] = start;
+  high[dim] = size - start - sizes[dim];
+  if (low[dim] == 0 && high[dim] == 0) return x;
+  return call.b.Pad(x, low, high, 0);
+}
+
+// slice_backward(grad, input_sizes, dim, start, end, step)
+void SliceBackward(Call& call) {
+  Value* grad = call.Tensor(kGrad);
+  const Dims sizes = call.Ints("input_sizes");
+  const int64_t dim = call.WrapDim(call.Int("dim"), static_cast<int64_t>(sizes.size()));
+  if (call.refused() || sizes.empty()) return call.Refuse("slice of a 0-d tensor");
+  int64_t start = call.Int("start");
+  if (start < 0) start += sizes[dim];
+  start = std::clamp<int64_t>(start, 0, sizes[dim]);
+  call.Return(PlaceAlong(call, grad, dim, start, call.Int("step"), sizes[dim]));
+}
+
+// select_backward(grad, input_sizes, dim, index)
+void SelectBackward(Call& call) {
+  Value* grad = call.Tensor(kGrad);
+  const Dims sizes = call.Ints("input_sizes");
+  const int64_t dim = call.WrapDim(call.Int("dim"), static_cast<int64_t>(sizes.size()));
+  if (call.refused() || sizes.empty()) return call.Refuse("select of a 0-d tensor");
+  Dims with = sizes;
+  with[dim] = 1;
+  const int64_t index = call.WrapDim(call.Int("index"), sizes[dim]);
+  if (call.refused()) return;
+  call.Return(PlaceAlong(call, call.b.Reshape(grad, with), dim, index, 1, sizes[dim]));
+}
+
+// Puts the last two dimensions at places dim1 and dim2 of the result.
+Dims FromTheEnd(int64_t rank, int64_t dim1, int64_t dim2) {
+  Dims perm;
+  int64_t next = 0;
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    perm.push_back(dim == dim1 ? rank - 2 : (dim == dim2 ? rank - 1 : next++));
+  }
+  return perm;
+}
+
+// diagonal(x, offset, dim1, dim2): every n-th element of the matrix in a row.
+void Diagonal(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t rank = x->type.rank();
+  const int64_t dim1 = call.Dim("dim1", rank);
+  const int64_t dim2 = call.Dim("dim2", rank);
+  const int64_t offset = call.Int("offset");
+  if (call.refused() || rank < 2) return call.Refuse("diagonal of ", ToText(x->type));
+  Dims perm;
+  for (int64_t dim = 0; dim < rank; ++dim) {
+    if (dim != dim1 && dim != dim2) perm.push_back(dim);
+  }
+  perm.insert(perm.end(), {dim1, dim2});
+  x = call.b.Permute(x, perm);
+  Dims sizes = x->type.sizes;
+  const int64_t columns = sizes.back();
+  const int64_t length = call.type().sizes.back();
+  const int64_t start = offset >= 0 ? offset : -offset * columns;
+  if (length == 0) return call.Refuse("empty diagonal");
+  sizes.pop_back();
+  sizes.back() *= columns;
+  x = call.b.Reshape(x, sizes);
+  call.Return(call.b.Slice(x, rank - 2, start, start + (length - 1) * (columns + 1) + 1,
+                           columns + 1));
+}
+
+// diagonal_backward(grad, input_sizes, offset, dim1, dim2)
+void DiagonalBackward(Call& call) {
+  Value* grad = call.Tensor(kGrad);
+  const Dims sizes = call.Ints("input_sizes");
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t dim1 = call.WrapDim(call.Int("dim1"), rank);
+  const int64_t dim2 = call.WrapDim(call.Int("dim2"), rank);
+  const int64_t offset = call.Int("offset");
+  if (call.refused() || rank < 2 || grad->type.elements() == 0) {
+    return call.Refuse("diagonal of ", ir::ToText(sizes));
+  }
+  Value* columns = PlaceAlong(call, grad, rank - 2, std::max<int64_t>(offset, 0), 1, sizes[dim2]);
+  Dims with = columns->type.sizes;
+  with.insert(with.end() - 1, 1);
+  Value* row = call.b.Reshape(call.b.Iota(static_cast<double>(offset), 1, DType::kI32, sizes[dim1]),
+                              {sizes[dim1], 1});
+  Value* column = call.b.Iota(0, 1, DType::kI32, sizes[dim2]);
+  const Expr on{&call, call.b.Binary(OpKind::kEq, row, column)};
+  const Expr y = Where(on, Expr{&call, call.b.Reshape(columns, with)}, 0.0);
+  call.Return(call.b.Permute(y.value, FromTheEnd(rank, dim1, dim2)));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.diagonal.default", Diagonal},
+    {"aten.diagonal_backward.default", DiagonalBackward},
+    {"aten.embedding_dense_backward.default", EmbeddingBackward},
+    {"aten.index_add.default", IndexAdd},
+    {"aten.scatter.reduce", ScatterReduce},
+    {"aten.scatter_add.default", ScatterAdd},
+    {"aten.scatter_reduce.two", ScatterReduce},
+    {"aten.select_backward.default", SelectBackward},
+    {"aten.slice_backward.default", SliceBackward},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> IndexBackwardRows() { return kRows; }
+
+}  // namespace hpu::compiler

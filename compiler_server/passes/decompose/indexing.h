@@ -1,0 +1,14 @@
+// Sums into positions (index_backward.cc), for the families that have them.
+#pragma once
+
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+
+// x with each element of `source` added at the place that `index`, of the same sizes, names along
+// the dimension.
+Value* AddAt(Call& call, Value* x, int64_t dim, Value* index, Value* source);
+// The same with one index for all that lies across the dimension; `source` expands.
+Value* AddRows(Call& call, Value* x, int64_t dim, Value* index, Value* source);
+
+}  // namespace hpu::compiler
