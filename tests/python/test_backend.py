@@ -192,7 +192,6 @@ def test_inference_mode_gives_inference_tensors():
 
 
 def test_training_step_is_right():
-    """This issue compiles inference; a graph that needs gradients runs eagerly."""
     fresh_process()
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -206,7 +205,7 @@ def test_training_step_is_right():
         net(x).square().mean().backward()
     for ours, theirs in zip(device_model.parameters(), model.parameters(), strict=True):
         compare(ours.grad, theirs.grad, 1e-4, 1e-6)
-    assert "gradients" in report().graphs[-1].reason
+    assert report().graphs[-1].recipes == 2
 
 
 def test_random_numbers_run_eagerly():

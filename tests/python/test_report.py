@@ -261,7 +261,8 @@ def test_nearest_known_graph_explains_a_miss():
 @pytest.mark.parametrize(
     ("reason", "cure"),
     [
-        ("gradients are needed (use ...)", "Run it under torch.no_grad()"),
+        ("the graph has a higher-order operation (a nested graph)", "Call custom autograd"),
+        ("the graph returns views of one tensor that gradients flow through", "Return one of"),
         ("no input is on hpu", "Move the model and its inputs to the device"),
         ("option use_compiled_recipes is off", "Switch option use_compiled_recipes on"),
         ("no compile server: no such file", "hpu-compile status names what is wrong"),

@@ -130,9 +130,10 @@ def _eager_reason(
     """Why a graph is not for the compiler at all; "" if it is."""
     if not settings["use_compiled_recipes"]:
         return "option use_compiled_recipes is off"
-    if not settings["inference"]:
-        return "option inference is off"
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
+    trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    if not settings["inference"] and not trains:
+        return "option inference is off"
     devices = {t.device.type for t in tensors}
     if tensors and DEVICE not in devices:
         warn_once(

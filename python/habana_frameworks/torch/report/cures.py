@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 _EAGER = (
-    (r"gradients are needed", "Run it under torch.no_grad() or torch.inference_mode()."),
+    (
+        r"higher-order operation",
+        "Call custom autograd functions and activation checkpointing outside of what is compiled.",
+    ),
+    (
+        r"views of one tensor that gradients flow through",
+        "Return one of the views and take the other from it outside, or clone one.",
+    ),
     (r"no input is on hpu", 'Move the model and its inputs to the device: .to("hpu").'),
     (r"inputs on ", "Give the graph inputs on hpu or the CPU only."),
     (r"option (\w+) is off", r"Switch option \1 on (docs/options.md)."),
