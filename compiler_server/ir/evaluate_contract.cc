@@ -194,12 +194,14 @@ void Pool(const Node& node, const HostTensor& x, HostTensor& out) {
   for (double& value : out.data) {
     double result = average ? 0 : -INFINITY;
     int64_t count = 0;
+    int64_t place = 0;
     ForWindow(node, x.sizes, kernel, walk, [&](int64_t, const Dims& position) {
       const double element = x.data[Offset(x.sizes, walk[0], position, walk[x.sizes.size() - 1])];
       if (average) {
         result += element;
       } else if (!(element <= result)) {
         result = element;
+        place = position[0] * x.sizes[2] + position[1];
       }
       ++count;
     });
@@ -208,7 +210,8 @@ void Pool(const Node& node, const HostTensor& x, HostTensor& out) {
       if (node.Int(AttrKey::kDivisor) != 0) count = node.Int(AttrKey::kDivisor);
       result /= static_cast<double>(count);
     }
-    value = RoundTo(out.dtype, result);
+    value =
+        node.op == OpKind::kMaxPoolIndex ? static_cast<double>(place) : RoundTo(out.dtype, result);
     walk.Next();
   }
 }

@@ -133,7 +133,7 @@ Result InferPool(const Call& call) {
     CONSTRAINT(sizes.back() >= 1, "pool_c1", "window is larger than the padded input");
   }
   sizes.push_back(x.sizes.back());
-  return One(x.dtype, std::move(sizes));
+  return One(call.op == OpKind::kMaxPoolIndex ? DType::kI64 : x.dtype, std::move(sizes));
 }
 
 Result InferSdpa(const Call& call) {

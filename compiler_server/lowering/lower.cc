@@ -127,8 +127,10 @@ absl::Status CheckLowerable(const ir::Node& node) {
     }
     has_empty_operand |= !IsPresent(node.operands[i]);
   }
+  // Their indices are converted behind the node.
+  const bool gives_index = node.op == OpKind::kTopk || node.op == OpKind::kMaxPoolIndex;
   for (const ir::Value* result : node.results) {
-    if (!Holds(rule->types, result->type.dtype) && node.op != OpKind::kTopk) {
+    if (!Holds(rule->types, result->type.dtype) && !gives_index) {
       return Unimplemented(name, ": the device does not calculate with ",
                            DTypeName(result->type.dtype));
     }

@@ -29,6 +29,20 @@ void EmitWindow(const NodeLowering& at, std::string_view guid, Params params,
   graph.Transpose(outputs[0], at.out[0], kToChannelsLast);
 }
 
+// Where each maximum was: the second output of the node.
+void EmitMaxPoolIndex(const NodeLowering& at, Params params) {
+  SynGraph& graph = at.graph;
+  const Dims& sizes = at.out[0].sizes;
+  const Dims first = {sizes[0], sizes[3], sizes[1], sizes[2]};
+  const Layouts layouts{{"WHCN"}, {"WHCN", "WHCN"}};
+  const DType dtype = at.in[0].dtype;
+  const Tensor index = graph.Intermediate(DType::kI32, first);
+  graph.Node(std::string("pt_maxpool_2d_fwd_").append(GuidSuffix(dtype)),
+             {graph.Transposed(at.in[0], kToChannelsFirst)},
+             {graph.Intermediate(dtype, first), index}, params, &layouts);
+  graph.Cast(graph.Transposed(index, kToChannelsLast), at.out[0]);
+}
+
 // Fields that the 2-D pooling structs share; every one begins with ns_SpatialReduction_Params.
 template <typename T>
 void FillWindow(const ir::Node& node, T* params) {
@@ -50,11 +64,12 @@ void FillWindow(const ir::Node& node, T* params) {
 }
 
 void LowerPool(const NodeLowering& at) {
-  if (at.node.op == OpKind::kMaxPool) {
+  if (at.node.op == OpKind::kMaxPool || at.node.op == OpKind::kMaxPoolIndex) {
     ns_SpatialReduction_Params params = {};
     FillWindow(at.node, &params);
     params.dilation_h = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[0]);
     params.dilation_w = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[1]);
+    if (at.node.op == OpKind::kMaxPoolIndex) return EmitMaxPoolIndex(at, Params(params));
     // The kernel also writes where each maximum was.
     EmitWindow(at, "pt_maxpool_2d_fwd", Params(params), {DType::kI32});
     return;
@@ -101,6 +116,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kAdaptiveAvgPool, LowerAdaptivePool, LoweredTypes::kFloat, Window2d},
     {OpKind::kAvgPool, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kMaxPool, LowerPool, LoweredTypes::kFloat, Window2d},
+    {OpKind::kMaxPoolIndex, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kResize, LowerResize, LoweredTypes::kFloat, Window2d},
 };
 

@@ -95,6 +95,37 @@ NORMS = [
 ]
 
 
+def pool(name: str, x: T, grad: T, *args: object) -> Case:
+    return a(f"{name}_backward.default", grad, x, *args)
+
+
+def resized(name: str, size: list[int], more: tuple[object, ...] = (), scale: float = 0) -> Case:
+    scales = [scale, scale] if scale else []
+    return a(f"{name}_backward.default", f(2, 3, *size), size, [2, 3, 4, 5], *more, *scales)
+
+
+WINDOWS = [
+    a("max_pool2d_with_indices.default", f(2, 3, 7, 8), [3, 3], [2, 2], [1, 1]),
+    a("max_pool2d_with_indices.default", f(3, 7, 8), [2, 3]),
+    a("max_pool2d_with_indices.default", f(1, 2, 9, 9), [2, 2], [2, 2], [0, 0], [3, 2], True),
+    pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 4), [3, 3], [2, 2], [1, 1], False, True, None),
+    pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 5), [3, 3], [2, 2], [1, 1], True, False, None),
+    pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 3, 4), [2, 2], [], [0, 0], False, True, None),
+    pool("avg_pool2d", f(3, 7, 8), f(3, 3, 2), [2, 3], [2, 3], [0, 0], False, True, 5),
+    pool("_adaptive_avg_pool2d", f(2, 3, 6, 8), f(2, 3, 3, 2)),
+    pool("_adaptive_avg_pool2d", f(2, 3, 7, 8), f(2, 3, 3, 5)),
+    pool("_adaptive_avg_pool2d", f(3, 7, 8), f(3, 1, 1)),
+    resized("upsample_nearest2d", [8, 10]),
+    resized("upsample_nearest2d", [8, 10], scale=2.0),
+    resized("upsample_nearest2d", [7, 3]),
+    resized("_upsample_nearest_exact2d", [7, 3]),
+    resized("_upsample_nearest_exact2d", [8, 15]),
+    resized("upsample_bilinear2d", [8, 10], (False,)),
+    resized("upsample_bilinear2d", [8, 10], (False,), 2.0),
+    resized("upsample_bilinear2d", [8, 10], (True,)),
+    resized("upsample_bilinear2d", [3, 7], (False,)),
+]
+
 INDEXED = [
     a("embedding_dense_backward.default", f(2, 7, 4), i(2, 7), 5, -1, False),
     a("embedding_dense_backward.default", f(9, 4), i(9), 3, 1, False),
@@ -279,4 +310,4 @@ FOREACH = [
     each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
 ]
 
-CASES = [*BATCH_NORMS, *INDEXED, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]
+CASES = [*BATCH_NORMS, *INDEXED, *WINDOWS, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]

@@ -5,6 +5,8 @@ Guide rows: FALL-1, FALL-2 (eager segments).
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from aten_case import Case, T
@@ -126,3 +128,61 @@ def test_frozen_batch_norm():
         return y, *backward
 
     compiled_whole(check(function, heads(2, 3, 4, 5), heads(2, 3, 4, 5) * 2, heads(3)))
+
+
+@pytest.mark.parametrize(
+    ("size", "window"),
+    [
+        ((2, 3, 8, 8), ([2, 2], [2, 2], [0, 0], [1, 1], False)),
+        ((2, 3, 7, 9), ([3, 3], [2, 2], [1, 1], [1, 1], False)),
+        ((2, 3, 9, 9), ([3, 2], [2, 1], [1, 0], [2, 3], True)),
+    ],
+)
+def test_max_pool(size, window):
+    def function(x):
+        y, index = aten.max_pool2d_with_indices(x, *window)
+        return y, index, aten.max_pool2d_with_indices_backward(y * 2, x, *window, index)
+
+    compiled_whole(check(function, heads(*size)))
+
+
+def test_embedding_of_many_rows_is_the_same_on_any_number_of_threads():
+    index = torch.arange(700).mul(37).remainder(11)
+
+    def function(grad, index):
+        return aten.embedding_dense_backward(grad, index, 11, -1, False)
+
+    compiled = torch.compile(function, backend="hpu_backend")
+    grad = heads(700, 130).to("hpu")
+    results = []
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.hpu.set_num_threads(threads)
+            results.append(compiled(grad, index.to("hpu")).cpu())
+    finally:
+        torch.hpu.set_num_threads(len(os.sched_getaffinity(0)))
+    for result in results[1:]:
+        assert torch.equal(result, results[0])
+    torch.testing.assert_close(results[0], function(grad.cpu(), index), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("padding", [-1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_embedding_bag(mode, padding, weighted):
+    if weighted and mode == 1:
+        pytest.skip("PyTorch weighs sums only")
+
+    def function(table, grad, index, offsets, *each):
+        weights = each[0] if each else None
+        more = (mode, False, weights)
+        bags, *state = aten._embedding_bag(table, index, offsets, False, *more, False, padding)
+        backward = aten._embedding_bag_backward(
+            grad, index, offsets, *state, table.shape[0], False, *more, padding
+        )
+        return bags, backward
+
+    index = torch.tensor([0, 2, 4, 4, 1, 2, 2, 0])
+    each = [heads(8)] if weighted else []
+    inputs = [heads(5, 6), heads(3, 6), index, torch.tensor([0, 3, 7])]
+    compiled_whole(check(function, *inputs, *each))

@@ -119,6 +119,8 @@ std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();
 std::span<const HandlerRow> LossRows();
 std::span<const HandlerRow> AttentionRows();
+std::span<const HandlerRow> EmbeddingBagRows();
+std::span<const HandlerRow> WindowBackwardRows();
 std::span<const HandlerRow> IndexBackwardRows();
 std::span<const HandlerRow> ConvBackwardRows();
 std::span<const HandlerRow> ForeachRows();

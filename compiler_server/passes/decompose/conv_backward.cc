@@ -59,6 +59,14 @@ Value* Tap(Call& call, Value* a, Value* b, int64_t groups) {
   return call.b.Reshape(call.b.Permute(each, {1, 0, 2}), {channels / groups, results});
 }
 
+// What a tap sees: the image from position `by` on.
+struct Shifted {
+  Value* x = nullptr;
+  int64_t by = 0;
+};
+
+constexpr int64_t kFewChannels = 16;
+
 // [R, S, C / groups, K]
 Value* WeightGradient(Call& call, const Conv& conv) {
   const Dims& stride = conv.window.stride;
@@ -85,15 +93,33 @@ Value* WeightGradient(Call& call, const Conv& conv) {
     x = call.b.Slice(x, 2, column, image->type.sizes[2], stride[1]);
     return call.b.Reshape(x, {positions, channels});
   };
+  const auto at = [&](int64_t r, int64_t s) {
+    const int64_t row = r * conv.window.dilation[0];
+    const int64_t column = s * conv.window.dilation[1];
+    return Shifted{phase(row % stride[0], column % stride[1]),
+                   row / stride[0] * room[1] + column / stride[1]};
+  };
+  if (channels <= kFewChannels && conv.window.groups == 1) {
+    // Side by side, so that the product is not a narrow one for each tap.
+    const int64_t most = positions - at(conv.kernel(0) - 1, conv.kernel(1) - 1).by;
+    std::vector<Value*> columns;
+    for (int64_t r = 0; r < conv.kernel(0); ++r) {
+      for (int64_t s = 0; s < conv.kernel(1); ++s) {
+        const Shifted tap = at(r, s);
+        columns.push_back(call.b.Slice(tap.x, 0, tap.by, tap.by + most));
+      }
+    }
+    Value* y = call.b.Matmul(call.b.Concat(std::move(columns), 1),
+                             call.b.Slice(gradient, 0, 0, most), true);
+    return call.b.Reshape(y, conv.weight->type.sizes);
+  }
   std::vector<Value*> taps;
   for (int64_t r = 0; r < conv.kernel(0) && !call.refused(); ++r) {
     for (int64_t s = 0; s < conv.kernel(1); ++s) {
-      const int64_t row = r * conv.window.dilation[0];
-      const int64_t column = s * conv.window.dilation[1];
-      const int64_t shift = row / stride[0] * room[1] + column / stride[1];
-      Value* x = phase(row % stride[0], column % stride[1]);
-      Value* tap = Tap(call, call.b.Slice(x, 0, shift, positions),
-                       call.b.Slice(gradient, 0, 0, positions - shift), conv.window.groups);
+      const Shifted shifted = at(r, s);
+      Value* x = call.b.Slice(shifted.x, 0, shifted.by, positions);
+      Value* dy = call.b.Slice(gradient, 0, 0, positions - shifted.by);
+      Value* tap = Tap(call, x, dy, conv.window.groups);
       taps.push_back(call.b.Reshape(tap, {1, channels / conv.window.groups, small[3]}));
     }
   }

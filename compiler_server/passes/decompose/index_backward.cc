@@ -10,9 +10,9 @@ namespace hpu::compiler {
 Value* AddAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   const DType dtype = x->type.dtype;
   const DType wide = IsFloat(dtype) ? Widened(dtype) : dtype;
-  Value* sum = call.b.Emit(OpKind::kScatterAdd,
-                           {call.b.Cast(x, wide), index, call.b.Cast(source, wide)},
-                           {{AttrKey::kDim, dim}});
+  Value* sum =
+      call.b.Emit(OpKind::kScatterAdd, {call.b.Cast(x, wide), index, call.b.Cast(source, wide)},
+                  {{AttrKey::kDim, dim}});
   return call.b.Cast(sum, dtype);
 }
 
@@ -84,8 +84,7 @@ void EmbeddingBackward(Call& call) {
   }
   const int64_t padding = call.Int("padding_idx");
   if (padding >= 0) {
-    const Expr padded{&call,
-                      call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
+    const Expr padded{&call, call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
     grad = Where(per_row(padded), 0.0, grad);
   }
   Value* zeros = call.b.Full(0, grad.dtype(), {rows, grad.sizes().back()});
@@ -174,8 +173,8 @@ void Diagonal(Call& call) {
   sizes.pop_back();
   sizes.back() *= columns;
   x = call.b.Reshape(x, sizes);
-  call.Return(call.b.Slice(x, rank - 2, start, start + (length - 1) * (columns + 1) + 1,
-                           columns + 1));
+  call.Return(
+      call.b.Slice(x, rank - 2, start, start + (length - 1) * (columns + 1) + 1, columns + 1));
 }
 
 // diagonal_backward(grad, input_sizes, offset, dim1, dim2)

@@ -61,14 +61,20 @@ void EmitMaxPool(Call& call, int64_t spatial) {
   const PoolWindow window = PoolWindowOf(call, spatial);
   const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
   const bool ceil = call.Bool("ceil_mode");
-  InChannelsLast(call, spatial, [&](Value* x) {
-    return call.b.Emit(OpKind::kMaxPool, {x},
-                       {{AttrKey::kKernel, window.kernel},
-                        {AttrKey::kStride, window.stride},
-                        {AttrKey::kPads, window.pads},
-                        {AttrKey::kDilation, dilation},
-                        {AttrKey::kCeil, ceil}});
-  });
+  const auto emit = [&](OpKind op) {
+    InChannelsLast(call, spatial, [&](Value* x) {
+      return call.b.Emit(op, {x},
+                         {{AttrKey::kKernel, window.kernel},
+                          {AttrKey::kStride, window.stride},
+                          {AttrKey::kPads, window.pads},
+                          {AttrKey::kDilation, dilation},
+                          {AttrKey::kCeil, ceil}});
+    });
+    return call.results().empty() ? nullptr : call.results()[0];
+  };
+  // Where each maximum was, for a gradient.
+  Value* index = call.result_count() > 1 && call.used(1) ? emit(OpKind::kMaxPoolIndex) : nullptr;
+  call.Return({emit(OpKind::kMaxPool), index});
 }
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }

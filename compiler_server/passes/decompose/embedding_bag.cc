@@ -1,0 +1,99 @@
+// Bags of embeddings: rows of a table summed by bag, and the gradient of the table.
+#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
+
+namespace hpu::compiler {
+namespace {
+
+enum Mode { kSum = 0, kMean = 1, kMax = 2 };
+
+struct Bags {
+  Value* index = nullptr;  // [N]
+  Value* bag = nullptr;    // [N]: which one an index is in
+  Expr weight;             // [N, 1]: what a row counts for in its bag, 0 for padding
+  Expr size;               // [bags]: rows in a bag, without padding
+};
+
+// Bag of each index: the number of offsets up to its place, less one.
+Bags ReadBags(Call& call, int64_t bags) {
+  Bags result;
+  Value* index = call.Tensor("indices");
+  Value* offsets = call.Tensor("offsets");
+  const int64_t mode = call.Int("mode");
+  if (mode != kSum && mode != kMean) call.Refuse("embedding bags of mode ", mode);
+  if (index->type.rank() != 1 || offsets->type.rank() != 1 || index->type.elements() == 0 ||
+      bags == 0) {
+    call.Refuse("embedding bags of ", ToText(index->type));
+  }
+  if (call.refused()) return result;
+  const int64_t count = index->type.elements();
+  const Expr starts{&call,
+                    call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
+  const Expr places{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, count), {count, 1})};
+  const Expr before = Sum(Cast(starts <= places, DType::kI32), {1}, false);
+  result.index = index;
+  result.bag = (before - 1.0).value;
+  Expr counts{&call, call.b.Full(1, DType::kF32, {count, 1})};
+  const int64_t padding = call.Int("padding_idx");
+  if (padding >= 0) {
+    const Expr padded{&call, call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
+    counts = Reshape(Where(padded, 0.0, Expr{&call, call.b.Full(1, DType::kF32, {count})}),
+                     {count, 1});
+  }
+  Value* none = call.b.Full(0, DType::kF32, {bags});
+  result.size = {&call, AddAt(call, none, 0, result.bag, Reshape(counts, {count}).value)};
+  result.weight = counts;
+  if (mode == kMean) {
+    const Expr size{&call, call.b.Gather(result.size.value, result.bag, 0)};
+    result.weight = result.weight / Reshape(Max(size, 1), {count, 1});
+  }
+  if (Value* each = call.OptionalTensor("per_sample_weights")) {
+    result.weight = result.weight * Reshape(In(call, each), {count, 1});
+  }
+  return result;
+}
+
+// _embedding_bag(weight, indices, offsets, ...) -> sums, bag of each index, sizes of bags, and what
+// only the mode of maxima fills. Sizes that no gradient here reads may be empty.
+void EmbeddingBag(Call& call) {
+  const Bags bags = ReadBags(call, call.type().sizes[0]);
+  if (call.refused()) return;
+  const Expr rows = In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)) * bags.weight;
+  Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
+  const Expr sums{&call, AddRows(call, zeros, 0, bags.bag, rows.value)};
+  std::vector<Value*> results = {Declared(call, 0, sums)};
+  const Value* statistics[] = {bags.bag, bags.size.value};
+  for (size_t i = 1; i < call.result_count(); ++i) {
+    const TensorType& type = call.type(i);
+    const bool fits = i <= 2 && statistics[i - 1]->type.sizes == type.sizes;
+    results.push_back(fits ? call.b.Cast(i == 1 ? bags.bag : bags.size.value, type.dtype)
+                           : call.b.Full(0, type.dtype, type.sizes));
+  }
+  call.Return(std::move(results));
+}
+
+// _embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices,
+// num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx)
+void EmbeddingBagBackward(Call& call) {
+  Value* grad = call.Tensor("grad");
+  if (call.Bool("scale_grad_by_freq")) return call.Refuse("embedding bags scaled by frequency");
+  if (call.Bool("sparse")) return call.Refuse("sparse gradient");
+  if (grad->type.rank() != 2) return call.Refuse("embedding bags of ", ToText(grad->type));
+  const Bags bags = ReadBags(call, grad->type.sizes[0]);
+  if (call.refused()) return;
+  const Expr rows = In(call, call.b.Gather(grad, bags.bag, 0)) * bags.weight;
+  Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
+  Give(call, {&call, AddRows(call, zeros, 0, bags.index, rows.value)});
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten._embedding_bag.default", EmbeddingBag},
+    {"aten._embedding_bag_backward.default", EmbeddingBagBackward},
+    {"aten._embedding_bag_forward_only.default", EmbeddingBag},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> EmbeddingBagRows() { return kRows; }
+
+}  // namespace hpu::compiler

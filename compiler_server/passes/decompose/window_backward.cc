@@ -1,0 +1,241 @@
+// Gradients of pooling and resizing. Averages and interpolations are linear along each dimension: the
+// way back multiplies by the transposed weights, which are made of positions, or spreads evenly where
+// windows do not overlap.
+#include <algorithm>
+
+#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr std::string_view kGrad = "grad_output";
+constexpr std::string_view kSelf = "self";
+
+Expr Positions(Call& call, int64_t count, DType dtype) {
+  return {&call, call.b.Iota(0, 1, dtype, count)};
+}
+
+// Gradient of max pooling: every window's into the place of its maximum, channels last so that
+// neighbours in memory are summed side by side. (grad, x, ..., indices)
+void MaxPoolBackward(Call& call) {
+  Value* grad = call.Tensor(kGrad);
+  Value* index = call.Tensor("indices");
+  Dims sizes = call.Tensor(kSelf)->type.sizes;
+  if (call.refused() || (sizes.size() != 3 && sizes.size() != 4) || grad->type.elements() == 0) {
+    return call.Refuse("gradient of pooling of ", ir::ToText(sizes));
+  }
+  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
+  const Dims& small = grad->type.sizes;
+  const int64_t windows = small[small.size() - 2] * small.back();
+  const auto last = [&](Value* x) {
+    return call.b.Permute(call.b.Reshape(x, {sizes[0], sizes[1], windows}), {0, 2, 1});
+  };
+  Value* zeros = call.b.Full(0, Widened(grad->type.dtype), {sizes[0], sizes[2] * sizes[3], sizes[1]});
+  Value* sum = AddAt(call, zeros, 1, last(index), last(call.b.Cast(grad, zeros->type.dtype)));
+  sum = call.b.Permute(sum, {0, 2, 1});
+  Give(call, {&call, call.b.Reshape(sum, call.type().sizes)});
+}
+
+// Each element of the last two dimensions `times` as often in each direction.
+Expr Repeated(Expr x, int64_t rows, int64_t columns) {
+  Dims sizes = x.sizes();
+  const size_t rank = sizes.size();
+  Dims apart(sizes.begin(), sizes.end() - 2);
+  apart.insert(apart.end(), {sizes[rank - 2], 1, sizes[rank - 1], 1});
+  Dims copied = apart;
+  copied[rank - 1] = rows;
+  copied[rank + 1] = columns;
+  sizes[rank - 2] *= rows;
+  sizes[rank - 1] *= columns;
+  return Reshape(Expand(Reshape(x, apart), copied), sizes);
+}
+
+// The last two dimensions times weights [outputs, inputs] each: what their transposes give back.
+// The call's declared sizes are the result's.
+void GiveBack(Call& call, Expr grad, Expr rows, Expr columns) {
+  Value* wide = call.b.Matmul(grad.value, columns.value);
+  Dims flat = {NumElements(std::span(wide->type.sizes).first(wide->type.sizes.size() - 2)),
+               wide->type.sizes[grad.rank() - 2], wide->type.sizes.back()};
+  Value* y = call.b.Matmul(rows.value, call.b.Reshape(wide, flat), true);
+  if (call.refused()) return;
+  Give(call, {&call, call.b.Reshape(y, call.type().sizes)});
+}
+
+struct Pooling {
+  int64_t input, output, kernel, stride, pad;
+};
+
+// Average pooling along one dimension: [outputs, inputs], 1 where a window covers an input.
+Expr Coverage(Call& call, const Pooling& pool) {
+  const Expr input = Positions(call, pool.input, DType::kI32);
+  const Expr first = Reshape(Positions(call, pool.output, DType::kI32), {pool.output, 1}) *
+                         static_cast<double>(pool.stride) -
+                     static_cast<double>(pool.pad);
+  const Expr inside = (input >= first) & (input < first + static_cast<double>(pool.kernel));
+  return Cast(inside, DType::kF32);
+}
+
+// Elements that each window divides by along one dimension, padding included or not: [outputs].
+Expr Count(Call& call, const Pooling& pool, bool padding) {
+  const Expr first = Positions(call, pool.output, DType::kI32) * static_cast<double>(pool.stride) -
+                     static_cast<double>(pool.pad);
+  const auto last = static_cast<double>(pool.input + (padding ? pool.pad : 0));
+  const Expr end = Min(first + static_cast<double>(pool.kernel), last);
+  return Cast(end - (padding ? first : Max(first, 0)), DType::kF32);
+}
+
+// avg_pool2d_backward(grad, x, kernel, stride, padding, ceil_mode, count_include_pad,
+// divisor_override)
+void AvgPoolBackward(Call& call) {
+  Expr grad = In(call, kGrad);
+  const Dims sizes = call.Tensor(kSelf)->type.sizes;
+  if (sizes.size() < 3 || grad.value->type.elements() == 0) {
+    return call.Refuse("gradient of pooling of ", ir::ToText(sizes));
+  }
+  const Dims kernel = call.Ints("kernel_size");
+  Dims stride = call.Ints("stride");
+  if (stride.empty()) stride = kernel;
+  const Dims padding = call.Ints("padding");
+  const auto along = [&](size_t i) {
+    const auto entry = [&](const Dims& values) { return values.size() == 1 ? values[0] : values[i]; };
+    const size_t dim = sizes.size() - 2 + i;
+    return Pooling{sizes[dim], grad.sizes()[dim], entry(kernel), entry(stride), entry(padding)};
+  };
+  const Pooling rows = along(0);
+  const Pooling columns = along(1);
+  const auto plain = [](const Pooling& pool) {
+    return pool.pad == 0 && (pool.output - 1) * pool.stride + pool.kernel <= pool.input;
+  };
+  if (call.Has("divisor_override")) {
+    grad = grad * (1 / static_cast<double>(call.Int("divisor_override")));
+  } else if (plain(rows) && plain(columns)) {
+    grad = grad * (1 / static_cast<double>(rows.kernel * columns.kernel));
+  } else {
+    const bool padded = call.Bool("count_include_pad");
+    const Expr height = Reshape(Count(call, rows, padded), {rows.output, 1});
+    grad = grad / (height * Count(call, columns, padded));
+  }
+  const auto tiles = [&](const Pooling& pool) { return plain(pool) && pool.kernel == pool.stride; };
+  if (tiles(rows) && tiles(columns)) {
+    const Expr y = Repeated(grad, rows.kernel, columns.kernel);
+    Dims high(sizes.size(), 0);
+    for (size_t i = 0; i < sizes.size(); ++i) high[i] = sizes[i] - y.sizes()[i];
+    const bool whole = y.sizes() == sizes;
+    return Give(call, whole ? y : Expr{&call, call.b.Pad(y.value, Dims(high.size(), 0), high, 0)});
+  }
+  GiveBack(call, grad, Coverage(call, rows), Coverage(call, columns));
+}
+
+// Adaptive pooling along one dimension: output o covers [floor(o * in / out), ceil((o + 1) * in /
+// out)), evenly.
+Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs) {
+  const Expr input = Positions(call, inputs, DType::kI32);
+  const Expr output = Reshape(Positions(call, outputs, DType::kI32), {outputs, 1});
+  const auto in = static_cast<double>(inputs);
+  const auto out = static_cast<double>(outputs);
+  const Expr begin = Apply(OpKind::kFloorDiv, output * in, out);
+  const Expr end = Apply(OpKind::kFloorDiv, output * in + (in + out - 1), out);
+  const Expr share = 1.0 / Cast(end - begin, DType::kF32);
+  return Where((input >= begin) & (input < end), share, 0.0);
+}
+
+// _adaptive_avg_pool2d_backward(grad, x)
+void AdaptiveAvgPoolBackward(Call& call) {
+  const Expr grad = In(call, kGrad);
+  const Dims sizes = call.Tensor(kSelf)->type.sizes;
+  const size_t rank = sizes.size();
+  if (rank < 3 || grad.value->type.elements() == 0) {
+    return call.Refuse("gradient of pooling of ", ir::ToText(sizes));
+  }
+  const int64_t rows = grad.sizes()[rank - 2];
+  const int64_t columns = grad.sizes()[rank - 1];
+  const int64_t height = sizes[rank - 2];
+  const int64_t width = sizes[rank - 1];
+  if (height % rows == 0 && width % columns == 0) {
+    const auto count = static_cast<double>(height / rows * (width / columns));
+    return Give(call, Repeated(grad * (1 / count), height / rows, width / columns));
+  }
+  GiveBack(call, grad, AdaptiveWeights(call, height, rows), AdaptiveWeights(call, width, columns));
+}
+
+// Input positions per output position: from the scale factor if it is given, else by the sizes.
+double StepOf(Call& call, std::string_view scale, int64_t inputs, int64_t outputs) {
+  const double given = call.Float(scale, 0);
+  return given > 0 ? 1 / given : static_cast<double>(inputs) / static_cast<double>(outputs);
+}
+
+struct Resizing {
+  int64_t input, output;
+  double step;
+};
+std::vector<Resizing> ReadResizing(Call& call) {
+  const Dims input = call.Ints("input_size");
+  const Dims output = call.Ints("output_size");
+  if (input.size() != 4 || output.size() != 2) {
+    call.Refuse("resizing of ", ir::ToText(input));
+    return {};
+  }
+  return {{input[2], output[0], StepOf(call, "scales_h", input[2], output[0])},
+          {input[3], output[1], StepOf(call, "scales_w", input[3], output[1])}};
+}
+
+// upsample_nearest2d_backward(grad, output_size, input_size, scales_h, scales_w)
+void NearestBackward(Call& call, double shift) {
+  const std::vector<Resizing> dims = ReadResizing(call);
+  if (call.refused()) return;
+  const Expr grad = In(call, kGrad);
+  const auto whole = [](const Resizing& dim) {
+    return dim.output % dim.input == 0 &&
+           dim.step * static_cast<double>(dim.output) == static_cast<double>(dim.input);
+  };
+  if (whole(dims[0]) && whole(dims[1])) {  // every input was copied into a block
+    const Dims& sizes = grad.sizes();
+    const Expr blocks = Reshape(
+        grad, {sizes[0] * sizes[1], dims[0].input, dims[0].output / dims[0].input, dims[1].input,
+               dims[1].output / dims[1].input});
+    return Give(call, Reshape(Sum(blocks, {2, 4}), call.type().sizes));
+  }
+  const auto weights = [&](const Resizing& dim) {
+    const Expr output = Reshape(Positions(call, dim.output, DType::kF32), {dim.output, 1});
+    const Expr source = Apply(OpKind::kFloor, (output + shift) * dim.step);
+    const Expr nearest = Min(source, static_cast<double>(dim.input - 1));
+    return Cast(nearest == Positions(call, dim.input, DType::kF32), DType::kF32);
+  };
+  GiveBack(call, grad, weights(dims[0]), weights(dims[1]));
+}
+void Nearest(Call& call) { NearestBackward(call, 0); }
+void NearestExact(Call& call) { NearestBackward(call, 0.5); }
+
+// upsample_bilinear2d_backward(grad, output_size, input_size, align_corners, scales_h, scales_w)
+void BilinearBackward(Call& call) {
+  const std::vector<Resizing> dims = ReadResizing(call);
+  const bool align = call.Bool("align_corners");
+  if (call.refused()) return;
+  const auto weights = [&](const Resizing& dim) {
+    const Expr output = Reshape(Positions(call, dim.output, DType::kF32), {dim.output, 1});
+    const double between =
+        dim.output > 1 ? static_cast<double>(dim.input - 1) / static_cast<double>(dim.output - 1)
+                       : 0;
+    const Expr source = align ? output * between : Max((output + 0.5) * dim.step - 0.5, 0);
+    const Expr inside = Min(source, static_cast<double>(dim.input - 1));
+    return Max(1.0 - Abs(inside - Positions(call, dim.input, DType::kF32)), 0);
+  };
+  GiveBack(call, In(call, kGrad), weights(dims[0]), weights(dims[1]));
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten._adaptive_avg_pool2d_backward.default", AdaptiveAvgPoolBackward},
+    {"aten._upsample_nearest_exact2d_backward.default", NearestExact},
+    {"aten.adaptive_max_pool2d_backward.default", MaxPoolBackward},
+    {"aten.avg_pool2d_backward.default", AvgPoolBackward},
+    {"aten.max_pool2d_with_indices_backward.default", MaxPoolBackward},
+    {"aten.upsample_bilinear2d_backward.default", BilinearBackward},
+    {"aten.upsample_nearest2d_backward.default", Nearest},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> WindowBackwardRows() { return kRows; }
+
+}  // namespace hpu::compiler
