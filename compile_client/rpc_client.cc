@@ -55,6 +55,18 @@ Bytes Serialized(const Message& message) {
   return bytes;
 }
 
+absl::StatusOr<Listed> ToListed(const wire::ListEntry& entry) {
+  Listed listed;
+  ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
+  listed.hits = entry.hits();
+  listed.pinned = entry.pinned();
+  listed.upstream = entry.upstream();
+  for (const wire::Alias& alias : entry.aliases()) {
+    ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
+  }
+  return listed;
+}
+
 Origin ToOrigin(wire::CompileEvent::Origin origin) {
   switch (origin) {
     case wire::CompileEvent::ORIGIN_COALESCED:
@@ -263,32 +275,28 @@ absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }
 
-absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, bool upstream,
-                                                    const Interrupt& interrupt) {
+absl::StatusOr<ListPage> RpcClient::List(const ListQuery& query, const Interrupt& interrupt) {
   wire::ListRequest request;
-  request.set_limit(limit);
-  request.set_upstream(upstream);
-  std::vector<Listed> programs;
-  const Call list = [&](wire::CompileService::Stub& stub) -> absl::Status {
-    programs.clear();
-    PolledCall call(options_.call_timeout, interrupt);
-    RETURN_IF_ERROR(Introduce(call));
-    return call.Stream<wire::ListEntry>(
-        stub.PrepareAsyncList(call.context(), request, call.queue()),
-        [&](const wire::ListEntry& entry) -> absl::Status {
-          Listed& listed = programs.emplace_back();
-          ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
-          listed.hits = entry.hits();
-          listed.pinned = entry.pinned();
-          listed.upstream = entry.upstream();
-          for (const wire::Alias& alias : entry.aliases()) {
-            ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
-          }
-          return absl::OkStatus();
-        });
-  };
-  RETURN_IF_ERROR(WithServer(list));
-  return programs;
+  request.set_limit(query.limit);
+  request.set_upstream(query.upstream);
+  if (query.after.has_value()) {
+    request.mutable_after()->set_created_unix_seconds(query.after->created_unix_seconds);
+    request.mutable_after()->set_content_key(store::ToString(query.after->key));
+  }
+  wire::ListReply reply;
+  RETURN_IF_ERROR(Unary(&wire::CompileService::Stub::PrepareAsyncList, request, &reply, interrupt));
+  ListPage page;
+  for (const wire::ListEntry& entry : reply.entries()) {
+    ASSIGN_OR_RETURN(page.programs.emplace_back(), ToListed(entry));
+  }
+  if (!reply.has_next()) return page;
+  ASSIGN_OR_RETURN(const Digest key,
+                   store::ReadDigest(reply.next().content_key(), "content key of a list"));
+  page.next = {reply.next().created_unix_seconds(), key};
+  if (query.after.has_value() && *page.next >= *query.after) {
+    return DataLoss("the server's list does not go on");
+  }
+  return page;
 }
 
 absl::Status RpcClient::Shutdown(const std::string& reason, const Interrupt& interrupt) {

@@ -76,6 +76,16 @@ struct Listed {
   bool upstream = false;  // a server that the server asks has it
 };
 
+struct ListQuery {
+  uint32_t limit = 0;     // of the page; 0 = as many as the server gives in one
+  uint32_t upstream = 0;  // how many servers further to look
+  std::optional<store::ListPosition> after;
+};
+struct ListPage {
+  std::vector<Listed> programs;             // newest first
+  std::optional<store::ListPosition> next;  // nothing: that was all
+};
+
 struct Progress {
   std::string stage;  // "queued" while waiting for a worker; then `done` is the position
   uint32_t done = 0;
@@ -127,9 +137,9 @@ class RpcClient {
   absl::StatusOr<Compiled> Compile(const CompileCall& call, std::chrono::milliseconds timeout,
                                    const ProgressSink& progress, const Interrupt& interrupt);
   absl::StatusOr<std::map<std::string, uint64_t>> Stats(const Interrupt& interrupt);
-  // `upstream`: also what servers have that this one asks.
-  absl::StatusOr<std::vector<Listed>> List(uint32_t limit, bool upstream,
-                                           const Interrupt& interrupt);
+  // A page; ProgramList (program_list.h) asks for one after the other. NOT_FOUND: there is no
+  // server so far upstream, or it does not answer.
+  absl::StatusOr<ListPage> List(const ListQuery& query, const Interrupt& interrupt);
   absl::Status Shutdown(const std::string& reason, const Interrupt& interrupt);
 
   // For administrators (rpc_administration.cc). All: PERMISSION_DENIED to others; UNIMPLEMENTED: an

@@ -2,11 +2,8 @@
 
 #include <unistd.h>
 
-#include <set>
-
 #include "base/log.h"
 #include "compiler_server/service/compile_events.h"
-#include "compiler_server/service/list_entry.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
 #include "compiler_server/service/request_limits.h"
@@ -312,46 +309,6 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());
   return counters;
-}
-
-grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,
-                                  grpc::ServerWriter<wire::ListEntry>* writer) {
-  absl::StatusOr<std::vector<client::Listed>> listed = ListOwn(caller, request.limit());
-  if (!listed.ok()) return ToGrpc(listed.status());
-  if (request.upstream()) {
-    // A server that does not answer has nothing to show.
-    for (client::Listed& other :
-         others_.List(request.limit()).value_or(std::vector<client::Listed>())) {
-      other.upstream = true;
-      listed->push_back(std::move(other));
-    }
-  }
-  for (const client::Listed& program : *listed) {
-    const std::optional<wire::ListEntry> entry = ToListEntry(program);
-    if (entry.has_value() && !writer->Write(*entry)) return grpc::Status::CANCELLED;
-  }
-  return grpc::Status::OK;
-}
-
-absl::StatusOr<std::vector<client::Listed>> CompileService::ListOwn(const Caller& caller,
-                                                                    uint32_t limit) {
-  ASSIGN_OR_RETURN(const std::vector<store::Manifest> manifests, store_->List(limit));
-  ASSIGN_OR_RETURN(auto aliases, aliases_.ByProgram(caller.tenant));
-  const std::vector<Digest> pinned = store_->Pinned().value_or(std::vector<Digest>());
-  const std::set<Digest> kept(pinned.begin(), pinned.end());
-  std::vector<client::Listed> listed;
-  for (const store::Manifest& manifest : manifests) {
-    const Digest key = manifest.key();
-    const auto known = aliases.find(key);
-    // Programs that only other tenants have names for are theirs.
-    if (known == aliases.end() && !caller.Has(Role::kAdmin)) continue;
-    client::Listed& program = listed.emplace_back();
-    program.manifest = manifest;
-    if (known != aliases.end()) program.aliases = std::move(known->second);
-    program.hits = hits_.Of(key);
-    program.pinned = kept.contains(key);
-  }
-  return listed;
 }
 
 void CompileService::Shutdown(const wire::ShutdownRequest& request) {
