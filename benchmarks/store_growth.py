@@ -57,7 +57,8 @@ def _start(server: Server) -> float:
     """Seconds until it answers; its files say earlier that it is coming up."""
     began = time.monotonic()
     server.launch()
-    wait_until(lambda: _answers(server), "it opens", 600)
+    wait_until(lambda: _answers(server) or not server.running().alive, "it opens", 600)
+    assert server.running().alive, server.log()[-2000:]
     return time.monotonic() - began
 
 
@@ -119,7 +120,7 @@ def measure(programs: int, store: Path | None, through_the_server: bool) -> dict
             size = server.counters()["rocksdb.bytes"]
             _stop(server)
             # As full as it may be: each new program drives an old one out.
-            server.options += ["--max-size", str(size)]
+            server.options[-1] = str(size)
             _start(server)
             _write(server, programs * 4, WRITERS)
             before = server.counters()["rocksdb.evictions"]

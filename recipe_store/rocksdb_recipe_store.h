@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -33,7 +34,7 @@ class RocksDbRecipeStore : public RecipeStore {
   static constexpr std::chrono::seconds kRetryInterval{30};
 
   // An index that takes longer to read is read in the background.
-  static constexpr std::chrono::milliseconds kIndexPatience{1000};
+  static constexpr std::chrono::milliseconds kIndexPatience{500};
 
   // `max_bytes` bounds blobs and manifests before compression.
   static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(

@@ -5,10 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <list>
-#include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "recipe_store/manifest.h"
@@ -17,6 +18,15 @@ namespace hpu::store {
 
 // Each digest once.
 std::vector<BlobRef> UniqueRefs(std::vector<BlobRef> refs);
+
+// A digest is as good a hash as any: its first bytes.
+struct DigestHash {
+  size_t operator()(const Digest& digest) const {
+    size_t hash = 0;
+    std::memcpy(&hash, digest.data(), sizeof(hash));
+    return hash;
+  }
+};
 
 class StoreIndex {
  public:
@@ -98,10 +108,10 @@ class StoreIndex {
 
   const uint64_t max_bytes_;
   uint64_t total_bytes_ = 0;
-  std::map<Digest, IndexEntry> entries_;
-  std::map<Digest, IndexBlob> blobs_;
-  std::map<Digest, Digest> alias_keys_;  // id -> the entry that has it
-  std::list<Digest> uses_;               // least recently used first
+  std::unordered_map<Digest, IndexEntry, DigestHash> entries_;
+  std::unordered_map<Digest, IndexBlob, DigestHash> blobs_;
+  std::unordered_map<Digest, Digest, DigestHash> alias_keys_;  // id -> the entry that has it
+  std::list<Digest> uses_;                                     // least recently used first
   std::set<ListPosition> by_time_;
   std::set<Digest> pinned_;
 };
