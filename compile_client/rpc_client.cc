@@ -139,10 +139,13 @@ RpcClient::Options LocalServer(const std::string& socket_path, const std::string
   RpcClient::Options options;
   options.servers.endpoints = {{Endpoint::Kind::kUnix, socket_path}};
   const std::string path = keyring_path.empty() ? socket_path + ".pub" : keyring_path;
-  // Read every time: it is small, and a server that replaced another may have a new one.
-  options.trusted = [path]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
-    absl::StatusOr<store::Keyring> keyring = store::ReadKeyring(path);
-    if (keyring.ok()) return std::make_shared<const store::Keyring>(*std::move(keyring));
+  // Looked at every time: a server that replaced another may have a new one. Shared by the copies
+  // of the function.
+  const auto file = std::make_shared<CachedFile<store::Keyring>>(
+      path, [path] { return store::ReadKeyring(path); });
+  options.trusted = [file]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
+    absl::StatusOr<std::shared_ptr<const store::Keyring>> keyring = file->Get();
+    if (keyring.ok()) return keyring;
     return ServerUnavailable(Error(absl::StatusCode::kUnavailable,
                                    "the server's public key: ", ToText(keyring.status())));
   };
@@ -175,15 +178,14 @@ absl::Status RpcClient::WithServer(const Call& call) {
   }
 }
 
-absl::Status RpcClient::Introduce(PolledCall& call) const {
-  const std::string& path = options_.servers.access.token_file;
-  if (path.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> bearer = ReadBearer(path);
+absl::Status RpcClient::Introduce(PolledCall& call) {
+  if (options_.servers.access.token_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const std::string>> bearer = bearer_.Get();
   if (!bearer.ok()) {
     return ServerUnavailable(Error(absl::StatusCode::kUnavailable, bearer.status().message(),
                                    ", which was given for the compile server"));
   }
-  call.context()->AddMetadata("authorization", *bearer);
+  call.context()->AddMetadata("authorization", **bearer);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cached_file.h"
 #include "compile_client/polled_call.h"
 #include "compile_client/program_assembler.h"
 #include "compile_client/server_set.h"
@@ -123,7 +124,11 @@ class RpcClient {
     int busy_retries = 3;  // of Compile, each when the busy server says
   };
 
-  explicit RpcClient(Options options) : options_(std::move(options)), servers_(options_.servers) {}
+  explicit RpcClient(Options options)
+      : options_(std::move(options)),
+        servers_(options_.servers),
+        bearer_(options_.servers.access.token_file,
+                [path = options_.servers.access.token_file] { return ReadBearer(path); }) {}
 
   // All: ServerUnavailable (connection.h: no server, it went away, no answer in time, a fork), an
   // Interrupt's status. Hello also FAILED_PRECONDITION: another protocol version.
@@ -166,7 +171,7 @@ class RpcClient {
   // trusted.
   bool IsOfNoUse(const absl::Status& status) const;
   // Tells the server who asks.
-  absl::Status Introduce(PolledCall& call) const;
+  absl::Status Introduce(PolledCall& call);
   template <typename Request, typename Reply>
   using Prepare = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (
       wire::CompileService::Stub::*)(grpc::ClientContext*, const Request&, grpc::CompletionQueue*);
@@ -184,6 +189,7 @@ class RpcClient {
 
   const Options options_;
   ServerSet servers_;
+  CachedFile<std::string> bearer_;  // the token's metadata
 };
 
 // Of the server at a unix socket, whose keyring lies in "<socket>.pub" unless a path is given.

@@ -32,6 +32,11 @@ std::string KeysOf(const wire::GetProgramRequest& request) {
          ToHex({reinterpret_cast<const uint8_t*>(key.data()), key.size()});
 }
 
+// The last message goes out with the call's status: a small program is one write to the socket.
+grpc::WriteOptions OptionsOf(const ProgramStream& stream) {
+  return stream.AtEnd() ? grpc::WriteOptions().set_last_message() : grpc::WriteOptions();
+}
+
 }  // namespace
 
 CompileService::CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
@@ -164,7 +169,7 @@ grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContex
   StreamWatch::Stream sending(&streams_, context);
   wire::ProgramPart part;
   while (stream.Next(&part)) {
-    if (!writer->Write(part)) return grpc::Status::CANCELLED;
+    if (!writer->Write(part, OptionsOf(stream))) return grpc::Status::CANCELLED;
     sending.Progressed();
   }
   return grpc::Status::OK;
@@ -256,7 +261,7 @@ grpc::Status CompileService::Deliver(const Caller& caller,
   event.set_origin(origin);
   StreamWatch::Stream sending(&streams_, context);
   while (stream.Next(event.mutable_program())) {
-    if (!writer->Write(event)) return grpc::Status::CANCELLED;
+    if (!writer->Write(event, OptionsOf(stream))) return grpc::Status::CANCELLED;
     sending.Progressed();
   }
   return grpc::Status::OK;

@@ -176,9 +176,9 @@ TEST_F(KeysTest, AnotherProtocolVersionIsRefusedWithAdvice) {
   wire::HelloReply reply;
   EXPECT_EQ(ToText(FromGrpc(connection->stub->Hello(&context, request, &reply))),
             "FAILED_PRECONDITION: the client speaks version 1 of the compile protocol, the server "
-            "version 3: they are of two installations; stop the daemon (hpu-compile stop), or give "
+            "version 4: they are of two installations; stop the daemon (hpu-compile stop), or give "
             "each installation a cache folder of its own (HPU_CACHE_DIR)");
-  EXPECT_EQ(Client()->Hello(kNoInterrupt).value().protocol_version, 2u);
+  EXPECT_EQ(Client()->Hello(kNoInterrupt).value().protocol_version, 4u);
 }
 
 // What another flight filed between a request's look and its seat.
