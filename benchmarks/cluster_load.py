@@ -86,16 +86,17 @@ def _measure(
 class Load:
     """A server, a daemon and Redis that hold the same programs, and the clients of each."""
 
-    def __init__(self, cluster: Cluster, seconds: float) -> None:
+    def __init__(self, cluster: Cluster, seconds: float, programs: int) -> None:
         self.cluster = cluster
         self.seconds = seconds
         self.server = cluster.servers[0]
         self.daemon: Server = cluster.daemon()
+        self.programs = programs
         for says in (f"size:{size}" for size in SIZES.values()):
             for server in (self.server, self.daemon):
-                server.call(say=says, count=PROGRAMS, threads=2)
+                server.call(say=says, count=programs, threads=2)
         for name, size in SIZES.items():
-            for number in range(PROGRAMS):
+            for number in range(programs):
                 cluster.engine.write(f"load:{name}:{number}".encode(), os.urandom(size + 400))
         cluster.engine.call("CONFIG", "SET", "maxclients", "10000")
         self.kinds: dict[str, Callable[[str, int], Row]] = {
@@ -114,7 +115,7 @@ class Load:
         processes = min(2, clients)
         options: dict[str, object] = {
             "say": f"size:{SIZES[size]}",
-            "count": PROGRAMS,
+            "count": self.programs,
             "seconds": self.seconds,
             "processes": processes,
             "threads": clients // processes,
@@ -135,12 +136,12 @@ class Load:
         engine = self.cluster.engine
         command = [str(ROOT / "build/release/tests/cluster/hpu_redis_get")]
         command += [engine.host.address, str(engine.port)]
-        command += [f"load:{size}:", str(PROGRAMS), str(clients), str(self.seconds)]
+        command += [f"load:{size}:", str(self.programs), str(clients), str(self.seconds)]
         return _measure(size, kind, clients, self.cluster.client_host().command(*command), {})
 
     def _pytorch(self, size: str, clients: int) -> Row:
         script = ROOT / "benchmarks/pytorch_redis_get.py"
-        arguments = [f"load:{size}:", str(PROGRAMS), str(clients), str(self.seconds)]
+        arguments = [f"load:{size}:", str(self.programs), str(clients), str(self.seconds)]
         command = self.cluster.client_host().command(sys.executable, script, *arguments)
         engine = self.cluster.engine
         url = f"redis://{engine.host.address}:{engine.port}"
@@ -158,20 +159,26 @@ def _table(rows: list[Row]) -> str:
 
 
 def _targets(rows: list[Row]) -> str:
+    """Of what was measured."""
     found = {(r.size, r.kind, r.clients): r for r in rows}
     least = min(r.clients for r in rows)
-    local = found["bert-base", "hit, local", least]
-    remote = found["bert-base", "hit, remote", least]
-    redis = found["bert-base", "Redis GET, C client", least]
-    bound = 2 * redis.p50 + 1
-    lines = [
-        "| figure | target | measured | met |",
-        "|---|---|---|---|",
-        f"| local hit, bert-base, p50 | ≤ 3 ms | {local.p50:.2f} ms | {_yes(local.p50 <= 3)} |",
-        f"| remote hit, bert-base, p50 | ≤ 2 x Redis GET + 1 ms = {bound:.2f} ms |"
-        f" {remote.p50:.2f} ms | {_yes(remote.p50 <= bound)} |",
-    ]
+    local = found.get(("bert-base", "hit, local", least))
+    remote = found.get(("bert-base", "hit, remote", least))
+    redis = found.get(("bert-base", "Redis GET, C client", least))
+    lines = ["| figure | target | measured | met |", "|---|---|---|---|"]
+    if local:
+        lines.append(
+            f"| local hit, bert-base, p50 | ≤ 3 ms | {local.p50:.2f} ms | {_yes(local.p50 <= 3)} |"
+        )
+    if remote and redis:
+        bound = 2 * redis.p50 + 1
+        lines.append(
+            f"| remote hit, bert-base, p50 | ≤ 2 x Redis GET + 1 ms = {bound:.2f} ms |"
+            f" {remote.p50:.2f} ms | {_yes(remote.p50 <= bound)} |"
+        )
     for kind in ("hit, remote", "hit, remote, client verifies nothing"):
+        if not any((r.size, r.kind) == ("small", kind) for r in rows):
+            continue
         quick = [r for r in rows if (r.size, r.kind) == ("small", kind) and r.p99 <= 20]
         best = max((r.rate for r in quick), default=0.0)
         lines.append(
@@ -189,16 +196,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--clients", default="1,8,64,512")
     parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--programs", type=int, default=PROGRAMS, help="of each size")
+    parser.add_argument("--without", default="", help="kinds whose name begins so are left out")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     cluster = Cluster("redis", 1)
     rows: list[Row] = []
     memory = {}
     load_before = os.getloadavg()[0]
     try:
-        load = Load(cluster, arguments.seconds)
+        load = Load(cluster, arguments.seconds, arguments.programs)
+        kinds = {
+            kind: measure
+            for kind, measure in load.kinds.items()
+            if not (arguments.without and kind.startswith(arguments.without))
+        }
         for size in arguments.sizes.split(","):
             for clients in map(int, arguments.clients.split(",")):
-                for kind, measure in load.kinds.items():
+                for kind, measure in kinds.items():
                     print(f"{size}, {clients} clients: {kind}", file=sys.stderr)
                     rows.append(measure(size, clients))
                 memory[f"{size} {clients}"] = load.server.running().resident_bytes()
@@ -212,7 +227,7 @@ def main() -> None:
         "server_resident_bytes": memory,
         "rows": [vars(row) for row in rows],
     }
-    RESULTS.write_text(json.dumps(result) + "\n")
+    arguments.results.write_text(json.dumps(result) + "\n")
     print(_table(rows), _targets(rows), sep="\n\n")
     print(f"\nThe server's memory: at most {max(memory.values()) >> 20} MiB.")
 

@@ -1,13 +1,20 @@
-"""What a store of many small programs costs: how fast it fills, how long it takes to open, to list,
-and what evictions do to those who write.
+"""What a store of many small programs costs: how long it takes to open and to list, what its server
+needs of memory, and what evictions do to those who write.
 
-    ./dev python benchmarks/store_growth.py [--programs 10000,100000]     (1000000: slow)
+    ./dev python benchmarks/store_growth.py [--programs 10000,100000,1000000]
+
+The store is filled by hpu_store_fill (tests/cluster): as a server's writers would, each write
+synced, but without server and compiler between. --through-the-server fills it by clients that have
+programs compiled. --store FOLDER: one that hpu_store_fill has filled; it is used up.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +29,7 @@ from cluster import Server, client_command, wait_until  # noqa: E402
 from habana_frameworks.torch import native  # noqa: E402
 
 RESULTS = ROOT / "benchmarks/results/store-growth.json"
+FILL = ROOT / "build/release/tests/cluster/hpu_store_fill"
 WRITERS = 32
 
 
@@ -46,45 +54,92 @@ def _write(server: Server, first: int, count: int) -> list[float]:
 
 
 def _start(server: Server) -> float:
+    """Seconds until it answers; its files say earlier that it is coming up."""
     began = time.monotonic()
     server.launch()
-    wait_until(server.serves, "it opens", 600)
+    wait_until(lambda: _answers(server) or not server.running().alive, "it opens", 600)
+    assert server.running().alive, server.log()[-2000:]
     return time.monotonic() - began
 
 
-def measure(programs: int) -> dict[str, float]:
+def _answers(server: Server) -> bool:
+    try:
+        client = native.client_module().CompileClient(str(server.socket))
+        return bool(client.hello()["pid"] == server.running().pid)
+    except (OSError, RuntimeError):
+        return False
+
+
+def _stop(server: Server) -> None:
+    server.running().terminate(patience=300)
+
+
+def _fill(server: Server, programs: int, through_the_server: bool) -> float:
+    """Programs per second."""
+    if through_the_server:
+        _start(server)
+        began = time.monotonic()
+        _write(server, 0, programs)
+        rate = programs / (time.monotonic() - began)
+        _stop(server)
+        return rate
+    folder = server.folder / "store"
+    folder.mkdir(mode=0o700)
+    command = [str(FILL), str(folder), str(programs), str(WRITERS)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _list(server: Server) -> tuple[int, float, float, int]:
+    """How many, seconds until the first and the last of them, and bytes that this process took."""
+    client = native.client_module().CompileClient(str(server.socket), call_timeout_s=300)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    programs = client.list()
+    count = sum(1 for _ in itertools.islice(programs, 1))
+    first = time.monotonic() - began
+    count += sum(1 for _ in programs)
+    last = time.monotonic() - began
+    return count, first, last, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+
+def measure(programs: int, store: Path | None, through_the_server: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="hpuc-", ignore_cleanup_errors=True) as folder:
-        server = Server(None, Path(folder) / "server", ["--log-level", "3"])
+        server = Server(None, Path(folder) / "server", ["--log-level", "3", "--max-size", "1TB"])
         try:
-            _start(server)
-            began = time.monotonic()
-            filled = _write(server, 0, programs)
-            fill_s = time.monotonic() - began
-            size = server.counters()["rocksdb.bytes"]
-            server.running().terminate()
+            if store is not None:
+                shutil.move(store, server.folder / "store")
+            rate = float("nan") if store else _fill(server, programs, through_the_server)
             open_s = _start(server)
-            client = native.client_module().CompileClient(str(server.socket), call_timeout_s=300)
+            # Found at once; who writes or lists waits until the index is read.
             began = time.monotonic()
-            listed = len(client.list())
-            list_s = time.monotonic() - began
+            _write(server, programs * 2, WRITERS)
+            index_s = open_s + time.monotonic() - began
+            listed, first_s, last_s, list_kib = _list(server)
             resident = server.running().resident_bytes()
-            server.running().terminate()
+            plain = _write(server, programs * 3, 2000)
+            size = server.counters()["rocksdb.bytes"]
+            _stop(server)
             # As full as it may be: each new program drives an old one out.
-            server.options += ["--max-size", str(size)]
+            server.options[-1] = str(size)
             _start(server)
-            evicting = _write(server, programs, max(programs // 10, 1000))
-            evicted = server.counters()["rocksdb.evictions"]
+            _write(server, programs * 4, WRITERS)
+            before = server.counters()["rocksdb.evictions"]
+            evicting = _write(server, programs * 5, 2000)
+            evicted = server.counters()["rocksdb.evictions"] - before
         finally:
             server.kill()
     return {
         "programs": programs,
-        "per_second": programs / fill_s,
+        "filled_per_second": rate,
         "open_s": open_s,
-        "list_s": list_s,
+        "index_s": index_s,
         "listed": listed,
+        "list_first_s": first_s,
+        "list_s": last_s,
+        "list_client_mib": list_kib / 1024,
         "resident_mib": resident / 2**20,
-        "write_p50_ms": filled[len(filled) // 2],
-        "write_p99_ms": filled[int(len(filled) * 0.99)],
+        "write_p50_ms": plain[len(plain) // 2],
+        "write_p99_ms": plain[int(len(plain) * 0.99)],
         "evicting_p50_ms": evicting[len(evicting) // 2],
         "evicting_p99_ms": evicting[int(len(evicting) * 0.99)],
         "evicting_max_ms": evicting[-1],
@@ -95,7 +150,13 @@ def measure(programs: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", default="10000,100000")
-    rows = [measure(int(word)) for word in parser.parse_args().programs.split(",")]
+    parser.add_argument("--through-the-server", action="store_true")
+    parser.add_argument("--store", type=Path)
+    arguments = parser.parse_args()
+    rows = [
+        measure(int(word), arguments.store, arguments.through_the_server)
+        for word in arguments.programs.split(",")
+    ]
     RESULTS.write_text(json.dumps(rows) + "\n")
     print("| " + " | ".join(rows[0]) + " |")
     print("|" + "---|" * len(rows[0]))

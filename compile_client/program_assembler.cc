@@ -37,15 +37,9 @@ absl::Status CheckContent(const store::Content& got, store::Content wanted) {
 }  // namespace
 
 absl::Status ProgramAssembler::Add(const wire::ProgramPart& part) {
-  switch (part.part_case()) {
-    case wire::ProgramPart::kHeader:
-      return AddHeader(part.header());
-    case wire::ProgramPart::kChunk:
-      return AddChunk(part.chunk());
-    case wire::ProgramPart::PART_NOT_SET:
-      break;
-  }
-  return DataLoss("the server sent an empty part");
+  if (part.has_header()) RETURN_IF_ERROR(AddHeader(part.header()));
+  if (!part.has_header() && part.chunk().empty()) return DataLoss("the server sent an empty part");
+  return part.chunk().empty() ? absl::OkStatus() : AddChunk(part.chunk());
 }
 
 absl::Status ProgramAssembler::AddHeader(const wire::ProgramHeader& header) {
@@ -83,18 +77,21 @@ absl::Status ProgramAssembler::AddAlias(const wire::ProgramHeader& header,
 
 absl::Status ProgramAssembler::AddChunk(const std::string& chunk) {
   if (!started_) return DataLoss("the server sent bytes before the manifest");
-  if (blobs_.size() <= refs_.size() &&
-      blobs_.back().size() == refs_[blobs_.size() - 1].size_bytes) {
-    NextBlob();
+  for (size_t taken = 0; taken < chunk.size();) {
+    if (blobs_.size() <= refs_.size() &&
+        blobs_.back().size() == refs_[blobs_.size() - 1].size_bytes) {
+      NextBlob();
+    }
+    if (blobs_.size() > refs_.size()) {
+      return DataLoss("the server sent more bytes than the manifest names");
+    }
+    Bytes& blob = blobs_.back();
+    const uint64_t missing = refs_[blobs_.size() - 1].size_bytes - blob.size();
+    const size_t size = std::min<uint64_t>(missing, chunk.size() - taken);
+    const auto begin = chunk.begin() + static_cast<std::ptrdiff_t>(taken);
+    blob.insert(blob.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
+    taken += size;
   }
-  if (blobs_.size() > refs_.size()) {
-    return DataLoss("the server sent more bytes than the manifest names");
-  }
-  Bytes& blob = blobs_.back();
-  if (chunk.size() > refs_[blobs_.size() - 1].size_bytes - blob.size()) {
-    return DataLoss("blob ", blobs_.size() - 1, " is longer than the manifest says");
-  }
-  blob.insert(blob.end(), chunk.begin(), chunk.end());
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@ class ImportStream {
     if (blob_ < program_.blobs.size()) {
       const Bytes& bytes = *program_.blobs[blob_];
       const size_t size = std::min(kChunkBytes, bytes.size() - offset_);
+      part->mutable_program()->clear_header();
       part->mutable_program()->set_chunk(bytes.data() + offset_, size);
       offset_ += size;
       return true;

@@ -55,6 +55,18 @@ Bytes Serialized(const Message& message) {
   return bytes;
 }
 
+absl::StatusOr<Listed> ToListed(const wire::ListEntry& entry) {
+  Listed listed;
+  ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
+  listed.hits = entry.hits();
+  listed.pinned = entry.pinned();
+  listed.upstream = entry.upstream();
+  for (const wire::Alias& alias : entry.aliases()) {
+    ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
+  }
+  return listed;
+}
+
 Origin ToOrigin(wire::CompileEvent::Origin origin) {
   switch (origin) {
     case wire::CompileEvent::ORIGIN_COALESCED:
@@ -127,10 +139,13 @@ RpcClient::Options LocalServer(const std::string& socket_path, const std::string
   RpcClient::Options options;
   options.servers.endpoints = {{Endpoint::Kind::kUnix, socket_path}};
   const std::string path = keyring_path.empty() ? socket_path + ".pub" : keyring_path;
-  // Read every time: it is small, and a server that replaced another may have a new one.
-  options.trusted = [path]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
-    absl::StatusOr<store::Keyring> keyring = store::ReadKeyring(path);
-    if (keyring.ok()) return std::make_shared<const store::Keyring>(*std::move(keyring));
+  // Looked at every time: a server that replaced another may have a new one. Shared by the copies
+  // of the function.
+  const auto file = std::make_shared<CachedFile<store::Keyring>>(
+      path, [path] { return store::ReadKeyring(path); });
+  options.trusted = [file]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
+    absl::StatusOr<std::shared_ptr<const store::Keyring>> keyring = file->Get();
+    if (keyring.ok()) return keyring;
     return ServerUnavailable(Error(absl::StatusCode::kUnavailable,
                                    "the server's public key: ", ToText(keyring.status())));
   };
@@ -163,15 +178,14 @@ absl::Status RpcClient::WithServer(const Call& call) {
   }
 }
 
-absl::Status RpcClient::Introduce(PolledCall& call) const {
-  const std::string& path = options_.servers.access.token_file;
-  if (path.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> bearer = ReadBearer(path);
+absl::Status RpcClient::Introduce(PolledCall& call) {
+  if (options_.servers.access.token_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const std::string>> bearer = bearer_.Get();
   if (!bearer.ok()) {
     return ServerUnavailable(Error(absl::StatusCode::kUnavailable, bearer.status().message(),
                                    ", which was given for the compile server"));
   }
-  call.context()->AddMetadata("authorization", *bearer);
+  call.context()->AddMetadata("authorization", **bearer);
   return absl::OkStatus();
 }
 
@@ -263,32 +277,28 @@ absl::StatusOr<std::map<std::string, uint64_t>> RpcClient::Stats(const Interrupt
   return std::map<std::string, uint64_t>(reply.counters().begin(), reply.counters().end());
 }
 
-absl::StatusOr<std::vector<Listed>> RpcClient::List(uint32_t limit, bool upstream,
-                                                    const Interrupt& interrupt) {
+absl::StatusOr<ListPage> RpcClient::List(const ListQuery& query, const Interrupt& interrupt) {
   wire::ListRequest request;
-  request.set_limit(limit);
-  request.set_upstream(upstream);
-  std::vector<Listed> programs;
-  const Call list = [&](wire::CompileService::Stub& stub) -> absl::Status {
-    programs.clear();
-    PolledCall call(options_.call_timeout, interrupt);
-    RETURN_IF_ERROR(Introduce(call));
-    return call.Stream<wire::ListEntry>(
-        stub.PrepareAsyncList(call.context(), request, call.queue()),
-        [&](const wire::ListEntry& entry) -> absl::Status {
-          Listed& listed = programs.emplace_back();
-          ASSIGN_OR_RETURN(listed.manifest, store::DecodeManifest(Serialized(entry.manifest())));
-          listed.hits = entry.hits();
-          listed.pinned = entry.pinned();
-          listed.upstream = entry.upstream();
-          for (const wire::Alias& alias : entry.aliases()) {
-            ASSIGN_OR_RETURN(listed.aliases.emplace_back(), store::DecodeAlias(Serialized(alias)));
-          }
-          return absl::OkStatus();
-        });
-  };
-  RETURN_IF_ERROR(WithServer(list));
-  return programs;
+  request.set_limit(query.limit);
+  request.set_upstream(query.upstream);
+  if (query.after.has_value()) {
+    request.mutable_after()->set_created_unix_seconds(query.after->created_unix_seconds);
+    request.mutable_after()->set_content_key(store::ToString(query.after->key));
+  }
+  wire::ListReply reply;
+  RETURN_IF_ERROR(Unary(&wire::CompileService::Stub::PrepareAsyncList, request, &reply, interrupt));
+  ListPage page;
+  for (const wire::ListEntry& entry : reply.entries()) {
+    ASSIGN_OR_RETURN(page.programs.emplace_back(), ToListed(entry));
+  }
+  if (!reply.has_next()) return page;
+  ASSIGN_OR_RETURN(const Digest key,
+                   store::ReadDigest(reply.next().content_key(), "content key of a list"));
+  page.next = {reply.next().created_unix_seconds(), key};
+  if (query.after.has_value() && *page.next >= *query.after) {
+    return DataLoss("the server's list does not go on");
+  }
+  return page;
 }
 
 absl::Status RpcClient::Shutdown(const std::string& reason, const Interrupt& interrupt) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cached_file.h"
 #include "compile_client/polled_call.h"
 #include "compile_client/program_assembler.h"
 #include "compile_client/server_set.h"
@@ -76,6 +77,16 @@ struct Listed {
   bool upstream = false;  // a server that the server asks has it
 };
 
+struct ListQuery {
+  uint32_t limit = 0;     // of the page; 0 = as many as the server gives in one
+  uint32_t upstream = 0;  // how many servers further to look
+  std::optional<store::ListPosition> after;
+};
+struct ListPage {
+  std::vector<Listed> programs;             // newest first
+  std::optional<store::ListPosition> next;  // nothing: that was all
+};
+
 struct Progress {
   std::string stage;  // "queued" while waiting for a worker; then `done` is the position
   uint32_t done = 0;
@@ -113,7 +124,11 @@ class RpcClient {
     int busy_retries = 3;  // of Compile, each when the busy server says
   };
 
-  explicit RpcClient(Options options) : options_(std::move(options)), servers_(options_.servers) {}
+  explicit RpcClient(Options options)
+      : options_(std::move(options)),
+        servers_(options_.servers),
+        bearer_(options_.servers.access.token_file,
+                [path = options_.servers.access.token_file] { return ReadBearer(path); }) {}
 
   // All: ServerUnavailable (connection.h: no server, it went away, no answer in time, a fork), an
   // Interrupt's status. Hello also FAILED_PRECONDITION: another protocol version.
@@ -127,9 +142,9 @@ class RpcClient {
   absl::StatusOr<Compiled> Compile(const CompileCall& call, std::chrono::milliseconds timeout,
                                    const ProgressSink& progress, const Interrupt& interrupt);
   absl::StatusOr<std::map<std::string, uint64_t>> Stats(const Interrupt& interrupt);
-  // `upstream`: also what servers have that this one asks.
-  absl::StatusOr<std::vector<Listed>> List(uint32_t limit, bool upstream,
-                                           const Interrupt& interrupt);
+  // A page; ProgramList (program_list.h) asks for one after the other. NOT_FOUND: there is no
+  // server so far upstream, or it does not answer.
+  absl::StatusOr<ListPage> List(const ListQuery& query, const Interrupt& interrupt);
   absl::Status Shutdown(const std::string& reason, const Interrupt& interrupt);
 
   // For administrators (rpc_administration.cc). All: PERMISSION_DENIED to others; UNIMPLEMENTED: an
@@ -156,7 +171,7 @@ class RpcClient {
   // trusted.
   bool IsOfNoUse(const absl::Status& status) const;
   // Tells the server who asks.
-  absl::Status Introduce(PolledCall& call) const;
+  absl::Status Introduce(PolledCall& call);
   template <typename Request, typename Reply>
   using Prepare = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (
       wire::CompileService::Stub::*)(grpc::ClientContext*, const Request&, grpc::CompletionQueue*);
@@ -174,6 +189,7 @@ class RpcClient {
 
   const Options options_;
   ServerSet servers_;
+  CachedFile<std::string> bearer_;  // the token's metadata
 };
 
 // Of the server at a unix socket, whose keyring lies in "<socket>.pub" unless a path is given.

@@ -8,7 +8,7 @@
 
 namespace hpu::wire {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // FAILED_PRECONDITION of the side that finds the other one, `peer`, to speak another version.
 inline absl::Status OtherProtocol(const std::string& peer, uint32_t version,

@@ -16,8 +16,10 @@ class ErrorRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest&) override { return error_; }
   absl::Status PutAlias(const AliasRecord&) override { return error_; }
   absl::Status DropAlias(const Digest&) override { return error_; }
-  absl::StatusOr<std::vector<Alias>> ListAliases() override { return error_; }
-  absl::StatusOr<std::vector<Manifest>> List(size_t) override { return error_; }
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest&) override { return error_; }
+  absl::StatusOr<std::vector<Manifest>> List(size_t, const std::optional<ListPosition>&) override {
+    return error_;
+  }
   absl::Status Quarantine(const Digest&, const std::string&) override { return error_; }
   absl::Status Pin(const Digest&, bool) override { return error_; }
   absl::StatusOr<std::vector<Digest>> Pinned() override { return error_; }

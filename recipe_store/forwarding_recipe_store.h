@@ -16,8 +16,13 @@ class ForwardingRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }
   absl::Status PutAlias(const AliasRecord& alias) override { return inner_->PutAlias(alias); }
   absl::Status DropAlias(const Digest& id) override { return inner_->DropAlias(id); }
-  absl::StatusOr<std::vector<Alias>> ListAliases() override { return inner_->ListAliases(); }
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return inner_->List(limit); }
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override {
+    return inner_->AliasesOf(key);
+  }
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                             const std::optional<ListPosition>& after) override {
+    return inner_->List(limit, after);
+  }
   absl::Status Quarantine(const Digest& key, const std::string& reason) override {
     return inner_->Quarantine(key, reason);
   }

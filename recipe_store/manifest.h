@@ -3,6 +3,7 @@
 // (docs/formats.md).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,6 +34,17 @@ struct Manifest {
   Digest key() const { return ContentKey(content); }
   bool operator==(const Manifest&) const = default;
 };
+
+// Lists go by time, the newest first, and by key within a second: where one is.
+struct ListPosition {
+  int64_t created_unix_seconds = 0;
+  Digest key{};
+
+  auto operator<=>(const ListPosition&) const = default;
+};
+inline ListPosition PositionOf(const Manifest& manifest) {
+  return {manifest.created_unix_seconds, manifest.key()};
+}
 
 inline constexpr uint32_t kManifestVersion = 2;
 inline constexpr size_t kMaxManifestBytes = kMaxRecordBytes;

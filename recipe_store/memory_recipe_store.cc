@@ -26,7 +26,7 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
   Apply(change);
   evictions_ += change.removed_keys.size();
-  index_.Insert(key, manifest_bytes, refs, MicrosOfEpoch());
+  index_.Insert(key, manifest_bytes, refs, entry.manifest.created_unix_seconds, MicrosOfEpoch());
   Entry& kept = entries_[key] = entry;
   for (size_t i = 0; i < refs.size(); ++i) {
     // Equal blobs of several entries are kept once, as the index counts them.
@@ -61,23 +61,23 @@ absl::Status MemoryRecipeStore::DropAlias(const Digest& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Alias>> MemoryRecipeStore::ListAliases() {
+absl::StatusOr<std::vector<Alias>> MemoryRecipeStore::AliasesOf(const Digest& key) {
   std::vector<Alias> aliases;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [id, record] : aliases_) aliases.push_back(record.alias);
+    for (const Digest& id : index_.AliasesOf(key)) aliases.push_back(aliases_.at(id).alias);
   }
   OldestFirst(aliases);
   return aliases;
 }
 
-absl::StatusOr<std::vector<Manifest>> MemoryRecipeStore::List(size_t limit) {
+absl::StatusOr<std::vector<Manifest>> MemoryRecipeStore::List(
+    size_t limit, const std::optional<ListPosition>& after) {
   std::vector<Manifest> manifests;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [key, entry] : entries_) manifests.push_back(entry.manifest);
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const ListPosition& position : index_.Page(limit == 0 ? SIZE_MAX : limit, after)) {
+    manifests.push_back(entries_.at(position.key).manifest);
   }
-  NewestFirst(manifests, limit);
   return manifests;
 }
 

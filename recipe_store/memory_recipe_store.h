@@ -19,8 +19,9 @@ class MemoryRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
-  absl::StatusOr<std::vector<Alias>> ListAliases() override;
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                             const std::optional<ListPosition>& after) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Pin(const Digest& key, bool pinned) override;
   absl::StatusOr<std::vector<Digest>> Pinned() override;

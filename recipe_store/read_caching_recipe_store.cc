@@ -63,9 +63,10 @@ absl::Status ReadCachingRecipeStore::DropAlias(const Digest& id) {
   return fast;
 }
 
-absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::ListAliases() {
-  ASSIGN_OR_RETURN(std::vector<Alias> aliases, slow_->ListAliases());
-  const absl::StatusOr<std::vector<Alias>> cached = fast_->ListAliases();
+absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::AliasesOf(const Digest& key) {
+  ASSIGN_OR_RETURN(std::vector<Alias> aliases, slow_->AliasesOf(key));
+  // What the slow store could not keep.
+  const absl::StatusOr<std::vector<Alias>> cached = fast_->AliasesOf(key);
   if (cached.ok()) {
     std::set<Digest> known;
     for (const Alias& alias : aliases) known.insert(AliasId(alias.tenant, alias.front_end_key));
@@ -77,17 +78,12 @@ absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::ListAliases() {
   return aliases;
 }
 
-absl::StatusOr<std::vector<Manifest>> ReadCachingRecipeStore::List(size_t limit) {
-  ASSIGN_OR_RETURN(std::vector<Manifest> manifests, slow_->List(0));
+absl::StatusOr<std::vector<Manifest>> ReadCachingRecipeStore::List(
+    size_t limit, const std::optional<ListPosition>& after) {
+  ASSIGN_OR_RETURN(std::vector<Manifest> manifests, slow_->List(limit, after));
   // What the slow store could not keep.
-  const absl::StatusOr<std::vector<Manifest>> cached = fast_->List(0);
-  if (cached.ok()) {
-    std::set<Digest> known;
-    for (const Manifest& manifest : manifests) known.insert(manifest.key());
-    for (const Manifest& manifest : *cached) {
-      if (!known.contains(manifest.key())) manifests.push_back(manifest);
-    }
-  }
+  const absl::StatusOr<std::vector<Manifest>> cached = fast_->List(limit, after);
+  if (cached.ok()) manifests.insert(manifests.end(), cached->begin(), cached->end());
   NewestFirst(manifests, limit);
   return manifests;
 }

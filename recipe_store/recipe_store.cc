@@ -48,8 +48,13 @@ absl::Status CheckDigests(const Entry& entry) {
 }
 
 void NewestFirst(std::vector<Manifest>& manifests, size_t limit) {
-  std::ranges::stable_sort(manifests, std::greater<>(), &Manifest::created_unix_seconds);
-  if (limit != 0 && manifests.size() > limit) manifests.resize(limit);
+  std::map<ListPosition, Manifest, std::greater<>> sorted;
+  for (Manifest& manifest : manifests) sorted.try_emplace(PositionOf(manifest), manifest);
+  manifests.clear();
+  for (auto& [position, manifest] : sorted) {
+    if (limit != 0 && manifests.size() == limit) break;
+    manifests.push_back(std::move(manifest));
+  }
 }
 
 void OldestFirst(std::vector<Alias>& aliases) {

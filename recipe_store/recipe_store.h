@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,9 +46,9 @@ absl::StatusOr<Entry> MakeEntry(SignedRecord signed_manifest, std::vector<Blob> 
 // DATA_LOSS, naming the blob, unless every blob has the digest that the manifest gives it.
 absl::Status CheckDigests(const Entry& entry);
 
-// Sorts newest first and cuts to `limit` (0 = all); what RecipeStore::List promises.
+// Sorts newest first, once each, and cuts to `limit` (0 = all); what RecipeStore::List promises.
 void NewestFirst(std::vector<Manifest>& manifests, size_t limit);
-// What RecipeStore::ListAliases promises.
+// What RecipeStore::AliasesOf promises.
 void OldestFirst(std::vector<Alias>& aliases);
 
 class RecipeStore {
@@ -78,11 +79,13 @@ class RecipeStore {
   // OK if there is none of that id.
   virtual absl::Status DropAlias(const Digest& id) = 0;
 
-  // Oldest first.
-  virtual absl::StatusOr<std::vector<Alias>> ListAliases() = 0;
+  // Of an entry, oldest first; none if there is no such entry.
+  virtual absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) = 0;
 
-  // Manifests, newest first; limit 0 = all.
-  virtual absl::StatusOr<std::vector<Manifest>> List(size_t limit) = 0;
+  // Manifests, newest first (ListPosition), of those that come after `after`; limit 0 = all. Less
+  // than `limit` only where these are the last.
+  virtual absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                                     const std::optional<ListPosition>& after) = 0;
 
   // Takes a damaged entry and its aliases out of service; persistent stores keep its manifest and
   // the reason aside for inspection. OK if the key is unknown.

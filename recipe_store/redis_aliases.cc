@@ -78,15 +78,11 @@ absl::Status RedisRecipeStore::WriteAlias(const AliasRecord& alias) {
   }
   const Bytes record = EncodeSignedRecord(alias.signed_record);
   const std::string of_entry = key(RedisKind::kAliasesOf, program);
-  const std::string all = key(RedisKind::kAliases);
   const std::string created = std::to_string(alias.alias.created_unix_seconds);
-  std::vector<RedisCommand> commands = {Write(key(RedisKind::kAlias, id), record, part_ttl()),
-                                        OnKey({"ZADD", of_entry, created, ToHex(id)}),
-                                        OnKey(Older("ZRANGE", of_entry, kMaxAliases)),
-                                        OnKey(Older("ZREMRANGEBYRANK", of_entry, kMaxAliases)),
-                                        OnKey({"ZADD", all, created, ToHex(id)}),
-                                        OnKey(Older("ZREMRANGEBYRANK", all, kMaxListed)),
-                                        Touch(of_entry, part_ttl())};
+  std::vector<RedisCommand> commands = {
+      Write(key(RedisKind::kAlias, id), record, part_ttl()),
+      OnKey({"ZADD", of_entry, created, ToHex(id)}), OnKey(Older("ZRANGE", of_entry, kMaxAliases)),
+      OnKey(Older("ZREMRANGEBYRANK", of_entry, kMaxAliases)), Touch(of_entry, part_ttl())};
   commands[2].limit = {.bytes = kMaxSurplus * 64, .elements = kMaxSurplus};
   ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
   RETURN_IF_ERROR(CheckWritten(replies[0], "writing alias " + ToHex(id)));
@@ -105,7 +101,6 @@ absl::Status RedisRecipeStore::DropAliases(const std::vector<Digest>& ids, Deadl
   std::vector<RedisCommand> commands;
   for (const Digest& id : ids) {
     commands.push_back(OnKey({"DEL", key(RedisKind::kAlias, id)}));
-    commands.push_back(OnKey({"ZREM", key(RedisKind::kAliases), ToHex(id)}));
   }
   ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
   for (const RedisReply& reply : replies) {
@@ -114,16 +109,19 @@ absl::Status RedisRecipeStore::DropAliases(const std::vector<Digest>& ids, Deadl
   return absl::OkStatus();
 }
 
-absl::Status RedisRecipeStore::DropAliasesOf(const Digest& program, Deadline deadline) {
-  const std::string of_entry = key(RedisKind::kAliasesOf, program);
-  RedisCommand command =
-      OnKey({"ZRANGE", of_entry, "0", std::to_string(kMaxAliases + kMaxSurplus - 1)});
+absl::StatusOr<std::vector<RedisRecipeStore::Listed>> RedisRecipeStore::AliasRecordsOf(
+    const Digest& program, Deadline deadline) {
+  RedisCommand command = OnKey({"ZRANGE", key(RedisKind::kAliasesOf, program), "0",
+                                std::to_string(kMaxAliases + kMaxSurplus - 1)});
   command.limit = {.bytes = (kMaxAliases + kMaxSurplus) * 64,
                    .elements = kMaxAliases + kMaxSurplus};
   ASSIGN_OR_RETURN(const RedisReply reply, client_->RunOne(command, deadline));
   RETURN_IF_ERROR(ExpectKind(reply, Kind::kArray, "asking for a program's aliases"));
-  ASSIGN_OR_RETURN(const std::vector<Listed> records,
-                   ReadRecords(RedisKind::kAlias, NamesIn(reply), deadline));
+  return ReadRecords(RedisKind::kAlias, NamesIn(reply), deadline);
+}
+
+absl::Status RedisRecipeStore::DropAliasesOf(const Digest& program, Deadline deadline) {
+  ASSIGN_OR_RETURN(const std::vector<Listed> records, AliasRecordsOf(program, deadline));
   std::vector<Digest> dropped;
   for (const Listed& listed : records) {
     const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(listed.record);
@@ -132,7 +130,7 @@ absl::Status RedisRecipeStore::DropAliasesOf(const Digest& program, Deadline dea
     dropped.push_back(listed.name);
   }
   RETURN_IF_ERROR(DropAliases(dropped, deadline));
-  return client_->RunOne(OnKey({"DEL", of_entry}), deadline).status();
+  return client_->RunOne(OnKey({"DEL", key(RedisKind::kAliasesOf, program)}), deadline).status();
 }
 
 absl::StatusOr<std::vector<bool>> RedisRecipeStore::HaveManifests(const std::vector<Digest>& keys,
@@ -150,30 +148,23 @@ absl::StatusOr<std::vector<bool>> RedisRecipeStore::HaveManifests(const std::vec
   return there;
 }
 
-absl::StatusOr<std::vector<Alias>> RedisRecipeStore::ListAliases() {
+absl::StatusOr<std::vector<Alias>> RedisRecipeStore::AliasesOf(const Digest& program) {
+  absl::StatusOr<std::vector<Alias>> aliases = ReadAliasesOf(program, ListDeadline());
+  if (!aliases.ok()) ++errors_;
+  return aliases;
+}
+
+absl::StatusOr<std::vector<Alias>> RedisRecipeStore::ReadAliasesOf(const Digest& program,
+                                                                   Deadline deadline) {
   std::vector<Alias> aliases;
-  const Deadline deadline = ListDeadline();
-  const absl::Status listed =
-      ForEachPage(RedisKind::kAliases, RedisKind::kAlias, /*newest_first=*/false, deadline,
-                  [&](std::vector<Listed> page) -> absl::StatusOr<bool> {
-                    std::vector<Alias> read;
-                    std::vector<Digest> programs;
-                    for (const Listed& item : page) {
-                      absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(item.record);
-                      if (!alias.ok()) continue;
-                      programs.push_back(alias->alias.content_key);
-                      read.push_back(std::move(alias->alias));
-                    }
-                    ASSIGN_OR_RETURN(const std::vector<bool> there,
-                                     HaveManifests(programs, PageDeadline(deadline)));
-                    for (size_t i = 0; i < read.size(); ++i) {
-                      if (there[i]) aliases.push_back(std::move(read[i]));
-                    }
-                    return true;
-                  });
-  if (!listed.ok()) {
-    ++errors_;
-    return listed;
+  ASSIGN_OR_RETURN(const std::vector<bool> there, HaveManifests({program}, deadline));
+  if (!there[0]) return aliases;
+  ASSIGN_OR_RETURN(const std::vector<Listed> records, AliasRecordsOf(program, deadline));
+  for (const Listed& listed : records) {
+    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(listed.record);
+    // One that names another program by now belongs to that.
+    if (!alias.ok() || alias->alias.content_key != program) continue;
+    aliases.push_back(std::move(alias->alias));
   }
   OldestFirst(aliases);
   return aliases;

@@ -20,7 +20,6 @@ enum class RedisKind : char {
   kQuarantined = 'q',
   // Without a name behind it:
   kManifests = 'i',
-  kAliases = 'j',
   kQuarantine = 'x',
 };
 

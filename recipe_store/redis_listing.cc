@@ -55,14 +55,13 @@ absl::StatusOr<std::vector<RedisRecipeStore::Listed>> RedisRecipeStore::ReadReco
 
 // Names whose records are gone are taken out of the index at the end. One that is put at that very
 // moment may then be missing from lists until it is put again.
-absl::Status RedisRecipeStore::ForEachPage(RedisKind index, RedisKind kind, bool newest_first,
-                                           Deadline deadline, const TakePage& take) {
-  const std::string index_key = key(index);
+absl::Status RedisRecipeStore::ForEachPage(Deadline deadline, const TakePage& take) {
+  const std::string index_key = key(RedisKind::kManifests);
   std::set<Digest> seen;  // ranks move while names come in
   std::vector<std::string> gone = {"ZREM", index_key};
   for (size_t at = 0; at < kMaxListed; at += kPage) {
-    RedisCommand command = OnKey({newest_first ? "ZREVRANGE" : "ZRANGE", index_key,
-                                  std::to_string(at), std::to_string(at + kPage - 1)});
+    RedisCommand command =
+        OnKey({"ZREVRANGE", index_key, std::to_string(at), std::to_string(at + kPage - 1)});
     command.limit = {.bytes = kPage * kMaxNameBytes, .elements = kPage};
     ASSIGN_OR_RETURN(const RedisReply reply, client_->RunOne(command, PageDeadline(deadline)));
     RETURN_IF_ERROR(ExpectKind(reply, Kind::kArray, "reading the list " + index_key));
@@ -73,7 +72,7 @@ absl::Status RedisRecipeStore::ForEachPage(RedisKind index, RedisKind kind, bool
       if (!name) gone.push_back(element.text());
       if (name && seen.insert(*name).second) names.push_back(*name);
     }
-    ASSIGN_OR_RETURN(std::vector<Listed> page, ReadRecords(kind, names, deadline));
+    ASSIGN_OR_RETURN(std::vector<Listed> page, ReadRecords(RedisKind::kManifest, names, deadline));
     std::set<Digest> there;
     for (const Listed& listed : page) there.insert(listed.name);
     for (const Digest& name : names) {
@@ -88,19 +87,20 @@ absl::Status RedisRecipeStore::ForEachPage(RedisKind index, RedisKind kind, bool
   return client_->RunOne(prune, PageDeadline(deadline)).status();
 }
 
-absl::StatusOr<std::vector<Manifest>> RedisRecipeStore::List(size_t limit) {
+absl::StatusOr<std::vector<Manifest>> RedisRecipeStore::List(
+    size_t limit, const std::optional<ListPosition>& after) {
   std::vector<Manifest> manifests;
   const absl::Status listed =
-      ForEachPage(RedisKind::kManifests, RedisKind::kManifest, /*newest_first=*/true,
-                  ListDeadline(), [&](std::vector<Listed> page) -> absl::StatusOr<bool> {
-                    for (const Listed& item : page) {
-                      const auto record = DecodeSignedRecord(item.record);
-                      if (!record.ok()) continue;
-                      absl::StatusOr<Manifest> manifest = DecodeManifest(record->record);
-                      if (manifest.ok()) manifests.push_back(*std::move(manifest));
-                    }
-                    return limit == 0 || manifests.size() < limit;
-                  });
+      ForEachPage(ListDeadline(), [&](std::vector<Listed> page) -> absl::StatusOr<bool> {
+        for (const Listed& item : page) {
+          const auto record = DecodeSignedRecord(item.record);
+          if (!record.ok()) continue;
+          absl::StatusOr<Manifest> manifest = DecodeManifest(record->record);
+          if (!manifest.ok() || (after && PositionOf(*manifest) >= *after)) continue;
+          manifests.push_back(*std::move(manifest));
+        }
+        return limit == 0 || manifests.size() < limit;
+      });
   if (!listed.ok()) {
     ++errors_;
     return listed;

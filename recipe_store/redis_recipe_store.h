@@ -7,7 +7,6 @@
 //   <p>:a:<id>      string      alias: SignedRecord
 //   <p>:r:<key>     sorted set  ids of the entry's newest 256 aliases, by creation time
 //   <p>:i           sorted set  keys of the newest 100,000 manifests, by creation time
-//   <p>:j           sorted set  ids of the newest 100,000 aliases, by creation time
 //   <p>:q:<key>     string      a manifest out of service: reason, line feed, SignedRecord
 //   <p>:x           sorted set  keys of the newest 1,000 of those, by their time
 //
@@ -48,8 +47,9 @@ class RedisRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
-  absl::StatusOr<std::vector<Alias>> ListAliases() override;
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                             const std::optional<ListPosition>& after) override;
   // Also deletes those of its blobs that do not have their digest, so that the next Put of whoever
   // needs them writes them anew.
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
@@ -86,6 +86,8 @@ class RedisRecipeStore : public RecipeStore {
   absl::Status WriteAlias(const AliasRecord& alias);
   absl::Status DropAliases(const std::vector<Digest>& ids, Deadline deadline);
   absl::Status DropAliasesOf(const Digest& key, Deadline deadline);
+  absl::StatusOr<std::vector<Alias>> ReadAliasesOf(const Digest& key, Deadline deadline);
+  absl::StatusOr<std::vector<Listed>> AliasRecordsOf(const Digest& key, Deadline deadline);
   // Whether the entries are there.
   absl::StatusOr<std::vector<bool>> HaveManifests(const std::vector<Digest>& keys,
                                                   Deadline deadline);
@@ -95,8 +97,7 @@ class RedisRecipeStore : public RecipeStore {
   Deadline PageDeadline(Deadline deadline) const;
   absl::StatusOr<std::vector<Listed>> ReadRecords(RedisKind kind, const std::vector<Digest>& names,
                                                   Deadline deadline);
-  absl::Status ForEachPage(RedisKind index, RedisKind kind, bool newest_first, Deadline deadline,
-                           const TakePage& take);
+  absl::Status ForEachPage(Deadline deadline, const TakePage& take);
   absl::Status TakeOutOfService(const Digest& key, Deadline deadline, Bytes* record);
   absl::Status KeepAside(const Digest& key, const std::string& reason, const Bytes& record,
                          Deadline deadline);

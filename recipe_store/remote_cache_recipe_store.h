@@ -7,7 +7,7 @@
 // a result whose blobs are not there is a miss.
 //
 // What such a cache cannot do:
-//   listing    List and ListAliases answer nothing
+//   listing    List and AliasesOf answer nothing
 //   deleting   what goes is replaced by a result without a record, and not asked for again by this
 //              process for a while, in case that was not taken; nothing is kept for inspection
 //   leases     not from this engine (factory.h)
@@ -37,8 +37,12 @@ class RemoteCacheRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
-  absl::StatusOr<std::vector<Alias>> ListAliases() override { return std::vector<Alias>(); }
-  absl::StatusOr<std::vector<Manifest>> List(size_t) override { return std::vector<Manifest>(); }
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest&) override {
+    return std::vector<Alias>();
+  }
+  absl::StatusOr<std::vector<Manifest>> List(size_t, const std::optional<ListPosition>&) override {
+    return std::vector<Manifest>();
+  }
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Flush() override { return absl::OkStatus(); }
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;

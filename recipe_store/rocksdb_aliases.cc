@@ -3,33 +3,8 @@
 #include "recipe_store/rocksdb_recipe_store.h"
 
 namespace hpu::store {
-namespace {
-
-absl::StatusOr<AliasRecord> DecodeStoredAlias(const rocksdb::Slice& value) {
-  ASSIGN_OR_RETURN(SignedRecord signed_record, DecodeSignedRecord(ToSpan(value)));
-  return MakeAliasRecord(std::move(signed_record));
-}
-
-}  // namespace
-
-// Aliases of entries that are not there, damaged ones and those of other versions stay out of the
-// index, and TrimToLimits deletes them: they cost a capture.
-absl::Status RocksDbRecipeStore::LoadAliases() {
-  const std::unique_ptr<rocksdb::Iterator> it(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.aliases));
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    Digest id;
-    const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(it->value());
-    if (!ToKey(it->key(), &id) || !alias.ok()) continue;
-    if (!index_.Contains(alias->alias.content_key)) continue;
-    index_.InsertAlias(id, alias->alias.content_key, alias->size_bytes());
-  }
-  return ToStatus(it->status(), "listing aliases");
-}
-
 absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
-  {
+  if (is_read_) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!index_.ContainsAlias(id)) return NotFound("alias ", ToHex(id), " is not in the store");
   }
@@ -43,45 +18,54 @@ absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
 absl::Status RocksDbRecipeStore::PutAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
   const Digest& key = alias.alias.content_key;
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  StoreIndex::Change change;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ASSIGN_OR_RETURN(change, index_.PlanAlias(id, key, alias.size_bytes()));
-  }
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  AddRemovals(change, &batch);
-  batch.Put(database_.aliases, ToSlice(id), ToSlice(EncodeSignedRecord(alias.signed_record)));
-  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  index_.InsertAlias(id, key, alias.size_bytes());
-  return absl::OkStatus();
+  const uint64_t bytes = alias.size_bytes();
+  Write write{.subjects = {id, key}, .bytes = bytes};
+  write.plan = [&](StorePlan& plan) { return plan.Alias(id, key, bytes); };
+  write.fill = [&](rocksdb::WriteBatch& batch) {
+    batch.Put(database_.aliases, ToSlice(id), ToSlice(EncodeSignedRecord(alias.signed_record)));
+  };
+  write.written = [&](const StoreIndex::Change& change) {
+    evictions_ += change.removed_keys.size();
+    index_.InsertAlias(id, key, bytes);
+  };
+  return Commit(write);
 }
 
 absl::Status RocksDbRecipeStore::DropAlias(const Digest& id) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
+  RETURN_IF_ERROR(AwaitIndex());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!index_.ContainsAlias(id)) return absl::OkStatus();
-    index_.RemoveAlias(id);
   }
-  RETURN_IF_ERROR(CheckWritable());
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  batch.Delete(database_.aliases, ToSlice(id));
-  return Write(&batch, /*sync=*/true);
+  Write write{.subjects = {id}};
+  write.plan = [&](StorePlan& plan) {
+    plan.RemoveAlias(id);
+    return absl::OkStatus();
+  };
+  const absl::Status dropped = Commit(write);
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Nobody is given it again, whatever the disk says.
+  if (!dropped.ok()) index_.RemoveAlias(id);
+  return dropped;
 }
 
-absl::StatusOr<std::vector<Alias>> RocksDbRecipeStore::ListAliases() {
+absl::StatusOr<std::vector<Alias>> RocksDbRecipeStore::AliasesOf(const Digest& key) {
+  RETURN_IF_ERROR(AwaitIndex());
+  std::vector<Digest> ids;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ids = index_.AliasesOf(key);
+  }
   std::vector<Alias> aliases;
-  const std::unique_ptr<rocksdb::Iterator> it(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.aliases));
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(it->value());
+  for (const Digest& id : ids) {
+    rocksdb::PinnableSlice value;
+    const rocksdb::Status found =
+        database_.db->Get(rocksdb::ReadOptions(), database_.aliases, ToSlice(id), &value);
+    if (found.IsNotFound()) continue;
+    RETURN_IF_ERROR(ToStatus(found, "reading alias " + ToHex(id)));
+    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(value);
     if (alias.ok()) aliases.push_back(std::move(alias->alias));
   }
-  RETURN_IF_ERROR(ToStatus(it->status(), "listing aliases"));
   OldestFirst(aliases);
   return aliases;
 }

@@ -8,6 +8,8 @@
 #include <span>
 
 #include "base/hash.h"
+#include "recipe_store/alias.h"
+#include "recipe_store/manifest.h"
 
 namespace hpu::store {
 
@@ -24,6 +26,15 @@ inline bool ToKey(const rocksdb::Slice& slice, Digest* key) {
   if (slice.size() != key->size()) return false;
   std::memcpy(key->data(), slice.data(), slice.size());
   return true;
+}
+
+// An access record is the time of the last use, microseconds of the epoch, and this where the entry
+// is pinned. Builds that know no pins take it for a use in the far future, and so keep the entry.
+inline constexpr uint64_t kPinned = uint64_t{1} << 63;
+
+inline absl::StatusOr<AliasRecord> DecodeStoredAlias(const rocksdb::Slice& value) {
+  ASSIGN_OR_RETURN(SignedRecord signed_record, DecodeSignedRecord(ToSpan(value)));
+  return MakeAliasRecord(std::move(signed_record));
 }
 
 // A batch whose records carry checksums until they are in the memtable.

@@ -1,48 +1,153 @@
-// What the persistent layer does about its entries when it is told to: pins, garbage, reading
-// again.
+// What the persistent layer does about its entries by itself, and when it is told to: eviction,
+// pins, garbage, reading again.
 #include "base/clock.h"
+#include "base/log.h"
 #include "recipe_store/rocksdb_bytes.h"
 #include "recipe_store/rocksdb_recipe_store.h"
 
 namespace hpu::store {
+namespace {
 
-absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  rocksdb::WriteBatch batch = ProtectedBatch();
+// Entries that one batch removes, so that no writer waits long for it.
+constexpr size_t kSlice = 256;
+
+// Kept for inspection; older builds' and older faults' records go when there are more.
+constexpr size_t kMaxQuarantined = 1000;
+
+}  // namespace
+
+void RocksDbRecipeStore::KeepHouse() {
+  if (!is_read_) {
+    const absl::StatusOr<bool> read = ReadIndex(std::chrono::steady_clock::time_point::max());
+    if (!read.ok()) return IndexIsUnreadable(read.status());
+    if (!*read) return;  // closing
+    IndexIsRead();
+    TrimToLimits();
+    HPU_LOG(kInfo, "the store's index is read folder=" << folder_);
+  }
+  if (!database_.writable) return;
+  while (!stopping_) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      grown_.wait(lock, [&] { return stopping_ || index_.total_bytes() > evict_from_; });
+    }
+    const absl::StatusOr<std::vector<Digest>> removed = RemoveInSlices(evict_to_, 0);
+    if (stopping_ || (removed.ok() && !removed->empty())) continue;
+    // The disk refuses, or all that is left is pinned.
+    std::unique_lock<std::mutex> lock(mutex_);
+    grown_.wait_for(lock, kRetryInterval, [&] { return stopping_.load(); });
+  }
+}
+
+// A smaller limit than last time, blobs without an entry (their manifests were of another version),
+// aliases without one, too many quarantine records.
+void RocksDbRecipeStore::TrimToLimits() {
+  if (!database_.writable) return;
+  absl::Status trimmed = RemoveInSlices(index_.max_bytes(), 0).status();
+  // What manifests of other versions need is unknown, so nothing is an orphan while there are any.
+  if (trimmed.ok() && !has_other_versions_) {
+    trimmed = DeleteOrphans(database_.blobs, [](const StorePlan& plan, const Digest& digest) {
+      return plan.ContainsBlob(digest);
+    });
+  }
+  trimmed.Update(DeleteOrphans(database_.aliases, [this](const StorePlan&, const Digest& id) {
+    return index_.ContainsAlias(id);
+  }));
+  size_t count = 0;
+  trimmed.Update(DeleteOrphans(database_.quarantine, [&](const StorePlan&, const Digest&) {
+    return ++count <= kMaxQuarantined;
+  }));
+  if (!trimmed.ok()) HPU_LOG(kWarning, "store not trimmed error=" << ToText(trimmed));
+}
+
+absl::Status RocksDbRecipeStore::DeleteOrphans(
+    rocksdb::ColumnFamilyHandle* family,
+    const std::function<bool(const StorePlan&, const Digest&)>& needed) {
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  const std::unique_ptr<rocksdb::Iterator> it(database_.db->NewIterator(options, family));
+  it->SeekToFirst();
+  while (it->Valid() && !stopping_) {
+    Write write;
+    for (; it->Valid() && write.subjects.size() < kSlice; it->Next()) {
+      Digest name{};
+      if (ToKey(it->key(), &name)) write.subjects.push_back(name);
+    }
+    std::vector<Digest> orphans;
+    write.plan = [&](StorePlan& plan) {
+      for (const Digest& name : write.subjects) {
+        if (!needed(plan, name)) orphans.push_back(name);
+      }
+      return absl::OkStatus();
+    };
+    write.fill = [&](rocksdb::WriteBatch& batch) {
+      for (const Digest& name : orphans) batch.Delete(family, ToSlice(name));
+    };
+    RETURN_IF_ERROR(Commit(write));
+  }
+  return ToStatus(it->status(), "looking for what nobody needs");
+}
+
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::RemoveInSlices(uint64_t max_bytes,
+                                                                       uint64_t unused_since) {
+  std::vector<Digest> removed;
+  size_t last = kSlice;
+  while (last == kSlice && !stopping_) {
+    Write write;
+    write.plan = [&](StorePlan& plan) {
+      plan.CollectGarbage(max_bytes, unused_since, kSlice);
+      return absl::OkStatus();
+    };
+    write.written = [&](const StoreIndex::Change& change) {
+      evictions_ += change.removed_keys.size();
+      last = change.removed_keys.size();
+      removed.insert(removed.end(), change.removed_keys.begin(), change.removed_keys.end());
+    };
+    RETURN_IF_ERROR(Commit(write));
+  }
+  return removed;
+}
+
+// For what is larger than the room that is kept: many may have to go for it.
+absl::Status RocksDbRecipeStore::MakeRoom(const Digest& key, uint64_t manifest_bytes,
+                                          const std::vector<BlobRef>& refs) {
+  uint64_t bytes = manifest_bytes;
+  for (const BlobRef& ref : refs) bytes += ref.size_bytes;
+  if (bytes <= index_.max_bytes() - evict_from_) return absl::OkStatus();
+  RETURN_IF_ERROR(AwaitIndex());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!index_.Touch(key, MicrosOfEpoch())) {
-      return NotFound("key ", ToHex(key), " is not in the store");
-    }
+    ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
+    if (change.removed_keys.size() <= kSlice) return absl::OkStatus();
+  }
+  return RemoveInSlices(index_.max_bytes() - bytes, 0).status();
+}
+
+absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
+  Write write{.subjects = {key}};
+  uint64_t access = 0;
+  write.plan = [&](StorePlan& plan) -> absl::Status {
+    const uint64_t now = MicrosOfEpoch();
+    if (!plan.Contains(key)) return NotFound("key ", ToHex(key), " is not in the store");
+    index_.Touch(key, now);
     // From now on: nothing may evict it between here and the write.
     index_.Pin(key, pinned);
-    unsaved_accesses_[key] = AccessRecord(key, MicrosOfEpoch());
-  }
-  AddRemovals({}, &batch);
-  return Write(&batch, /*sync=*/true);
+    access = AccessRecord(key, now);
+    return absl::OkStatus();
+  };
+  write.fill = [&](rocksdb::WriteBatch& batch) { AddAccess(key, access, batch); };
+  return Commit(write);
 }
 
 absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Pinned() {
+  RETURN_IF_ERROR(AwaitIndex());
   std::lock_guard<std::mutex> lock(mutex_);
   return index_.Pinned();
 }
 
 absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t max_bytes,
                                                                        uint64_t unused_since) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  StoreIndex::Change change;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    change = index_.PlanGarbage(max_bytes, unused_since);
-  }
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  AddRemovals(change, &batch);
-  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  return std::move(change.removed_keys);
+  return RemoveInSlices(max_bytes, unused_since);
 }
 
 absl::Status RocksDbRecipeStore::Verify(const Digest& key) {

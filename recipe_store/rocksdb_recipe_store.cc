@@ -1,7 +1,6 @@
 #include "recipe_store/rocksdb_recipe_store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,12 +9,8 @@
 namespace hpu::store {
 namespace {
 
-// Kept for inspection; older builds' and older faults' records go when there are more.
-constexpr size_t kMaxQuarantined = 1000;
-
-// An access record is the time of the last use, microseconds of the epoch, and this where the entry
-// is pinned. Builds that know no pins take it for a use in the far future, and so keep the entry.
-constexpr uint64_t kPinned = uint64_t{1} << 63;
+// Of the manifests of a list, so many are looked up in one go.
+constexpr size_t kListed = 1000;
 
 class ScopedSnapshot {
  public:
@@ -49,115 +44,6 @@ uint64_t BytesOnDisk(const Database& database) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
-    const std::string& folder, uint64_t max_bytes) {
-  absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store =
-      OpenIndexed(folder, max_bytes, /*was_damaged=*/false);
-  if (absl::IsDataLoss(store.status())) {
-    // Damage that only shows when the manifests are read would show at every start.
-    RETURN_IF_ERROR(MoveDatabaseAside(folder, ToText(store.status())));
-    store = OpenIndexed(folder, max_bytes, /*was_damaged=*/true);
-  }
-  return store;
-}
-
-absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenIndexed(
-    const std::string& folder, uint64_t max_bytes, bool was_damaged) {
-  ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
-  database.was_damaged |= was_damaged;
-  std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
-  RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
-  RETURN_IF_ERROR_AT(store->LoadAliases(), "reading the recipe store " + folder);
-  if (store->database_.writable) {
-    if (absl::Status trimmed = store->TrimToLimits(); !trimmed.ok()) {
-      HPU_LOG(kWarning, "store not trimmed error=" << ToText(trimmed));
-    }
-  }
-  return store;
-}
-
-RocksDbRecipeStore::~RocksDbRecipeStore() {
-  if (absl::Status flushed = Flush(); !flushed.ok()) {
-    HPU_LOG(kDebug, "access times lost error=" << ToText(flushed));
-  }
-}
-
-absl::Status RocksDbRecipeStore::LoadIndex() {
-  struct Known {
-    uint64_t used_micros = 0;
-    Digest key{};
-    uint64_t manifest_bytes = 0;
-    std::vector<BlobRef> blobs;
-  };
-  std::vector<Known> entries;
-  const std::unique_ptr<rocksdb::Iterator> it(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    Known known;
-    SignedRecord signed_manifest;
-    const absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
-    // Entries of other versions and damaged ones weigh what their record weighs, so that they age
-    // out as all others do; Get judges them.
-    if (!ToKey(it->key(), &known.key)) continue;
-    if (absl::IsNotFound(manifest.status())) has_other_versions_ = true;
-    known.manifest_bytes = manifest.ok() ? signed_manifest.record.size() : it->value().size();
-    if (manifest.ok()) known.blobs = BlobRefs(*manifest);
-    std::string used;
-    if (database_.db->Get(rocksdb::ReadOptions(), database_.accesses, it->key(), &used).ok() &&
-        used.size() == sizeof(known.used_micros)) {
-      std::memcpy(&known.used_micros, used.data(), used.size());
-    }
-    entries.push_back(std::move(known));
-  }
-  RETURN_IF_ERROR(ToStatus(it->status(), "listing manifests"));
-  std::ranges::sort(entries, {}, [](const Known& known) { return known.used_micros & ~kPinned; });
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const Known& known : entries) {
-    index_.Insert(known.key, known.manifest_bytes, known.blobs, known.used_micros & ~kPinned);
-    index_.Pin(known.key, (known.used_micros & kPinned) != 0);
-  }
-  return absl::OkStatus();
-}
-
-// A smaller limit than last time, blobs without an entry (their manifests were of another version),
-// aliases without one, too many quarantine records.
-absl::Status RocksDbRecipeStore::TrimToLimits() {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  StoreIndex::Change change;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    change = index_.PlanTrim();
-  }
-  AddRemovals(change, &batch);
-  const std::unique_ptr<rocksdb::Iterator> blobs(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.blobs));
-  // What manifests of other versions need is unknown, so nothing is an orphan while there are any.
-  for (blobs->SeekToFirst(); !has_other_versions_ && blobs->Valid(); blobs->Next()) {
-    Digest digest;
-    if (ToKey(blobs->key(), &digest) && index_.ContainsBlob(digest)) continue;
-    batch.Delete(database_.blobs, blobs->key());
-  }
-  const std::unique_ptr<rocksdb::Iterator> bad(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.quarantine));
-  size_t count = 0;
-  for (bad->SeekToFirst(); bad->Valid(); bad->Next()) {
-    if (++count > kMaxQuarantined) batch.Delete(database_.quarantine, bad->key());
-  }
-  const std::unique_ptr<rocksdb::Iterator> aliases(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.aliases));
-  for (aliases->SeekToFirst(); aliases->Valid(); aliases->Next()) {
-    Digest id;
-    if (ToKey(aliases->key(), &id) && index_.ContainsAlias(id)) continue;
-    batch.Delete(database_.aliases, aliases->key());
-  }
-  if (batch.Count() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(const Manifest& manifest,
                                                                 const rocksdb::Snapshot* snapshot) {
   rocksdb::ReadOptions options;
@@ -175,10 +61,22 @@ absl::StatusOr<std::vector<Blob>> RocksDbRecipeStore::ReadBlobs(const Manifest& 
   return blobs;
 }
 
+bool RocksDbRecipeStore::Has(const Digest& key) const {
+  return index_.Contains(key) && !withdrawn_.contains(key);
+}
+
 bool RocksDbRecipeStore::RecordUse(const Digest& key) {
-  std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t now = MicrosOfEpoch();
-  if (!index_.Touch(key, now)) return false;
+  if (!is_read_) {
+    std::lock_guard<std::mutex> lock(read_mutex_);
+    if (!is_read_) {
+      early_uses_[key] = now;
+      return true;  // perhaps
+    }
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!Has(key)) return false;
+  index_.Touch(key, now);
   if (database_.writable) unsaved_accesses_[key] = AccessRecord(key, now);
   return true;
 }
@@ -191,9 +89,9 @@ absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
 }
 
 absl::StatusOr<Entry> RocksDbRecipeStore::Peek(const Digest& key) {
-  {
+  if (is_read_) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!index_.Contains(key)) return NotFound("key ", ToHex(key), " is not in the store");
+    if (!Has(key)) return NotFound("key ", ToHex(key), " is not in the store");
   }
   return Read(key);
 }
@@ -220,71 +118,84 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
   const Bytes record = EncodeSignedRecord(entry.signed_manifest);
   const uint64_t manifest_bytes = entry.signed_manifest.record.size();
   const std::vector<BlobRef> refs = BlobRefs(entry.manifest);
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  RETURN_IF_ERROR(CheckWritable());
-  StoreIndex::Change change;
   const uint64_t now = MicrosOfEpoch();
   uint64_t access = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ASSIGN_OR_RETURN(change, index_.PlanInsert(key, manifest_bytes, refs));
+  Write write{.subjects = {key}, .bytes = entry.size_bytes()};
+  write.plan = [&](StorePlan& plan) {
     access = AccessRecord(key, now);
-  }
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  AddRemovals(change, &batch);
-  for (size_t i = 0; i < refs.size(); ++i) {
-    // Also blobs that are there already: a damaged one is healed this way.
-    batch.Put(database_.blobs, ToSlice(refs[i].digest), ToSlice(*entry.blobs[i]));
-  }
-  batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
-  AddAccess(key, access, &batch);
-  RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  index_.Insert(key, manifest_bytes, refs, now);
-  return absl::OkStatus();
+    return plan.Insert(key, manifest_bytes, refs);
+  };
+  write.fill = [&](rocksdb::WriteBatch& batch) {
+    for (size_t i = 0; i < refs.size(); ++i) {
+      // Also blobs that are there already: a damaged one is healed this way.
+      batch.Put(database_.blobs, ToSlice(refs[i].digest), ToSlice(*entry.blobs[i]));
+    }
+    batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
+    AddAccess(key, access, batch);
+  };
+  write.written = [&](const StoreIndex::Change& change) {
+    evictions_ += change.removed_keys.size();
+    index_.Insert(key, manifest_bytes, refs, entry.manifest.created_unix_seconds, now);
+  };
+  RETURN_IF_ERROR(MakeRoom(key, manifest_bytes, refs));
+  return Commit(write);
 }
 
-absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(size_t limit) {
+absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(
+    size_t limit, const std::optional<ListPosition>& after) {
+  RETURN_IF_ERROR(AwaitIndex());
   std::vector<Manifest> manifests;
-  const std::unique_ptr<rocksdb::Iterator> it(
-      database_.db->NewIterator(rocksdb::ReadOptions(), database_.manifests));
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    SignedRecord signed_manifest;
-    absl::StatusOr<Manifest> manifest = DecodeStored(it->value(), &signed_manifest);
-    if (manifest.ok()) manifests.push_back(*std::move(manifest));
+  std::optional<ListPosition> last = after;
+  while (limit == 0 || manifests.size() < limit) {
+    std::vector<ListPosition> page;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      page = index_.Page(limit == 0 ? kListed : std::min(kListed, limit - manifests.size()), last);
+    }
+    if (page.empty()) break;
+    last = page.back();
+    for (const ListPosition& position : page) {
+      std::string value;
+      const rocksdb::Status found = database_.db->Get(rocksdb::ReadOptions(), database_.manifests,
+                                                      ToSlice(position.key), &value);
+      if (found.IsNotFound()) continue;
+      RETURN_IF_ERROR(ToStatus(found, "listing manifests"));
+      SignedRecord signed_manifest;
+      absl::StatusOr<Manifest> manifest = DecodeStored(value, &signed_manifest);
+      if (manifest.ok()) manifests.push_back(*std::move(manifest));
+    }
   }
-  RETURN_IF_ERROR(ToStatus(it->status(), "listing manifests"));
-  NewestFirst(manifests, limit);
   return manifests;
 }
 
 absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  StoreIndex::Change change;
+  RETURN_IF_ERROR(AwaitIndex());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    change = index_.PlanRemove(key);
-    if (change.removed_keys.empty()) return absl::OkStatus();
+    if (!index_.Contains(key)) return absl::OkStatus();
     if (index_.IsPinned(key)) {
       HPU_LOG(kWarning, "a pinned program is set aside and its pin with it key=" << ToHex(key));
     }
+    // Even if the disk refuses the deletion, nobody is handed the entry again.
+    withdrawn_.insert(key);
   }
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  std::string record;
-  if (database_.db->Get(rocksdb::ReadOptions(), database_.manifests, ToSlice(key), &record).ok()) {
+  Write write{.subjects = {key}};
+  write.plan = [&](StorePlan& plan) {
+    plan.Remove(key);
+    return absl::OkStatus();
+  };
+  write.fill = [&](rocksdb::WriteBatch& batch) {
+    std::string record;
+    if (!database_.db->Get(rocksdb::ReadOptions(), database_.manifests, ToSlice(key), &record).ok())
+      return;
     batch.Put(database_.quarantine, ToSlice(key), reason + "\n" + record);
-  }
-  AddRemovals(change, &batch);
-  // Out of the index first: even if the disk refuses the deletion, nobody is handed the entry
-  // again.
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    index_.Apply(change);
-    ++quarantined_;
-  }
-  RETURN_IF_ERROR(CheckWritable());
-  return Write(&batch, /*sync=*/true);
+  };
+  absl::Status removed = Commit(write);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!removed.ok()) index_.Apply(index_.PlanRemove(key));
+  withdrawn_.erase(key);
+  ++quarantined_;
+  return removed;
 }
 
 uint64_t RocksDbRecipeStore::AccessRecord(const Digest& key, uint64_t micros) const {
@@ -292,13 +203,14 @@ uint64_t RocksDbRecipeStore::AccessRecord(const Digest& key, uint64_t micros) co
 }
 
 absl::Status RocksDbRecipeStore::Flush() {
-  std::lock_guard<std::mutex> writing(write_mutex_);
-  if (!database_.writable) return absl::OkStatus();
-  rocksdb::WriteBatch batch = ProtectedBatch();
-  AddRemovals({}, &batch);
-  if (batch.Count() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckWritable());
-  return Write(&batch, /*sync=*/true);
+  if (!database_.writable || !is_read_) return absl::OkStatus();
+  while (true) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (unsaved_accesses_.empty()) return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Commit({}));
+  }
 }
 
 void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
@@ -314,67 +226,6 @@ void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters["rocksdb.quarantined"] += quarantined_;
   counters["rocksdb.write_failures"] += write_failures_;
   counters["rocksdb.damaged_at_start"] += database_.was_damaged ? 1 : 0;
-}
-
-void RocksDbRecipeStore::ApplyWritten(const StoreIndex::Change& change) {
-  index_.Apply(change);
-  evictions_ += change.removed_keys.size();
-}
-
-void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch) {
-  std::map<Digest, uint64_t> accesses;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    accesses.swap(unsaved_accesses_);
-  }
-  for (const Digest& key : change.removed_keys) {
-    batch->Delete(database_.manifests, ToSlice(key));
-    batch->Delete(database_.accesses, ToSlice(key));
-    accesses.erase(key);
-  }
-  for (const auto& [key, micros] : accesses) AddAccess(key, micros, batch);
-  for (const Digest& digest : change.dropped_blobs) {
-    batch->Delete(database_.blobs, ToSlice(digest));
-  }
-  for (const Digest& id : change.removed_aliases) batch->Delete(database_.aliases, ToSlice(id));
-}
-
-void RocksDbRecipeStore::AddAccess(const Digest& key, uint64_t record,
-                                   rocksdb::WriteBatch* batch) const {
-  batch->Put(database_.accesses, ToSlice(key),
-             rocksdb::Slice(reinterpret_cast<const char*>(&record), sizeof(record)));
-}
-
-absl::Status RocksDbRecipeStore::CheckWritable() {
-  if (!database_.writable) {
-    return Error(absl::StatusCode::kUnavailable, "the store is open for reading only");
-  }
-  if (!failing_) return absl::OkStatus();
-  if (std::chrono::steady_clock::now() < retry_at_) {
-    return Error(absl::StatusCode::kUnavailable, "the store cannot be written at the moment");
-  }
-  return ToStatus(database_.db->Resume(), "resuming writes");
-}
-
-absl::Status RocksDbRecipeStore::Write(rocksdb::WriteBatch* batch, bool sync) {
-  rocksdb::WriteOptions options;
-  options.sync = sync;
-  const rocksdb::Status status = database_.db->Write(options, batch);
-  if (status.ok()) {
-    if (std::exchange(failing_, false)) HPU_LOG(kInfo, "store can be written again");
-    return absl::OkStatus();
-  }
-  if (!std::exchange(failing_, true)) {
-    HPU_LOG(kWarning,
-            "store cannot be written, serving what it has; new programs are not kept error="
-                << status.ToString());
-  }
-  retry_at_ = std::chrono::steady_clock::now() + kRetryInterval;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++write_failures_;
-  }
-  return ToStatus(status, "writing to the store");
 }
 
 }  // namespace hpu::store

@@ -1,21 +1,30 @@
 // The persistent layer. One process writes; RocksDB's lock enforces it.
 //
-// An entry is written as one synced batch (blobs, then manifest, then access time), so a crash at
-// any instant leaves all of it or nothing; an alias as one of its own, removed in the batch that
-// removes its entry. Digests are not checked here: put VerifyingRecipeStore
-// on top. The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on
-// open. When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log
-// line says so, and writing is tried again every kRetryInterval.
+// An entry is written in one synced batch (blobs, then manifest, then access time), so a crash at
+// any instant leaves all of it or nothing; an alias likewise, removed in the batch that removes its
+// entry. Writers that come while a batch is synced share the next one. Digests are not checked
+// here: put VerifyingRecipeStore on top.
+//
+// The index of keys, sizes and uses lives in memory and is rebuilt from the manifests on open: of a
+// large store in the background, where entries are found meanwhile and writers wait for the end.
+// The store evicts a little ahead of need, a few entries at a time, so that a writer seldom does.
+// When the disk is full or read-only, reading goes on and Put answers UNAVAILABLE; one log line
+// says so, and writing is tried again every kRetryInterval.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "recipe_store/recipe_store.h"
 #include "recipe_store/rocksdb_open.h"
-#include "recipe_store/store_index.h"
+#include "recipe_store/store_plan.h"
 
 namespace hpu::store {
 
@@ -24,9 +33,13 @@ class RocksDbRecipeStore : public RecipeStore {
   static constexpr uint64_t kDefaultMaxBytes = uint64_t{10} << 30;
   static constexpr std::chrono::seconds kRetryInterval{30};
 
+  // An index that takes longer to read is read in the background.
+  static constexpr std::chrono::milliseconds kIndexPatience{500};
+
   // `max_bytes` bounds blobs and manifests before compression.
-  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(const std::string& folder,
-                                                                  uint64_t max_bytes);
+  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(
+      const std::string& folder, uint64_t max_bytes,
+      std::chrono::milliseconds index_patience = kIndexPatience);
   ~RocksDbRecipeStore() override;
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
@@ -36,8 +49,9 @@ class RocksDbRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
-  absl::StatusOr<std::vector<Alias>> ListAliases() override;
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override;
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override;
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                             const std::optional<ListPosition>& after) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   absl::Status Pin(const Digest& key, bool pinned) override;
   absl::StatusOr<std::vector<Digest>> Pinned() override;
@@ -48,46 +62,97 @@ class RocksDbRecipeStore : public RecipeStore {
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  RocksDbRecipeStore(Database database, uint64_t max_bytes)
-      : database_(std::move(database)), index_(max_bytes) {}
+  // What a batch does, one of several.
+  struct Write {
+    // Keys and alias ids. Writes that have one in common do not share a batch.
+    std::vector<Digest> subjects;
+    uint64_t bytes = 0;
+    // mutex_ held. An error ends this write alone.
+    std::function<absl::Status(StorePlan& plan)> plan;
+    std::function<void(rocksdb::WriteBatch& batch)> fill;
+    // The index has the plan's removals; mutex_ held.
+    std::function<void(const StoreIndex::Change& change)> written;
+  };
+  struct Waiting {
+    const Write* write = nullptr;
+    absl::Status status;
+    bool done = false;
+    std::condition_variable wake;
+  };
+  class IndexReader;
 
-  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(const std::string& folder,
-                                                                         uint64_t max_bytes,
-                                                                         bool was_damaged);
-  absl::Status LoadIndex();
-  absl::Status LoadAliases();
-  absl::Status TrimToLimits();
+  RocksDbRecipeStore(Database database, std::string folder, uint64_t max_bytes);
+
+  // rocksdb_index.cc
+  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(
+      const std::string& folder, uint64_t max_bytes, bool was_damaged,
+      std::chrono::milliseconds index_patience);
+  absl::StatusOr<bool> ReadIndex(std::chrono::steady_clock::time_point end);  // whether all of it
+  void IndexIsRead();
+  void IndexIsUnreadable(const absl::Status& why);
+  absl::Status AwaitIndex();
+
+  // rocksdb_commit.cc
+  absl::Status Commit(const Write& write);
+  std::vector<Waiting*> NextGroup() const;  // queue_mutex_ held
+  void CommitGroup(const std::vector<Waiting*>& group);
+  void AddChange(const StoreIndex::Change& change, rocksdb::WriteBatch& batch) const;
+  void AddAccess(const Digest& key, uint64_t record, rocksdb::WriteBatch& batch) const;
+  absl::Status CheckWritable();                         // by the first of a group
+  absl::Status WriteBatch(rocksdb::WriteBatch& batch);  // by the first of a group
+
+  // rocksdb_housekeeping.cc
+  void KeepHouse();
+  void TrimToLimits();
+  // `needed` is asked with mutex_ held.
+  absl::Status DeleteOrphans(rocksdb::ColumnFamilyHandle* family,
+                             const std::function<bool(const StorePlan&, const Digest&)>& needed);
+  // Slices of CollectGarbage until nothing is left to do, or `stopping_`.
+  absl::StatusOr<std::vector<Digest>> RemoveInSlices(uint64_t max_bytes, uint64_t unused_since);
+  absl::Status MakeRoom(const Digest& key, uint64_t manifest_bytes,
+                        const std::vector<BlobRef>& refs);
+
   absl::StatusOr<std::vector<Blob>> ReadBlobs(const Manifest& manifest,
                                               const rocksdb::Snapshot* snapshot);
-  // After the change's batch is written.
-  void ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
-  // Deletes of a change; then the access times noted since the last write.
-  void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
   absl::StatusOr<Entry> Read(const Digest& key);
   bool RecordUse(const Digest& key);                                // false: there is no such entry
+  bool Has(const Digest& key) const;                                // mutex_ held
   uint64_t AccessRecord(const Digest& key, uint64_t micros) const;  // mutex_ held
-  void AddAccess(const Digest& key, uint64_t record, rocksdb::WriteBatch* batch) const;
-  absl::Status Write(rocksdb::WriteBatch* batch, bool sync);  // write_mutex_ held
-  absl::Status CheckWritable();                               // write_mutex_ held
 
   const Database database_;
-  bool has_other_versions_ = false;  // manifests of another version; constant after Open
+  const std::string folder_;
+  const uint64_t evict_from_;  // bytes
+  const uint64_t evict_to_;
+  std::atomic<uint64_t> hits_{0};
+  std::atomic<bool> stopping_{false};
 
-  // Serialises writers from plan to write to index; readers never wait for it.
-  std::mutex write_mutex_;
-  // Guarded by write_mutex_.
+  std::mutex queue_mutex_;
+  std::deque<Waiting*> queue_;  // guarded by queue_mutex_; the first writes for those behind it
+  // Of the first in the queue.
   bool failing_ = false;
   std::chrono::steady_clock::time_point retry_at_{};
 
-  std::atomic<uint64_t> hits_{0};
+  std::mutex read_mutex_;
+  std::condition_variable read_changed_;
+  std::atomic<bool> is_read_{false};  // the index; set with read_mutex_ held
+  // Guarded by read_mutex_.
+  absl::Status unreadable_;
+  std::map<Digest, uint64_t> early_uses_;  // before the index was read: key -> microseconds
+  // Of the one thread that reads the index.
+  std::unique_ptr<IndexReader> reader_;
+  bool has_other_versions_ = false;  // manifests of another version
 
   mutable std::mutex mutex_;
+  std::condition_variable grown_;
   // Guarded by mutex_.
   StoreIndex index_;
+  std::set<Digest> withdrawn_;                   // about to be removed; nobody is given them
   std::map<Digest, uint64_t> unsaved_accesses_;  // key -> access record
   uint64_t evictions_ = 0;
   uint64_t quarantined_ = 0;
   uint64_t write_failures_ = 0;
+
+  std::thread housekeeper_;
 };
 
 }  // namespace hpu::store

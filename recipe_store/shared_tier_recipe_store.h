@@ -30,8 +30,13 @@ class SharedTierRecipeStore : public RecipeStore {
   absl::Status DropAlias(const Digest& id) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   // Of the near store: what this server has, not what the cluster has.
-  absl::StatusOr<std::vector<Alias>> ListAliases() override { return near_->ListAliases(); }
-  absl::StatusOr<std::vector<Manifest>> List(size_t limit) override { return near_->List(limit); }
+  absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override {
+    return near_->AliasesOf(key);
+  }
+  absl::StatusOr<std::vector<Manifest>> List(size_t limit,
+                                             const std::optional<ListPosition>& after) override {
+    return near_->List(limit, after);
+  }
   // Of what only the engine has, a use like any other.
   absl::StatusOr<Entry> Peek(const Digest& key) override {
     absl::StatusOr<Entry> near = near_->Peek(key);

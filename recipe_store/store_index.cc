@@ -1,132 +1,42 @@
 #include "recipe_store/store_index.h"
 
 #include <algorithm>
-#include <set>
+
+#include "recipe_store/store_plan.h"
 
 namespace hpu::store {
-namespace {
-
-std::vector<BlobRef> Unique(std::vector<BlobRef> refs) {
+std::vector<BlobRef> UniqueRefs(std::vector<BlobRef> refs) {
   std::ranges::sort(refs, {}, &BlobRef::digest);
   const auto repeated = std::ranges::unique(refs, {}, &BlobRef::digest);
   refs.erase(repeated.begin(), repeated.end());
   return refs;
 }
 
-}  // namespace
-
-// Entries and aliases taken out on paper: blob counts and the total as they would be.
-class StoreIndex::Plan {
- public:
-  explicit Plan(const StoreIndex& index) : index_(index), total_bytes_(index.total_bytes_) {}
-
-  // Blobs of the entry that is to come in stay even if the entries that hold them now go.
-  void Keep(const std::vector<BlobRef>& refs, uint64_t manifest_bytes) {
-    total_bytes_ += manifest_bytes;
-    for (const BlobRef& ref : Unique(refs)) {
-      if (!index_.blobs_.contains(ref.digest)) total_bytes_ += ref.size_bytes;
-      ++added_[ref.digest];
-    }
-  }
-  void KeepAlias(uint64_t bytes) { total_bytes_ += bytes; }
-  // An entry that another one of its key follows: its aliases stay.
-  void Replace(const Digest& key) { Release(index_.entries_.at(key)); }
-  void Remove(const Digest& key) {
-    const IndexEntry& entry = index_.entries_.at(key);
-    change_.removed_keys.push_back(key);
-    Release(entry);
-    for (const IndexAlias& alias : entry.aliases) RemoveAlias(alias);
-  }
-  void RemoveAlias(const IndexAlias& alias) {
-    if (!aliases_.insert(alias.id).second) return;
-    change_.removed_aliases.push_back(alias.id);
-    total_bytes_ -= alias.bytes;
-  }
-  uint64_t total_bytes() const { return total_bytes_; }
-  Change& change() { return change_; }
-
- private:
-  void Release(const IndexEntry& entry) {
-    total_bytes_ -= entry.manifest_bytes;
-    for (const BlobRef& ref : entry.blobs) {
-      const int64_t left = --added_[ref.digest] + index_.blobs_.at(ref.digest).entries;
-      if (left > 0) continue;
-      total_bytes_ -= ref.size_bytes;
-      change_.dropped_blobs.push_back(ref.digest);
-    }
-  }
-
-  const StoreIndex& index_;
-  uint64_t total_bytes_;
-  std::set<Digest> aliases_;         // that are removed
-  std::map<Digest, int64_t> added_;  // difference to the index's entry counts
-  Change change_;
-};
-
 absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
                                                           uint64_t manifest_bytes,
                                                           const std::vector<BlobRef>& refs) const {
-  Plan plan(*this);
-  plan.Keep(refs, manifest_bytes);
-  if (entries_.contains(key)) plan.Replace(key);
-  Evict(&key, max_bytes_, plan);
-  if (plan.total_bytes() > max_bytes_) {
-    return Error(absl::StatusCode::kResourceExhausted, "entry and pinned programs have ",
-                 plan.total_bytes(), " bytes, the whole store is limited to ", max_bytes_);
-  }
-  return std::move(plan.change());
+  StorePlan plan(*this);
+  RETURN_IF_ERROR(plan.Insert(key, manifest_bytes, refs));
+  return plan.TakeChange();
 }
 
 absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const Digest& key,
                                                          uint64_t bytes) const {
-  const auto entry = entries_.find(key);
-  if (entry == entries_.end()) {
-    return NotFound("the program ", ToHex(key), " that the alias names is not in the store");
-  }
-  Plan plan(*this);
-  plan.KeepAlias(bytes);
-  if (const auto known = alias_keys_.find(id); known != alias_keys_.end()) {
-    const std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
-    plan.RemoveAlias(*std::ranges::find(aliases, id, &IndexAlias::id));
-  } else if (entry->second.aliases.size() >= kMaxAliases) {
-    plan.RemoveAlias(entry->second.aliases.front());
-  }
-  Evict(&key, max_bytes_, plan);
-  if (plan.total_bytes() > max_bytes_) {
-    return Error(absl::StatusCode::kResourceExhausted, "program and aliases of ", ToHex(key),
-                 " and pinned programs have ", plan.total_bytes(),
-                 " bytes, the whole store is limited to ", max_bytes_);
-  }
-  return std::move(plan.change());
-}
-
-StoreIndex::Change StoreIndex::PlanTrim() const {
-  Plan plan(*this);
-  Evict(nullptr, max_bytes_, plan);
-  return std::move(plan.change());
+  StorePlan plan(*this);
+  RETURN_IF_ERROR(plan.Alias(id, key, bytes));
+  return plan.TakeChange();
 }
 
 StoreIndex::Change StoreIndex::PlanGarbage(uint64_t max_bytes, uint64_t unused_since_micros) const {
-  Plan plan(*this);
-  for (const Digest& oldest : uses_) {
-    const IndexEntry& entry = entries_.at(oldest);
-    if (entry.used_micros >= unused_since_micros && plan.total_bytes() <= max_bytes) break;
-    if (!entry.pinned) plan.Remove(oldest);
-  }
-  return std::move(plan.change());
-}
-
-void StoreIndex::Evict(const Digest* kept, uint64_t max_bytes, Plan& plan) const {
-  for (const Digest& oldest : uses_) {
-    if (plan.total_bytes() <= max_bytes) return;
-    if ((kept == nullptr || oldest != *kept) && !entries_.at(oldest).pinned) plan.Remove(oldest);
-  }
+  StorePlan plan(*this);
+  plan.CollectGarbage(max_bytes, unused_since_micros);
+  return plan.TakeChange();
 }
 
 StoreIndex::Change StoreIndex::PlanRemove(const Digest& key) const {
-  Plan plan(*this);
-  if (entries_.contains(key)) plan.Remove(key);
-  return std::move(plan.change());
+  StorePlan plan(*this);
+  plan.Remove(key);
+  return plan.TakeChange();
 }
 
 void StoreIndex::Release(const IndexEntry& entry) {
@@ -146,22 +56,28 @@ void StoreIndex::Apply(const Change& change) {
     if (found == entries_.end()) continue;
     Release(found->second);
     uses_.erase(found->second.use);
+    by_time_.erase({found->second.created_unix_seconds, key});
+    pinned_.erase(key);
     entries_.erase(found);
   }
 }
 
 void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
-                        const std::vector<BlobRef>& refs, uint64_t now_micros) {
+                        const std::vector<BlobRef>& refs, int64_t created_unix_seconds,
+                        uint64_t now_micros) {
   const auto [found, is_new] = entries_.try_emplace(key);
   IndexEntry& entry = found->second;
   if (is_new) {
     entry.use = uses_.insert(uses_.end(), key);
   } else {
     Release(entry);
+    by_time_.erase({entry.created_unix_seconds, key});
   }
   Touch(key, now_micros);
+  by_time_.insert({created_unix_seconds, key});
+  entry.created_unix_seconds = created_unix_seconds;
   entry.manifest_bytes = manifest_bytes;
-  entry.blobs = Unique(refs);
+  entry.blobs = UniqueRefs(refs);
   total_bytes_ += manifest_bytes;
   for (const BlobRef& ref : entry.blobs) {
     IndexBlob& blob = blobs_[ref.digest];
@@ -197,23 +113,37 @@ bool StoreIndex::Touch(const Digest& key, uint64_t now_micros) {
 }
 
 bool StoreIndex::Pin(const Digest& key, bool pinned) {
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return false;
-  found->second.pinned = pinned;
+  if (!entries_.contains(key)) return false;
+  if (pinned) {
+    pinned_.insert(key);
+  } else {
+    pinned_.erase(key);
+  }
   return true;
 }
 
-bool StoreIndex::IsPinned(const Digest& key) const {
-  const auto found = entries_.find(key);
-  return found != entries_.end() && found->second.pinned;
+void StoreIndex::OrderByUse() {
+  std::vector<std::pair<uint64_t, std::list<Digest>::iterator>> uses;
+  uses.reserve(entries_.size());
+  for (const auto& [key, entry] : entries_) uses.emplace_back(entry.used_micros, entry.use);
+  std::ranges::stable_sort(uses, {}, [](const auto& use) { return use.first; });
+  for (const auto& [micros, use] : uses) uses_.splice(uses_.end(), uses_, use);
 }
 
-std::vector<Digest> StoreIndex::Pinned() const {
-  std::vector<Digest> pinned;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.pinned) pinned.push_back(key);
-  }
-  return pinned;
+std::vector<ListPosition> StoreIndex::Page(size_t limit,
+                                           const std::optional<ListPosition>& after) const {
+  std::vector<ListPosition> page;
+  auto at = after ? by_time_.lower_bound(*after) : by_time_.end();
+  while (at != by_time_.begin() && page.size() < limit) page.push_back(*--at);
+  return page;
+}
+
+std::vector<Digest> StoreIndex::AliasesOf(const Digest& key) const {
+  std::vector<Digest> ids;
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return ids;
+  for (const IndexAlias& alias : found->second.aliases) ids.push_back(alias.id);
+  return ids;
 }
 
 }  // namespace hpu::store

@@ -5,13 +5,28 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <list>
-#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "recipe_store/manifest.h"
 
 namespace hpu::store {
+
+// Each digest once.
+std::vector<BlobRef> UniqueRefs(std::vector<BlobRef> refs);
+
+// A digest is as good a hash as any: its first bytes.
+struct DigestHash {
+  size_t operator()(const Digest& digest) const {
+    size_t hash = 0;
+    std::memcpy(&hash, digest.data(), sizeof(hash));
+    return hash;
+  }
+};
 
 class StoreIndex {
  public:
@@ -35,8 +50,6 @@ class StoreIndex {
   // The same for an alias of the entry `key`, which stays; an alias of that id is replaced.
   // NOT_FOUND if there is no such entry.
   absl::StatusOr<Change> PlanAlias(const Digest& id, const Digest& key, uint64_t bytes) const;
-  // The same for coming below the limit with what is there.
-  Change PlanTrim() const;
   // The same for what was used before `unused_since_micros`, and then for coming below `max_bytes`.
   Change PlanGarbage(uint64_t max_bytes, uint64_t unused_since_micros) const;
   // The same for taking one entry out.
@@ -45,7 +58,9 @@ class StoreIndex {
   void Apply(const Change& change);
   // After Apply of its plan. The entry becomes the most recently used one, at `now_micros`.
   void Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs,
-              uint64_t now_micros);
+              int64_t created_unix_seconds, uint64_t now_micros);
+  // For who inserts what was used long ago: the order of uses follows from their times.
+  void OrderByUse();
   // After Apply of its plan; the entry must be there.
   void InsertAlias(const Digest& id, const Digest& key, uint64_t bytes);
   void RemoveAlias(const Digest& id);
@@ -53,8 +68,12 @@ class StoreIndex {
   bool Touch(const Digest& key, uint64_t now_micros);
   // False if it is not there.
   bool Pin(const Digest& key, bool pinned);
-  bool IsPinned(const Digest& key) const;
-  std::vector<Digest> Pinned() const;
+  bool IsPinned(const Digest& key) const { return pinned_.contains(key); }
+  std::vector<Digest> Pinned() const { return {pinned_.begin(), pinned_.end()}; }
+  // Newest first, at most `limit` of those that come after `after`.
+  std::vector<ListPosition> Page(size_t limit, const std::optional<ListPosition>& after) const;
+  // Ids, oldest first.
+  std::vector<Digest> AliasesOf(const Digest& key) const;
 
   bool Contains(const Digest& key) const { return entries_.contains(key); }
   bool ContainsAlias(const Digest& id) const { return alias_keys_.contains(id); }
@@ -76,25 +95,25 @@ class StoreIndex {
     std::vector<IndexAlias> aliases;  // oldest first
     std::list<Digest>::iterator use;
     uint64_t used_micros = 0;  // since the epoch of whoever says it
-    bool pinned = false;
+    int64_t created_unix_seconds = 0;
   };
   struct IndexBlob {
     uint64_t size_bytes = 0;
     uint32_t entries = 0;  // that need it
   };
-  class Plan;
+  friend class StorePlan;
 
-  // Removes least recently used entries other than `kept` on paper until `max_bytes` holds.
-  void Evict(const Digest* kept, uint64_t max_bytes, Plan& plan) const;
   // Takes manifest and blobs of the entry out of the sums.
   void Release(const IndexEntry& entry);
 
   const uint64_t max_bytes_;
   uint64_t total_bytes_ = 0;
-  std::map<Digest, IndexEntry> entries_;
-  std::map<Digest, IndexBlob> blobs_;
-  std::map<Digest, Digest> alias_keys_;  // id -> the entry that has it
-  std::list<Digest> uses_;               // least recently used first
+  std::unordered_map<Digest, IndexEntry, DigestHash> entries_;
+  std::unordered_map<Digest, IndexBlob, DigestHash> blobs_;
+  std::unordered_map<Digest, Digest, DigestHash> alias_keys_;  // id -> the entry that has it
+  std::list<Digest> uses_;                                     // least recently used first
+  std::set<ListPosition> by_time_;
+  std::set<Digest> pinned_;
 };
 
 }  // namespace hpu::store

@@ -1,6 +1,6 @@
 """Client of the compile server: graphs, keys, programs. C++; never links torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 class CompileError(RuntimeError):
@@ -99,7 +99,7 @@ class CompileClient:
         "queued" has the position in `done`. warm_up: nobody waits for it, so requests that somebody
         waits for go first. frozen: CompileError FAILED_PRECONDITION in place of compiling."""
     def stats(self) -> dict[str, int]: ...
-    def list(self, limit: int = 0, upstream: bool = False) -> list[dict[str, Any]]:
+    def list(self, limit: int = 0, upstream: bool = False) -> Iterator[dict[str, Any]]:
         """Manifests in the store, newest first; 0 = all. Each with `aliases` of this tenant, oldest
         first (front_end_key, label, created, factors), `hits` (how often the server handed the
         program out since it started), `pinned`, and `upstream` (a server has it that this one asks;

@@ -13,7 +13,7 @@
 #include "backend/client/py_records.h"
 #include "backend/client/py_support.h"
 #include "backend/client/server_paths.h"
-#include "compile_client/rpc_client.h"
+#include "compile_client/program_list.h"
 #include "proto/options_generated.h"
 
 namespace hpu::client {
@@ -38,6 +38,22 @@ py::dict HelloDict(const ServerInfo& info) {
   dict["upstream"] = info.upstream;
   dict["config_file"] = info.config_file;
   dict["memory_only"] = info.memory_only;
+  return dict;
+}
+
+// What iterating over a list gives.
+py::dict NextProgram(ProgramList& list) {
+  PythonCall call;
+  const auto next = call.Run<std::optional<Listed>>(
+      [&] { return list.Next([&] { return call.CheckSignals(); }); });
+  if (!next.has_value()) throw py::stop_iteration();
+  py::list aliases;
+  for (const store::Alias& alias : next->aliases) aliases.append(AliasDict(alias));
+  py::dict dict = ManifestDict(next->manifest);
+  dict["aliases"] = aliases;
+  dict["hits"] = next->hits;
+  dict["pinned"] = next->pinned;
+  dict["upstream"] = next->upstream;
   return dict;
 }
 
@@ -92,22 +108,7 @@ class CompileClient {
         [&] { return rpc_.Stats([&] { return call.CheckSignals(); }); });
   }
 
-  py::list List(uint32_t limit, bool upstream) {
-    PythonCall call;
-    py::list list;
-    for (const Listed& listed : call.Run<std::vector<Listed>>(
-             [&] { return rpc_.List(limit, upstream, [&] { return call.CheckSignals(); }); })) {
-      py::list aliases;
-      for (const store::Alias& alias : listed.aliases) aliases.append(AliasDict(alias));
-      py::dict dict = ManifestDict(listed.manifest);
-      dict["aliases"] = aliases;
-      dict["hits"] = listed.hits;
-      dict["pinned"] = listed.pinned;
-      dict["upstream"] = listed.upstream;
-      list.append(dict);
-    }
-    return list;
-  }
+  ProgramList List(uint32_t limit, bool upstream) { return ProgramList(&rpc_, limit, upstream); }
 
   void Pin(const Digest& content_key, bool pinned) {
     PythonCall call;
@@ -249,6 +250,10 @@ void BindKeyBuilder(py::module_& module) {
 }
 
 void BindClient(py::module_& module) {
+  py::class_<ProgramList>(module, "ProgramList", "Stored programs, newest first, fetched by pages.")
+      .def("__iter__", [](py::object self) { return self; })
+      .def("__next__", &NextProgram);
+
   py::class_<CompileClient>(module, "CompileClient", "A user's connection to a compile server.")
       .def(py::init([](const std::string& socket_path,
                        const std::optional<std::string>& store_public_key_path,
@@ -294,7 +299,8 @@ void BindClient(py::module_& module) {
           py::arg("skip_cache_lookup") = false, py::arg("warm_up") = false,
           py::arg("frozen") = false)
       .def("stats", &CompileClient::Stats)
-      .def("list", &CompileClient::List, py::arg("limit") = 0, py::arg("upstream") = false)
+      .def("list", &CompileClient::List, py::arg("limit") = 0, py::arg("upstream") = false,
+           py::keep_alive<0, 1>())
       .def(
           "pin",
           [](CompileClient& client, const py::bytes& content_key, bool pinned) {

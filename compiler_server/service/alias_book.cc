@@ -47,16 +47,6 @@ absl::StatusOr<store::AliasRecord> AliasBook::Sign(const std::string& tenant,
                             std::move(alias)};
 }
 
-absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> AliasBook::ByProgram(
-    const std::string& tenant) {
-  ASSIGN_OR_RETURN(std::vector<store::Alias> aliases, store_->ListAliases());
-  std::map<Digest, std::vector<store::Alias>> by_program;
-  for (store::Alias& alias : aliases) {
-    if (alias.tenant == tenant) by_program[alias.content_key].push_back(std::move(alias));
-  }
-  return by_program;
-}
-
 void AliasBook::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters["alias.replaced"] += replaced_;
 }

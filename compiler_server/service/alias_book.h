@@ -28,9 +28,6 @@ class AliasBook {
                                           const store::FrontEndKey& front_end,
                                           const Digest& content_key);
 
-  // Aliases of the tenant by content key, oldest first.
-  absl::StatusOr<std::map<Digest, std::vector<store::Alias>>> ByProgram(const std::string& tenant);
-
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
  private:

@@ -2,11 +2,8 @@
 
 #include <unistd.h>
 
-#include <set>
-
 #include "base/log.h"
 #include "compiler_server/service/compile_events.h"
-#include "compiler_server/service/list_entry.h"
 #include "compiler_server/service/program_maker.h"
 #include "compiler_server/service/program_stream.h"
 #include "compiler_server/service/request_limits.h"
@@ -33,6 +30,11 @@ std::string KeysOf(const wire::GetProgramRequest& request) {
   const std::string& key = by_content ? request.content_key() : request.front_end_key();
   return (by_content ? "key=" : "front_end_key=") +
          ToHex({reinterpret_cast<const uint8_t*>(key.data()), key.size()});
+}
+
+// The last message goes out with the call's status: a small program is one write to the socket.
+grpc::WriteOptions OptionsOf(const ProgramStream& stream) {
+  return stream.AtEnd() ? grpc::WriteOptions().set_last_message() : grpc::WriteOptions();
 }
 
 }  // namespace
@@ -167,7 +169,7 @@ grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContex
   StreamWatch::Stream sending(&streams_, context);
   wire::ProgramPart part;
   while (stream.Next(&part)) {
-    if (!writer->Write(part)) return grpc::Status::CANCELLED;
+    if (!writer->Write(part, OptionsOf(stream))) return grpc::Status::CANCELLED;
     sending.Progressed();
   }
   return grpc::Status::OK;
@@ -259,7 +261,7 @@ grpc::Status CompileService::Deliver(const Caller& caller,
   event.set_origin(origin);
   StreamWatch::Stream sending(&streams_, context);
   while (stream.Next(event.mutable_program())) {
-    if (!writer->Write(event)) return grpc::Status::CANCELLED;
+    if (!writer->Write(event, OptionsOf(stream))) return grpc::Status::CANCELLED;
     sending.Progressed();
   }
   return grpc::Status::OK;
@@ -312,46 +314,6 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());
   return counters;
-}
-
-grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,
-                                  grpc::ServerWriter<wire::ListEntry>* writer) {
-  absl::StatusOr<std::vector<client::Listed>> listed = ListOwn(caller, request.limit());
-  if (!listed.ok()) return ToGrpc(listed.status());
-  if (request.upstream()) {
-    // A server that does not answer has nothing to show.
-    for (client::Listed& other :
-         others_.List(request.limit()).value_or(std::vector<client::Listed>())) {
-      other.upstream = true;
-      listed->push_back(std::move(other));
-    }
-  }
-  for (const client::Listed& program : *listed) {
-    const std::optional<wire::ListEntry> entry = ToListEntry(program);
-    if (entry.has_value() && !writer->Write(*entry)) return grpc::Status::CANCELLED;
-  }
-  return grpc::Status::OK;
-}
-
-absl::StatusOr<std::vector<client::Listed>> CompileService::ListOwn(const Caller& caller,
-                                                                    uint32_t limit) {
-  ASSIGN_OR_RETURN(const std::vector<store::Manifest> manifests, store_->List(limit));
-  ASSIGN_OR_RETURN(auto aliases, aliases_.ByProgram(caller.tenant));
-  const std::vector<Digest> pinned = store_->Pinned().value_or(std::vector<Digest>());
-  const std::set<Digest> kept(pinned.begin(), pinned.end());
-  std::vector<client::Listed> listed;
-  for (const store::Manifest& manifest : manifests) {
-    const Digest key = manifest.key();
-    const auto known = aliases.find(key);
-    // Programs that only other tenants have names for are theirs.
-    if (known == aliases.end() && !caller.Has(Role::kAdmin)) continue;
-    client::Listed& program = listed.emplace_back();
-    program.manifest = manifest;
-    if (known != aliases.end()) program.aliases = std::move(known->second);
-    program.hits = hits_.Of(key);
-    program.pinned = kept.contains(key);
-  }
-  return listed;
 }
 
 void CompileService::Shutdown(const wire::ShutdownRequest& request) {

@@ -66,8 +66,7 @@ class CompileService {
                        grpc::ServerWriter<wire::CompileEvent>* writer);
   grpc::Status GetStats(wire::StatsReply* reply);
   std::map<std::string, uint64_t> Counters() const;
-  grpc::Status List(const Caller& caller, const wire::ListRequest& request,
-                    grpc::ServerWriter<wire::ListEntry>* writer);
+  grpc::Status List(const Caller& caller, const wire::ListRequest& request, wire::ListReply* reply);
   void Shutdown(const wire::ShutdownRequest& request);
 
   // A door sent somebody away.
@@ -105,7 +104,8 @@ class CompileService {
   std::optional<absl::StatusOr<Landing>> Follow(CompileQueue::Seat& seat,
                                                 grpc::ServerContext* context,
                                                 grpc::ServerWriter<wire::CompileEvent>* writer);
-  absl::StatusOr<std::vector<client::Listed>> ListOwn(const Caller& caller, uint32_t limit);
+  absl::Status ListOwn(const Caller& caller, const client::ListQuery& query,
+                       wire::ListReply* reply);
   void Audit(const CompileJob& job, const absl::Status& result);
   // Files the front-end key, sends the program.
   grpc::Status Deliver(const Caller& caller, const std::optional<store::FrontEndKey>& front_end,

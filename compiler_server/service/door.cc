@@ -79,9 +79,9 @@ grpc::Status Door::GetStats(grpc::ServerContext* context, const wire::StatsReque
 }
 
 grpc::Status Door::List(grpc::ServerContext* context, const wire::ListRequest* request,
-                        grpc::ServerWriter<wire::ListEntry>* writer) {
+                        wire::ListReply* reply) {
   return Admit(context, Role::kRead, "List",
-               [&](const Caller& caller) { return service_->List(caller, *request, writer); });
+               [&](const Caller& caller) { return service_->List(caller, *request, reply); });
 }
 
 grpc::Status Door::Pin(grpc::ServerContext* context, const wire::PinRequest* request,

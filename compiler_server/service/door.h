@@ -33,7 +33,7 @@ class Door final : public wire::CompileService::Service {
   grpc::Status GetStats(grpc::ServerContext* context, const wire::StatsRequest* request,
                         wire::StatsReply* reply) override;
   grpc::Status List(grpc::ServerContext* context, const wire::ListRequest* request,
-                    grpc::ServerWriter<wire::ListEntry>* writer) override;
+                    wire::ListReply* reply) override;
   grpc::Status Pin(grpc::ServerContext* context, const wire::PinRequest* request,
                    wire::PinReply* reply) override;
   grpc::Status CollectGarbage(grpc::ServerContext* context, const wire::GarbageRequest* request,

@@ -88,9 +88,9 @@ absl::StatusOr<store::Entry> OtherServers::FetchContent(const CompileJob& job) {
   return entry;
 }
 
-absl::StatusOr<std::vector<client::Listed>> OtherServers::List(uint32_t limit) {
+absl::StatusOr<client::ListPage> OtherServers::List(const client::ListQuery& query) {
   if (upstream_ == nullptr) return NotFound("no server is upstream");
-  return upstream_->List(limit);
+  return upstream_->List(query);
 }
 
 void OtherServers::Landed(const Digest& key) {

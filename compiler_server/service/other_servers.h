@@ -46,7 +46,7 @@ class OtherServers {
 
   // Programs of those upstream that this server's caller there sees. NOT_FOUND: there are none to
   // ask; UNAVAILABLE.
-  absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);
+  absl::StatusOr<client::ListPage> List(const client::ListQuery& query);
 
   // A compilation of ours is over, and filed if it went well.
   void Landed(const Digest& key);

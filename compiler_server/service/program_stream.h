@@ -1,4 +1,4 @@
-// Cuts an entry into the messages of the wire: the header, then the blobs in chunks.
+// Cuts an entry into the messages of the wire. A small one is one message.
 #pragma once
 
 #include "compile_service.pb.h"
@@ -12,8 +12,10 @@ class ProgramStream {
   ProgramStream(const store::Entry& entry, const store::AliasRecord* alias, size_t chunk_bytes)
       : entry_(entry), alias_(alias), chunk_bytes_(chunk_bytes) {}
 
-  // Fills the next message; false after the last one. Chunks do not span blobs.
+  // Fills the next message; false after the last one.
   bool Next(wire::ProgramPart* part);
+  // Whether that was the last one.
+  bool AtEnd() const { return header_sent_ && blob_ == entry_.blobs.size(); }
 
  private:
   const store::Entry& entry_;

@@ -10,6 +10,8 @@ namespace {
 
 // An import that is larger is refused before its bytes are taken in.
 constexpr uint64_t kMaxImportBytes = store::kMaxBlobBytes;
+// Programs that are listed at once.
+constexpr size_t kPage = 1000;
 
 store::SignedRecord ToRecord(const wire::SignedRecord& message) {
   return {store::ToBytes(message.record()), store::ToBytes(message.signature()),
@@ -55,11 +57,11 @@ grpc::Status StoreAdministration::Pin(const Caller& caller, const wire::PinReque
   return ToGrpc(done);
 }
 
-uint64_t StoreAdministration::StoredBytes() const {
+uint64_t StoreAdministration::Stored(const std::string& what) const {
   std::map<std::string, uint64_t> counters;
   store_->AddCounters(counters);
-  const auto found = counters.find("rocksdb.bytes");
-  return found != counters.end() ? found->second : counters["memory.bytes"];
+  const auto found = counters.find("rocksdb." + what);
+  return found != counters.end() ? found->second : counters["memory." + what];
 }
 
 grpc::Status StoreAdministration::CollectGarbage(const Caller& caller,
@@ -72,10 +74,10 @@ grpc::Status StoreAdministration::CollectGarbage(const Caller& caller,
                                  unused_micros > now
                              ? 0
                              : now - unused_micros;
-  reply->set_bytes_before(StoredBytes());
+  reply->set_bytes_before(Stored("bytes"));
   const absl::StatusOr<std::vector<Digest>> removed =
       store_->CollectGarbage(request.max_bytes(), since);
-  reply->set_bytes_after(StoredBytes());
+  reply->set_bytes_after(Stored("bytes"));
   if (removed.ok()) {
     reply->set_removed(removed->size());
     for (const Digest& key : *removed) {
@@ -88,18 +90,25 @@ grpc::Status StoreAdministration::CollectGarbage(const Caller& caller,
 }
 
 grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* writer) {
-  const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(0);
-  if (!manifests.ok()) return ToGrpc(manifests.status());
   wire::VerifyEvent event;
-  event.set_total(manifests->size());
-  for (const store::Manifest& manifest : *manifests) {
-    const absl::Status verdict = store_->Verify(manifest.key());
-    event.set_done(event.done() + 1);
-    event.set_content_key(store::ToString(manifest.key()));
-    // What left the store meanwhile is no problem.
-    event.set_problem(verdict.ok() || absl::IsNotFound(verdict) ? "" : ToText(verdict));
-    if (!writer->Write(event)) return grpc::Status::CANCELLED;
+  const uint64_t stored = Stored("entries");
+  std::optional<store::ListPosition> last;
+  while (true) {
+    const absl::StatusOr<std::vector<store::Manifest>> page = store_->List(kPage, last);
+    if (!page.ok()) return ToGrpc(page.status());
+    for (const store::Manifest& manifest : *page) {
+      last = store::PositionOf(manifest);
+      const absl::Status verdict = store_->Verify(last->key);
+      event.set_done(event.done() + 1);
+      event.set_total(std::max(stored, event.done()));
+      event.set_content_key(store::ToString(last->key));
+      // What left the store meanwhile is no problem.
+      event.set_problem(verdict.ok() || absl::IsNotFound(verdict) ? "" : ToText(verdict));
+      if (!writer->Write(event)) return grpc::Status::CANCELLED;
+    }
+    if (page->size() < kPage) break;
   }
+  event.set_total(event.done());
   event.clear_content_key();
   event.clear_problem();
   writer->Write(event);

@@ -27,7 +27,8 @@ class StoreAdministration {
 
  private:
   // Bytes of what is kept here.
-  uint64_t StoredBytes() const;
+  // "bytes" or "entries".
+  uint64_t Stored(const std::string& what) const;
   absl::Status ImportFrom(const Caller& caller, grpc::ServerReader<wire::ImportPart>* reader,
                           wire::ImportReply* reply);
   absl::Status FileAlias(const Caller& caller, const wire::SignedRecord& message,

@@ -147,11 +147,12 @@ absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::mi
   return Landing{std::move(compiled->entry), from_store};
 }
 
-absl::StatusOr<std::vector<client::Listed>> Upstream::List(uint32_t limit) {
-  absl::StatusOr<std::vector<client::Listed>> listed =
-      client_.List(limit, /*upstream=*/true, [this] { return Interrupted(); });
-  if (!listed.ok()) return Unusable("List", listed.status());
-  return listed;
+absl::StatusOr<client::ListPage> Upstream::List(const client::ListQuery& query) {
+  absl::StatusOr<client::ListPage> page = client_.List(query, [this] { return Interrupted(); });
+  // It has no other servers to ask.
+  const bool is_end = query.upstream > 0 && absl::IsNotFound(page.status());
+  if (!page.ok() && !is_end) return Unusable("List", page.status());
+  return page;
 }
 
 void Upstream::AddCounters(std::map<std::string, uint64_t>& counters) const {

@@ -41,7 +41,7 @@ class Upstream {
   absl::StatusOr<store::Entry> FetchContent(const CompileJob& job);
 
   // What its caller there sees. UNAVAILABLE: as Fetch.
-  absl::StatusOr<std::vector<client::Listed>> List(uint32_t limit);
+  absl::StatusOr<client::ListPage> List(const client::ListQuery& query);
 
   // Calls under way end, later ones do not begin.
   void Stop() { stopping_ = true; }

@@ -76,7 +76,7 @@ TEST_F(AdministrationTest, IsForAdministrators) {
   EXPECT_EQ(answers("reader"), Codes(4, absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(answers("worker"), Codes(4, absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(answers("operator"), Codes(4, absl::StatusCode::kOk));
-  EXPECT_TRUE(Client()->List(0, false, kNoInterrupt)->at(0).pinned);
+  EXPECT_TRUE(ListAll(*Client())->at(0).pinned);
 }
 
 TEST_F(AdministrationTest, IsWrittenDown) {
@@ -150,7 +150,7 @@ TEST_F(AdministrationTest, LookingIsNoUse) {
   ASSERT_TRUE(Client()
                   ->CollectGarbage(size + size / 2, std::chrono::seconds(0), kTimeout, kNoInterrupt)
                   .ok());
-  const std::vector<client::Listed> left = Client()->List(0, false, kNoInterrupt).value();
+  const std::vector<client::Listed> left = ListAll(*Client()).value();
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].manifest.key(), ContentKeyOf("quick 1"));
 }
@@ -167,7 +167,7 @@ TEST_F(AdministrationTest, ProgramsOfForeignSignersAreNamedAndStay) {
   };
   ASSERT_TRUE(Client()->Verify(kTimeout, note, kNoInterrupt).ok());
   EXPECT_THAT(problems, ElementsAre(HasSubstr("signed by a key not trusted")));
-  EXPECT_EQ(Client()->List(0, false, kNoInterrupt)->size(), 1u);
+  EXPECT_EQ(ListAll(*Client())->size(), 1u);
 }
 
 TEST_F(AdministrationTest, AnExportedProgramComesBackAsItWas) {
@@ -212,7 +212,7 @@ TEST_F(AdministrationTest, NothingForeignOrDamagedIsImported) {
   EXPECT_EQ(refusal([](client::Exported& p) { p.blobs.pop_back(); }), Code::kDataLoss);
   EXPECT_EQ(refusal([&](client::Exported& p) { p.blobs = other.blobs; }), Code::kDataLoss);
   EXPECT_EQ(refusal([](client::Exported& p) { p.manifest.record = {1, 2, 3}; }), Code::kDataLoss);
-  EXPECT_THAT(Client()->List(0, false, kNoInterrupt).value(), IsEmpty());
+  EXPECT_THAT(ListAll(*Client()).value(), IsEmpty());
   // The program is good here; its name is another one's, or signed by somebody else.
   EXPECT_EQ(refusal([&](client::Exported& p) { p.aliases = other.aliases; }),
             Code::kInvalidArgument);

@@ -58,13 +58,13 @@ TEST_F(KeysTest, FrontEndsMeetInOneProgram) {
     EXPECT_EQ(Get(key)->manifest.key(), ContentKeyOf("quick"));
   }
   EXPECT_TRUE(absl::IsNotFound(Get(0).status())) << "nobody filed it";
-  const std::vector<client::Listed> listed = Client()->List(0, false, kNoInterrupt).value();
+  const std::vector<client::Listed> listed = ListAll(*Client()).value();
   ASSERT_EQ(listed.size(), 1u);
   EXPECT_EQ(listed[0].aliases.size(), 3u);
   // Three compilations and three fetches found it; a look at its content is none.
   EXPECT_EQ(listed[0].hits, 6u);
   ASSERT_TRUE(GetContent("quick").ok());
-  EXPECT_EQ(Client()->List(0, false, kNoInterrupt)->at(0).hits, 6u);
+  EXPECT_EQ(ListAll(*Client())->at(0).hits, 6u);
 }
 
 TEST_F(KeysTest, OptionsAndDeviceMakeAnotherProgram) {
@@ -176,9 +176,9 @@ TEST_F(KeysTest, AnotherProtocolVersionIsRefusedWithAdvice) {
   wire::HelloReply reply;
   EXPECT_EQ(ToText(FromGrpc(connection->stub->Hello(&context, request, &reply))),
             "FAILED_PRECONDITION: the client speaks version 1 of the compile protocol, the server "
-            "version 2: they are of two installations; stop the daemon (hpu-compile stop), or give "
+            "version 4: they are of two installations; stop the daemon (hpu-compile stop), or give "
             "each installation a cache folder of its own (HPU_CACHE_DIR)");
-  EXPECT_EQ(Client()->Hello(kNoInterrupt).value().protocol_version, 2u);
+  EXPECT_EQ(Client()->Hello(kNoInterrupt).value().protocol_version, 4u);
 }
 
 // What another flight filed between a request's look and its seat.

@@ -105,7 +105,7 @@ TEST_F(NetworkTest, EveryCallHasItsRole) {
     codes.push_back(CodeOf(
         client.Compile(CallFor(key, "quick"), kTimeout, kNoProgress, kNoInterrupt).status()));
     codes.push_back(CodeOf(client.Stats(kNoInterrupt).status()));
-    codes.push_back(CodeOf(client.List(0, false, kNoInterrupt).status()));
+    codes.push_back(CodeOf(ListAll(client).status()));
     codes.push_back(CodeOf(client.Shutdown("", kNoInterrupt)));
     return codes;
   };
@@ -130,7 +130,7 @@ TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
   };
   const auto labels = [](client::RpcClient& client) {
     std::vector<std::string> found;
-    for (const client::Listed& listed : client.List(0, false, kNoInterrupt).value()) {
+    for (const client::Listed& listed : ListAll(client).value()) {
       for (const store::Alias& alias : listed.aliases) found.push_back(alias.label);
     }
     return found;
@@ -138,7 +138,7 @@ TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
   EXPECT_EQ(compile(worker), Origin::kCompiled);
   EXPECT_TRUE(reader.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok()) << "of one team";
   EXPECT_TRUE(absl::IsNotFound(stranger.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status()));
-  EXPECT_EQ(stranger.List(0, false, kNoInterrupt)->size(), 0u);
+  EXPECT_EQ(ListAll(stranger)->size(), 0u);
   EXPECT_EQ(compile(stranger), Origin::kStore) << "the same graph is the same program";
   EXPECT_EQ(labels(worker), std::vector<std::string>{"label quick"});
   EXPECT_EQ(labels(stranger), std::vector<std::string>{"label quick"});

@@ -27,7 +27,7 @@ TEST_F(ServiceTest, CompilesOnceAndThenAnswersFromTheStore) {
   Restart();
   EXPECT_TRUE(store::SameEntry(Get(1).value(), compiled.entry));
   EXPECT_EQ(compiles(), 1u);
-  const client::Listed listed = Client()->List(0, false, kNoInterrupt).value().at(0);
+  const client::Listed listed = ListAll(*Client()).value().at(0);
   EXPECT_EQ(listed.manifest.key(), ContentKeyOf("size:3000000"));
   EXPECT_EQ(listed.aliases.at(0).label, "label size:3000000");
   EXPECT_EQ(listed.aliases.at(0).factors.at(0).value, "size:3000000");
@@ -194,7 +194,7 @@ TEST_F(ServiceTest, AnotherCompilersProgramsAreMisses) {
   EXPECT_TRUE(absl::IsNotFound(Get(1).status()));
   EXPECT_EQ(Compile(1, "quick").value().origin, Origin::kCompiled);
   EXPECT_EQ(Get(1).value().manifest.content.compiler_build_id, "build two");
-  EXPECT_EQ(Client()->List(0, false, kNoInterrupt).value().size(), 2u) << "the old one ages out";
+  EXPECT_EQ(ListAll(*Client()).value().size(), 2u) << "the old one ages out";
 }
 
 TEST_F(ServiceTest, StoppingEndsWaitingRequestsWithinTheGrace) {

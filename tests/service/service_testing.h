@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "compile_client/rpc_client.h"
+#include "compile_client/program_list.h"
 #include "compiler_server/service/compile_server.h"
 #include "graph/graph_builder.h"
 #include "tests/service/fake_backend.h"
@@ -27,6 +27,16 @@ using store::DigestOf;
 
 inline constexpr milliseconds kTimeout{20'000};
 inline const client::Interrupt kNoInterrupt = [] { return absl::OkStatus(); };
+
+inline absl::StatusOr<std::vector<client::Listed>> ListAll(client::RpcClient& client) {
+  client::ProgramList list(&client, 0, /*upstream=*/false);
+  std::vector<client::Listed> programs;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<client::Listed> next, list.Next(kNoInterrupt));
+    if (!next.has_value()) return programs;
+    programs.push_back(*std::move(next));
+  }
+}
 inline const client::ProgressSink kNoProgress = [](const client::Progress&) {
   return absl::OkStatus();
 };

@@ -59,7 +59,7 @@ std::string LoseWriter(const std::string& folder) {
 }
 
 size_t EntriesIn(const std::string& folder) {
-  return RocksDbRecipeStore::Open(folder, kMaxBytes).value()->List(0).value().size();
+  return RocksDbRecipeStore::Open(folder, kMaxBytes).value()->List(0, {}).value().size();
 }
 
 TEST(Recovery, AWholeWriteAheadLogIsReadWithoutAWord) {

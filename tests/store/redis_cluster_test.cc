@@ -173,8 +173,8 @@ TEST_F(RedisCluster, EverythingWorksAndMovingSlotsAreFollowed) {
     EXPECT_TRUE(SameEntry(store_->Get(KeyOf(number)).value(), EntryOf(number, 3, 2000)));
     EXPECT_EQ(store_->GetAlias(AliasIdOf(number)).value(), AliasOf(number, number));
   }
-  EXPECT_EQ(store_->List(0).value().size(), 20u);
-  EXPECT_EQ(store_->ListAliases().value().size(), 20u);
+  EXPECT_EQ(store_->List(0, {}).value().size(), 20u);
+  EXPECT_EQ(store_->AliasesOf(KeyOf(7)).value().size(), 1u);
   ASSERT_TRUE(store_->Quarantine(KeyOf(19), "test").ok());
   EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(19)).status()));
   EXPECT_TRUE(absl::IsNotFound(store_->GetAlias(AliasIdOf(19)).status()));

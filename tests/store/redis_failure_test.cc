@@ -187,8 +187,8 @@ void ExpectBearable(const std::string& text, bool says_no_cluster, FakeServer::M
   check("GetAlias", [](RecipeStore& store) { return store.GetAlias(AliasIdOf(1)).status(); });
   check("PutAlias", [](RecipeStore& store) { return store.PutAlias(AliasOf(1, 1)); });
   check("DropAlias", [](RecipeStore& store) { return store.DropAlias(AliasIdOf(1)); });
-  check("ListAliases", [](RecipeStore& store) { return store.ListAliases().status(); });
-  check("List", [](RecipeStore& store) { return store.List(0).status(); });
+  check("AliasesOf", [](RecipeStore& store) { return store.AliasesOf(KeyOf(1)).status(); });
+  check("List", [](RecipeStore& store) { return store.List(0, {}).status(); });
   check("Quarantine", [](RecipeStore& store) { return store.Quarantine(KeyOf(1), "x"); });
 }
 

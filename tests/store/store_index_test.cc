@@ -122,7 +122,7 @@ TEST(StoreIndex, AgreesWithTheModel) {
         ASSERT_EQ(change.ok(), model.Put(item));
         if (!change.ok()) continue;
         index.Apply(*change);
-        index.Insert(key, item.manifest_bytes, item.refs, ++now);
+        index.Insert(key, item.manifest_bytes, item.refs, 0, ++now);
         for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
         for (const Digest& gone : change->removed_aliases) ASSERT_EQ(aliases.erase(gone), 1u);
         for (const BlobRef& ref : item.refs) blobs.insert(ref.digest);
@@ -160,7 +160,7 @@ TEST(StoreIndex, AgreesWithTheModel) {
 
 TEST(StoreIndex, AnEntryKeepsItsNewestAliases) {
   StoreIndex index(1'000'000);
-  index.Insert(DigestOf(1), 10, {}, 1);
+  index.Insert(DigestOf(1), 10, {}, 0, 1);
   for (uint64_t n = 0; n < StoreIndex::kMaxAliases; ++n) {
     index.InsertAlias(DigestOf(100 + n), DigestOf(1), 5);
   }

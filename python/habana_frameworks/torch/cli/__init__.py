@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _print_rows(rows: Iterator[Any]) -> None:
+    """As json.dumps prints a list of them, each as soon as it is there."""
+    separator = "["
+    for row in rows:
+        print(separator + "\n" + textwrap.indent(json.dumps(row, indent=1), " "), end="")
+        separator = ","
+    print("[]" if separator == "[" else "\n]")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit code: 0, or 1 with a message on standard error; 1 as well where a problem was found."""
     words = sys.argv[1:] if argv is None else argv
@@ -116,13 +126,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         answer = _COMMANDS[arguments.command].run(arguments)
+        if not arguments.json:
+            print_answer(arguments.command, answer)
+        elif isinstance(answer, Iterator):
+            _print_rows(answer)
+        else:
+            print(json.dumps(answer, indent=1))
     # Both of the client's errors are RuntimeErrors; ImportError: the native part is not there.
     except (CommandError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"hpu-compile {arguments.command}: {error}", file=sys.stderr)
         return 1
     problem = isinstance(answer, dict) and "problem" in answer
-    if arguments.json:
-        print(json.dumps(answer, indent=1))
-    else:
-        print_answer(arguments.command, answer)
     return 1 if problem else 0

@@ -14,7 +14,7 @@ from .daemon import daemon_client
 from .errors import CommandError
 from .key_commands import believed_keys
 from .progress import Progress
-from .store_commands import find_manifest, label_of
+from .store_commands import find_manifests, label_of
 
 # Of one program, which may have gigabytes.
 _IMPORT_TIMEOUT_S = 600.0
@@ -30,7 +30,7 @@ def export_(arguments: argparse.Namespace) -> dict[str, Any]:
     OCI image layout as well."""
     client = daemon_client()
     stored = client.list()
-    chosen = [find_manifest(key, stored) for key in arguments.keys] if arguments.keys else stored
+    chosen = find_manifests(arguments.keys, stored) if arguments.keys else stored
     unique = {manifest["key"]: manifest for manifest in chosen}
     written = 0
     with new_bundle(arguments.bundle) as bundle, Progress("exporting") as progress:

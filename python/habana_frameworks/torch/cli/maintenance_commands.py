@@ -9,7 +9,7 @@ from typing import Any
 from .daemon import daemon_client
 from .errors import CommandError
 from .progress import Progress
-from .store_commands import find_manifest
+from .store_commands import find_manifests
 
 # Of reading a whole store.
 _VERIFY_TIMEOUT_S = 24 * 3600.0
@@ -51,9 +51,8 @@ def unpin(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _set_pinned(keys: list[str], pinned: bool) -> list[dict[str, Any]]:
     client = daemon_client()
-    programs = client.list()
     # All are found before the first one is changed.
-    manifests = [find_manifest(key, programs) for key in keys]
+    manifests = find_manifests(keys, client.list())
     for manifest in manifests:
         client.pin(bytes.fromhex(manifest["key"]), pinned)
     return [{"key": manifest["key"], "pinned": pinned} for manifest in manifests]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import native
-from ..dynamo.records import difference, nearest
+from ..dynamo.records import Difference, difference
 from .daemon import daemon_client
 from .errors import CommandError
 
@@ -35,15 +36,30 @@ def _factors(described: dict[str, Any]) -> Factors:
     return [(str(name), str(value)) for name, value in described["factors"]]
 
 
-def _everything(programs: list[dict[str, Any]]) -> list[_Found]:
+def _everything(programs: Iterable[dict[str, Any]]) -> Iterator[_Found]:
     """All keys of both kinds."""
-    found = [_Found(m, None) for m in programs]
-    return found + [_Found(m, alias) for m in programs for alias in m["aliases"]]
+    for manifest in programs:
+        yield _Found(manifest, None)
+        for alias in manifest["aliases"]:
+            yield _Found(manifest, alias)
 
 
-def _find(prefix: str, everything: list[_Found]) -> _Found:
-    """The one stored program with a key, of either kind, that starts with `prefix`."""
-    found = [f for f in everything if f.key.startswith(prefix.lower())]
+# Of the keys that a prefix fits, so many are named.
+_NAMED = 5
+
+
+def _find(prefixes: Sequence[str], programs: Iterable[dict[str, Any]]) -> list[_Found]:
+    """For each prefix the one stored program with a key, of either kind, that starts so. Keeps
+    nothing else of what may be very many."""
+    found: dict[str, list[_Found]] = {prefix: [] for prefix in prefixes}
+    for candidate in _everything(programs):
+        for prefix, fitting in found.items():
+            if len(fitting) < _NAMED and candidate.key.startswith(prefix.lower()):
+                fitting.append(candidate)
+    return [_only(prefix, found[prefix]) for prefix in prefixes]
+
+
+def _only(prefix: str, found: list[_Found]) -> _Found:
     if not found:
         raise CommandError(
             f"no stored program has a key that starts with {prefix!r}; see ls. What a key is made "
@@ -51,14 +67,17 @@ def _find(prefix: str, everything: list[_Found]) -> _Found:
             "it (habana_frameworks.torch.dynamo.explain())"
         )
     if len(found) > 1:
-        keys = ", ".join(f.key[:16] for f in found[:5])
+        keys = ", ".join(f.key[:16] for f in found)
         raise CommandError(f"{prefix!r} is ambiguous: {keys}")
     return found[0]
 
 
-def find_manifest(prefix: str, programs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one of these that has a key, of either kind, with this beginning. CommandError."""
-    return _find(prefix, _everything(programs)).manifest
+def find_manifests(
+    prefixes: Sequence[str], programs: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Of each prefix the program that has a key, of either kind, with this beginning. CommandError
+    unless it is one."""
+    return [found.manifest for found in _find(prefixes, programs)]
 
 
 def label_of(manifest: dict[str, Any]) -> str:
@@ -70,29 +89,25 @@ def add_ls_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--limit", type=int, default=0, help="at most so many")
 
 
-def ls(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def ls(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Stored programs, newest first, with the front-end keys that name them."""
     now = time.time()
-    rows = []
     for manifest in daemon_client().list(arguments.limit):
         size = manifest["program"][1] + sum(recipe[1] for recipe in manifest["recipes"])
-        rows.append(
-            {
-                "label": label_of(manifest),
-                "key": manifest["key"],
-                "front_end_keys": [alias["front_end_key"] for alias in manifest["aliases"]],
-                "created": manifest["created"],
-                "age_s": max(0, int(now - manifest["created"])),
-                "recipes": len(manifest["recipes"]),
-                "bytes": size,
-                "hits": manifest["hits"],
-                "pinned": manifest["pinned"],
-                "compile_ms": manifest["compile_ms"],
-                "device": manifest["device_kind"],
-                "isa_level": manifest["isa_level"],
-            }
-        )
-    return rows
+        yield {
+            "label": label_of(manifest),
+            "key": manifest["key"],
+            "front_end_keys": [alias["front_end_key"] for alias in manifest["aliases"]],
+            "created": manifest["created"],
+            "age_s": max(0, int(now - manifest["created"])),
+            "recipes": len(manifest["recipes"]),
+            "bytes": size,
+            "hits": manifest["hits"],
+            "pinned": manifest["pinned"],
+            "compile_ms": manifest["compile_ms"],
+            "device": manifest["device_kind"],
+            "isa_level": manifest["isa_level"],
+        }
 
 
 def add_show_arguments(command: argparse.ArgumentParser) -> None:
@@ -102,13 +117,25 @@ def add_show_arguments(command: argparse.ArgumentParser) -> None:
 def show(arguments: argparse.Namespace) -> dict[str, Any]:
     """One stored program, by either of its keys: its manifest and its listing."""
     client = daemon_client()
-    manifest = find_manifest(arguments.key, client.list())
+    (manifest,) = find_manifests([arguments.key], client.list())
     loaded = client.get_content(bytes.fromhex(manifest["key"]))
     if loaded is None:
         raise CommandError(f"{manifest['key']} left the store just now")
     program = native.torch_module().Program(loaded.program, loaded.recipes, manifest["key"][:8])
     aliases = {alias["front_end_key"]: alias["label"] for alias in manifest["aliases"]}
     return {**manifest, "aliases": aliases, "text": program.text()}
+
+
+def _nearest(found: _Found, programs: Iterable[dict[str, Any]]) -> tuple[str, list[Difference]]:
+    """The other key of its kind with the fewest differing factors; empty if there is none."""
+    best: tuple[str, list[Difference]] | None = None
+    for other in _everything(programs):
+        if (other.alias is None) != (found.alias is None) or other.key == found.key:
+            continue
+        differences = difference(found.factors, other.factors)
+        if best is None or len(differences) < len(best[1]):
+            best = other.key, differences
+    return best or ("", [])
 
 
 def add_explain_arguments(command: argparse.ArgumentParser) -> None:
@@ -118,19 +145,16 @@ def add_explain_arguments(command: argparse.ArgumentParser) -> None:
 
 def explain(arguments: argparse.Namespace) -> dict[str, Any]:
     """What both keys of a program are made of, and how the nearest key of the same kind differs."""
-    everything = _everything(daemon_client().list(upstream=True))
-    found = _find(arguments.key, everything)
-    others = {
-        f.key: f.factors
-        for f in everything
-        if (f.alias is None) == (found.alias is None) and f.key != found.key
-    }
-    key, differences = nearest(found.factors, others) or ("", [])
-    if arguments.other:
-        other = _find(arguments.other, everything)
+    client = daemon_client()
+    keys = [arguments.key, *([arguments.other] if arguments.other else [])]
+    found, *others = _find(keys, client.list(upstream=True))
+    if others:
+        (other,) = others
         if (other.alias is None) != (found.alias is None):
             raise CommandError("one key is a content key, the other a front-end key; see ls")
         key, differences = other.key, difference(found.factors, other.factors)
+    else:
+        key, differences = _nearest(found, client.list(upstream=True))
     alias = found.alias or next(iter(reversed(found.manifest["aliases"])), None)
     return {
         "label": alias["label"] if alias else "",

@@ -6,10 +6,11 @@ beginning of a key.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> N
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(text) for text in row))
-    console.print(Text(title if table.rows else f"{title}: nothing", style="bold"))
+    if title:
+        console.print(Text(title if table.rows else f"{title}: nothing", style="bold"))
     if table.rows:
         console.print(table)
 
@@ -100,7 +102,23 @@ def _blob(blob: Sequence[Any]) -> str:
     return f"{cell('key', blob[0])}  {size(blob[1])}"
 
 
-def _ls(rows: list[dict[str, Any]]) -> None:
+# Rows that are laid out together; the first ones show while the others are fetched.
+_LS_ROWS = 500
+
+
+def _ls(rows: Iterator[dict[str, Any]]) -> None:
+    title = "stored programs, newest first"
+    some = False
+    while part := list(itertools.islice(rows, _LS_ROWS)):
+        _ls_part("" if some else title, part)
+        some = True
+    if some:
+        print("hits: how often the daemon handed it out since it started")
+    else:
+        _table(title, [], [])
+
+
+def _ls_part(title: str, rows: list[dict[str, Any]]) -> None:
     def keys(known: list[str]) -> str:
         more = f" and {len(known) - 1} more" if len(known) > 1 else ""
         return cell("key", known[-1]) + more if known else "none"
@@ -123,9 +141,7 @@ def _ls(rows: list[dict[str, Any]]) -> None:
         names += ["front-end key", "for"]
         for texts, row in zip(cells, rows, strict=True):
             texts += [keys(row["front_end_keys"]), f"{row['device']} {row['isa_level']}"]
-    _table("stored programs, newest first", names, cells)
-    if rows:
-        print("hits: how often the daemon handed it out since it started")
+    _table(title, names, cells)
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -263,7 +263,7 @@ class Service:
     def stored_keys(self) -> dict[str, list[tuple[str, str]]]:
         """Front-end keys of this user that the store and the servers that the daemon asks have, and
         what they are made of. NoProgram if there is no server."""
-        programs = self._look(lambda client: client.list(upstream=True))
+        programs = self._look(lambda client: list(client.list(upstream=True)))
         return {
             str(alias["front_end_key"]): [(str(n), str(v)) for n, v in alias["factors"]]
             for program in programs

@@ -36,7 +36,7 @@ def stored(other_than: set[str]) -> list[Known]:
     if running_socket() is None:
         return []
     try:
-        programs = open_client()[0].list()
+        programs = list(open_client()[0].list())
     except (OSError, RuntimeError):
         return []
     return [

@@ -1,0 +1,104 @@
+// CompileService: the programs that a caller may see, a page at a time.
+#include <set>
+
+#include "compiler_server/service/compile_request.h"
+#include "compiler_server/service/compile_service.h"
+#include "compiler_server/service/list_entry.h"
+#include "proto/grpc_status.h"
+
+namespace hpu::server {
+namespace {
+
+constexpr uint32_t kMaxEntries = 1000;
+constexpr size_t kMaxPageBytes = 1 << 20;  // unless one entry alone is larger
+// Programs that are looked at for one page: a tenant may have names for few of them.
+constexpr size_t kMaxSeen = 10'000;
+constexpr size_t kStep = 100;
+
+void SetNext(const store::ListPosition& position, wire::ListReply* reply) {
+  reply->mutable_next()->set_created_unix_seconds(position.created_unix_seconds);
+  reply->mutable_next()->set_content_key(store::ToString(position.key));
+}
+
+// The entries of a page; false: full, without this one.
+class Page {
+ public:
+  Page(uint32_t limit, wire::ListReply* reply)
+      : limit_(limit == 0 ? kMaxEntries : std::min(limit, kMaxEntries)), reply_(reply) {}
+
+  bool Add(const client::Listed& program) {
+    std::optional<wire::ListEntry> entry = ToListEntry(program);
+    if (!entry.has_value()) return true;
+    bytes_ += entry->ByteSizeLong();
+    if (reply_->entries_size() > 0 && bytes_ > kMaxPageBytes) return false;
+    if (reply_->entries_size() == static_cast<int>(limit_)) return false;
+    *reply_->add_entries() = *std::move(entry);
+    return true;
+  }
+
+ private:
+  const uint32_t limit_;
+  wire::ListReply* const reply_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest& request,
+                                  wire::ListReply* reply) {
+  client::ListQuery query{request.limit(), request.upstream(), std::nullopt};
+  if (request.has_after()) {
+    const absl::StatusOr<Digest> key = ToKey(request.after().content_key(), "content key");
+    if (!key.ok()) return ToGrpc(key.status());
+    query.after = {request.after().created_unix_seconds(), *key};
+  }
+  if (query.upstream == 0) return ToGrpc(ListOwn(caller, query, reply));
+  --query.upstream;
+  absl::StatusOr<client::ListPage> others = others_.List(query);
+  // A server that does not answer has nothing to show.
+  if (!others.ok()) return ToGrpc(NotFound(others.status().message()));
+  Page page(0, reply);
+  std::optional<store::ListPosition> last = query.after;
+  for (client::Listed& program : others->programs) {
+    program.upstream = true;
+    if (!page.Add(program)) {
+      SetNext(*last, reply);
+      return grpc::Status::OK;
+    }
+    last = store::PositionOf(program.manifest);
+  }
+  if (others->next.has_value()) SetNext(*others->next, reply);
+  return grpc::Status::OK;
+}
+
+absl::Status CompileService::ListOwn(const Caller& caller, const client::ListQuery& query,
+                                     wire::ListReply* reply) {
+  Page page(query.limit, reply);
+  const std::vector<Digest> pinned = store_->Pinned().value_or(std::vector<Digest>());
+  const std::set<Digest> kept(pinned.begin(), pinned.end());
+  std::optional<store::ListPosition> last = query.after;
+  for (size_t seen = 0; seen < kMaxSeen; seen += kStep) {
+    ASSIGN_OR_RETURN(const std::vector<store::Manifest> manifests, store_->List(kStep, last));
+    for (const store::Manifest& manifest : manifests) {
+      const store::ListPosition position = store::PositionOf(manifest);
+      client::Listed program{.manifest = manifest};
+      ASSIGN_OR_RETURN(program.aliases, store_->AliasesOf(position.key));
+      std::erase_if(program.aliases,
+                    [&](const store::Alias& alias) { return alias.tenant != caller.tenant; });
+      program.hits = hits_.Of(position.key);
+      program.pinned = kept.contains(position.key);
+      // Programs that only other tenants have names for are theirs.
+      const bool is_shown = !program.aliases.empty() || caller.Has(Role::kAdmin);
+      if (is_shown && !page.Add(program)) {
+        SetNext(*last, reply);
+        return absl::OkStatus();
+      }
+      last = position;
+    }
+    if (manifests.size() < kStep) return absl::OkStatus();
+  }
+  SetNext(*last, reply);
+  return absl::OkStatus();
+}
+
+}  // namespace hpu::server

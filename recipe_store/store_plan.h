@@ -1,0 +1,55 @@
+// Changes to a StoreIndex on paper: what several writes that are filed together add and drive out,
+// each seeing those before it, while the index stays as it is until they are written.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "recipe_store/store_index.h"
+
+namespace hpu::store {
+
+class StorePlan {
+ public:
+  static constexpr size_t kAny = SIZE_MAX;
+
+  // The index must not change while there is a plan for it.
+  explicit StorePlan(const StoreIndex& index) : index_(&index), total_bytes_(index.total_bytes()) {}
+
+  // As StoreIndex::PlanInsert and PlanAlias. What a plan has once named it does not drive out.
+  // After an error the plan is as it was.
+  absl::Status Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs);
+  absl::Status Alias(const Digest& id, const Digest& key, uint64_t bytes);
+  // Of what is not there: nothing.
+  void Remove(const Digest& key);
+  void RemoveAlias(const Digest& id);
+  // Least recently used entries, never pinned ones, until at most `max_bytes` are left; of entries
+  // at most `max_entries`.
+  void Evict(uint64_t max_bytes, size_t max_entries = kAny);
+  // As StoreIndex::PlanGarbage, of at most `max_entries`.
+  void CollectGarbage(uint64_t max_bytes, uint64_t unused_since_micros, size_t max_entries = kAny);
+
+  bool Contains(const Digest& key) const;
+  bool ContainsBlob(const Digest& digest) const { return EntriesOf(digest) > 0; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  // What has come since it was asked last.
+  StoreIndex::Change TakeChange() { return std::exchange(change_, {}); }
+
+ private:
+  void TakeOut(const Digest& key);
+  void TakeOut(const StoreIndex::IndexAlias& alias);
+  void Release(const StoreIndex::IndexEntry& entry);
+  int64_t EntriesOf(const Digest& blob) const;
+  absl::Status CheckSize(const std::string& what) const;
+
+  const StoreIndex* index_;
+  uint64_t total_bytes_;
+  std::set<Digest> kept_;            // keys that the plan names
+  std::set<Digest> removed_;         // keys
+  std::set<Digest> aliases_;         // ids that are removed
+  std::map<Digest, int64_t> added_;  // blob -> difference to the index's entry counts
+  StoreIndex::Change change_;
+};
+
+}  // namespace hpu::store
