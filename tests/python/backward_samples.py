@@ -104,6 +104,26 @@ def resized(name: str, size: list[int], more: tuple[object, ...] = (), scale: fl
     return a(f"{name}_backward.default", f(2, 3, *size), size, [2, 3, 4, 5], *more, *scales)
 
 
+PADDED = [
+    case
+    for name in ("reflection", "replication")
+    for case in (
+        a(f"{name}_pad2d.default", f(2, 3, 4, 5), [1, 2, 3, 0]),
+        a(f"{name}_pad2d_backward.default", f(2, 3, 7, 8), f(2, 3, 4, 5), [1, 2, 3, 0]),
+        a(f"{name}_pad1d.default", f(2, 3, 5), [4, 1]),
+        a(f"{name}_pad1d_backward.default", f(2, 3, 10), f(2, 3, 5), [4, 1]),
+    )
+]
+UNFOLDED = [
+    a("im2col.default", f(2, 3, 6, 7), [3, 2], [1, 2], [1, 0], [2, 1]),
+    a("col2im.default", f(2, 18, 15), [6, 7], [3, 2], [1, 2], [1, 0], [2, 1]),
+    a("unfold.default", f(2, 9, 3), 1, 4, 2),
+    a("unfold_backward.default", f(2, 3, 3, 4), [2, 9, 3], 1, 4, 2),
+    a("pixel_unshuffle.default", f(2, 3, 4, 6), 2),
+    a("adaptive_max_pool2d.default", f(2, 3, 6, 8), [3, 2]),
+    a("max.dim", b(3, 7), 1),
+]
+
 WINDOWS = [
     a("max_pool2d_with_indices.default", f(2, 3, 7, 8), [3, 3], [2, 2], [1, 1]),
     a("max_pool2d_with_indices.default", f(3, 7, 8), [2, 3]),
@@ -310,4 +330,15 @@ FOREACH = [
     each("add.List", [h(3, 4)], [h(3, 4)], alpha=0.5),
 ]
 
-CASES = [*BATCH_NORMS, *INDEXED, *WINDOWS, *CONVOLUTIONS, *FOREACH, *POINTWISE, *NORMS, *LOSSES]
+CASES = [
+    *BATCH_NORMS,
+    *INDEXED,
+    *PADDED,
+    *UNFOLDED,
+    *WINDOWS,
+    *CONVOLUTIONS,
+    *FOREACH,
+    *POINTWISE,
+    *NORMS,
+    *LOSSES,
+]

@@ -119,6 +119,7 @@ std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();
 std::span<const HandlerRow> LossRows();
 std::span<const HandlerRow> AttentionRows();
+std::span<const HandlerRow> UnfoldRows();
 std::span<const HandlerRow> EmbeddingBagRows();
 std::span<const HandlerRow> WindowBackwardRows();
 std::span<const HandlerRow> IndexBackwardRows();

@@ -34,9 +34,22 @@ Value* WithSize(Call& call, Value* x, int64_t dim, int64_t size) {
   return call.b.Pad(x, low, high, 0);
 }
 
-Value* PadLow(Call& call, Value* x, const Dims& sizes) {
-  if (std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size == 0; })) return x;
-  return call.b.Pad(x, sizes, Dims(sizes.size(), 0), 0);
+// Rows and columns of [N, H, W, C]: `low` zeros in front, then cut or padded to `room`.
+Value* InRoom(Call& call, Value* x, const int64_t (&low)[2], const int64_t (&room)[2]) {
+  Dims before(4, 0);
+  Dims after(4, 0);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto dim = static_cast<int64_t>(i + 1);
+    x = call.b.Slice(x, dim, 0, std::min(x->type.sizes[dim], room[i] - low[i]));
+    before[dim] = low[i];
+    after[dim] = room[i] - low[i] - x->type.sizes[dim];
+  }
+  const auto none = [](int64_t size) { return size == 0; };
+  if (std::all_of(before.begin(), before.end(), none) &&
+      std::all_of(after.begin(), after.end(), none)) {
+    return x;
+  }
+  return call.b.Pad(x, before, after, 0);
 }
 
 // Groups of channels [L, C] -> [groups, L, C / groups]; as it is without groups.
@@ -73,18 +86,20 @@ Value* WeightGradient(Call& call, const Conv& conv) {
   const Dims& small = conv.result->type.sizes;
   // Rows and columns of an image of every stride-th pixel, with room for the last tap.
   int64_t room[2];
-  Dims low(4, 0);
+  int64_t image_room[2];
+  int64_t low[2];
   for (size_t i = 0; i < 2; ++i) {
     const int64_t reach = (conv.kernel(i) - 1) * conv.window.dilation[i] / stride[i];
     room[i] = small[i + 1] + reach;
-    low[i + 1] = conv.window.pads[2 * i];
+    image_room[i] = room[i] * stride[i];
+    low[i] = conv.window.pads[2 * i];
   }
-  Value* image = PadLow(call, conv.image, low);
-  Value* gradient = conv.result;
-  for (int64_t i = 0; i < 2; ++i) {
-    image = WithSize(call, image, i + 1, room[i] * stride[i]);
-    gradient = WithSize(call, gradient, i + 1, room[i]);
+  // Far padding of a short kernel may reach past all that is read.
+  if (low[0] > image_room[0] || low[1] > image_room[1]) {
+    return call.Refuse("padding beyond the image"), conv.weight;
   }
+  Value* image = InRoom(call, conv.image, low, image_room);
+  Value* gradient = InRoom(call, conv.result, {0, 0}, room);
   const int64_t positions = small[0] * room[0] * room[1];
   const int64_t channels = image->type.sizes[3];
   gradient = call.b.Reshape(gradient, {positions, small[3]});

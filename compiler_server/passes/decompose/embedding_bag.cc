@@ -27,8 +27,7 @@ Bags ReadBags(Call& call, int64_t bags) {
   }
   if (call.refused()) return result;
   const int64_t count = index->type.elements();
-  const Expr starts{&call,
-                    call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
+  const Expr starts{&call, call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
   const Expr places{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, count), {count, 1})};
   const Expr before = Sum(Cast(starts <= places, DType::kI32), {1}, false);
   result.index = index;
@@ -37,8 +36,8 @@ Bags ReadBags(Call& call, int64_t bags) {
   const int64_t padding = call.Int("padding_idx");
   if (padding >= 0) {
     const Expr padded{&call, call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
-    counts = Reshape(Where(padded, 0.0, Expr{&call, call.b.Full(1, DType::kF32, {count})}),
-                     {count, 1});
+    counts =
+        Reshape(Where(padded, 0.0, Expr{&call, call.b.Full(1, DType::kF32, {count})}), {count, 1});
   }
   Value* none = call.b.Full(0, DType::kF32, {bags});
   result.size = {&call, AddAt(call, none, 0, result.bag, Reshape(counts, {count}).value)};

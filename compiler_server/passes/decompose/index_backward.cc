@@ -25,6 +25,30 @@ Value* AddRows(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   return AddAt(call, x, dim, index, call.b.Expand(source, sizes));
 }
 
+Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step, int64_t size) {
+  Dims sizes = x->type.sizes;
+  const int64_t count = sizes[dim];
+  if (count == 0) {
+    sizes[dim] = size;
+    return call.b.Full(0, x->type.dtype, sizes);
+  }
+  if (step > 1 && count > 1) {
+    const int64_t inner = NumElements(std::span(sizes).subspan(dim + 1));
+    const int64_t outer = NumElements(std::span(sizes).first(dim));
+    x = call.b.Reshape(x, {outer * count, 1, inner});
+    x = call.b.Pad(x, {0, 0, 0}, {0, step - 1, 0}, 0);
+    sizes[dim] = count * step;
+    x = call.b.Slice(call.b.Reshape(x, sizes), dim, 0, (count - 1) * step + 1);
+    sizes = x->type.sizes;
+  }
+  Dims low(sizes.size(), 0);
+  Dims high(sizes.size(), 0);
+  low[dim] = start;
+  high[dim] = size - start - sizes[dim];
+  if (low[dim] == 0 && high[dim] == 0) return x;
+  return call.b.Pad(x, low, high, 0);
+}
+
 namespace {
 
 constexpr std::string_view kSelf = "self";
@@ -89,31 +113,6 @@ void EmbeddingBackward(Call& call) {
   }
   Value* zeros = call.b.Full(0, grad.dtype(), {rows, grad.sizes().back()});
   Give(call, {&call, AddRows(call, zeros, 0, index, grad.value)});
-}
-
-// `x` between zeros along `dim`, whose size becomes `size`: elements at start, start + step, ...
-Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step, int64_t size) {
-  Dims sizes = x->type.sizes;
-  const int64_t count = sizes[dim];
-  if (count == 0) {
-    sizes[dim] = size;
-    return call.b.Full(0, x->type.dtype, sizes);
-  }
-  if (step > 1 && count > 1) {
-    const int64_t inner = NumElements(std::span(sizes).subspan(dim + 1));
-    const int64_t outer = NumElements(std::span(sizes).first(dim));
-    x = call.b.Reshape(x, {outer * count, 1, inner});
-    x = call.b.Pad(x, {0, 0, 0}, {0, step - 1, 0}, 0);
-    sizes[dim] = count * step;
-    x = call.b.Slice(call.b.Reshape(x, sizes), dim, 0, (count - 1) * step + 1);
-    sizes = x->type.sizes;
-  }
-  Dims low(sizes.size(), 0);
-  Dims high(sizes.size(), 0);
-  low[dim] = start;
-  high[dim] = size - start - sizes[dim];
-  if (low[dim] == 0 && high[dim] == 0) return x;
-  return call.b.Pad(x, low, high, 0);
 }
 
 // slice_backward(grad, input_sizes, dim, start, end, step)

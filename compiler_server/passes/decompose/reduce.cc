@@ -59,10 +59,13 @@ void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
 // max.dim, min.dim: values and indices.
 void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
   Value* x = call.Tensor(kSelf);
+  const bool truth = x->type.dtype == DType::kBool;
+  if (truth) x = call.b.Cast(x, DType::kI32);
   const Dims dims = {call.Dim(kDim, x->type.rank())};
   const bool keepdim = call.Bool(kKeepdim);
   Value* value = call.used(0) ? call.b.Reduce(op, x, dims, keepdim) : nullptr;
   Value* index = call.used(1) ? call.b.Reduce(by_index, x, dims, keepdim) : nullptr;
+  if (truth && value != nullptr) value = call.b.Cast(value, DType::kBool);
   call.Return({value, index});
 }
 void MaxDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMax, OpKind::kArgmax); }

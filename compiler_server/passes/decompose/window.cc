@@ -56,11 +56,8 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
   return window;
 }
 
-// (x, kernel, stride, padding, dilation, ceil_mode)
-void EmitMaxPool(Call& call, int64_t spatial) {
-  const PoolWindow window = PoolWindowOf(call, spatial);
-  const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
-  const bool ceil = call.Bool("ceil_mode");
+void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window, const Dims& dilation,
+                 bool ceil) {
   const auto emit = [&](OpKind op) {
     InChannelsLast(call, spatial, [&](Value* x) {
       return call.b.Emit(op, {x},
@@ -76,8 +73,28 @@ void EmitMaxPool(Call& call, int64_t spatial) {
   Value* index = call.result_count() > 1 && call.used(1) ? emit(OpKind::kMaxPoolIndex) : nullptr;
   call.Return({emit(OpKind::kMaxPool), index});
 }
+
+// (x, kernel, stride, padding, dilation, ceil_mode)
+void EmitMaxPool(Call& call, int64_t spatial) {
+  const PoolWindow window = PoolWindowOf(call, spatial);
+  const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
+  GiveMaxPool(call, spatial, window, dilation, call.Bool("ceil_mode"));
+}
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
+
+// adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
+void AdaptiveMaxPool2d(Call& call) {
+  const Dims in = call.Tensor(kSelf)->type.sizes;
+  const Dims& out = call.type().sizes;
+  const size_t rank = in.size();
+  if (rank < 3 || out.size() != rank || in[rank - 2] % out[rank - 2] != 0 ||
+      in[rank - 1] % out[rank - 1] != 0) {
+    return call.Refuse("uneven pooling of ", ir::ToText(in));
+  }
+  const Dims kernel = {in[rank - 2] / out[rank - 2], in[rank - 1] / out[rank - 1]};
+  GiveMaxPool(call, 2, {kernel, kernel, {0, 0, 0, 0}}, {1, 1}, false);
+}
 
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 void EmitAvgPool(Call& call, int64_t spatial) {
@@ -151,6 +168,7 @@ constexpr HandlerRow kRows[] = {
     {"aten._upsample_nearest_exact2d.default", NearestExact},
     {"aten._upsample_nearest_exact2d.vec", NearestExact},
     {"aten.adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
+    {"aten.adaptive_max_pool2d.default", AdaptiveMaxPool2d},
     {"aten.avg_pool1d.default", AvgPool1d},
     {"aten.avg_pool2d.default", AvgPool2d},
     {"aten.max_pool1d.default", MaxPool1d},

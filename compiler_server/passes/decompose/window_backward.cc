@@ -1,6 +1,6 @@
-// Gradients of pooling and resizing. Averages and interpolations are linear along each dimension: the
-// way back multiplies by the transposed weights, which are made of positions, or spreads evenly where
-// windows do not overlap.
+// Gradients of pooling and resizing. Averages and interpolations are linear along each dimension:
+// the way back multiplies by the transposed weights, which are made of positions, or spreads evenly
+// where windows do not overlap.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -31,7 +31,8 @@ void MaxPoolBackward(Call& call) {
   const auto last = [&](Value* x) {
     return call.b.Permute(call.b.Reshape(x, {sizes[0], sizes[1], windows}), {0, 2, 1});
   };
-  Value* zeros = call.b.Full(0, Widened(grad->type.dtype), {sizes[0], sizes[2] * sizes[3], sizes[1]});
+  Value* zeros =
+      call.b.Full(0, Widened(grad->type.dtype), {sizes[0], sizes[2] * sizes[3], sizes[1]});
   Value* sum = AddAt(call, zeros, 1, last(index), last(call.b.Cast(grad, zeros->type.dtype)));
   sum = call.b.Permute(sum, {0, 2, 1});
   Give(call, {&call, call.b.Reshape(sum, call.type().sizes)});
@@ -98,7 +99,9 @@ void AvgPoolBackward(Call& call) {
   if (stride.empty()) stride = kernel;
   const Dims padding = call.Ints("padding");
   const auto along = [&](size_t i) {
-    const auto entry = [&](const Dims& values) { return values.size() == 1 ? values[0] : values[i]; };
+    const auto entry = [&](const Dims& values) {
+      return values.size() == 1 ? values[0] : values[i];
+    };
     const size_t dim = sizes.size() - 2 + i;
     return Pooling{sizes[dim], grad.sizes()[dim], entry(kernel), entry(stride), entry(padding)};
   };
@@ -191,9 +194,9 @@ void NearestBackward(Call& call, double shift) {
   };
   if (whole(dims[0]) && whole(dims[1])) {  // every input was copied into a block
     const Dims& sizes = grad.sizes();
-    const Expr blocks = Reshape(
-        grad, {sizes[0] * sizes[1], dims[0].input, dims[0].output / dims[0].input, dims[1].input,
-               dims[1].output / dims[1].input});
+    const Expr blocks =
+        Reshape(grad, {sizes[0] * sizes[1], dims[0].input, dims[0].output / dims[0].input,
+                       dims[1].input, dims[1].output / dims[1].input});
     return Give(call, Reshape(Sum(blocks, {2, 4}), call.type().sizes));
   }
   const auto weights = [&](const Resizing& dim) {
