@@ -11,7 +11,9 @@ import pytest
 import torch
 from aten_case import Case, T
 from backward_samples import CASES
-from helpers import check, compiled_whole
+from helpers import check, compiled_whole, fresh_process
+
+from habana_frameworks.torch.dynamo import report
 
 aten = torch.ops.aten
 
@@ -186,3 +188,55 @@ def test_embedding_bag(mode, padding, weighted):
     each = [heads(8)] if weighted else []
     inputs = [heads(5, 6), heads(3, 6), index, torch.tensor([0, 3, 7])]
     compiled_whole(check(function, *inputs, *each))
+
+
+OPTIMIZERS = {
+    "SGD": (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
+    "AdamW": (torch.optim.AdamW, {"capturable": True}),
+    "Adam": (torch.optim.Adam, {"capturable": True, "amsgrad": True}),
+    "RMSprop": (torch.optim.RMSprop, {"capturable": True, "momentum": 0.5}),
+    "Adagrad": (torch.optim.Adagrad, {}),
+}
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(name, foreach):
+    make, options = OPTIMIZERS[name]
+    on_cpu = [torch.nn.Parameter(heads(4, 5 + n)) for n in range(2)]
+    on_hpu = [torch.nn.Parameter(p.detach().to("hpu")) for p in on_cpu]
+    plain = {k: v for k, v in options.items() if k != "capturable"}
+    theirs = make(on_cpu, lr=0.1, foreach=foreach, **plain)
+    ours = make(on_hpu, lr=0.1, foreach=foreach, **options)
+    fresh_process()
+    step = torch.compile(lambda: ours.step(), backend="hpu_backend")
+    for _ in range(3):
+        for cpu, hpu in zip(on_cpu, on_hpu, strict=True):
+            cpu.grad = heads(*cpu.shape)
+            hpu.grad = cpu.grad.to("hpu")
+        theirs.step()
+        step()
+    compiled_whole(report())
+    assert all(graph.origin != "eager" for graph in report().graphs)
+    for cpu, hpu in zip(on_cpu, on_hpu, strict=True):
+        torch.testing.assert_close(hpu.detach().cpu(), cpu.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_rms_norm():
+    # The CPU has no kernel for the gradient: autograd's is the reference.
+    def function(grad, x, weight):
+        y, scale = aten._fused_rms_norm(x, [9], weight, 1e-5)
+        return y, *aten._fused_rms_norm_backward(grad, x, [9], scale, weight, [True, True])
+
+    grad, x, weight = heads(2, 3, 9), heads(2, 3, 9) * 2, heads(9)
+    fresh_process()
+    with torch.no_grad():
+        compiled = torch.compile(function, backend="hpu_backend")
+        got = compiled(grad.to("hpu"), x.to("hpu"), weight.to("hpu"))
+    compiled_whole(report())
+    x.requires_grad_()
+    weight.requires_grad_()
+    y = torch.nn.functional.rms_norm(x, [9], weight, 1e-5)
+    wanted = [y.detach(), *torch.autograd.grad(y, [x, weight], grad)]
+    for ours, theirs in zip(got, wanted, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-5, atol=1e-5)
