@@ -75,8 +75,8 @@ struct CapturedGraph {
   std::vector<CapturedConstant> constants;  // in the order of their first use, each used
   std::vector<OpSchema> schemas;            // in the order of their first use, each once
   std::vector<CapturedCall> calls;
-  std::vector<Argument> outputs;  // tensor, none, int, float or bool
-  std::vector<CapturedTangent> tangents;    // of a training graph: both lists have an entry at least
+  std::vector<Argument> outputs;          // tensor, none, int, float or bool
+  std::vector<CapturedTangent> tangents;  // of a training graph: both lists have an entry at least
   std::vector<CapturedGradient> gradients;  // of any other: both are empty
 
   const OpSchema& schema(const CapturedCall& call) const { return schemas[call.schema]; }

@@ -26,7 +26,8 @@ class GraphBuilder {
   uint32_t AddCall(const OpSchema& schema, CapturedCall call);
   void SetOutputs(std::vector<Argument> outputs);
   // Makes it a training graph (captured_graph.h says in which order things stand).
-  void SetDerivative(std::vector<CapturedTangent> tangents, std::vector<CapturedGradient> gradients);
+  void SetDerivative(std::vector<CapturedTangent> tangents,
+                     std::vector<CapturedGradient> gradients);
 
   uint32_t value_count() const { return next_value_; }
   size_t call_count() const { return graph_.calls.size(); }

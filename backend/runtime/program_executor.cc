@@ -84,9 +84,8 @@ absl::Status ProgramExecutor::Prepare(std::span<const std::span<const uint8_t>> 
     const auto* launch = std::get_if<LaunchStep>(&step);
     if (launch == nullptr || recipes_[launch->recipe] != nullptr) continue;
     const RecipeRef& reference = program_->recipes[launch->recipe];
-    ASSIGN_OR_RETURN(
-        recipes_[launch->recipe],
-        LoadRecipe(reference.digest, ShortName(reference), recipes[launch->recipe]));
+    ASSIGN_OR_RETURN(recipes_[launch->recipe],
+                     LoadRecipe(reference.digest, ShortName(reference), recipes[launch->recipe]));
   }
   PlanBuffers();
   const std::vector<Step>& steps = function().steps;

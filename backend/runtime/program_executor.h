@@ -1,5 +1,6 @@
 // A function of a program made ready to run: recipes loaded, launch tables laid out, addresses
-// reduced to "base + offset". The caller owns inputs and outputs and walks the steps; LaunchSteps are run here.
+// reduced to "base + offset". The caller owns inputs and outputs and walks the steps; LaunchSteps
+// are run here.
 //
 //   ExecutionFrame: one base address per slot, filled by the caller before the first launch
 //     [ inputs | buffers | constants | program tensors made by eager steps ]
@@ -29,10 +30,10 @@ struct DeviceBlock;
 
 class ProgramExecutor {
  public:
-  // One executor per function. `program`: container bytes (program/program.h); `recipes`: serialised
-  // recipes in the program's order. All verified before. `name`: what the program is called in
-  // messages. Loads the library, acquires no device. UNIMPLEMENTED: a step, an input or an output
-  // of a kind that nothing here runs.
+  // One executor per function. `program`: container bytes (program/program.h); `recipes`:
+  // serialised recipes in the program's order. All verified before. `name`: what the program is
+  // called in messages. Loads the library, acquires no device. UNIMPLEMENTED: a step, an input or
+  // an output of a kind that nothing here runs.
   static absl::StatusOr<std::vector<std::unique_ptr<ProgramExecutor>>> Create(
       std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
       const std::string& name);
@@ -122,11 +123,12 @@ class ProgramExecutor {
   const std::string name_;
   const std::shared_ptr<const Program> program_;
   const uint32_t function_;
-  std::vector<std::shared_ptr<LoadedRecipe>> recipes_;  // of the program; null: not of this function
+  std::vector<std::shared_ptr<LoadedRecipe>>
+      recipes_;  // of the program; null: not of this function
   std::vector<PreparedLaunch> launches_;
   std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
   std::vector<bool> buffer_is_visible_;
-  std::vector<bool> constant_is_read_;  // by the program's constants
+  std::vector<bool> constant_is_read_;    // by the program's constants
   std::vector<uint64_t> scratch_offset_;  // of buffers that are not visible
   uint64_t scratch_bytes_ = 0;
   uint32_t slot_count_ = 0;

@@ -20,8 +20,8 @@ class CompiledFunction {
  public:
   explicit CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor);
 
-  // One argument per input. Returns a new tuple. Needs the GIL; throws what errors.h says, TypeError
-  // and ValueError for inputs that do not fit.
+  // One argument per input. Returns a new tuple. Needs the GIL; throws what errors.h says,
+  // TypeError and ValueError for inputs that do not fit.
   PyObject* Call(PyObject* const* arguments, size_t count);
   // The same for C++, with or without the GIL: one entry per input, null for a number; one per
   // output, undefined for what is no tensor. An output that is an input is that tensor.

@@ -64,8 +64,7 @@ variable_list RaiseIfDifferentiated(const variable_list& gradients) {
 
 }  // namespace
 
-CompiledProgram::CompiledProgram(
-    std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors) {
+CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors) {
   for (auto& executor : executors) {
     functions_.push_back(std::make_unique<CompiledFunction>(std::move(executor)));
   }

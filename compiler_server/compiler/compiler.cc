@@ -102,8 +102,8 @@ void LinkFunctions(const ir::Graph& training, const TrainingParts& parts, Progra
   }
   for (uint32_t i = 0; i < parts.saved.size(); ++i) {
     const uint32_t output = parts.saved[i];
-    const bool own = output >= parts.returned &&
-                     forward.outputs[output].kind == ProgramOutput::Kind::kTensor;
+    const bool own =
+        output >= parts.returned && forward.outputs[output].kind == ProgramOutput::Kind::kTensor;
     program->saved.push_back({{0, output}, {1, i}, /*consumable=*/own});
   }
   Derivative& derivative = program->derivatives.emplace_back();

@@ -178,8 +178,7 @@ class Verifier {
   absl::Status CheckDerivative() const {
     const auto& tangents = graph_.tangents;
     const auto& gradients = graph_.gradients;
-    CONSTRAINT(tangents.empty() == gradients.empty() &&
-                   tangents.size() <= graph_.inputs().size() &&
+    CONSTRAINT(tangents.empty() == gradients.empty() && tangents.size() <= graph_.inputs().size() &&
                    gradients.size() <= graph_.outputs().size(),
                "derivative_c2", tangents.size(), " tangents for ", gradients.size(), " gradients");
     const size_t given = graph_.inputs().size() - tangents.size();

@@ -69,8 +69,7 @@ void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager,
 }  // namespace
 
 absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
-                        const LoweringOptions& options, std::string name,
-                        LoweredProgram* lowered) {
+                        const LoweringOptions& options, std::string name, LoweredProgram* lowered) {
   Program& program = lowered->program;
   program.deterministic = options.deterministic;
   const auto number = static_cast<uint32_t>(program.functions.size());

@@ -36,7 +36,6 @@ struct LoweredProgram {
 // UNIMPLEMENTED: some node can run neither in a recipe nor by ATen; `lowered` is not to be used
 // then.
 absl::Status LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
-                        const LoweringOptions& options, std::string name,
-                        LoweredProgram* lowered);
+                        const LoweringOptions& options, std::string name, LoweredProgram* lowered);
 
 }  // namespace hpu::compiler

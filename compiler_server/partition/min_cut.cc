@@ -33,8 +33,7 @@ uint64_t MinCut::Augment() {
   uint32_t vertex = kSource;
   while (vertex != kSink) {
     uint32_t& e = current_[vertex];
-    while (e != kNone &&
-           (edges_[e].capacity == 0 || level_[edges_[e].to] != level_[vertex] + 1)) {
+    while (e != kNone && (edges_[e].capacity == 0 || level_[edges_[e].to] != level_[vertex] + 1)) {
       e = edges_[e].next;
     }
     if (e != kNone) {

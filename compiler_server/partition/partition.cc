@@ -145,9 +145,9 @@ class Partitioner {
   }
 
   bool IsBackward(const Node& node) const {
-    return std::any_of(
-        node.operands.begin(), node.operands.end(),
-        [&](const Value* operand) { return operand != nullptr && of_tangents_[operand->id]; });
+    return std::any_of(node.operands.begin(), node.operands.end(), [&](const Value* operand) {
+      return operand != nullptr && of_tangents_[operand->id];
+    });
   }
 
   // The values outside of the backward that it reads.
@@ -160,7 +160,8 @@ class Partitioner {
       if (!IsBackward(*node)) continue;
       for (Value* operand : node->operands) read(operand);
     }
-    for (const auto& [input, gradient] : graph_.gradients) read(ValueOf(graph_.outputs()[gradient]));
+    for (const auto& [input, gradient] : graph_.gradients)
+      read(ValueOf(graph_.outputs()[gradient]));
     return reads;
   }
 
@@ -222,19 +223,17 @@ class Partitioner {
       if (input.value == nullptr) {
         forward.AddScalarInput(input.name);
       } else {
-        forward_->Map(input.value,
-                      forward.AddInput(input.name, input.value->type, input.on_cpu));
+        forward_->Map(input.value, forward.AddInput(input.name, input.value->type, input.on_cpu));
       }
     }
     // In the order of the training graph, so that random numbers are drawn in that order.
     const std::vector<bool> live = ForwardNeeds();
     for (Node* node : graph_.nodes()) {
       if (IsBackward(*node)) continue;
-      const bool effect = node->op == ir::OpKind::kAten &&
-                          (node->results.empty() || node->aten->draws_random);
-      const bool needed =
-          std::any_of(node->results.begin(), node->results.end(),
-                      [&](const Value* result) { return live[result->id]; });
+      const bool effect =
+          node->op == ir::OpKind::kAten && (node->results.empty() || node->aten->draws_random);
+      const bool needed = std::any_of(node->results.begin(), node->results.end(),
+                                      [&](const Value* result) { return live[result->id]; });
       if (effect || needed) forward_->Emit(*node);
     }
     CopyOutputs(*forward_, 0, outputs_);
@@ -346,8 +345,8 @@ class Partitioner {
   }
 
   const ir::Graph& graph_;
-  const size_t inputs_;   // without tangents
-  const size_t outputs_;  // without gradients
+  const size_t inputs_;            // without tangents
+  const size_t outputs_;           // without gradients
   std::vector<bool> of_tangents_;  // by value id
   std::vector<bool> saved_;        // by value id
   std::vector<Value*> saved_values_;

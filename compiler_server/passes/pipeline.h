@@ -12,12 +12,11 @@ std::span<const Pass> Pipeline();
 // A pass by its name; nullptr if there is none.
 const Pass* FindPass(std::string_view name);
 
-// The pipeline has two halves, between which a training graph is parted (compiler_server/partition):
-// up to canonical ops, and from there to what can be lowered.
+// The pipeline has two halves, between which a training graph is parted
+// (compiler_server/partition): up to canonical ops, and from there to what can be lowered.
 enum class PipelinePart : uint8_t { kWhole, kToCanonical, kToLowerable };
 
 absl::Status RunPipeline(ir::Graph& graph, const PassContext& context = {},
-                         const PassOptions& options = {},
-                         PipelinePart part = PipelinePart::kWhole);
+                         const PassOptions& options = {}, PipelinePart part = PipelinePart::kWhole);
 
 }  // namespace hpu::compiler

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The guide's MNIST program (P1) on hand-written digits, trained on hpu and in CPU eager side by side.
+"""The guide's MNIST program (P1) on hand-written digits, on hpu and in CPU eager side by side.
 
 `train` is the guide's function; what is around it is what such a program has. The images are 1,797
 real ones of scikit-learn, 8 x 8. Writes loss.svg, both losses over the steps, and a checkpoint that
@@ -60,13 +60,9 @@ def train(args, model, device, train_loader, optimizer, epoch):
         args.bar.update()
         if batch_idx % args.log_interval == 0:
             args.bar.write(
-                "Train Epoch: {} [{}/{} ({:.0f}%)]\tLoss: {:.6f}".format(
-                    epoch,
-                    batch_idx * len(data),
-                    len(train_loader.dataset) / args.world_size,
-                    100.0 * batch_idx / len(train_loader),
-                    loss.item(),
-                )
+                f"Train Epoch: {epoch} [{batch_idx * len(data)}/"
+                f"{len(train_loader.dataset) / args.world_size} "
+                f"({100.0 * batch_idx / len(train_loader):.0f}%)]\tLoss: {loss.item():.6f}"
             )
             if batch_idx != 0 and args.dry_run:
                 break
@@ -90,7 +86,9 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--log-interval", type=int, default=10)
     parser.add_argument("--dry-run", action="store_true", help="two lines of log, no more")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A training loop on hpu: forward, backward and the optimizer's step are recipes, and the loss is CPU eager's."""
+"""A training loop on hpu: forward, backward and the optimizer's step are recipes; the loss is CPU
+eager's."""
 
 from __future__ import annotations
 

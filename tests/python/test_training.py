@@ -1,46 +1,21 @@
 """Training graphs: forward and backward recipes bound by one autograd node.
 
 Guide rows: MODE-3 (eager mode), FALL-1 (eager segments). What autograd promises of a node is tested
-here on small functions; models and optimizers in test_training_models.py.
+here on small functions; state (statistics, random numbers, memory, the store) in
+test_training_state.py; models and optimizers in test_training_models.py.
 """
 
 from __future__ import annotations
 
 import copy
-import gc
 
 import pytest
 import torch
-import torch.nn.functional as F
-from helpers import fresh_process
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from training_case import assert_close, compiled, leaf, matrix, only_graph
 
 from habana_frameworks.torch.dynamo import report
-
-
-def compiled(function, **options):
-    fresh_process()
-    return torch.compile(function, backend="hpu_backend", options=options or None)
-
-
-def matrix(*sizes: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(sizes or (4, 4), generator=torch.Generator().manual_seed(seed))
-
-
-def leaf(*sizes: int, seed: int = 0) -> torch.Tensor:
-    return matrix(*sizes, seed=seed).to("hpu").requires_grad_()
-
-
-def only_graph():
-    """The one graph since fresh_process(), which was compiled without eager nodes."""
-    (graph,) = report().graphs
-    assert (graph.origin == "eager", graph.reason, graph.eager_nodes) == (False, "", 0)
-    return graph
-
-
-def assert_close(ours, theirs, rtol=1e-5, atol=1e-6):
-    torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=rtol, atol=atol)
 
 
 def test_forward_and_backward_are_a_recipe_each():
@@ -205,29 +180,6 @@ def test_an_activation_in_place():
     only_graph()
 
 
-@pytest.mark.parametrize("grad", [True, False])
-def test_batch_norm_updates_its_statistics(grad):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
-    device_model = copy.deepcopy(model).to("hpu")
-    version = device_model[1].running_mean._version
-    run = compiled(device_model)
-    x = matrix(2, 3, 8, 8)
-    for _ in range(2):
-        with torch.set_grad_enabled(grad):
-            ours, theirs = run(x.to("hpu")), model(x)
-        if grad:
-            ours.square().sum().backward()
-            theirs.square().sum().backward()
-    assert_close(ours, theirs, 1e-4, 1e-5)
-    for ours, theirs in zip(device_model.buffers(), model.buffers(), strict=True):
-        assert_close(ours, theirs)
-    assert device_model[1].running_mean._version > version
-    if grad:
-        # The gradient of what is normalised is nearly 0: rounding is all there is below 1e-4.
-        for ours, theirs in zip(device_model.parameters(), model.parameters(), strict=True):
-            assert_close(ours.grad, theirs.grad, 1e-3, 1e-3)
-
-
 def test_requires_grad_that_changes_between_calls():
     x, w = leaf(), matrix(seed=1).to("hpu")
     run = compiled(lambda w, x: (w * x).sum())
@@ -279,58 +231,6 @@ def test_hooks_of_saved_tensors():
     assert_close(w.grad, matrix().cos() * matrix() + matrix().sin())
 
 
-def test_dropout_draws_as_eager_does_and_masks_its_gradient():
-    model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5)).to("hpu")
-    run = compiled(model)
-    x = matrix(2, 8).to("hpu")
-
-    def seeded(function):
-        torch.manual_seed(3)
-        return function(x)
-
-    first, again, eager, other = seeded(run), seeded(run), seeded(model), run(x)
-    assert torch.equal(first, again)
-    assert torch.equal(first == 0, eager == 0)
-    assert not torch.equal(first, other)
-    (gradient,) = torch.autograd.grad(first.sum(), model[0].bias)
-    assert_close(gradient, ((first != 0).sum(0) * 2.0).cpu())
-
-
-def test_draws_keep_their_order_behind_other_work():
-    """The first draw waits for a product, the second for nothing."""
-
-    def function(x):
-        return F.dropout(x @ x, 0.5), F.dropout(x, 0.5)
-
-    run = compiled(function)
-    x = matrix().to("hpu").requires_grad_()
-    torch.manual_seed(3)
-    ours = run(x)
-    torch.manual_seed(3)
-    theirs = function(x)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert torch.equal(mine == 0, other == 0)
-
-
-def test_autocast():
-    model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 2))
-    device_model = copy.deepcopy(model).to("hpu")
-    run = compiled(device_model)
-    x = matrix(4, 8)
-    with torch.autocast("hpu", torch.bfloat16):
-        ours = run(x.to("hpu")).float().square().mean()
-    ours.backward()
-    with torch.autocast("cpu", torch.bfloat16):
-        theirs = model(x).float().square().mean()
-    theirs.backward()
-    # bf16 has 8 bits: 2^-8 relative, a few roundings deep.
-    assert_close(ours, theirs, 2e-2, 1e-3)
-    for mine, other in zip(device_model.parameters(), model.parameters(), strict=True):
-        assert mine.grad.dtype == torch.float32
-        assert_close(mine.grad, other.grad, 3e-2, 3e-3)
-    only_graph()
-
-
 def test_an_input_that_is_detached_inside():
     base = leaf(seed=1)
     y, x = base * 1, leaf()
@@ -378,65 +278,3 @@ def test_an_input_is_written_beside_the_backward():
     compiled(function)(w).backward()
     assert_close(seen, matrix(4))
     assert_close(w.grad, torch.full((4,), 2.0))
-
-
-def test_steps_are_bit_identical():
-    def gradients():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)).to("hpu")
-        run = compiled(model)
-        run(matrix(33, 64).to("hpu")).square().sum().backward()
-        return [p.grad.clone() for p in model.parameters()]
-
-    for ours, theirs in zip(gradients(), gradients(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_memory_does_not_grow():
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to("hpu")
-    run = compiled(model)
-    x = matrix(32, 64).to("hpu")
-    allocated = []
-    for step in range(300):
-        model.zero_grad()
-        run(x).sum().backward()
-        if step in (20, 299):
-            gc.collect()
-            allocated.append(torch.hpu.memory_allocated())
-    assert allocated[0] == allocated[1]
-
-
-def test_a_program_outlives_its_function():
-    """The node of a pending backward keeps it."""
-    w = leaf()
-    run = compiled(lambda w: (w @ w).sum())
-    loss = run(w)
-    del run
-    from habana_frameworks.torch.dynamo.service import service
-
-    service.forget_programs()
-    torch._dynamo.reset()
-    gc.collect()
-    loss.backward()
-    assert_close(w.grad, (torch.ones(4, 4) @ matrix().t()) + (matrix().t() @ torch.ones(4, 4)))
-
-
-def test_the_next_process_finds_the_program():
-    """The key tells which inputs want gradients; nothing is captured again."""
-    from habana_frameworks.torch.dynamo.service import service
-
-    def function(w, x):
-        return (w * x).cosh().sum()
-
-    w, x = leaf(5, 3), matrix(5, 3, seed=1).to("hpu")
-    compiled(function)(w, x).backward()
-    service.forget_programs()
-    w.grad = None
-    compiled(function)(w, x).backward()
-    graph = only_graph()
-    assert (graph.origin, graph.capture_ms, graph.recipes) == ("store", 0, 2)
-    expected = (matrix(5, 3) * matrix(5, 3, seed=1)).sinh() * matrix(5, 3, seed=1)
-    assert_close(w.grad, expected)
-    with torch.no_grad():
-        compiled(function)(w, x)
-    assert only_graph().recipes == 1  # another key, another program

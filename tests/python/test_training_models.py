@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +22,8 @@ from transformers import (
 )
 
 from habana_frameworks.torch.dynamo import report
+
+EXAMPLES = Path(__file__).parents[2] / "examples/training"
 
 
 class Block(nn.Module):
@@ -272,15 +277,31 @@ def test_grad_scaler():
     torch.testing.assert_close(device_model.weight.detach().cpu(), model.weight.detach())
 
 
-def test_the_example():
-    import subprocess
-    import sys
-    from pathlib import Path
-
-    script = Path(__file__).parents[2] / "examples/training.py"
+def run_example(*arguments: str) -> str:
+    script, *rest = arguments
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300
+        [sys.executable, str(EXAMPLES / script), *rest], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "(0 eager)" in done.stdout
-    assert "step 40: loss" in done.stdout
+    return done.stdout
+
+
+def test_the_example_of_a_transformer():
+    out = run_example("tokens.py")
+    assert "0 eager segments" in out
+    assert "step 40: loss" in out
+
+
+def test_the_guides_program(tmp_path):
+    """P1 of the guide: equal log lines on hpu and on the CPU, up to rounding."""
+    out = run_example("digits.py", "--epochs", "2", "--folder", str(tmp_path))
+    assert "0 eager segments" in out
+    lines = [line for line in out.splitlines() if line.startswith("Train Epoch: ")]
+    ours, theirs = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    assert lines[0].startswith("Train Epoch: 1 [0/1500.0 (0%)]\tLoss: ")
+    assert len(ours) == len(theirs) == 6
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.rpartition(" ")[0] == other.rpartition(" ")[0]
+        assert abs(float(mine.split()[-1]) - float(other.split()[-1])) < 1e-2
+    assert "differ by" in out
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2

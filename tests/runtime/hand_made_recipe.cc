@@ -124,7 +124,8 @@ Gate::Gate(Stream& stream) : stream_(stream), state_(new State) {
   state_->block = *stream.device().allocator().Allocate(sizeof(int32_t), stream);
   state_->word().store(0);
   const std::span<const uint8_t> recipes[] = {bytes};
-  state_->executor = std::move(ProgramExecutor::Create(EncodeProgram(program), recipes, "gate")->front());
+  state_->executor =
+      std::move(ProgramExecutor::Create(EncodeProgram(program), recipes, "gate")->front());
   std::vector<uint64_t> slots(state_->executor->slot_count());
   slots[0] = state_->block->address;
   EXPECT_OK(state_->executor->Run(stream, slots));

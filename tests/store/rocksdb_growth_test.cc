@@ -58,7 +58,9 @@ TEST(RocksDbGrowth, WritersThatComeTogetherAreAllKept) {
         for (uint64_t n = 0; n < 20; ++n) {
           EXPECT_TRUE(store->Put(EntryOf(1000 + n, {BytesOf(n, 10), BytesOf(7, 5000)})).ok());
           EXPECT_TRUE(store->PutAlias(AliasOf(1000 + n, 1000 + (n + t) % (n + 1))).ok());
-          if (t == 0) EXPECT_TRUE(store->Quarantine(KeyOf(n), "test").ok());
+          if (t == 0) {
+            EXPECT_TRUE(store->Quarantine(KeyOf(n), "test").ok());
+          }
         }
       });
     }

@@ -20,10 +20,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
+from .call_recording import record_call
 from .functional import GraphRunner, record_functional
 from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute, fake_input
 from .joint import record_joint
-from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, autocast_active
+from .recorder import SnippetRecorder, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, source_line
@@ -185,9 +186,7 @@ class Capture:
             builder.add_tensor_input(*meta_of(fake), False, f"of_output_{place}")
             for place, fake in recorded.tangents
         ]
-        ids = self.writer.write(
-            recorded.snippet, [*(t.id for t in tensors), *tangents], ""
-        )
+        ids = self.writer.write(recorded.snippet, [*(t.id for t in tensors), *tangents], "")
         self._write_outputs(recorded.snippet.output, recorded.results, ids)
         builder.set_derivative(
             [(place, id) for (place, _), id in zip(recorded.tangents, tangents, strict=True)],
@@ -361,51 +360,3 @@ def map_tensors(value: Any) -> Any:
     if isinstance(value, slice):
         return slice(map_tensors(value.start), map_tensors(value.stop), map_tensors(value.step))
     return value
-
-
-def call_target(op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if op == "call_method":
-        return getattr(args[0], target)(*args[1:], **kwargs)
-    return target(*args, **kwargs)
-
-
-def record_call(
-    mode: FakeTensorMode,
-    fakes: Sequence[torch.Tensor],
-    op: str,
-    target: Any,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-) -> tuple[Snippet, Any]:
-    """Runs one call on fakes and records it. NeedsFunctionalization if it writes to a tensor."""
-    recorder = SnippetRecorder(fakes)
-    try:
-        recording = RecordingMode(recorder)
-        with mode, recording, WholeOpsMode(recording, functional=False):
-            result = call_target(op, target, args, kwargs)
-        return recorder.finish(result), result
-    except NeedsFunctionalization:
-        return _record_with_writes(mode, fakes, op, target, args, kwargs)
-
-
-def _record_with_writes(
-    mode: FakeTensorMode,
-    fakes: Sequence[torch.Tensor],
-    op: str,
-    target: Any,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-) -> tuple[Snippet, Any]:
-    """A call that writes to tensors of its own; raises if it writes to its arguments."""
-
-    def run(wrapped: list[torch.Tensor]) -> Any:
-        functional = {id(fake): w for fake, w in zip(fakes, wrapped, strict=True)}
-        arguments, keywords = pytree.tree_map_only(
-            torch.Tensor, lambda t: functional[id(t)], (list(args), kwargs)
-        )
-        return call_target(op, target, arguments, keywords)
-
-    recording = record_functional(mode, fakes, run)
-    if recording.mutated:
-        raise NeedsFunctionalization(str(target))
-    return recording.snippet, recording.result

@@ -110,6 +110,7 @@ def _input_text(value: Any) -> str:
 # The modules that make captured graphs of Dynamo graphs; fake_ops decides what Dynamo traces.
 GRAPH_MAKERS = (
     "aten_rules",
+    "call_recording",
     "capture",
     "decompositions",
     "fake_ops",

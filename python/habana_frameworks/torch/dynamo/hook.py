@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,11 +23,12 @@ from .graph_capture import capture_graph
 from .graph_key import graph_factors
 from .graph_label import label, source_of
 from .graph_watch import CapturedGraph
-from .inputs import GraphInputs, attribute, example_values, graph_inputs, has_symbols
+from .inputs import example_values, graph_inputs, has_symbols
 from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
 from .ranges import host_range
 from .records import GraphRecord
+from .request import Request, Settings
 from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
 from .wire import CaptureError
 
@@ -43,7 +43,6 @@ DEVICE = "hpu"
 MAX_SHAPES = 256
 
 Compiled = Callable[..., Any]
-Settings = dict[str, bool | int | float | str]
 
 
 def warn_once(text: str) -> None:
@@ -61,34 +60,6 @@ def _log_record(record: GraphRecord) -> None:
     for name, value in record.factors:
         _log.debug("%s: key factor %s = %s", record.name, name, value)
     structured_trace.log_graph(record)
-
-
-@dataclass(frozen=True)
-class Request:
-    """One Dynamo graph to compile."""
-
-    module: torch.fx.GraphModule
-    inputs: GraphInputs
-    settings: Settings
-    name: str
-    source: str
-    compile_id: str
-
-    def attributes(self) -> list[torch.Tensor]:
-        return [attribute(self.module, path) for path in self.inputs.attributes]
-
-    def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
-        """By placeholder, then by attribute; None if nothing is to be differentiated."""
-        if not torch.is_grad_enabled():
-            return None
-        flags = [
-            isinstance(value, torch.Tensor) and value.requires_grad
-            for value in (*example_inputs, *self.attributes())
-        ]
-        return flags if any(flags) else None
-
-    def new_record(self) -> GraphRecord:
-        return GraphRecord(self.name, self.source, self.compile_id)
 
 
 def hpu_backend(

@@ -66,15 +66,18 @@ def _differentiable(
 def _is_dense(tensor: torch.Tensor) -> bool:
     """Elements fill one piece of memory, each with a place of its own."""
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.numel() == 0 or (reach + 1 == tensor.numel() and not elements_share_memory(tensor))
+    return tensor.numel() == 0 or (
+        reach + 1 == tensor.numel() and not elements_share_memory(tensor)
+    )
 
 
 def _like_parameter(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """With the parameter's strides: AccumulateGrad takes such a gradient as it is and copies
     another."""
-    order = range(parameter.dim())
+    order = list(range(parameter.dim()))
     if _is_dense(parameter):
-        order = sorted(order, key=lambda d: (-parameter.stride(d), -parameter.shape[d], d))
+        strides, sizes = parameter.stride(), parameter.shape
+        order.sort(key=lambda d: (-strides[d], -sizes[d], d))
     inverse = [order.index(d) for d in range(parameter.dim())]
     return gradient.permute(*order).contiguous().permute(*inverse)
 
@@ -150,9 +153,7 @@ def _gradients(
     """Inputs and their gradients, each in memory of its own."""
     numbers = [i for i, w in enumerate(wrapped) if w.requires_grad and w.is_leaf]
     given = [torch._to_functional_tensor(tangent) for tangent in tangents]
-    found = torch.autograd.grad(
-        targets, [wrapped[i] for i in numbers], given, allow_unused=True
-    )
+    found = torch.autograd.grad(targets, [wrapped[i] for i in numbers], given, allow_unused=True)
     taken = {storage_of(tensor) for tensor in (*wrapped, *given)}
     gradients: list[tuple[int, torch.Tensor]] = []
     with torch.no_grad():

@@ -27,7 +27,7 @@ def _may_become_capturable(group: dict[str, Any], state: Any) -> bool:
     )
 
 
-_devices_of_pytorch = torch_optimizer._get_foreach_kernels_supported_devices
+_devices_of_pytorch = torch_optimizer._get_foreach_kernels_supported_devices  # type: ignore[attr-defined]
 
 
 def _foreach_devices() -> list[str]:
@@ -49,4 +49,4 @@ def register() -> None:
         original(self, tx)
 
     OptimizerVariable._set_capturable = _set_capturable  # type: ignore[method-assign]
-    torch_optimizer._get_foreach_kernels_supported_devices = _foreach_devices
+    torch_optimizer._get_foreach_kernels_supported_devices = _foreach_devices  # type: ignore[attr-defined]

@@ -1,0 +1,43 @@
+"""One Dynamo graph that is to be compiled, as the hook carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from .inputs import GraphInputs, attribute
+from .records import GraphRecord
+
+Settings = dict[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One Dynamo graph to compile."""
+
+    module: torch.fx.GraphModule
+    inputs: GraphInputs
+    settings: Settings
+    name: str
+    source: str
+    compile_id: str
+
+    def attributes(self) -> list[torch.Tensor]:
+        return [attribute(self.module, path) for path in self.inputs.attributes]
+
+    def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
+        """By placeholder, then by attribute; None if nothing is to be differentiated."""
+        if not torch.is_grad_enabled():
+            return None
+        flags = [
+            isinstance(value, torch.Tensor) and value.requires_grad
+            for value in (*example_inputs, *self.attributes())
+        ]
+        return flags if any(flags) else None
+
+    def new_record(self) -> GraphRecord:
+        return GraphRecord(self.name, self.source, self.compile_id)
