@@ -113,6 +113,10 @@ std::span<const HandlerRow> IndexRows();
 std::span<const HandlerRow> SourceRows();
 std::span<const HandlerRow> WindowRows();
 std::span<const HandlerRow> RecurrentRows();
+std::span<const HandlerRow> RandomRows();
+
+// Whether the numbers of a call that draws some can be calculated in a recipe.
+bool RecipesDraw(const ir::Node& node);
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);
