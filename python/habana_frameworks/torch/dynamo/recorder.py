@@ -109,7 +109,7 @@ class SnippetRecorder:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise CaptureError("a symbolic number reached an operation")
         if isinstance(value, torch.Generator):
-            raise CaptureError("the graph draws random numbers")
+            raise CaptureError("the graph draws random numbers from a generator of its own")
         return value
 
     def is_fresh(self, tensor: torch.Tensor) -> bool:
@@ -135,6 +135,7 @@ class SnippetRecorder:
         results: list[Meta] = []
         memory: list[int | None] = []
         slots: list[int] = []
+        device = ""
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if item is None:  # an output_mask left it out: nobody reads it
                 results.append((torch.float32, (0,), (1,), 0))
@@ -144,12 +145,13 @@ class SnippetRecorder:
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
             check_plain(item, f"the result of {op}")
+            device = device or item.device.type
             results.append(meta_of(item))
             memory.append(given.get(storage_of(item)))
             slots.append(self._new_slot(item))
         random = draws_random(op, args, kwargs)
         self.snippet.calls.append(
-            Call(str(op), arguments, keywords, results, memory, slots, random)
+            Call(str(op), arguments, keywords, results, memory, slots, random, device)
         )
 
     def checkpoint(self) -> Checkpoint:
@@ -183,11 +185,14 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for an op with a `dropout_p` that is 0: attention in inference."""
+    """True for an op that draws for its dropout alone, which is off: attention in inference."""
     for position, argument in enumerate(op._schema.arguments):
-        if argument.name == "dropout_p":
-            given = args[position] if position < len(args) else kwargs.get("dropout_p")
-            return (argument.default_value if given is None else given) == 0
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        given = argument.default_value if given is None else given
+        if argument.name in ("train", "training") and given is False:
+            return True
+        if argument.name in ("dropout_p", "dropout") and given == 0:
+            return True
     return False
 
 
@@ -210,14 +215,12 @@ class RecordingMode(TorchDispatchMode):
     """Puts every ATen call on fake tensors into a SnippetRecorder.
 
     allow_copy: the final `copy_` onto graph inputs is let through (functionalized tracing).
-    allow_random: calls that advance the generator are, too; they run where they stand.
     """
 
     def __init__(self, recorder: SnippetRecorder) -> None:
         super().__init__()
         self.recorder = recorder
         self.allow_copy = False
-        self.allow_random = False
         self._paused = False
 
     @contextmanager
@@ -247,8 +250,6 @@ class RecordingMode(TorchDispatchMode):
                 raise NeedsFunctionalization(name)
             self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
             return args[0]
-        if not self.allow_random and draws_random(func, args, kwargs):
-            raise CaptureError(f"{func} draws random numbers")
         check_op(func, args, kwargs)
         if name in _CHECKS:
             return None
