@@ -97,7 +97,8 @@ struct CompiledFunction::Frame {
   c10::SmallVector<uint64_t, 512> slots;
   c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;
-  std::vector<at::Tensor> state;              // by input, of the generator; only if there is some
+  c10::Storage state;                         // of the generator, if this call takes it
+  at::Tensor state_tensors[2];                // seed and offset
   std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
   c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
   runtime::ProgramExecutor::Call call;
@@ -222,28 +223,31 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
   slot = AddressOf(tensor.const_data_ptr());
 }
 
-// Both of one moment of the generator, whose numbers this call takes.
+// Both of one moment of the generator, whose numbers this call takes; elements of one storage.
 void CompiledFunction::BindRandomState(Frame& frame) const {
-  std::optional<RandomPlace> place;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i].is_state) continue;
     if (frame.inputs[i] == nullptr) {
-      if (!place.has_value()) {
-        uint64_t draws = 0;
-        for (const ProgramInput& input : function().inputs) draws += input.draws;
-        place = TakeRandom(std::nullopt, draws);
-        frame.state.resize(inputs_.size());
-      }
-      const bool seed = function().inputs[i].kind == ProgramInput::Kind::kSeed;
-      const uint64_t value = seed ? place->seed : place->offset;
-      c10::Storage storage = NewStorage(sizeof(value));
-      Check(runtime::CopyToDevice(frame.stream, AddressOf(storage.data()), &value, sizeof(value)));
-      frame.state[i] = Over(std::move(storage), function().inputs[i].spec);
-      frame.inputs[i] = &frame.state[i];
+      if (!frame.state) frame.state = TakeRandomState(frame);
+      const bool is_seed = function().inputs[i].kind == ProgramInput::Kind::kSeed;
+      TensorSpec spec = function().inputs[i].spec;
+      spec.storage_offset = is_seed ? 0 : 1;
+      frame.state_tensors[is_seed ? 0 : 1] = Over(frame.state, spec);
+      frame.inputs[i] = &frame.state_tensors[is_seed ? 0 : 1];
     }
     frame.slots[executor_->InputSlot(static_cast<uint32_t>(i))] =
         AddressOf(frame.Input(i).const_data_ptr());
   }
+}
+
+c10::Storage CompiledFunction::TakeRandomState(Frame& frame) const {
+  uint64_t draws = 0;
+  for (const ProgramInput& input : function().inputs) draws += input.draws;
+  const RandomPlace place = TakeRandom(std::nullopt, draws);
+  const uint64_t state[] = {place.seed, place.offset};
+  c10::Storage storage = NewStorage(sizeof(state));
+  Check(runtime::CopyToDevice(frame.stream, AddressOf(storage.data()), state, sizeof(state)));
+  return storage;
 }
 
 void CompiledFunction::CheckOverlap(const Frame& frame) const {

@@ -65,6 +65,7 @@ class CompiledFunction {
   PyObject* PrepareOutput(const ProgramOutput& output) const;
   void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
   void BindRandomState(Frame& frame) const;
+  c10::Storage TakeRandomState(Frame& frame) const;  // seed, offset
   bool Fits(const at::Tensor& tensor, const Input& input) const;
   [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
