@@ -125,6 +125,12 @@ def test_draws_that_run_eagerly_keep_all_in_order():
     assert only_graph().eager_nodes >= 3
 
 
+def test_a_draw_is_not_decomposed_into_others():
+    x = X.to("hpu")
+    run = compiled(lambda x: torch.empty_like(x).exponential_() + x)
+    assert torch.equal(seeded(run, x), seeded(lambda x: torch.empty_like(x).exponential_() + x, x))
+
+
 # 2^20 draws of a kept probability 0.9: the number of kept ones is 943718 +- 307; six of those are
 # missed once in 5e8 seeds.
 def test_dropout_keeps_as_many_as_it_says():
@@ -183,6 +189,20 @@ def test_training_is_that_of_eager():
     ours, theirs = steps(compiled(model)), steps(model)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_drops_what_eager_drops():
+    def attention(q):
+        return F.scaled_dot_product_attention(q, q, q, dropout_p=0.3, is_causal=True)
+
+    def gradient(call):
+        torch.hpu.manual_seed(5)
+        q = torch.linspace(-1, 1, 448).reshape(2, 4, 7, 8).to("hpu").requires_grad_()
+        call(q).square().sum().backward()
+        return q.grad
+
+    torch.testing.assert_close(gradient(compiled(attention)), gradient(attention))
+    assert only_graph().eager_nodes == 0
 
 
 def test_a_graph_that_is_retained_draws_the_same_mask():

@@ -253,7 +253,8 @@ class RecordingMode(TorchDispatchMode):
         check_op(func, args, kwargs)
         if name in _CHECKS:
             return None
-        decompose = find_decomposition(func)
+        # A decomposition of a draw draws other numbers than the op itself.
+        decompose = None if draws_random(func, args, kwargs) else find_decomposition(func)
         if decompose is not None:
             decomposed = self._decompose(decompose, func, args, kwargs)
             if decomposed is not None:
