@@ -33,6 +33,7 @@ KINDS = (
     "index",
     "source",
     "window",
+    "random",
 )
 ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
 DTYPE_SETS = ("float", "number", "integer", "bool", "any")

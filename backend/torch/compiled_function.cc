@@ -13,6 +13,7 @@
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
+#include "backend/torch/generator.h"
 #include "backend/torch/kernels.h"
 
 namespace hpu::torch_backend {
@@ -96,6 +97,8 @@ struct CompiledFunction::Frame {
   c10::SmallVector<uint64_t, 512> slots;
   c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;
+  c10::Storage state;                         // of the generator, if this call takes it
+  at::Tensor state_tensors[2];                // seed and offset
   std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
   c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
   runtime::ProgramExecutor::Call call;
@@ -109,6 +112,7 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
   for (uint32_t i = 0; i < function.inputs.size(); ++i) {
     inputs_.push_back(PrepareInput(i));
     if (inputs_.back().mutated) mutated_.push_back(i);
+    if (!inputs_.back().is_state) ++caller_inputs_;
   }
   for (uint32_t i = 0; i < function.buffer_bytes.size(); ++i) {
     if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
@@ -130,6 +134,8 @@ CompiledFunction::Input CompiledFunction::PrepareInput(size_t index) const {
   const ProgramInput& given = function().inputs[index];
   Input input;
   input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
+  input.is_state =
+      given.kind == ProgramInput::Kind::kSeed || given.kind == ProgramInput::Kind::kOffset;
   if (!input.is_tensor) return input;
   input.on_cpu = given.on_cpu;
   input.mutated = given.mutated;
@@ -193,9 +199,9 @@ const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t in
 }
 
 void CompiledFunction::CheckCount(size_t count) const {
-  if (count == inputs_.size()) return;
+  if (count == caller_inputs_) return;
   throw torch::TypeError(
-      c10::str("program ", name(), " takes ", inputs_.size(), " inputs, ", count, " given"));
+      c10::str("program ", name(), " takes ", caller_inputs_, " inputs, ", count, " given"));
 }
 
 void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* given) const {
@@ -215,6 +221,33 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
     return;
   }
   slot = AddressOf(tensor.const_data_ptr());
+}
+
+// Both of one moment of the generator, whose numbers this call takes; elements of one storage.
+void CompiledFunction::BindRandomState(Frame& frame) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].is_state) continue;
+    if (frame.inputs[i] == nullptr) {
+      if (!frame.state) frame.state = TakeRandomState(frame);
+      const bool is_seed = function().inputs[i].kind == ProgramInput::Kind::kSeed;
+      TensorSpec spec = function().inputs[i].spec;
+      spec.storage_offset = is_seed ? 0 : 1;
+      frame.state_tensors[is_seed ? 0 : 1] = Over(frame.state, spec);
+      frame.inputs[i] = &frame.state_tensors[is_seed ? 0 : 1];
+    }
+    frame.slots[executor_->InputSlot(static_cast<uint32_t>(i))] =
+        AddressOf(frame.Input(i).const_data_ptr());
+  }
+}
+
+c10::Storage CompiledFunction::TakeRandomState(Frame& frame) const {
+  uint64_t draws = 0;
+  for (const ProgramInput& input : function().inputs) draws += input.draws;
+  const RandomPlace place = TakeRandom(std::nullopt, draws);
+  const uint64_t state[] = {place.seed, place.offset};
+  c10::Storage storage = NewStorage(sizeof(state));
+  Check(runtime::CopyToDevice(frame.stream, AddressOf(storage.data()), state, sizeof(state)));
+  return storage;
 }
 
 void CompiledFunction::CheckOverlap(const Frame& frame) const {
@@ -256,7 +289,7 @@ PyObject* CompiledFunction::Call(PyObject* const* arguments, size_t count) {
 }
 
 std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs) {
-  CheckCount(inputs.size());
+  HPU_CHECK(inputs.size() == inputs_.size(), "inputs of another function");
   Frame frame(StreamOfCall(), *executor_);
   for (size_t i = 0; i < inputs.size(); ++i) BindInput(frame, i, inputs[i]);
   Execute(frame);
@@ -282,6 +315,7 @@ std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> i
 
 void CompiledFunction::Execute(Frame& frame) {
   if (!mutated_.empty()) CheckOverlap(frame);
+  if (caller_inputs_ != inputs_.size()) BindRandomState(frame);
   AllocateBuffers(frame);
   Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
   // One look for the whole call: a look per step would show in the time of a small program.

@@ -20,16 +20,20 @@ class CompiledFunction {
  public:
   explicit CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor);
 
-  // One argument per input. Returns a new tuple. Needs the GIL; throws what errors.h says,
-  // TypeError and ValueError for inputs that do not fit.
+  // One argument per input of the caller. Returns a new tuple. Needs the GIL; throws what errors.h
+  // says, TypeError and ValueError for inputs that do not fit.
   PyObject* Call(PyObject* const* arguments, size_t count);
   // The same for C++, with or without the GIL: one entry per input, null for a number; one per
-  // output, undefined for what is no tensor. An output that is an input is that tensor.
+  // output, undefined for what is no tensor. An output that is an input is that tensor. Random
+  // state is taken from the device's generator where it is null: else it is that of an earlier
+  // call.
   std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs);
 
   // The tensor that argument `index` is; null where the function takes a number. TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
-  // TypeError unless there are so many inputs.
+  // Inputs that the caller gives: the generator's state, the last ones, is none.
+  size_t caller_inputs() const { return caller_inputs_; }
+  // TypeError unless there are so many of those.
   void CheckCount(size_t count) const;
   // New references. `argument`: what was given for the input that the output is, or is a view of.
   PyObject* ConstantOutput(size_t index) const { return Py_NewRef(constant_outputs_[index]); }
@@ -46,6 +50,7 @@ class CompiledFunction {
  private:
   struct Input {
     bool is_tensor = false;
+    bool is_state = false;  // of the generator: a 0-d tensor of the function's own or a saved one
     bool on_cpu = false;
     bool mutated = false;
     at::ScalarType dtype = at::kFloat;
@@ -59,6 +64,8 @@ class CompiledFunction {
   Input PrepareInput(size_t index) const;
   PyObject* PrepareOutput(const ProgramOutput& output) const;
   void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
+  void BindRandomState(Frame& frame) const;
+  c10::Storage TakeRandomState(Frame& frame) const;  // seed, offset
   bool Fits(const at::Tensor& tensor, const Input& input) const;
   [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
@@ -76,6 +83,7 @@ class CompiledFunction {
   const std::string label_;               // in torch.profiler
   std::vector<std::string> step_labels_;  // per step
   std::vector<Input> inputs_;
+  size_t caller_inputs_ = 0;
   std::vector<uint32_t> mutated_;          // inputs that some step writes
   std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own
   // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as

@@ -130,7 +130,7 @@ class CpuCall {
       if (value.toDevice().type() == c10::DeviceType::HPU) value = c10::Device(c10::kCPU);
     } else if (TakesGenerator(i)) {
       takes_generator_ = true;
-      value = EngineOf(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
+      value = LendEngine(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
     }
   }
 

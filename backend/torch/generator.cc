@@ -1,8 +1,12 @@
 #include "backend/torch/generator.h"
 
+#include <ATen/ops/empty.h>
+
+#include <cstring>
 #include <mutex>
 
 #include "backend/torch/allocator.h"
+#include "base/philox.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -23,54 +27,77 @@ void CopyPosition(at::Generator from, at::Generator to) {
 
 }  // namespace
 
-HpuGenerator::HpuGenerator(uint64_t seed) : HpuGenerator(at::detail::createCPUGenerator(seed)) {}
+HpuGenerator::HpuGenerator(uint64_t seed)
+    : c10::GeneratorImpl(kHpuDevice, c10::DispatchKeySet(c10::DispatchKey::HPU)), place_{seed, 0} {}
 
-HpuGenerator::HpuGenerator(at::Generator engine)
-    : c10::GeneratorImpl(kHpuDevice, c10::DispatchKeySet(c10::DispatchKey::HPU)),
-      engine_(std::move(engine)) {}
+void HpuGenerator::set_current_seed(uint64_t seed) { place_ = {seed, 0}; }
 
-void HpuGenerator::set_current_seed(uint64_t seed) { Twister(engine_).set_current_seed(seed); }
+void HpuGenerator::set_offset(uint64_t offset) { place_.offset = offset; }
 
-void HpuGenerator::set_offset(uint64_t offset) { Twister(engine_).set_offset(offset); }
+uint64_t HpuGenerator::get_offset() const { return place_.offset; }
 
-uint64_t HpuGenerator::get_offset() const { return Twister(engine_).get_offset(); }
+uint64_t HpuGenerator::current_seed() const { return place_.seed; }
 
-uint64_t HpuGenerator::current_seed() const { return Twister(engine_).current_seed(); }
-
-uint64_t HpuGenerator::seed() { return Twister(engine_).seed(); }
-
-void HpuGenerator::set_state(const c10::TensorImpl& state) { Twister(engine_).set_state(state); }
-
-c10::intrusive_ptr<c10::TensorImpl> HpuGenerator::get_state() const {
-  return Twister(engine_).get_state();
+uint64_t HpuGenerator::seed() {
+  set_current_seed(c10::detail::getNonDeterministicRandom());
+  return place_.seed;
 }
 
-HpuGenerator* HpuGenerator::clone_impl() const { return new HpuGenerator(engine_.clone()); }
+void HpuGenerator::set_state(const c10::TensorImpl& state) {
+  at::detail::check_rng_state(state);
+  TORCH_CHECK(state.numel() == sizeof(place_), "the random state of hpu has ", sizeof(place_),
+              " bytes, seed and offset; given: ", state.numel());
+  std::memcpy(&place_, state.data(), sizeof(place_));
+}
+
+c10::intrusive_ptr<c10::TensorImpl> HpuGenerator::get_state() const {
+  const at::Tensor state =
+      at::empty({static_cast<int64_t>(sizeof(place_))}, at::TensorOptions().dtype(at::kByte));
+  std::memcpy(state.mutable_data_ptr(), &place_, sizeof(place_));
+  return state.getIntrusivePtr();
+}
+
+RandomPlace HpuGenerator::Take(uint64_t blocks) {
+  const RandomPlace taken = place_;
+  place_.offset += blocks;
+  return taken;
+}
+
+HpuGenerator* HpuGenerator::clone_impl() const {
+  auto* clone = new HpuGenerator(place_.seed);
+  clone->place_ = place_;
+  return clone;
+}
 
 const at::Generator& DefaultGenerator() {
   static auto* generator = new at::Generator(c10::make_intrusive<HpuGenerator>());
   return *generator;
 }
 
-at::Generator EngineOf(const std::optional<at::Generator>& generator) {
-  const at::Generator& chosen =
+RandomPlace TakeRandom(const std::optional<at::Generator>& generator, uint64_t blocks) {
+  at::Generator chosen =
       generator.has_value() && generator->defined() ? *generator : DefaultGenerator();
   TORCH_CHECK(chosen.device().type() == c10::DeviceType::HPU,
               "Expected a 'hpu' device type for generator but found '", chosen.device().type(),
               "'");
-  return static_cast<HpuGenerator*>(chosen.unsafeGetGeneratorImpl())->engine();
+  const std::lock_guard lock(chosen.mutex());
+  return static_cast<HpuGenerator*>(chosen.unsafeGetGeneratorImpl())->Take(blocks);
+}
+
+at::Generator LendEngine(const std::optional<at::Generator>& generator) {
+  const RandomPlace place = TakeRandom(generator, 1);
+  const PhiloxBlock block = PhiloxBlockOf(place.seed, place.offset);
+  return at::detail::createCPUGenerator(uint64_t{block[1]} << 32 | block[0]);
 }
 
 LendDefaultState::LendDefaultState() : saved_(at::detail::createCPUGenerator()) {
   const at::Generator& host = at::detail::getDefaultCPUGenerator();
   CopyPosition(host, saved_);
-  CopyPosition(EngineOf(std::nullopt), host);
+  CopyPosition(LendEngine(std::nullopt), host);
 }
 
 LendDefaultState::~LendDefaultState() {
-  const at::Generator& host = at::detail::getDefaultCPUGenerator();
-  CopyPosition(host, EngineOf(std::nullopt));
-  CopyPosition(saved_, host);
+  CopyPosition(saved_, at::detail::getDefaultCPUGenerator());
 }
 
 }  // namespace hpu::torch_backend

@@ -1,19 +1,29 @@
-// Random numbers on hpu: one generator per device (plus those users make), each a Mersenne twister
-// that lends its state to the CPU kernels that draw the numbers.
+// Random numbers on hpu: one generator per device, plus those users make. Each is a place in a
+// stream of Philox blocks (base/philox.h): a seed, and the number of the next block. Draws take
+// blocks and move the place on; programs and kernels calculate the numbers from it.
+//
+// State as a tensor: uint8[16], seed and offset (in blocks), 8 bytes each, little endian.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 
+#include <optional>
+
 namespace hpu::torch_backend {
+
+// Where in the stream the numbers of a draw begin.
+struct RandomPlace {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
 
 class HpuGenerator final : public c10::GeneratorImpl {
  public:
   explicit HpuGenerator(uint64_t seed = c10::default_rng_seed_val);
-  explicit HpuGenerator(at::Generator engine);
   static c10::DeviceType device_type() { return c10::DeviceType::HPU; }
 
-  void set_current_seed(uint64_t seed) override;
+  void set_current_seed(uint64_t seed) override;  // and offset 0
   void set_offset(uint64_t offset) override;
   uint64_t get_offset() const override;
   uint64_t current_seed() const override;
@@ -21,25 +31,28 @@ class HpuGenerator final : public c10::GeneratorImpl {
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
-  // The CPU generator that advances this one; CPU kernels take it and lock it themselves.
-  const at::Generator& engine() const { return engine_; }
+  // The caller holds the mutex.
+  RandomPlace Take(uint64_t blocks);
 
  private:
   HpuGenerator* clone_impl() const override;
 
-  at::Generator engine_;
+  RandomPlace place_;  // guarded by mutex_
 };
 
 // The device's generator.
 const at::Generator& DefaultGenerator();
 
-// The CPU generator behind `generator`: of the device's own if undefined. Throws PyTorch's usual
-// error for a generator of another device.
-at::Generator EngineOf(const std::optional<at::Generator>& generator);
+// Takes blocks of `generator`; of the device's own if undefined. Throws PyTorch's usual error for a
+// generator of another device.
+RandomPlace TakeRandom(const std::optional<at::Generator>& generator, uint64_t blocks);
 
-// Lends the device generator's state to the default CPU generator for its lifetime: for CPU kernels
-// that draw without taking a generator. Another thread that draws from the default CPU generator
-// meanwhile takes part of the same sequence; PyTorch offers no way to name the generator there.
+// For draws that CPU kernels do: a CPU generator seeded from the next block.
+at::Generator LendEngine(const std::optional<at::Generator>& generator);
+
+// Makes the default CPU generator such a one for its lifetime: for CPU kernels that draw without
+// taking a generator. Another thread that draws from it meanwhile takes part of the same sequence;
+// PyTorch offers no way to name the generator there.
 class LendDefaultState {
  public:
   LendDefaultState();

@@ -105,6 +105,11 @@ void LinkFunctions(const ir::Graph& training, const TrainingParts& parts, Progra
     const bool own =
         output >= parts.returned && forward.outputs[output].kind == ProgramOutput::Kind::kTensor;
     program->saved.push_back({{0, output}, {1, i}, /*consumable=*/own});
+    // The backward draws the forward's numbers again.
+    if (forward.outputs[output].kind != ProgramOutput::Kind::kInput) continue;
+    const ProgramInput& given = forward.inputs[forward.outputs[output].index];
+    if (given.kind != ProgramInput::Kind::kTensor)
+      program->functions[1].inputs[i].kind = given.kind;
   }
   Derivative& derivative = program->derivatives.emplace_back();
   derivative.backward = 1;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/philox.h"
+
 namespace hpu::ir {
 namespace evaluate {
 namespace {
@@ -125,6 +127,15 @@ void Source(const Node& node, HostTensor& out) {
 
 }  // namespace
 
+void Random(const Node& node, Operands in, HostTensor& out) {
+  const auto seed = static_cast<uint64_t>(in[0]->data[0]);
+  const auto first =
+      static_cast<uint64_t>(in[1]->data[0]) + static_cast<uint64_t>(node.Int(AttrKey::kBase));
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    out.data[i] = UniformFromBits(PhiloxBlockOf(seed, first + i / 4)[i % 4]);
+  }
+}
+
 void Elementwise(const Node& node, Operands in, HostTensor& out) {
   const ElementFunction function = kElementFunctions[static_cast<size_t>(node.op)];
   std::vector<double> attrs;
@@ -211,6 +222,9 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateNode(const Node& node,
       break;
     case OpClass::kSource:
       evaluate::Source(node, out[0]);
+      break;
+    case OpClass::kRandom:
+      evaluate::Random(node, operands, out[0]);
       break;
     case OpClass::kIndex:
       RETURN_IF_ERROR(evaluate::Index(node, operands, out));

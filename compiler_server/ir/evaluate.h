@@ -27,6 +27,8 @@ void Scan(const Node& node, Operands in, HostTensor& out);
 void Normalize(const Node& node, Operands in, HostTensor& out);
 void Contract(const Node& node, Operands in, HostTensor& out);
 void Window(const Node& node, Operands in, HostTensor& out);
+// Numbers of HostTensors are doubles: seeds and offsets below 2^53.
+void Random(const Node& node, Operands in, HostTensor& out);
 // Also topk, whose second result is `out[1]`.
 absl::Status Index(const Node& node, Operands in, std::vector<HostTensor>& out);
 

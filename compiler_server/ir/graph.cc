@@ -66,6 +66,27 @@ void Graph::AddScalarInput(std::string name) {
   inputs_.push_back({nullptr, std::move(name), false});
 }
 
+Graph::RandomState Graph::AddRandomState() {
+  const size_t given = caller_inputs();
+  if (given == inputs_.size()) {
+    std::string prefix = "rng_";  // no name of the caller's
+    const auto taken = [&](const Input& input) { return input.name.starts_with(prefix); };
+    while (std::any_of(inputs_.begin(), inputs_.end(), taken)) prefix += '_';
+    AddInput(prefix + "seed", Contiguous(DType::kI64, {}));
+    AddInput(prefix + "offset", Contiguous(DType::kI64, {}));
+    inputs_[given].role = InputRole::kSeed;
+    inputs_[given + 1].role = InputRole::kOffset;
+  }
+  return {inputs_[given].value, inputs_[given + 1].value};
+}
+
+size_t Graph::caller_inputs() const {
+  const auto first = std::find_if(inputs_.begin(), inputs_.end(), [](const Input& input) {
+    return input.role != InputRole::kCaller;
+  });
+  return static_cast<size_t>(first - inputs_.begin());
+}
+
 Value* Graph::AddConstant(TensorType type, Bytes data) {
   Value* value =
       NewValue(ValueKind::kConstant, static_cast<uint32_t>(constants_.size()), std::move(type));

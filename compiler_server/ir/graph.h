@@ -81,10 +81,14 @@ struct Node {
   const TensorType& type() const { return results[0]->type; }
 };
 
+// The last two inputs of a graph that draws random numbers are the state of the generator.
+enum class InputRole : uint8_t { kCaller, kSeed, kOffset };
+
 struct Input {
   Value* value = nullptr;  // nullptr: a scalar that was specialised into the graph
   std::string name;        // "%name" in text form; unique
   bool on_cpu = false;
+  InputRole role = InputRole::kCaller;
 };
 
 struct Constant {
@@ -147,6 +151,15 @@ class Graph {
 
   Value* AddInput(std::string name, TensorType type, bool on_cpu = false);
   void AddScalarInput(std::string name);
+  // The inputs of the generator's state, i64[]; made once, behind all others.
+  struct RandomState {
+    Value* seed = nullptr;
+    Value* offset = nullptr;
+  };
+  RandomState AddRandomState();
+  void SetRole(InputRole role) { inputs_.back().role = role; }  // of the last input
+  // Inputs that the caller gives: all but the generator's state.
+  size_t caller_inputs() const;
   Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major
   // Appends to the order. Result types are the caller's word; ir/build.h infers them.
   Node* AddNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
@@ -184,6 +197,8 @@ class Graph {
   const std::string& source(const Node& node) const { return sources_[node.source]; }
   // ATen calls in the captured graph; Node::origin is at most this.
   uint32_t captured_nodes = 0;
+  // Blocks of the random stream (base/philox.h) that a call takes, from its offset on.
+  uint64_t draws = 0;
   // Both empty, or neither. Passes keep inputs and outputs, so the numbers hold.
   std::vector<Tangent> tangents;
   std::vector<Gradient> gradients;

@@ -79,6 +79,18 @@ Result InferVector(const Call& call) {
   return One(call.declared->dtype, call.declared->sizes);
 }
 
+// Operands: seed and offset.
+Result InferRandom(const Call& call) {
+  for (const size_t i : {0, 1}) {
+    CONSTRAINT(call.type(i).dtype == DType::kI64 && call.type(i).rank() == 0, "random_c1",
+               "operand ", i, " is ", ToText(call.type(i)), ", not i64[]");
+  }
+  CONSTRAINT(call.Int(AttrKey::kBase) >= 0, "random_c2", "base ", call.Int(AttrKey::kBase));
+  CONSTRAINT(call.declared->dtype == DType::kF32, "random_c3", "result ", ToText(*call.declared),
+             " is not of f32");
+  return One(call.declared->dtype, call.declared->sizes);
+}
+
 // Batch and channels stay; the spatial sizes are declared.
 Result InferWindowDeclared(const Call& call) {
   const TensorType& x = call.type(0);

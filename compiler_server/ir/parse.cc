@@ -122,8 +122,20 @@ class Parser {
       }
       TensorType type = Type();
       Define(name, graph_.AddInput(name, std::move(type), lexer_.Try("cpu")));
+      RandomState();
     } while (lexer_.ok() && lexer_.Try(","));
     lexer_.Expect(")");
+  }
+
+  // Behind the type of an input.
+  void RandomState() {
+    if (lexer_.Try("seed")) {
+      graph_.SetRole(InputRole::kSeed);
+    } else if (lexer_.Try("offset")) {
+      graph_.SetRole(InputRole::kOffset);
+      lexer_.Expect("draws");
+      graph_.draws = static_cast<uint64_t>(lexer_.Integer());
+    }
   }
 
   void Statement() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <unordered_set>
 
 #include "compiler_server/ir/constraint.h"
@@ -33,6 +34,7 @@ class Verifier {
     }
     RETURN_IF_ERROR(CheckMutations());
     RETURN_IF_ERROR(CheckOutputs());
+    RETURN_IF_ERROR(CheckRandomState());
     return CheckDerivative();
   }
 
@@ -160,6 +162,25 @@ class Verifier {
     return absl::OkStatus();
   }
 
+  // Seed and offset, i64[], are the last inputs, or are not there.
+  absl::Status CheckRandomState() const {
+    const size_t given = graph_.caller_inputs();
+    const std::span<const Input> state = std::span(graph_.inputs()).subspan(given);
+    if (state.empty()) {
+      CONSTRAINT(graph_.draws == 0, "random_state_c1", "draws without a state");
+      return absl::OkStatus();
+    }
+    CONSTRAINT(state.size() == 2 && state[0].role == InputRole::kSeed &&
+                   state[1].role == InputRole::kOffset,
+               "random_state_c1", "the last inputs are not seed and offset");
+    for (const Input& input : state) {
+      CONSTRAINT(input.value != nullptr && !input.on_cpu &&
+                     input.value->type == Contiguous(DType::kI64, {}),
+                 "random_state_c2", "%", input.name, " is not i64[]");
+    }
+    return absl::OkStatus();
+  }
+
   // An input and an output, of which one is the gradient of the other.
   absl::Status CheckPair(uint32_t input, uint32_t output) const {
     CONSTRAINT(input < graph_.inputs().size() && graph_.inputs()[input].value != nullptr,
@@ -178,14 +199,14 @@ class Verifier {
   absl::Status CheckDerivative() const {
     const auto& tangents = graph_.tangents;
     const auto& gradients = graph_.gradients;
-    CONSTRAINT(tangents.empty() == gradients.empty() && tangents.size() <= graph_.inputs().size() &&
+    CONSTRAINT(tangents.empty() == gradients.empty() && tangents.size() <= graph_.caller_inputs() &&
                    gradients.size() <= graph_.outputs().size(),
                "derivative_c2", tangents.size(), " tangents for ", gradients.size(), " gradients");
-    const size_t given = graph_.inputs().size() - tangents.size();
+    const size_t given = graph_.caller_inputs() - tangents.size();
     const size_t returned = graph_.outputs().size() - gradients.size();
     for (size_t i = 0; i < tangents.size(); ++i) {
       CONSTRAINT(tangents[i].tangent == given + i && tangents[i].output < returned, "derivative_c3",
-                 "tangents are not the last inputs, in order");
+                 "tangents are not the caller's last inputs, in order");
       RETURN_IF_ERROR(CheckPair(tangents[i].tangent, tangents[i].output));
     }
     for (size_t i = 0; i < gradients.size(); ++i) {

@@ -57,7 +57,11 @@ Tensor Bound(SynGraph& graph, const char* role, size_t index, const ir::Value* v
 
 absl::Status DeviceCheck::Check(const ir::Node& node) {
   RETURN_IF_ERROR(CheckLowerable(node));
-  if (functions_.synEmulatorGraphCheck == nullptr) return absl::OkStatus();
+  if (functions_.synEmulatorGraphCheck == nullptr) {
+    // A node that only the emulator has.
+    if (node.op != ir::OpKind::kRandomUniform) return absl::OkStatus();
+    return Unimplemented("the device has no ", ir::OpName(node.op), " of seed and offset");
+  }
   const auto [answer, is_new] = answers_.try_emplace(KeyOf(node));
   if (is_new) answer->second = Ask(node);
   return answer->second;

@@ -21,6 +21,11 @@ void AddInputs(const Graph& graph, ProgramFunction* function) {
     }
     entry.spec = SpecOf({input.value->type, 0});
     entry.on_cpu = input.on_cpu;
+    if (input.role == ir::InputRole::kSeed) entry.kind = ProgramInput::Kind::kSeed;
+    if (input.role == ir::InputRole::kOffset) {
+      entry.kind = ProgramInput::Kind::kOffset;
+      entry.draws = graph.draws;
+    }
   }
   for (const ir::Mutation& mutation : graph.mutations()) {
     function->inputs[mutation.input].mutated = true;

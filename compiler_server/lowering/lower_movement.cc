@@ -4,6 +4,7 @@
 
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_kernel_params.h"
 #include "synapse/include/synapse_node_params.h"
 
@@ -145,6 +146,15 @@ void LowerIota(const NodeLowering& at) {
   at.graph.Cast(counted, at.out[0]);
 }
 
+// Numbers of the generator: operands are its state, the base is where this draw's blocks begin.
+void LowerRandomUniform(const NodeLowering& at) {
+  const auto base = static_cast<uint64_t>(at.node.Int(AttrKey::kBase));
+  synEmulatorPhiloxParams params = {};
+  params.baseLow = static_cast<uint32_t>(base);
+  params.baseHigh = static_cast<uint32_t>(base >> 32);
+  at.graph.TypedNode("philox_uniform_fwd", DType::kF32, at.in, at.out, Params(params));
+}
+
 const char* Expandable(const ir::Node& node) {
   return node.type().rank() <= kMaxMovementRank || MergedRank(node) <= kMaxMovementRank
              ? nullptr
@@ -167,6 +177,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kIota, LowerIota, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kPad, LowerPad, LoweredTypes::kArithmetic, Rank5},
     {OpKind::kPermute, LowerPermute, LoweredTypes::kMoved, Permutable},
+    {OpKind::kRandomUniform, LowerRandomUniform, LoweredTypes::kArithmetic, MovementRank},
     {OpKind::kReshape, LowerReshape, LoweredTypes::kMoved, MovementRank},
     {OpKind::kSlice, LowerSlice, LoweredTypes::kMoved, MovementRank},
 };

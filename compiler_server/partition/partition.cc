@@ -20,7 +20,7 @@ using ir::ValueKind;
 bool IsRecomputable(const Node& node) {
   const OpClass op_class = ir::Traits(node.op).op_class;
   return op_class == OpClass::kElementwise || op_class == OpClass::kMovement ||
-         op_class == OpClass::kSource;
+         op_class == OpClass::kSource || op_class == OpClass::kRandom;
 }
 
 // Copies nodes of one graph, on demand, to another.
@@ -95,7 +95,7 @@ class Partitioner {
  public:
   explicit Partitioner(const ir::Graph& graph)
       : graph_(graph),
-        inputs_(graph.inputs().size() - graph.tangents.size()),
+        inputs_(graph.caller_inputs() - graph.tangents.size()),
         outputs_(graph.outputs().size() - graph.gradients.size()),
         of_tangents_(graph.value_count(), false),
         saved_(graph.value_count(), false) {}
@@ -226,6 +226,14 @@ class Partitioner {
         forward_->Map(input.value, forward.AddInput(input.name, input.value->type, input.on_cpu));
       }
     }
+    if (graph_.caller_inputs() < graph_.inputs().size()) {
+      const ir::Graph::RandomState state = forward.AddRandomState();
+      for (const ir::Input& input : graph_.inputs()) {
+        if (input.role == ir::InputRole::kSeed) forward_->Map(input.value, state.seed);
+        if (input.role == ir::InputRole::kOffset) forward_->Map(input.value, state.offset);
+      }
+      forward.draws = graph_.draws;
+    }
     // In the order of the training graph, so that random numbers are drawn in that order.
     const std::vector<bool> live = ForwardNeeds();
     for (Node* node : graph_.nodes()) {
@@ -308,7 +316,7 @@ class Partitioner {
     output.view.type = value->type;
     if (value->kind == ValueKind::kInput && !IsMutated(value->index)) {
       output.kind = Output::Kind::kInput;
-      output.index = value->index;
+      output.index = copy->index;
     } else {
       for (uint32_t i = 0; i < forward.outputs().size(); ++i) {
         const Output& other = forward.outputs()[i];

@@ -18,7 +18,8 @@ const std::unordered_map<std::string_view, Handler>& Handlers() {
                             SourceRows(),         WindowRows(),        RecurrentRows(),
                             LossRows(),           UnfoldRows(),        EmbeddingBagRows(),
                             WindowBackwardRows(), IndexBackwardRows(), ConvBackwardRows(),
-                            ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows()}) {
+                            ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows(),
+                            RandomRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");
       }
@@ -55,7 +56,26 @@ absl::Status CheckResult(Call& call, std::span<ir::Node* const> emitted,
 
 }  // namespace
 
+namespace {
+
+bool DrawsRandom(const ir::Node& node) {
+  return node.op == OpKind::kAten && node.aten->draws_random;
+}
+
+// A draw that no recipe can hold; nullptr: all can be drawn in recipes.
+const ir::Node* EagerDraw(const ir::Graph& graph) {
+  for (const ir::Node* node : graph.nodes()) {
+    if (DrawsRandom(*node) && !RecipesDraw(*node)) return node;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
+  // A call's numbers are at its offset, those of an eager step at wherever the generator then is:
+  // one draw that runs eagerly leaves all others eager, for the graph's order.
+  const ir::Node* eager_draw = EagerDraw(graph);
   const std::vector<uint32_t> uses = graph.CountUses();
   ir::Rewriter rewriter(graph);
   ir::Builder& builder = rewriter.builder();
@@ -63,10 +83,17 @@ absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
     if (node.op != OpKind::kAten) return ir::Visit::kKeep;
     const size_t mark = builder.Mark();
     Call call(node, builder, uses);
-    Rewrite(call);
+    const uint64_t draws = graph.draws;
+    if (DrawsRandom(node) && eager_draw != nullptr) {
+      call.Refuse("numbers are drawn in order, and ", eager_draw->aten->target, " runs eagerly");
+    } else {
+      Rewrite(call);
+    }
     const absl::Status status = CheckResult(call, builder.Since(mark), context);
     if (!status.ok()) {
       builder.Rewind(mark);
+      graph.draws = draws;
+      if (DrawsRandom(node) && draws > 0) return status;  // drawn in recipes before it
       node.aten->reason = std::string(status.message());
       return ir::Visit::kKeep;
     }

@@ -1,6 +1,7 @@
 #include "compiler_server/passes/simplify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "compiler_server/ir/rewrite.h"
@@ -201,9 +202,28 @@ Value* WithoutIdentity(const Node& node) {
   return nullptr;
 }
 
+// A mask divided by a number, as dropout has it: one of two numbers, and no division per element.
+Value* SimplifyMaskQuotient(Node& node, Builder& b) {
+  const Node* cast = MadeBy(node.operands[0], OpKind::kCast);
+  const auto divisor = Uniform(node.operands[1]);
+  if (cast == nullptr || !divisor.has_value() || node.type().dtype != DType::kF32) return nullptr;
+  Value* mask = cast->operands[0];
+  const auto by = static_cast<float>(*divisor);
+  if (mask->type.dtype != DType::kBool || mask->type.sizes != node.type().sizes || by == 0 ||
+      !std::isfinite(by)) {
+    return nullptr;
+  }
+  Value* one = b.Scalar(double{1 / by}, DType::kF32);
+  Value* zero = b.Scalar(double{0 / by}, DType::kF32);
+  return b.Emit(OpKind::kWhere, {mask, one, zero});
+}
+
 // Elementwise ops broadcast by themselves: what was expanded for them need not be.
 Value* SimplifyElementwise(Node& node, Builder& b) {
   if (Value* x = WithoutIdentity(node)) return x;
+  if (node.op == OpKind::kDiv) {
+    if (Value* chosen = SimplifyMaskQuotient(node, b)) return chosen;
+  }
   std::vector<Value*> operands = node.operands;
   for (size_t i = 0; i < operands.size(); ++i) {
     Value* given = operands[i];

@@ -4,6 +4,7 @@
 #include "graph_compiler/codegen/convert.h"
 #include "graph_compiler/codegen/math.h"
 #include "graph_compiler/codegen/memory_access.h"
+#include "graph_compiler/codegen/philox.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -78,6 +79,12 @@ class BodyEmitter {
         llvm::Value* value = varies_[i] ? Splat(values_[op.args[0]]) : values_[op.args[0]];
         const auto type = static_cast<MemoryType>(op.imm_int);
         return Widen(b_, target_, Narrow(b_, target_, value, op.type, type), type);
+      }
+      case Opcode::kPhiloxUniform: {
+        // The state is the same for all lanes, unless a graph reads it per element: that has none.
+        llvm::Value* index = varies_[i] ? Splat(values_[op.args[2]]) : values_[op.args[2]];
+        return EmitPhiloxUniform(b_, values_[op.args[0]], values_[op.args[1]], index,
+                                 op.imm_int != 0);
       }
       default:
         break;

@@ -8,6 +8,7 @@ namespace {
 constexpr int kFunctionCost = 12;
 constexpr int kDivisionCost = 5;
 constexpr int kAccessCost = 2;
+constexpr int kDrawCost = 24;
 
 }  // namespace
 
@@ -26,6 +27,8 @@ int ArithmeticCost(const BodyOp& op) {
     case Opcode::kFloorDiv:
     case Opcode::kFloorMod:
       return kDivisionCost;
+    case Opcode::kPhiloxUniform:
+      return kDrawCost;
     default:
       return IsMathOpcode(op.op) ? kFunctionCost : 1;
   }

@@ -15,6 +15,13 @@ Body LowerIota(const Body& body) {
   };
   for (const BodyOp& op : body.ops) {
     BodyOp copy = op;
+    if (copy.op == Opcode::kPhiloxUniform) {
+      const BodyOp& index = body.ops[copy.args[2]];
+      const bool counts = index.op == Opcode::kLoad &&
+                          index.access.operand.kind == Operand::Kind::kIota &&
+                          !index.access.strides.empty() && index.access.strides.back() == 1;
+      copy.imm_int = counts ? 1 : 0;
+    }
     for (uint32_t& arg : copy.args) arg = remap[arg];
     if (copy.op == Opcode::kLoad && copy.access.indirect_value != kNoValue) {
       copy.access.indirect_value = remap[copy.access.indirect_value];

@@ -15,7 +15,9 @@ namespace {
 // Ops whose code is long are not repeated by unrolling.
 int UnrollOf(const LoopPass& pass) {
   size_t weight = 0;
-  for (const BodyOp& op : pass.body.ops) weight += IsMathOpcode(op.op) ? 8 : 1;
+  for (const BodyOp& op : pass.body.ops) {
+    weight += IsMathOpcode(op.op) ? 8 : op.op == Opcode::kPhiloxUniform ? 24 : 1;
+  }
   const bool folds = !pass.results.empty();
   if (weight <= 12) return 4;
   return folds || weight <= 24 ? 2 : 1;

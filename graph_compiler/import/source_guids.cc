@@ -4,6 +4,7 @@
 
 #include "graph_compiler/import/guid_table.h"
 #include "graph_compiler/import/importer.h"
+#include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_node_params.h"
 
 namespace hpu::graph_compiler {
@@ -64,9 +65,37 @@ absl::StatusOr<std::vector<Sizes>> InferRange(const ShapeContext& context) {
   return std::vector<Sizes>{{static_cast<uint64_t>(std::max(0.0, std::ceil(span / step)))}};
 }
 
+// Inputs: seed and offset of the generator. Element i, row-major, is number i of the draw.
+absl::Status ImportPhiloxUniform(Importer& im) {
+  synEmulatorPhiloxParams params{};
+  if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
+  const int64_t base = static_cast<int64_t>(params.baseHigh) << 32 | params.baseLow;
+  const Shape shape = im.OutputShape(0);
+  Shape strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  im.MapToOutput(0, {im.Input(0), im.Input(1)}, [&](BodyBuilder& body, const Args& state) {
+    const E first = state[1] + body.ConstInt(ScalarType::kI64, base);
+    const E index = body.Load(Importer::Iota(strides));
+    return body.Op(Opcode::kPhiloxUniform, kF32, {state[0], first, index});
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Sizes>> InferPhilox(const ShapeContext& context) {
+  RETURN_IF_ERROR(NeedInputs(context, 2));
+  for (const uint32_t input : {context.node.inputs[0], context.node.inputs[1]}) {
+    const TensorDesc& state = context.graph.tensors[input];
+    if (state.dtype != syn_type_int64 || !(state.sizes.empty() || state.sizes == Sizes{1})) {
+      return InvalidArgument("seed and offset are not one i64 each");
+    }
+  }
+  return InferDeclared(context);
+}
+
 const GuidRow kRows[] = {
     {"constant", InferDeclared, ImportConstant},
     {"memset", InferDeclared, ImportMemset},
+    {"philox_uniform_fwd", InferPhilox, ImportPhiloxUniform},
     {"range", InferRange, ImportRange},
 };
 

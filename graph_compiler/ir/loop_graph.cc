@@ -20,16 +20,17 @@ Shape StandStill(const Shape& shape, Shape strides) {
 
 const char* OpcodeName(Opcode op) {
   static constexpr const char* kNames[] = {
-      "load",  "const",     "const_int", "index",      "accumulator", "add",       "sub",
-      "mul",   "div",       "min",       "max",        "neg",         "abs",       "fma",
-      "rem",   "floor_div", "floor_mod", "and",        "or",          "xor",       "not",
-      "shl",   "shr",       "exp",       "expm1",      "log",         "log1p",     "log2",
-      "log10", "sqrt",      "rsqrt",     "reciprocal", "sin",         "cos",       "tan",
-      "tanh",  "erf",       "sigmoid",   "pow",        "floor",       "ceil",      "trunc",
-      "round", "sign",      "atan",      "asin",       "acos",        "sinh",      "cosh",
-      "asinh", "acosh",     "atanh",     "atan2",      "eq",          "ne",        "lt",
-      "le",    "gt",        "ge",        "is_nan",     "is_inf",      "is_finite", "select",
-      "cast",  "round_to"};
+      "load",   "const",      "const_int", "index",     "accumulator", "add",
+      "sub",    "mul",        "div",       "min",       "max",         "neg",
+      "abs",    "fma",        "rem",       "floor_div", "floor_mod",   "and",
+      "or",     "xor",        "not",       "shl",       "shr",         "exp",
+      "expm1",  "log",        "log1p",     "log2",      "log10",       "sqrt",
+      "rsqrt",  "reciprocal", "sin",       "cos",       "tan",         "tanh",
+      "erf",    "sigmoid",    "pow",       "floor",     "ceil",        "trunc",
+      "round",  "sign",       "atan",      "asin",      "acos",        "sinh",
+      "cosh",   "asinh",      "acosh",     "atanh",     "atan2",       "eq",
+      "ne",     "lt",         "le",        "gt",        "ge",          "is_nan",
+      "is_inf", "is_finite",  "select",    "cast",      "round_to",    "philox_uniform"};
   return kNames[static_cast<size_t>(op)];
 }
 

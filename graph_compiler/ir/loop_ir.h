@@ -116,6 +116,9 @@ enum class Opcode : uint8_t {
   kSelect /* cond, a, b */,
   kCast /* to `type`; float->int truncates and saturates as x86 does not */,
   kRoundTo /* f32 rounded as by a store as MemoryType imm_int: an explicit narrowing cast */,
+  kPhiloxUniform /* seed, first block, element number (all i64) -> f32 of [0, 1); codegen/philox.h.
+                    imm_int != 0: elements of neighbouring lanes have neighbouring numbers */
+  ,
 };
 
 struct BodyOp {
@@ -123,7 +126,7 @@ struct BodyOp {
   ScalarType type;             // of the result
   std::vector<uint32_t> args;  // earlier body values
   double imm_f32 = 0;          // kConstF32
-  int64_t imm_int = 0;         // kConstInt, kIndex, kAccumulator
+  int64_t imm_int = 0;         // kConstInt, kIndex, kAccumulator, kPhiloxUniform
   Access access;               // kLoad
 };
 

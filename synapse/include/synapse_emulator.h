@@ -10,6 +10,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+// Parameters of node philox_uniform_fwd_f32, which Intel's library has not: inputs seed and offset
+// (i64, one element each), output f32 of [0, 1) in any shape. Element i, row-major, is number i % 4
+// of block offset + base + i / 4 of Philox4x32-10 with the seed as key, its upper 24 bits.
+typedef struct synEmulatorPhiloxParams {
+  uint32_t baseLow;
+  uint32_t baseHigh;
+} synEmulatorPhiloxParams;
+
 typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   // Device addresses are pointers that this process may read and write while no queued work uses
   // the memory, between synEmulatorHostAccessBegin and End. After a write call

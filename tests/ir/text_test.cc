@@ -34,6 +34,16 @@ TEST(Text, StridesHostInputsScalarsAndAbsentOperands) {
 )");
 }
 
+TEST(Text, RandomState) {
+  ExpectRoundTrip(
+      R"(graph @g(%x: f32[6], %s: i64[] seed, %o: i64[] offset draws 4) -> f32[6] {
+  %0 = random_uniform %s, %o {base = 2} : f32[6]
+  %1 = mul %0, %x : f32[6]
+  return %1
+}
+)");
+}
+
 TEST(Text, AtenCallsKeepTheirArguments) {
   ExpectRoundTrip(R"(graph @g(%x: f32[4]) -> f32[4], i64[4], none, int, float, bool {
   %0, %1 = aten "aten.foo.bar"(a = %x, b = [1, -2], c = [%x, none], d = 2.0, e = true, f = inf, g = "a\"b", h = dtype bf16, i = enum "strided", j = device "cpu", dim = -1) random : f32[4], i64[4]

@@ -113,6 +113,14 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"scatter_c1", kXI, "scatter_add %x, %i, %x {dim = 0} : f32[2,3]"},
         Broken{"scatter_c1", kXI, "scatter %x, %i, %x {dim = 0} : f32[2,3]"},
         Broken{"iota_c1", kX, "iota {start = 0.0, step = 1.0} : i32[2,2]"},
+        Broken{"random_c1", kXI, "random_uniform %i, %i {base = 0} : f32[4]"},
+        Broken{"random_c2", "%s: i64[] seed, %o: i64[] offset draws 1",
+               "random_uniform %s, %o {base = -1} : f32[4]"},
+        Broken{"random_c3", "%s: i64[] seed, %o: i64[] offset draws 1",
+               "random_uniform %s, %o {base = 0} : i64[4]"},
+        Broken{"random_state_c1", "%s: i64[] seed, %x: f32[4]", "relu %x : f32[4]"},
+        Broken{"random_state_c1", "%x: f32[4], %s: i64[] seed", "relu %x : f32[4]"},
+        Broken{"random_state_c2", "%s: i64[] seed, %o: i64[1] offset draws 1", "neg %s : i64[]"},
         Broken{"resize_c1", kX, "adaptive_avg_pool %x : f32[2,3]"},
         Broken{"aten_c1", kX, "aten \"\"(a = %x) : f32[2,3]"}));
 

@@ -50,6 +50,16 @@ TEST_F(DeviceCheckTest, TheDeviceRefusesWhatItLacks) {
   EXPECT_NE(status.message().find("spatial_convolution3d"), std::string::npos) << status;
 }
 
+// A library that cannot be asked is no emulator, and has no node for them.
+TEST_F(DeviceCheckTest, RandomNumbersAreTheEmulatorsOwn) {
+  constexpr char kDraw[] =
+      "graph @g(%s: i64[] seed, %o: i64[] offset draws 1) {\n"
+      " %0 = random_uniform %s, %o {base = 0} : f32[4]\n return %0\n}\n";
+  EXPECT_TRUE(CheckOne(kDraw).ok()) << CheckOne(kDraw);
+  functions_.synEmulatorGraphCheck = nullptr;
+  EXPECT_EQ(CheckOne(kDraw).code(), absl::StatusCode::kUnimplemented) << CheckOne(kDraw);
+}
+
 TEST_F(DeviceCheckTest, TheDeviceKeepsItsOwnLimits) {
   const auto conv = [](int stride) {
     const std::string s = std::to_string(stride), y = std::to_string(3 * stride - stride + 1);

@@ -93,6 +93,21 @@ TEST(EagerProgram, RunsBetweenRecipes) {
   }
 }
 
+// Numbers of the generator: a draw, one behind it, and a mask fused with what reads it.
+TEST(RandomProgram, EqualsTheInterpreter) {
+  CheckText(R"(graph @g(%x: f32[5,7], %s: i64[] seed, %o: i64[] offset draws 30) {
+  %0 = random_uniform %s, %o {base = 0} : f32[5,7]
+  %1 = random_uniform %s, %o {base = 9} : f32[7,5]
+  %2 = permute %1 {perm = [1,0]} : f32[5,7]
+  %3 = full {value = 0.5} : f32[]
+  %4 = lt %0, %3 : bool[5,7]
+  %5 = where %4, %x, %2 : f32[5,7]
+  %6 = random_uniform %s, %o {base = 18} : f32[]
+  %7 = random_uniform %s, %o {base = 19} : f32[0,3]
+  return %0, %5, %6, %7
+})");
+}
+
 // 32768 f32 ones: too large for a recipe, carried by the program.
 TEST(LargeConstants, AreTheProgramsOwn) {
   std::string data;

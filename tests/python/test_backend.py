@@ -208,17 +208,6 @@ def test_training_step_is_right():
     assert report().graphs[-1].recipes == 2
 
 
-def test_random_numbers_run_eagerly():
-    fresh_process()
-    compiled = torch.compile(lambda x: F.dropout(x, 0.5, True), backend="hpu_backend")
-    with torch.no_grad():
-        torch.hpu.manual_seed(3)
-        first = compiled(torch.ones(64, device="hpu"))
-        torch.hpu.manual_seed(3)
-        assert torch.equal(first, compiled(torch.ones(64, device="hpu")))
-    assert "random" in report().graphs[-1].reason
-
-
 def test_version_counter_of_a_written_input():
     fresh_process()
     compiled = torch.compile(lambda x: x.add_(1).sum(), backend="hpu_backend")

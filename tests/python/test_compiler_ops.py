@@ -74,7 +74,7 @@ def test_matches_torch(case: Case) -> None:
     "case",
     [
         a("lgamma.default", f(3)),
-        a("dropout.default", f(4), 0.5, True),
+        a("feature_dropout.default", f(2, 3), 0.5, True),
         a("conv2d.padding", f(1, 2, 5, 5), f(2, 2, 3, 3), None, [1, 1], "valid", [1, 1], 1),
         a("add.Tensor", T((3,), torch.float64), T((3,), torch.float64)),
         a("nonzero.default", b(3)),

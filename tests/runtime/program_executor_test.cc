@@ -184,11 +184,11 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
       {[](ProgramFunction& f) { f.steps.push_back(CallbackStep{"log", {}, {}}); },
        "program test: step 1: this build runs no callback steps"},
       {[](ProgramFunction& f) {
-         f.inputs.push_back({.kind = Kind::kSeed, .spec = {DType::kI64, {}, {}, 0}});
+         f.inputs.push_back({.kind = Kind::kNumber, .spec = {DType::kI64, {}, {}, 0}});
        },
-       "program test: input 1: this build passes no numbers, random state or detached tensors"},
+       "program test: input 1: this build passes no numbers or detached tensors"},
       {[](ProgramFunction& f) { f.inputs[0].detached = true; },
-       "program test: input 0: this build passes no numbers, random state or detached tensors"},
+       "program test: input 0: this build passes no numbers or detached tensors"},
       {[](ProgramFunction& f) { f.outputs[0].requires_grad = true; },
        "program test: output 0: this build makes no outputs that autograd sees"},
       {[](ProgramFunction& f) { f.outputs[0].returned = false; },

@@ -125,6 +125,10 @@ std::span<const HandlerRow> WindowBackwardRows();
 std::span<const HandlerRow> IndexBackwardRows();
 std::span<const HandlerRow> ConvBackwardRows();
 std::span<const HandlerRow> ForeachRows();
+std::span<const HandlerRow> RandomRows();
+
+// Whether the numbers of a call that draws some can be calculated in a recipe.
+bool RecipesDraw(const ir::Node& node);
 
 // An elementwise op of the table, one to one.
 void RewriteElementwise(Call& call, OpKind op);

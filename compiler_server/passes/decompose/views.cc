@@ -26,15 +26,9 @@ void Convert(Call& call) {
   call.Return(call.b.Cast(call.Tensor(kSelf), call.dtype()));
 }
 
-void Dropout(Call& call) {
+void FeatureDropout(Call& call) {
   if (call.Bool("train") && call.Float("p") != 0) return call.Refuse("dropout in training");
   call.Return(call.Tensor("input"));
-}
-
-void NativeDropout(Call& call) {
-  if (call.Bool("train", true)) return call.Refuse("dropout in training");
-  Value* x = call.Tensor("input");
-  call.Return({x, call.b.Full(1, DType::kBool, x->type.sizes)});
 }
 
 Dims InOrder(int64_t rank) {
@@ -161,17 +155,15 @@ constexpr HandlerRow kRows[] = {
     {"aten.clone.default", Identity},
     {"aten.contiguous.default", Identity},
     {"aten.detach.default", Identity},
-    {"aten.dropout.default", Dropout},
     {"aten.expand.default", ExpandToDeclared},
     {"aten.expand_as.default", ExpandToDeclared},
-    {"aten.feature_dropout.default", Dropout},
+    {"aten.feature_dropout.default", FeatureDropout},
     {"aten.flatten.using_ints", ReshapeToDeclared},
     {"aten.lift_fresh.default", Identity},
     {"aten.lift_fresh_copy.default", Identity},
     {"aten.mT.default", MatrixTranspose},
     {"aten.movedim.int", MoveDim},
     {"aten.narrow.default", Narrow},
-    {"aten.native_dropout.default", NativeDropout},
     {"aten.numpy_T.default", ReverseDims},
     {"aten.permute.default", Permute},
     {"aten.ravel.default", ReshapeToDeclared},

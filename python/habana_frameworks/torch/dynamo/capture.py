@@ -134,7 +134,7 @@ class Capture:
         self.device = device
         self.inputs = inputs
         self.values = values
-        self.writer = GraphWriter(builder)
+        self.writer = GraphWriter(builder, device)
         self.mode = fake_mode_of(pytree.tree_leaves(list(values.values())))
         self._env: dict[torch.fx.Node, Any] = {}
         self._attributes: dict[str, TensorValue] = {}

@@ -93,8 +93,9 @@ def record_joint(
     for example. CaptureError: gradients that a program does not give."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
-    recording.allow_random = True
-    with mode, recording, enable_python_dispatcher(), torch.enable_grad():
+    # Hooks of the caller (a checkpoint's) are for what the compiled graph will save.
+    no_hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with mode, recording, enable_python_dispatcher(), torch.enable_grad(), no_hooks:
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), torch.autograd.set_multithreading_enabled(False):
             for wrapper, wanted in zip(wrapped, requires_grad, strict=True):

@@ -113,7 +113,7 @@ class SnippetRecorder:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise CaptureError("a symbolic number reached an operation")
         if isinstance(value, torch.Generator):
-            raise CaptureError("the graph draws random numbers")
+            raise CaptureError("the graph draws random numbers from a generator of its own")
         return value
 
     def is_fresh(self, tensor: torch.Tensor) -> bool:
@@ -139,6 +139,7 @@ class SnippetRecorder:
         results: list[Meta] = []
         memory: list[int | None] = []
         slots: list[int] = []
+        device = ""
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if item is None:
                 # A gradient that the call's mask leaves out: a value that nobody reads.
@@ -150,12 +151,13 @@ class SnippetRecorder:
             if not isinstance(item, torch.Tensor):
                 raise CaptureError(f"{op} returns {type(item).__name__}, not only tensors")
             check_plain(item, f"the result of {op}")
+            device = device or item.device.type
             results.append(meta_of(item))
             memory.append(given.get(storage_of(item)))
             slots.append(self._new_slot(item))
         random = draws_random(op, args, kwargs)
         self.snippet.calls.append(
-            Call(str(op), arguments, keywords, results, memory, slots, random)
+            Call(str(op), arguments, keywords, results, memory, slots, random, device)
         )
 
     def checkpoint(self) -> Checkpoint:
@@ -189,11 +191,14 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for an op with a `dropout_p` that is 0: attention in inference."""
+    """True for an op that draws for its dropout alone, which is off: attention in inference."""
     for position, argument in enumerate(op._schema.arguments):
-        if argument.name == "dropout_p":
-            given = args[position] if position < len(args) else kwargs.get("dropout_p")
-            return (argument.default_value if given is None else given) == 0
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        given = argument.default_value if given is None else given
+        if argument.name in ("train", "training") and given is False:
+            return True
+        if argument.name in ("dropout_p", "dropout") and given == 0:
+            return True
     return False
 
 
@@ -216,14 +221,12 @@ class RecordingMode(TorchDispatchMode):
     """Puts every ATen call on fake tensors into a SnippetRecorder.
 
     allow_copy: the final `copy_` onto graph inputs is let through (functionalized tracing).
-    allow_random: calls that advance the generator are, too; they run where they stand.
     """
 
     def __init__(self, recorder: SnippetRecorder) -> None:
         super().__init__()
         self.recorder = recorder
         self.allow_copy = False
-        self.allow_random = False
         self._paused = False
 
     @contextmanager
@@ -255,12 +258,11 @@ class RecordingMode(TorchDispatchMode):
             return args[0]
         if name in _HIDDEN_WRITES and args[_HIDDEN_WRITES[name]]:
             raise NeedsFunctionalization(name)
-        if not self.allow_random and draws_random(func, args, kwargs):
-            raise CaptureError(f"{func} draws random numbers")
         check_op(func, args, kwargs)
         if name in _CHECKS:
             return None
-        decompose = find_decomposition(func)
+        # A decomposition of a draw draws other numbers than the op itself.
+        decompose = None if draws_random(func, args, kwargs) else find_decomposition(func)
         if decompose is not None:
             decomposed = self._decompose(decompose, func, args, kwargs)
             if decomposed is not None:

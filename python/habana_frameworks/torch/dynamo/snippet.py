@@ -65,6 +65,7 @@ class Call:
     memory: list[int | None]  # slots whose memory the results lie in; None = their own
     slots: list[int]  # of the results
     draws_random: bool
+    device: str  # type of the first result's
 
 
 @dataclass
@@ -82,8 +83,9 @@ class Snippet:
 class GraphWriter:
     """Writes snippets and single values into a builder."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, device: str) -> None:
         self.builder = builder
+        self.device = device  # whose generator draws
         self.node_count = 0
 
     def encode(self, value: Any, values: list[int | None]) -> Any:
@@ -107,6 +109,8 @@ class GraphWriter:
                 )
             values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:
+            if call.draws_random and call.device != self.device:
+                raise CaptureError(f"the graph draws random numbers on {call.device}")
             args = tuple(self.encode(a, values) for a in call.args)
             kwargs = {k: self.encode(v, values) for k, v in call.kwargs.items()}
             results: list[Result] = [

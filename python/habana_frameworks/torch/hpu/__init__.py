@@ -67,6 +67,9 @@ from .switches import get_dynamic_shape_status as get_dynamic_shape_status
 from .switches import recompute_sdp_enabled as recompute_sdp_enabled
 from .switches import sdp_kernel as sdp_kernel
 
+# torch.utils.checkpoint asks for it, and keeps no random state for a backend without.
+_initialized = True
+
 
 def init() -> None:
     """Acquires the device now; otherwise its first use does."""

@@ -11,7 +11,7 @@ from .placement import DeviceArgument, check_device
 
 
 def get_rng_state(device: DeviceArgument = "hpu") -> torch.Tensor:
-    """uint8 CPU tensor."""
+    """uint8 CPU tensor of 16 bytes: the seed and the offset in its stream, little endian."""
     check_device(device)
     state: torch.Tensor = native.torch_module().get_rng_state()
     return state

@@ -1,0 +1,76 @@
+// Normal numbers from uniform ones, by Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v).
+//
+// Only operations of which IEEE 754 knows one result, in one order, and no fused ones: whoever
+// calculates with f32 gets the same bits. What calculates (`a`) may be the host or a graph:
+//   Value Add(Value, Value), Add(Value, float), Mul and Div likewise, Sqrt(Value), Floor(Value)
+//   Value SelectLess(Value x, float limit, Value yes, Value no)   x < limit ? yes : no
+#pragma once
+
+#include <cmath>
+
+namespace hpu {
+
+// Coefficients of a polynomial, the constant one first.
+template <typename Arithmetic, typename Value, size_t count>
+Value Polynomial(const Arithmetic& a, const Value& x, const float (&coefficients)[count]) {
+  Value sum = a.Add(a.Mul(x, coefficients[count - 1]), coefficients[count - 2]);
+  for (size_t i = count - 2; i-- > 0;) sum = a.Add(a.Mul(sum, x), coefficients[i]);
+  return sum;
+}
+
+// -log(1 - u) for u in [0, 1) with 24 bits: 1 - u = x 2^-e with x in [0.707, 1.414), and
+// log x = 2 artanh((x - 1) / (x + 1)).
+template <typename Arithmetic, typename Value>
+Value MinusLogOfRest(const Arithmetic& a, const Value& u) {
+  Value x = a.Add(a.Mul(u, -1.0F), 1.0F);
+  Value exponent = a.Mul(u, 0.0F);
+  const auto scale = [&](float limit, float by, float shift) {
+    const Value scaled = a.Mul(x, by);
+    exponent = a.SelectLess(x, limit, a.Add(exponent, shift), exponent);
+    x = a.SelectLess(x, limit, scaled, x);
+  };
+  scale(0x1p-16F, 0x1p16F, 16);
+  scale(0x1p-8F, 0x1p8F, 8);
+  scale(0x1p-4F, 0x1p4F, 4);
+  scale(0x1p-2F, 0x1p2F, 2);
+  scale(0x1p-1F, 0x1p1F, 1);
+  scale(0.70710677F, 0x1p1F, 1);
+  const Value s = a.Div(a.Add(x, -1.0F), a.Add(x, 1.0F));
+  // The first term that is left out is s^10 / 11 < 2.1e-9 of the sum.
+  const Value series = Polynomial(a, a.Mul(s, s), {2.0F, 2.0F / 3, 2.0F / 5, 2.0F / 7, 2.0F / 9});
+  return a.Add(a.Mul(exponent, 0.6931472F), a.Mul(a.Mul(s, series), -1.0F));
+}
+
+// cos(2 pi v) for v in [0, 1): within the nearest quarter turn, Taylor's series up to y^9.
+template <typename Arithmetic, typename Value>
+Value CosineOfTurn(const Arithmetic& a, const Value& v) {
+  const Value quarters = a.Mul(v, 4.0F);
+  const Value nearest = a.Floor(a.Add(quarters, 0.5F));
+  const Value y = a.Mul(a.Add(quarters, a.Mul(nearest, -1.0F)), 1.5707964F);
+  const Value w = a.Mul(y, y);
+  const Value cosine = Polynomial(a, w, {1.0F, -1.0F / 2, 1.0F / 24, -1.0F / 720, 1.0F / 40320});
+  const Value sine =
+      a.Mul(y, Polynomial(a, w, {1.0F, -1.0F / 6, 1.0F / 120, -1.0F / 5040, 1.0F / 362880}));
+  Value result = a.SelectLess(nearest, 3.5F, sine, cosine);
+  result = a.SelectLess(nearest, 2.5F, a.Mul(cosine, -1.0F), result);
+  result = a.SelectLess(nearest, 1.5F, a.Mul(sine, -1.0F), result);
+  return a.SelectLess(nearest, 0.5F, cosine, result);
+}
+
+template <typename Arithmetic, typename Value>
+Value NormalFromUniform(const Arithmetic& a, const Value& u, const Value& v) {
+  const Value radius = a.Sqrt(a.Mul(MinusLogOfRest(a, u), 2.0F));
+  return a.Mul(radius, CosineOfTurn(a, v));
+}
+
+// The host's f32.
+struct HostArithmetic {
+  float Add(float x, float y) const { return x + y; }
+  float Mul(float x, float y) const { return x * y; }
+  float Div(float x, float y) const { return x / y; }
+  float Sqrt(float x) const { return std::sqrt(x); }
+  float Floor(float x) const { return std::floor(x); }
+  float SelectLess(float x, float limit, float yes, float no) const { return x < limit ? yes : no; }
+};
+
+}  // namespace hpu

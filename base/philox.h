@@ -1,0 +1,44 @@
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11):
+// random numbers as a function of a key and a counter, so that any element of any draw can be
+// calculated alone, by any thread and again. The generator of PyTorch's CUDA device.
+//
+// A stream is the numbers of one seed: block b holds the four numbers of counter b. A draw of n
+// numbers takes the next ceil(n / 4) blocks; its element i is number i % 4 of block i / 4.
+// graph_compiler/codegen/philox.cc is the same in a recipe's code.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hpu {
+
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+inline constexpr uint32_t kPhiloxMultipliers[2] = {0xD2511F53, 0xCD9E8D57};
+inline constexpr uint32_t kPhiloxKeySteps[2] = {0x9E3779B9, 0xBB67AE85};
+inline constexpr int kPhiloxRounds = 10;
+
+constexpr PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t first = uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const uint64_t second = uint64_t{kPhiloxMultipliers[1]} * counter[2];
+    counter = {
+        static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(second),
+        static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(first)};
+    key = {key[0] + kPhiloxKeySteps[0], key[1] + kPhiloxKeySteps[1]};
+  }
+  return counter;
+}
+
+constexpr PhiloxBlock PhiloxBlockOf(uint64_t seed, uint64_t block) {
+  return Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
+                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+}
+
+// Blocks that a draw of so many numbers takes.
+constexpr uint64_t PhiloxBlocks(uint64_t numbers) { return numbers / 4 + (numbers % 4 != 0); }
+
+// A number of [0, 1) with 24 bits, all that an f32 of that interval can have evenly.
+constexpr float UniformFromBits(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
+
+}  // namespace hpu

@@ -1,0 +1,145 @@
+// Draws of random numbers: functions of the generator's state, which is an input of the graph. Each
+// draw takes the blocks behind those of the draws before it, so that a call gets the numbers that
+// the same calls get one by one (backend/torch/random_kernels.cc is what runs them so).
+#include <algorithm>
+
+#include "base/normal.h"
+#include "base/philox.h"
+#include "compiler_server/passes/decompose/call.h"
+
+namespace hpu::compiler {
+namespace {
+
+// Of [0, 1), one number per element of a tensor of these sizes.
+Value* Draw(Call& call, const Dims& sizes) {
+  ir::Graph& graph = call.b.graph();
+  const ir::Graph::RandomState state = graph.AddRandomState();
+  const TensorType type = ir::Contiguous(DType::kF32, sizes);
+  Value* numbers = call.b.Emit(OpKind::kRandomUniform, {state.seed, state.offset},
+                               {{AttrKey::kBase, static_cast<int64_t>(graph.draws)}}, &type);
+  graph.draws += PhiloxBlocks(static_cast<uint64_t>(type.elements()));
+  return numbers;
+}
+
+// Where true, with probability `p`, of f32.
+Value* Chance(Call& call, Value* p) {
+  const Dims& sizes = call.type().sizes;
+  return call.b.Binary(OpKind::kLt, Draw(call, sizes), call.b.Expand(p, sizes));
+}
+Value* Chance(Call& call, double p) { return Chance(call, call.b.Scalar(p, DType::kF32)); }
+
+// A type that holds fewer bits gets as many from the start: rounded, the numbers near 1 would be 1.
+Value* DrawUniform(Call& call) {
+  Value* numbers = Draw(call, call.type().sizes);
+  const DType dtype = call.dtype();
+  if (dtype == DType::kF32) return numbers;
+  const double values = dtype == DType::kBF16 ? 0x1p8 : 0x1p11;
+  numbers = call.b.Unary(OpKind::kFloor, call.b.Binary(OpKind::kMul, numbers, values));
+  return call.b.Binary(OpKind::kMul, numbers, 1 / values);
+}
+
+void Rand(Call& call) { call.Return(call.b.Cast(DrawUniform(call), call.dtype())); }
+
+// uniform(x, from, to)
+void Uniform(Call& call) {
+  const double from = call.Float("from");
+  const double to = call.Float("to");
+  Value* numbers = DrawUniform(call);
+  if (to - from != 1) numbers = call.b.Binary(OpKind::kMul, numbers, to - from);
+  if (from != 0) numbers = call.b.Binary(OpKind::kAdd, numbers, from);
+  call.Return(call.b.Cast(numbers, call.dtype()));
+}
+
+// bernoulli(x, p): x gives the type and the sizes
+void BernoulliP(Call& call) {
+  call.Return(call.b.Cast(Chance(call, call.Float("p")), call.dtype()));
+}
+void BernoulliOf(Call& call, std::string_view p) {
+  call.Return(call.b.Cast(Chance(call, call.Operand(p, DType::kF32)), call.dtype()));
+}
+void Bernoulli(Call& call) { BernoulliOf(call, "self"); }
+void BernoulliTensor(Call& call) { BernoulliOf(call, "p"); }
+
+// base/normal.h in a graph.
+struct GraphArithmetic {
+  ir::Builder& b;
+  Value* Add(Value* x, Value* y) const { return b.Binary(OpKind::kAdd, x, y); }
+  Value* Add(Value* x, float y) const { return b.Binary(OpKind::kAdd, x, double{y}); }
+  Value* Mul(Value* x, Value* y) const { return b.Binary(OpKind::kMul, x, y); }
+  Value* Mul(Value* x, float y) const { return b.Binary(OpKind::kMul, x, double{y}); }
+  Value* Div(Value* x, Value* y) const { return b.Binary(OpKind::kDiv, x, y); }
+  Value* Sqrt(Value* x) const { return b.Unary(OpKind::kSqrt, x); }
+  Value* Floor(Value* x) const { return b.Unary(OpKind::kFloor, x); }
+  Value* SelectLess(Value* x, float limit, Value* yes, Value* no) const {
+    return b.Emit(OpKind::kWhere, {b.Binary(OpKind::kLt, x, double{limit}), yes, no});
+  }
+};
+
+// Two draws: of the first numbers of all elements, then of the second ones.
+Value* DrawNormal(Call& call) {
+  Value* first = Draw(call, call.type().sizes);
+  Value* second = Draw(call, call.type().sizes);
+  return NormalFromUniform(GraphArithmetic{call.b}, first, second);
+}
+
+void Randn(Call& call) { call.Return(call.b.Cast(DrawNormal(call), call.dtype())); }
+
+// normal_functional(x, mean, std)
+void Normal(Call& call) {
+  Value* numbers = call.b.Binary(OpKind::kMul, DrawNormal(call), call.Float("std"));
+  numbers = call.b.Binary(OpKind::kAdd, numbers, call.Float("mean"));
+  call.Return(call.b.Cast(numbers, call.dtype()));
+}
+
+double KeptScale(double p) { return p == 1 ? 0 : 1 / (1 - p); }
+
+void Dropout(Call& call) {
+  Value* x = call.Tensor("input");
+  const double p = call.Float("p");
+  if (!call.Bool("train") || p == 0) return call.Return(x);
+  if (p == 1) return call.Return(call.b.Binary(OpKind::kMul, x, 0.0));
+  Value* noise = call.b.Cast(Chance(call, 1 - p), call.dtype());
+  noise = call.b.Binary(OpKind::kDiv, noise, 1 - p);
+  call.Return(call.b.Binary(OpKind::kMul, x, noise));
+}
+
+// native_dropout(x, p, train) -> x masked and scaled, mask
+void NativeDropout(Call& call) {
+  Value* x = call.Tensor("input");
+  if (!call.Bool("train", true)) {
+    return call.Return({x, call.b.Full(1, DType::kBool, x->type.sizes)});
+  }
+  const double p = call.Float("p");
+  Value* mask = Chance(call, 1 - p);
+  Value* kept = call.b.Binary(OpKind::kMul, x, call.b.Cast(mask, call.dtype()));
+  call.Return({call.b.Binary(OpKind::kMul, kept, KeptScale(p)), mask});
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.bernoulli.Tensor", BernoulliTensor},
+    {"aten.bernoulli.default", Bernoulli},
+    {"aten.bernoulli.p", BernoulliP},
+    {"aten.dropout.default", Dropout},
+    {"aten.native_dropout.default", NativeDropout},
+    {"aten.normal_functional.default", Normal},
+    {"aten.rand.default", Rand},
+    {"aten.rand_like.default", Rand},
+    {"aten.randn.default", Randn},
+    {"aten.randn_like.default", Randn},
+    {"aten.uniform.default", Uniform},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> RandomRows() { return kRows; }
+
+bool RecipesDraw(const ir::Node& node) {
+  const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
+  if (std::none_of(std::begin(kRows), std::end(kRows), known)) return false;
+  const DType dtype = node.type().dtype;
+  const bool chance = node.aten->target.starts_with("aten.bernoulli");
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
+         (chance && dtype == DType::kBool);
+}
+
+}  // namespace hpu::compiler
