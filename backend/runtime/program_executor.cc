@@ -1,6 +1,7 @@
 #include "backend/runtime/program_executor.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,6 +51,14 @@ absl::Status CheckSupported(const Program& program) {
   }
   for (const ProgramFunction& function : program.functions) {
     RETURN_IF_ERROR_AT(CheckSupported(function), function.name);
+  }
+  // Who calls the program gives its inputs but the generator's state, by position.
+  const std::vector<ProgramInput>& inputs = program.functions[0].inputs;
+  const auto is_state = [](const ProgramInput& input) {
+    return input.kind == ProgramInput::Kind::kSeed || input.kind == ProgramInput::Kind::kOffset;
+  };
+  if (!std::is_partitioned(inputs.begin(), inputs.end(), std::not_fn(is_state))) {
+    return Unimplemented("this build takes random state behind all other inputs");
   }
   return absl::OkStatus();
 }

@@ -113,6 +113,21 @@ def test_the_state_is_seed_and_offset():
         torch.hpu.set_rng_state(torch.zeros(5056, dtype=torch.uint8))
 
 
+def test_seed_and_offset_have_64_bits():
+    run = compiled(lambda x: torch.rand_like(x))
+    x = torch.empty(50, device="hpu")
+    found = []
+    for seed, offset in ((-1, 2**32 - 3), (2**31, 2**32 - 3), (5, 2**40), (5, 0)):
+        state = torch.tensor([seed, offset]).view(torch.uint8)
+        with torch.no_grad():
+            torch.hpu.set_rng_state(state)
+            ours = run(x)
+            torch.hpu.set_rng_state(state)
+            assert torch.equal(ours, torch.rand_like(x))
+        assert all(not torch.equal(ours, other) for other in found)
+        found.append(ours)
+
+
 def test_draws_that_run_eagerly_keep_all_in_order():
     def function(x):
         mask = F.dropout(x, 0.5, True)

@@ -186,9 +186,14 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
       {[](ProgramFunction& f) {
          f.inputs.push_back({.kind = Kind::kNumber, .spec = {DType::kI64, {}, {}, 0}});
        },
-       "program test: input 1: this build passes no numbers or detached tensors"},
+       "program test: forward: input 1: this build passes no numbers or detached tensors"},
+      {[](ProgramFunction& f) {
+         f.inputs.push_back({.kind = Kind::kSeed, .spec = {DType::kI64, {}, {}, 0}});
+         f.inputs.push_back({.kind = Kind::kScalar});
+       },
+       "program test: this build takes random state behind all other inputs"},
       {[](ProgramFunction& f) { f.inputs[0].detached = true; },
-       "program test: input 0: this build passes no numbers or detached tensors"},
+       "program test: forward: input 0: this build passes no numbers or detached tensors"},
       {[](ProgramFunction& f) { f.outputs[0].requires_grad = true; },
        "program test: output 0: this build makes no outputs that autograd sees"},
       {[](ProgramFunction& f) { f.outputs[0].returned = false; },
