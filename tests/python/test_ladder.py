@@ -193,15 +193,6 @@ def test_interrupt_reaches_the_user(store):
         run(affine, X, W)
 
 
-def test_gradients_mean_eager(store):
-    w = W.clone().requires_grad_()
-    got = compiled(affine)(X, w)
-    got.sum().backward()
-    assert w.grad is not None
-    assert "gradients" in report().graphs[-1].reason
-    assert store.compilations == 0
-
-
 def test_grad_mode_without_gradients_is_compiled(store):
     compiled(affine)(X, W)
     assert report().graphs[-1].origin == "compiled"

@@ -215,6 +215,38 @@ def test_fifty_steps(optimizer):
     assert {g.recipes for g in report().graphs} == {1, 2}
 
 
+def final_loss(device: str, seed: int, bf16: bool) -> float:
+    """Of 30 steps on the same batch."""
+    torch.manual_seed(seed)
+    model, inputs = bert()
+    model.train().to(device)
+    fresh_process()
+    run = torch.compile(model, backend="hpu_backend") if device == "hpu" else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    given = placed(inputs, device)
+    for _ in range(30):
+        optimizer.zero_grad()
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            loss = loss_of(run(**given))
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def test_autocast_reaches_the_same_loss():
+    """Over three seeds as near to f32's loss as CPU autocast comes, within three times its error
+    and the resolution of bf16 (2^-8) of the first loss, ln 2."""
+    exact = [final_loss("cpu", seed, bf16=False) for seed in range(3)]
+    theirs = [final_loss("cpu", seed, bf16=True) for seed in range(3)]
+    ours = [final_loss("hpu", seed, bf16=True) for seed in range(3)]
+
+    def error(losses):
+        return sum(abs(a - b) for a, b in zip(losses, exact, strict=True)) / 3
+
+    assert max(exact) < 0.5  # it has learned something
+    assert error(ours) <= 3 * error(theirs) + 0.69 / 256, (ours, theirs, exact)
+
+
 def test_a_whole_step_is_one_recipe():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
     device_model = copy.deepcopy(model).to("hpu")

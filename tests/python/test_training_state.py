@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from training_case import assert_close, compiled, leaf, matrix, only_graph
 
+from habana_frameworks.torch.dynamo import report
+
 
 @pytest.mark.parametrize("grad", [True, False])
 def test_batch_norm_updates_its_statistics(grad):
@@ -147,3 +149,10 @@ def test_the_next_process_finds_the_program():
     with torch.no_grad():
         compiled(function)(w, x)
     assert only_graph().recipes == 1  # another key, another program
+
+
+def test_gradcheck_in_f64():
+    """The device has no f64: eager steps, between which the recipes are."""
+    x = matrix(3, 4).double().to("hpu").requires_grad_()
+    assert torch.autograd.gradcheck(compiled(lambda x: (x.sin() * x).sum(1)), (x,))
+    assert report().graphs[-1].origin != "eager"
