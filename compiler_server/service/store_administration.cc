@@ -127,7 +127,7 @@ absl::Status StoreAdministration::ImportFrom(const Caller& caller,
     RETURN_IF_ERROR(assembler.Add(part.program()));
   } while (reader->Read(&part) && part.has_program());
   ASSIGN_OR_RETURN(const store::Entry entry, assembler.Finish());
-  RETURN_IF_ERROR(OfStore(store_->Put(entry)));
+  RETURN_IF_ERROR(OfStore(programs_->Put(caller.tenant, entry)));
   reply->set_content_key(store::ToString(key));
   for (; part.has_alias(); part.Clear(), reader->Read(&part)) {
     RETURN_IF_ERROR(FileAlias(caller, part.alias(), key));

@@ -122,6 +122,8 @@ TEST_F(NetworkTest, EveryCallHasItsRole) {
 }
 
 TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
+  options_.share_programs = true;
+  Restart();
   client::RpcClient worker(OptionsOf("worker"));
   client::RpcClient reader(OptionsOf("reader"));
   client::RpcClient stranger(OptionsOf("stranger"));
