@@ -13,6 +13,9 @@ class ForwardingRecipeStore : public RecipeStore {
   absl::StatusOr<Entry> Peek(const Digest& key) override { return inner_->Peek(key); }
   void NoteUse(const Digest& key) override { inner_->NoteUse(key); }
   absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return inner_->MakeRoom(tenant, entry);
+  }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }
   absl::Status PutAlias(const AliasRecord& alias) override { return inner_->PutAlias(alias); }
   absl::Status DropAlias(const Digest& id) override { return inner_->DropAlias(id); }

@@ -35,6 +35,21 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   return absl::OkStatus();
 }
 
+absl::Status MemoryRecipeStore::TrimShare(const std::string& tenant, const Digest& key,
+                                          uint64_t entry_bytes, uint64_t alias_bytes) {
+  if (tenant_bytes_ == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const StoreIndex::Change change,
+                   index_.PlanShare(tenant, tenant_bytes_, key, entry_bytes, alias_bytes));
+  Apply(change);
+  evictions_ += change.removed_keys.size();
+  return absl::OkStatus();
+}
+
+absl::Status MemoryRecipeStore::MakeRoom(const std::string& tenant, const Entry& entry) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return TrimShare(tenant, entry.manifest.key(), entry.size_bytes(), 0);
+}
+
 absl::StatusOr<AliasRecord> MemoryRecipeStore::GetAlias(const Digest& id) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = aliases_.find(id);
@@ -44,12 +59,15 @@ absl::StatusOr<AliasRecord> MemoryRecipeStore::GetAlias(const Digest& id) {
 
 absl::Status MemoryRecipeStore::PutAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
+  const Digest& key = alias.alias.content_key;
+  const std::string& tenant = alias.alias.tenant;
   std::lock_guard<std::mutex> lock(mutex_);
+  RETURN_IF_ERROR(TrimShare(tenant, key, index_.EntryBytes(key), alias.size_bytes()));
   ASSIGN_OR_RETURN(const StoreIndex::Change change,
-                   index_.PlanAlias(id, alias.alias.content_key, alias.size_bytes()));
+                   index_.PlanAlias(id, tenant, key, alias.size_bytes()));
   Apply(change);
   evictions_ += change.removed_keys.size();
-  index_.InsertAlias(id, alias.alias.content_key, alias.size_bytes());
+  index_.InsertAlias(id, tenant, key, alias.size_bytes());
   aliases_[id] = alias;
   return absl::OkStatus();
 }

@@ -16,6 +16,9 @@ class ReadCachingRecipeStore : public RecipeStore {
   // serving goes on while a disk is full.
   absl::StatusOr<Entry> Peek(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return slow_->MakeRoom(tenant, entry);
+  }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;

@@ -23,7 +23,7 @@ absl::Status RocksDbRecipeStore::LoadAliases() {
     const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(it->value());
     if (!ToKey(it->key(), &id) || !alias.ok()) continue;
     if (!index_.Contains(alias->alias.content_key)) continue;
-    index_.InsertAlias(id, alias->alias.content_key, alias->size_bytes());
+    index_.InsertAlias(id, alias->alias.tenant, alias->alias.content_key, alias->size_bytes());
   }
   return ToStatus(it->status(), "listing aliases");
 }
@@ -43,20 +43,33 @@ absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
 absl::Status RocksDbRecipeStore::PutAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
   const Digest& key = alias.alias.content_key;
+  const std::string& tenant = alias.alias.tenant;
   std::lock_guard<std::mutex> writing(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
+  uint64_t entry_bytes = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    entry_bytes = index_.EntryBytes(key);
+  }
+  if (entry_bytes > 0) {
+    RETURN_IF_ERROR(TrimShare(tenant, key, entry_bytes, alias.size_bytes()));
+  }
   StoreIndex::Change change;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    ASSIGN_OR_RETURN(change, index_.PlanAlias(id, key, alias.size_bytes()));
+    ASSIGN_OR_RETURN(change, index_.PlanAlias(id, tenant, key, alias.size_bytes()));
   }
   rocksdb::WriteBatch batch = ProtectedBatch();
   AddRemovals(change, &batch);
   batch.Put(database_.aliases, ToSlice(id), ToSlice(EncodeSignedRecord(alias.signed_record)));
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  index_.InsertAlias(id, key, alias.size_bytes());
+  std::vector<StoreIndex::Loss> losses;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    losses = ApplyWritten(change);
+    index_.InsertAlias(id, tenant, key, alias.size_bytes());
+  }
+  Tell(losses, /*of_share=*/false);
   return absl::OkStatus();
 }
 

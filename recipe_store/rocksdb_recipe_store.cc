@@ -50,22 +50,23 @@ uint64_t BytesOnDisk(const Database& database) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
-    const std::string& folder, uint64_t max_bytes) {
+    const std::string& folder, Limits limits) {
   absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store =
-      OpenIndexed(folder, max_bytes, /*was_damaged=*/false);
+      OpenIndexed(folder, limits, /*was_damaged=*/false);
   if (absl::IsDataLoss(store.status())) {
     // Damage that only shows when the manifests are read would show at every start.
     RETURN_IF_ERROR(MoveDatabaseAside(folder, ToText(store.status())));
-    store = OpenIndexed(folder, max_bytes, /*was_damaged=*/true);
+    store = OpenIndexed(folder, std::move(limits), /*was_damaged=*/true);
   }
   return store;
 }
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenIndexed(
-    const std::string& folder, uint64_t max_bytes, bool was_damaged) {
+    const std::string& folder, Limits limits, bool was_damaged) {
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
   database.was_damaged |= was_damaged;
-  std::unique_ptr<RocksDbRecipeStore> store(new RocksDbRecipeStore(std::move(database), max_bytes));
+  std::unique_ptr<RocksDbRecipeStore> store(
+      new RocksDbRecipeStore(std::move(database), std::move(limits)));
   RETURN_IF_ERROR_AT(store->LoadIndex(), "reading the recipe store " + folder);
   RETURN_IF_ERROR_AT(store->LoadAliases(), "reading the recipe store " + folder);
   if (store->database_.writable) {
@@ -153,8 +154,12 @@ absl::Status RocksDbRecipeStore::TrimToLimits() {
   }
   if (batch.Count() == 0) return absl::OkStatus();
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
+  std::vector<StoreIndex::Loss> losses;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    losses = ApplyWritten(change);
+  }
+  Tell(losses, /*of_share=*/false);
   return absl::OkStatus();
 }
 
@@ -239,9 +244,13 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
   batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
   AddAccess(key, access, &batch);
   RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
-  std::lock_guard<std::mutex> lock(mutex_);
-  ApplyWritten(change);
-  index_.Insert(key, manifest_bytes, refs, now);
+  std::vector<StoreIndex::Loss> losses;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    losses = ApplyWritten(change);
+    index_.Insert(key, manifest_bytes, refs, now);
+  }
+  Tell(losses, /*of_share=*/false);
   return absl::OkStatus();
 }
 
@@ -311,14 +320,18 @@ void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters["rocksdb.blobs"] += index_.blob_count();
   counters["rocksdb.aliases"] += index_.alias_count();
   counters["rocksdb.evictions"] += evictions_;
+  counters["rocksdb.share_evictions"] += share_evictions_;
+  counters["rocksdb.largest_share_bytes"] += index_.LargestShare();
   counters["rocksdb.quarantined"] += quarantined_;
   counters["rocksdb.write_failures"] += write_failures_;
   counters["rocksdb.damaged_at_start"] += database_.was_damaged ? 1 : 0;
 }
 
-void RocksDbRecipeStore::ApplyWritten(const StoreIndex::Change& change) {
+std::vector<StoreIndex::Loss> RocksDbRecipeStore::ApplyWritten(const StoreIndex::Change& change) {
+  std::vector<StoreIndex::Loss> losses = index_.Losses(change);
   index_.Apply(change);
   evictions_ += change.removed_keys.size();
+  return losses;
 }
 
 void RocksDbRecipeStore::AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch) {

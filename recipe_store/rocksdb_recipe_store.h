@@ -24,15 +24,25 @@ class RocksDbRecipeStore : public RecipeStore {
   static constexpr uint64_t kDefaultMaxBytes = uint64_t{10} << 30;
   static constexpr std::chrono::seconds kRetryInterval{30};
 
-  // `max_bytes` bounds blobs and manifests before compression.
+  // Of blobs and manifests before compression.
+  struct Limits {
+    uint64_t max_bytes = kDefaultMaxBytes;
+    uint64_t tenant_bytes = 0;  // a tenant's share; 0 = nothing bounds it
+    EvictionSink evicted;  // is told what they cost; not while a lock is held that readers want
+  };
   static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(const std::string& folder,
-                                                                  uint64_t max_bytes);
+                                                                  Limits limits);
+  static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> Open(const std::string& folder,
+                                                                  uint64_t max_bytes) {
+    return Open(folder, Limits{.max_bytes = max_bytes, .evicted = {}});
+  }
   ~RocksDbRecipeStore() override;
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::StatusOr<Entry> Peek(const Digest& key) override;
   void NoteUse(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
@@ -48,19 +58,23 @@ class RocksDbRecipeStore : public RecipeStore {
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  RocksDbRecipeStore(Database database, uint64_t max_bytes)
-      : database_(std::move(database)), index_(max_bytes) {}
+  RocksDbRecipeStore(Database database, Limits limits)
+      : database_(std::move(database)), limits_(std::move(limits)), index_(limits_.max_bytes) {}
 
   static absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenIndexed(const std::string& folder,
-                                                                         uint64_t max_bytes,
+                                                                         Limits limits,
                                                                          bool was_damaged);
   absl::Status LoadIndex();
   absl::Status LoadAliases();
   absl::Status TrimToLimits();
   absl::StatusOr<std::vector<Blob>> ReadBlobs(const Manifest& manifest,
                                               const rocksdb::Snapshot* snapshot);
-  // After the change's batch is written.
-  void ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
+  // After the change's batch is written. What it cost is to be told when mutex_ is free again.
+  std::vector<StoreIndex::Loss> ApplyWritten(const StoreIndex::Change& change);  // mutex_ held
+  void Tell(const std::vector<StoreIndex::Loss>& losses, bool of_share) const;
+  // Of the tenant, for an entry and an alias that come in.
+  absl::Status TrimShare(const std::string& tenant, const Digest& key, uint64_t entry_bytes,
+                         uint64_t alias_bytes);  // write_mutex_ held
   // Deletes of a change; then the access times noted since the last write.
   void AddRemovals(const StoreIndex::Change& change, rocksdb::WriteBatch* batch);
   absl::StatusOr<Entry> Read(const Digest& key);
@@ -71,6 +85,7 @@ class RocksDbRecipeStore : public RecipeStore {
   absl::Status CheckWritable();                               // write_mutex_ held
 
   const Database database_;
+  const Limits limits_;
   bool has_other_versions_ = false;  // manifests of another version; constant after Open
 
   // Serialises writers from plan to write to index; readers never wait for it.
@@ -86,6 +101,7 @@ class RocksDbRecipeStore : public RecipeStore {
   StoreIndex index_;
   std::map<Digest, uint64_t> unsaved_accesses_;  // key -> access record
   uint64_t evictions_ = 0;
+  uint64_t share_evictions_ = 0;
   uint64_t quarantined_ = 0;
   uint64_t write_failures_ = 0;
 };

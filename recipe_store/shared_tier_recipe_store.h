@@ -24,6 +24,10 @@ class SharedTierRecipeStore : public RecipeStore {
   // What is found in the shared store is kept near.
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  // The engine looks after its own room.
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return near_->MakeRoom(tenant, entry);
+  }
   // One from the shared store is kept near if its entry can be.
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
@@ -50,6 +54,8 @@ class SharedTierRecipeStore : public RecipeStore {
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
+  // `tenant`, if it is known, makes room for what is kept near.
+  absl::StatusOr<Entry> GetFor(const std::string* tenant, const Digest& key);
   // Later, in order.
   void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
 

@@ -15,6 +15,22 @@ std::vector<BlobRef> Unique(std::vector<BlobRef> refs) {
 
 }  // namespace
 
+uint64_t StoreIndex::IndexEntry::bytes() const {
+  uint64_t sum = manifest_bytes;
+  for (const BlobRef& ref : blobs) sum += ref.size_bytes;
+  return sum;
+}
+
+bool StoreIndex::IndexEntry::IsNamedBy(const std::string& tenant) const {
+  return std::ranges::find(aliases, tenant, &IndexAlias::tenant) != aliases.end();
+}
+
+std::vector<std::string> StoreIndex::IndexEntry::Tenants() const {
+  std::set<std::string> tenants;
+  for (const IndexAlias& alias : aliases) tenants.insert(alias.tenant);
+  return {tenants.begin(), tenants.end()};
+}
+
 // Entries and aliases taken out on paper: blob counts and the total as they would be.
 class StoreIndex::Plan {
  public:
@@ -77,8 +93,9 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
   return std::move(plan.change());
 }
 
-absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const Digest& key,
-                                                         uint64_t bytes) const {
+absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id,
+                                                         const std::string& tenant,
+                                                         const Digest& key, uint64_t bytes) const {
   const auto entry = entries_.find(key);
   if (entry == entries_.end()) {
     return NotFound("the program ", ToHex(key), " that the alias names is not in the store");
@@ -88,8 +105,12 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const
   if (const auto known = alias_keys_.find(id); known != alias_keys_.end()) {
     const std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
     plan.RemoveAlias(*std::ranges::find(aliases, id, &IndexAlias::id));
-  } else if (entry->second.aliases.size() >= kMaxAliases) {
-    plan.RemoveAlias(entry->second.aliases.front());
+  } else {
+    const std::vector<IndexAlias>& aliases = entry->second.aliases;
+    const auto count = std::ranges::count(aliases, tenant, &IndexAlias::tenant);
+    if (static_cast<size_t>(count) >= kMaxAliases) {
+      plan.RemoveAlias(*std::ranges::find(aliases, tenant, &IndexAlias::tenant));
+    }
   }
   Evict(&key, max_bytes_, plan);
   if (plan.total_bytes() > max_bytes_) {
@@ -98,6 +119,53 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const
                  " bytes, the whole store is limited to ", max_bytes_);
   }
   return std::move(plan.change());
+}
+
+absl::StatusOr<StoreIndex::Change> StoreIndex::PlanShare(const std::string& tenant,
+                                                         uint64_t max_bytes, const Digest& key,
+                                                         uint64_t entry_bytes,
+                                                         uint64_t alias_bytes) const {
+  Plan plan(*this);
+  const auto known = shares_.find(tenant);
+  uint64_t share = (known == shares_.end() ? 0 : known->second) + alias_bytes;
+  const auto named = entries_.find(key);
+  if (named == entries_.end() || !named->second.IsNamedBy(tenant)) share += entry_bytes;
+  for (const Digest& oldest : uses_) {
+    if (share <= max_bytes) break;
+    const IndexEntry& entry = entries_.at(oldest);
+    if (oldest == key || entry.pinned || !entry.IsNamedBy(tenant)) continue;
+    share -= entry.bytes();
+    for (const IndexAlias& alias : entry.aliases) {
+      if (alias.tenant != tenant) continue;
+      share -= alias.bytes;
+      plan.RemoveAlias(alias);
+    }
+    if (entry.Tenants().size() == 1) plan.Remove(oldest);
+  }
+  if (share <= max_bytes) return std::move(plan.change());
+  return Error(absl::StatusCode::kResourceExhausted, "the program and what is pinned have ", share,
+               " bytes, the share of tenant ", tenant, " is ", max_bytes);
+}
+
+std::vector<StoreIndex::Loss> StoreIndex::Losses(const Change& change) const {
+  std::set<std::pair<Digest, std::string>> losses;
+  for (const Digest& key : change.removed_keys) {
+    const std::vector<std::string> tenants = entries_.at(key).Tenants();
+    if (tenants.empty()) losses.emplace(key, "");
+    for (const std::string& tenant : tenants) losses.emplace(key, tenant);
+  }
+  // Where an alias of many went, the tenant has the entry still.
+  std::map<std::pair<Digest, std::string>, size_t> gone;
+  for (const Digest& id : change.removed_aliases) {
+    const Digest& key = alias_keys_.at(id);
+    const std::vector<IndexAlias>& aliases = entries_.at(key).aliases;
+    const std::string& tenant = std::ranges::find(aliases, id, &IndexAlias::id)->tenant;
+    const auto count = std::ranges::count(aliases, tenant, &IndexAlias::tenant);
+    if (++gone[{key, tenant}] == static_cast<size_t>(count)) losses.emplace(key, tenant);
+  }
+  std::vector<Loss> found;
+  for (const auto& [key, tenant] : losses) found.push_back({key, tenant});
+  return found;
 }
 
 StoreIndex::Change StoreIndex::PlanTrim() const {
@@ -158,10 +226,12 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
     entry.use = uses_.insert(uses_.end(), key);
   } else {
     Release(entry);
+    for (const std::string& tenant : entry.Tenants()) shares_.at(tenant) -= entry.bytes();
   }
   Touch(key, now_micros);
   entry.manifest_bytes = manifest_bytes;
   entry.blobs = Unique(refs);
+  for (const std::string& tenant : entry.Tenants()) shares_.at(tenant) += entry.bytes();
   total_bytes_ += manifest_bytes;
   for (const BlobRef& ref : entry.blobs) {
     IndexBlob& blob = blobs_[ref.digest];
@@ -171,9 +241,12 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
   }
 }
 
-void StoreIndex::InsertAlias(const Digest& id, const Digest& key, uint64_t bytes) {
+void StoreIndex::InsertAlias(const Digest& id, const std::string& tenant, const Digest& key,
+                             uint64_t bytes) {
   HPU_CHECK(!alias_keys_.contains(id), "replaced aliases are removed first");
-  entries_.at(key).aliases.push_back({id, bytes});
+  IndexEntry& entry = entries_.at(key);
+  shares_[tenant] += bytes + (entry.IsNamedBy(tenant) ? 0 : entry.bytes());
+  entry.aliases.push_back({id, tenant, bytes});
   alias_keys_[id] = key;
   total_bytes_ += bytes;
 }
@@ -181,10 +254,14 @@ void StoreIndex::InsertAlias(const Digest& id, const Digest& key, uint64_t bytes
 void StoreIndex::RemoveAlias(const Digest& id) {
   const auto known = alias_keys_.find(id);
   if (known == alias_keys_.end()) return;
-  std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
-  const auto alias = std::ranges::find(aliases, id, &IndexAlias::id);
+  IndexEntry& entry = entries_.at(known->second);
+  const auto alias = std::ranges::find(entry.aliases, id, &IndexAlias::id);
+  const auto share = shares_.find(alias->tenant);
   total_bytes_ -= alias->bytes;
-  aliases.erase(alias);
+  share->second -= alias->bytes;
+  entry.aliases.erase(alias);
+  if (!entry.IsNamedBy(share->first)) share->second -= entry.bytes();
+  if (share->second == 0) shares_.erase(share);
   alias_keys_.erase(known);
 }
 
@@ -194,6 +271,17 @@ bool StoreIndex::Touch(const Digest& key, uint64_t now_micros) {
   found->second.used_micros = now_micros;
   uses_.splice(uses_.end(), uses_, found->second.use);
   return true;
+}
+
+uint64_t StoreIndex::EntryBytes(const Digest& key) const {
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? 0 : found->second.bytes();
+}
+
+uint64_t StoreIndex::LargestShare() const {
+  uint64_t largest = 0;
+  for (const auto& [tenant, bytes] : shares_) largest = std::max(largest, bytes);
+  return largest;
 }
 
 bool StoreIndex::Pin(const Digest& key, bool pinned) {

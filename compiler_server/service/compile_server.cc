@@ -64,7 +64,7 @@ absl::Status CompileServer::Listen() {
   service_ = std::make_unique<CompileService>(
       ServiceOptions{options_.build_id, options_.queue, options_.upstream, options_.config_file,
                      options_.frozen, options_.share_programs || options_.network.listen.empty(),
-                     options_.tenant},
+                     options_.store.tenant_bytes > 0, options_.tenant},
       std::move(opened), audit_.get(), stop);
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);

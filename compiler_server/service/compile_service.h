@@ -35,6 +35,7 @@ struct ServiceOptions {
   std::string config_file;     // that the options came from, for those who ask
   bool frozen = false;         // answers from the store, compiles nothing
   bool share_programs = true;  // among tenants
+  bool tenant_shares = false;  // of the store are bounded
   std::string own_tenant;      // of the server's own user
 };
 

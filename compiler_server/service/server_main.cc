@@ -148,6 +148,9 @@ void Declare(CLI::App& app, Flags& flags) {
   DeclarePath(app, "--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
   app.add_option("--max-size", flags.store.max_bytes, "bytes the store may take, e.g. 10GB")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--tenant-max-size", flags.store.tenant_bytes,
+                 "bytes of the store that one tenant may take, e.g. 1GB; 0 = any")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--memory-size", flags.store.memory_bytes, "bytes of programs kept in memory")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--worker-memory", flags.worker_memory,

@@ -12,8 +12,11 @@ absl::StatusOr<store::Entry> TenantPrograms::Get(const std::string& tenant, cons
 }
 
 absl::Status TenantPrograms::Put(const std::string& tenant, const store::Entry& entry) {
+  // A disk that cannot be written is no reason not to keep it elsewhere.
+  const absl::Status room = claims_ ? store_->MakeRoom(tenant, entry) : absl::OkStatus();
+  if (absl::IsResourceExhausted(room)) return room;
   const absl::Status kept = store_->Put(entry);
-  if (!shared_) aliases_->Claim(tenant, entry.manifest.key());
+  if (claims_) aliases_->Claim(tenant, entry.manifest.key());
   return kept;
 }
 

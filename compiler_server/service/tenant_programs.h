@@ -17,9 +17,16 @@ namespace hpu::server {
 
 class TenantPrograms {
  public:
-  // `store` and `aliases` must live longer. `own_tenant`: as whom this server is known to others.
-  TenantPrograms(store::RecipeStore* store, AliasBook* aliases, bool shared, std::string own_tenant)
-      : store_(store), aliases_(aliases), shared_(shared), own_tenant_(std::move(own_tenant)) {}
+  // `store` and `aliases` must live longer. `claims`: file them
+  // also where all is shared, because tenants have shares of the store. `own_tenant`: as whom this
+  // server is known to others.
+  TenantPrograms(store::RecipeStore* store, AliasBook* aliases, bool shared, bool claims,
+                 std::string own_tenant)
+      : store_(store),
+        aliases_(aliases),
+        shared_(shared),
+        claims_(claims || !shared),
+        own_tenant_(std::move(own_tenant)) {}
 
   bool shared() const { return shared_; }
   // Servers upstream take all that we ask for to be one tenant's.
@@ -45,6 +52,7 @@ class TenantPrograms {
   store::RecipeStore* const store_;
   AliasBook* const aliases_;
   const bool shared_;
+  const bool claims_;
   const std::string own_tenant_;
   HitCounts hits_;  // by content key, and by scope
 };

@@ -151,6 +151,61 @@ TEST_F(SharingTest, TheListShowsATenantItsOwnAndTheOperatorAll) {
   EXPECT_TRUE(admin.Get(ByContentKey{ContentKeyOf("second")}, kNoInterrupt).ok());
 }
 
+// Room for three programs of 5 kB, of which a tenant may have two.
+class ShareOfStoreTest : public SharingTest {
+ protected:
+  void SetUp() override {
+    options_.store.max_bytes = 21'000;
+    options_.store.tenant_bytes = 14'000;
+    SharingTest::SetUp();
+  }
+  static std::string Graph(int number) { return "size:5000 number " + std::to_string(number); }
+  // What is on the disk: memory keeps more.
+  std::vector<int> Kept(const std::string& name) {
+    Restart();
+    std::vector<int> kept;
+    for (int n = 0; n < 10; ++n) {
+      if (FindAs(name, Graph(n)) == kHit) kept.push_back(n);
+    }
+    return kept;
+  }
+};
+
+TEST_F(ShareOfStoreTest, WhoHasTooMuchLosesItsOwn) {
+  EXPECT_EQ(CompileAs("worker", 1, Graph(0)), Origin::kCompiled);
+  for (int n = 0; n < 6; ++n) CompileAs("stranger", static_cast<uint64_t>(n), Graph(n));
+  EXPECT_EQ(Counter("rocksdb.share_evictions"), 4u);
+  EXPECT_LE(Counter("rocksdb.largest_share_bytes"), 14'000u);
+  EXPECT_THAT(Kept("stranger"), ElementsAre(4, 5));
+  EXPECT_THAT(Kept("worker"), ElementsAre(0)) << "that the stranger had it too took it from nobody";
+  // What is used stays.
+  EXPECT_EQ(FindAs("stranger", Graph(4)), kHit);
+  CompileAs("stranger", 7, Graph(7));
+  EXPECT_THAT(Kept("stranger"), ElementsAre(4, 7));
+}
+
+TEST_F(ShareOfStoreTest, WhatIsLargerThanAShareIsCompiledAndNotKept) {
+  CompileAs("worker", 1, Graph(1));
+  CompileAs("stranger", 2, Graph(2));
+  EXPECT_EQ(CompileAs("stranger", 3, "size:15000"), Origin::kCompiled);
+  EXPECT_THAT(Kept("stranger"), ElementsAre(2));
+  EXPECT_THAT(Kept("worker"), ElementsAre(1));
+  EXPECT_EQ(FindAs("stranger", "size:15000"), kMiss);
+}
+
+TEST_F(ShareOfStoreTest, WhereAllIsSharedEachIsChargedForWhatItUses) {
+  options_.share_programs = true;
+  Restart();
+  for (int n = 0; n < 2; ++n) CompileAs("worker", static_cast<uint64_t>(n), Graph(n));
+  CompileAs("operator", 2, Graph(2));
+  EXPECT_EQ(Counter("rocksdb.share_evictions"), 0u);
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_EQ(CompileAs("stranger", static_cast<uint64_t>(n), Graph(n)), Origin::kStore);
+  }
+  EXPECT_EQ(Counter("rocksdb.share_evictions"), 1u) << "a name of its own";
+  EXPECT_EQ(Counter("rocksdb.entries"), 3u) << "which others have too";
+}
+
 // To servers upstream all that a server asks is one tenant's.
 TEST_F(SharingTest, ServersUpstreamAreAskedForTheOwnUserOnly) {
   ServerOptions between = options_;
