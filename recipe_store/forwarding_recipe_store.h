@@ -30,6 +30,7 @@ class ForwardingRecipeStore : public RecipeStore {
                                                      uint64_t unused_since) override {
     return inner_->CollectGarbage(max_bytes, unused_since);
   }
+  absl::StatusOr<std::vector<Digest>> Keys() override { return inner_->Keys(); }
   absl::Status Verify(const Digest& key) override { return inner_->Verify(key); }
   absl::Status Flush() override { return inner_->Flush(); }
   void AddCounters(std::map<std::string, uint64_t>& counters) const override {

@@ -29,6 +29,7 @@ class ReadCachingRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Digest>> Pinned() override;
   absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
                                                      uint64_t unused_since) override;
+  absl::StatusOr<std::vector<Digest>> Keys() override { return slow_->Keys(); }
   absl::Status Verify(const Digest& key) override;
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;

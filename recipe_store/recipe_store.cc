@@ -69,6 +69,13 @@ absl::StatusOr<std::vector<Digest>> RecipeStore::Pinned() { return NoHousekeepin
 absl::StatusOr<std::vector<Digest>> RecipeStore::CollectGarbage(uint64_t, uint64_t) {
   return NoHousekeeping();
 }
+absl::StatusOr<std::vector<Digest>> RecipeStore::Keys() {
+  ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, List(0));
+  std::vector<Digest> keys;
+  for (const Manifest& manifest : manifests) keys.push_back(manifest.key());
+  return keys;
+}
+
 absl::Status RecipeStore::Verify(const Digest&) { return NoHousekeeping(); }
 
 }  // namespace hpu::store

@@ -115,6 +115,8 @@ class RecipeStore {
   // what was used longest ago until at most `max_bytes` are left; never what is pinned. The keys.
   virtual absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
                                                              uint64_t unused_since);
+  // Of all entries, also those whose manifests cannot be read, which List passes over.
+  virtual absl::StatusOr<std::vector<Digest>> Keys();
   // Reads the entry from where it lasts, past caches. Errors as Get.
   virtual absl::Status Verify(const Digest& key);
 

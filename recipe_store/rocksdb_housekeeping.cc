@@ -45,6 +45,11 @@ absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t 
   return std::move(change.removed_keys);
 }
 
+absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Keys() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Keys();
+}
+
 absl::Status RocksDbRecipeStore::TrimShare(const std::string& tenant, const Digest& key,
                                            uint64_t entry_bytes, uint64_t alias_bytes) {
   if (limits_.tenant_bytes == 0) return absl::OkStatus();

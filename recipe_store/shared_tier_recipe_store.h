@@ -49,6 +49,7 @@ class SharedTierRecipeStore : public RecipeStore {
                                                      uint64_t unused_since) override {
     return near_->CollectGarbage(max_bytes, unused_since);
   }
+  absl::StatusOr<std::vector<Digest>> Keys() override { return near_->Keys(); }
   absl::Status Verify(const Digest& key) override { return near_->Verify(key); }
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;

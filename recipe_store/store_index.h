@@ -73,6 +73,7 @@ class StoreIndex {
   bool Pin(const Digest& key, bool pinned);
   bool IsPinned(const Digest& key) const;
   std::vector<Digest> Pinned() const;
+  std::vector<Digest> Keys() const { return {uses_.begin(), uses_.end()}; }
 
   bool Contains(const Digest& key) const { return entries_.contains(key); }
   bool ContainsAlias(const Digest& id) const { return alias_keys_.contains(id); }

@@ -88,14 +88,14 @@ grpc::Status StoreAdministration::CollectGarbage(const Caller& caller,
 }
 
 grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* writer) {
-  const absl::StatusOr<std::vector<store::Manifest>> manifests = store_->List(0);
-  if (!manifests.ok()) return ToGrpc(manifests.status());
+  const absl::StatusOr<std::vector<Digest>> keys = store_->Keys();
+  if (!keys.ok()) return ToGrpc(keys.status());
   wire::VerifyEvent event;
-  event.set_total(manifests->size());
-  for (const store::Manifest& manifest : *manifests) {
-    const absl::Status verdict = store_->Verify(manifest.key());
+  event.set_total(keys->size());
+  for (const Digest& key : *keys) {
+    const absl::Status verdict = store_->Verify(key);
     event.set_done(event.done() + 1);
-    event.set_content_key(store::ToString(manifest.key()));
+    event.set_content_key(store::ToString(key));
     // What left the store meanwhile is no problem.
     event.set_problem(verdict.ok() || absl::IsNotFound(verdict) ? "" : ToText(verdict));
     if (!writer->Write(event)) return grpc::Status::CANCELLED;

@@ -210,6 +210,29 @@ TEST_F(AdministrationTest, VerifyFindsWhatIsDamagedUnderTheCache) {
   EXPECT_EQ(Compile(1, "quick 1")->origin, Origin::kCompiled);
 }
 
+TEST_F(AdministrationTest, VerifyFindsManifestsThatCannotBeRead) {
+  ASSERT_TRUE(Compile(1, "quick 1").ok());
+  ASSERT_TRUE(Compile(2, "quick 2").ok());
+  const Digest victim = ContentKeyOf("quick 1");
+  server_.reset();
+  {
+    store::Database database = store::OpenDatabase(options_.store.folder + "/db").value();
+    const rocksdb::Slice key(reinterpret_cast<const char*>(victim.data()), victim.size());
+    ASSERT_TRUE(database.db->Put({}, database.manifests, key, "damaged").ok());
+  }
+  Start();
+  std::map<Digest, std::string> problems;
+  const auto note = [&](const client::VerifiedProgram& program) {
+    problems[program.content_key] = program.problem;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Client()->Verify(kTimeout, note, kNoInterrupt).ok());
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_THAT(problems.at(victim), HasSubstr("DATA_LOSS"));
+  EXPECT_THAT(problems.at(ContentKeyOf("quick 2")), IsEmpty());
+  EXPECT_EQ(Counter("rocksdb.quarantined"), 1u);
+}
+
 TEST_F(AdministrationTest, LookingIsNoUse) {
   for (uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(Compile(n, "quick " + std::to_string(n)).ok());
   const uint64_t size = Get(0)->size_bytes();
