@@ -15,7 +15,7 @@ ServerSet::~ServerSet() {
 absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
   // Before the lock, which another thread of the parent may have held at the fork.
   if (AfterFork()) return ConnectUnix("").status();
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   absl::Status last = ServerUnavailable(Error(absl::StatusCode::kUnavailable,
                                               "no compile server of ", ToText(options_.endpoints),
                                               " is asked now, because it failed a moment ago"));
@@ -24,14 +24,21 @@ absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
     Server& server = servers_[i];
     if (tried[i]) continue;
     if (server.connection != nullptr) return Choice{i, server.connection, true};
-    if (Clock::now() < server.not_before) continue;
+    const Clock::time_point begin = Clock::now();
+    if (begin < server.not_before || PassOver(i, tried)) continue;
+    ++server.connecting;
+    lock.unlock();
     auto connection = Connect(options_.endpoints[i], options_.access, options_.connect_timeout);
+    lock.lock();
+    --server.connecting;
     if (connection.ok()) {
-      server.connection = *std::move(connection);
+      // One for all: who was first.
+      if (server.connection == nullptr) server.connection = *std::move(connection);
       return Choice{i, server.connection, false};
     }
     if (!IsServerUnavailable(connection.status())) return connection.status();
-    Pause(server);
+    // Those who tried at the same time found the same failure.
+    if (server.not_before <= begin) Pause(server);
     last = connection.status();
     tried[i] = true;
   }
@@ -40,6 +47,14 @@ absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
     if (tried[i]) servers_[i].not_before = Clock::now() + servers_[i].pause;
   }
   return last;
+}
+
+bool ServerSet::PassOver(size_t index, const Tried& tried) const {
+  if (servers_[index].connecting == 0) return false;
+  for (size_t i = index + 1; i < servers_.size(); ++i) {
+    if (!tried[i] && servers_[i].connection != nullptr) return true;
+  }
+  return false;
 }
 
 void ServerSet::Pause(Server& server) const {

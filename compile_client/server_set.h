@@ -61,9 +61,12 @@ class ServerSet {
     std::shared_ptr<Connection> connection;
     Clock::time_point not_before{};
     std::chrono::milliseconds pause{0};
+    size_t connecting = 0;  // threads
   };
 
   // mutex_ held
+  // Another one can be asked while somebody else finds out about this one.
+  bool PassOver(size_t index, const Tried& tried) const;
   void Pause(Server& server) const;
   Server& Drop(const Choice& choice);
 

@@ -53,7 +53,9 @@ absl::Status MakePrivateFolder(const std::string& folder) {
 
 absl::StatusOr<std::unique_ptr<RecipeStore>> OpenPersistent(const StoreConfig& config) {
   RETURN_IF_ERROR(MakePrivateFolder(config.folder));
-  return RocksDbRecipeStore::Open(config.folder + "/db", config.max_bytes);
+  return RocksDbRecipeStore::Open(
+      config.folder + "/db",
+      RocksDbRecipeStore::Limits{config.max_bytes, config.tenant_bytes, config.evicted});
 }
 
 SigningKey LoadKey(const StoreConfig& config, bool* kept) {
@@ -116,9 +118,11 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {
     return InvalidArgument("the store's size limits must be above 0");
   }
-  std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(config.memory_bytes);
   std::unique_ptr<RecipeStore> disk = OpenDisk(config);
   const bool persistent = disk != nullptr;
+  // In front of the disk it is a cache, where nobody has a share.
+  std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(
+      config.memory_bytes, persistent ? 0 : config.tenant_bytes);
   bool key_kept = false;
   SigningKey key = persistent ? LoadKey(config, &key_kept) : SigningKey::Generate();
   auto trusted = std::make_unique<TrustedKeys>(key.public_key(), config.trusted_keys);

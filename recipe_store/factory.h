@@ -22,6 +22,8 @@ struct StoreConfig {
   std::string folder;  // holds db/ and the key files; empty = memory only
   uint64_t max_bytes = uint64_t{10} << 30;
   uint64_t memory_bytes = 256 << 20;
+  uint64_t tenant_bytes = 0;  // a tenant's share of what is kept; 0 = any
+  EvictionSink evicted;       // is told what went for want of room on the disk
   // The engines that servers share.
   std::optional<RedisOptions> redis;
   bool redis_read_only = false;  // nothing is written there, no lease taken

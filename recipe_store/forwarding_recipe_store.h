@@ -13,6 +13,9 @@ class ForwardingRecipeStore : public RecipeStore {
   absl::StatusOr<Entry> Peek(const Digest& key) override { return inner_->Peek(key); }
   void NoteUse(const Digest& key) override { inner_->NoteUse(key); }
   absl::Status Put(const Entry& entry) override { return inner_->Put(entry); }
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return inner_->MakeRoom(tenant, entry);
+  }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override { return inner_->GetAlias(id); }
   absl::Status PutAlias(const AliasRecord& alias) override { return inner_->PutAlias(alias); }
   absl::Status DropAlias(const Digest& id) override { return inner_->DropAlias(id); }
@@ -31,6 +34,10 @@ class ForwardingRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
                                                      uint64_t unused_since) override {
     return inner_->CollectGarbage(max_bytes, unused_since);
+  }
+  absl::StatusOr<std::vector<ListPosition>> Positions(
+      size_t limit, const std::optional<ListPosition>& after) override {
+    return inner_->Positions(limit, after);
   }
   absl::Status Verify(const Digest& key) override { return inner_->Verify(key); }
   absl::Status Flush() override { return inner_->Flush(); }

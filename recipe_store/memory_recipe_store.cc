@@ -35,6 +35,17 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   return absl::OkStatus();
 }
 
+absl::Status MemoryRecipeStore::MakeRoom(const std::string& tenant, const Entry& entry) {
+  if (index_.tenant_bytes() == 0) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(mutex_);
+  ASSIGN_OR_RETURN(
+      const StoreIndex::Change change,
+      index_.PlanShare(tenant, index_.tenant_bytes(), entry.manifest.key(), entry.size_bytes(), 0));
+  Apply(change);
+  evictions_ += change.removed_keys.size();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<AliasRecord> MemoryRecipeStore::GetAlias(const Digest& id) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = aliases_.find(id);
@@ -44,12 +55,14 @@ absl::StatusOr<AliasRecord> MemoryRecipeStore::GetAlias(const Digest& id) {
 
 absl::Status MemoryRecipeStore::PutAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
+  const Digest& key = alias.alias.content_key;
+  const std::string& tenant = alias.alias.tenant;
   std::lock_guard<std::mutex> lock(mutex_);
   ASSIGN_OR_RETURN(const StoreIndex::Change change,
-                   index_.PlanAlias(id, alias.alias.content_key, alias.size_bytes()));
+                   index_.PlanAlias(id, tenant, key, alias.size_bytes()));
   Apply(change);
   evictions_ += change.removed_keys.size();
-  index_.InsertAlias(id, alias.alias.content_key, alias.size_bytes());
+  index_.InsertAlias(id, tenant, key, alias.size_bytes());
   aliases_[id] = alias;
   return absl::OkStatus();
 }

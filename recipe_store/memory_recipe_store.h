@@ -11,11 +11,14 @@ namespace hpu::store {
 
 class MemoryRecipeStore : public RecipeStore {
  public:
-  explicit MemoryRecipeStore(uint64_t max_bytes) : index_(max_bytes) {}
+  // `tenant_bytes` bounds a tenant's share; 0 = nothing does.
+  explicit MemoryRecipeStore(uint64_t max_bytes, uint64_t tenant_bytes = 0)
+      : index_(max_bytes, tenant_bytes) {}
 
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::StatusOr<Entry> Peek(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;

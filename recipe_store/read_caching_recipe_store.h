@@ -16,6 +16,9 @@ class ReadCachingRecipeStore : public RecipeStore {
   // serving goes on while a disk is full.
   absl::StatusOr<Entry> Peek(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return slow_->MakeRoom(tenant, entry);
+  }
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
@@ -27,6 +30,10 @@ class ReadCachingRecipeStore : public RecipeStore {
   absl::StatusOr<std::vector<Digest>> Pinned() override;
   absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
                                                      uint64_t unused_since) override;
+  absl::StatusOr<std::vector<ListPosition>> Positions(
+      size_t limit, const std::optional<ListPosition>& after) override {
+    return slow_->Positions(limit, after);
+  }
   absl::Status Verify(const Digest& key) override;
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;

@@ -74,6 +74,14 @@ absl::StatusOr<std::vector<Digest>> RecipeStore::Pinned() { return NoHousekeepin
 absl::StatusOr<std::vector<Digest>> RecipeStore::CollectGarbage(uint64_t, uint64_t) {
   return NoHousekeeping();
 }
+absl::StatusOr<std::vector<ListPosition>> RecipeStore::Positions(
+    size_t limit, const std::optional<ListPosition>& after) {
+  ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, List(limit, after));
+  std::vector<ListPosition> positions;
+  for (const Manifest& manifest : manifests) positions.push_back(PositionOf(manifest));
+  return positions;
+}
+
 absl::Status RecipeStore::Verify(const Digest&) { return NoHousekeeping(); }
 
 }  // namespace hpu::store

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,6 +52,15 @@ void NewestFirst(std::vector<Manifest>& manifests, size_t limit);
 // What RecipeStore::AliasesOf promises.
 void OldestFirst(std::vector<Alias>& aliases);
 
+// That an entry was lost for want of room: the tenant's names of it, and the entry, unless others
+// have names for it too. Nobody's where it had no name.
+struct Eviction {
+  Digest key{};
+  std::string tenant;
+  bool of_share = false;  // the tenant had too much; else the store was full
+};
+using EvictionSink = std::function<void(const Eviction& eviction)>;
+
 class RecipeStore {
  public:
   virtual ~RecipeStore() = default;
@@ -68,6 +78,13 @@ class RecipeStore {
   // Files the entry under its manifest's key; all of it or nothing is seen by later calls, also
   // after a crash. RESOURCE_EXHAUSTED: larger than the store. UNAVAILABLE: cannot be written now.
   virtual absl::Status Put(const Entry& entry) = 0;
+
+  // Before Put of an entry that the tenant will name: takes what it used longest ago from it, if it
+  // has more than its share then. RESOURCE_EXHAUSTED: the entry is larger than the share.
+  // UNAVAILABLE: as Put.
+  virtual absl::Status MakeRoom(const std::string& /*tenant*/, const Entry& /*entry*/) {
+    return absl::OkStatus();
+  }
 
   // By AliasId; otherwise as Get. That the entry is there can change at any time.
   virtual absl::StatusOr<AliasRecord> GetAlias(const Digest& id) = 0;
@@ -101,6 +118,9 @@ class RecipeStore {
   // what was used longest ago until at most `max_bytes` are left; never what is pinned. The keys.
   virtual absl::StatusOr<std::vector<Digest>> CollectGarbage(uint64_t max_bytes,
                                                              uint64_t unused_since);
+  // As List, also of entries whose manifests cannot be read, which List passes over.
+  virtual absl::StatusOr<std::vector<ListPosition>> Positions(
+      size_t limit, const std::optional<ListPosition>& after);
   // Reads the entry from where it lasts, past caches. Errors as Get.
   virtual absl::Status Verify(const Digest& key);
 

@@ -1,6 +1,7 @@
 #include "recipe_store/redis_recipe_store.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/log.h"
 
@@ -182,7 +183,14 @@ absl::Status RedisRecipeStore::WriteBlobs(const Entry& entry, const std::vector<
   std::map<Digest, const Bytes*> bytes;
   for (size_t i = 0; i < refs.size(); ++i) bytes[refs[i].digest] = entry.blobs[i].get();
   const std::vector<BlobRef> distinct = Distinct(refs);
-  ASSIGN_OR_RETURN(const std::vector<size_t> missing, MissingBlobs(distinct, deadline));
+  ASSIGN_OR_RETURN(std::vector<size_t> missing, MissingBlobs(distinct, deadline));
+  // An entry that is put again was of no use as it was: a blob may be damaged that has its size.
+  const std::string manifest = key(RedisKind::kManifest, entry.manifest.key());
+  ASSIGN_OR_RETURN(const RedisReply known, client_->RunOne(OnKey({"EXISTS", manifest}), deadline));
+  if (known.kind == Kind::kInteger && known.integer > 0) {
+    missing.resize(distinct.size());
+    std::iota(missing.begin(), missing.end(), size_t{0});
+  }
   std::vector<BlobRef> written;
   for (const size_t i : missing) written.push_back(distinct[i]);
   for (size_t begin = 0; begin < written.size();) {

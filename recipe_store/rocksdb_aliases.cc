@@ -18,15 +18,16 @@ absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
 absl::Status RocksDbRecipeStore::PutAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
   const Digest& key = alias.alias.content_key;
+  const std::string& tenant = alias.alias.tenant;
   const uint64_t bytes = alias.size_bytes();
   Write write{.subjects = {id, key}, .bytes = bytes};
-  write.plan = [&](StorePlan& plan) { return plan.Alias(id, key, bytes); };
+  write.plan = [&](StorePlan& plan) { return plan.Alias(id, tenant, key, bytes); };
   write.fill = [&](rocksdb::WriteBatch& batch) {
     batch.Put(database_.aliases, ToSlice(id), ToSlice(EncodeSignedRecord(alias.signed_record)));
   };
   write.written = [&](const StoreIndex::Change& change) {
     evictions_ += change.removed_keys.size();
-    index_.InsertAlias(id, key, bytes);
+    index_.InsertAlias(id, tenant, key, bytes);
   };
   return Commit(write);
 }

@@ -1,5 +1,7 @@
 // RocksDbRecipeStore: how it writes. Whoever is first in the queue plans and writes for those that
 // came meanwhile, in the order in which they came: one sync for all.
+#include <algorithm>
+
 #include "base/log.h"
 #include "recipe_store/rocksdb_bytes.h"
 #include "recipe_store/rocksdb_recipe_store.h"
@@ -22,7 +24,7 @@ absl::Status RocksDbRecipeStore::Commit(const Write& write) {
   queue_.push_back(&self);
   self.wake.wait(lock, [&] { return self.done || queue_.front() == &self; });
   if (self.done) return self.status;
-  const std::vector<Waiting*> group = NextGroup();
+  std::vector<Waiting*> group = NextGroup();
   lock.unlock();
   CommitGroup(group);
   lock.lock();
@@ -51,7 +53,7 @@ std::vector<RocksDbRecipeStore::Waiting*> RocksDbRecipeStore::NextGroup() const 
   return group;
 }
 
-void RocksDbRecipeStore::CommitGroup(const std::vector<Waiting*>& group) {
+void RocksDbRecipeStore::CommitGroup(std::vector<Waiting*>& group) {
   if (const absl::Status writable = CheckWritable(); !writable.ok()) {
     for (Waiting* waiting : group) waiting->status = writable;
     return;
@@ -62,9 +64,16 @@ void RocksDbRecipeStore::CommitGroup(const std::vector<Waiting*>& group) {
     std::lock_guard<std::mutex> lock(mutex_);
     StorePlan plan(index_);
     for (size_t i = 0; i < group.size(); ++i) {
-      if (group[i]->write->plan) group[i]->status = group[i]->write->plan(plan);
+      absl::Status planned = group[i]->write->plan ? group[i]->write->plan(plan) : absl::OkStatus();
+      // Those before it stay; in a group of its own they may go.
+      if (i > 0 && absl::IsResourceExhausted(planned)) {
+        group.resize(i);
+        break;
+      }
+      group[i]->status = std::move(planned);
       if (group[i]->status.ok()) changes[i] = plan.TakeChange();
     }
+    changes.resize(group.size());
     while (!unsaved_accesses_.empty() && accesses.size() < kMaxAccesses) {
       accesses.emplace_back(*unsaved_accesses_.begin());
       unsaved_accesses_.erase(unsaved_accesses_.begin());
@@ -79,15 +88,29 @@ void RocksDbRecipeStore::CommitGroup(const std::vector<Waiting*>& group) {
     if (group[i]->write->fill) group[i]->write->fill(batch);
   }
   const absl::Status written = batch.Count() == 0 ? absl::OkStatus() : WriteBatch(batch);
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (size_t i = 0; i < group.size(); ++i) {
-    if (!group[i]->status.ok()) continue;
-    group[i]->status = written;
-    if (!written.ok()) continue;
-    index_.Apply(changes[i]);
-    if (group[i]->write->written) group[i]->write->written(changes[i]);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (!group[i]->status.ok()) continue;
+      group[i]->status = written;
+      if (!written.ok()) continue;
+      index_.Apply(changes[i]);
+      share_evictions_ += static_cast<uint64_t>(
+          std::ranges::count(changes[i].losses, true, &StoreIndex::Loss::of_share));
+      if (group[i]->write->written) group[i]->write->written(changes[i]);
+    }
+    if (HasTooMuch()) grown_.notify_one();
   }
-  if (index_.total_bytes() > evict_from_) grown_.notify_one();
+  if (written.ok()) Tell(changes);
+}
+
+void RocksDbRecipeStore::Tell(const std::vector<StoreIndex::Change>& changes) const {
+  if (limits_.evicted == nullptr) return;
+  for (const StoreIndex::Change& change : changes) {
+    for (const StoreIndex::Loss& loss : change.losses) {
+      limits_.evicted({loss.key, loss.tenant, loss.of_share});
+    }
+  }
 }
 
 void RocksDbRecipeStore::AddChange(const StoreIndex::Change& change,

@@ -1,5 +1,5 @@
 // What the persistent layer does about its entries by itself, and when it is told to: eviction,
-// pins, garbage, reading again.
+// shares of tenants, pins, garbage, reading again.
 #include "base/clock.h"
 #include "base/log.h"
 #include "recipe_store/rocksdb_bytes.h"
@@ -29,21 +29,50 @@ void RocksDbRecipeStore::KeepHouse() {
   while (!stopping_) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      grown_.wait(lock, [&] { return stopping_ || index_.total_bytes() > evict_from_; });
+      grown_.wait(lock, [&] { return stopping_ || HasTooMuch(); });
     }
-    const absl::StatusOr<std::vector<Digest>> removed = RemoveInSlices(evict_to_, 0);
-    if (stopping_ || (removed.ok() && !removed->empty())) continue;
+    const absl::StatusOr<size_t> removed = RemoveTooMuch();
+    if (stopping_ || removed.value_or(0) > 0) continue;
     // The disk refuses, or all that is left is pinned.
     std::unique_lock<std::mutex> lock(mutex_);
     grown_.wait_for(lock, kRetryInterval, [&] { return stopping_.load(); });
   }
 }
 
+bool RocksDbRecipeStore::HasTooMuch() const {
+  return index_.total_bytes() > evict_from_ || !index_.TenantsOverTheirShare().empty();
+}
+
+absl::StatusOr<size_t> RocksDbRecipeStore::RemoveTooMuch() {
+  std::vector<std::string> tenants;
+  bool is_full = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    tenants = index_.TenantsOverTheirShare();
+    is_full = index_.total_bytes() > evict_from_;
+  }
+  // First: who has too much makes room before others do.
+  size_t count = 0;
+  for (const std::string& tenant : tenants) {
+    ASSIGN_OR_RETURN(const size_t trimmed, RemoveInSlices([&](StorePlan& plan, size_t most) {
+                       return plan.TrimShare(tenant, limits_.tenant_bytes, {}, most);
+                     }));
+    count += trimmed;
+  }
+  if (!is_full) return count;
+  ASSIGN_OR_RETURN(const size_t evicted, RemoveInSlices([&](StorePlan& plan, size_t most) {
+                     return plan.Evict(evict_to_, most);
+                   }));
+  return count + evicted;
+}
+
 // A smaller limit than last time, blobs without an entry (their manifests were of another version),
 // aliases without one, too many quarantine records.
 void RocksDbRecipeStore::TrimToLimits() {
   if (!database_.writable) return;
-  absl::Status trimmed = RemoveInSlices(index_.max_bytes(), 0).status();
+  absl::Status trimmed = RemoveInSlices([&](StorePlan& plan, size_t most) {
+                           return plan.Evict(limits_.max_bytes, most);
+                         }).status();
   // What manifests of other versions need is unknown, so nothing is an orphan while there are any.
   if (trimmed.ok() && !has_other_versions_) {
     trimmed = DeleteOrphans(database_.blobs, [](const StorePlan& plan, const Digest& digest) {
@@ -88,39 +117,60 @@ absl::Status RocksDbRecipeStore::DeleteOrphans(
   return ToStatus(it->status(), "looking for what nobody needs");
 }
 
-absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::RemoveInSlices(uint64_t max_bytes,
-                                                                       uint64_t unused_since) {
-  std::vector<Digest> removed;
+absl::StatusOr<size_t> RocksDbRecipeStore::RemoveInSlices(const Step& step,
+                                                          std::vector<Digest>* removed) {
+  size_t count = 0;
   size_t last = kSlice;
   while (last == kSlice && !stopping_) {
     Write write;
     write.plan = [&](StorePlan& plan) {
-      plan.CollectGarbage(max_bytes, unused_since, kSlice);
+      last = step(plan, kSlice);
       return absl::OkStatus();
     };
     write.written = [&](const StoreIndex::Change& change) {
-      evictions_ += change.removed_keys.size();
-      last = change.removed_keys.size();
-      removed.insert(removed.end(), change.removed_keys.begin(), change.removed_keys.end());
+      const std::vector<Digest>& keys = change.removed_keys;
+      evictions_ += keys.size();
+      if (removed != nullptr) removed->insert(removed->end(), keys.begin(), keys.end());
     };
     RETURN_IF_ERROR(Commit(write));
+    count += last;
   }
-  return removed;
+  return count;
 }
 
-// For what is larger than the room that is kept: many may have to go for it.
-absl::Status RocksDbRecipeStore::MakeRoom(const Digest& key, uint64_t manifest_bytes,
-                                          const std::vector<BlobRef>& refs) {
+absl::Status RocksDbRecipeStore::MakeMuchRoom(const Digest& key, uint64_t manifest_bytes,
+                                              const std::vector<BlobRef>& refs) {
   uint64_t bytes = manifest_bytes;
   for (const BlobRef& ref : refs) bytes += ref.size_bytes;
-  if (bytes <= index_.max_bytes() - evict_from_) return absl::OkStatus();
+  // Else the room that is kept is enough.
+  if (bytes <= limits_.max_bytes - evict_from_) return absl::OkStatus();
   RETURN_IF_ERROR(AwaitIndex());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ASSIGN_OR_RETURN(const StoreIndex::Change change, index_.PlanInsert(key, manifest_bytes, refs));
     if (change.removed_keys.size() <= kSlice) return absl::OkStatus();
   }
-  return RemoveInSlices(index_.max_bytes() - bytes, 0).status();
+  return RemoveInSlices([&](StorePlan& plan, size_t most) {
+           return plan.Evict(limits_.max_bytes - bytes, most);
+         })
+      .status();
+}
+
+absl::Status RocksDbRecipeStore::MakeRoom(const std::string& tenant, const Entry& entry) {
+  if (limits_.tenant_bytes == 0) return absl::OkStatus();
+  const StorePlan::Addition addition{entry.manifest.key(), entry.size_bytes(), 0};
+  RETURN_IF_ERROR(AwaitIndex());
+  {
+    // Nothing goes for what does not fit.
+    std::lock_guard<std::mutex> lock(mutex_);
+    StorePlan plan(index_);
+    RETURN_IF_ERROR(plan.Share(tenant, limits_.tenant_bytes, addition));
+    if (plan.TakeChange().losses.empty()) return absl::OkStatus();
+  }
+  return RemoveInSlices([&](StorePlan& plan, size_t most) {
+           return plan.TrimShare(tenant, limits_.tenant_bytes, addition, most);
+         })
+      .status();
 }
 
 absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
@@ -147,7 +197,19 @@ absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::Pinned() {
 
 absl::StatusOr<std::vector<Digest>> RocksDbRecipeStore::CollectGarbage(uint64_t max_bytes,
                                                                        uint64_t unused_since) {
-  return RemoveInSlices(max_bytes, unused_since);
+  std::vector<Digest> removed;
+  const Step step = [&](StorePlan& plan, size_t most) {
+    return plan.CollectGarbage(max_bytes, unused_since, most);
+  };
+  RETURN_IF_ERROR(RemoveInSlices(step, &removed).status());
+  return removed;
+}
+
+absl::StatusOr<std::vector<ListPosition>> RocksDbRecipeStore::Positions(
+    size_t limit, const std::optional<ListPosition>& after) {
+  RETURN_IF_ERROR(AwaitIndex());
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Page(limit == 0 ? SIZE_MAX : limit, after);
 }
 
 absl::Status RocksDbRecipeStore::Verify(const Digest& key) {

@@ -28,6 +28,7 @@ class RocksDbRecipeStore::IndexReader {
   };
   struct KnownAlias {
     Digest id{};
+    std::string tenant;
     Digest key{};
     uint64_t bytes = 0;
   };
@@ -70,9 +71,10 @@ class RocksDbRecipeStore::IndexReader {
       KnownAlias known;
       const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(aliases_->value());
       if (!ToKey(aliases_->key(), &known.id) || !alias.ok()) continue;
+      known.tenant = alias->alias.tenant;
       known.key = alias->alias.content_key;
       known.bytes = alias->size_bytes();
-      piece.push_back(known);
+      piece.push_back(std::move(known));
     }
     RETURN_IF_ERROR(ToStatus(aliases_->status(), "listing aliases"));
     return piece;
@@ -107,12 +109,13 @@ class RocksDbRecipeStore::IndexReader {
   bool has_other_versions_ = false;
 };
 
-RocksDbRecipeStore::RocksDbRecipeStore(Database database, std::string folder, uint64_t max_bytes)
+RocksDbRecipeStore::RocksDbRecipeStore(Database database, std::string folder, Limits limits)
     : database_(std::move(database)),
       folder_(std::move(folder)),
-      evict_from_(max_bytes - max_bytes / 128),
-      evict_to_(max_bytes - max_bytes / 64),
-      index_(max_bytes) {}
+      limits_(std::move(limits)),
+      evict_from_(limits_.max_bytes - limits_.max_bytes / 128),
+      evict_to_(limits_.max_bytes - limits_.max_bytes / 64),
+      index_(limits_.max_bytes, limits_.tenant_bytes) {}
 
 RocksDbRecipeStore::~RocksDbRecipeStore() {
   {
@@ -128,7 +131,7 @@ RocksDbRecipeStore::~RocksDbRecipeStore() {
 }
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
-    const std::string& folder, uint64_t max_bytes, std::chrono::milliseconds index_patience) {
+    const std::string& folder, Limits limits, std::chrono::milliseconds index_patience) {
   const std::string mark = SuspectMark(folder);
   bool was_damaged = false;
   if (std::filesystem::exists(mark)) {
@@ -137,22 +140,22 @@ absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::Open(
     was_damaged = true;
   }
   absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> store =
-      OpenIndexed(folder, max_bytes, was_damaged, index_patience);
+      OpenIndexed(folder, limits, was_damaged, index_patience);
   if (absl::IsDataLoss(store.status())) {
     // Damage that only shows when the manifests are read would show at every start.
     RETURN_IF_ERROR(MoveDatabaseAside(folder, ToText(store.status())));
-    store = OpenIndexed(folder, max_bytes, /*was_damaged=*/true, index_patience);
+    store = OpenIndexed(folder, limits, /*was_damaged=*/true, index_patience);
   }
   return store;
 }
 
 absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> RocksDbRecipeStore::OpenIndexed(
-    const std::string& folder, uint64_t max_bytes, bool was_damaged,
+    const std::string& folder, const Limits& limits, bool was_damaged,
     std::chrono::milliseconds index_patience) {
   ASSIGN_OR_RETURN(Database database, OpenDatabase(folder));
   database.was_damaged |= was_damaged;
   std::unique_ptr<RocksDbRecipeStore> store(
-      new RocksDbRecipeStore(std::move(database), folder, max_bytes));
+      new RocksDbRecipeStore(std::move(database), folder, limits));
   store->reader_ = std::make_unique<IndexReader>(store->database_);
   const absl::StatusOr<bool> read =
       store->ReadIndex(std::chrono::steady_clock::now() + index_patience);
@@ -186,7 +189,8 @@ absl::StatusOr<bool> RocksDbRecipeStore::ReadIndex(std::chrono::steady_clock::ti
     std::lock_guard<std::mutex> lock(mutex_);
     for (const IndexReader::KnownAlias& known : piece) {
       // TrimToLimits deletes those without an entry: they cost a capture.
-      if (index_.Contains(known.key)) index_.InsertAlias(known.id, known.key, known.bytes);
+      if (!index_.Contains(known.key)) continue;
+      index_.InsertAlias(known.id, known.tenant, known.key, known.bytes);
     }
   }
   return false;

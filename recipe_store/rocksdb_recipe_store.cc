@@ -137,7 +137,7 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
     evictions_ += change.removed_keys.size();
     index_.Insert(key, manifest_bytes, refs, entry.manifest.created_unix_seconds, now);
   };
-  RETURN_IF_ERROR(MakeRoom(key, manifest_bytes, refs));
+  RETURN_IF_ERROR(MakeMuchRoom(key, manifest_bytes, refs));
   return Commit(write);
 }
 
@@ -223,6 +223,8 @@ void RocksDbRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) 
   counters["rocksdb.blobs"] += index_.blob_count();
   counters["rocksdb.aliases"] += index_.alias_count();
   counters["rocksdb.evictions"] += evictions_;
+  counters["rocksdb.share_evictions"] += share_evictions_;
+  counters["rocksdb.largest_share_bytes"] += index_.LargestShare();
   counters["rocksdb.quarantined"] += quarantined_;
   counters["rocksdb.write_failures"] += write_failures_;
   counters["rocksdb.damaged_at_start"] += database_.was_damaged ? 1 : 0;

@@ -10,6 +10,10 @@ constexpr std::chrono::milliseconds kFlushPatience{5000};
 }  // namespace
 
 absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
+  return GetFor(/*tenant=*/nullptr, key);
+}
+
+absl::StatusOr<Entry> SharedTierRecipeStore::GetFor(const std::string* tenant, const Digest& key) {
   absl::StatusOr<Entry> near = near_->Get(key);
   if (near.ok()) return near;
   absl::StatusOr<Entry> shared = shared_->Get(key);
@@ -18,7 +22,9 @@ absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
     return near;
   }
   ++hits_;
-  if (const absl::Status kept = near_->Put(*shared); !kept.ok()) {
+  absl::Status kept = tenant == nullptr ? absl::OkStatus() : near_->MakeRoom(*tenant, *shared);
+  if (!absl::IsResourceExhausted(kept)) kept = near_->Put(*shared);
+  if (!kept.ok()) {
     HPU_LOG(kDebug, "program of the shared store not kept error=" << ToText(kept));
   }
   return shared;
@@ -39,7 +45,8 @@ absl::StatusOr<AliasRecord> SharedTierRecipeStore::GetAlias(const Digest& id) {
     return near;
   }
   // Whoever asks for the name asks for the program next; a name lives with its program.
-  if (Get(shared->alias.content_key).ok()) near_->PutAlias(*shared).IgnoreError();
+  if (GetFor(&shared->alias.tenant, shared->alias.content_key).ok())
+    near_->PutAlias(*shared).IgnoreError();
   return shared;
 }
 

@@ -24,6 +24,10 @@ class SharedTierRecipeStore : public RecipeStore {
   // What is found in the shared store is kept near.
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
+  // The engine looks after its own room.
+  absl::Status MakeRoom(const std::string& tenant, const Entry& entry) override {
+    return near_->MakeRoom(tenant, entry);
+  }
   // One from the shared store is kept near if its entry can be.
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
@@ -50,11 +54,17 @@ class SharedTierRecipeStore : public RecipeStore {
                                                      uint64_t unused_since) override {
     return near_->CollectGarbage(max_bytes, unused_since);
   }
+  absl::StatusOr<std::vector<ListPosition>> Positions(
+      size_t limit, const std::optional<ListPosition>& after) override {
+    return near_->Positions(limit, after);
+  }
   absl::Status Verify(const Digest& key) override { return near_->Verify(key); }
   absl::Status Flush() override;
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
+  // `tenant`, if it is known, makes room for what is kept near.
+  absl::StatusOr<Entry> GetFor(const std::string* tenant, const Digest& key);
   // Later, in order.
   void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
 

@@ -12,6 +12,25 @@ std::vector<BlobRef> UniqueRefs(std::vector<BlobRef> refs) {
   return refs;
 }
 
+uint64_t StoreIndex::IndexEntry::bytes() const {
+  uint64_t sum = manifest_bytes;
+  for (const BlobRef& ref : blobs) sum += ref.size_bytes;
+  return sum;
+}
+
+std::vector<StoreIndex::Owner>::iterator StoreIndex::IndexEntry::OwnerOf(
+    const std::string& tenant) {
+  return std::ranges::find_if(owners,
+                              [&](const Owner& owner) { return owner.share->first == tenant; });
+}
+
+size_t StoreIndex::IndexEntry::AliasesOf(const std::string& tenant) const {
+  for (const Owner& owner : owners) {
+    if (owner.share->first == tenant) return owner.aliases;
+  }
+  return 0;
+}
+
 absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
                                                           uint64_t manifest_bytes,
                                                           const std::vector<BlobRef>& refs) const {
@@ -20,10 +39,20 @@ absl::StatusOr<StoreIndex::Change> StoreIndex::PlanInsert(const Digest& key,
   return plan.TakeChange();
 }
 
-absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id, const Digest& key,
-                                                         uint64_t bytes) const {
+absl::StatusOr<StoreIndex::Change> StoreIndex::PlanAlias(const Digest& id,
+                                                         const std::string& tenant,
+                                                         const Digest& key, uint64_t bytes) const {
   StorePlan plan(*this);
-  RETURN_IF_ERROR(plan.Alias(id, key, bytes));
+  RETURN_IF_ERROR(plan.Alias(id, tenant, key, bytes));
+  return plan.TakeChange();
+}
+
+absl::StatusOr<StoreIndex::Change> StoreIndex::PlanShare(const std::string& tenant,
+                                                         uint64_t max_bytes, const Digest& key,
+                                                         uint64_t entry_bytes,
+                                                         uint64_t alias_bytes) const {
+  StorePlan plan(*this);
+  RETURN_IF_ERROR(plan.Share(tenant, max_bytes, {key, entry_bytes, alias_bytes}));
   return plan.TakeChange();
 }
 
@@ -71,6 +100,7 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
     entry.use = uses_.insert(uses_.end(), key);
   } else {
     Release(entry);
+    for (const Owner& owner : entry.owners) owner.share->second.bytes -= entry.bytes();
     by_time_.erase({entry.created_unix_seconds, key});
   }
   Touch(key, now_micros);
@@ -78,6 +108,7 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
   entry.created_unix_seconds = created_unix_seconds;
   entry.manifest_bytes = manifest_bytes;
   entry.blobs = UniqueRefs(refs);
+  for (const Owner& owner : entry.owners) owner.share->second.bytes += entry.bytes();
   total_bytes_ += manifest_bytes;
   for (const BlobRef& ref : entry.blobs) {
     IndexBlob& blob = blobs_[ref.digest];
@@ -87,9 +118,20 @@ void StoreIndex::Insert(const Digest& key, uint64_t manifest_bytes,
   }
 }
 
-void StoreIndex::InsertAlias(const Digest& id, const Digest& key, uint64_t bytes) {
+void StoreIndex::InsertAlias(const Digest& id, const std::string& tenant, const Digest& key,
+                             uint64_t bytes) {
   HPU_CHECK(!alias_keys_.contains(id), "replaced aliases are removed first");
-  entries_.at(key).aliases.push_back({id, bytes});
+  IndexEntry& entry = entries_.at(key);
+  auto owner = entry.OwnerOf(tenant);
+  if (owner == entry.owners.end()) {
+    const Shares::iterator share = shares_.try_emplace(tenant).first;
+    std::list<Digest>& uses = share->second.uses;
+    share->second.bytes += entry.bytes();
+    owner = entry.owners.insert(owner, {share, uses.insert(uses.end(), key)});
+  }
+  ++owner->aliases;
+  owner->share->second.bytes += bytes;
+  entry.aliases.push_back({id, &owner->share->first, bytes});
   alias_keys_[id] = key;
   total_bytes_ += bytes;
 }
@@ -97,18 +139,49 @@ void StoreIndex::InsertAlias(const Digest& id, const Digest& key, uint64_t bytes
 void StoreIndex::RemoveAlias(const Digest& id) {
   const auto known = alias_keys_.find(id);
   if (known == alias_keys_.end()) return;
-  std::vector<IndexAlias>& aliases = entries_.at(known->second).aliases;
-  const auto alias = std::ranges::find(aliases, id, &IndexAlias::id);
+  IndexEntry& entry = entries_.at(known->second);
+  const auto alias = std::ranges::find(entry.aliases, id, &IndexAlias::id);
+  const auto owner = entry.OwnerOf(*alias->tenant);
+  Share& share = owner->share->second;
   total_bytes_ -= alias->bytes;
-  aliases.erase(alias);
+  share.bytes -= alias->bytes;
+  entry.aliases.erase(alias);
   alias_keys_.erase(known);
+  if (--owner->aliases > 0) return;
+  share.bytes -= entry.bytes();
+  share.uses.erase(owner->use);
+  if (share.uses.empty()) shares_.erase(owner->share);
+  entry.owners.erase(owner);
+}
+
+void StoreIndex::MoveToEnd(const IndexEntry& entry) {
+  uses_.splice(uses_.end(), uses_, entry.use);
+  for (const Owner& owner : entry.owners) {
+    std::list<Digest>& uses = owner.share->second.uses;
+    uses.splice(uses.end(), uses, owner.use);
+  }
+}
+
+uint64_t StoreIndex::LargestShare() const {
+  uint64_t largest = 0;
+  for (const auto& [tenant, share] : shares_) largest = std::max(largest, share.bytes);
+  return largest;
+}
+
+std::vector<std::string> StoreIndex::TenantsOverTheirShare() const {
+  std::vector<std::string> tenants;
+  if (tenant_bytes_ == 0) return tenants;
+  for (const auto& [tenant, share] : shares_) {
+    if (share.bytes > tenant_bytes_) tenants.push_back(tenant);
+  }
+  return tenants;
 }
 
 bool StoreIndex::Touch(const Digest& key, uint64_t now_micros) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return false;
   found->second.used_micros = now_micros;
-  uses_.splice(uses_.end(), uses_, found->second.use);
+  MoveToEnd(found->second);
   return true;
 }
 
@@ -123,11 +196,11 @@ bool StoreIndex::Pin(const Digest& key, bool pinned) {
 }
 
 void StoreIndex::OrderByUse() {
-  std::vector<std::pair<uint64_t, std::list<Digest>::iterator>> uses;
+  std::vector<std::pair<uint64_t, const IndexEntry*>> uses;
   uses.reserve(entries_.size());
-  for (const auto& [key, entry] : entries_) uses.emplace_back(entry.used_micros, entry.use);
+  for (const auto& [key, entry] : entries_) uses.emplace_back(entry.used_micros, &entry);
   std::ranges::stable_sort(uses, {}, [](const auto& use) { return use.first; });
-  for (const auto& [micros, use] : uses) uses_.splice(uses_.end(), uses_, use);
+  for (const auto& [micros, entry] : uses) MoveToEnd(*entry);
 }
 
 std::vector<ListPosition> StoreIndex::Page(size_t limit,

@@ -1,14 +1,16 @@
 // Bookkeeping that the storing layers share: which entries there are, what they weigh, which was
-// used longest ago, which are pinned and so not evicted. Blobs shared by entries weigh once and go
-// with their last entry; aliases weigh and go with theirs. Not thread-safe; holds no bytes of
-// blobs.
+// used longest ago, which are pinned and so not evicted, which tenants have names for them. Blobs
+// shared by entries weigh once and go with their last entry; aliases weigh and go with theirs. Not
+// thread-safe; holds no bytes of blobs.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <list>
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,26 +32,44 @@ struct DigestHash {
 
 class StoreIndex {
  public:
-  // An entry keeps the newest so many.
+  // An entry keeps the newest so many of each tenant.
   static constexpr size_t kMaxAliases = 256;
+
+  // That a tenant has an entry no longer, for want of room: its names went, or all of it. Nobody's,
+  // if it had no name.
+  struct Loss {
+    Digest key{};
+    std::string tenant;
+    bool of_share = false;  // the tenant had too much; else the store was full
+  };
 
   // What has to go so that something can come in.
   struct Change {
     std::vector<Digest> removed_keys;     // whole entries
     std::vector<Digest> dropped_blobs;    // no entry needs them any more
     std::vector<Digest> removed_aliases;  // by id
+    std::vector<Loss> losses;             // by eviction, not by command
   };
 
-  explicit StoreIndex(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  // `tenant_bytes` bounds the share of each tenant; 0 = nothing does.
+  explicit StoreIndex(uint64_t max_bytes, uint64_t tenant_bytes = 0)
+      : max_bytes_(max_bytes), tenant_bytes_(tenant_bytes) {}
 
   // Removals that make room for an entry, least recently used first; an entry of that key is
   // replaced, keeps its aliases and stays pinned. RESOURCE_EXHAUSTED if it is larger than what
   // pinned entries leave of the store. Changes nothing.
   absl::StatusOr<Change> PlanInsert(const Digest& key, uint64_t manifest_bytes,
                                     const std::vector<BlobRef>& refs) const;
-  // The same for an alias of the entry `key`, which stays; an alias of that id is replaced.
-  // NOT_FOUND if there is no such entry.
-  absl::StatusOr<Change> PlanAlias(const Digest& id, const Digest& key, uint64_t bytes) const;
+  // The same for an alias of the entry `key`, which stays; an alias of that id is replaced. Room is
+  // made in the tenant's share first. NOT_FOUND if there is no such entry.
+  absl::StatusOr<Change> PlanAlias(const Digest& id, const std::string& tenant, const Digest& key,
+                                   uint64_t bytes) const;
+  // Removals that bring a tenant's share, what its aliases name and they themselves, to at most
+  // `max_bytes` when the entry `key` of so many bytes and an alias of it have come in: it loses the
+  // names of what was used longest ago, and what nobody else has a name for goes. Never touches
+  // `key`, pinned entries, or others' names. RESOURCE_EXHAUSTED: what stays is too large.
+  absl::StatusOr<Change> PlanShare(const std::string& tenant, uint64_t max_bytes, const Digest& key,
+                                   uint64_t entry_bytes, uint64_t alias_bytes) const;
   // The same for what was used before `unused_since_micros`, and then for coming below `max_bytes`.
   Change PlanGarbage(uint64_t max_bytes, uint64_t unused_since_micros) const;
   // The same for taking one entry out.
@@ -62,7 +82,7 @@ class StoreIndex {
   // For who inserts what was used long ago: the order of uses follows from their times.
   void OrderByUse();
   // After Apply of its plan; the entry must be there.
-  void InsertAlias(const Digest& id, const Digest& key, uint64_t bytes);
+  void InsertAlias(const Digest& id, const std::string& tenant, const Digest& key, uint64_t bytes);
   void RemoveAlias(const Digest& id);
   // Makes the entry the most recently used one; false if it is not there.
   bool Touch(const Digest& key, uint64_t now_micros);
@@ -80,22 +100,43 @@ class StoreIndex {
   bool ContainsBlob(const Digest& digest) const { return blobs_.contains(digest); }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t max_bytes() const { return max_bytes_; }
+  uint64_t tenant_bytes() const { return tenant_bytes_; }
+  uint64_t LargestShare() const;
+  // Those who have more than they may, as when the limit was lowered.
+  std::vector<std::string> TenantsOverTheirShare() const;
   size_t entry_count() const { return entries_.size(); }
   size_t blob_count() const { return blobs_.size(); }
   size_t alias_count() const { return alias_keys_.size(); }
 
  private:
+  struct Share {
+    uint64_t bytes = 0;      // its entries, each in full, and its aliases
+    std::list<Digest> uses;  // its entries, least recently used first
+  };
+  using Shares = std::map<std::string, Share>;
   struct IndexAlias {
     Digest id{};
+    const std::string* tenant = nullptr;  // in shares_
     uint64_t bytes = 0;
+  };
+  // A tenant with aliases of an entry.
+  struct Owner {
+    Shares::iterator share;
+    std::list<Digest>::iterator use;
+    uint32_t aliases = 0;
   };
   struct IndexEntry {
     uint64_t manifest_bytes = 0;
     std::vector<BlobRef> blobs;       // each digest once
     std::vector<IndexAlias> aliases;  // oldest first
+    std::vector<Owner> owners;
     std::list<Digest>::iterator use;
     uint64_t used_micros = 0;  // since the epoch of whoever says it
     int64_t created_unix_seconds = 0;
+
+    uint64_t bytes() const;  // wherever else they are counted
+    std::vector<Owner>::iterator OwnerOf(const std::string& tenant);
+    size_t AliasesOf(const std::string& tenant) const;
   };
   struct IndexBlob {
     uint64_t size_bytes = 0;
@@ -103,15 +144,19 @@ class StoreIndex {
   };
   friend class StorePlan;
 
+  // Makes it the most recently used one.
+  void MoveToEnd(const IndexEntry& entry);
   // Takes manifest and blobs of the entry out of the sums.
   void Release(const IndexEntry& entry);
 
   const uint64_t max_bytes_;
+  const uint64_t tenant_bytes_;
   uint64_t total_bytes_ = 0;
   std::unordered_map<Digest, IndexEntry, DigestHash> entries_;
   std::unordered_map<Digest, IndexBlob, DigestHash> blobs_;
   std::unordered_map<Digest, Digest, DigestHash> alias_keys_;  // id -> the entry that has it
   std::list<Digest> uses_;                                     // least recently used first
+  Shares shares_;                                              // by tenant, of those with aliases
   std::set<ListPosition> by_time_;
   std::set<Digest> pinned_;
 };

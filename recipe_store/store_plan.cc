@@ -22,30 +22,87 @@ absl::Status StorePlan::Insert(const Digest& key, uint64_t manifest_bytes,
     ++plan.added_[ref.digest];
   }
   // An entry that another one of its key follows: its aliases stay.
-  if (Contains(key)) plan.Release(index_->entries_.at(key));
+  const uint64_t before = EntryBytes(key);
+  uint64_t& after = plan.sizes_[key] = manifest_bytes;
+  for (const BlobRef& ref : UniqueRefs(refs)) after += ref.size_bytes;
+  if (Contains(key)) {
+    const StoreIndex::IndexEntry& entry = index_->entries_.at(key);
+    plan.Release(entry);
+    for (const StoreIndex::Owner& owner : entry.owners) {
+      const std::string& tenant = owner.share->first;
+      if (NamesOf(key, tenant) == 0) continue;
+      plan.shares_[tenant] += static_cast<int64_t>(after) - static_cast<int64_t>(before);
+    }
+  }
   plan.Evict(index_->max_bytes());
   RETURN_IF_ERROR(plan.CheckSize("entry"));
   *this = std::move(plan);
   return absl::OkStatus();
 }
 
-absl::Status StorePlan::Alias(const Digest& id, const Digest& key, uint64_t bytes) {
+absl::Status StorePlan::Alias(const Digest& id, const std::string& tenant, const Digest& key,
+                              uint64_t bytes) {
   if (!Contains(key)) {
     return NotFound("the program ", ToHex(key), " that the alias names is not in the store");
   }
   StorePlan plan = *this;
   plan.kept_.insert(key);
-  plan.total_bytes_ += bytes;
-  const std::vector<StoreIndex::IndexAlias>& own = index_->entries_.at(key).aliases;
   if (index_->alias_keys_.contains(id)) {
     plan.RemoveAlias(id);
-  } else if (own.size() >= StoreIndex::kMaxAliases) {
-    plan.TakeOut(own.front());
+  } else if (static_cast<size_t>(NamesOf(key, tenant)) >= StoreIndex::kMaxAliases) {
+    const auto is_oldest = [&](const StoreIndex::IndexAlias& alias) {
+      return *alias.tenant == tenant && !aliases_.contains(alias.id);
+    };
+    plan.TakeOut(key, *std::ranges::find_if(index_->entries_.at(key).aliases, is_oldest));
   }
+  const Addition addition{key, plan.EntryBytes(key), bytes};
+  // Before there is room made for all, so that who has too much makes it.
+  if (index_->tenant_bytes() > 0) {
+    RETURN_IF_ERROR(plan.Share(tenant, index_->tenant_bytes(), addition));
+  }
+  plan.shares_[tenant] += static_cast<int64_t>(plan.ShareWith(tenant, addition)) -
+                          static_cast<int64_t>(plan.ShareOf(tenant));
+  ++plan.names_[{key, tenant}];
+  plan.total_bytes_ += bytes;
   plan.Evict(index_->max_bytes());
   RETURN_IF_ERROR(plan.CheckSize("program and aliases of " + ToHex(key)));
   *this = std::move(plan);
   return absl::OkStatus();
+}
+
+absl::Status StorePlan::Share(const std::string& tenant, uint64_t max_bytes,
+                              const Addition& addition) {
+  StorePlan plan = *this;
+  plan.TrimShare(tenant, max_bytes, addition);
+  const uint64_t share = plan.ShareWith(tenant, addition);
+  if (share > max_bytes) {
+    return Error(absl::StatusCode::kResourceExhausted, "the program and what is pinned have ",
+                 share, " bytes, the share of tenant ", tenant, " is ", max_bytes);
+  }
+  *this = std::move(plan);
+  return absl::OkStatus();
+}
+
+size_t StorePlan::TrimShare(const std::string& tenant, uint64_t max_bytes, const Addition& addition,
+                            size_t max_entries) {
+  const auto known = index_->shares_.find(tenant);
+  if (known == index_->shares_.end()) return 0;
+  size_t taken = 0;
+  for (const Digest& oldest : known->second.uses) {
+    if (taken == max_entries || ShareWith(tenant, addition) <= max_bytes) break;
+    if (oldest == addition.key || !MayGo(oldest) || NamesOf(oldest, tenant) == 0) continue;
+    const StoreIndex::IndexEntry& entry = index_->entries_.at(oldest);
+    for (const StoreIndex::IndexAlias& alias : entry.aliases) {
+      if (*alias.tenant == tenant) TakeOut(oldest, alias);
+    }
+    change_.losses.push_back({oldest, tenant, /*of_share=*/true});
+    const bool is_named = std::ranges::any_of(entry.owners, [&](const StoreIndex::Owner& owner) {
+      return NamesOf(oldest, owner.share->first) > 0;
+    });
+    if (!is_named) TakeOut(oldest);
+    ++taken;
+  }
+  return taken;
 }
 
 void StorePlan::Remove(const Digest& key) {
@@ -56,24 +113,48 @@ void StorePlan::RemoveAlias(const Digest& id) {
   const auto known = index_->alias_keys_.find(id);
   if (known == index_->alias_keys_.end()) return;
   const auto& aliases = index_->entries_.at(known->second).aliases;
-  TakeOut(*std::ranges::find(aliases, id, &StoreIndex::IndexAlias::id));
+  TakeOut(known->second, *std::ranges::find(aliases, id, &StoreIndex::IndexAlias::id));
 }
 
-void StorePlan::Evict(uint64_t max_bytes, size_t max_entries) {
-  CollectGarbage(max_bytes, 0, max_entries);
-}
-
-void StorePlan::CollectGarbage(uint64_t max_bytes, uint64_t unused_since_micros,
-                               size_t max_entries) {
-  if (unused_since_micros == 0 && total_bytes_ <= max_bytes) return;
+size_t StorePlan::Evict(uint64_t max_bytes, size_t max_entries) {
+  size_t taken = 0;
+  if (total_bytes_ <= max_bytes) return taken;
   for (const Digest& oldest : index_->uses_) {
-    const bool unused =
-        unused_since_micros > 0 && index_->entries_.at(oldest).used_micros < unused_since_micros;
-    if ((!unused && total_bytes_ <= max_bytes) || max_entries == 0) return;
-    if (kept_.contains(oldest) || removed_.contains(oldest) || index_->IsPinned(oldest)) continue;
+    if (total_bytes_ <= max_bytes || taken == max_entries) break;
+    if (!MayGo(oldest)) continue;
+    NoteLosses(oldest);
     TakeOut(oldest);
-    --max_entries;
+    ++taken;
   }
+  return taken;
+}
+
+size_t StorePlan::CollectGarbage(uint64_t max_bytes, uint64_t unused_since_micros,
+                                 size_t max_entries) {
+  size_t taken = 0;
+  for (const Digest& oldest : index_->uses_) {
+    const bool is_unused = index_->entries_.at(oldest).used_micros < unused_since_micros;
+    if ((!is_unused && total_bytes_ <= max_bytes) || taken == max_entries) break;
+    if (!MayGo(oldest)) continue;
+    TakeOut(oldest);
+    ++taken;
+  }
+  return taken;
+}
+
+bool StorePlan::MayGo(const Digest& key) const {
+  return !kept_.contains(key) && !removed_.contains(key) && !index_->IsPinned(key);
+}
+
+void StorePlan::NoteLosses(const Digest& key) {
+  bool is_nobodys = true;
+  for (const StoreIndex::Owner& owner : index_->entries_.at(key).owners) {
+    const std::string& tenant = owner.share->first;
+    if (NamesOf(key, tenant) == 0) continue;
+    change_.losses.push_back({key, tenant});
+    is_nobodys = false;
+  }
+  if (is_nobodys) change_.losses.push_back({key, ""});
 }
 
 bool StorePlan::Contains(const Digest& key) const {
@@ -85,13 +166,18 @@ void StorePlan::TakeOut(const Digest& key) {
   removed_.insert(key);
   change_.removed_keys.push_back(key);
   Release(entry);
-  for (const StoreIndex::IndexAlias& alias : entry.aliases) TakeOut(alias);
+  for (const StoreIndex::IndexAlias& alias : entry.aliases) TakeOut(key, alias);
 }
 
-void StorePlan::TakeOut(const StoreIndex::IndexAlias& alias) {
+void StorePlan::TakeOut(const Digest& key, const StoreIndex::IndexAlias& alias) {
   if (!aliases_.insert(alias.id).second) return;
   change_.removed_aliases.push_back(alias.id);
   total_bytes_ -= alias.bytes;
+  const std::string& tenant = *alias.tenant;
+  int64_t& share = shares_[tenant];
+  share -= static_cast<int64_t>(alias.bytes);
+  --names_[{key, tenant}];
+  if (NamesOf(key, tenant) == 0) share -= static_cast<int64_t>(EntryBytes(key));
 }
 
 void StorePlan::Release(const StoreIndex::IndexEntry& entry) {
@@ -109,6 +195,32 @@ int64_t StorePlan::EntriesOf(const Digest& blob) const {
   const auto added = added_.find(blob);
   return (known != index_->blobs_.end() ? int64_t{known->second.entries} : 0) +
          (added != added_.end() ? added->second : 0);
+}
+
+int64_t StorePlan::NamesOf(const Digest& key, const std::string& tenant) const {
+  const auto known = index_->entries_.find(key);
+  const auto added = names_.find({key, tenant});
+  return (known != index_->entries_.end() ? int64_t(known->second.AliasesOf(tenant)) : 0) +
+         (added != names_.end() ? added->second : 0);
+}
+
+uint64_t StorePlan::EntryBytes(const Digest& key) const {
+  if (const auto size = sizes_.find(key); size != sizes_.end()) return size->second;
+  const auto known = index_->entries_.find(key);
+  return known != index_->entries_.end() ? known->second.bytes() : 0;
+}
+
+uint64_t StorePlan::ShareOf(const std::string& tenant) const {
+  const auto known = index_->shares_.find(tenant);
+  const auto added = shares_.find(tenant);
+  const int64_t share = (known != index_->shares_.end() ? int64_t(known->second.bytes) : 0) +
+                        (added != shares_.end() ? added->second : 0);
+  return static_cast<uint64_t>(share);
+}
+
+uint64_t StorePlan::ShareWith(const std::string& tenant, const Addition& addition) const {
+  const bool is_named = NamesOf(addition.key, tenant) > 0;
+  return ShareOf(tenant) + addition.alias_bytes + (is_named ? 0 : addition.entry_bytes);
 }
 
 }  // namespace hpu::store

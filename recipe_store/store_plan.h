@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "recipe_store/store_index.h"
@@ -20,15 +21,27 @@ class StorePlan {
   // As StoreIndex::PlanInsert and PlanAlias. What a plan has once named it does not drive out.
   // After an error the plan is as it was.
   absl::Status Insert(const Digest& key, uint64_t manifest_bytes, const std::vector<BlobRef>& refs);
-  absl::Status Alias(const Digest& id, const Digest& key, uint64_t bytes);
+  absl::Status Alias(const Digest& id, const std::string& tenant, const Digest& key,
+                     uint64_t bytes);
+  // What is to be added to a share.
+  struct Addition {
+    Digest key{};
+    uint64_t entry_bytes = 0;
+    uint64_t alias_bytes = 0;
+  };
+  absl::Status Share(const std::string& tenant, uint64_t max_bytes, const Addition& addition);
+  // As Share, of at most `max_entries`, and as far as it goes. How many.
+  size_t TrimShare(const std::string& tenant, uint64_t max_bytes, const Addition& addition,
+                   size_t max_entries = kAny);
   // Of what is not there: nothing.
   void Remove(const Digest& key);
   void RemoveAlias(const Digest& id);
   // Least recently used entries, never pinned ones, until at most `max_bytes` are left; of entries
-  // at most `max_entries`.
-  void Evict(uint64_t max_bytes, size_t max_entries = kAny);
-  // As StoreIndex::PlanGarbage, of at most `max_entries`.
-  void CollectGarbage(uint64_t max_bytes, uint64_t unused_since_micros, size_t max_entries = kAny);
+  // at most `max_entries`. How many.
+  size_t Evict(uint64_t max_bytes, size_t max_entries = kAny);
+  // As StoreIndex::PlanGarbage, of at most `max_entries`: a command, nobody's loss. How many.
+  size_t CollectGarbage(uint64_t max_bytes, uint64_t unused_since_micros,
+                        size_t max_entries = kAny);
 
   bool Contains(const Digest& key) const;
   bool ContainsBlob(const Digest& digest) const { return EntriesOf(digest) > 0; }
@@ -38,17 +51,27 @@ class StorePlan {
 
  private:
   void TakeOut(const Digest& key);
-  void TakeOut(const StoreIndex::IndexAlias& alias);
+  void TakeOut(const Digest& key, const StoreIndex::IndexAlias& alias);
   void Release(const StoreIndex::IndexEntry& entry);
+  bool MayGo(const Digest& key) const;
+  void NoteLosses(const Digest& key);
   int64_t EntriesOf(const Digest& blob) const;
+  // Aliases of the entry.
+  int64_t NamesOf(const Digest& key, const std::string& tenant) const;
+  uint64_t EntryBytes(const Digest& key) const;
+  uint64_t ShareOf(const std::string& tenant) const;
+  uint64_t ShareWith(const std::string& tenant, const Addition& addition) const;
   absl::Status CheckSize(const std::string& what) const;
 
   const StoreIndex* index_;
   uint64_t total_bytes_;
-  std::set<Digest> kept_;            // keys that the plan names
-  std::set<Digest> removed_;         // keys
-  std::set<Digest> aliases_;         // ids that are removed
-  std::map<Digest, int64_t> added_;  // blob -> difference to the index's entry counts
+  std::set<Digest> kept_;             // keys that the plan names
+  std::set<Digest> removed_;          // keys
+  std::set<Digest> aliases_;          // ids that are removed
+  std::map<Digest, int64_t> added_;   // blob -> difference to the index's entry counts
+  std::map<Digest, uint64_t> sizes_;  // of entries that are to come in
+  std::map<std::pair<Digest, std::string>, int64_t> names_;  // difference to the index's counts
+  std::map<std::string, int64_t> shares_;                    // tenant -> difference in bytes
   StoreIndex::Change change_;
 };
 

@@ -30,6 +30,15 @@ absl::StatusOr<store::AliasRecord> AliasBook::File(const std::string& tenant,
   return record;
 }
 
+bool AliasBook::HasClaim(const std::string& tenant, const Digest& content_key) {
+  const absl::StatusOr<store::AliasRecord> found = Find(tenant, content_key);
+  return found.ok() && found->alias.content_key == content_key;
+}
+
+void AliasBook::Claim(const std::string& tenant, const Digest& content_key) {
+  File(tenant, {content_key, {}, ""}, content_key).status().IgnoreError();
+}
+
 absl::StatusOr<store::AliasRecord> AliasBook::Sign(const std::string& tenant,
                                                    const store::FrontEndKey& front_end,
                                                    const Digest& content_key) const {

@@ -12,6 +12,9 @@
 
 namespace hpu::server {
 
+// That a tenant has had this content compiled, or was given it: named by the content key itself.
+inline bool IsClaim(const store::Alias& alias) { return alias.front_end_key == alias.content_key; }
+
 class AliasBook {
  public:
   // `store` and `signing_key` must live longer.
@@ -27,6 +30,11 @@ class AliasBook {
   absl::StatusOr<store::AliasRecord> File(const std::string& tenant,
                                           const store::FrontEndKey& front_end,
                                           const Digest& content_key);
+
+  // Only what names this very program is a claim to it: a client may choose any front-end key.
+  bool HasClaim(const std::string& tenant, const Digest& content_key);
+  // As File, where there is none.
+  void Claim(const std::string& tenant, const Digest& content_key);
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 

@@ -18,7 +18,7 @@ struct AuditEvent {
   std::string caller;
   std::string tenant;
   std::string door;
-  std::string action;  // compile, pin, unpin, collect-garbage, import, stop, refuse
+  std::string action;  // compile, pin, unpin, collect-garbage, evict, import, stop, refuse
   absl::StatusCode result = absl::StatusCode::kOk;
   std::string key;
   std::string detail;

@@ -16,11 +16,8 @@ absl::Status CompileHere(const char* why) { return Error(absl::StatusCode::kUnav
 
 }  // namespace
 
-ClusterFlights::ClusterFlights(store::LeaseKeeper* keeper, std::string holder, LookUp look_up)
-    : keeper_(keeper),
-      holder_(std::move(holder)),
-      look_up_(std::move(look_up)),
-      thread_([this] { RenewLoop(); }) {}
+ClusterFlights::ClusterFlights(store::LeaseKeeper* keeper, std::string holder)
+    : keeper_(keeper), holder_(std::move(holder)), thread_([this] { RenewLoop(); }) {}
 
 ClusterFlights::~ClusterFlights() {
   Stop();
@@ -51,7 +48,8 @@ bool ClusterFlights::TryTake(const Digest& key, std::string* holder) {
   return true;
 }
 
-absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, std::chrono::milliseconds patience,
+absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, const LookUp& look_up,
+                                              std::chrono::milliseconds patience,
                                               const ProgressFunction& progress) {
   const Clock::time_point deadline = Clock::now() + patience;
   std::string holder;
@@ -69,7 +67,7 @@ absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, std::chrono::mi
     }
     poll = std::min(poll * 2, kLastPoll);
     progress({"compiling on another server", ++polls, 0});
-    absl::StatusOr<store::Entry> entry = look_up_(key);
+    absl::StatusOr<store::Entry> entry = look_up();
     if (entry.ok()) return Landing{*std::move(entry), /*from_store=*/true};
     // Free again without a program: its holder failed, or died.
     if (TryTake(key, &holder)) return CompileHere("the lease was free again");

@@ -18,19 +18,20 @@ namespace hpu::server {
 
 class ClusterFlights {
  public:
-  using LookUp = std::function<absl::StatusOr<store::Entry>(const Digest& key)>;
+  using LookUp = std::function<absl::StatusOr<store::Entry>()>;
 
   // How long a server that died keeps the others waiting.
   static constexpr std::chrono::milliseconds kLeaseTime{10'000};
 
   // `keeper` must live longer. `holder` names this server to people.
-  ClusterFlights(store::LeaseKeeper* keeper, std::string holder, LookUp look_up);
+  ClusterFlights(store::LeaseKeeper* keeper, std::string holder);
   // Gives all leases back.
   ~ClusterFlights();
 
-  // UNAVAILABLE: compile it here, then call Landed. Else the program that another server made.
-  // Within `patience` in any case, by heartbeats through `progress`.
-  absl::StatusOr<Landing> Await(const Digest& key, std::chrono::milliseconds patience,
+  // UNAVAILABLE: compile it here, then call Landed. Else the program that another server made, as
+  // `look_up` finds it. Within `patience` in any case, by heartbeats through `progress`.
+  absl::StatusOr<Landing> Await(const Digest& key, const LookUp& look_up,
+                                std::chrono::milliseconds patience,
                                 const ProgressFunction& progress);
 
   // The compilation of a key ended here and what it gave is where others look: frees the key.
@@ -48,7 +49,6 @@ class ClusterFlights {
 
   store::LeaseKeeper* const keeper_;
   const std::string holder_;
-  const LookUp look_up_;
 
   std::mutex mutex_;
   std::condition_variable stopped_;

@@ -73,7 +73,7 @@ CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
 CompileQueue::~CompileQueue() { Stop(std::chrono::milliseconds(0)); }
 
 absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
-  const Digest key = job.key;
+  const Digest key = job.flight;
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_) return Stopping();
   const auto found = flights_.find(key);
@@ -146,13 +146,13 @@ std::chrono::milliseconds CompileQueue::ExpectedWait() const {
 
 void CompileQueue::Wait(Lane& lane, const Waiting& waiting) {
   const CompileJob& job = waiting.flight->job();
-  lane.keys.Push(job.key, job.caller.tenant, waiting.warm_up);
+  lane.keys.Push(job.flight, job.caller.tenant, waiting.warm_up);
   TellPositions();
   lane.work.notify_one();
 }
 
 void CompileQueue::Leave(const Flight* flight, const std::string& tenant) {
-  const Digest& key = flight->job().key;
+  const Digest& key = flight->job().flight;
   std::lock_guard<std::mutex> lock(mutex_);
   request_bytes_ -= flight->job().input.graph.size();
   if (--seats_.at(tenant) == 0) seats_.erase(tenant);
@@ -221,7 +221,7 @@ void CompileQueue::CompileThread(size_t index) {
       return CompileOnce(index, flight->job(), progress);
     });
     --compiling_;
-    if (hooks_.landed) hooks_.landed(flight->job().key);
+    if (hooks_.landed) hooks_.landed(flight->job());
     Land(*flight, std::move(result));
     // A lost worker is replaced at once, so that the next request finds a warm one.
     ReadyWorker(index).status().IgnoreError();
@@ -276,10 +276,10 @@ void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (--running_ == 0) idle_.notify_all();
     if (!stopping_) {
-      Waiting& waiting = flights_.at(flight->job().key);
+      Waiting& waiting = flights_.at(flight->job().flight);
       if (waiting.seats == 0) {  // everybody has left meanwhile
         ++abandoned_;
-        flights_.erase(flight->job().key);
+        flights_.erase(flight->job().flight);
         return;
       }
       waiting.started = false;
@@ -287,7 +287,7 @@ void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
       Wait(compile_, waiting);
       return;
     }
-    flights_.erase(flight->job().key);
+    flights_.erase(flight->job().flight);
   }
   flight->Finish(Stopping());
 }
@@ -302,7 +302,7 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
   {
     // Filed or remembered by now: a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
-    flights_.erase(job.key);
+    flights_.erase(job.flight);
     if (--running_ == 0) idle_.notify_all();
   }
   flight.Finish(std::move(result));
@@ -311,7 +311,7 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
 absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob& job,
                                                   const ProgressFunction& progress) {
   if (!job.skip_cache_lookup) {
-    absl::StatusOr<store::Entry> known = hooks_.look_up(job.key);
+    absl::StatusOr<store::Entry> known = hooks_.look_up(job);
     if (known.ok()) return Landing{*std::move(known), /*from_store=*/true};
   }
   ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));

@@ -37,7 +37,7 @@ struct QueueOptions {
 // What happens around a compilation; called on queue threads, without locks.
 struct QueueHooks {
   // Last look before compiling: another request may have finished in between. NOT_FOUND = compile.
-  std::function<absl::StatusOr<store::Entry>(const Digest& key)> look_up;
+  std::function<absl::StatusOr<store::Entry>(const CompileJob& job)> look_up;
   // Asks other servers for the program, which is filed when it returns. UNAVAILABLE: none gives it,
   // compile here. Empty: there are none.
   std::function<absl::StatusOr<Landing>(const CompileJob& job, const ProgressFunction& progress)>
@@ -48,7 +48,7 @@ struct QueueHooks {
       publish;
   // A flight that a worker of ours had is over, well or not, and filed. Empty: nobody wants to
   // know.
-  std::function<void(const Digest& key)> landed;
+  std::function<void(const CompileJob& job)> landed;
   // Sees every failure of a compilation.
   std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
 };
@@ -82,7 +82,7 @@ class CompileQueue {
   // Stop(0) if it was not stopped.
   ~CompileQueue();
 
-  // Joins the flight of the job's key or begins one. RESOURCE_EXHAUSTED, with a RetryHint: too much
+  // Joins the job's flight or begins one. RESOURCE_EXHAUSTED, with a RetryHint: too much
   // is waiting, or the tenant has used its budget. UNAVAILABLE: stopping.
   absl::StatusOr<Seat> Join(CompileJob job);
 

@@ -52,10 +52,15 @@ absl::Status CompileServer::Listen() {
   RETURN_IF_ERROR(CheckNetwork(options_.network));
   // The lock on the socket first: only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
-  ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(options_.store));
+  ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
+  store::StoreConfig config = options_.store;
+  config.evicted = [audit = audit_.get()](const store::Eviction& eviction) {
+    audit->Write({"", eviction.tenant, "", "evict", absl::StatusCode::kOk, ToHex(eviction.key),
+                  eviction.of_share ? "the tenant's share is full" : "the store is full"});
+  };
+  ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(config));
   // RocksDB's lock: the one file that stays the same file as long as the database is open.
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
-  ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
   const auto stop = [this](const std::string& reason) {
     // Before the answer: who asked may start the next server, and shall not meet this one.
     listener_->Stop();
@@ -63,7 +68,8 @@ absl::Status CompileServer::Listen() {
   };
   service_ = std::make_unique<CompileService>(
       ServiceOptions{options_.build_id, options_.queue, options_.upstream, options_.config_file,
-                     options_.frozen},
+                     options_.frozen, options_.share_programs || options_.network.listen.empty(),
+                     options_.store.tenant_bytes > 0, options_.tenant},
       std::move(opened), audit_.get(), stop);
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);

@@ -25,6 +25,9 @@ struct ServerOptions {
   std::string build_id;
   // Whom clients at the unix socket are taken for.
   std::string tenant = "local";
+  // Whether tenants that have the same graph share its program; who calls over the unix socket only
+  // is one tenant, who has nobody to share with.
+  bool share_programs = false;
   store::StoreConfig store;
   QueueOptions queue;
   UpstreamOptions upstream;

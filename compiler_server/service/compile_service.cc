@@ -52,8 +52,10 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
       frozen_(options.frozen),
       audit_(audit),
       aliases_(store_.get(), &signing_key_),
-      administration_(store_.get(), &aliases_, trusted_keys_.get(), audit),
-      others_(std::move(options.upstream), build_id_, trusted_keys_.get(), store_.get(), &aliases_,
+      programs_(store_.get(), &aliases_, options.share_programs, options.tenant_shares,
+                std::move(options.own_tenant)),
+      administration_(store_.get(), &programs_, &aliases_, trusted_keys_.get(), audit),
+      others_(std::move(options.upstream), build_id_, trusted_keys_.get(), &programs_, &aliases_,
               std::move(opened.leases), std::move(opened.behind)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
@@ -61,19 +63,21 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
 
 QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   QueueHooks hooks;
-  hooks.look_up = [this](const Digest& key) { return store_->Get(key); };
+  hooks.look_up = [this](const CompileJob& job) {
+    return programs_.Get(job.caller.tenant, job.key);
+  };
   if (others_.any()) {
     hooks.forward = [this, time_limit](const CompileJob& job, const ProgressFunction& progress) {
       return others_.Compile(job, time_limit, progress);
     };
-    hooks.landed = [this](const Digest& key) { others_.Landed(key); };
+    hooks.landed = [this](const CompileJob& job) { others_.Landed(job); };
   }
   hooks.publish = [this](const CompileJob& job, CompileOutput output,
                          std::chrono::microseconds duration) {
     return Publish(job, std::move(output), duration);
   };
   hooks.fail = [this](const CompileJob& job, const absl::Status& failure) {
-    negative_cache_.Remember(job.key, failure, Clock::now());
+    negative_cache_.Remember(job.flight, failure, Clock::now());
     Audit(job, failure);
     HPU_LOG(kWarning, "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
   };
@@ -84,12 +88,13 @@ absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, Comp
                                                      std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
                    MakeProgramEntry(job, std::move(output), duration, signing_key_));
-  if (job.skip_cache_lookup) {
+  // Other tenants keep the program that is theirs too; Put heals it.
+  if (job.skip_cache_lookup && programs_.shared()) {
     const absl::Status aside =
         store_->Quarantine(job.key, "a client asked for it to be compiled anew");
     if (!aside.ok()) HPU_LOG(kWarning, "program not set aside error=" << ToText(aside));
   }
-  const absl::Status kept = store_->Put(entry);
+  const absl::Status kept = programs_.Put(job.caller.tenant, entry);
   Audit(job, absl::OkStatus());
   HPU_LOG(kInfo, "compiled key=" << ToHex(job.key) << " ms=" << duration.count() / 1000
                                  << " recipes=" << entry.manifest.recipes.size()
@@ -164,7 +169,7 @@ grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContex
   HPU_LOG(kInfo, "fetched " << KeysOf(request) << " program=" << ToHex(entry->manifest.key())
                             << " bytes=" << entry->size_bytes());
   // By content key ask those who look into the store; they use no program.
-  if (alias.has_value()) hits_.Add(entry->manifest.key());
+  if (alias.has_value()) programs_.CountHit(caller.tenant, entry->manifest.key());
   ProgramStream stream(*entry, alias.has_value() ? &*alias : nullptr, kChunkBytes);
   StreamWatch::Stream sending(&streams_, context);
   wire::ProgramPart part;
@@ -186,16 +191,17 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   if (!checked.ok()) return ToGrpc(checked.status());
   CompileJob& job = *checked;
   job.caller = caller;
+  job.flight = programs_.ScopeOf(caller.tenant, job.key);
   const std::optional<store::FrontEndKey> front_end = job.front_end;
   if (job.skip_cache_lookup) {
     ++recompiles_;  // what is stored goes when there is something in its place (Publish)
   } else {
-    const absl::StatusOr<store::Entry> known = store_->Get(job.key);
+    const absl::StatusOr<store::Entry> known = programs_.Get(caller.tenant, job.key);
     if (known.ok()) {
       ++store_hits_;
       return Deliver(caller, front_end, *known, wire::CompileEvent::ORIGIN_STORE, context, writer);
     }
-    if (const auto failure = negative_cache_.Find(job.key, Clock::now())) {
+    if (const auto failure = negative_cache_.Find(job.flight, Clock::now())) {
       ++negative_hits_;
       SendFailure(Annotate(*failure, "remembered verdict of compiler " + build_id_.substr(0, 16)),
                   writer);
@@ -255,7 +261,7 @@ grpc::Status CompileService::Deliver(const Caller& caller,
                                  << " bytes=" << entry.size_bytes());
   // An alias that cannot be made costs a capture, not this answer.
   if (front_end) aliases_.File(caller.tenant, *front_end, key).status().IgnoreError();
-  if (origin == wire::CompileEvent::ORIGIN_STORE) hits_.Add(key);
+  if (origin == wire::CompileEvent::ORIGIN_STORE) programs_.CountHit(caller.tenant, key);
   ProgramStream stream(entry, nullptr, kChunkBytes);
   wire::CompileEvent event;
   event.set_origin(origin);

@@ -13,11 +13,11 @@
 #include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_queue.h"
 #include "compiler_server/service/compile_request.h"
-#include "compiler_server/service/hit_counts.h"
 #include "compiler_server/service/negative_cache.h"
 #include "compiler_server/service/other_servers.h"
 #include "compiler_server/service/store_administration.h"
 #include "compiler_server/service/stream_watch.h"
+#include "compiler_server/service/tenant_programs.h"
 #include "recipe_store/factory.h"
 
 namespace hpu::server {
@@ -32,8 +32,11 @@ struct ServiceOptions {
   std::string build_id;
   QueueOptions queue;
   UpstreamOptions upstream;
-  std::string config_file;  // that the options came from, for those who ask
-  bool frozen = false;      // answers from the store, compiles nothing
+  std::string config_file;     // that the options came from, for those who ask
+  bool frozen = false;         // answers from the store, compiles nothing
+  bool share_programs = true;  // among tenants
+  bool tenant_shares = false;  // of the store are bounded
+  std::string own_tenant;      // of the server's own user
 };
 
 class CompileService {
@@ -126,6 +129,7 @@ class CompileService {
 
   AuditLog* const audit_;
   AliasBook aliases_;
+  TenantPrograms programs_;
   StoreAdministration administration_;
   OtherServers others_;
   NegativeCache negative_cache_;
@@ -134,7 +138,6 @@ class CompileService {
   std::atomic<std::chrono::steady_clock::rep> last_active_;
   std::atomic<uint64_t> compile_requests_{0};
   std::atomic<uint64_t> store_hits_{0};
-  HitCounts hits_;                       // by program, front ends' fetches included
   std::atomic<uint64_t> recompiles_{0};  // asked for with skip_cache_lookup
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};

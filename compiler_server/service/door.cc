@@ -44,12 +44,22 @@ grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Role role, c
     return enter(*caller);
   }
   service_->CountRefusal();
-  HPU_LOG(kWarning, "refused door=" << name_ << " peer=" << context->peer() << " call=" << call
-                                    << " reason=" << ToText(refusal));
-  audit_->Write({caller.ok() ? caller->name : context->peer(), caller.ok() ? caller->tenant : "",
-                 name_, "refuse", refusal.code(), "",
-                 std::string(call) + ": " + std::string(refusal.message())});
+  WriteRefusal(context->peer(), call, caller, refusal);
   return ToGrpc(refusal);
+}
+
+void Door::WriteRefusal(const std::string& peer, const char* call,
+                        const absl::StatusOr<Caller>& caller, const absl::Status& refusal) {
+  const std::optional<uint64_t> left_out = refusals_.Add(
+      AddressOf(peer), std::string(refusal.message()), std::chrono::steady_clock::now());
+  if (!left_out.has_value()) return;
+  const std::string more =
+      *left_out == 0 ? "" : " (and " + std::to_string(*left_out) + " more since the last line)";
+  HPU_LOG(kWarning, "refused door=" << name_ << " peer=" << peer << " call=" << call
+                                    << " reason=" << ToText(refusal) << more);
+  audit_->Write({caller.ok() ? caller->name : peer, caller.ok() ? caller->tenant : "", name_,
+                 "refuse", refusal.code(), "",
+                 std::string(call) + ": " + std::string(refusal.message()) + more});
 }
 
 grpc::Status Door::Hello(grpc::ServerContext* context, const wire::HelloRequest* request,

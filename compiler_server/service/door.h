@@ -10,6 +10,7 @@
 #include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_service.h"
 #include "compiler_server/service/metrics_page.h"
+#include "compiler_server/service/refusal_log.h"
 
 namespace hpu::server {
 
@@ -54,11 +55,16 @@ class Door final : public wire::CompileService::Service {
   grpc::Status AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
                             const Enter& enter);
 
+  // To logs, if it is time for a line.
+  void WriteRefusal(const std::string& peer, const char* call, const absl::StatusOr<Caller>& caller,
+                    const absl::Status& refusal);
+
   const std::string name_;
   const Callers* const callers_;
   CompileService* const service_;
   CallTimes* const times_;
   AuditLog* const audit_;
+  RefusalLog refusals_;
 };
 
 }  // namespace hpu::server

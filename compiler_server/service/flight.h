@@ -17,7 +17,8 @@ namespace hpu::server {
 
 // What a request hands in.
 struct CompileJob {
-  Digest key{};  // ContentKey of `content`
+  Digest key{};     // ContentKey of `content`
+  Digest flight{};  // what requests join that are for one compilation: TenantPrograms::ScopeOf
   store::Content content;
   CompileInput input;
   bool skip_cache_lookup = false;               // compile anew and replace what is stored

@@ -1,6 +1,4 @@
 // CompileService: the programs that a caller may see, a page at a time.
-#include <set>
-
 #include "compiler_server/service/compile_request.h"
 #include "compiler_server/service/compile_service.h"
 #include "compiler_server/service/list_entry.h"
@@ -54,7 +52,7 @@ grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest&
   }
   if (query.upstream == 0) return ToGrpc(ListOwn(caller, query, reply));
   --query.upstream;
-  absl::StatusOr<client::ListPage> others = others_.List(query);
+  absl::StatusOr<client::ListPage> others = others_.List(caller.tenant, query);
   // A server that does not answer has nothing to show.
   if (!others.ok()) return ToGrpc(NotFound(others.status().message()));
   Page page(0, reply);
@@ -74,28 +72,18 @@ grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest&
 absl::Status CompileService::ListOwn(const Caller& caller, const client::ListQuery& query,
                                      wire::ListReply* reply) {
   Page page(query.limit, reply);
-  const std::vector<Digest> pinned = store_->Pinned().value_or(std::vector<Digest>());
-  const std::set<Digest> kept(pinned.begin(), pinned.end());
   std::optional<store::ListPosition> last = query.after;
   for (size_t seen = 0; seen < kMaxSeen; seen += kStep) {
-    ASSIGN_OR_RETURN(const std::vector<store::Manifest> manifests, store_->List(kStep, last));
-    for (const store::Manifest& manifest : manifests) {
-      const store::ListPosition position = store::PositionOf(manifest);
-      client::Listed program{.manifest = manifest};
-      ASSIGN_OR_RETURN(program.aliases, store_->AliasesOf(position.key));
-      std::erase_if(program.aliases,
-                    [&](const store::Alias& alias) { return alias.tenant != caller.tenant; });
-      program.hits = hits_.Of(position.key);
-      program.pinned = kept.contains(position.key);
-      // Programs that only other tenants have names for are theirs.
-      const bool is_shown = !program.aliases.empty() || caller.Has(Role::kAdmin);
-      if (is_shown && !page.Add(program)) {
+    ASSIGN_OR_RETURN(const std::vector<TenantPrograms::Seen> programs,
+                     programs_.List(caller, kStep, last));
+    for (const TenantPrograms::Seen& one : programs) {
+      if (one.program.has_value() && !page.Add(*one.program)) {
         SetNext(*last, reply);
         return absl::OkStatus();
       }
-      last = position;
+      last = one.position;
     }
-    if (manifests.size() < kStep) return absl::OkStatus();
+    if (programs.size() < kStep) return absl::OkStatus();
   }
   SetNext(*last, reply);
   return absl::OkStatus();

@@ -26,6 +26,7 @@ constexpr std::string_view kGauges[] = {
     "rocksdb.damaged_at_start",
     "rocksdb.disk_bytes",
     "rocksdb.entries",
+    "rocksdb.largest_share_bytes",
     "rocksdb.max_bytes",
     "server.configuration_refused",
     "server.uptime_seconds",

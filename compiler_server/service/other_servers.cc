@@ -22,10 +22,10 @@ std::string ServerName() {
 }  // namespace
 
 OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id,
-                           const store::TrustedKeys* trusted, store::RecipeStore* store,
+                           const store::TrustedKeys* trusted, TenantPrograms* programs,
                            AliasBook* aliases, std::unique_ptr<store::LeaseKeeper> leases,
                            std::unique_ptr<store::WriteBehind> behind)
-    : store_(store),
+    : programs_(programs),
       aliases_(aliases),
       upstream_text_(client::ToText(upstream.endpoints)),
       upstream_(upstream.endpoints.empty()
@@ -33,17 +33,15 @@ OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id
                     : std::make_unique<Upstream>(std::move(upstream), build_id, trusted)),
       leases_(std::move(leases)),
       flights_(leases_ == nullptr ? nullptr
-                                  : std::make_unique<ClusterFlights>(
-                                        leases_.get(), ServerName(),
-                                        [store](const Digest& key) { return store->Get(key); })),
+                                  : std::make_unique<ClusterFlights>(leases_.get(), ServerName())),
       behind_(std::move(behind)) {}
 
 absl::StatusOr<store::Entry> OtherServers::Fetch(const std::string& tenant,
                                                  const Digest& front_end_key,
                                                  std::optional<store::AliasRecord>* alias) {
-  if (upstream_ == nullptr) return NotFound("no server is upstream");
+  if (!MayAsk(tenant)) return NotFound("no server is upstream");
   ASSIGN_OR_RETURN(client::Fetched fetched, upstream_->Fetch(front_end_key));
-  if (const absl::Status kept = store_->Put(fetched.entry); !kept.ok()) {
+  if (const absl::Status kept = programs_->Put(tenant, fetched.entry); !kept.ok()) {
     HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
   }
   // The alias there is of the tenant that this server is there; here it is the caller's.
@@ -58,13 +56,14 @@ absl::StatusOr<Landing> OtherServers::Compile(const CompileJob& job,
                                               const ProgressFunction& progress) {
   absl::StatusOr<Landing> landing =
       Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
-  if (upstream_ != nullptr) landing = AskUpstream(job, time_limit, progress);
+  if (MayAsk(job.caller.tenant)) landing = AskUpstream(job, time_limit, progress);
   // Who wants it anew does not want what another server makes of the same request.
   if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
     return landing;
   }
   // So long that there is time left to compile here, should nothing come of the other's work.
-  return flights_->Await(job.key, time_limit / 2, progress);
+  const ClusterFlights::LookUp look_up = [&] { return programs_->Get(job.caller.tenant, job.key); };
+  return flights_->Await(job.flight, look_up, time_limit / 2, progress);
 }
 
 absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
@@ -72,7 +71,7 @@ absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
                                                   const ProgressFunction& progress) {
   absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
   if (!landing.ok()) return landing;
-  const absl::Status kept = store_->Put(landing->entry);
+  const absl::Status kept = programs_->Put(job.caller.tenant, landing->entry);
   HPU_LOG(kInfo, "taken from another server key=" << ToHex(job.key)
                                                   << " bytes=" << landing->entry.size_bytes()
                                                   << " kept=" << kept.ok());
@@ -80,23 +79,24 @@ absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
 }
 
 absl::StatusOr<store::Entry> OtherServers::FetchContent(const CompileJob& job) {
-  if (upstream_ == nullptr) return NotFound("no server is upstream");
+  if (!MayAsk(job.caller.tenant)) return NotFound("no server is upstream");
   ASSIGN_OR_RETURN(store::Entry entry, upstream_->FetchContent(job));
-  if (const absl::Status kept = store_->Put(entry); !kept.ok()) {
+  if (const absl::Status kept = programs_->Put(job.caller.tenant, entry); !kept.ok()) {
     HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
   }
   return entry;
 }
 
-absl::StatusOr<client::ListPage> OtherServers::List(const client::ListQuery& query) {
-  if (upstream_ == nullptr) return NotFound("no server is upstream");
+absl::StatusOr<client::ListPage> OtherServers::List(const std::string& tenant,
+                                                    const client::ListQuery& query) {
+  if (!MayAsk(tenant)) return NotFound("no server is upstream");
   return upstream_->List(query);
 }
 
-void OtherServers::Landed(const Digest& key) {
+void OtherServers::Landed(const CompileJob& job) {
   if (flights_ == nullptr) return;
   // After the writes of the program, which are under way: others look for it when they are told.
-  behind_->Add(0, [this, key] { flights_->Landed(key); });
+  behind_->Add(0, [this, key = job.flight] { flights_->Landed(key); });
 }
 
 void OtherServers::Stop() {

@@ -11,6 +11,7 @@
 
 #include "compiler_server/service/alias_book.h"
 #include "compiler_server/service/cluster_flights.h"
+#include "compiler_server/service/tenant_programs.h"
 #include "compiler_server/service/upstream.h"
 #include "recipe_store/lease.h"
 #include "recipe_store/write_behind.h"
@@ -19,10 +20,10 @@ namespace hpu::server {
 
 class OtherServers {
  public:
-  // `trusted`, `store` and `aliases` must live longer. `leases` and `behind` are both null where no
-  // engine is shared; `behind` does the store's writes, so it ends before the store does.
+  // `trusted`, `programs` and `aliases` must live longer. `leases` and `behind` are both null where
+  // no engine is shared; `behind` does the store's writes, so it ends before the store does.
   OtherServers(UpstreamOptions upstream, const std::string& build_id,
-               const store::TrustedKeys* trusted, store::RecipeStore* store, AliasBook* aliases,
+               const store::TrustedKeys* trusted, TenantPrograms* programs, AliasBook* aliases,
                std::unique_ptr<store::LeaseKeeper> leases,
                std::unique_ptr<store::WriteBehind> behind);
 
@@ -31,7 +32,8 @@ class OtherServers {
   const std::string& upstream_text() const { return upstream_text_; }
 
   // The program that a front-end key names upstream, filed in our store under the tenant's name,
-  // which is *alias. NOT_FOUND, UNAVAILABLE as Upstream::Fetch.
+  // which is *alias. NOT_FOUND also for tenants for which nobody may be asked; UNAVAILABLE as
+  // Upstream::Fetch.
   absl::StatusOr<store::Entry> Fetch(const std::string& tenant, const Digest& front_end_key,
                                      std::optional<store::AliasRecord>* alias);
 
@@ -45,11 +47,11 @@ class OtherServers {
   absl::StatusOr<store::Entry> FetchContent(const CompileJob& job);
 
   // Programs of those upstream that this server's caller there sees. NOT_FOUND: there are none to
-  // ask; UNAVAILABLE.
-  absl::StatusOr<client::ListPage> List(const client::ListQuery& query);
+  // ask for this tenant; UNAVAILABLE.
+  absl::StatusOr<client::ListPage> List(const std::string& tenant, const client::ListQuery& query);
 
   // A compilation of ours is over, and filed if it went well.
-  void Landed(const Digest& key);
+  void Landed(const CompileJob& job);
 
   // Ends what waits for others.
   void Stop();
@@ -57,10 +59,13 @@ class OtherServers {
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
  private:
+  bool MayAsk(const std::string& tenant) const {
+    return upstream_ != nullptr && programs_->MayAskUpstream(tenant);
+  }
   absl::StatusOr<Landing> AskUpstream(const CompileJob& job, std::chrono::milliseconds time_limit,
                                       const ProgressFunction& progress);
 
-  store::RecipeStore* const store_;
+  TenantPrograms* const programs_;
   AliasBook* const aliases_;
   const std::string upstream_text_;
   const std::unique_ptr<Upstream> upstream_;  // null: nobody is upstream

@@ -34,6 +34,7 @@ struct Flags {
   NetworkOptions network;
   std::string metrics_address;
   std::string audit_file;
+  std::string share_programs = "none";
   QueueOptions queue;
   int tenant_compile_seconds = 0;
   bool frozen = false;
@@ -103,6 +104,9 @@ void DeclareNetwork(CLI::App& app, Flags& flags) {
   DeclarePath(app, "--tls-key", flags.network.key_file, "its key, PEM");
   DeclarePath(app, "--tls-client-ca", flags.network.client_ca_file,
               "authorities, PEM: clients must show a certificate of theirs");
+  app.add_option("--share-programs", flags.share_programs,
+                 "whether tenants that send the same graph share its program: none, all")
+      ->check(CLI::IsMember({"none", "all"}));
   DeclarePath(
       app, "--audit-log", flags.audit_file,
       "file of who compiled, pinned, removed, imported and was refused, a JSON object a line");
@@ -143,6 +147,9 @@ void Declare(CLI::App& app, Flags& flags) {
               "folder of stored programs and keys (CACHE_DIR/store)");
   DeclarePath(app, "--log-file", flags.log_file, "log (CACHE_DIR/server.log)");
   app.add_option("--max-size", flags.store.max_bytes, "bytes the store may take, e.g. 10GB")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--tenant-max-size", flags.store.tenant_bytes,
+                 "bytes of the store that one tenant may take, e.g. 1GB; 0 = any")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--memory-size", flags.store.memory_bytes, "bytes of programs kept in memory")
       ->transform(CLI::AsSizeValue(false));
@@ -242,6 +249,7 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.network = flags.network;
   options.metrics_address = flags.metrics_address;
   options.audit_file = flags.audit_file;
+  options.share_programs = flags.share_programs == "all";
   options.frozen = flags.frozen;
   options.queue = flags.queue;
   options.queue.tenant_budget = std::chrono::seconds(flags.tenant_compile_seconds);

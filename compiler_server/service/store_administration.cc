@@ -94,14 +94,14 @@ grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* 
   const uint64_t stored = Stored("entries");
   std::optional<store::ListPosition> last;
   while (true) {
-    const absl::StatusOr<std::vector<store::Manifest>> page = store_->List(kPage, last);
+    const absl::StatusOr<std::vector<store::ListPosition>> page = store_->Positions(kPage, last);
     if (!page.ok()) return ToGrpc(page.status());
-    for (const store::Manifest& manifest : *page) {
-      last = store::PositionOf(manifest);
-      const absl::Status verdict = store_->Verify(last->key);
+    for (const store::ListPosition& position : *page) {
+      last = position;
+      const absl::Status verdict = store_->Verify(position.key);
       event.set_done(event.done() + 1);
       event.set_total(std::max(stored, event.done()));
-      event.set_content_key(store::ToString(last->key));
+      event.set_content_key(store::ToString(position.key));
       // What left the store meanwhile is no problem.
       event.set_problem(verdict.ok() || absl::IsNotFound(verdict) ? "" : ToText(verdict));
       if (!writer->Write(event)) return grpc::Status::CANCELLED;
@@ -136,7 +136,7 @@ absl::Status StoreAdministration::ImportFrom(const Caller& caller,
     RETURN_IF_ERROR(assembler.Add(part.program()));
   } while (reader->Read(&part) && part.has_program());
   ASSIGN_OR_RETURN(const store::Entry entry, assembler.Finish());
-  RETURN_IF_ERROR(OfStore(store_->Put(entry)));
+  RETURN_IF_ERROR(OfStore(programs_->Put(caller.tenant, entry)));
   reply->set_content_key(store::ToString(key));
   for (; part.has_alias(); part.Clear(), reader->Read(&part)) {
     RETURN_IF_ERROR(FileAlias(caller, part.alias(), key));

@@ -6,6 +6,7 @@
 #include "compiler_server/service/alias_book.h"
 #include "compiler_server/service/audit_log.h"
 #include "compiler_server/service/caller.h"
+#include "compiler_server/service/tenant_programs.h"
 #include "recipe_store/keyring.h"
 
 namespace hpu::server {
@@ -13,9 +14,9 @@ namespace hpu::server {
 class StoreAdministration {
  public:
   // All must live longer.
-  StoreAdministration(store::RecipeStore* store, AliasBook* aliases,
+  StoreAdministration(store::RecipeStore* store, TenantPrograms* programs, AliasBook* aliases,
                       const store::TrustedKeys* trusted, AuditLog* audit)
-      : store_(store), aliases_(aliases), trusted_(trusted), audit_(audit) {}
+      : store_(store), programs_(programs), aliases_(aliases), trusted_(trusted), audit_(audit) {}
 
   // The RPCs of proto/compile_service.proto.
   grpc::Status Pin(const Caller& caller, const wire::PinRequest& request);
@@ -37,6 +38,7 @@ class StoreAdministration {
               const std::string& key, const std::string& detail);
 
   store::RecipeStore* const store_;
+  TenantPrograms* const programs_;
   AliasBook* const aliases_;
   const store::TrustedKeys* const trusted_;
   AuditLog* const audit_;

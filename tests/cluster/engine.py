@@ -108,9 +108,9 @@ class Redis:
     def clear(self) -> None:
         self.call("FLUSHALL")
 
-    def hold_lease(self, manifest: bytes, seconds: int | None) -> None:
-        """Another server, that does not exist, has the lease of this program; None: for ever."""
-        name = b"{hpu:l}:" + manifest.rpartition(b":")[2]
+    def hold_lease(self, named: bytes, seconds: int | None) -> None:
+        """Another server, that does not exist, has the lease of this name; None: for ever."""
+        name = b"{hpu:l}:" + named.rpartition(b":")[2]
         self.call("SET", name, "7 nonce nobody", *(("EX", str(seconds)) if seconds else ()))
 
     def memory(self) -> int:

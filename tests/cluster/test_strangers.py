@@ -77,6 +77,35 @@ def test_garbage(one: Cluster, seconds: int, record_property) -> None:
     assert len(one.compiled()) == 40, "nothing was compiled for a stranger"
 
 
+def test_another_tenant_is_not_told_what_is_there(engine: str) -> None:
+    """With two servers and one engine: it compiles what others have, and has it then."""
+    cluster = Cluster(engine, 2)
+    try:
+        cluster.allow("another", "another-team", "read,compile")
+        token = cluster.tokens["another"]
+        first, second = (cluster.addresses(n).split(",")[0] for n in (0, 1))
+        for server in (first, second):
+            asking = {"server": server, "token": token, "call": "get"}
+            wait_until(lambda a=asking: not cluster.call(**a)[0].error, "it is known")
+
+        def origins(server: str, **options: object) -> list[str]:
+            found = cluster.call(server=server, count=5, **options)
+            assert [o for o in found if not o.right or o.error] == []
+            return [o.origin for o in found]
+
+        assert origins(first) == ["compiled"] * 5
+        cluster.settle()
+        assert origins(second, token=token) == ["compiled"] * 5
+        assert set(cluster.compiled().values()) == {2}
+        cluster.settle()
+        for server in (first, second):
+            assert origins(server) == ["store"] * 5
+            assert origins(server, token=token) == ["store"] * 5
+        assert set(cluster.compiled().values()) == {2}
+    finally:
+        cluster.close()
+
+
 def test_ten_thousand_connections(one: Cluster, record_property) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 11_000:

@@ -74,14 +74,14 @@ def test_records_of_a_later_version_are_misses(cluster: Cluster) -> None:
     secret = (cluster.servers[0].folder / "store/signing.key").read_bytes()
     texts = {"manifests": b"hpu-recipe-manifest-v1", "aliases": b"hpu-front-end-alias-v1"}
     for kind, text in texts.items():
-        (name,) = cluster.engine.objects(kind)
-        record, signature, public_key = _fields(cluster.engine.read(name))
-        assert _sign(cluster.folder, secret, text + record) == signature, "made as servers do it"
-        assert record[0] == 0x08, "the version comes first"
-        later = record[:1] + b"\x63" + record[2:]
-        signature = _sign(cluster.folder, secret, text + later)
-        fields = enumerate((later, signature, public_key), 1)
-        cluster.engine.write(name, b"".join(_field(n, value) for n, value in fields))
+        for name in cluster.engine.objects(kind):
+            record, signature, public_key = _fields(cluster.engine.read(name))
+            assert _sign(cluster.folder, secret, text + record) == signature, "as servers do"
+            assert record[0] == 0x08, "the version comes first"
+            later = record[:1] + b"\x63" + record[2:]
+            signature = _sign(cluster.folder, secret, text + later)
+            fields = enumerate((later, signature, public_key), 1)
+            cluster.engine.write(name, b"".join(_field(n, value) for n, value in fields))
     (looked,) = cluster.call(server=second, call="get")
     assert looked.origin == "miss"
     (made,) = cluster.call(server=second)

@@ -102,6 +102,78 @@ TEST_F(AdministrationTest, IsWrittenDown) {
                                      "operator pin OK"));
 }
 
+TEST_F(AdministrationTest, EvictionsAreWrittenDownWithWhoseTheyWereAndWhy) {
+  server_.reset();
+  options_.store.max_bytes = 21'000;
+  options_.store.tenant_bytes = 14'000;
+  Start();
+  const auto compile = [&](const std::string& name, int number) {
+    const std::string graph = "size:5000 number " + std::to_string(number);
+    const auto call = CallFor(static_cast<uint64_t>(number), graph);
+    client::RpcClient client(OptionsOf(name));
+    EXPECT_TRUE(client.Compile(call, kTimeout, kNoProgress, kNoInterrupt).ok());
+    return ToHex(ContentKeyOf(graph));
+  };
+  const std::string first = compile("worker", 1);
+  const std::string second = compile("stranger", 2);
+  compile("stranger", 3);
+  compile("stranger", 4);  // over its share
+  compile("operator", 5);  // the store is full, and the worker's is the oldest
+  std::vector<std::string> evictions;
+  std::ifstream file(options_.audit_file);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"evict\"") == std::string::npos) continue;
+    evictions.push_back(line.substr(line.find("\"caller\"")));
+  }
+  const auto line = [](const std::string& tenant, const std::string& key, const std::string& why) {
+    return "\"caller\":\"\",\"tenant\":\"" + tenant +
+           "\",\"door\":\"\",\"action\":\"evict\",\"result\":\"OK\",\"key\":\"" + key +
+           "\",\"detail\":\"" + why + "\"}";
+  };
+  EXPECT_THAT(evictions, ElementsAre(line("team-b", second, "the tenant's share is full"),
+                                     line("team-a", first, "the store is full")));
+}
+
+TEST_F(AdministrationTest, AStrangerDoesNotFillTheLog) {
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_FALSE(client::RpcClient(OptionsOf("nobody")).Hello(kNoInterrupt).ok());
+  }
+  EXPECT_FALSE(client::RpcClient(OptionsOf("reader")).Stats(kNoInterrupt).ok());
+  EXPECT_EQ(Counter("server.refused"), 31u);
+  EXPECT_EQ(Audited().size(), 2u) << "one of each reason";
+}
+
+TEST(RefusalLog, OneLineOfAnAddressAndReasonInAWhile) {
+  RefusalLog log;
+  const RefusalLog::Time begin = RefusalLog::Time() + std::chrono::hours(1);
+  const auto later = [&](int seconds) { return begin + std::chrono::seconds(seconds); };
+  EXPECT_EQ(log.Add("a", "who", begin), 0u);
+  EXPECT_EQ(log.Add("a", "who", later(1)), std::nullopt);
+  EXPECT_EQ(log.Add("a", "who", later(9)), std::nullopt);
+  EXPECT_EQ(log.Add("a", "why", later(9)), 0u);
+  EXPECT_EQ(log.Add("b", "who", later(9)), 0u);
+  EXPECT_EQ(log.Add("a", "who", later(10)), 2u) << "those that were left out";
+  EXPECT_EQ(log.Add("a", "who", later(20)), 0u);
+  // However many addresses there are.
+  size_t lines = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    lines += log.Add("address " + std::to_string(i), "who", later(20)).has_value() ? 1 : 0;
+  }
+  EXPECT_LE(lines, RefusalLog::kMaxKinds);
+  EXPECT_EQ(log.Add("quiet", "who", later(30)), 0u) << "there is place again";
+  uint64_t left_out = 0;
+  for (int i = 0; i < 300; ++i) {
+    left_out += log.Add("more " + std::to_string(i), "who", later(30)).value_or(0);
+  }
+  EXPECT_GE(left_out, 9'000u);
+}
+
+TEST(RefusalLog, AnAddressHasNoPort) {
+  EXPECT_EQ(AddressOf("ipv4:10.0.0.7:50123"), "ipv4:10.0.0.7");
+  EXPECT_EQ(AddressOf("ipv6:%5B::1%5D:50123"), "ipv6:%5B::1%5D");
+  EXPECT_EQ(AddressOf("unix:"), "unix:");
+}
+
 TEST(AuditLog, ALineIsOneJsonObjectWhateverIsInIt) {
   EXPECT_EQ(ToJsonLine({"na\"me", "a\\b", "unix", "compile", absl::StatusCode::kNotFound, "00",
                         "two\nlines \x01 \xc3\xa9"},
@@ -136,6 +208,29 @@ TEST_F(AdministrationTest, VerifyFindsWhatIsDamagedUnderTheCache) {
   EXPECT_THAT(problems.at(ContentKeyOf("quick 2")), IsEmpty());
   EXPECT_TRUE(absl::IsNotFound(Get(1).status())) << "it is set aside";
   EXPECT_EQ(Compile(1, "quick 1")->origin, Origin::kCompiled);
+}
+
+TEST_F(AdministrationTest, VerifyFindsManifestsThatCannotBeRead) {
+  ASSERT_TRUE(Compile(1, "quick 1").ok());
+  ASSERT_TRUE(Compile(2, "quick 2").ok());
+  const Digest victim = ContentKeyOf("quick 1");
+  server_.reset();
+  {
+    store::Database database = store::OpenDatabase(options_.store.folder + "/db").value();
+    const rocksdb::Slice key(reinterpret_cast<const char*>(victim.data()), victim.size());
+    ASSERT_TRUE(database.db->Put({}, database.manifests, key, "damaged").ok());
+  }
+  Start();
+  std::map<Digest, std::string> problems;
+  const auto note = [&](const client::VerifiedProgram& program) {
+    problems[program.content_key] = program.problem;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Client()->Verify(kTimeout, note, kNoInterrupt).ok());
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_THAT(problems.at(victim), HasSubstr("DATA_LOSS"));
+  EXPECT_THAT(problems.at(ContentKeyOf("quick 2")), IsEmpty());
+  EXPECT_EQ(Counter("rocksdb.quarantined"), 1u);
 }
 
 TEST_F(AdministrationTest, LookingIsNoUse) {

@@ -188,7 +188,7 @@ TEST(CompileQueue, TheLastLookIsToldAsTheStores) {
   options.workers = 1;
   options.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
   QueueHooks hooks;
-  hooks.look_up = [&](const Digest&) { return entry; };
+  hooks.look_up = [&](const CompileJob&) { return entry; };
   hooks.publish = [](const CompileJob&, CompileOutput,
                      std::chrono::microseconds) -> absl::StatusOr<store::Entry> {
     return Internal("nothing is to be compiled");

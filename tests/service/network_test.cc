@@ -122,6 +122,8 @@ TEST_F(NetworkTest, EveryCallHasItsRole) {
 }
 
 TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
+  options_.share_programs = true;
+  Restart();
   client::RpcClient worker(OptionsOf("worker"));
   client::RpcClient reader(OptionsOf("reader"));
   client::RpcClient stranger(OptionsOf("stranger"));
@@ -173,6 +175,39 @@ TEST(Connect, ARefusalIsKnownLongBeforeTheTimeout) {
   const absl::Status refused = client::Connect(nobody, {}, milliseconds(120'000)).status();
   EXPECT_TRUE(client::IsServerUnavailable(refused)) << refused;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST_F(NetworkTest, NobodyWaitsWhileSomebodyElseConnects) {
+  // Takes connections and says nothing.
+  const int hole = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(hole, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(hole, 16), 0);
+  ASSERT_EQ(getsockname(hole, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  client::ServerSet::Options options;
+  options.endpoints = {
+      {Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(ntohs(address.sin_port))},
+      options_.network.listen[0]};
+  options.access = OptionsOf("worker").servers.access;
+  options.connect_timeout = milliseconds(3000);
+  client::ServerSet servers(options);
+  const auto choose = [&] {
+    client::ServerSet::Tried tried = servers.NoneTried();
+    return servers.Choose(tried).value();
+  };
+  const client::ServerSet::Choice choice = choose();  // after the first one's 3 s
+  ASSERT_EQ(choice.index, 1u);
+  std::thread connecting([&] { EXPECT_EQ(choose().index, 1u); });
+  std::this_thread::sleep_for(milliseconds(500));
+  const auto begin = std::chrono::steady_clock::now();
+  servers.Worked(choice);
+  EXPECT_EQ(choose().connection, choice.connection);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1500));
+  connecting.join();
+  close(hole);
 }
 
 TEST(CheckNetwork, NamesWhatIsMissing) {

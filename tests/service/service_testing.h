@@ -28,8 +28,10 @@ using store::DigestOf;
 inline constexpr milliseconds kTimeout{20'000};
 inline const client::Interrupt kNoInterrupt = [] { return absl::OkStatus(); };
 
-inline absl::StatusOr<std::vector<client::Listed>> ListAll(client::RpcClient& client) {
-  client::ProgramList list(&client, 0, /*upstream=*/false);
+inline absl::StatusOr<std::vector<client::Listed>> ListAll(client::RpcClient& client,
+                                                           uint32_t limit = 0,
+                                                           bool upstream = false) {
+  client::ProgramList list(&client, limit, upstream);
   std::vector<client::Listed> programs;
   while (true) {
     ASSIGN_OR_RETURN(std::optional<client::Listed> next, list.Next(kNoInterrupt));

@@ -123,6 +123,15 @@ TEST_F(RedisStore, ABlobOfAnotherSizeIsAMissAndHealed) {
   EXPECT_LT(CounterOf(*store_, "redis.bytes_read"), 20'000u) << "only what was asked for came";
 }
 
+TEST_F(RedisStore, APutOverADamagedBlobHealsIt) {
+  VerifyingRecipeStore store(StoreAt(options_), &TestKeys());
+  const Entry entry = EntryOf(1);
+  ASSERT_TRUE(store.Put(entry).ok());
+  Flip(Key("b", BlobOf(entry, 1)), 17);
+  ASSERT_TRUE(store.Put(entry).ok()) << "nobody has read it meanwhile";
+  EXPECT_TRUE(SameEntry(store.Get(KeyOf(1)).value(), entry));
+}
+
 TEST_F(RedisStore, FlippedBitsAreNeverServed) {
   VerifyingRecipeStore store(StoreAt(options_), &TestKeys());
   const Entry entry = EntryOf(1, 1, 200);

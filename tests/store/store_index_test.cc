@@ -132,11 +132,11 @@ TEST(StoreIndex, AgreesWithTheModel) {
       } else if (action < 12) {
         const Digest id = DigestOf(2000 + random() % 40);
         const uint64_t bytes = random() % 200;
-        const auto change = index.PlanAlias(id, key, bytes);
+        const auto change = index.PlanAlias(id, "", key, bytes);
         ASSERT_EQ(change.ok(), model.PutAlias(id, key, bytes));
         if (!change.ok()) continue;
         index.Apply(*change);
-        index.InsertAlias(id, key, bytes);
+        index.InsertAlias(id, "", key, bytes);
         for (const Digest& digest : change->dropped_blobs) ASSERT_EQ(blobs.erase(digest), 1u);
         for (const Digest& gone : change->removed_aliases) aliases.erase(gone);
         aliases.insert(id);
@@ -162,14 +162,115 @@ TEST(StoreIndex, AnEntryKeepsItsNewestAliases) {
   StoreIndex index(1'000'000);
   index.Insert(DigestOf(1), 10, {}, 0, 1);
   for (uint64_t n = 0; n < StoreIndex::kMaxAliases; ++n) {
-    index.InsertAlias(DigestOf(100 + n), DigestOf(1), 5);
+    index.InsertAlias(DigestOf(100 + n), "a", DigestOf(1), 5);
   }
-  const StoreIndex::Change change = index.PlanAlias(DigestOf(99), DigestOf(1), 5).value();
+  const StoreIndex::Change change = index.PlanAlias(DigestOf(99), "a", DigestOf(1), 5).value();
   EXPECT_EQ(change.removed_aliases, std::vector<Digest>{DigestOf(100)});
   index.Apply(change);
-  index.InsertAlias(DigestOf(99), DigestOf(1), 5);
+  index.InsertAlias(DigestOf(99), "a", DigestOf(1), 5);
   EXPECT_EQ(index.alias_count(), StoreIndex::kMaxAliases);
   EXPECT_EQ(index.total_bytes(), 10 + 5 * StoreIndex::kMaxAliases);
+}
+
+constexpr uint64_t kEntry = 100;
+constexpr uint64_t kName = 5;
+
+// Entry `number` of kEntry bytes, with an alias of each tenant.
+void Add(StoreIndex& index, uint64_t number, const std::vector<std::string>& tenants) {
+  index.Insert(DigestOf(number), kEntry, {}, 0, number);
+  for (const std::string& tenant : tenants) {
+    index.InsertAlias(AliasId(tenant, DigestOf(number)), tenant, DigestOf(number), kName);
+  }
+}
+
+TEST(StoreIndex, ATenantThatHasTooMuchLosesItsOldestAndOthersNothing) {
+  StoreIndex index(1'000'000);
+  Add(index, 1, {"b"});
+  Add(index, 2, {"a"});
+  Add(index, 3, {"a", "b"});
+  Add(index, 4, {"a"});
+  Add(index, 5, {"a"});
+  ASSERT_TRUE(index.Pin(DigestOf(2), true));
+  EXPECT_EQ(index.LargestShare(), 4 * (kEntry + kName));
+  const auto plan = [&](uint64_t entries) {
+    return index.PlanShare("a", entries * (kEntry + kName), DigestOf(6), kEntry, kName);
+  };
+  EXPECT_TRUE(plan(5)->removed_aliases.empty());
+  const StoreIndex::Change names = plan(4).value();
+  EXPECT_EQ(names.removed_keys, std::vector<Digest>()) << "the other tenant has it still";
+  EXPECT_EQ(names.removed_aliases, std::vector<Digest>{AliasId("a", DigestOf(3))});
+  const StoreIndex::Change both = plan(3).value();
+  EXPECT_EQ(both.removed_keys, std::vector<Digest>{DigestOf(4)});
+  ASSERT_EQ(both.losses.size(), 2u);
+  for (const StoreIndex::Loss& loss : both.losses) {
+    EXPECT_EQ(loss.tenant, "a");
+    EXPECT_TRUE(loss.of_share);
+  }
+  EXPECT_EQ(plan(2)->removed_keys.size(), 2u);
+  EXPECT_TRUE(absl::IsResourceExhausted(plan(1).status())) << "what is pinned stays";
+  // What the tenant has already comes in at no cost.
+  EXPECT_TRUE(
+      index.PlanShare("a", 4 * (kEntry + kName), DigestOf(5), kEntry, 0)->removed_aliases.empty());
+  index.Apply(both);
+  EXPECT_EQ(index.LargestShare(), 2 * (kEntry + kName));
+  EXPECT_TRUE(index.ContainsAlias(AliasId("b", DigestOf(3))));
+}
+
+TEST(StoreIndex, ATenantsNamesPushOutItsOwnOnly) {
+  StoreIndex index(1'000'000);
+  Add(index, 1, {"b"});
+  for (uint64_t n = 0; n < StoreIndex::kMaxAliases; ++n) {
+    EXPECT_TRUE(index.PlanAlias(DigestOf(99), "a", DigestOf(1), kName)->removed_aliases.empty());
+    index.InsertAlias(DigestOf(100 + n), "a", DigestOf(1), kName);
+  }
+  EXPECT_EQ(index.PlanAlias(DigestOf(99), "a", DigestOf(1), kName)->removed_aliases,
+            std::vector<Digest>{DigestOf(100)});
+}
+
+// Against a sum over all.
+TEST(StoreIndex, SharesAreWhatTheNamesLeadTo) {
+  std::mt19937_64 random(1);
+  StoreIndex index(5'000);
+  std::map<Digest, uint64_t> sizes;
+  std::map<Digest, std::tuple<std::string, Digest, uint64_t>> names;
+  const auto apply = [&](const StoreIndex::Change& change) {
+    index.Apply(change);
+    for (const Digest& gone : change.removed_keys) sizes.erase(gone);
+    for (const Digest& gone : change.removed_aliases) names.erase(gone);
+  };
+  for (int step = 0; step < 3000; ++step) {
+    const Digest key = DigestOf(random() % 20);
+    const std::string tenant(1, static_cast<char>('a' + random() % 3));
+    const uint64_t bytes = 1 + random() % 500;
+    if (random() % 2 == 0) {
+      const auto change = index.PlanInsert(key, bytes, {{DigestOf(bytes), bytes}});
+      if (!change.ok()) continue;
+      apply(*change);
+      index.Insert(key, bytes, {{DigestOf(bytes), bytes}}, 0, static_cast<uint64_t>(step));
+      sizes[key] = 2 * bytes;
+    } else if (sizes.contains(key)) {
+      const Digest id = DigestOf(1000 + random() % 60);
+      const auto room = index.PlanShare(tenant, 3'000, key, sizes.at(key), bytes);
+      if (!room.ok()) continue;
+      apply(*room);
+      const auto change = index.PlanAlias(id, tenant, key, bytes);
+      if (!change.ok()) continue;
+      apply(*change);
+      index.InsertAlias(id, tenant, key, bytes);
+      names[id] = {tenant, key, bytes};
+    } else {
+      apply(index.PlanRemove(key));
+    }
+    std::map<std::string, uint64_t> shares;
+    std::set<std::pair<std::string, Digest>> counted;
+    for (const auto& [id, name] : names) {
+      const auto& [whose, named, size] = name;
+      shares[whose] += size + (counted.emplace(whose, named).second ? sizes.at(named) : 0);
+    }
+    uint64_t largest = 0;
+    for (const auto& [whose, share] : shares) largest = std::max(largest, share);
+    ASSERT_EQ(index.LargestShare(), largest) << "step " << step;
+  }
 }
 
 }  // namespace
