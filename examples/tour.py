@@ -91,16 +91,19 @@ print(f"{dynamo.report().compilations} compiled, {dynamo.report().hits} found")
 
 # %% [markdown]
 # ## 7. Training
-# Works eagerly today; compiled graphs are for inference. `transformers.Trainer` does it unchanged.
+# The same calls: forward and backward become a recipe each, the optimizer's step one.
+# `transformers.Trainer` trains unchanged.
 
 # %%
 learner = nn.Linear(256, 1).to("hpu")
 optimizer = torch.optim.AdamW(learner.parameters(), lr=1e-2)
+learn = torch.compile(learner, backend="hpu_backend")
+step = torch.compile(optimizer.step, backend="hpu_backend")
 for _ in range(20):
-    loss = (learner(inputs) - inputs.mean(1, keepdim=True)).square().mean()
+    loss = (learn(inputs) - inputs.mean(1, keepdim=True)).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    step()
 print(f"loss {loss.item():.4f}")
 
 # %% [markdown]
