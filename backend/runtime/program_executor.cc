@@ -23,7 +23,8 @@ uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment 
 std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
 
 // Refuses what the format can say and nothing here does. (Steps say so themselves: Prepare.)
-absl::Status CheckSupported(const ProgramFunction& function) {
+// `saves`: another function takes what this one saves, and autograd sees its outputs.
+absl::Status CheckSupported(const ProgramFunction& function, bool saves) {
   if (function.grad_mode != GradMode::kUnchanged) {
     return Unimplemented("this build runs no program that changes the grad mode");
   }
@@ -38,6 +39,9 @@ absl::Status CheckSupported(const ProgramFunction& function) {
     if (output.kind > ProgramOutput::Kind::kBool || !output.calls.empty()) {
       return Unimplemented("output ", i, ": this build makes no views of outputs");
     }
+    if (!saves && (output.requires_grad || !output.returned)) {
+      return Unimplemented("output ", i, ": is for a backward, which the program has not");
+    }
   }
   return absl::OkStatus();
 }
@@ -49,8 +53,9 @@ absl::Status CheckSupported(const Program& program) {
     return Unimplemented(program.functions.size(), " functions with ", program.derivatives.size(),
                          " derivatives: this build runs one, or a forward and its backward");
   }
-  for (const ProgramFunction& function : program.functions) {
-    RETURN_IF_ERROR_AT(CheckSupported(function), function.name);
+  for (size_t i = 0; i < program.functions.size(); ++i) {
+    const bool saves = i + 1 < program.functions.size();
+    RETURN_IF_ERROR_AT(CheckSupported(program.functions[i], saves), program.functions[i].name);
   }
   // Who calls the program gives its inputs but the generator's state, by position.
   const std::vector<ProgramInput>& inputs = program.functions[0].inputs;

@@ -195,11 +195,11 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
       {[](ProgramFunction& f) { f.inputs[0].detached = true; },
        "program test: forward: input 0: this build passes no numbers or detached tensors"},
       {[](ProgramFunction& f) { f.outputs[0].requires_grad = true; },
-       "program test: output 0: this build makes no outputs that autograd sees"},
+       "program test: forward: output 0: is for a backward, which the program has not"},
       {[](ProgramFunction& f) { f.outputs[0].returned = false; },
-       "program test: output 0: this build makes no outputs that autograd sees"},
+       "program test: forward: output 0: is for a backward, which the program has not"},
       {[](ProgramFunction& f) { f.grad_mode = GradMode::kOff; },
-       "program test: this build runs no program that changes the grad mode"},
+       "program test: forward: this build runs no program that changes the grad mode"},
   };
   const Bytes recipe = AddRecipe(kCount);
   for (const Case& row : cases) {
@@ -212,8 +212,10 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
   Program two = OneLaunch(kCount, recipe);
   two.functions.push_back(two.functions[0]);
   two.functions[1].name = "backward";
-  EXPECT_EQ(std::string(Load(two, recipe).status().message()),
-            "program test: 2 functions, this build runs programs of one");
+  EXPECT_EQ(
+      std::string(Load(two, recipe).status().message()),
+      "program test: 2 functions with 0 derivatives: this build runs one, or a forward and its "
+      "backward");
 }
 
 }  // namespace
