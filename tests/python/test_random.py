@@ -302,3 +302,16 @@ def test_uniform_numbers_fill_their_interval(dtype):
     assert x.min() >= 0 and x.max() < 1
     # Rounding down to a grid of 2^-b lowers the mean by 2^-(b + 1): b = 8 for bf16.
     assert abs(x.mean() - 0.5) < 6 / math.sqrt(12 * 2**16) + 2**-9
+
+
+def test_native_dropout_that_drops_nothing_is_a_copy():
+    x = torch.randn(4, 6, device="hpu")
+    torch._dynamo.reset()
+    run = torch.compile(
+        lambda x: torch.native_dropout(x, 0.5, False), backend="hpu_backend", dynamic=False
+    )
+    with torch.no_grad():
+        kept, mask = run(x)
+    assert torch.equal(kept, x)
+    assert kept.data_ptr() != x.data_ptr()
+    assert mask.all()
