@@ -6,14 +6,13 @@
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <optional>
-
 #include "backend/runtime/copy.h"
 #include "backend/runtime/profiling.h"
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
 #include "backend/torch/generator.h"
+#include "backend/torch/gil_release.h"
 #include "backend/torch/kernels.h"
 
 namespace hpu::torch_backend {
@@ -58,17 +57,6 @@ bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wa
   return true;
 }
 
-// The GIL is let go, where this thread has it: autograd's threads have not.
-class GilRelease {
- public:
-  GilRelease() {
-    if (PyGILState_Check() != 0) release_.emplace();
-  }
-
- private:
-  std::optional<pybind11::gil_scoped_release> release_;
-};
-
 runtime::Stream& StreamOfCall() {
   runtime::Device& device = runtime::Device::Get();
   if (!device.acquired()) {
@@ -112,7 +100,10 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
   for (uint32_t i = 0; i < function.inputs.size(); ++i) {
     inputs_.push_back(PrepareInput(i));
     if (inputs_.back().mutated) mutated_.push_back(i);
-    if (!inputs_.back().is_state) ++caller_inputs_;
+    if (inputs_.back().is_state) {
+      state_inputs_.push_back(i);
+      draws_ += function.inputs[i].draws;
+    }
   }
   for (uint32_t i = 0; i < function.buffer_bytes.size(); ++i) {
     if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
@@ -199,9 +190,10 @@ const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t in
 }
 
 void CompiledFunction::CheckCount(size_t count) const {
-  if (count == caller_inputs_) return;
+  const size_t wanted = inputs_.size() - state_inputs_.size();
+  if (count == wanted) return;
   throw torch::TypeError(
-      c10::str("program ", name(), " takes ", caller_inputs_, " inputs, ", count, " given"));
+      c10::str("program ", name(), " takes ", wanted, " inputs, ", count, " given"));
 }
 
 void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* given) const {
@@ -225,29 +217,23 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
 
 // Both of one moment of the generator, whose numbers this call takes; elements of one storage.
 void CompiledFunction::BindRandomState(Frame& frame) const {
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!inputs_[i].is_state) continue;
+  for (const uint32_t i : state_inputs_) {
     if (frame.inputs[i] == nullptr) {
-      if (!frame.state) frame.state = TakeRandomState(frame);
-      const bool is_seed = function().inputs[i].kind == ProgramInput::Kind::kSeed;
+      if (!frame.state) {
+        const RandomPlace place = TakeRandom(std::nullopt, draws_);
+        const uint64_t state[] = {place.seed, place.offset};
+        frame.state = NewStorage(sizeof(state));
+        Check(runtime::CopyToDevice(frame.stream, AddressOf(frame.state.data()), state,
+                                    sizeof(state)));
+      }
       TensorSpec spec = function().inputs[i].spec;
-      spec.storage_offset = is_seed ? 0 : 1;
-      frame.state_tensors[is_seed ? 0 : 1] = Over(frame.state, spec);
-      frame.inputs[i] = &frame.state_tensors[is_seed ? 0 : 1];
+      const size_t element = function().inputs[i].kind == ProgramInput::Kind::kSeed ? 0 : 1;
+      spec.storage_offset = static_cast<int64_t>(element);
+      frame.state_tensors[element] = Over(frame.state, spec);
+      frame.inputs[i] = &frame.state_tensors[element];
     }
-    frame.slots[executor_->InputSlot(static_cast<uint32_t>(i))] =
-        AddressOf(frame.Input(i).const_data_ptr());
+    frame.slots[executor_->InputSlot(i)] = AddressOf(frame.Input(i).const_data_ptr());
   }
-}
-
-c10::Storage CompiledFunction::TakeRandomState(Frame& frame) const {
-  uint64_t draws = 0;
-  for (const ProgramInput& input : function().inputs) draws += input.draws;
-  const RandomPlace place = TakeRandom(std::nullopt, draws);
-  const uint64_t state[] = {place.seed, place.offset};
-  c10::Storage storage = NewStorage(sizeof(state));
-  Check(runtime::CopyToDevice(frame.stream, AddressOf(storage.data()), state, sizeof(state)));
-  return storage;
 }
 
 void CompiledFunction::CheckOverlap(const Frame& frame) const {
@@ -315,7 +301,7 @@ std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> i
 
 void CompiledFunction::Execute(Frame& frame) {
   if (!mutated_.empty()) CheckOverlap(frame);
-  if (caller_inputs_ != inputs_.size()) BindRandomState(frame);
+  BindRandomState(frame);
   AllocateBuffers(frame);
   Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
   // One look for the whole call: a look per step would show in the time of a small program.

@@ -31,8 +31,6 @@ class CompiledFunction {
 
   // The tensor that argument `index` is; null where the function takes a number. TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
-  // Inputs that the caller gives: the generator's state, the last ones, is none.
-  size_t caller_inputs() const { return caller_inputs_; }
   // TypeError unless there are so many of those.
   void CheckCount(size_t count) const;
   // New references. `argument`: what was given for the input that the output is, or is a view of.
@@ -65,7 +63,6 @@ class CompiledFunction {
   PyObject* PrepareOutput(const ProgramOutput& output) const;
   void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
   void BindRandomState(Frame& frame) const;
-  c10::Storage TakeRandomState(Frame& frame) const;  // seed, offset
   bool Fits(const at::Tensor& tensor, const Input& input) const;
   [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
@@ -83,7 +80,8 @@ class CompiledFunction {
   const std::string label_;               // in torch.profiler
   std::vector<std::string> step_labels_;  // per step
   std::vector<Input> inputs_;
-  size_t caller_inputs_ = 0;
+  std::vector<uint32_t> state_inputs_;     // of the generator
+  uint64_t draws_ = 0;                     // counters that a call takes from it
   std::vector<uint32_t> mutated_;          // inputs that some step writes
   std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own
   // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as

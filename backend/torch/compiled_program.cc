@@ -28,21 +28,16 @@ constexpr char kTwice[] =
 // The gradient of an output, as the backward takes it: zeros where nothing reached the output, a
 // copy where strides or type differ from those that were compiled for.
 at::Tensor AsTangent(const at::Tensor& gradient, const TensorSpec& spec) {
-  const auto options = at::TensorOptions().dtype(*ToScalarType(spec.dtype)).device(kHpuDevice);
-  at::Tensor made;
-  if (gradient.defined()) {
-    const bool fits = gradient.scalar_type() == *ToScalarType(spec.dtype) &&
-                      gradient.device() == at::Device(kHpuDevice) &&
-                      gradient.layout() == at::kStrided &&
-                      gradient.strides() == at::IntArrayRef(spec.strides) && !gradient.is_neg() &&
-                      !gradient.is_conj() && !gradient._is_zerotensor();
-    if (fits) return gradient;
-    made = at::empty_strided(spec.sizes, spec.strides, options);
-    made.copy_(gradient);
-    return made;
-  }
-  made = at::empty_strided(spec.sizes, spec.strides, options);
-  return made.zero_();
+  const at::ScalarType dtype = *ToScalarType(spec.dtype);
+  const at::Device device(kHpuDevice);
+  const bool fits = gradient.defined() && gradient.scalar_type() == dtype &&
+                    gradient.device() == device && gradient.layout() == at::kStrided &&
+                    gradient.strides() == at::IntArrayRef(spec.strides) && !gradient.is_neg() &&
+                    !gradient.is_conj() && !gradient._is_zerotensor();
+  if (fits) return gradient;
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  at::Tensor made = at::empty_strided(spec.sizes, spec.strides, options);
+  return gradient.defined() ? made.copy_(gradient) : made.zero_();
 }
 
 // Whoever differentiates these again is told that it cannot be done, instead of getting zeros.
@@ -73,6 +68,21 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
   for (const Derivative::Pair& pair : program().derivatives[0].gradients) {
     gradient_of_input_[pair.forward] = pair.backward;
   }
+  const std::vector<ProgramInput>& inputs = forward().function().inputs;
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].kind == ProgramInput::Kind::kTensor) tensor_inputs_.push_back(i);
+  }
+  const std::vector<ProgramOutput>& outputs = forward().function().outputs;
+  std::vector<uint32_t> place(outputs.size());
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    place[i] = static_cast<uint32_t>(node_outputs_.size());
+    if (outputs[i].returned && outputs[i].kind == ProgramOutput::Kind::kTensor) {
+      node_outputs_.push_back(i);
+    }
+  }
+  for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
+    place_of_tangent_.push_back(place[pair.forward]);
+  }
 }
 
 struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
@@ -82,23 +92,17 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
                                const c10::intrusive_ptr<CompiledProgram>& program,
                                at::TensorList inputs) {
     CompiledFunction& function = program->forward();
-    c10::SmallVector<const at::Tensor*, 256> arguments;
-    size_t next = 0;
-    for (const ProgramInput& input : function.function().inputs) {
-      const bool tensor = input.kind == ProgramInput::Kind::kTensor;
-      arguments.push_back(tensor ? &inputs[next++] : nullptr);
-    }
+    std::vector<const at::Tensor*> arguments(function.function().inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) arguments[program->tensor_inputs_[i]] = &inputs[i];
     const std::vector<at::Tensor> outputs = function.Run(arguments);
     variable_list saved(program->backward().function().inputs.size());
     for (const SavedValue& value : program->program().saved) {
       saved[value.input.index] = outputs[value.output.index];
     }
     variable_list returned, not_differentiable;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const ProgramOutput& output = function.function().outputs[i];
-      if (!output.returned || output.kind != ProgramOutput::Kind::kTensor) continue;
+    for (const uint32_t i : program->node_outputs_) {
       returned.push_back(outputs[i]);
-      if (!output.requires_grad) not_differentiable.push_back(outputs[i]);
+      if (!function.function().outputs[i].requires_grad) not_differentiable.push_back(outputs[i]);
     }
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable(not_differentiable);
@@ -111,46 +115,28 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     const auto program = c10::static_intrusive_pointer_cast<CompiledProgram>(
         context->saved_data[kProgram].toCapsule());
     const bool create_graph = at::GradMode::is_enabled();
-    variable_list gradients(1 + program->tensor_inputs());
+    variable_list gradients(1);  // the program itself has none
     {
       const at::NoGradGuard no_grad;
       const variable_list outputs = program->RunBackward(context->get_saved_variables(), tangents);
-      size_t next = 1;  // behind the program itself
-      for (size_t i = 0; i < program->gradient_of_input_.size(); ++i) {
-        if (program->forward().function().inputs[i].kind != ProgramInput::Kind::kTensor) continue;
+      for (const uint32_t i : program->tensor_inputs_) {
         const int64_t gradient = program->gradient_of_input_[i];
-        if (gradient >= 0) gradients[next] = outputs[static_cast<size_t>(gradient)];
-        ++next;
+        gradients.push_back(gradient < 0 ? at::Tensor() : outputs[static_cast<size_t>(gradient)]);
       }
     }
     return create_graph ? RaiseIfDifferentiated(gradients) : gradients;
   }
 };
 
-size_t CompiledProgram::tensor_inputs() const {
-  size_t count = 0;
-  for (const ProgramInput& input : forward().function().inputs) {
-    count += input.kind == ProgramInput::Kind::kTensor ? 1 : 0;
-  }
-  return count;
-}
-
 // `saved`: by input of the backward. `tangents`: by output of the node; may be undefined.
 variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents) {
-  const ProgramFunction& forward_function = forward().function();
-  const ProgramFunction& function = backward().function();
-  std::vector<size_t> place(forward_function.outputs.size());  // among the node's outputs
-  size_t next = 0;
-  for (size_t i = 0; i < place.size(); ++i) {
-    const ProgramOutput& output = forward_function.outputs[i];
-    place[i] = next;
-    if (output.returned && output.kind == ProgramOutput::Kind::kTensor) ++next;
+  const std::vector<ProgramInput>& inputs = backward().function().inputs;
+  const std::vector<Derivative::Pair>& pairs = program().derivatives[0].tangents;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const uint32_t input = pairs[i].backward;
+    saved[input] = AsTangent(tangents[place_of_tangent_[i]], inputs[input].spec);
   }
-  for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
-    saved[pair.backward] =
-        AsTangent(tangents[place[pair.forward]], function.inputs[pair.backward].spec);
-  }
-  c10::SmallVector<const at::Tensor*, 256> arguments;
+  std::vector<const at::Tensor*> arguments;
   for (const at::Tensor& tensor : saved) arguments.push_back(&tensor);
   return backward().Run(arguments);
 }

@@ -38,11 +38,15 @@ class CompiledProgram : public torch::CustomClassHolder {
   PyObject* CallWithBackward(PyObject* const* arguments, size_t count);
   std::vector<at::Tensor> RunBackward(std::vector<at::Tensor> saved,
                                       const std::vector<at::Tensor>& tangents);
-  size_t tensor_inputs() const;
 
   std::vector<std::unique_ptr<CompiledFunction>> functions_;
-  // By input of the forward: which output of the backward is its gradient; -1: none.
+  // With a backward. By input of the forward: which output of the backward is its gradient; -1: none.
   std::vector<int64_t> gradient_of_input_;
+  std::vector<uint32_t> tensor_inputs_;  // of the forward
+  // The forward's outputs that are tensors of the node, in its order; by tangent of the program's
+  // derivative the place among them.
+  std::vector<uint32_t> node_outputs_;
+  std::vector<uint32_t> place_of_tangent_;
 };
 
 }  // namespace hpu::torch_backend

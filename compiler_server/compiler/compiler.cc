@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -84,18 +85,11 @@ absl::Status Transform(ir::Graph& graph, PipelinePart part, DeviceCheck& device,
 // One function of the program before it is lowered.
 struct Part {
   std::string name;
-  ir::Graph graph;
-};
-
-// The functions of a training graph, and how they hang together.
-struct TrainingParts {
-  std::vector<Part> parts;  // forward, backward
-  std::vector<uint32_t> saved;
-  uint32_t returned = 0;
+  ir::Graph* graph = nullptr;
 };
 
 // What the backward takes of the forward: program.h, SavedValue and Derivative.
-void LinkFunctions(const ir::Graph& training, const TrainingParts& parts, Program* program) {
+void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Program* program) {
   ProgramFunction& forward = program->functions[0];
   for (uint32_t k = parts.returned; k < forward.outputs.size(); ++k) {
     forward.outputs[k].returned = false;
@@ -240,24 +234,22 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   const auto transform = [&](ir::Graph& part, PipelinePart passes) {
     return Transform(part, passes, check, options, progress, &result.statistics);
   };
-  TrainingParts training;
-  if (graph.gradients.empty()) {
-    RETURN_IF_ERROR_AT(transform(graph, PipelinePart::kWhole), context);
-  } else {
+  std::optional<PartitionedGraph> training;
+  std::vector<Part> parts = {{"forward", &graph}};
+  if (!graph.gradients.empty()) {
     RETURN_IF_ERROR_AT(transform(graph, PipelinePart::kToCanonical), context);
-    absl::StatusOr<PartitionedGraph> parted = [&] {
-      const StageTimer timer("partition", &result.statistics);
-      return Partition(graph);
-    }();
+    const StageTimer timer("partition", &result.statistics);
+    absl::StatusOr<PartitionedGraph> parted = Partition(graph);
     RETURN_IF_ERROR_AT(parted.status(), context);
-    training.saved = std::move(parted->saved);
-    training.returned = parted->returned;
-    training.parts.push_back({"forward", std::move(parted->forward)});
-    training.parts.push_back({"backward", std::move(parted->backward)});
-    for (Part& part : training.parts) {
-      RETURN_IF_ERROR_AT(transform(part.graph, PipelinePart::kToLowerable),
-                         context + ": " + part.name);
-    }
+    training = *std::move(parted);
+    parts = {{"forward", &training->forward}, {"backward", &training->backward}};
+  }
+  const auto where = [&](const Part& part) {
+    return training.has_value() ? context + ": " + part.name : context;
+  };
+  for (const Part& part : parts) {
+    const auto passes = training.has_value() ? PipelinePart::kToLowerable : PipelinePart::kWhole;
+    RETURN_IF_ERROR_AT(transform(*part.graph, passes), where(part));
   }
 
   LoweredProgram lowered;
@@ -265,14 +257,11 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);
     const LoweringOptions lowering{*device, options.key.deterministic};
-    if (training.parts.empty()) {
-      RETURN_IF_ERROR_AT(LowerGraph(graph, functions_, lowering, "forward", &lowered), context);
+    for (const Part& part : parts) {
+      RETURN_IF_ERROR_AT(LowerGraph(*part.graph, functions_, lowering, part.name, &lowered),
+                         where(part));
     }
-    for (const Part& part : training.parts) {
-      RETURN_IF_ERROR_AT(LowerGraph(part.graph, functions_, lowering, part.name, &lowered),
-                         context + ": " + part.name);
-    }
-    if (!training.parts.empty()) LinkFunctions(graph, training, &lowered.program);
+    if (training.has_value()) LinkFunctions(graph, *training, &lowered.program);
   }
   {
     const StageTimer timer("recipes", &result.statistics);

@@ -3,19 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
+
+#include "tests/ir/hir_file.h"
 
 namespace hpu::testing {
 
 inline constexpr char kGoldens[] = "tests/lowering/goldens";
-
-inline std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 inline std::filesystem::path GoldenSource(const std::string& name) {
   return std::filesystem::path(kGoldens) / (name + ".hir");

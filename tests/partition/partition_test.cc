@@ -13,25 +13,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "compiler_server/ir/interpreter.h"
 #include "compiler_server/ir/text.h"
 #include "compiler_server/ir/verify.h"
+#include "tests/ir/hir_file.h"
 
 namespace hpu::compiler {
 namespace {
 
 constexpr const char* kFolder = "tests/partition/graphs";
 constexpr double kTolerance = 1e-5;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Forward on the given inputs, backward on what it saved and the tangents; outputs as the training
 // graph has them.
@@ -56,10 +48,10 @@ std::vector<ir::HostTensor> RunParts(const PartitionedGraph& parts,
   return outputs;
 }
 
-class Partitioned : public testing::TestWithParam<std::string> {};
+class Partitioned : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Partitioned, HasTheFormAndTheNumbersOfTheWhole) {
-  const std::string text = ReadFile(GetParam());
+  const std::string text = hpu::testing::ReadFile(GetParam());
   const auto graph = ir::Parse(text);
   ASSERT_TRUE(graph.ok()) << graph.status();
   ASSERT_TRUE(ir::Verify(*graph).ok()) << ir::Verify(*graph);
@@ -74,21 +66,9 @@ TEST_P(Partitioned, HasTheFormAndTheNumbersOfTheWhole) {
     EXPECT_TRUE(ir::Verify(*part).ok()) << ir::Verify(*part) << ir::Print(*part);
   }
   const std::string listing = ir::Print(parts->forward) + ir::Print(parts->backward);
-  std::istringstream lines(text);
-  size_t from = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const auto after = [&](std::string_view prefix) { return line.substr(prefix.size()); };
-    if (line.rfind("// CHECK: ", 0) == 0) {
-      const std::string check = after("// CHECK: ");
-      const size_t at = listing.find(check, from);
-      ASSERT_NE(at, std::string::npos) << "missing: " << check << "\nin\n" << listing;
-      from = at + check.size();
-    } else if (line.rfind("// CHECK-NOT: ", 0) == 0) {
-      EXPECT_EQ(listing.find(after("// CHECK-NOT: ")), std::string::npos) << line << listing;
-    }
-  }
+  EXPECT_EQ(hpu::testing::FirstUnmet(text, listing), "") << "in\n" << listing;
 
-  if (text.find("// NO-EVALUATE") != std::string::npos) return;
+  if (!hpu::testing::Directives(text, "NO-EVALUATE").empty()) return;
   const std::vector<ir::HostTensor> inputs = ir::RandomInputs(*graph, 1);
   const auto whole = ir::Interpret(*graph, inputs);
   ASSERT_TRUE(whole.ok()) << whole.status();
@@ -113,11 +93,11 @@ std::vector<std::string> AllFiles() {
   return files;
 }
 
-std::string NameOf(const testing::TestParamInfo<std::string>& file) {
+std::string NameOf(const ::testing::TestParamInfo<std::string>& file) {
   return std::filesystem::path(file.param).stem();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Partitioned, testing::ValuesIn(AllFiles()), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, Partitioned, ::testing::ValuesIn(AllFiles()), NameOf);
 
 TEST(Partition, RefusesAForwardThatNeedsATangent) {
   const auto graph = ir::Parse(

@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "compiler_server/ir/interpreter.h"
 #include "compiler_server/ir/text.h"
 #include "compiler_server/passes/pipeline.h"
+#include "tests/ir/hir_file.h"
 
 namespace hpu::compiler {
 namespace {
@@ -22,25 +22,7 @@ namespace {
 constexpr const char* kFolder = "tests/passes";
 constexpr double kTolerance = 1e-5;
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// What follows `directive` on each line that has it.
-std::vector<std::string> Directives(const std::string& text, const std::string& directive) {
-  std::vector<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string prefix = "// " + directive;
-    if (line.rfind(prefix, 0) != 0) continue;
-    const size_t start = line.find_first_not_of(' ', prefix.size());
-    found.push_back(start == std::string::npos ? "" : line.substr(start));
-  }
-  return found;
-}
+using hpu::testing::Directives;
 
 std::vector<Pass> PassesOf(const std::string& run) {
   if (run == "pipeline") return {Pipeline().begin(), Pipeline().end()};
@@ -64,10 +46,10 @@ void ExpectSameNumbers(const ir::RunResult& before, const ir::RunResult& after) 
   }
 }
 
-class Hir : public testing::TestWithParam<std::string> {};
+class Hir : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Hir, KeepsMeaningAndHasTheForm) {
-  const std::string text = ReadFile(GetParam());
+  const std::string text = hpu::testing::ReadFile(GetParam());
   const std::vector<std::string> runs = Directives(text, "RUN:");
   ASSERT_EQ(runs.size(), 1u);
   auto graph = ir::Parse(text);
@@ -80,15 +62,7 @@ TEST_P(Hir, KeepsMeaningAndHasTheForm) {
   }
   ASSERT_TRUE(RunPasses(*graph, PassesOf(runs[0]), {}).ok());
   const std::string output = ir::Print(*graph);
-  size_t from = 0;
-  for (const std::string& check : Directives(text, "CHECK:")) {
-    const size_t at = output.find(check, from);
-    ASSERT_NE(at, std::string::npos) << "missing: " << check << "\nin\n" << output;
-    from = at + check.size();
-  }
-  for (const std::string& check : Directives(text, "CHECK-NOT:")) {
-    EXPECT_EQ(output.find(check), std::string::npos) << check << "\nin\n" << output;
-  }
+  EXPECT_EQ(hpu::testing::FirstUnmet(text, output), "") << "in\n" << output;
   if (!evaluate) return;
   const auto after = ir::Interpret(*graph, inputs);
   ASSERT_TRUE(after.ok()) << after.status() << output;
@@ -105,14 +79,14 @@ std::vector<std::string> AllFiles() {
 }
 
 // "simplify/chains.hir" -> Hir.File/simplify_chains
-std::string NameOf(const testing::TestParamInfo<std::string>& file) {
+std::string NameOf(const ::testing::TestParamInfo<std::string>& file) {
   std::string name =
       std::filesystem::path(file.param).lexically_relative(kFolder).replace_extension();
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Hir, testing::ValuesIn(AllFiles()), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, Hir, ::testing::ValuesIn(AllFiles()), NameOf);
 
 }  // namespace
 }  // namespace hpu::compiler

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -399,16 +398,3 @@ def test_figures_of_another_machine_are_not_added(monkeypatch, tmp_path):
     compare.refuse_other_machine(about, ["peak", "models"])
     with pytest.raises(SystemExit, match="peak was measured with cores 2, this is 4"):
         compare.refuse_other_machine(about | {"cores": 4}, ["peak"])
-
-
-def test_a_training_contender():
-    script = Path(__file__).resolve().parents[2] / "benchmarks/training.py"
-    command = ["--one", "hpu", "--cases", "mlp", "--seconds", "0"]
-    done = subprocess.run(
-        [sys.executable, str(script), *command], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    figures = json.loads(done.stdout.splitlines()[-1])
-    assert figures["eager_segments"] == 0
-    assert 0 < figures["best_s"] <= figures["median_s"] < figures["first_s"]
-    assert figures["loss"] == pytest.approx(2.3, abs=0.3)  # ln 10 to begin with

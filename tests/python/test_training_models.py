@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from transformers import (
 
 from habana_frameworks.torch.dynamo import report
 
-EXAMPLES = Path(__file__).parents[2] / "examples/training"
+ROOT = Path(__file__).parents[2]
 
 
 class Block(nn.Module):
@@ -309,24 +310,22 @@ def test_grad_scaler():
     torch.testing.assert_close(device_model.weight.detach().cpu(), model.weight.detach())
 
 
-def run_example(*arguments: str) -> str:
-    script, *rest = arguments
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *rest], capture_output=True, text=True, timeout=300
-    )
+def run_script(script: str, *arguments: str) -> str:
+    command = [sys.executable, str(ROOT / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def test_the_example_of_a_transformer():
-    out = run_example("tokens.py")
+    out = run_script("examples/training/tokens.py")
     assert "0 eager segments" in out
     assert "step 40: loss" in out
 
 
 def test_the_guides_program(tmp_path):
     """P1 of the guide: equal log lines on hpu and on the CPU, up to rounding."""
-    out = run_example("digits.py", "--epochs", "2", "--folder", str(tmp_path))
+    out = run_script("examples/training/digits.py", "--epochs", "2", "--folder", str(tmp_path))
     assert "0 eager segments" in out
     lines = [line for line in out.splitlines() if line.startswith("Train Epoch: ")]
     ours, theirs = lines[: len(lines) // 2], lines[len(lines) // 2 :]
@@ -337,3 +336,11 @@ def test_the_guides_program(tmp_path):
         assert abs(float(mine.split()[-1]) - float(other.split()[-1])) < 1e-2
     assert "differ by" in out
     assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+
+
+def test_a_contender_of_the_benchmark():
+    command = ("--one", "hpu", "--cases", "mlp", "--seconds", "0")
+    figures = json.loads(run_script("benchmarks/training.py", *command).splitlines()[-1])
+    assert figures["eager_segments"] == 0
+    assert 0 < figures["best_s"] <= figures["median_s"] < figures["first_s"]
+    assert figures["loss"] == pytest.approx(2.3, abs=0.3)  # ln 10 to begin with

@@ -70,15 +70,18 @@ Value* Call::Tensor(std::string_view name) {
   return b.Scalar(0, DType::kF32);
 }
 
-std::vector<Value*> Call::OptionalTensors(std::string_view name) {
-  std::vector<Value*> values;
+const ArgumentList& Call::List(std::string_view name) {
+  static const ArgumentList kEmpty;
   const Argument* argument = Given(name);
   const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
-  if (list == nullptr) {
-    Refuse("argument ", name, " is no list");
-    return values;
-  }
-  for (const Argument& item : *list) {
+  if (list != nullptr) return *list;
+  Refuse("argument ", name, " is no list");
+  return kEmpty;
+}
+
+std::vector<Value*> Call::OptionalTensors(std::string_view name) {
+  std::vector<Value*> values;
+  for (const Argument& item : List(name)) {
     const auto* tensor = std::get_if<TensorArgument>(&item.value);
     if (tensor == nullptr && !std::holds_alternative<NoneArgument>(item.value)) {
       Refuse("argument ", name, " holds other than tensors");
@@ -157,13 +160,7 @@ bool Call::Bool(std::string_view name, std::optional<bool> if_none) {
 
 std::vector<bool> Call::Bools(std::string_view name) {
   std::vector<bool> values;
-  const Argument* argument = Given(name);
-  const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
-  if (list == nullptr) {
-    Refuse("argument ", name, " is no list");
-    return values;
-  }
-  for (const Argument& item : *list) {
+  for (const Argument& item : List(name)) {
     const auto* value = std::get_if<bool>(&item.value);
     if (value == nullptr) Refuse("argument ", name, " holds other than booleans");
     values.push_back(value != nullptr && *value);

@@ -80,6 +80,7 @@ class Call {
  private:
   const Argument* Find(std::string_view name) const;  // nullptr: not in the schema
   const Argument* Given(std::string_view name);       // nullptr: None, or refused
+  const ArgumentList& List(std::string_view name);    // empty: refused
   template <typename T>
   T IfNone(std::string_view name, const std::optional<T>& if_none, T harmless) {
     if (!if_none.has_value()) Refuse("argument ", name, " is None");

@@ -1,0 +1,20 @@
+// Lets the GIL go for its lifetime, where this thread has it: autograd's threads have not.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <optional>
+
+namespace hpu::torch_backend {
+
+class GilRelease {
+ public:
+  GilRelease() {
+    if (PyGILState_Check() != 0) release_.emplace();
+  }
+
+ private:
+  std::optional<pybind11::gil_scoped_release> release_;
+};
+
+}  // namespace hpu::torch_backend
