@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -317,10 +319,76 @@ def run_script(script: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_example_of_a_transformer():
-    out = run_script("examples/training/tokens.py")
+def figures_behind(text: str, out: str) -> list[float]:
+    """The number at the end of the part of each line that begins with `text`."""
+    return [float(found) for found in re.findall(re.escape(text) + r"\D*([0-9.e-]+)", out)]
+
+
+@pytest.mark.parametrize("model", ["gpt", "bert"])
+def test_the_example_of_language_models(model, tmp_path):
+    sizes = ("--size", "32", "--layers", "2", "--batch", "4", "--steps", "12")
+    arguments = ("--model", model, *sizes, "--folder", str(tmp_path))
+    out = run_script("examples/training/language_model.py", *arguments)
     assert "0 eager segments" in out
-    assert "step 40: loss" in out
+    losses = re.findall(r"step +\d+: loss ([0-9.]+), CPU eager ([0-9.]+)", out)
+    assert len(losses) == 6
+    for ours, theirs in losses:
+        assert abs(float(ours) - float(theirs)) < 1e-2
+    assert len(apart := figures_behind("losses differ by ", out)) == 2
+    assert max(apart) < 1e-2
+    assert "on hpu:\n" in out
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+
+
+def test_the_example_of_photographs(tmp_path):
+    arguments = ("--steps", "7", "--batch", "4", "--folder", str(tmp_path))
+    out = run_script("examples/training/photographs.py", *arguments)
+    assert "0 eager segments" in out
+    (first,) = re.findall(r"step +0: loss ([0-9.]+), CPU eager ([0-9.]+)", out)
+    assert abs(float(first[0]) - float(first[1])) < 1e-3
+    assert len(figures_behind("losses differ by ", out)) == 2
+    assert out.count("of 256 held-out pieces are recognised") == 2
+
+
+def counts(optimizer) -> list[tuple[str, float]]:
+    """Device and value of each step count."""
+    return [(s["step"].device.type, s["step"].item()) for s in optimizer.state.values()]
+
+
+@pytest.mark.parametrize("first", ["hpu", "cpu"])
+def test_an_optimizers_checkpoint_goes_on_on_the_other_device(first):
+    """P1, and the CPU refuses a `capturable` that the caller never asked for."""
+    torch.manual_seed(0)
+    reference = nn.Linear(4, 3)
+    x = torch.randn(5, 4)
+    saved = None
+    for device in (first, {"hpu": "cpu", "cpu": "hpu"}[first]):
+        model = copy.deepcopy(reference).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        update = optimizer.step
+        if device == "hpu":
+            update = torch.compile(optimizer.step, backend="hpu_backend")
+        if saved is not None:
+            saved.seek(0)
+            for part, state in zip((model, optimizer), torch.load(saved, device), strict=True):
+                part.load_state_dict(state)
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(x.to(device)).square().sum().backward()
+            update()
+        assert counts(optimizer) == [(device, 2.0 if saved is None else 4.0)] * 2
+        (group,) = optimizer.state_dict()["param_groups"]
+        assert group.keys() == {*torch.optim.AdamW(model.parameters()).defaults, "params"}
+        assert group["capturable"] is False
+        saved = io.BytesIO()
+        torch.save([model.state_dict(), optimizer.state_dict()], saved)
+    whole = torch.optim.AdamW(reference.parameters(), lr=0.1)
+    for _ in range(4):
+        whole.zero_grad()
+        reference(x).square().sum().backward()
+        whole.step()
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_guides_program(tmp_path):

@@ -2,7 +2,9 @@
 
 - A compiled AdamW whose step counts are 0-d CPU tensors writes to CPU tensors, which no program
   does. Dynamo makes optimizers `capturable`, which puts the counts beside the parameters, on CUDA
-  and XPU only; PyTorch's optimizers themselves take hpu as well.
+  and XPU only, and only before their first step; PyTorch's optimizers themselves take hpu as well.
+  Here one that has counts, of a checkpoint for example, gets them moved. What it saves says
+  `capturable` as the caller set it: such a checkpoint goes on on the CPU too, which refuses others.
 - PyTorch updates lists of tensors at once (`_foreach_*`) by default on devices of a list without
   hpu. In a graph that is a tenth of the calls of a loop over the parameters, and the same recipe.
   Eagerly the loop stays: a call with a list runs on the CPU.
@@ -16,15 +18,32 @@ import torch
 from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch.optim import optimizer as torch_optimizer
 
+_MADE_CAPTURABLE = "_made_capturable_on_hpu"  # of a group, and of an optimizer with such a group
 
-def _may_become_capturable(group: dict[str, Any], state: Any) -> bool:
-    """As Dynamo asks of the devices that it knows: nothing of the group has state yet."""
-    parameters = group.get("params", [])
-    return (
-        "capturable" in group
-        and len(parameters) > 0
-        and all(p.device.type == "hpu" and p not in state for p in parameters)
-    )
+
+def _make_capturable(optimizer: torch.optim.Optimizer) -> None:
+    """Those groups that are on hpu whole."""
+    for group in optimizer.param_groups:
+        parameters = group.get("params", [])
+        on_device = len(parameters) > 0 and all(p.device.type == "hpu" for p in parameters)
+        if not on_device or group.get("capturable", True):
+            continue
+        for parameter in parameters:
+            state = optimizer.state.get(parameter, {})
+            count = state.get("step")
+            if isinstance(count, torch.Tensor):
+                state["step"] = count.to(parameter.device)
+        group["capturable"] = group[_MADE_CAPTURABLE] = True
+    changed = any(_MADE_CAPTURABLE in group for group in optimizer.param_groups)
+    if changed and not hasattr(optimizer, _MADE_CAPTURABLE):
+        setattr(optimizer, _MADE_CAPTURABLE, True)
+        optimizer.register_state_dict_post_hook(_as_the_caller_set_it)
+
+
+def _as_the_caller_set_it(_: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    for group in saved["param_groups"]:
+        if group.pop(_MADE_CAPTURABLE, False):
+            group["capturable"] = False
 
 
 _devices_of_pytorch = torch_optimizer._get_foreach_kernels_supported_devices  # type: ignore[attr-defined]
@@ -43,9 +62,7 @@ def register() -> None:
         return
 
     def _set_capturable(self: Any, tx: Any) -> None:
-        for group in self.value.param_groups:
-            if _may_become_capturable(group, self.value.state):
-                group["capturable"] = True
+        _make_capturable(self.value)
         original(self, tx)
 
     OptimizerVariable._set_capturable = _set_capturable  # type: ignore[method-assign]
