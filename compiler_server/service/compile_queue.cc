@@ -9,10 +9,6 @@
 namespace hpu::server {
 namespace {
 
-absl::Status Stopping() {
-  return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
-}
-
 // What a thread logs and asks for a flight bears the name of the request that began it.
 class RequestNames {
  public:
@@ -294,36 +290,6 @@ absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt
   }
 }
 
-void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
-  bool has_landed = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    Waiting* const waiting = Find(*flight);
-    has_landed = waiting == nullptr || waiting->landing;
-    if (!has_landed) {
-      --waiting->threads;
-      if (waiting->compiling) return;
-      if (!stopping_) {
-        if (waiting->seats == 0) {  // everybody has left meanwhile
-          ++abandoned_;
-          flights_.erase(flight->job().flight);
-        } else if (!waiting->to_compile) {
-          flight->WaitAgain();
-          Wait(compile_, *waiting);
-        }
-        return;
-      }
-      flights_.erase(flight->job().flight);
-    }
-  }
-  if (!has_landed) {
-    flight->Finish(Stopping());
-  } else if (hooks_.landed) {
-    // Its lease, if it came so late, is nobody's.
-    hooks_.landed(flight->job());
-  }
-}
-
 CompileQueue::Waiting* CompileQueue::Find(const Flight& flight) {
   const auto found = flights_.find(flight.job().flight);
   return found == flights_.end() || found->second.flight.get() != &flight ? nullptr
@@ -361,6 +327,10 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result, bool com
 void CompileQueue::LetGo() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (--running_ == 0) idle_.notify_all();
+}
+
+absl::Status CompileQueue::Stopping() {
+  return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
 }
 
 absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob& job,

@@ -142,6 +142,7 @@ class CompileQueue {
   // Who is first gives the flight its result; of a `compiled` one `landed` is told in any case.
   void Land(Flight& flight, absl::StatusOr<Landing> result, bool compiled);
   void LetGo();
+  static absl::Status Stopping();
   void ReturnToCompile(const std::shared_ptr<Flight>& flight);
   absl::StatusOr<Landing> CompileOnce(size_t index, const CompileJob& job,
                                       const ProgressFunction& progress);

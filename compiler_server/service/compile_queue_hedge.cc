@@ -1,4 +1,5 @@
-// What a flight does not wait for: others who say nothing, and programs that come from elsewhere.
+// Flights and others: those who say nothing, who give nothing, and programs that come from
+// elsewhere.
 #include "compiler_server/service/compile_queue.h"
 
 namespace hpu::server {
@@ -38,6 +39,36 @@ void CompileQueue::Hedge(Flight& flight) {
   if (waiting->seats == 0) return;
   flight.WaitAgain();
   Wait(compile_, *waiting);
+}
+
+void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
+  bool has_landed = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Waiting* const waiting = Find(*flight);
+    has_landed = waiting == nullptr || waiting->landing;
+    if (!has_landed) {
+      --waiting->threads;
+      if (waiting->compiling) return;
+      if (!stopping_) {
+        if (waiting->seats == 0) {  // everybody has left meanwhile
+          ++abandoned_;
+          flights_.erase(flight->job().flight);
+        } else if (!waiting->to_compile) {
+          flight->WaitAgain();
+          Wait(compile_, *waiting);
+        }
+        return;
+      }
+      flights_.erase(flight->job().flight);
+    }
+  }
+  if (!has_landed) {
+    flight->Finish(Stopping());
+  } else if (hooks_.landed) {
+    // Its lease, if it came so late, is nobody's.
+    hooks_.landed(flight->job());
+  }
 }
 
 void CompileQueue::Arrived(const Digest& key) {
