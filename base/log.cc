@@ -74,9 +74,11 @@ LogScope::LogScope(std::string fields) : fields_(std::move(fields)), outer_(scop
 
 LogScope::~LogScope() { scope = outer_; }
 
+std::string LogFields() { return scope == nullptr ? "" : scope->fields_; }
+
 void LogLine(LogLevel level, const std::string& text) {
   std::string line = OneLine(text);
-  if (scope != nullptr) line += " " + scope->fields_;
+  if (const std::string fields = LogFields(); !fields.empty()) line += " " + fields;
   Logger()->log(static_cast<spdlog::level::level_enum>(level), line);
 }
 

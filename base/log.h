@@ -35,7 +35,11 @@ class LogScope {
   const std::string fields_;
   const LogScope* const outer_;
   friend void LogLine(LogLevel level, const std::string& text);
+  friend std::string LogFields();
 };
+
+// Of the innermost scope of this thread, for a thread that works for it; empty: there is none.
+std::string LogFields();
 
 }  // namespace hpu
 

@@ -97,10 +97,11 @@ absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
   }
   if (engine == nullptr) return absl::OkStatus();
   opened.behind = std::make_unique<WriteBehind>(config.behind_bytes, kMaxWaitingWrites);
+  opened.hedge = std::make_shared<Hedge>("shared", config.hedge_after);
   opened.store = std::make_unique<SharedTierRecipeStore>(
       std::move(opened.store),
       std::make_shared<VerifyingRecipeStore>(std::move(engine), opened.trusted_keys.get()),
-      opened.behind.get(), read_only);
+      opened.behind.get(), read_only, opened.hedge);
   return absl::OkStatus();
 }
 

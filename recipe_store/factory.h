@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "recipe_store/hedge.h"
 #include "recipe_store/keyring.h"
 #include "recipe_store/lease.h"
 #include "recipe_store/recipe_store.h"
@@ -28,6 +29,8 @@ struct StoreConfig {
   std::optional<RedisOptions> redis;
   bool redis_read_only = false;  // nothing is written there, no lease taken
   std::optional<RemoteCacheOptions> remote_cache;
+  // How long a look-up there is waited for before it is taken for a miss; 0: to its end.
+  std::chrono::milliseconds hedge_after{100};
   uint64_t behind_bytes = 256 << 20;  // that wait to be written to the one that keeps programs
   std::string trusted_keys;           // folder of TrustedKeys; empty = own key only
 };
@@ -42,6 +45,7 @@ struct OpenedStore {
   // waits for, which are to end before the store does.
   std::unique_ptr<LeaseKeeper> leases;
   std::unique_ptr<WriteBehind> behind;
+  std::shared_ptr<Hedge> hedge;  // of look-ups in the engine, the store's too
 };
 
 // INVALID_ARGUMENT: the engines do not go together.

@@ -9,17 +9,32 @@ constexpr std::chrono::milliseconds kFlushPatience{5000};
 
 }  // namespace
 
-absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
-  return GetFor(/*tenant=*/nullptr, key);
-}
+SharedTierRecipeStore::SharedTierRecipeStore(std::unique_ptr<RecipeStore> near,
+                                             std::shared_ptr<RecipeStore> shared,
+                                             WriteBehind* behind, bool read_only,
+                                             std::shared_ptr<Hedge> hedge)
+    : near_(std::move(near)),
+      shared_(std::move(shared)),
+      behind_(behind),
+      read_only_(read_only),
+      hedge_(std::move(hedge)),
+      entries_(hedge_.get(), [](const Entry& entry) { return entry.manifest.key(); }),
+      aliases_(hedge_.get(), [](const AliasRecord& record) { return record.alias.content_key; }) {}
 
-absl::StatusOr<Entry> SharedTierRecipeStore::GetFor(const std::string* tenant, const Digest& key) {
+absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
   absl::StatusOr<Entry> near = near_->Get(key);
   if (near.ok()) return near;
+  absl::StatusOr<Entry> shared =
+      entries_.Run(key, [this, key] { return ReadShared(/*tenant=*/nullptr, key); });
+  return shared.ok() ? shared : near;
+}
+
+absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenant,
+                                                        const Digest& key) {
   absl::StatusOr<Entry> shared = shared_->Get(key);
   if (!shared.ok()) {
     ++(absl::IsNotFound(shared.status()) ? misses_ : read_failures_);
-    return near;
+    return shared;
   }
   ++hits_;
   absl::Status kept = tenant == nullptr ? absl::OkStatus() : near_->MakeRoom(*tenant, *shared);
@@ -39,14 +54,21 @@ absl::Status SharedTierRecipeStore::Put(const Entry& entry) {
 absl::StatusOr<AliasRecord> SharedTierRecipeStore::GetAlias(const Digest& id) {
   absl::StatusOr<AliasRecord> near = near_->GetAlias(id);
   if (near.ok()) return near;
+  absl::StatusOr<AliasRecord> shared = aliases_.Run(id, [this, id] { return ReadSharedAlias(id); });
+  return shared.ok() ? shared : near;
+}
+
+absl::StatusOr<AliasRecord> SharedTierRecipeStore::ReadSharedAlias(const Digest& id) {
   absl::StatusOr<AliasRecord> shared = shared_->GetAlias(id);
   if (!shared.ok()) {
     if (!absl::IsNotFound(shared.status())) ++read_failures_;
-    return near;
+    return shared;
   }
   // Whoever asks for the name asks for the program next; a name lives with its program.
-  if (GetFor(&shared->alias.tenant, shared->alias.content_key).ok())
+  const Alias& alias = shared->alias;
+  if (near_->Get(alias.content_key).ok() || ReadShared(&alias.tenant, alias.content_key).ok()) {
     near_->PutAlias(*shared).IgnoreError();
+  }
   return shared;
 }
 
@@ -80,6 +102,7 @@ void SharedTierRecipeStore::WriteShared(uint64_t bytes,
 
 absl::Status SharedTierRecipeStore::Pin(const Digest& key, bool pinned) {
   // What only the engine has comes here first.
+  const PatientScope patient;
   RETURN_IF_ERROR(Get(key).status());
   return near_->Pin(key, pinned);
 }
@@ -97,6 +120,7 @@ void SharedTierRecipeStore::AddCounters(std::map<std::string, uint64_t>& counter
   counters["shared.read_failures"] += read_failures_;
   counters["shared.write_failures"] += write_failures_;
   behind_->AddCounters(counters);
+  hedge_->AddCounters(counters);
   near_->AddCounters(counters);
   shared_->AddCounters(counters);
 }

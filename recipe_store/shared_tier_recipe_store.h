@@ -1,10 +1,11 @@
 // A store of our own in front of one that several servers share. Ours answers for what it has and
 // decides what a write is worth; the shared one is asked for the rest, filled behind the caller's
-// back, and any fault of it is a miss there.
+// back, and any fault of it is a miss there, as is an answer that it does not give in time.
 #pragma once
 
 #include <atomic>
 
+#include "recipe_store/hedge.h"
 #include "recipe_store/recipe_store.h"
 #include "recipe_store/write_behind.h"
 
@@ -13,15 +14,12 @@ namespace hpu::store {
 class SharedTierRecipeStore : public RecipeStore {
  public:
   // `behind` does the writes and must live longer than calls, and end before the store does. With
-  // `read_only` nothing is written to the shared store.
+  // `read_only` nothing is written to the shared store. `hedge` bounds how long that is waited for.
   SharedTierRecipeStore(std::unique_ptr<RecipeStore> near, std::shared_ptr<RecipeStore> shared,
-                        WriteBehind* behind, bool read_only)
-      : near_(std::move(near)),
-        shared_(std::move(shared)),
-        behind_(behind),
-        read_only_(read_only) {}
+                        WriteBehind* behind, bool read_only, std::shared_ptr<Hedge> hedge);
+  ~SharedTierRecipeStore() override { hedge_->Stop(); }
 
-  // What is found in the shared store is kept near.
+  // What is found in the shared store is kept near, also if it is found too late for this call.
   absl::StatusOr<Entry> Get(const Digest& key) override;
   absl::Status Put(const Entry& entry) override;
   // The engine looks after its own room.
@@ -41,9 +39,10 @@ class SharedTierRecipeStore : public RecipeStore {
                                              const std::optional<ListPosition>& after) override {
     return near_->List(limit, after);
   }
-  // Of what only the engine has, a use like any other.
+  // Of what only the engine has, a use like any other. Waits for it: nothing will be compiled.
   absl::StatusOr<Entry> Peek(const Digest& key) override {
     absl::StatusOr<Entry> near = near_->Peek(key);
+    const PatientScope patient;
     return near.ok() ? std::move(near) : Get(key);
   }
   void NoteUse(const Digest& key) override { near_->NoteUse(key); }
@@ -63,8 +62,10 @@ class SharedTierRecipeStore : public RecipeStore {
   void AddCounters(std::map<std::string, uint64_t>& counters) const override;
 
  private:
-  // `tenant`, if it is known, makes room for what is kept near.
-  absl::StatusOr<Entry> GetFor(const std::string* tenant, const Digest& key);
+  // Of the shared store, which is waited for; what is found is filed. `tenant`, if it is known,
+  // makes room for what is kept near.
+  absl::StatusOr<Entry> ReadShared(const std::string* tenant, const Digest& key);
+  absl::StatusOr<AliasRecord> ReadSharedAlias(const Digest& id);
   // Later, in order.
   void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
 
@@ -72,6 +73,9 @@ class SharedTierRecipeStore : public RecipeStore {
   const std::shared_ptr<RecipeStore> shared_;
   WriteBehind* const behind_;
   const bool read_only_;
+  const std::shared_ptr<Hedge> hedge_;
+  HedgedLookUps<Entry> entries_;
+  HedgedLookUps<AliasRecord> aliases_;
   std::atomic<uint64_t> hits_{0};
   std::atomic<uint64_t> misses_{0};
   std::atomic<uint64_t> read_failures_{0};

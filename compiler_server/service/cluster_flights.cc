@@ -59,6 +59,7 @@ absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, const LookUp& l
   std::chrono::milliseconds poll = kFirstPoll;
   uint32_t polls = 0;
   while (Clock::now() < deadline) {
+    progress({"compiling on another server", polls++, 0});
     {
       std::unique_lock<std::mutex> lock(mutex_);
       if (stopped_.wait_for(lock, poll, [this] { return stopping_; })) {
@@ -66,7 +67,6 @@ absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, const LookUp& l
       }
     }
     poll = std::min(poll * 2, kLastPoll);
-    progress({"compiling on another server", ++polls, 0});
     absl::StatusOr<store::Entry> entry = look_up();
     if (entry.ok()) return Landing{*std::move(entry), /*from_store=*/true};
     // Free again without a program: its holder failed, or died.

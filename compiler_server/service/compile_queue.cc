@@ -1,16 +1,13 @@
 #include "compiler_server/service/compile_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "compile_client/request_id.h"
 
 namespace hpu::server {
 namespace {
-
-absl::Status Stopping() {
-  return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
-}
 
 // What a thread logs and asks for a flight bears the name of the request that began it.
 class RequestNames {
@@ -68,6 +65,7 @@ CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
   for (int i = 0; hooks_.forward && i < options_.forwards; ++i) {
     threads_.emplace_back([this] { ForwardThread(); });
   }
+  threads_.emplace_back([this] { WatchThread(); });
 }
 
 CompileQueue::~CompileQueue() { Stop(std::chrono::milliseconds(0)); }
@@ -91,7 +89,10 @@ absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
       compile_.keys.Promote(key);
       TellPositions();
     }
-    return TakeSeat(found->second, job, /*leader=*/false);
+    Waiting& joined = found->second;
+    // Those who had it hedged have left, and it was given up.
+    if (joined.hedged && !joined.to_compile && !joined.compiling) Wait(compile_, joined);
+    return TakeSeat(joined, job, /*leader=*/false);
   }
   Waiting& waiting = flights_[key];
   waiting.warm_up = job.warm_up;
@@ -144,8 +145,9 @@ std::chrono::milliseconds CompileQueue::ExpectedWait() const {
   return std::chrono::milliseconds(each * compile_.keys.size() / workers_.size());
 }
 
-void CompileQueue::Wait(Lane& lane, const Waiting& waiting) {
+void CompileQueue::Wait(Lane& lane, Waiting& waiting) {
   const CompileJob& job = waiting.flight->job();
+  waiting.to_compile = &lane == &compile_;
   lane.keys.Push(job.flight, job.caller.tenant, waiting.warm_up);
   TellPositions();
   lane.work.notify_one();
@@ -158,11 +160,14 @@ void CompileQueue::Leave(const Flight* flight, const std::string& tenant) {
   if (--seats_.at(tenant) == 0) seats_.erase(tenant);
   const auto found = flights_.find(key);
   if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
-  if (--found->second.seats > 0 || found->second.started) return;
-  ++abandoned_;
+  if (--found->second.seats > 0) return;
   forward_.keys.Erase(key);
   compile_.keys.Erase(key);
-  flights_.erase(found);
+  found->second.to_compile = false;
+  if (found->second.threads == 0) {
+    ++abandoned_;
+    flights_.erase(found);
+  }
   TellPositions();
 }
 
@@ -178,6 +183,7 @@ void CompileQueue::Stop(std::chrono::milliseconds grace) {
       }
       lane->work.notify_all();
     }
+    watch_.notify_all();
   }
   for (const std::shared_ptr<Flight>& flight : refused) flight->Finish(Stopping());
   {
@@ -204,6 +210,8 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
   counters["compile.worker_losses"] += worker_losses_;
   counters["compile.abandoned"] += abandoned_;
   counters["compile.turned_away"] += turned_away_;
+  counters["compile.hedged"] += hedged_flights_;
+  counters["compile.overtaken"] += overtaken_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
   counters["compile.running"] += running_;
@@ -221,8 +229,8 @@ void CompileQueue::CompileThread(size_t index) {
       return CompileOnce(index, flight->job(), progress);
     });
     --compiling_;
-    if (hooks_.landed) hooks_.landed(flight->job());
-    Land(*flight, std::move(result));
+    Land(*flight, std::move(result), /*compiled=*/true);
+    LetGo();
     // A lost worker is replaced at once, so that the next request finds a warm one.
     ReadyWorker(index).status().IgnoreError();
   }
@@ -234,13 +242,17 @@ void CompileQueue::ForwardThread() {
   while (const std::shared_ptr<Flight> flight = NextFlight(forward_)) {
     const RequestNames names(flight->job());
     absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
-      return hooks_.forward(flight->job(), progress);
+      return hooks_.forward(flight->job(), [&](const CompileProgress& now) {
+        NoteLife(*flight);
+        progress(now);
+      });
     });
     if (absl::IsUnavailable(result.status())) {
       ReturnToCompile(flight);
     } else {
-      Land(*flight, std::move(result));
+      Land(*flight, std::move(result), /*compiled=*/false);
     }
+    LetGo();
   }
 }
 
@@ -249,9 +261,16 @@ std::shared_ptr<Flight> CompileQueue::NextFlight(Lane& lane) {
   lane.work.wait(lock, [&] { return stopping_ || !lane.keys.empty(); });
   if (stopping_) return nullptr;
   Waiting& next = flights_.at(*lane.keys.Pop());
-  next.started = true;
+  ++next.threads;
   ++running_;
-  if (&lane == &compile_) ++compiling_;
+  if (&lane == &compile_) {
+    next.to_compile = false;
+    next.compiling = true;
+    ++compiling_;
+  } else if (options_.hedge_after.count() > 0) {
+    asked_.emplace_back(std::chrono::steady_clock::now() + options_.hedge_after, next.flight);
+    watch_.notify_one();
+  }
   TellPositions();
   return next.flight;
 }
@@ -271,29 +290,24 @@ absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt
   }
 }
 
-void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (--running_ == 0) idle_.notify_all();
-    if (!stopping_) {
-      Waiting& waiting = flights_.at(flight->job().flight);
-      if (waiting.seats == 0) {  // everybody has left meanwhile
-        ++abandoned_;
-        flights_.erase(flight->job().flight);
-        return;
-      }
-      waiting.started = false;
-      flight->WaitAgain();
-      Wait(compile_, waiting);
-      return;
-    }
-    flights_.erase(flight->job().flight);
-  }
-  flight->Finish(Stopping());
+CompileQueue::Waiting* CompileQueue::Find(const Flight& flight) {
+  const auto found = flights_.find(flight.job().flight);
+  return found == flights_.end() || found->second.flight.get() != &flight ? nullptr
+                                                                          : &found->second;
 }
 
-void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
+void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result, bool compiled) {
   const CompileJob& job = flight.job();
+  bool first = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Waiting* const waiting = Find(flight);
+    first = waiting != nullptr && !std::exchange(waiting->landing, true);
+    if (first && !compiled && (waiting->to_compile || waiting->compiling)) ++overtaken_;
+  }
+  // Whoever takes the lease from now on sees that the flight has landed (ReturnToCompile).
+  if (compiled && hooks_.landed) hooks_.landed(job);
+  if (!first) return;
   if (!result.ok()) {
     ++failed_;
     result = Shortened(result.status());
@@ -302,10 +316,21 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result) {
   {
     // Filed or remembered by now: a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
+    forward_.keys.Erase(job.flight);
+    compile_.keys.Erase(job.flight);
     flights_.erase(job.flight);
-    if (--running_ == 0) idle_.notify_all();
+    TellPositions();
   }
   flight.Finish(std::move(result));
+}
+
+void CompileQueue::LetGo() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (--running_ == 0) idle_.notify_all();
+}
+
+absl::Status CompileQueue::Stopping() {
+  return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
 }
 
 absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob& job,

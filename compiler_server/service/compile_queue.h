@@ -1,11 +1,13 @@
 // Single flight and admission: at most one compilation per content key, a bounded number at a time,
 // a bounded number and size waiting, of all and of each tenant, in FairQueue's order. Who joins
 // another's flight takes a place, too. Each compiling thread owns one worker process and keeps it
-// warm. Where there are other servers to ask, a flight goes to them first, on threads of their own.
+// warm. Where there are other servers to ask, a flight goes to them first, on threads of their own;
+// if they say nothing for a while a worker of ours begins too, and the first result counts.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,6 +31,9 @@ struct QueueOptions {
   uint64_t max_request_bytes = uint64_t{1} << 30;  // graphs of requests
   std::chrono::seconds tenant_budget{0};           // compile seconds of a tenant per hour; 0 = any
   int forwards = 16;  // requests to other servers at a time, where there are some
+  // How long other servers may say nothing before a worker of ours gets the flight too; 0: for
+  // ever.
+  std::chrono::milliseconds hedge_after{};
   std::chrono::milliseconds time_limit{};  // of one compilation; to be given
   std::vector<std::string> worker_command;
   uint64_t worker_memory_bytes = uint64_t{64} << 30;  // address space of one worker; 0 = no limit
@@ -46,8 +51,8 @@ struct QueueHooks {
   std::function<absl::StatusOr<store::Entry>(const CompileJob& job, CompileOutput output,
                                              std::chrono::microseconds duration)>
       publish;
-  // A flight that a worker of ours had is over, well or not, and filed. Empty: nobody wants to
-  // know.
+  // A flight that a worker of ours had is over, well or not, and filed; perhaps said twice. Empty:
+  // nobody wants to know.
   std::function<void(const CompileJob& job)> landed;
   // Sees every failure of a compilation.
   std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
@@ -86,6 +91,10 @@ class CompileQueue {
   // is waiting, or the tenant has used its budget. UNAVAILABLE: stopping.
   absl::StatusOr<Seat> Join(CompileJob job);
 
+  // A program has come from elsewhere, and may be what flights of this content wait for: they are
+  // looked up again, on another thread.
+  void Arrived(const Digest& key);
+
   // Refuses new work, fails what waits, gives what runs `grace` to finish, then kills it.
   void Stop(std::chrono::milliseconds grace);
 
@@ -96,8 +105,13 @@ class CompileQueue {
   struct Waiting {
     std::shared_ptr<Flight> flight;
     int seats = 0;
-    bool started = false;
-    bool warm_up = false;  // nobody who has a seat waits for it
+    bool warm_up = false;     // nobody who has a seat waits for it
+    int threads = 0;          // that have it: one that asks other servers, one that compiles
+    bool heard = false;       // others who were asked have given a sign of life
+    bool hedged = false;      // they have not, in time
+    bool to_compile = false;  // in the lane of the workers
+    bool compiling = false;
+    bool landing = false;  // has its result
   };
 
   // Flights that wait for one kind of thread.
@@ -110,16 +124,25 @@ class CompileQueue {
   absl::Status AdmitSeat(const CompileJob& job) const;
   absl::Status AdmitFlight(const CompileJob& job);
   Seat TakeSeat(Waiting& waiting, const CompileJob& job, bool leader);
-  void Wait(Lane& lane, const Waiting& waiting);
+  void Wait(Lane& lane, Waiting& waiting);
+  // Null: it has landed.
+  Waiting* Find(const Flight& flight);
   // What a compilation that joins the queue now waits for, by what they took so far; mutex_ held.
   std::chrono::milliseconds ExpectedWait() const;
   void CompileThread(size_t index);
   void ForwardThread();
+  void WatchThread();
+  void NoteLife(const Flight& flight);
+  void Hedge(Flight& flight);
+  void LookForArrived(const Digest& key);
   std::shared_ptr<Flight> NextFlight(Lane& lane);  // null = stop
   // Runs `code` for the flight's result, whatever it throws.
   using Attempt = std::function<absl::StatusOr<Landing>(const ProgressFunction& progress)>;
   static absl::StatusOr<Landing> Try(Flight& flight, const Attempt& attempt);
-  void Land(Flight& flight, absl::StatusOr<Landing> result);
+  // Who is first gives the flight its result; of a `compiled` one `landed` is told in any case.
+  void Land(Flight& flight, absl::StatusOr<Landing> result, bool compiled);
+  void LetGo();
+  static absl::Status Stopping();
   void ReturnToCompile(const std::shared_ptr<Flight>& flight);
   absl::StatusOr<Landing> CompileOnce(size_t index, const CompileJob& job,
                                       const ProgressFunction& progress);
@@ -135,13 +158,17 @@ class CompileQueue {
 
   mutable std::mutex mutex_;
   std::condition_variable idle_;
+  std::condition_variable watch_;
   Lane forward_;
   Lane compile_;
   // Guarded by mutex_. A worker object is made and destroyed by its thread only, with mutex_ held.
   std::map<Digest, Waiting> flights_;
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   bool stopping_ = false;
-  size_t running_ = 0;                   // flights that a thread has
+  // Flights that others were asked for, by when they are to have given a sign of life.
+  std::deque<std::pair<std::chrono::steady_clock::time_point, std::shared_ptr<Flight>>> asked_;
+  std::vector<Digest> arrived_;
+  size_t running_ = 0;                   // flights that a thread has, for each thread
   uint64_t request_bytes_ = 0;           // of graphs, for each seat
   std::map<std::string, size_t> seats_;  // by tenant; none is 0
   TenantBudget budget_;
@@ -153,6 +180,8 @@ class CompileQueue {
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> worker_losses_{0};
   std::atomic<uint64_t> abandoned_{0};
+  std::atomic<uint64_t> hedged_flights_{0};
+  std::atomic<uint64_t> overtaken_{0};
   std::atomic<uint64_t> turned_away_{0};
 
   std::vector<std::thread> threads_;

@@ -54,6 +54,13 @@ absl::Status CompileServer::Listen() {
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
   store::StoreConfig config = options_.store;
+  UpstreamOptions upstream = options_.upstream;
+  QueueOptions queue = options_.queue;
+  queue.hedge_after = upstream.endpoints.empty() ? config.hedge_after : upstream.hedge_after;
+  // Who compiles nothing has nothing to do meanwhile.
+  if (options_.frozen) {
+    config.hedge_after = upstream.hedge_after = std::chrono::milliseconds(0);
+  }
   config.evicted = [audit = audit_.get()](const store::Eviction& eviction) {
     audit->Write({"", eviction.tenant, "", "evict", absl::StatusCode::kOk, ToHex(eviction.key),
                   eviction.of_share ? "the tenant's share is full" : "the store is full"});
@@ -67,7 +74,7 @@ absl::Status CompileServer::Listen() {
     RequestStop(reason);
   };
   service_ = std::make_unique<CompileService>(
-      ServiceOptions{options_.build_id, options_.queue, options_.upstream, options_.config_file,
+      ServiceOptions{options_.build_id, queue, std::move(upstream), options_.config_file,
                      options_.frozen, options_.share_programs || options_.network.listen.empty(),
                      options_.store.tenant_bytes > 0, options_.tenant},
       std::move(opened), audit_.get(), stop);

@@ -45,6 +45,7 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
       signing_key_(std::move(opened.signing_key)),
       trusted_keys_(std::move(opened.trusted_keys)),
       store_(std::move(opened.store)),
+      hedge_(std::move(opened.hedge)),
       persistent_(opened.persistent),
       key_kept_(opened.key_kept),
       request_stop_(std::move(request_stop)),
@@ -59,7 +60,16 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
               std::move(opened.leases), std::move(opened.behind)),
       negative_cache_(kMaxNegativeVerdicts, kNegativeTtl),
       last_active_(Clock::now().time_since_epoch().count()),
-      queue_(options.queue, MakeHooks(options.queue.time_limit)) {}
+      queue_(options.queue, MakeHooks(options.queue.time_limit)) {
+  const auto arrived = [this](const Digest& key) { queue_.Arrived(key); };
+  if (hedge_ != nullptr) hedge_->OnArrival(arrived);
+  others_.OnArrival(arrived);
+}
+
+CompileService::~CompileService() {
+  if (hedge_ != nullptr) hedge_->OnArrival(nullptr);
+  others_.OnArrival(nullptr);
+}
 
 QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   QueueHooks hooks;
@@ -193,6 +203,8 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   job.caller = caller;
   job.flight = programs_.ScopeOf(caller.tenant, job.key);
   const std::optional<store::FrontEndKey> front_end = job.front_end;
+  std::optional<store::PatientScope> patient;
+  if (request.frozen()) patient.emplace();
   if (job.skip_cache_lookup) {
     ++recompiles_;  // what is stored goes when there is something in its place (Publish)
   } else {

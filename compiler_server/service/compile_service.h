@@ -46,6 +46,7 @@ class CompileService {
   // Takes over the opened store; `audit` must live longer. `request_stop` is called by Shutdown.
   CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
                  StopFunction request_stop);
+  ~CompileService();
 
   // Counts a request as under way while it lives.
   class Activity {
@@ -120,8 +121,9 @@ class CompileService {
   const store::SigningKey signing_key_;
   const std::unique_ptr<store::TrustedKeys> trusted_keys_;
   const std::unique_ptr<store::RecipeStore> store_;
-  const bool persistent_;  // programs survive this process
-  const bool key_kept_;    // and so does the key that signs them
+  const std::shared_ptr<store::Hedge> hedge_;  // the store's; null where no engine is shared
+  const bool persistent_;                      // programs survive this process
+  const bool key_kept_;                        // and so does the key that signs them
   const StopFunction request_stop_;
   const std::string config_file_;
   const bool frozen_;

@@ -83,9 +83,14 @@ void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
 void DeclareEngines(CLI::App& app, EngineFlags& flags) {
   DeclareRedis(app, flags);
   DeclareRemoteCache(app, flags);
+  app.add_option("--engine-hedge", flags.hedge_ms,
+                 "milliseconds that a shared engine is waited for before compiling begins "
+                 "beside it; 0 = as long as it may take")
+      ->check(CLI::Range(0, 60'000));
 }
 
 absl::Status CompleteEngines(const EngineFlags& flags, store::StoreConfig& store) {
+  store.hedge_after = std::chrono::milliseconds(flags.hedge_ms);
   RETURN_IF_ERROR(CompleteRedis(flags, store));
   RETURN_IF_ERROR(CompleteRemoteCache(flags, store));
   return store::CheckEngines(store);

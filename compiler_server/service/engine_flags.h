@@ -9,6 +9,7 @@
 namespace hpu::server {
 
 struct EngineFlags {
+  int hedge_ms = static_cast<int>(store::StoreConfig{}.hedge_after.count());
   store::RedisOptions redis;
   std::string redis_password_file;
   int redis_ttl_s = 0;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/log.h"
+#include "compile_client/request_id.h"
 
 namespace hpu::server {
 namespace {
@@ -27,6 +28,7 @@ OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id
                            std::unique_ptr<store::WriteBehind> behind)
     : programs_(programs),
       aliases_(aliases),
+      hedge_("upstream", upstream.hedge_after),
       upstream_text_(client::ToText(upstream.endpoints)),
       upstream_(upstream.endpoints.empty()
                     ? nullptr
@@ -34,21 +36,35 @@ OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id
       leases_(std::move(leases)),
       flights_(leases_ == nullptr ? nullptr
                                   : std::make_unique<ClusterFlights>(leases_.get(), ServerName())),
-      behind_(std::move(behind)) {}
+      behind_(std::move(behind)),
+      fetches_(&hedge_, [](const Fetched& fetched) { return fetched.entry.manifest.key(); }) {}
 
 absl::StatusOr<store::Entry> OtherServers::Fetch(const std::string& tenant,
                                                  const Digest& front_end_key,
                                                  std::optional<store::AliasRecord>* alias) {
   if (!MayAsk(tenant)) return NotFound("no server is upstream");
+  ASSIGN_OR_RETURN(Fetched fetched, fetches_.Run(store::AliasId(tenant, front_end_key),
+                                                 [this, tenant, front_end_key,
+                                                  request = client::RequestScope::Current()] {
+                                                   const client::RequestScope scope(request);
+                                                   return FetchNow(tenant, front_end_key);
+                                                 }));
+  *alias = std::move(fetched.alias);
+  return std::move(fetched.entry);
+}
+
+absl::StatusOr<OtherServers::Fetched> OtherServers::FetchNow(const std::string& tenant,
+                                                             const Digest& front_end_key) {
   ASSIGN_OR_RETURN(client::Fetched fetched, upstream_->Fetch(front_end_key));
   if (const absl::Status kept = programs_->Put(tenant, fetched.entry); !kept.ok()) {
     HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
   }
   // The alias there is of the tenant that this server is there; here it is the caller's.
   const store::Alias& theirs = fetched.alias->alias;
-  ASSIGN_OR_RETURN(*alias, aliases_->File(tenant, {front_end_key, theirs.factors, theirs.label},
-                                          theirs.content_key));
-  return std::move(fetched.entry);
+  ASSIGN_OR_RETURN(
+      store::AliasRecord alias,
+      aliases_->File(tenant, {front_end_key, theirs.factors, theirs.label}, theirs.content_key));
+  return Fetched{std::move(fetched.entry), std::move(alias)};
 }
 
 absl::StatusOr<Landing> OtherServers::Compile(const CompileJob& job,
@@ -105,7 +121,10 @@ void OtherServers::Stop() {
 }
 
 void OtherServers::AddCounters(std::map<std::string, uint64_t>& counters) const {
-  if (upstream_ != nullptr) upstream_->AddCounters(counters);
+  if (upstream_ != nullptr) {
+    upstream_->AddCounters(counters);
+    hedge_.AddCounters(counters);
+  }
   if (flights_ != nullptr) flights_->AddCounters(counters);
 }
 

@@ -13,6 +13,7 @@
 #include "compiler_server/service/cluster_flights.h"
 #include "compiler_server/service/tenant_programs.h"
 #include "compiler_server/service/upstream.h"
+#include "recipe_store/hedge.h"
 #include "recipe_store/lease.h"
 #include "recipe_store/write_behind.h"
 
@@ -26,6 +27,7 @@ class OtherServers {
                const store::TrustedKeys* trusted, TenantPrograms* programs, AliasBook* aliases,
                std::unique_ptr<store::LeaseKeeper> leases,
                std::unique_ptr<store::WriteBehind> behind);
+  ~OtherServers() { hedge_.Stop(); }
 
   bool any() const { return upstream_ != nullptr || flights_ != nullptr; }
   // Addresses of those upstream; empty: there are none.
@@ -33,7 +35,7 @@ class OtherServers {
 
   // The program that a front-end key names upstream, filed in our store under the tenant's name,
   // which is *alias. NOT_FOUND also for tenants for which nobody may be asked; UNAVAILABLE as
-  // Upstream::Fetch.
+  // Upstream::Fetch; DEADLINE_EXCEEDED: no answer yet, the program is filed when it comes.
   absl::StatusOr<store::Entry> Fetch(const std::string& tenant, const Digest& front_end_key,
                                      std::optional<store::AliasRecord>* alias);
 
@@ -53,12 +55,21 @@ class OtherServers {
   // A compilation of ours is over, and filed if it went well.
   void Landed(const CompileJob& job);
 
+  // As Hedge::OnArrival, of what Fetch did not wait for.
+  void OnArrival(store::Hedge::ArrivalSink sink) { hedge_.OnArrival(std::move(sink)); }
+
   // Ends what waits for others.
   void Stop();
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
  private:
+  struct Fetched {
+    store::Entry entry;
+    store::AliasRecord alias;
+  };
+
+  absl::StatusOr<Fetched> FetchNow(const std::string& tenant, const Digest& front_end_key);
   bool MayAsk(const std::string& tenant) const {
     return upstream_ != nullptr && programs_->MayAskUpstream(tenant);
   }
@@ -67,12 +78,14 @@ class OtherServers {
 
   TenantPrograms* const programs_;
   AliasBook* const aliases_;
+  store::Hedge hedge_;
   const std::string upstream_text_;
   const std::unique_ptr<Upstream> upstream_;  // null: nobody is upstream
   // Null where no engine is shared. The writes behind use the others.
   const std::unique_ptr<store::LeaseKeeper> leases_;
   const std::unique_ptr<ClusterFlights> flights_;
   const std::unique_ptr<store::WriteBehind> behind_;
+  store::HedgedLookUps<Fetched> fetches_;
 };
 
 }  // namespace hpu::server

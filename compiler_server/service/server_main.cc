@@ -42,6 +42,7 @@ struct Flags {
   std::string upstream_addresses;
   std::string config_file;
   UpstreamOptions upstream;
+  int upstream_hedge_ms = static_cast<int>(UpstreamOptions{}.hedge_after.count());
   std::string log_file;
   uint64_t worker_memory = QueueOptions{}.worker_memory_bytes;
   int idle_timeout_s = 15 * 60;
@@ -125,6 +126,10 @@ void DeclareUpstream(CLI::App& app, Flags& flags) {
   DeclarePath(app, "--upstream-key", flags.upstream.access.key_file, "its key, PEM");
   DeclarePath(app, "--upstream-token", flags.upstream.access.token_file,
               "file whose first line is the token to show to them");
+  app.add_option("--upstream-hedge", flags.upstream_hedge_ms,
+                 "milliseconds that those servers may say nothing before compiling begins here "
+                 "as well; 0 = as long as they may")
+      ->check(CLI::Range(0, 60'000));
   DeclarePath(app, "--trusted-keys", flags.store.trusted_keys,
               "folder: programs signed by the keys NAME.pub are believed, by NAME.revoked not");
 }
@@ -245,6 +250,7 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   options.build_id = std::move(build_id);
   options.store = flags.store;
   options.upstream = flags.upstream;
+  options.upstream.hedge_after = std::chrono::milliseconds(flags.upstream_hedge_ms);
   options.config_file = flags.config_file;
   options.network = flags.network;
   options.metrics_address = flags.metrics_address;

@@ -20,6 +20,8 @@ struct UpstreamOptions {
   std::vector<client::Endpoint> endpoints;  // empty: none is asked
   client::Access access;
   std::chrono::milliseconds fetch_timeout{5000};
+  // How long they may say nothing before a request goes on without them; 0: as long as they may.
+  std::chrono::milliseconds hedge_after{500};
 };
 
 class Upstream {

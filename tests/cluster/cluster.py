@@ -163,7 +163,11 @@ def run_clients(server: str, *, host: Host | None = None, **options: object) -> 
 class Cluster:
     """Servers of one engine, started; close() ends everything."""
 
-    def __init__(self, engine: str | type = "redis", servers: int = 3, *options: str) -> None:
+    def __init__(
+        self, engine: str | type = "redis", servers: int = 3, *options: str, hedge: bool = False
+    ) -> None:
+        """Without `hedge` servers and daemons wait for others as long as it takes: on a busy
+        machine these may be late without being slow, and tests count compilations."""
         self.folder = Path(tempfile.mkdtemp(prefix="hpuc-"))  # short, for the names of sockets
         self.network = Network()
         self.daemons: list[Server] = []
@@ -177,6 +181,7 @@ class Cluster:
         make = ENGINES[engine] if isinstance(engine, str) else engine
         self.engine = make(self.network.host("engine"), self.folder / "engine")
         self.options = options
+        self.hedge = hedge
         self.servers = [self._server(f"server{number}") for number in range(servers)]
         for server in self.servers:
             server.start()
@@ -198,6 +203,7 @@ class Cluster:
         options += ["--tls-certificate", str(self.authority.folder / f"{name}.pem")]
         options += ["--tls-key", str(self.authority.folder / f"{name}.key")]
         options += ["--trusted-keys", str(self.keys), *self.engine.server_options(), *self.options]
+        options += [] if self.hedge else ["--engine-hedge", "0"]
         return Server(host, self.folder / name, options)
 
     def certify(self, name: str, host: Host, days: int = 3650) -> None:
@@ -255,6 +261,7 @@ class Cluster:
         options = ["--upstream", addresses or self.addresses(first)]
         options += ["--upstream-ca", str(self.authority.ca), "--trusted-keys", str(self.keys)]
         options += ["--upstream-token", str(token or self.tokens["worker"])]
+        options += [] if self.hedge else ["--upstream-hedge", "0"]
         made = Server(host or self.network.host(name), self.folder / name, options, binary=binary)
         self.daemons.append(made)
         made.start()

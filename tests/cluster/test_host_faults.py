@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,20 +184,48 @@ class _Replica(Redis):
     port = ENGINE_PORT + 1
 
 
-def test_a_slow_engine_is_waited_for(record_property) -> None:
-    cluster = Cluster(SlowRedis, 2)
+def test_a_slow_engine_makes_nothing_slower(record_property) -> None:
+    """Than compiling: a graph that is compiled quickly is not waited for, one that is compiled for
+    long is taken from the engine while it is compiled."""
+    cluster = Cluster(SlowRedis, 2, hedge=True)
+    long = "sleep:20000"
     try:
         hosts = [cluster.daemon(first=0), cluster.daemon(first=1)]
-        seconds, origin = first_graph(hosts[0], 1)
-        record_property("seconds to compile", round(seconds, 2))
-        bounded(seconds, 2)
-        assert origin == "compiled"
+        # A graph costs three answers of 200 ms, one after the other, at least.
+        for program in range(2):
+            began = time.monotonic()
+            (made,) = cluster.call(first=program)
+            record_property("seconds to compile", round(time.monotonic() - began, 2))
+            assert (made.origin, made.right) == ("compiled", True)
+        first = cluster.servers[0].counters()
+        assert first["shared.hedged"] > 0
+        assert first["compile.hedged"] > 0, "nor is the lease waited for"
+        hosts[0].call(first=9, say=long)
         cluster.settle()
-        seconds, origin = first_graph(hosts[1], 1)
+        seconds, origin = first_graph(hosts[1], 9, long)
         record_property("seconds to find", round(seconds, 2))
-        bounded(seconds, 2)
         assert origin == "store"
-        assert cluster.compiled().total() == 1
+        assert seconds < 12, "it is compiled for 20 s"
+        second = cluster.servers[1].counters()
+        assert second["shared.late"] > 0
+    finally:
+        cluster.close()
+
+
+@pytest.mark.long
+def test_silent_servers_make_nothing_slower(record_property) -> None:
+    cluster = Cluster("redis", 2, hedge=True)
+    try:
+        host = cluster.daemon()
+        first_graph(host, 1)
+        assert host.compiled() == [], "by a server"
+        for server in cluster.servers:
+            server.running().suspend()
+        seconds, origin = first_graph(host, 2)
+        record_property("seconds", round(seconds, 2))
+        bounded(seconds, 0.5)
+        assert (origin, len(host.compiled())) == ("compiled", 1)
+        assert host.counters()["upstream.hedged"] == 1
     finally:
         cluster.close()
 

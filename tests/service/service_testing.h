@@ -63,12 +63,14 @@ class ServiceTest : public testing::Test {
     options_.build_id = "build one";
     options_.store.folder = folder_.path("store");
     options_.stop_grace = milliseconds(300);
+    // Others are waited for: on a busy machine they may be late without being slow.
+    options_.store.hedge_after = options_.upstream.hedge_after = milliseconds(0);
     options_.queue.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
     options_.queue.time_limit = kTimeout;
     Start();
   }
 
-  void Start() { server_ = CompileServer::Start(options_).value(); }
+  virtual void Start() { server_ = CompileServer::Start(options_).value(); }
   void Restart() {
     server_.reset();
     Start();

@@ -92,25 +92,63 @@ TEST_F(UpstreamTest, ALostClusterIsADelayAndHeals) {
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
 }
 
+// Takes connections and never says a word.
+class SilentServer {
+ public:
+  SilentServer() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    HPU_CHECK(bind(socket_, at, size) == 0 && listen(socket_, 16) == 0, "no port is free");
+    HPU_CHECK(getsockname(socket_, at, &size) == 0, "the socket has no name");
+    port_ = ntohs(address.sin_port);
+  }
+  ~SilentServer() { close(socket_); }
+  Endpoint endpoint() const { return {Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(port_)}; }
+
+ private:
+  const int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int port_ = 0;
+};
+
 TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
-  const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(silent, 16), 0);
-  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const Endpoint hole{Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(ntohs(address.sin_port))};
+  const SilentServer silent;
   daemon_.reset();
-  daemon_options_.upstream.endpoints = {hole, options_.network.listen[0]};
+  daemon_options_.upstream.endpoints = {silent.endpoint(), options_.network.listen[0]};
   StartDaemon();
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
   const auto first = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u) << "by the second server";
   EXPECT_LT(first, std::chrono::seconds(8));
-  close(silent);
+}
+
+TEST_F(UpstreamTest, AServerThatSaysNothingIsNotWaitedFor) {
+  const SilentServer silent;
+  daemon_.reset();
+  daemon_options_.upstream.endpoints = {silent.endpoint()};
+  daemon_options_.upstream.fetch_timeout = milliseconds(15'000);
+  daemon_options_.upstream.hedge_after = milliseconds(100);
+  StartDaemon();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
+  ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
+  // Connecting to it alone may take 1.5 s, before a look-up and before a compilation.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1400));
+  EXPECT_EQ(DaemonCounter("compile.hedged"), 1u);
+  EXPECT_EQ(DaemonCounter("upstream.hedged"), 1u);
+}
+
+TEST_F(UpstreamTest, AServerThatCompilesIsWaitedFor) {
+  daemon_.reset();
+  daemon_options_.upstream.hedge_after = milliseconds(500);
+  StartDaemon();
+  ASSERT_TRUE(CompileAtDaemon(1, "sleep:1500").ok());
+  EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
+  EXPECT_EQ(DaemonCounter("compile.hedged"), 0u) << "it says that it works";
+  EXPECT_EQ(compiles(), 1u);
 }
 
 TEST_F(UpstreamTest, AProgramOfAKeyThatIsNotTrustedIsCompiledHere) {

@@ -1,0 +1,102 @@
+// A shared engine that is slow: no request takes longer for it than a compilation does.
+#include <signal.h>
+
+#include "recipe_store/redis_lease.h"
+#include "tests/service/shared_store_testing.h"
+
+namespace hpu::server {
+namespace {
+
+class SharedHedgeTest : public SharedStoreTest {
+ protected:
+  void SetUp() override {
+    if (const std::string why = store::WhyNoRedis(); !why.empty()) GTEST_SKIP() << why;
+    redis_.emplace();
+    options_.store.redis = store::TestOptions(redis_->address());
+    // So long that who waits for it is seen to.
+    options_.store.redis->connect_timeout = options_.store.redis->command_timeout =
+        milliseconds(15'000);
+    StartServers();
+  }
+  // Others are not to wait for it while it does not answer.
+  void Start() override {
+    options_.store.hedge_after = milliseconds(100);
+    SharedStoreTest::Start();
+  }
+  milliseconds TimeOf(const std::function<void()>& what) {
+    const auto begin = std::chrono::steady_clock::now();
+    what();
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+  }
+  void WaitFor(const std::function<bool()>& what) {
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    while (!what() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    EXPECT_TRUE(what());
+  }
+};
+
+TEST_F(SharedHedgeTest, AnEngineThatSaysNothingIsNotWaitedFor) {
+  redis_->Signal(SIGSTOP);
+  const milliseconds took = TimeOf([&] {
+    ASSERT_FALSE(Get(1).ok());
+    const absl::StatusOr<Compiled> compiled = Compile(1, "quick");
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->origin, Origin::kCompiled);
+  });
+  EXPECT_LT(took, milliseconds(5000)) << "one answer would take 15 s";
+  EXPECT_GE(Counter("shared.hedged"), 1u);
+  EXPECT_EQ(Counter("compile.hedged"), 1u) << "the lease";
+  redis_->Signal(SIGCONT);
+}
+
+TEST_F(SharedHedgeTest, WhatTheEngineHasOvertakesACompilation) {
+  const std::string slow = "sleep:5000";
+  std::thread first([&] { ASSERT_TRUE(CompileAt(1, 1, slow).ok()); });
+  WaitFor([&] { return compiles() == 1; });
+  first.join();
+  WaitFor([&] { return CounterAt(1, "shared.waiting_writes") == 0; });
+  redis_->Signal(SIGSTOP);
+  std::thread back([&] {
+    WaitFor([&] { return compiles() == 2; });
+    redis_->Signal(SIGCONT);
+  });
+  absl::StatusOr<Compiled> found = absl::UnknownError("");
+  const milliseconds took = TimeOf([&] { found = CompileAt(0, 1, slow); });
+  back.join();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->origin, Origin::kStore);
+  EXPECT_LT(took, milliseconds(4000)) << "it compiles for 5 s";
+  EXPECT_EQ(CounterAt(0, "compile.overtaken"), 1u);
+  EXPECT_GE(CounterAt(0, "shared.late"), 1u);
+}
+
+TEST_F(SharedHedgeTest, ALeaseThatComesTooLateIsGivenBack) {
+  redis_->Signal(SIGSTOP);
+  ASSERT_TRUE(Compile(1, "quick").ok());
+  redis_->Signal(SIGCONT);
+  WaitFor([&] { return Counter("lease.taken") == 1; });
+  const auto client = store::RedisClient::Make(*options_.store.redis).value();
+  store::RedisLeaseKeeper other(client);
+  WaitFor([&] { return absl::IsNotFound(other.Look(ContentKeyOf("quick")).status()); });
+}
+
+TEST_F(SharedHedgeTest, AFrozenRequestWaitsForTheEngine) {
+  ASSERT_TRUE(CompileAt(1, 1, "quick").ok());
+  WaitFor([&] { return CounterAt(1, "shared.waiting_writes") == 0; });
+  redis_->Signal(SIGSTOP);
+  std::thread back([&] {
+    std::this_thread::sleep_for(milliseconds(1000));
+    redis_->Signal(SIGCONT);
+  });
+  client::CompileCall frozen = CallFor(1, "quick");
+  frozen.frozen = true;
+  const auto found = Client()->Compile(frozen, kTimeout, kNoProgress, kNoInterrupt);
+  EXPECT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(compiles(), 1u);
+  back.join();
+}
+
+}  // namespace
+}  // namespace hpu::server

@@ -1,0 +1,129 @@
+// Look-ups that are not waited for: recipe_store/hedge.h.
+#include "recipe_store/hedge.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <vector>
+
+#include "tests/store/store_testing.h"
+
+namespace hpu::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Look-ups of numbers, each of which answers when it is let go.
+class HedgeTest : public testing::Test {
+ protected:
+  HedgeTest() {
+    hedge_.OnArrival([this](const Digest& key) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      arrived_.push_back(key);
+      changed_.notify_all();
+    });
+  }
+  ~HedgeTest() override {
+    LetGo();
+    hedge_.Stop();
+  }
+
+  absl::StatusOr<int> WhenLetGo(absl::StatusOr<int> answer) {
+    ++begun_;
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+    return answer;
+  }
+  void LetGo() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  absl::StatusOr<int> Slow(uint64_t key, absl::StatusOr<int> answer) {
+    return look_ups_.Run(DigestOf(key), [this, answer] { return WhenLetGo(answer); });
+  }
+  uint64_t Counter(const std::string& name) const {
+    std::map<std::string, uint64_t> counters;
+    hedge_.AddCounters(counters);
+    return counters.at(name);
+  }
+  static Digest KeyOf(const int& value) { return DigestOf(static_cast<uint64_t>(value)); }
+
+  Hedge hedge_{"place", milliseconds(100)};
+  HedgedLookUps<int> look_ups_{&hedge_, &KeyOf};
+  std::atomic<int> begun_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  std::vector<Digest> arrived_;
+};
+
+TEST_F(HedgeTest, AnAnswerInTimeIsTheAnswer) {
+  EXPECT_EQ(*look_ups_.Run(DigestOf(1), [] { return 7; }), 7);
+  EXPECT_TRUE(absl::IsNotFound(
+      look_ups_.Run(DigestOf(1), []() -> absl::StatusOr<int> { return NotFound("none"); })
+          .status()));
+  EXPECT_EQ(Counter("place.hedged"), 0u);
+}
+
+TEST_F(HedgeTest, ALateAnswerIsNotWaitedForAndIsTold) {
+  const auto begin = steady_clock::now();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Slow(1, 7).status()));
+  EXPECT_GE(steady_clock::now() - begin, milliseconds(100));
+  LetGo();
+  std::unique_lock<std::mutex> lock(mutex_);
+  ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !arrived_.empty(); }));
+  EXPECT_EQ(arrived_, std::vector<Digest>{DigestOf(7)});
+  EXPECT_EQ(Counter("place.hedged"), 1u);
+  EXPECT_EQ(Counter("place.late"), 1u);
+}
+
+TEST_F(HedgeTest, OfOneKeyOneIsUnderWay) {
+  EXPECT_FALSE(Slow(1, 7).ok());
+  EXPECT_FALSE(Slow(1, 7).ok());
+  EXPECT_EQ(begun_, 1);
+  EXPECT_EQ(Counter("place.hedged"), 2u);
+}
+
+TEST_F(HedgeTest, WhileThePlaceIsSlowNobodyWaits) {
+  EXPECT_FALSE(Slow(0, 7).ok());
+  const auto begin = steady_clock::now();
+  for (uint64_t key = 1; key <= 20; ++key) EXPECT_FALSE(Slow(key, 7).ok());
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(1000)) << "20 times 100 ms is more";
+  LetGo();
+  // It is asked all the time, so it is noticed when it is quick again, and waited for.
+  const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+  while (!look_ups_.Run(DigestOf(99), [] { return 1; }).ok()) {
+    ASSERT_LT(steady_clock::now(), deadline);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+}
+
+TEST_F(HedgeTest, WhoIsPatientWaitsToTheEnd) {
+  std::thread later([this] {
+    std::this_thread::sleep_for(milliseconds(300));
+    LetGo();
+  });
+  const PatientScope patient;
+  EXPECT_EQ(*Slow(1, 7), 7);
+  EXPECT_EQ(Counter("place.hedged"), 0u);
+  later.join();
+}
+
+TEST_F(HedgeTest, TooManyUnderWayIsAMissAtOnce) {
+  absl::Status last;
+  for (uint64_t key = 0; key < 1000 && !absl::IsResourceExhausted(last); ++key) {
+    last = Slow(key, 7).status();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(last)) << last;
+}
+
+TEST_F(HedgeTest, WhatThrowsIsAnError) {
+  const auto look_up = []() -> absl::StatusOr<int> { throw std::bad_alloc(); };
+  EXPECT_TRUE(absl::IsInternal(look_ups_.Run(DigestOf(1), look_up).status()));
+}
+
+}  // namespace
+}  // namespace hpu::store
