@@ -125,8 +125,11 @@ struct Filters {
         count(weight.sizes.back()),
         depth(weight.sizes[kernel.size()]),
         per_group(count / groups) {}
+  int64_t Index(int64_t tap, int64_t c, int64_t filter) const {
+    return (tap * depth + c) * count + filter;
+  }
   double At(int64_t tap, int64_t c, int64_t filter) const {
-    return weight.data[(tap * depth + c) * count + filter];
+    return weight.data[Index(tap, c, filter)];
   }
   int64_t Channel(int64_t c, int64_t filter) const { return filter / per_group * depth + c; }
 
@@ -166,6 +169,24 @@ void ConvTranspose(const Node& node, Operands in, HostTensor& out) {
       for (int64_t c = 0; c < filters.depth; ++c) {
         out.data[Offset(out.sizes, walk[0], position, filters.Channel(c, filter))] +=
             value * filters.At(tap, c, filter);
+      }
+    });
+    walk.Next();
+  }
+  for (double& value : out.data) value = RoundTo(out.dtype, value);
+}
+
+void ConvWeightGradient(const Node& node, Operands in, HostTensor& out) {
+  const HostTensor& gradient = *in[0];
+  const HostTensor& x = *in[1];
+  const Filters filters(out, node.Int(AttrKey::kGroups));
+  IndexWalk walk(gradient.sizes);
+  for (double value : gradient.data) {
+    const int64_t filter = walk[gradient.sizes.size() - 1];
+    ForWindow(node, x.sizes, filters.kernel, walk, [&](int64_t tap, const Dims& position) {
+      for (int64_t c = 0; c < filters.depth; ++c) {
+        out.data[filters.Index(tap, c, filter)] +=
+            value * x.data[Offset(x.sizes, walk[0], position, filters.Channel(c, filter))];
       }
     });
     walk.Next();
@@ -289,6 +310,8 @@ void Contract(const Node& node, Operands in, HostTensor& out) {
       return Conv(node, in, out);
     case OpKind::kConvTranspose:
       return ConvTranspose(node, in, out);
+    case OpKind::kConvWeightGradient:
+      return ConvWeightGradient(node, in, out);
     default:
       HPU_CHECK(false, "contraction without evaluation");
   }

@@ -113,6 +113,7 @@ bool NeedsDeclared(OpKind op) {
     case ShapeRule::kVector:
     case ShapeRule::kWindowDeclared:
     case ShapeRule::kConvTranspose:
+    case ShapeRule::kConvWeightGradient:
     case ShapeRule::kDeclared:
       return true;
     default:

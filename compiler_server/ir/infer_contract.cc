@@ -118,6 +118,33 @@ Result InferConvTranspose(const Call& call) {
   return One(x.dtype, y.sizes);
 }
 
+// gradient [N, spatial, K], x [N, spatial, C] -> the weight's [spatial, C/g, K]. A convolution of x
+// by a weight of the declared sizes must give the gradient's.
+Result InferConvWeightGradient(const Call& call) {
+  const TensorType& gradient = call.type(0);
+  const TensorType& x = call.type(1);
+  const TensorType& weight = *call.declared;
+  const int64_t spatial = x.rank() - 2;
+  RETURN_IF_ERROR(CheckWindow(call, spatial));
+  const int64_t groups = call.Int(AttrKey::kGroups);
+  CONSTRAINT(weight.rank() == x.rank() && gradient.rank() == x.rank() && gradient.dtype == x.dtype,
+             "conv_weight_gradient_c1", "gradient ", ToText(gradient), " of x ", ToText(x));
+  CONSTRAINT(groups >= 1 && weight.sizes.back() == gradient.sizes.back() &&
+                 weight.sizes[spatial] * groups == x.sizes.back() &&
+                 gradient.sizes[0] == x.sizes[0] && gradient.sizes.back() % groups == 0,
+             "conv_weight_gradient_c2", "weight ", ToText(weight), " does not map ", ToText(x),
+             " to ", ToText(gradient));
+  const Dims& pads = call.Ints(AttrKey::kPads);
+  for (int64_t i = 0; i < spatial; ++i) {
+    CONSTRAINT(WindowPositions(x.sizes[i + 1], pads[2 * i], pads[2 * i + 1], weight.sizes[i],
+                               call.Ints(AttrKey::kStride)[i], call.Ints(AttrKey::kDilation)[i],
+                               false) == gradient.sizes[i + 1],
+               "conv_weight_gradient_c3", "a convolution of ", ToText(x), " does not give ",
+               ToText(gradient));
+  }
+  return One(x.dtype, weight.sizes);
+}
+
 Result InferPool(const Call& call) {
   const TensorType& x = call.type(0);
   const int64_t spatial = x.rank() - 2;

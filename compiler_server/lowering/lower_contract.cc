@@ -102,28 +102,42 @@ void LowerMatmul(const NodeLowering& at) {
   graph.Reshape(product, out);
 }
 
-// Convolution and, by the gradient node of its input, transposed convolution.
+struct ConvGuids {
+  const char* flat;    // of images
+  const char* volume;  // of three spatial dimensions
+};
+
+ConvGuids GuidsOf(OpKind op) {
+  if (op == OpKind::kConvTranspose) return {"dedx", "dedx3d"};
+  if (op == OpKind::kConvWeightGradient) return {"dedw", "dedw3d"};
+  return {"spatial_convolution", "spatial_convolution3d"};
+}
+
+// Convolution and, by the gradient node of its input, transposed convolution; the gradient of its
+// weight.
 void LowerConv(const NodeLowering& at) {
   SynGraph& graph = at.graph;
-  const Window window = ConvWindow(at.node, at.in[1].sizes);
+  const bool of_weight = at.node.op == OpKind::kConvWeightGradient;
+  const Tensor& weight = of_weight ? at.out[0] : at.in[1];
+  const Window window = ConvWindow(at.node, weight.sizes);
   const int64_t groups = at.node.Int(AttrKey::kGroups);
-  const bool transposed = at.node.op == OpKind::kConvTranspose;
+  const ConvGuids guids = GuidsOf(at.node.op);
   if (at.in[0].rank() == 5) {
-    const synConvolution3DParams params = ConvParams3d(window, groups);
-    graph.Node(transposed ? "dedx3d" : "spatial_convolution3d", {at.in[0], at.in[1]}, at.out,
-               Params(params));
+    graph.Node(guids.volume, {at.in[0], at.in[1]}, at.out, Params(ConvParams3d(window, groups)));
     return;
   }
-  const std::string guid = transposed ? "dedx" : "spatial_convolution";
   const synConvolutionParams params = ConvParams2d(window, groups);
   if (at.in[0].rank() == 4) {
-    graph.Node(guid, {at.in[0], at.in[1]}, at.out, Params(params));
+    graph.Node(guids.flat, {at.in[0], at.in[1]}, at.out, Params(params));
     return;
   }
-  const Tensor x = graph.Reshaped(at.in[0], WithHeight(at.in[0].sizes));
-  const Tensor weight = graph.Reshaped(at.in[1], WeightWithHeight(at.in[1].sizes));
-  const Tensor y = graph.Intermediate(at.out[0].dtype, WithHeight(at.out[0].sizes));
-  graph.Node(guid, {x, weight}, {y}, Params(params));
+  const auto tall = [](const Dims& sizes, bool is_weight) {
+    return is_weight ? WeightWithHeight(sizes) : WithHeight(sizes);
+  };
+  const Tensor first = graph.Reshaped(at.in[0], WithHeight(at.in[0].sizes));
+  const Tensor second = graph.Reshaped(at.in[1], tall(at.in[1].sizes, !of_weight));
+  const Tensor y = graph.Intermediate(at.out[0].dtype, tall(at.out[0].sizes, of_weight));
+  graph.Node(guids.flat, {first, second}, {y}, Params(params));
   graph.Reshape(y, at.out[0]);
 }
 
@@ -153,6 +167,7 @@ const char* MatmulBatch(const ir::Node& node) {
 constexpr LoweringRule kRules[] = {
     {OpKind::kConv, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
 };

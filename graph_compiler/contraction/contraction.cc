@@ -4,6 +4,7 @@
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/gemm.h"
 #include "graph_compiler/contraction/kernel_cache.h"
+#include "graph_compiler/contraction/weight_gradient.h"
 
 namespace hpu::graph_compiler {
 
@@ -22,6 +23,11 @@ absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {
   return EmitConvKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitWeightGradient(
+    const WeightGradientSpec& spec) {
+  return EmitWeightGradientKernels(state_->cache, spec);
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {

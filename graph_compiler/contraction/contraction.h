@@ -1,4 +1,5 @@
-// Contractions: gemm, batch_gemm, convolution and attention as generated kernels. The fusion pass
+// Contractions: gemm, batch_gemm, convolution, its weight's gradient and attention as generated
+// kernels. The fusion pass
 // hands over shapes, operand accesses and the epilogue; emission adds kernels to the module and
 // returns launches (and packed operands) for the recipe.
 #pragma once
@@ -59,6 +60,20 @@ struct ConvSpec {
   std::string name;
 };
 
+// The gradient of a convolution by its weight:
+//   dw[r, s, c, ko] = epilogue(sum over (n, ho, wo) of dy[n, ho, wo, ko] * x[n, h, w, c of ko's
+//   group])
+// where (h, w) is what tap (r, s) of the forward convolution sees at (ho, wo). Iteration space
+// (r, s, c, ko), c within its group, vector dimension ko. Accumulation in f32.
+struct WeightGradientSpec {
+  // The forward convolution; the epilogue, its operands and the name are the gradient's. Without w.
+  ConvSpec conv;
+  OperandRef dy;
+  MemoryType dy_type = MemoryType::kF32;
+  int64_t dy_strides[4] = {};  // elements, (n, ho, wo, ko)
+  int64_t dy_offset = 0;
+};
+
 // out = softmax(q k^T * scale + mask, causal) v, one pass over keys (no score matrix in memory).
 // q [b, h, m, d], k [b, h / kv_repeat, n, d], v [b, h / kv_repeat, n, dv]; strides in elements.
 struct AttentionSpec {
@@ -92,6 +107,7 @@ class ContractionEmitter {
   ~ContractionEmitter();
   absl::StatusOr<EmittedKernels> EmitGemm(const GemmSpec& spec);
   absl::StatusOr<EmittedKernels> EmitConv(const ConvSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitWeightGradient(const WeightGradientSpec& spec);
   absl::StatusOr<EmittedKernels> EmitAttention(const AttentionSpec& spec);
 
  private:

@@ -67,6 +67,9 @@ struct ConvPlan {
 ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs);
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec);
 
+// Makes tiles of nearly equal size, no larger than the plan's, and sets the numbers of blocks.
+void CutEvenly(ConvPlan& plan, const ConvSpec& spec);
+
 // True when no tap of any output pixel falls outside the input.
 bool ReadsNoPadding(const ConvSpec& spec);
 

@@ -29,15 +29,6 @@ bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   return columns_adjoin || group_in >= 16;
 }
 
-void CutEvenly(ConvPlan& plan, const ConvSpec& spec) {
-  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
-  plan.tile_h = CeilDiv(spec.out_h, plan.blocks_h);
-  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
-  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
-  plan.tile_w = CeilDiv(spec.out_w, plan.blocks_w);
-  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
-}
-
 // The largest tile of about kPixelsPerTask pixels whose strip fits.
 void ChooseTile(ConvPlan& plan, const ConvSpec& spec) {
   plan.tile_w = std::min(spec.out_w, kPixelsPerTask);
@@ -112,6 +103,15 @@ ConvPlan CutConv(const TargetInfo& target, const ConvSpec& spec, int vectors) {
 }
 
 }  // namespace
+
+void CutEvenly(ConvPlan& plan, const ConvSpec& spec) {
+  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
+  plan.tile_h = CeilDiv(spec.out_h, plan.blocks_h);
+  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
+  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
+  plan.tile_w = CeilDiv(spec.out_w, plan.blocks_w);
+  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
+}
 
 ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs) {
   const int64_t group_out = spec.out_c / spec.groups;

@@ -1,5 +1,6 @@
 #include "graph_compiler/contraction/matrix_copy.h"
 
+#include <numeric>
 #include <optional>
 
 namespace hpu::graph_compiler {
@@ -8,7 +9,8 @@ namespace {
 using llvm::Value;
 
 constexpr int kMaxUnrolledVectors = 4;
-constexpr int64_t kMaxUnrolledScalars = 8;  // channels of images, mostly three
+constexpr int64_t kMaxUnrolledScalars = 8;       // channels of images, mostly three
+constexpr int64_t kFewestTransposedColumns = 4;  // that pay for a block in registers
 
 class MatrixCopy {
  public:
@@ -19,10 +21,7 @@ class MatrixCopy {
   void RowsContiguous() {
     e_.For(e_.Int(0), rows_, 1, [&](Value* row) {
       const std::optional<int64_t> fixed = UnrollableColumns();
-      if (fixed.has_value()) {
-        for (int64_t col = 0; col < *fixed; col += lanes_) CopyVector(row, e_.Int(col));
-        return;
-      }
+      if (fixed.has_value()) return CopyPieces(row, *fixed);
       Value* full = e_.Mul(e_.DivConst(cols_, lanes_), lanes_);
       e_.For(e_.Int(0), full, lanes_, [&](Value* col) { CopyVector(row, col); });
       CopyScalars(row, full);
@@ -32,11 +31,12 @@ class MatrixCopy {
   void ColumnsContiguous() {
     Value* full_rows = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
     const int64_t full_cols = target_.padded_cols / lanes_ * lanes_;
-    if (full_cols == 0) return Scattered();
+    const int64_t rest = target_.padded_cols - full_cols;
+    if (full_cols == 0 && rest < kFewestTransposedColumns) return Scattered();
     e_.For(e_.Int(0), full_rows, lanes_, [&](Value* row) {
-      e_.For(e_.Int(0), e_.Int(full_cols), lanes_, [&](Value* col) { CopyTransposed(row, col); });
-      if (full_cols == target_.padded_cols) return;
-      e_.For(row, e_.Add(row, lanes_), 1, [&](Value* r) { CopyScalars(r, e_.Int(full_cols)); });
+      e_.For(e_.Int(0), e_.Int(full_cols), lanes_,
+             [&](Value* col) { CopyTransposed(row, col, lanes_); });
+      if (rest > 0) CopyTransposed(row, e_.Int(full_cols), rest);
     });
     e_.For(full_rows, rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
   }
@@ -56,7 +56,6 @@ class MatrixCopy {
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
     if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return std::nullopt;
     if (target_.padded_cols > kMaxUnrolledVectors * lanes_) return std::nullopt;
-    if (target_.padded_cols % lanes_ != 0) return std::nullopt;
     return target_.padded_cols;
   }
 
@@ -70,9 +69,18 @@ class MatrixCopy {
     return e_.Address(target_.base, e_.Add(e_.Mul(row, target_.row_stride * 4), e_.Mul(col, 4)));
   }
 
-  void CopyVector(Value* row, Value* col) {
-    e_.StoreF32(TargetAddress(row, col),
-                e_.LoadWide(SourceAddress(row, col), source_.type, lanes_));
+  void CopyVector(Value* row, Value* col) { CopyRun(row, col, lanes_); }
+
+  void CopyRun(Value* row, Value* col, int count) {
+    e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, count));
+  }
+
+  // `count` columns as vectors and, at the end, halves of them.
+  void CopyPieces(Value* row, int64_t count) {
+    int64_t col = 0;
+    for (int size = lanes_; size >= 1; size /= 2) {
+      for (; col + size <= count; col += size) CopyRun(row, e_.Int(col), size);
+    }
   }
 
   void CopyScalar(Value* row, Value* col) {
@@ -86,18 +94,41 @@ class MatrixCopy {
            [&](Value* col) { e_.StoreF32(TargetAddress(row, col), e_.Zero(1)); });
   }
 
-  // A lanes x lanes block; missing columns read the last one (a valid address) and become 0.
-  void CopyTransposed(Value* row, Value* col) {
+  // A block of lanes rows x `width` columns, at most lanes; missing columns read the last one (a
+  // valid address) and become 0.
+  void CopyTransposed(Value* row, Value* col, int64_t width) {
     Value* last = e_.Add(cols_, -1);
     Values columns;
     for (int j = 0; j < lanes_; ++j) {
+      if (j >= width) {
+        columns.push_back(e_.Zero(lanes_));
+        continue;
+      }
       Value* number = e_.Add(col, j);
       Value* vector = e_.LoadWide(SourceAddress(row, e_.Min(number, last)), source_.type, lanes_);
       Value* exists = e_.b.CreateICmpSLE(number, last);
       columns.push_back(e_.b.CreateSelect(exists, vector, e_.Zero(lanes_)));
     }
     const Values rows = e_.Transpose(std::move(columns));
-    for (int i = 0; i < lanes_; ++i) e_.StoreF32(TargetAddress(e_.Add(row, i), col), rows[i]);
+    for (int i = 0; i < lanes_; ++i) StorePieces(e_.Add(row, i), col, rows[i], width);
+  }
+
+  // The first `count` lanes of a vector.
+  void StorePieces(Value* row, Value* col, Value* vector, int64_t count) {
+    int64_t from = 0;
+    for (int size = lanes_; size >= 1; size /= 2) {
+      for (; from + size <= count; from += size) {
+        Value* piece = vector;
+        if (size == 1) {
+          piece = e_.b.CreateExtractElement(vector, static_cast<uint64_t>(from));
+        } else if (size < lanes_) {
+          std::vector<int> order(static_cast<size_t>(size));
+          std::iota(order.begin(), order.end(), static_cast<int>(from));
+          piece = e_.b.CreateShuffleVector(vector, order);
+        }
+        e_.StoreF32(TargetAddress(row, e_.Add(col, from)), piece);
+      }
+    }
   }
 
   IrEmitter& e_;

@@ -50,6 +50,26 @@ void CopyStrides(const View& view, int64_t* strides) {
   std::copy(view.strides.begin(), view.strides.end(), strides);
 }
 
+// All of a convolution that does not depend on its weight or its result.
+void SetImage(const View& x, const ConvGeometry& geometry, const FindHome& home, ConvSpec* spec) {
+  spec->batch = x.shape[0];
+  spec->in_h = x.shape[1];
+  spec->in_w = x.shape[2];
+  spec->in_c = x.shape[3];
+  spec->stride_h = geometry.stride_h;
+  spec->stride_w = geometry.stride_w;
+  spec->dilation_h = geometry.dilation_h;
+  spec->dilation_w = geometry.dilation_w;
+  spec->pad_top = geometry.pad_top;
+  spec->pad_left = geometry.pad_left;
+  spec->groups = geometry.groups;
+  spec->direct = geometry.direct;
+  spec->x = home(x.value).ref;
+  spec->x_type = x.type;
+  spec->x_offset = x.offset;
+  CopyStrides(x, spec->x_strides);
+}
+
 // Offsets are left out, here and below: they go into the launches' operands.
 void PrintView(std::ostream& out, const View& view, const FindHome& home) {
   out << static_cast<int>(view.type) << ' ' << home(view.value).stable << ' ';
@@ -78,39 +98,42 @@ GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& 
 
 ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home) {
   const Conv& conv = std::get<Conv>(node.kind);
-  const ConvGeometry& geometry = conv.geometry;
   ConvSpec spec;
-  const Shape& x = conv.x.shape;
+  SetImage(conv.x, conv.geometry, home, &spec);
   const Shape& w = conv.w.shape;
-  spec.batch = x[0];
-  spec.in_h = x[1];
-  spec.in_w = x[2];
-  spec.in_c = x[3];
   spec.out_h = node.domain[1];
   spec.out_w = node.domain[2];
   spec.out_c = node.domain[3];
   spec.kernel_h = w[2];
   spec.kernel_w = w[3];
-  spec.stride_h = geometry.stride_h;
-  spec.stride_w = geometry.stride_w;
-  spec.dilation_h = geometry.dilation_h;
-  spec.dilation_w = geometry.dilation_w;
-  spec.pad_top = geometry.pad_top;
-  spec.pad_left = geometry.pad_left;
-  spec.groups = geometry.groups;
-  spec.direct = geometry.direct;
-  spec.x = home(conv.x.value).ref;
   spec.w = home(conv.w.value).ref;
-  spec.x_type = conv.x.type;
   spec.w_type = conv.w.type;
-  CopyStrides(conv.x, spec.x_strides);
   CopyStrides(conv.w, spec.w_strides);
-  spec.x_offset = conv.x.offset;
   spec.w_offset = conv.w.offset;
   spec.w_stable = home(conv.w.value).stable;
   spec.w_buffer_bytes = graph.values[conv.w.value].bytes;
   spec.name = node.name;
   SetEpilogue(node, home, &spec);
+  return spec;
+}
+
+WeightGradientSpec MakeWeightGradientSpec(const Node& node, const FindHome& home) {
+  const WeightGradient& gradient = std::get<WeightGradient>(node.kind);
+  WeightGradientSpec spec;
+  ConvSpec& conv = spec.conv;
+  SetImage(gradient.x, gradient.geometry, home, &conv);
+  const Shape& dy = gradient.dy.shape;
+  conv.out_h = dy[1];
+  conv.out_w = dy[2];
+  conv.out_c = dy[3];
+  conv.kernel_h = node.domain[0];
+  conv.kernel_w = node.domain[1];
+  conv.name = node.name;
+  SetEpilogue(node, home, &conv);
+  spec.dy = home(gradient.dy.value).ref;
+  spec.dy_type = gradient.dy.type;
+  spec.dy_offset = gradient.dy.offset;
+  CopyStrides(gradient.dy, spec.dy_strides);
   return spec;
 }
 
@@ -162,11 +185,16 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
     return out.str();
   }
   if (const auto* gemm = std::get_if<Gemm>(&node.kind)) out << graph.values[gemm->b.value].bytes;
+  const auto print_geometry = [&](const ConvGeometry& g) {
+    out << ' ' << g.stride_h << ' ' << g.stride_w << ' ' << g.dilation_h << ' ' << g.dilation_w
+        << ' ' << g.pad_top << ' ' << g.pad_left << ' ' << g.groups << ' ' << g.direct;
+  };
   if (const auto* conv = std::get_if<Conv>(&node.kind)) {
-    const ConvGeometry& g = conv->geometry;
-    out << graph.values[conv->w.value].bytes << ' ' << g.stride_h << ' ' << g.stride_w << ' '
-        << g.dilation_h << ' ' << g.dilation_w << ' ' << g.pad_top << ' ' << g.pad_left << ' '
-        << g.groups << ' ' << g.direct;
+    out << graph.values[conv->w.value].bytes;
+    print_geometry(conv->geometry);
+  }
+  if (const auto* gradient = std::get_if<WeightGradient>(&node.kind)) {
+    print_geometry(gradient->geometry);
   }
   out << '\n';
   std::vector<ValueId> operands;

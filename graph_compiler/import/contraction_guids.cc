@@ -234,6 +234,10 @@ bool IsPointwise(const synConvolutionParams& p) {
          p.padT == 0 && p.padB == 0 && p.nGroups == 1;
 }
 
+ConvGeometry GeometryOf(const synConvolutionParams& p, const NodeDesc& node) {
+  return {p.dH, p.dW, p.dilH, p.dilW, p.padT, p.padL, p.nGroups, node.deterministic};
+}
+
 absl::Status ImportConv(Importer& im) {
   ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(im.node()));
   RETURN_IF_ERROR(CheckFactor(im.Input(0), "image"));
@@ -256,10 +260,7 @@ absl::Status ImportConv(Importer& im) {
   }
   if (x.shape[3] == 0) return Unimplemented("convolution without input channels");
   Node node;
-  node.kind = Conv{x,
-                   w,
-                   {params.dH, params.dW, params.dilH, params.dilW, params.padT, params.padL,
-                    params.nGroups, im.node().deterministic}};
+  node.kind = Conv{x, w, GeometryOf(params, im.node())};
   const View out = im.OutputValue(0);
   node.domain = out.shape;
   BodyBuilder body;
@@ -307,12 +308,59 @@ absl::Status ImportDedx(Importer& im) {
   return ImportTransposedConv(im, params);
 }
 
+// dy [K, Wo, Ho, N], x [C, W, H, N] -> the weight [K, C/g, S, R] of the forward convolution.
+absl::StatusOr<std::vector<Sizes>> InferDedw(const ShapeContext& context) {
+  RETURN_IF_ERROR(NeedInputs(context, 2));
+  ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(context.node));
+  const Sizes& dy = context.Input(0);
+  const Sizes& x = context.Input(1);
+  if (dy.size() != 4 || x.size() != 4) return InvalidArgument("dedw operands are not 4-D");
+  if (x[0] % params.nGroups != 0 || dy[0] % params.nGroups != 0) {
+    return InvalidArgument("dedw of ", x[0], " to ", dy[0], " channels in ", params.nGroups,
+                           " groups");
+  }
+  const int64_t width =
+      ConvOut(x[1], int64_t{params.padL} + params.padR, params.dilW, params.kW, params.dW);
+  const int64_t height =
+      ConvOut(x[2], int64_t{params.padT} + params.padB, params.dilH, params.kH, params.dH);
+  if (width != static_cast<int64_t>(dy[1]) || height != static_cast<int64_t>(dy[2]) ||
+      x[3] != dy[3]) {
+    return InvalidArgument("dedw: a convolution of ", SizesText(x), " does not give ",
+                           SizesText(dy));
+  }
+  return std::vector<Sizes>{{dy[0], x[0] / params.nGroups, params.kW, params.kH}};
+}
+
+absl::Status ImportDedw(Importer& im) {
+  ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(im.node()));
+  RETURN_IF_ERROR(CheckFactor(im.Input(0), "gradient"));
+  RETURN_IF_ERROR(CheckFactor(im.Input(1), "image"));
+  const View dy = im.Input(0);  // n, ho, wo, ko
+  const View x = im.Input(1);   // n, h, w, c
+  const View out = im.OutputValue(0);
+  if (NumElements(out.shape) == 0) return absl::OkStatus();
+  if (NumElements(dy.shape) == 0) {
+    im.MapTo(out, {},
+             [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
+    return absl::OkStatus();
+  }
+  Node node;
+  node.kind = WeightGradient{x, dy, GeometryOf(params, im.node())};
+  node.domain = out.shape;
+  BodyBuilder body;
+  body.Store(body.Accumulator(0, ScalarType::kF32), Importer::AccessOf(out, node.domain));
+  node.body = body.Take();
+  im.AddNode(std::move(node));
+  return absl::OkStatus();
+}
+
 const GuidRow kRows[] = {
     {"gemm", InferGemm, ImportGemm},
     {"batch_gemm", InferGemm, ImportGemm},
     {"linear_fwd", InferLinear, ImportLinear},
     {"addmm", InferAddmm, ImportAddmm},
     {"spatial_convolution", InferConv, ImportConv, true},
+    {"dedw", InferDedw, ImportDedw, true},
     {"dedx", InferTransposedConv, ImportDedx, true},
 };
 

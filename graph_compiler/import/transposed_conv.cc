@@ -11,7 +11,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Every phase of every group is a kernel of its own.
+// Every phase is a kernel of its own.
 constexpr int64_t kMostKernels = 64;
 
 // The forward convolution along one dimension.
@@ -56,7 +56,7 @@ void Slice(View& view, size_t dim, int64_t first, int64_t step, int64_t size) {
 
 // The convolution of one phase; dimensions 1 and 2 are height and width.
 void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
-              const Window (&windows)[2]) {
+              const Window (&windows)[2], int64_t groups) {
   bool empty = false;
   int64_t pads[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -82,6 +82,7 @@ void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
                     .dilation_w = phases[1].dilation,
                     .pad_top = pads[0],
                     .pad_left = pads[1],
+                    .groups = groups,
                     .direct = im.node().deterministic}};
   node.domain = out.shape;
   BodyBuilder body;
@@ -90,33 +91,36 @@ void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
   im.AddNode(std::move(node));
 }
 
+// (r, s, c / groups, k) as (c, k / groups, r, s): a copy where channels of both sides are in
+// groups.
+View ReversedWeight(Importer& im, int64_t groups) {
+  const View& weight = im.Input(1);
+  const Shape& shape = weight.shape;
+  const int64_t inputs = shape[3] / groups, outputs = shape[2];
+  const View apart = im.Reshape(weight, {shape[0], shape[1], outputs, groups, inputs});
+  return im.Reshape(PermuteView(apart, {3, 2, 4, 0, 1}),
+                    {groups * outputs, inputs, shape[0], shape[1]});
+}
+
 }  // namespace
 
 absl::Status ImportTransposedConv(Importer& im, const synConvolutionParams& params) {
   const Window windows[2] = {{params.kH, params.dH, params.dilH, params.padT},
                              {params.kW, params.dW, params.dilW, params.padL}};
-  const int64_t kernels = int64_t{params.nGroups} * params.dH * params.dW;
+  const int64_t kernels = int64_t{params.dH} * params.dW;
   if (kernels > kMostKernels) {
-    return Unimplemented("transposed convolution of ", kernels, " groups and phases, at most ",
-                         kMostKernels);
+    return Unimplemented("transposed convolution of ", kernels, " phases, at most ", kMostKernels);
   }
   const View x = im.Input(0);
   if (x.shape[3] == 0) return Unimplemented("transposed convolution without input channels");
-  const View w = PermuteView(im.Input(1), {2, 3, 0, 1});  // c / groups, k, r, s
   const View out = im.OutputValue(0);
   const int64_t groups = params.nGroups;
-  const int64_t inputs = x.shape[3] / groups, outputs = out.shape[3] / groups;
-  for (int64_t group = 0; group < groups; ++group) {
-    View group_x = x, group_w = w, group_out = out;
-    Slice(group_x, 3, group * inputs, 1, inputs);
-    Slice(group_w, 1, group * inputs, 1, inputs);
-    Slice(group_out, 3, group * outputs, 1, outputs);
-    for (int64_t h = 0; h < windows[0].stride; ++h) {
-      for (int64_t width = 0; width < windows[1].stride; ++width) {
-        const Phase phases[2] = {PhaseOf(h, out.shape[1], windows[0]),
-                                 PhaseOf(width, out.shape[2], windows[1])};
-        AddPhase(im, group_x, group_w, group_out, phases, windows);
-      }
+  const View w = ReversedWeight(im, groups);
+  for (int64_t h = 0; h < windows[0].stride; ++h) {
+    for (int64_t width = 0; width < windows[1].stride; ++width) {
+      const Phase phases[2] = {PhaseOf(h, out.shape[1], windows[0]),
+                               PhaseOf(width, out.shape[2], windows[1])};
+      AddPhase(im, x, w, out, phases, windows, groups);
     }
   }
   return absl::OkStatus();

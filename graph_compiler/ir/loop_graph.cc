@@ -62,7 +62,8 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 }
 
 const char* KindName(const Node& node) {
-  static constexpr const char* kNames[] = {"loop", "gemm", "conv", "attention", "sort"};
+  static constexpr const char* kNames[] = {"loop",      "gemm", "conv", "weight_gradient",
+                                           "attention", "sort"};
   return kNames[node.kind.index()];
 }
 
@@ -83,6 +84,9 @@ std::vector<PortType> ListPorts(Variant& kind) {
   } else if (auto* conv = std::get_if<Conv>(&kind)) {
     read("x", conv->x);
     read("w", conv->w);
+  } else if (auto* gradient = std::get_if<WeightGradient>(&kind)) {
+    read("x", gradient->x);
+    read("dy", gradient->dy);
   } else if (auto* attention = std::get_if<Attention>(&kind)) {
     read("q", attention->q);
     read("k", attention->k);

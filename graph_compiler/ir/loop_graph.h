@@ -79,6 +79,13 @@ struct Conv {
   ConvGeometry geometry;
 };
 
+// The gradient of a convolution by its weight. Domain (r, s, c/g, ko).
+struct WeightGradient {
+  View x;                 // (n, h, w, c)
+  View dy;                // (n, ho, wo, ko)
+  ConvGeometry geometry;  // of the forward convolution
+};
+
 // Domain (b, h, m, d). Its body is empty.
 struct Attention {
   View q, k, v;              // (b, h, m or n, d)
@@ -108,7 +115,7 @@ using ConstPort = BasicPort<const View>;
 struct Node {
   std::string name;
   Shape domain;  // what is iterated over
-  std::variant<Loop, Gemm, Conv, Attention, Sort> kind;
+  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, Sort> kind;
   // Of loops all they do; of products and convolutions the epilogue, in which kAccumulator 0 is the
   // sum of products. Operands that are buffers are values of the graph.
   Body body;
@@ -129,7 +136,7 @@ struct Node {
   // A loop whose iterations have nothing to do with each other.
   bool IsMap() const;
   // A sum of products with a body as its epilogue.
-  bool IsProduct() const { return Is<Gemm>() || Is<Conv>(); }
+  bool IsProduct() const { return Is<Gemm>() || Is<Conv>() || Is<WeightGradient>(); }
 
   std::vector<Port> Ports();
   std::vector<ConstPort> Ports() const;

@@ -32,7 +32,8 @@ _ITS_OWN_NUMBERS = """
     composite bernoulli, composite native_dropout, composite normal, composite uniform
 """
 _TRAINING = """
-    max_pool_index, composite adaptive_max_pool, composite binary_cross_entropy
+    conv_weight_gradient, max_pool_index, composite adaptive_max_pool
+    composite binary_cross_entropy
     composite binary_cross_entropy_with_logits, composite col2im, composite diagonal
     composite embedding_bag, composite fma, composite hardshrink, composite huber_loss
     composite im2col, composite index_add, composite log_sigmoid_forward, composite logit

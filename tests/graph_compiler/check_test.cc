@@ -55,23 +55,23 @@ TEST(CheckTest, AttentionNeedsKeys) {
 }
 
 TEST(CheckTest, ATransposedConvolutionOfTooManyKernelsIsRefused) {
-  // 4 x 4 kernel, stride 4 x 4, 8 groups: 128 kernels.
+  // Stride 9 x 9: 81 kernels; groups are no kernels of their own.
   synConvolutionParams params{};
-  params.kW = params.kH = 4;
-  params.dW = params.dH = 4;
+  params.kW = params.kH = 9;
+  params.dW = params.dH = 9;
   params.dilW = params.dilH = 1;
   params.nGroups = 8;
   const GraphDesc graph =
-      With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 1, 4, 4}, syn_type_float}},
-                   {8, 8, 8, 1}),
+      With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 1, 9, 9}, syn_type_float}},
+                   {8, 18, 18, 1}),
            params);
+  EXPECT_EQ(Refusal(graph),
+            "UNIMPLEMENTED: node 'dedx0' (dedx): transposed "
+            "convolution of 81 phases, at most 64");
+  params.kW = params.kH = 4;
+  params.dW = params.dH = 4;
   EXPECT_EQ(
-      Refusal(graph),
-      "UNIMPLEMENTED: node 'dedx0' (dedx): transposed convolution of 128 groups and phases, at "
-      "most 64");
-  params.nGroups = 1;
-  EXPECT_EQ(
-      Refusal(With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 8, 4, 4}, syn_type_float}},
+      Refusal(With(OneNode("dedx", {{{8, 2, 2, 1}, syn_type_float}, {{8, 1, 4, 4}, syn_type_float}},
                            {8, 8, 8, 1}),
                    params)),
       "OK");

@@ -209,6 +209,60 @@ TEST_P(ImageGuidTest, TransposedConvolution) {
   }
 }
 
+// Strides that drop rows, dilation, groups; the result is read by another node.
+TEST_P(ImageGuidTest, WeightGradientOfAConvolution) {
+  const size_t w = 9, h = 8, c = 6, k = 4, n = 2;
+  for (const TransposedCase& t :
+       {TransposedCase{3, 1, 1, 1, 0}, TransposedCase{3, 2, 1, 1, 0}, TransposedCase{1, 1, 1, 0, 0},
+        TransposedCase{2, 3, 2, 1, 0}, TransposedCase{3, 2, 1, 1, 0, 2}}) {
+    SCOPED_TRACE(std::to_string(t.kernel) + " stride " + std::to_string(t.stride) + " groups " +
+                 std::to_string(t.groups));
+    const auto size = [&](size_t in) {
+      return (in + 2 * t.pad - t.dilation * (t.kernel - 1) - 1) / t.stride + 1;
+    };
+    const size_t out_w = size(w), out_h = size(h), group_c = c / t.groups, group_k = k / t.groups;
+    GraphBuilder b;
+    const uint32_t dy = b.Persistent({k, out_w, out_h, n});
+    const uint32_t x = b.Persistent({c, w, h, n});
+    const uint32_t dw = b.Temporary({k, group_c, t.kernel, t.kernel});
+    const uint32_t out = b.Persistent({k, group_c, t.kernel, t.kernel});
+    synConvolutionParams params{};
+    params.kW = params.kH = static_cast<uint32_t>(t.kernel);
+    params.dW = params.dH = static_cast<uint32_t>(t.stride);
+    params.padL = params.padR = params.padT = params.padB = static_cast<int32_t>(t.pad);
+    params.dilW = params.dilH = static_cast<uint32_t>(t.dilation);
+    params.nGroups = static_cast<uint32_t>(t.groups);
+    b.Node("dedw", {dy, x}, {dw}, params);
+    b.Node("relu_fwd_f32", {dw}, {out});
+    GraphRun run(b.graph);
+    const auto ys = RandomFloats(k * out_w * out_h * n);
+    const auto xs = RandomFloats(c * w * h * n, 2);
+    run.Set(dy, ys);
+    run.Set(x, xs);
+    RunOrFail(run);
+    std::vector<double> sums(k * group_c * t.kernel * t.kernel);
+    for (size_t i = 0; i < ys.size(); ++i) {
+      const size_t ki = i % k, ow = i / k % out_w, oh = i / (k * out_w) % out_h;
+      const size_t image = i / (k * out_w * out_h);
+      for (size_t r = 0; r < t.kernel; ++r) {
+        for (size_t s = 0; s < t.kernel; ++s) {
+          const int ih = int(oh * t.stride + r * t.dilation) - int(t.pad);
+          const int iw = int(ow * t.stride + s * t.dilation) - int(t.pad);
+          if (ih < 0 || iw < 0 || ih >= int(h) || iw >= int(w)) continue;
+          for (size_t ci = 0; ci < group_c; ++ci) {
+            const size_t channel = ki / group_k * group_c + ci;
+            sums[((r * t.kernel + s) * group_c + ci) * k + ki] +=
+                double(ys[i]) * xs[((image * h + size_t(ih)) * w + size_t(iw)) * c + channel];
+          }
+        }
+      }
+    }
+    std::vector<float> wanted;
+    for (const double sum : sums) wanted.push_back(static_cast<float>(std::max(sum, 0.0)));
+    ExpectNear(run.Get<float>(out), wanted, 1e-5);
+  }
+}
+
 TEST_P(ImageGuidTest, BilinearAndNearestResize) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({3, 2, 1, 1});

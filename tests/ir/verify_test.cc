@@ -89,6 +89,15 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"conv_transpose_c3", "%x: f32[1,2,2,2], %w: f32[3,3,2,2]",
                "conv_transpose %x, %w {dilation = [1,1], groups = 1, pads = [0,0,0,0], "
                "stride = [1,1]} : f32[1,5,5,2]"},
+        Broken{"conv_weight_gradient_c1", "%dy: f32[1,2,2,2], %x: f32[1,2,2,2]",
+               "conv_weight_gradient %dy, %x {dilation = [1,1], groups = 1, pads = [0,0,0,0], "
+               "stride = [1,1]} : f32[1,2,2]"},
+        Broken{"conv_weight_gradient_c2", "%dy: f32[1,2,2,2], %x: f32[1,2,2,2]",
+               "conv_weight_gradient %dy, %x {dilation = [1,1], groups = 2, pads = [0,0,0,0], "
+               "stride = [1,1]} : f32[1,1,2,2]"},
+        Broken{"conv_weight_gradient_c3", "%dy: f32[1,2,2,2], %x: f32[1,2,2,2]",
+               "conv_weight_gradient %dy, %x {dilation = [1,1], groups = 1, pads = [0,0,0,0], "
+               "stride = [1,1]} : f32[3,3,2,2]"},
         Broken{"sdpa_c1", kX, "sdpa %x, %x, %x {scale = 1.0} : f32[2,3]"},
         Broken{"sdpa_c3", "%q: f32[1,2,3,4], %k: f32[1,2,3,5]",
                "sdpa %q, %k, %k {scale = 1.0} : f32[1,2,3,5]"},

@@ -17,7 +17,7 @@ _CALL = re.compile(r"^\s*((?:%[\w.]+(?:, )?)+ = )?([a-z_][\w.]*)\b ?(.*)$", re.D
 _INPUT = re.compile(r"(%[\w.]+): (scalar|[^,()]*?\[[^\]]*\](?:\{[^}]*\})?)( cpu)?(?:, ?|\)|\s|$)")
 
 # Kinds of proto/ops.yaml: contract; movement and index.
-_PRODUCTS = frozenset({"conv", "conv_transpose", "matmul", "sdpa"})
+_PRODUCTS = frozenset({"conv", "conv_transpose", "conv_weight_gradient", "matmul", "sdpa"})
 _MOVEMENTS = frozenset(
     {"as_strided", "as_strided_scatter", "concat", "expand", "gather", "gather_elements", "pad"}
     | {"permute", "reshape", "scatter", "slice"}
