@@ -184,9 +184,7 @@ def compile_static(
     _show(request, example_inputs, values, record)
     keep(record)
     module = request.module
-    return bind_program(
-        loaded.program, record, tuple(request.attributes()), lambda: module.forward
-    )
+    return bind_program(loaded.program, record, tuple(request.attributes()), lambda: module.forward)
 
 
 def _climb(

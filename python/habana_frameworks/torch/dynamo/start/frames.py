@@ -7,11 +7,14 @@ start_without_tracing is on. Whatever is odd about a start, the frame is traced 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import inspect
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +112,19 @@ def _load(call: _Call) -> Any:
     raise Refused("; ".join(dict.fromkeys(reasons)) or journal.nothing_stored(call.factors))
 
 
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Thousands of objects appear that stay; a full collection in between costs more than all else
+    of a start."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
     """Traces the frame and keeps its start."""
     trace = _Trace()
@@ -146,7 +162,8 @@ def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
         finally:
             _traces.stack.pop()
     try:
-        guarded = _load(call)
+        with _without_collector():
+            guarded = _load(call)
     except Exception as error:
         if not isinstance(error, Refused):
             _log.debug("a stored start could not be used", exc_info=True)

@@ -95,5 +95,3 @@ def take(name: str) -> StoredGraph:
 
 def drop_all() -> None:
     _noted.clear()
-
-

@@ -134,8 +134,10 @@ def frame_factors(frame: DynamoFrameType, settings: Settings, how: str) -> Facto
         ("options", json.dumps(settings, sort_keys=True)),
         ("torch.compile", how),
         ("function", f"{frame.f_globals.get('__name__')}.{code.co_qualname} {code_text}"),
-        *((f"local {name}", _local_text(frame.f_locals[name], describer, _DEPTH))
-          for name in sorted(frame.f_locals)),
+        *(
+            (f"local {name}", _local_text(frame.f_locals[name], describer, _DEPTH))
+            for name in sorted(frame.f_locals)
+        ),
         *state_factors(),
     ]
 

@@ -12,8 +12,8 @@ from ..ranges import host_range
 from ..records import GraphRecord
 from ..request import Settings
 from ..service import NoProgram, UnusableProgram, service
-from .graphs import StoredGraph
 from .describe import Refused
+from .graphs import StoredGraph
 
 
 class GraphLoader:

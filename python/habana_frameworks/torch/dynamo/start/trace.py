@@ -105,9 +105,7 @@ def _refuse_symbols(output: OutputGraph) -> None:
         raise Refused("somebody else rewrites its bytecode")
 
 
-def make_start(
-    output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType
-) -> bytes:
+def make_start(output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType) -> bytes:
     """The start of a frame that was traced just now. Raises Refused."""
     _refuse_symbols(output)
     describer = Describer()
@@ -135,5 +133,3 @@ def make_start(
         return pickles.dump(start, names.keys())
     except Exception as error:
         raise Refused(f"it cannot be written: {type(error).__name__}: {error}") from error
-
-
