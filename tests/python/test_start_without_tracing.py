@@ -12,10 +12,22 @@ from pathlib import Path
 import pytest
 
 DRIVER = Path(__file__).parent / "start_process.py"
-DIFFERENCES = (
-    ["factor", "gain", "default", "slope", "width", "patched-method", "patched-function"]
-    + ["patched-helper", "rows", "option", "hook", "dtype", "frozen-weight", "train"]
-)  # fmt: skip
+DIFFERENCES = [
+    "factor",
+    "gain",
+    "default",
+    "slope",
+    "width",
+    "patched-method",
+    "patched-function",
+    "patched-helper",
+    "rows",
+    "option",
+    "hook",
+    "dtype",
+    "frozen-weight",
+    "train",
+]
 
 
 def process(variant, cache):

@@ -24,7 +24,7 @@ _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.finfo)
 _SEQUENCES = (list, tuple, torch.Size, collections.deque)
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _NATIVE = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,

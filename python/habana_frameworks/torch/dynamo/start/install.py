@@ -71,13 +71,13 @@ class Candidate:
         return found
 
     def install(
-        self, frame: DynamoFrameType, compile_id: CompileId | None, bind: BindGraph
+        self, frame: DynamoFrameType, compile_id: CompileId, bind: BindGraph
     ) -> GuardedCode:
         """Raises Refused, with nothing left behind. bind: may raise it too."""
         scope = frame.f_globals
         values = Values(frame.f_locals, scope)
         for alias, module in self.start.imports.items():
-            if scope.setdefault(alias, importlib.import_module(module)).__name__ != module:
+            if vars(scope.setdefault(alias, importlib.import_module(module)))["__name__"] != module:
                 raise Refused(f"{alias} is another module here")
         cleanups: list[CleanupHook] = []
         try:

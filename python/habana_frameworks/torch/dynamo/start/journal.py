@@ -1,5 +1,5 @@
-"""What became of every frame that could start without tracing: in this process, and for
-`hpu-compile explain --start` the last ones of this user's processes."""
+"""What became of every frame that could start without tracing: in this process, and in a file the
+last ones of this user's processes, among which a miss looks for what is nearest."""
 
 from __future__ import annotations
 
