@@ -1,9 +1,9 @@
 """The bytes of a stored start.
 
-Names that Dynamo made up for its globals ("__compiled_fn_1_...") are marked, so that another
-process reads them as names of its own: there may be others' globals under the old ones. Code objects and
-sources of guards are written by their fields; of a source that leaves out what it has computed from
-names. Unpickling runs code: only what this user has signed is read (files.py).
+Names that Dynamo made up for its globals ("__compiled_fn_1_...") are marked, and read as names of
+the other process's own: others' globals may have the old ones. Code objects and sources of guards
+are written by their fields, without what a source has computed from names. Unpickling runs code:
+only what this user has signed is read (files.py).
 """
 
 from __future__ import annotations
