@@ -82,7 +82,7 @@ def store(monkeypatch):
     from ladder import new_process
 
     from habana_frameworks.torch import native
-    from habana_frameworks.torch.dynamo import hook, records
+    from habana_frameworks.torch.dynamo import binding, hook, records
     from habana_frameworks.torch.dynamo.service import service
 
     made = fake_service.Store()
@@ -92,7 +92,7 @@ def store(monkeypatch):
     monkeypatch.setattr(native, "torch_module", lambda: device)
     monkeypatch.setattr(native, "server_binary", lambda: "server")
     monkeypatch.setattr(hook, "DEVICE", "cpu")
-    monkeypatch.setattr(hook, "_warned", set())
+    monkeypatch.setattr(binding, "_warned", set())
     monkeypatch.setattr(fake_service.Program, "alias_error", False)
     monkeypatch.setattr(fake_service.Program, "load_errors", [])
     new_process()

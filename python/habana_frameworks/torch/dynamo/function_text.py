@@ -53,7 +53,7 @@ def _content(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    yield from _code(function.__code__)
+    yield from code_lines(function.__code__)
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
     for value in defaults:
         yield from _reference("default", value, seen)
@@ -70,12 +70,13 @@ def _content(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
             yield f"attribute {name}"
 
 
-def _code(code: types.CodeType) -> Iterator[str]:
+def code_lines(code: types.CodeType) -> Iterator[str]:
+    """What a code object does, without names of files and line numbers; equal in any process."""
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars}"
     yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _code(constant)
+            yield from code_lines(constant)
         elif isinstance(constant, frozenset):
             yield f"frozenset {sorted(map(repr, constant))}"  # its own order differs by process
         else:

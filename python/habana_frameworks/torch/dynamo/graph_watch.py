@@ -44,6 +44,10 @@ def are_files_asked_for() -> bool:
     return os.environ.get("GRAPH_VISUALIZATION", "").strip().lower() in _TRUE
 
 
+def is_watched() -> bool:
+    return bool(_watchers) or are_files_asked_for()
+
+
 def show(record: GraphRecord, capture: Callable[[], CapturedGraph]) -> None:
     """capture: called if anybody watches; it takes time, and may raise anything."""
     files = are_files_asked_for()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -15,7 +15,8 @@ import torch.fx
 
 from .. import native
 from ..internal import cache_artifacts
-from . import graph_watch, records, structured_trace
+from . import graph_watch, records
+from .binding import Compiled, bind_program, describe_program, log_record, warn_once
 from .compile_backend import passes, shared_layer
 from .explanation import FrozenMiss, miss_text
 from .function_text import Uncacheable
@@ -30,36 +31,20 @@ from .ranges import host_range
 from .records import GraphRecord
 from .request import Request, Settings
 from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
+from .start import graphs
 from .wire import CaptureError
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
-_warned: set[str] = set()
 
 # Where graphs must compute; tests of the ladder without a device say "cpu".
 DEVICE = "hpu"
 
+# What is told what became of a graph.
+Keep = Callable[[GraphRecord], None]
+
 # Concrete shapes of one dynamic graph that keep their programs; the least recently called go.
 MAX_SHAPES = 256
-
-Compiled = Callable[..., Any]
-
-
-def warn_once(text: str) -> None:
-    """One warning per text and process."""
-    if text not in _warned:
-        _warned.add(text)
-        _log.warning("%s", text)
-
-
-def _log_record(record: GraphRecord) -> None:
-    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of; and
-    for TORCH_TRACE."""
-    for line in record.lines():
-        _log.info("%s", line)
-    for name, value in record.factors:
-        _log.debug("%s: key factor %s = %s", record.name, name, value)
-    structured_trace.log_graph(record)
 
 
 def hpu_backend(
@@ -79,20 +64,22 @@ def hpu_backend(
     settings = resolve(options)
     for sentence in without_effect(settings):
         warn_once(sentence)
+    keep = functools.partial(graphs.note, gm) if settings["start_without_tracing"] else _ignore
     name = f"graph_{records.graph_count()}"
     source = source_of(gm)
     compile_id = str(torch._guards.CompileContext.current_compile_id() or "")
+    record = GraphRecord(name, source, compile_id)
     reason = _eager_reason(gm, example_inputs, settings)
     if reason:
-        return _eager(gm, GraphRecord(name, source, compile_id), reason)
+        return _eager(gm, record, reason, keep)
     try:
         request = Request(gm, graph_inputs(gm), settings, name, source, compile_id)
     except CaptureError as error:
-        return _eager(gm, GraphRecord(name, source, compile_id), str(error))
+        return _eager(gm, record, str(error), keep)
     if has_symbols(example_inputs):
         return DynamicGraph(request)
     values = example_values(gm)
-    return compile_static(request, example_inputs, values)
+    return compile_static(request, example_inputs, values, keep)
 
 
 def _eager_reason(
@@ -117,13 +104,20 @@ def _eager_reason(
     return ""
 
 
-def _eager(gm: torch.fx.GraphModule, record: GraphRecord, reason: str) -> Compiled:
+def _ignore(record: GraphRecord) -> None:
+    """No start is kept of this graph."""
+
+
+def _eager(
+    gm: torch.fx.GraphModule, record: GraphRecord, reason: str, keep: Keep = _ignore
+) -> Compiled:
     record.origin = "eager"
     record.reason = reason
     records.add(record)
-    _log_record(record)
+    log_record(record)
     warn_once(f"{record.name} runs eagerly: {reason}")
     shared_layer.log_decisions(gm, set())
+    keep(record)
     return gm.forward
 
 
@@ -158,9 +152,13 @@ class DynamicGraph:
 
 
 def compile_static(
-    request: Request, example_inputs: Sequence[Any], values: dict[torch.fx.Node, Any] | None
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    keep: Keep = _ignore,
 ) -> Compiled:
-    """The callable for one concrete shape. values: known example values of all nodes."""
+    """The callable for one concrete shape. values: known example values of all nodes. keep: called
+    with what became of the graph if that holds for other processes too."""
     record = request.new_record()
     try:
         with host_range(f"hpu::prepare {request.name}"):
@@ -176,14 +174,17 @@ def compile_static(
             and request.settings["require_server"]
         ):
             raise
-        return _eager(request.module, record, str(error))
+        lasting = not isinstance(error, NoProgram) or error.lasting
+        return _eager(request.module, record, str(error), keep if lasting else _ignore)
     records.add(record)
     _describe(request, loaded, record)
     if record.front_end_key:
         cache_artifacts.record(record.front_end_key)
-    _log_record(record)
+    log_record(record)
     _show(request, example_inputs, values, record)
-    return _bind(request, loaded.program, record)
+    keep(record)
+    module = request.module
+    return bind_program(loaded.program, record, tuple(request.attributes()), lambda: module.forward)
 
 
 def _climb(
@@ -326,54 +327,5 @@ def _show(
 
 
 def _describe(request: Request, loaded: Loaded, record: GraphRecord) -> None:
-    program = loaded.program
-    record.content_key = loaded.content_key
-    record.content_factors = loaded.content_factors
-    record.recipes = loaded.recipes
-    record.nodes = program.node_count
-    record.eager_nodes = program.eager_node_count
-    if record.eager_nodes:
-        text = program.text()
-        record.eager_steps = [
-            line.strip() for line in text.splitlines() if line.strip().startswith("eager ")
-        ]
-        for step in record.eager_steps:
-            warn_once(f"{request.name}: {step}")
-        if not request.settings["use_eager_fallback"]:
-            raise AssertionError(
-                f"option use_eager_fallback is off and {request.name} has eager ops: "
-                + "; ".join(record.eager_steps)
-            )
-    # "eager %0 = aten::lgamma(%1)"
-    names = {op for step in record.eager_steps for op in re.findall(r"::(\w+)\(", step)}
+    names = describe_program(record, loaded, bool(request.settings["use_eager_fallback"]))
     shared_layer.log_decisions(request.module, names)
-
-
-def _bind(request: Request, program: Any, record: GraphRecord) -> Compiled:
-    """The function that Dynamo calls: one C++ call."""
-    aliased: type[Exception] = native.torch_module().AliasedInputs
-    module = request.module
-    attributes = tuple(request.attributes())
-
-    def run_eagerly(*args: Any) -> Any:
-        record.aliased_calls += 1
-        warn_once(f"{record.name}: inputs share memory with one that is written; run eagerly")
-        return module.forward(*args)
-
-    if attributes:
-
-        def call_with_attributes(*args: Any) -> Any:
-            try:
-                return program(*args, *attributes)
-            except aliased:
-                return run_eagerly(*args)
-
-        return call_with_attributes
-
-    def call(*args: Any) -> Any:
-        try:
-            return program(*args)
-        except aliased:
-            return run_eagerly(*args)
-
-    return call

@@ -244,4 +244,13 @@ OPTIONS: tuple[Option, ...] = (
         text="Progress display while recipes compile; auto: on a terminal.",
         values=("auto", "on", "off"),
     ),
+    Option(
+        name="start_without_tracing",
+        env="HPU_START_WITHOUT_TRACING",
+        kind=bool,
+        default=False,
+        key=False,
+        effect="active",
+        text="Keep what Dynamo made of a function and take it in the next process.",
+    ),
 )

@@ -19,6 +19,8 @@ class GraphRecord:
     compile_id: str = ""
     # compiled, coalesced (joined the compilation of another request), store, memory, or eager
     origin: str = "eager"
+    # False: Dynamo did not trace it in this process (start/).
+    traced: bool = True
     # Why it, or its lookup in the store, was skipped.
     reason: str = ""
     # Why what the store had was compiled anew.

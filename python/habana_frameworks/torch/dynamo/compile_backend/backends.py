@@ -8,6 +8,7 @@ from typing import Any
 import torch.fx
 
 from .. import fake_ops, optimizers
+from ..start import frames
 
 # Dynamo traces before it calls a backend, so this happens when the backend is looked up.
 fake_ops.register()
@@ -40,3 +41,6 @@ def hpu_backend(
 
     habana_frameworks.torch.autoload()
     return compile_graph(gm, example_inputs, options=options, **kwargs)
+
+
+frames.register(hpu_backend)

@@ -1,0 +1,217 @@
+"""What a value is, in words that mean the same in another process.
+
+A guard of this process compares addresses; a stored start compares these texts. `value` tells the
+content of constants, `identity` which function, class or module something is: by its name and by
+a digest of what it does, so that a patched function under the old name is another one.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import functools
+import hashlib
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..function_text import code_lines
+
+_PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
+_TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.finfo)
+_SEQUENCES = (list, tuple, torch.Size, collections.deque)
+_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_NATIVE = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
+)
+# Py_TPFLAGS_HEAPTYPE: classes that Python code can change.
+HEAP_TYPE = 1 << 9
+# Of a class: made by Python or by its metaclass, or different in every process.
+_CLASS_BOOKKEEPING = frozenset(
+    {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__"}
+    | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
+)
+
+
+# What users mark sizes by (mark_dynamic and its like); tracing adds attributes of its own.
+_MARKS = (
+    "_dynamo_dynamic_indices",
+    "_dynamo_weak_dynamic_indices",
+    "_dynamo_unbacked_indices",
+    "_dynamo_strict_unbacked_indices",
+    "_dynamo_static_indices",
+    "_dynamo_dynamic_range",
+)
+
+
+class Unknown(Exception):
+    """A value that cannot be recognised in another process; the text says what it is."""
+
+
+class Refused(Exception):
+    """No start can be made of a trace, or one cannot be used; the text says why."""
+
+
+def type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def short_digest(text: str) -> str:
+    """16 characters: these are compared inside what is signed, nobody gains by a collision."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def tensor_text(tensor: torch.Tensor) -> str:
+    """All that Dynamo's guards of a tensor see, without its elements."""
+    attributes = getattr(tensor, "__dict__", {})
+    marks = [f"{name}={attributes[name]!r}" for name in _MARKS if name in attributes]
+    return (
+        f"{type_name(type(tensor))} {tensor.dtype} {tuple(tensor.shape)} "
+        f"{tensor.stride() if tensor.layout == torch.strided else tensor.layout} {tensor.device} "
+        f"{tensor.requires_grad} {torch._C._dispatch_keys(tensor).raw_repr()} {' '.join(marks)}"
+    )
+
+
+class Describer:
+    """One look at the process: what was described once is not read again. Not thread-safe."""
+
+    def __init__(self) -> None:
+        # By address; the object is kept so that the address stays its own.
+        self._functions: dict[int, tuple[Any, str]] = {}
+        self._classes: dict[int, tuple[Any, str]] = {}
+        self._codes: dict[int, tuple[Any, str]] = {}
+
+    def value(self, value: Any) -> str:
+        """Content, to any depth. Raises Unknown."""
+        kind = type(value)
+        if kind is float:
+            return f"float {value.hex()}"
+        if kind in _PLAIN or isinstance(value, _TORCH_CONSTANTS):
+            return f"{kind.__name__} {value!r}"
+        if isinstance(value, torch.Tensor):
+            return tensor_text(value)
+        if kind in _SEQUENCES or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+            return f"{type_name(kind)}({', '.join([self.value(v) for v in value])})"
+        if kind in (set, frozenset):
+            return f"{kind.__name__}({', '.join(sorted([self.value(v) for v in value]))})"
+        if kind in _MAPPINGS:
+            items = [f"{self.value(k)}: {self.value(v)}" for k, v in value.items()]
+            return f"{type_name(kind)}({', '.join(items)})"
+        if kind in _VIEWS:
+            return f"{kind.__name__}({', '.join([self.value(v) for v in value])})"
+        if kind in (range, slice):
+            return repr(value)
+        return self.identity(value)
+
+    def identity(self, value: Any) -> str:
+        """Which function, class, module or constant it is. Raises Unknown."""
+        kind = type(value)
+        if kind is types.FunctionType:
+            return self._function(value)
+        if isinstance(value, type):
+            return self.class_text(value)
+        if kind is types.ModuleType:
+            return f"module {value.__name__}"
+        if kind is types.MethodType:
+            return f"method {self.identity(value.__func__)} of {type_name(type(value.__self__))}"
+        if isinstance(value, _NATIVE):
+            owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+            named = owner if isinstance(owner, (type, types.ModuleType)) else type(owner)
+            return f"{kind.__name__} {named.__name__} {value.__qualname__}"
+        if isinstance(value, enum.Enum):
+            return f"{type_name(kind)}.{value.name}"
+        if kind in _PLAIN or isinstance(value, _TORCH_CONSTANTS) or kind is float:
+            return self.value(value)
+        if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            return f"op {value}"
+        if kind is types.CodeType:
+            return self._code(value)
+        if kind is property:
+            parts = [self.loosely(f) for f in (value.fget, value.fset, value.fdel)]
+            return f"property {' '.join(parts)}"
+        if kind in (staticmethod, classmethod):
+            return f"{kind.__name__} {self.loosely(value.__func__)}"
+        if kind is functools.partial:
+            parts = [self.loosely(v) for v in (value.func, *value.args)]
+            parts += [f"{k}={self.loosely(v)}" for k, v in sorted(value.keywords.items())]
+            return f"partial {' '.join(parts)}"
+        if kind is functools._lru_cache_wrapper:
+            return f"cached {self.identity(value.__wrapped__)}"
+        raise Unknown(f"an object of type {type_name(kind)}")
+
+    def loosely(self, value: Any) -> str:
+        """As identity; of what has none its type. For what Dynamo guards in detail where it reads
+        it."""
+        try:
+            return self.identity(value)
+        except Unknown:
+            return f"a {type_name(type(value))}"
+
+    def class_text(self, kind: type) -> str:
+        """A class with all that it and its bases define: "class name digest"."""
+        found = self._classes.get(id(kind))
+        if found is not None:
+            return found[1]
+        self._classes[id(kind)] = (kind, f"class {type_name(kind)}")  # it may refer to itself
+        lines = [line for base in kind.__mro__ for line in self._own_lines(base)]
+        text = f"class {type_name(kind)} {short_digest(chr(10).join(lines))}"
+        self._classes[id(kind)] = (kind, text)
+        return text
+
+    def _own_lines(self, kind: type) -> Iterator[str]:
+        yield type_name(kind)
+        if not kind.__flags__ & HEAP_TYPE:
+            return
+        for name, value in sorted(vars(kind).items()):
+            if name in _CLASS_BOOKKEEPING:
+                continue
+            if isinstance(value, type):
+                yield f"{name} = class {type_name(value)}"
+            elif isinstance(value, (types.FunctionType, property, staticmethod, classmethod)):
+                yield f"{name} = {self.loosely(value)}"
+            elif type(value) in _PLAIN or type(value) is float:
+                yield f"{name} = {self.value(value)}"
+            else:
+                yield f"{name} = a {type_name(type(value))}"
+
+    def _function(self, function: types.FunctionType) -> str:
+        found = self._functions.get(id(function))
+        if found is not None:
+            return found[1]
+        name = f"function {function.__module__}.{function.__qualname__}"
+        self._functions[id(function)] = (function, name)  # it may refer to itself
+        lines = [self._code(function.__code__)]
+        lines += [self._default(v) for v in function.__defaults__ or ()]
+        lines += [f"{k}={self._default(v)}" for k, v in (function.__kwdefaults__ or {}).items()]
+        for cell in function.__closure__ or ():
+            try:
+                lines.append(self._default(cell.cell_contents))
+            except ValueError:
+                lines.append("no value yet")
+        text = f"{name} {short_digest(chr(10).join(lines))}"
+        self._functions[id(function)] = (function, text)
+        return text
+
+    def _default(self, value: Any) -> str:
+        """Of what Dynamo guards where it reads it, containers are described by their type."""
+        if type(value) in (tuple, frozenset, float):
+            with contextlib.suppress(Unknown):
+                return self.value(value)
+        return self.loosely(value)
+
+    def _code(self, code: types.CodeType) -> str:
+        found = self._codes.get(id(code))
+        if found is None:
+            text = f"code {short_digest(chr(10).join(code_lines(code)))}"
+            found = self._codes[id(code)] = (code, text)
+        return found[1]

@@ -1,0 +1,220 @@
+"""Where Dynamo would trace a frame: a stored start instead, or a trace that leaves one.
+
+Dynamo calls `convert_frame._compile` for a frame that it has decided to trace, and
+`DynamoOutput.build_guards` when it has; both are wrapped, for frames of hpu_backend whose option
+start_without_tracing is on. Whatever is odd about a start, the frame is traced as without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._dynamo import convert_frame
+from torch._dynamo.eval_frame import innermost_backend
+from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
+
+from ..options import OptionError, resolve
+from ..request import Settings
+from . import files, graphs, journal
+from .describe import Describer, Refused
+from .install import Candidate
+from .key import Factors, frame_factors, key_of
+from .loading import GraphLoader
+from .trace import make_start
+
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
+
+
+@dataclass
+class _Trace:
+    """A frame that is being traced, and the start that became of it."""
+
+    content: bytes | None = None
+    refused: str = "Dynamo made no graph of it"
+
+
+class _Traces(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[_Trace | None] = []
+
+
+_traces = _Traces()
+_backend: Any = None  # hpu_backend as torch.compile finds it
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of Dynamo's `_compile`."""
+
+    frame: Any
+    compile_id: Any
+    settings: Settings
+    factors: Factors
+    key: str
+
+
+def _settings(compiler: Any) -> tuple[Settings, str] | None:
+    """Options of a frame that is for us, and what else the caller chose; None: not for us."""
+    wrapper = innermost_backend(compiler)
+    if not isinstance(wrapper, torch._TorchCompileWrapper):
+        return None
+    if wrapper.compiler_fn is not _backend or set(wrapper.kwargs) - {"options"}:
+        return None
+    try:
+        settings = resolve(wrapper.kwargs.get("options"))
+    except OptionError:
+        return None  # the backend says what is wrong
+    wanted = settings.pop("start_without_tracing")
+    return (settings, f"dynamic={wrapper.dynamic}") if wanted else None
+
+
+def _call(arguments: dict[str, Any]) -> _Call | None:
+    """None: not for us. Raises Refused."""
+    chosen = _settings(arguments["compiler_fn"])
+    if chosen is None or arguments.get("frame") is None:
+        return None
+    settings, how = chosen
+    hooks = arguments["hooks"]
+    if hooks.guard_filter_fn or hooks.guard_export_fn or arguments["export"]:
+        raise Refused("torch.compile was given hooks for guards")
+    if arguments.get("package") is not None:
+        raise Refused("PyTorch keeps a package of its own")
+    if len(arguments["cache_entries"]) >= torch._dynamo.config.recompile_limit:
+        raise Refused("the function reached Dynamo's limit of recompilations")
+    frame = arguments["frame"]
+    factors = frame_factors(frame, settings, f"{how} fullgraph={arguments['one_graph']}")
+    return _Call(frame, arguments["compile_id"], settings, factors, key_of(factors))
+
+
+def _load(call: _Call) -> Any:
+    """What Dynamo shall run. Raises Refused, with why there is none."""
+    reasons: list[str] = []
+    describer = Describer()
+    for content in files.read(call.key):
+        candidate = Candidate(content)
+        reason = candidate.difference(call.frame, describer)
+        if not reason:
+            loader = GraphLoader(call.settings, str(call.compile_id or ""))
+            guarded = candidate.install(call.frame, call.compile_id, loader.bind)
+            loader.commit()
+            return guarded
+        reasons.append(reason)
+    raise Refused("; ".join(dict.fromkeys(reasons)) or journal.nothing_stored(call.factors))
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Thousands of objects appear that stay; a full collection in between costs more than all else
+    of a start."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
+    """Traces the frame and keeps its start."""
+    trace = _Trace()
+    _traces.stack.append(trace)
+    try:
+        result: ConvertFrameReturn = run()
+    finally:
+        _traces.stack.pop()
+        if not _traces.stack:
+            graphs.drop_all()
+    kept = ""
+    if trace.content is not None and result.guarded_code is not None:
+        try:
+            files.write(call.key, trace.content)
+        except files.NoFolder as error:
+            kept = str(error)
+    else:
+        kept = trace.refused
+    journal.add(journal.Outcome.of(call.frame.f_code, call.key, call.factors, reason, kept))
+    return result
+
+
+def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
+    started = time.perf_counter()
+    try:
+        call = _call(arguments)
+    except Exception as error:
+        journal.add(journal.Outcome.of(arguments["code"], "", [], _text(error), _text(error)))
+        call = None
+    if call is None:
+        _traces.stack.append(None)
+        try:
+            untouched: ConvertFrameReturn = run()
+            return untouched
+        finally:
+            _traces.stack.pop()
+    try:
+        with _without_collector():
+            guarded = _load(call)
+    except Exception as error:
+        if not isinstance(error, Refused):
+            _log.debug("a stored start could not be used", exc_info=True)
+        return _trace(call, _text(error), run)
+    outcome = journal.Outcome.of(call.frame.f_code, call.key, call.factors, "", "")
+    outcome.load_ms = (time.perf_counter() - started) * 1e3
+    journal.add(outcome)
+    return wrap_guarded_code(guarded)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, (Refused, files.NoFolder)):
+        return str(error)
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _keep(output: Any, code: Any) -> None:
+    """Makes the start of the innermost frame that is being traced."""
+    trace = _traces.stack[-1] if _traces.stack else None
+    if trace is None:
+        return
+    try:
+        trace.content = make_start(output.tracer_output.output_graph, code, output.bytecode)
+    except Exception as error:
+        if not isinstance(error, Refused):
+            _log.debug("no start is kept", exc_info=True)
+        trace.refused = _text(error)
+
+
+def register(backend: Any) -> None:
+    """backend: frames that torch.compile compiles with it. May be called again."""
+    global _backend
+    _backend = backend
+    compile_frame = convert_frame._compile
+    if hasattr(compile_frame, "__wrapped__"):
+        return
+    signature = inspect.signature(compile_frame)
+
+    @functools.wraps(compile_frame)
+    def _compile(*args: Any, **kwargs: Any) -> ConvertFrameReturn:
+        arguments = signature.bind(*args, **kwargs).arguments
+        kwargs["skip"] = kwargs.get("skip", 0) + 3  # frames of this module in stacks
+        return _convert(arguments, lambda: compile_frame(*args, **kwargs))
+
+    build_guards = convert_frame.DynamoOutput.build_guards
+
+    @functools.wraps(build_guards)
+    def _build_guards(self: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
+        made = build_guards(self, code, *args, **kwargs)
+        _keep(self, code)
+        return made
+
+    convert_frame._compile = _compile
+    convert_frame.DynamoOutput.build_guards = _build_guards  # type: ignore[method-assign]

@@ -1,0 +1,97 @@
+"""A graph of a stored start: the key of its program, and its forward as text.
+
+The program itself comes from the compile service, verified as at any hit. The forward is what runs
+where a program cannot: inputs that share memory with one that is written, graphs without a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx.graph_module import _format_import_block, _forward_from_src
+from torch.package import sys_importer
+
+from ..inputs import CONSTANT_BYTES, attribute
+from ..records import GraphRecord
+from ..wire import tensor_bytes
+from .describe import Refused
+
+
+@dataclass(frozen=True)
+class StoredGraph:
+    source: str  # whose code it is, for people
+    front_end_key: str  # of its program; "" if it runs eagerly
+    factors: list[tuple[str, str]]
+    reason: str  # why it runs eagerly
+    forward: str  # Python text of a function of self and the inputs
+    # Tensors that the text reads from self: element type, sizes, device, bytes.
+    constants: dict[str, tuple[torch.dtype, tuple[int, ...], torch.device, bytes]]
+
+    def bind_forward(self) -> Any:
+        """The graph, run op by op. Needs no tracing."""
+        holder = torch.nn.Module()
+        for name, (dtype, sizes, device, content) in self.constants.items():
+            flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.empty(0)
+            setattr(holder, name, flat.to(dtype).reshape(sizes).to(device))
+        function = _forward_from_src(self.forward, {})
+        return lambda *args: function(holder, *args)
+
+
+def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGraph:
+    """Raises Refused."""
+    if not record.front_end_key and record.origin != "eager":
+        raise Refused(f"{record.name} has no front-end key ({record.reason})")
+    constants = {}
+    for node in module.graph.nodes:
+        if node.op in ("get_attr", "call_module"):
+            path = str(node.target)
+            value = attribute(module, path)
+            if type(value) is not torch.Tensor or "." in path:
+                raise Refused(f"{record.name} has {path}, a {type(value).__name__}")
+            if value.numel() * value.element_size() > CONSTANT_BYTES:
+                raise Refused(f"{record.name} reads a tensor of the process that traced it")
+            constants[path] = (value.dtype, tuple(value.shape), value.device, tensor_bytes(value))
+    code = module.graph.python_code("self")
+    try:
+        imports = _format_import_block(code.globals, sys_importer)
+    except Exception as error:
+        raise Refused(f"{record.name} cannot be written as text: {error}") from error
+    return StoredGraph(
+        record.source,
+        record.front_end_key,
+        record.factors,
+        record.reason,
+        imports + code.src,
+        constants,
+    )
+
+
+# Graphs of the trace that is under way, by Dynamo's name of their function; filled by the hook,
+# emptied by the recorder of the trace, in one thread.
+_noted: dict[str, StoredGraph | str] = {}
+
+
+def note(module: torch.fx.GraphModule, record: GraphRecord) -> None:
+    """Keeps a graph, or why it cannot be kept, until its frame has been traced."""
+    name = module.meta.get("backend_id")
+    if name is None:
+        return
+    try:
+        _noted[name] = store_graph(module, record)
+    except Refused as error:
+        _noted[name] = str(error)
+
+
+def take(name: str) -> StoredGraph:
+    """Raises Refused."""
+    found = _noted.pop(name, "its graph has no program that another process finds")
+    if isinstance(found, str):
+        raise Refused(found)
+    return found
+
+
+def drop_all() -> None:
+    _noted.clear()

@@ -1,0 +1,228 @@
+"""Dynamo's guards as facts: what each found when it was made, in words of any process.
+
+A guard is kept as its source (the path from the frame's locals and globals to a value), its kind
+and a fact. In another process the values are looked up by the same sources; where every fact is the
+same, Dynamo's own guards are built on the new values. So none is dropped: an ID_MATCH guards the
+address of the new process's object, once the object has been recognised as the old one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.guards import GuardBuilder, _get_closure_vars
+from torch._dynamo.source import ShapeEnvSource
+from torch._dynamo.utils import normalize_range_iter, tuple_iterator_len
+from torch._guards import Guard, GuardsSet, Source
+from torch.utils._ordered_set import OrderedSet
+
+from .describe import Describer, Refused, Unknown, short_digest, tensor_text, type_name
+
+# source, kind, arguments of the guard's maker by name, fact
+StoredGuard = tuple[Source, str, dict[str, Any], str]
+
+# Facts are stored as they are up to this length, so that a miss can be explained by reading.
+_READABLE = 64
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _READABLE else f"{text[:24]}... {short_digest(text)}"
+
+
+class Values:
+    """Looks sources up among the locals and globals of a frame."""
+
+    def __init__(self, local_scope: dict[str, Any], global_scope: dict[str, Any]) -> None:
+        self._scope = {"L": local_scope, "G": global_scope}
+        self._closure = _get_closure_vars()
+        self._cache: dict[Source, Any] = {}
+
+    def get(self, source: Source) -> Any:
+        return source.get_value(self._scope, self._closure, self._cache)
+
+
+class _Look:
+    """One guard's value, seen in one process."""
+
+    def __init__(
+        self, value: Any, keywords: dict[str, Any], values: Values, describer: Describer
+    ) -> None:
+        self.value = value
+        self.keywords = keywords
+        self.values = values
+        self.describer = describer
+
+    def constant(self) -> str:
+        return self.describer.value(self.value)
+
+    def identity(self) -> str:
+        return self.describer.identity(self.value)
+
+    def type(self) -> str:
+        return self.describer.class_text(type(self.value))
+
+    def type_alone(self) -> str:
+        return type_name(type(self.value))
+
+    def tensor(self) -> str:
+        return tensor_text(self.value)
+
+    def length(self) -> str:
+        return f"{type_name(type(self.value))} of {len(self.value)}"
+
+    def tuple_iterator(self) -> str:
+        return str(tuple_iterator_len(self.value))
+
+    def range_iterator(self) -> str:
+        return str(normalize_range_iter(self.value))
+
+    def keys(self) -> str:
+        return self.describer.value(tuple(self.value.keys()))
+
+    def hooks(self) -> str:
+        if not self.value:
+            return "empty"
+        raise Unknown("a module with hooks")
+
+    def contains(self) -> str:
+        return str(self.keywords["key"] in self.value)
+
+    def has_attribute(self) -> str:
+        return str(hasattr(self.value, self.keywords["attr"]))
+
+    def is_in_dict(self) -> str:
+        return str(self.keywords["attr"] in self.value.__dict__)
+
+    def same_object(self) -> str:
+        return str(self.value is self.values.get(self.keywords["source_b"]))
+
+
+# By kind of guard; a kind that is not here is refused.
+_FACTS: dict[str, Callable[[_Look], str]] = {
+    "BOOL_MATCH": _Look.constant,
+    "BUILTIN_MATCH": _Look.identity,
+    "CLASS_MATCH": _Look.identity,
+    "CLOSURE_MATCH": _Look.identity,
+    "CONSTANT_MATCH": _Look.constant,
+    "DICT_CONTAINS": _Look.contains,
+    "DICT_KEYS_MATCH": _Look.keys,
+    "DICT_NOT_CONTAINS": _Look.contains,
+    "DUPLICATE_INPUT": _Look.same_object,
+    "EMPTY_NN_MODULE_HOOKS_DICT": _Look.hooks,
+    "EQUALS_MATCH": _Look.constant,
+    "FUNCTION_MATCH": _Look.identity,
+    "HASATTR": _Look.has_attribute,
+    "ID_MATCH": _Look.identity,
+    "MAPPING_KEYS_CHECK": _Look.keys,
+    "MODULE_MATCH": _Look.identity,
+    "NONE_MATCH": _Look.constant,
+    "NOT_NONE_MATCH": _Look.type_alone,
+    "NOT_PRESENT_IN_GENERIC_DICT": _Look.is_in_dict,
+    "RANGE_ITERATOR_MATCH": _Look.range_iterator,
+    "SEQUENCE_LENGTH": _Look.length,
+    "SET_CONTAINS": _Look.contains,
+    "SET_NOT_CONTAINS": _Look.contains,
+    "TENSOR_MATCH": _Look.tensor,
+    "TUPLE_ITERATOR_LEN": _Look.tuple_iterator,
+    "TYPE_MATCH": _Look.type,
+    "WEAKREF_ALIVE": _Look.type_alone,
+}
+# Guards of the process's state, which is part of a start's key.
+_OF_STATE = frozenset(
+    {
+        "AUTOGRAD_SAVED_TENSORS_HOOKS",
+        "DEFAULT_DEVICE",
+        "DETERMINISTIC_ALGORITHMS",
+        "DUAL_LEVEL",
+        "FSDP_TRAINING_STATE",
+        "FUNCTORCH_STACK_MATCH",
+        "GLOBAL_STATE",
+        "GRAD_MODE",
+        "TORCH_FUNCTION_STATE",
+    }
+)
+
+
+def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
+    """Of the maker. A TENSOR_MATCH finds its tensor by its source."""
+    if kind == "TENSOR_MATCH" or not isinstance(guard.create_fn, functools.partial):
+        return {}
+    if guard.create_fn.args:
+        raise Refused(f"a guard of kind {kind} with arguments without a name")
+    return guard.create_fn.keywords
+
+
+def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list[StoredGuard]:
+    """Raises Refused: a guard of a kind, or on a value, that has no fact."""
+    stored: list[StoredGuard] = []
+    for guard in guards:
+        source = guard.originating_source
+        kind = guard.create_fn_name()
+        if isinstance(source, ShapeEnvSource):
+            continue  # of static shapes it says nothing
+        keywords = _arguments(guard, kind)
+        text = ""
+        if kind not in _OF_STATE:
+            fact = _FACTS.get(kind)
+            if fact is None:
+                raise Refused(f"a guard of kind {kind} on {guard.name}")
+            try:
+                text = _shown(fact(_Look(values.get(source), keywords, values, describer)))
+            except Unknown as error:
+                raise Refused(f"the guard {kind} on {guard.name} is about {error}") from error
+        stored.append((source, kind, keywords, text))
+    return stored
+
+
+def difference(stored: Sequence[StoredGuard], values: Values, describer: Describer) -> str:
+    """The first fact that is another one here, for people; "" if there is none."""
+    for source, kind, keywords, there in stored:
+        if kind in _OF_STATE:
+            continue
+        try:
+            look = _Look(values.get(source), keywords, values, describer)
+            here = _shown(_FACTS[kind](look))
+        except Unknown as error:
+            return f"{source.name} is {error}"
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            return f"{source.name} is not there: {error}"
+        if here != there:
+            return f"{source.name} is {here}, not {there}"
+    return ""
+
+
+def rebuild(stored: Sequence[StoredGuard]) -> GuardsSet:
+    """Dynamo's guards. Those on hooks of modules do nothing there (skip_nnmodule_hook_guards)."""
+    skip_hooks = torch._dynamo.config.skip_nnmodule_hook_guards
+    guards: OrderedSet[Guard] = OrderedSet()
+    for source, kind, keywords, _ in stored:
+        if kind == "EMPTY_NN_MODULE_HOOKS_DICT" and skip_hooks:
+            continue
+        maker: Any = getattr(GuardBuilder, kind)
+        guards.add(Guard(source, functools.partial(maker, **keywords) if keywords else maker))
+    return GuardsSet(guards)
+
+
+def described(stored: Sequence[StoredGuard], values: Values) -> list[Any]:
+    """The functions and classes whose content is in the facts."""
+    found: list[Any] = []
+    for source, kind, _, _ in stored:
+        fact = _FACTS.get(kind)
+        if fact is _Look.identity:
+            found.append(values.get(source))
+        elif fact is _Look.type:
+            found.append(type(values.get(source)))
+    return found
+
+
+def tensor_sizes(stored: Sequence[StoredGuard], values: Values) -> dict[Source, Any]:
+    """What Dynamo keeps of each guarded tensor beside the guard."""
+    sizes: dict[Source, Any] = {}
+    for source, kind, _, _ in stored:
+        if kind == "TENSOR_MATCH":
+            tensor = values.get(source)
+            sizes[source] = {"size": tensor.size(), "stride": tensor.stride()}
+    return sizes

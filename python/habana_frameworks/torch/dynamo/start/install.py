@@ -1,0 +1,144 @@
+"""From a stored start to what Dynamo's frame evaluation runs."""
+
+from __future__ import annotations
+
+import importlib
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import GlobalStateGuard
+from torch._dynamo.bytecode_transformation import unique_id
+from torch._dynamo.convert_frame import input_codes, orig_code_map, output_codes
+from torch._dynamo.guards import CheckFunctionManager
+from torch._dynamo.output_graph import (
+    OutputGraphCommon,
+    OutputGraphGuardsState,
+    get_builtins_dict,
+)
+from torch._dynamo.types import DynamoFrameType, GuardedCode
+from torch._dynamo.utils import CleanupHook, CleanupManager
+from torch._guards import CompileId
+
+from . import guard_facts, pickles
+from .describe import Describer, Refused
+from .graphs import StoredGraph
+from .guard_facts import Values
+from .trace import Builtins, Global, Start, StoredFunction, StoredModule, WeakReference
+from .world import difference as world_difference
+
+BindGraph = Callable[[StoredGraph], Callable[..., Any]]
+
+
+class Candidate:
+    """A start that was read. Its made-up names are new names of this process."""
+
+    def __init__(self, content: bytes) -> None:
+        renamed: dict[str, str] = {}
+
+        def rename(name: str) -> str:
+            if name not in renamed:
+                renamed[name] = unique_id(name)
+            return renamed[name]
+
+        start = pickles.load(content, rename)
+        if not isinstance(start, Start):
+            raise Refused("it is no start")
+        self.start: Start = start
+
+    def difference(self, frame: DynamoFrameType, describer: Describer) -> str:
+        """Why it is not for this frame of this process, for people; "" if it is."""
+        scope = {**frame.f_globals, **self._scope_of_guards(frame.f_globals)}
+        values = Values(frame.f_locals, scope)
+        for name, made in self.start.globals.items():
+            if isinstance(made, WeakReference):
+                scope[name] = weakref.ref(values.get(made.source))
+        text = guard_facts.difference(self.start.guards, values, describer)
+        return text or world_difference(self.start.world, describer)
+
+    def _scope_of_guards(self, scope: dict[str, Any]) -> dict[str, Any]:
+        """Those of its globals that guards look values up by."""
+        found: dict[str, Any] = {}
+        for alias, module in self.start.imports.items():
+            found[alias] = importlib.import_module(module)
+        for name, made in self.start.globals.items():
+            if isinstance(made, StoredModule):
+                found[name] = importlib.import_module(made.name)
+            elif isinstance(made, Builtins):
+                found[name] = get_builtins_dict(scope)
+        return found
+
+    def install(
+        self, frame: DynamoFrameType, compile_id: CompileId, bind: BindGraph
+    ) -> GuardedCode:
+        """Raises Refused, with nothing left behind. bind: may raise it too."""
+        scope = frame.f_globals
+        values = Values(frame.f_locals, scope)
+        for alias, module in self.start.imports.items():
+            if vars(scope.setdefault(alias, importlib.import_module(module)))["__name__"] != module:
+                raise Refused(f"{alias} is another module here")
+        cleanups: list[CleanupHook] = []
+        try:
+            for name, made in self.start.globals.items():
+                value = self._value(name, made, scope, values, bind)
+                cleanups.append(CleanupHook.create(scope, name, value))
+            manager = self._guards(frame)
+        except BaseException:
+            for cleanup in cleanups:
+                cleanup()
+            raise
+        code = self.start.code
+        CleanupManager.instance[code] = cleanups
+        orig_code_map[code] = frame.f_code
+        input_codes.add(frame.f_code)
+        output_codes.add(code)
+        return GuardedCode(code, manager, compile_id, f"Torch-Compiled Region: {compile_id}")
+
+    def _value(
+        self, name: str, made: Global, scope: dict[str, Any], values: Values, bind: BindGraph
+    ) -> Any:
+        if isinstance(made, StoredGraph):
+            return torch._dynamo.disable(bind(made), reason="do not trace a compiled graph")
+        if isinstance(made, StoredModule):
+            return importlib.import_module(made.name)
+        if isinstance(made, Builtins):
+            return get_builtins_dict(scope)
+        if isinstance(made, WeakReference):
+            return weakref.ref(values.get(made.source))
+        return _resume_function(name, made, scope)
+
+    def _guards(self, frame: DynamoFrameType) -> Any:
+        """All of Dynamo's guards, on the values of this frame."""
+        values = Values(frame.f_locals, frame.f_globals)
+        state = OutputGraphGuardsState(
+            local_scope=frame.f_locals,
+            global_scope=frame.f_globals,
+            torch_function_mode_stack=[],
+            guard_on_key_order=set(self.start.key_order),
+            input_source_to_sizes_strides=guard_facts.tensor_sizes(self.start.guards, values),
+            dual_level=torch.autograd.forward_ad._current_level,
+            functorch_layers=[],
+            current_device=torch.utils._device.CURRENT_DEVICE,
+            global_state_guard=GlobalStateGuard(),
+            _guards=guard_facts.rebuild(self.start.guards),
+            _aotautograd_guards=[],
+            skip_guards_check=True,
+            name_of_builtins_dict_key_in_fglobals=self.start.builtins_name,
+        )
+        made = CheckFunctionManager(frame.f_code, OutputGraphCommon(state))
+        if not made.guard_manager.check(frame.f_locals):
+            raise Refused("Dynamo's guards do not hold here")
+        return made.guard_manager
+
+
+def _resume_function(name: str, made: StoredFunction, scope: dict[str, Any]) -> Any:
+    owner = vars(importlib.import_module(made.module)) if made.module else scope
+    if not made.has_closure:
+        return types.FunctionType(made.code, owner, name)
+
+    def with_closure(closure: tuple[types.CellType, ...]) -> types.FunctionType:
+        return types.FunctionType(made.code, owner, name, None, closure)
+
+    return with_closure

@@ -1,0 +1,146 @@
+"""The key of a stored start: what is compared before anything that is stored is read.
+
+One start belongs to one frame that Dynamo would trace: a function's code, its module, the classes
+and shapes of what it is called with, the options, the process's state, and all builds. What tracing
+read beyond that is in the start itself, as facts (guard_facts.py) and as the world (world.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import GlobalStateGuard
+from torch._dynamo.types import DynamoFrameType
+
+from ... import native
+from ..graph_key import ambient_factors
+from ..request import Settings
+from ..service import service
+from .describe import Describer, Refused, short_digest, tensor_text, type_name
+
+Factors = list[tuple[str, str]]
+
+# Of locals that are containers this much is looked at.
+_DEPTH = 3
+
+
+@functools.cache
+def _own_digest() -> str:
+    """Content of the front end's modules: another text may keep starts of another form."""
+    content = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        content.update(path.name.encode() + b"\n" + path.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def _setting_text(value: Any, describer: Describer) -> str:
+    """Of any setting: sets have another order in every process, functions another address."""
+    if isinstance(value, (set, frozenset, list, tuple)):
+        return f"({', '.join(sorted(_setting_text(v, describer) for v in value))})"
+    if isinstance(value, dict):
+        return f"({', '.join(f'{k}: {_setting_text(v, describer)}' for k, v in value.items())})"
+    return describer.loosely(value)
+
+
+def _config_text(describer: Describer) -> str:
+    """Digest of PyTorch's settings that decide what is traced."""
+    import torch._functorch.config
+    import torch.fx.experimental._config
+
+    modules = (torch._dynamo.config, torch._functorch.config, torch.fx.experimental._config)
+    texts = [
+        f"{module.__name__}.{name} = {_setting_text(value, describer)}"
+        for module in modules
+        for name, value in sorted(module.get_config_copy().items())
+        if not name.startswith("_")
+    ]
+    return short_digest("\n".join(texts))
+
+
+def _refuse_modes() -> None:
+    from torch._functorch._aot_autograd.utils import top_saved_tensors_hooks
+
+    if torch.overrides._get_current_function_mode_stack():
+        raise Refused("a torch function mode is active")
+    if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+        raise Refused("a torch dispatch mode is active")
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise Refused("a functorch transform is active")
+    if torch.autograd.forward_ad._current_level >= 0:
+        raise Refused("forward-mode differentiation is active")
+    if top_saved_tensors_hooks() is not None:
+        raise Refused("hooks of saved tensors are active")
+    modules = torch.nn.modules.module
+    for name in vars(modules):
+        if name.startswith("_global_") and name.endswith("_hooks") and vars(modules)[name]:
+            raise Refused("a hook of all modules is registered")
+
+
+def state_factors() -> Factors:
+    """Raises Refused: a state that no start is kept for."""
+    _refuse_modes()
+    return [
+        *ambient_factors(),
+        ("python build", platform.python_version()),
+        ("torch build", f"{torch.__version__} {torch.version.git_version}"),
+        ("front end", _own_digest()),
+        ("torch config", _config_text(Describer())),
+        ("global state", json.dumps(GlobalStateGuard().__getstate__(), default=str)),
+        ("default device", str(torch.utils._device.CURRENT_DEVICE)),
+    ]
+
+
+def _module_lines(module: torch.nn.Module) -> Iterator[str]:
+    for path, part in module.named_modules(remove_duplicate=False):
+        yield f"{path}: {type_name(type(part))} {part.training}"
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                yield f" {name}: {'None' if tensor is None else tensor_text(tensor)}"
+
+
+def _local_text(value: Any, describer: Describer, depth: int) -> str:
+    if isinstance(value, torch.nn.Module):
+        content = "\n".join(_module_lines(value))
+        return f"{type_name(type(value))} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    if isinstance(value, torch.Tensor):
+        return tensor_text(value)
+    if depth and type(value) in (tuple, list):
+        return f"({', '.join(_local_text(v, describer, depth - 1) for v in value)})"
+    if depth and type(value) is dict:
+        items = [f"{k!r}: {_local_text(v, describer, depth - 1)}" for k, v in value.items()]
+        return "{" + ", ".join(items) + "}"
+    if type(value) in (bool, int, float, str, bytes, type(None), torch.dtype, torch.device):
+        return describer.value(value)
+    return f"a {type_name(type(value))}"
+
+
+def frame_factors(frame: DynamoFrameType, settings: Settings, how: str) -> Factors:
+    """how: what the caller of torch.compile chose beside options. Raises Refused."""
+    describer = Describer()
+    device = native.torch_module()
+    code = frame.f_code
+    code_text = describer.identity(code)
+    return [
+        ("compiler", service.build_id),
+        ("device", device.device_kind()),
+        ("isa_level", device.isa_level()),
+        ("options", json.dumps(settings, sort_keys=True)),
+        ("torch.compile", how),
+        ("function", f"{frame.f_globals.get('__name__')}.{code.co_qualname} {code_text}"),
+        *(
+            (f"local {name}", _local_text(frame.f_locals[name], describer, _DEPTH))
+            for name in sorted(frame.f_locals)
+        ),
+        *state_factors(),
+    ]
+
+
+def key_of(factors: Factors) -> str:
+    return hashlib.sha256(json.dumps(["hpu-start-1", factors]).encode()).hexdigest()

@@ -1,0 +1,59 @@
+"""The programs of a stored start: fetched by their front-end keys, as at any hit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...internal import cache_artifacts
+from .. import graph_watch, records
+from ..binding import bind_program, describe_program, log_record
+from ..ranges import host_range
+from ..records import GraphRecord
+from ..request import Settings
+from ..service import NoProgram, UnusableProgram, service
+from .describe import Refused
+from .graphs import StoredGraph
+
+
+class GraphLoader:
+    """Of one frame: its graphs enter the report once all of them could be loaded."""
+
+    def __init__(self, settings: Settings, compile_id: str) -> None:
+        self._settings = settings
+        self._compile_id = compile_id
+        self._records: list[GraphRecord] = []
+
+    def bind(self, graph: StoredGraph) -> Callable[..., Any]:
+        """What Dynamo's bytecode calls. Raises Refused."""
+        if graph_watch.is_watched():
+            raise Refused("somebody watches captured graphs")
+        name = f"graph_{records.graph_count() + len(self._records)}"
+        record = GraphRecord(name, graph.source, self._compile_id, traced=False)
+        self._records.append(record)
+        if not graph.front_end_key:
+            record.reason = graph.reason
+            forward: Callable[..., Any] = graph.bind_forward()
+            return forward
+        key = bytes.fromhex(graph.front_end_key)
+        record.front_end_key, record.factors = graph.front_end_key, graph.factors
+        try:
+            loaded = service.remembered(key)
+            if loaded is not None:
+                record.origin = "memory"
+            else:
+                with host_range(f"hpu::fetch {name}"):
+                    loaded = service.fetch(key, record)
+        except (NoProgram, UnusableProgram) as error:
+            raise Refused(f"its program cannot be had: {error}") from error
+        if loaded is None:
+            raise Refused("its program has left the store")
+        describe_program(record, loaded, bool(self._settings["use_eager_fallback"]))
+        return bind_program(loaded.program, record, (), graph.bind_forward)
+
+    def commit(self) -> None:
+        for record in self._records:
+            records.add(record)
+            if record.front_end_key:
+                cache_artifacts.record(record.front_end_key)
+            log_record(record)

@@ -1,0 +1,135 @@
+"""From a finished trace of Dynamo to a stored start."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch._dynamo.convert_frame import _bytecode_hooks
+from torch._dynamo.output_graph import OutputGraph, get_builtins_dict
+from torch._guards import Guard, Source
+
+from . import guard_facts, pickles
+from .describe import Describer, Refused
+from .graphs import StoredGraph, take
+from .guard_facts import StoredGuard, Values
+from .world import World, WorldRecorder
+
+
+@dataclass(frozen=True)
+class StoredFunction:
+    """A function that goes on behind a graph break."""
+
+    code: types.CodeType
+    module: str  # whose globals it has, "" = those of the frame
+    has_closure: bool  # the global is a function that takes the closure and makes it
+
+
+@dataclass(frozen=True)
+class StoredModule:
+    name: str
+
+
+@dataclass(frozen=True)
+class Builtins:
+    """The dictionary of builtins, which guards look up by a global."""
+
+
+@dataclass(frozen=True)
+class WeakReference:
+    """A weak reference to a value that a source leads to."""
+
+    source: Source
+
+
+Global = StoredGraph | StoredFunction | StoredModule | Builtins | WeakReference
+
+
+@dataclass(frozen=True)
+class Start:
+    """All that a frame needs instead of a trace."""
+
+    world: World
+    guards: list[StoredGuard]
+    key_order: list[Source]  # dictionaries whose order of keys is guarded
+    code: types.CodeType  # what Dynamo made of the frame
+    globals: dict[str, Global]  # by the names that Dynamo made up
+    imports: dict[str, str]  # names for modules
+    builtins_name: str | None
+
+
+def _function(name: str, value: Any, scope: dict[str, Any]) -> StoredFunction | None:
+    if not isinstance(value, types.FunctionType):
+        return None
+    has_closure = value.__qualname__.endswith("install_resume_function_global.<locals>._make_fn")
+    if has_closure:
+        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+        code, owner = cells["code"].cell_contents, cells["f_globals"].cell_contents
+    elif value.__name__ == name:
+        code, owner = value.__code__, value.__globals__
+    else:
+        return None
+    return StoredFunction(code, "" if owner is scope else owner["__name__"], has_closure)
+
+
+def _global(
+    name: str, value: Any, scope: dict[str, Any], guards: Sequence[StoredGuard], values: Values
+) -> Global:
+    if name.startswith("__compiled_fn_"):
+        return take(name)
+    function = _function(name, value, scope)
+    if function is not None:
+        return function
+    if isinstance(value, types.ModuleType):
+        return StoredModule(value.__name__)
+    if value is get_builtins_dict(scope):
+        return Builtins()
+    if isinstance(value, weakref.ReferenceType):
+        for source, _, _, _ in guards:
+            if name not in source.name and values.get(source) is value():
+                return WeakReference(source)
+    raise Refused(f"Dynamo keeps a {type(value).__name__} of this process in a global")
+
+
+def _refuse_symbols(output: OutputGraph) -> None:
+    if output.shape_env is not None and output.shape_env.backed_var_to_val:
+        raise Refused("it has dynamic shapes")
+    if output.aotautograd_guards:
+        raise Refused("it has guards of AOTAutograd")
+    if output.export:
+        raise Refused("it is an export")
+    if _bytecode_hooks:
+        raise Refused("somebody else rewrites its bytecode")
+
+
+def make_start(output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType) -> bytes:
+    """The start of a frame that was traced just now. Raises Refused."""
+    _refuse_symbols(output)
+    describer = Describer()
+    scope = output.global_scope
+    values = Values(output.local_scope, scope)
+    guards = guard_facts.store(sorted(output.guards, key=Guard.sort_key), values, describer)
+    names = {
+        name: _global(name, scope[name], scope, guards, values)
+        for name in sorted(output.installed_globals)
+    }
+    world = WorldRecorder(describer)
+    world.add_codes([frame_code, *output.traced_code], guard_facts.described(guards, values))
+    if world.missing:
+        raise Refused(f"traced code cannot be found by its name: {world.missing[0]}")
+    start = Start(
+        world.places,
+        guards,
+        list(output.guard_on_key_order),
+        made_code,
+        names,
+        dict(output.import_sources),
+        output.name_of_builtins_dict_key_in_fglobals,
+    )
+    try:
+        return pickles.dump(start, names.keys())
+    except Exception as error:
+        raise Refused(f"it cannot be written: {type(error).__name__}: {error}") from error
