@@ -199,8 +199,7 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
   launch.bytes = packed.source_bytes + packed.packed_bytes;
   launch.entry = cache.GetOrAdd(packing.pack_key, "pack_panels", kernels.Pack());
   if (b.stable && kernels.CanRestore()) {
-    packed.restore_entry =
-        cache.GetOrAdd(packing.restore_key, "restore_panels", kernels.Restore());
+    packed.restore_entry = cache.GetOrAdd(packing.restore_key, "restore_panels", kernels.Restore());
   }
   return packed;
 }

@@ -1,5 +1,5 @@
-// Kernels that rearrange operands: weights into panels (once, kept by the device); what changes from
-// launch to launch by launches of their own, into workspace: B into panels, A into rows.
+// Kernels that rearrange operands: weights into panels (once, kept by the device); what changes
+// from launch to launch by launches of their own, into workspace: B into panels, A into rows.
 #pragma once
 
 #include "graph_compiler/contraction/contraction.h"

@@ -87,8 +87,7 @@ class PairRows {
       e_.For(e_.Int(0), e_.Int(pairs), 1, [&](Value* pair) {
         for (int half = 0; half < 2; ++half) {
           Value* element = Load(row, e_.Add(e_.Mul(pair, 2), half), 1);
-          e_.b.CreateAlignedStore(element, e_.Address(Target(row, pair), half * 2),
-                                  llvm::Align(2));
+          e_.b.CreateAlignedStore(element, e_.Address(Target(row, pair), half * 2), llvm::Align(2));
         }
       });
     });

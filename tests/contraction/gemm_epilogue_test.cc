@@ -171,7 +171,8 @@ TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
   }
 }
 
-// What does not lie in pairs is staged in bf16: half the bytes of f32, and the instructions of pairs.
+// What does not lie in pairs is staged in bf16: half the bytes of f32, and the instructions of
+// pairs.
 TEST(KernelSharingTest, ChangingBF16IsStagedInPairs) {
   constexpr uint64_t kPanels = 64 * 64 * 2, kRows = 64 * (64 + 32) * 2;
   for (const IsaLevel isa : {IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {

@@ -241,8 +241,8 @@ TEST(GemmTest, NarrowTypes) {
   }
 }
 
-// Products of training: both operands change. Depths that AMX takes and that it leaves to vectors, a
-// last block of pairs that overlaps the one before, rows and columns beyond the last block.
+// Products of training: both operands change. Depths that AMX takes and that it leaves to vectors,
+// a last block of pairs that overlaps the one before, rows and columns beyond the last block.
 TEST(GemmTest, ChangingOperandsOfBF16) {
   const std::vector<GemmCase> shapes = {
       {.m = 70, .n = 70, .k = 64},
