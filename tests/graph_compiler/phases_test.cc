@@ -217,6 +217,7 @@ TEST_F(ControlEdgeTest, CopiesStayBehindWhoeverWouldSeeThem) {
     return run.Get<float>(out);
   };
   EXPECT_EQ(run_with(), Negated(old));
+  b_.graph.nodes[between].inputs = {y};
   b_.graph.nodes[between].outputs = {Alias(x, kSizes)};
   EXPECT_EQ(run_with().size(), 15u);
 }
