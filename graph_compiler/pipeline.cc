@@ -6,6 +6,7 @@
 
 #include "graph_compiler/fusion/buffer_outputs.h"
 #include "graph_compiler/fusion/build_loop_kernel.h"
+#include "graph_compiler/fusion/early_copies.h"
 #include "graph_compiler/fusion/epilogues.h"
 #include "graph_compiler/fusion/inline_maps.h"
 #include "graph_compiler/fusion/split_reductions.h"
@@ -21,6 +22,11 @@ absl::Status Fuse(Compilation& compilation, const Function& function) {
   FusionState state(compilation.graph);
   function(state);
   state.Finish();
+  return absl::OkStatus();
+}
+
+absl::Status RunEarlyCopies(Compilation& compilation) {
+  AdvanceCopies(compilation.graph);
   return absl::OkStatus();
 }
 
@@ -66,7 +72,8 @@ absl::Status RunSchedule(Compilation& compilation) {
 }
 
 constexpr Pass kPipeline[] = {
-    {"buffer-outputs", RunBufferOutputs},  // first: nothing later changes what must be buffered
+    {"early-copies", RunEarlyCopies, true},  // before buffering, which a phase of its own spares
+    {"buffer-outputs", RunBufferOutputs},    // nothing later changes what must be buffered
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers
     {"inline-maps", RunInlineMaps, true},

@@ -249,8 +249,9 @@ void Executor::UseOperands(const LaunchRequest& request, MemoryAccess* access) {
 // Copies of everything that the launch may have written are stale.
 void Executor::DropWritten(const LaunchRequest& request) {
   const LoadedRecipe& recipe = *request.recipe;
+  const uint64_t now = clock_.load(std::memory_order_relaxed);
   for (const uint32_t tensor : recipe.written_tensors()) {
-    packs_.Drop(request.table->addresses[tensor], recipe.tensor_bytes(tensor));
+    packs_.Rewrite(request.table->addresses[tensor], recipe.tensor_bytes(tensor), now);
   }
   packs_.Drop(request.table->workspace, recipe.recipe().workspace_bytes);
 }

@@ -6,6 +6,12 @@
 #include <algorithm>
 
 namespace hpu::emulator {
+namespace {
+
+constexpr uint64_t kFewestBytesKept = 1 << 20;  // of a stale copy; malloc recycles less well enough
+constexpr uint64_t kLaunchesKept = 1024;
+
+}  // namespace
 
 PackCache::~PackCache() {
   while (!entries_.empty()) Erase(entries_.begin());
@@ -15,27 +21,43 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
                                            uint64_t now) {
   std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
-  if (found != entries_.end()) {
+  if (found != entries_.end() && found->second->valid()) {
     Count(counters_->pack_hits);
     found->second->Touch(now);
     return found->second;
   }
+  AlignedBuffer buffer = TakeBuffer(key, packed_bytes);
   if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
-  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, packed_bytes);
-  if (copy->bytes() < packed_bytes) return nullptr;
+  if (buffer.size() < packed_bytes) buffer = AlignedBuffer(packed_bytes);
+  if (buffer.size() < packed_bytes) return nullptr;
+  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, std::move(buffer));
   copy->Touch(now);
   // In the table before it is filled: a change of the source meanwhile must find it.
+  Insert(key, copy);
+  return copy;
+}
+
+AlignedBuffer PackCache::TakeBuffer(const PackKey& key, uint64_t bytes) {
+  const auto stale = entries_.find(key);
+  if (stale == entries_.end()) return {};
+  const std::shared_ptr<PackedCopy> copy = stale->second;
+  Erase(stale);
+  // A holder is a launch that runs. Who takes hold from now on finds it invalid and lets go.
+  if (copy.use_count() > 1 || copy->bytes() != bytes) return {};
+  return std::move(copy->buffer_);
+}
+
+void PackCache::Insert(const PackKey& key, const std::shared_ptr<PackedCopy>& copy) {
   const auto entry = entries_.emplace(key, copy).first;
   by_address_.emplace(key.address, entry);
   longest_source_ = std::max(longest_source_, key.bytes);
-  bytes_ += packed_bytes;
+  bytes_ += copy->bytes();
   size_.store(entries_.size(), std::memory_order_release);
   Count(counters_->packs);
   counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
   if (bytes_ > counters_->pack_bytes_peak.load(std::memory_order_relaxed)) {
     counters_->pack_bytes_peak.store(bytes_, std::memory_order_relaxed);
   }
-  return copy;
 }
 
 void PackCache::Erase(Entries::iterator entry) {
@@ -58,16 +80,18 @@ void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
     auto oldest = entries_.end();
     uint64_t oldest_use = now;
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      const uint64_t use = entry->second->last_use_.load(std::memory_order_relaxed);
+      const PackedCopy& copy = *entry->second;
+      const uint64_t use =
+          copy.valid() ? copy.last_use_.load(std::memory_order_relaxed) : uint64_t{0};
       if (use < oldest_use) {
         oldest = entry;
         oldest_use = use;
       }
     }
     if (oldest == entries_.end()) return;
+    if (oldest->second->valid()) Count(counters_->packs_evicted);
     Restore(*oldest->second);
     Erase(oldest);
-    Count(counters_->packs_evicted);
   }
 }
 
@@ -86,9 +110,36 @@ void PackCache::Drop(uint64_t address, uint64_t bytes) {
   if (bytes == 0 || size_.load(std::memory_order_acquire) == 0) return;
   std::lock_guard lock(mutex_);
   ForOverlapping(address, bytes, [&](Entries::iterator entry) {
+    if (entry->second->valid()) Count(counters_->packs_dropped);
     Erase(entry);
-    Count(counters_->packs_dropped);
   });
+}
+
+void PackCache::Rewrite(uint64_t address, uint64_t bytes, uint64_t now) {
+  if (bytes == 0 || size_.load(std::memory_order_acquire) == 0) return;
+  std::lock_guard lock(mutex_);
+  ForOverlapping(address, bytes, [&](Entries::iterator entry) {
+    PackedCopy& copy = *entry->second;
+    if (copy.valid()) Count(counters_->packs_dropped);
+    if (copy.source_evicted_.load(std::memory_order_relaxed) || copy.bytes() < kFewestBytesKept) {
+      Erase(entry);
+    } else {
+      copy.valid_.store(false, std::memory_order_release);
+    }
+  });
+  if (now >= next_forgetting_) ForgetStale(now);
+}
+
+// Stale copies whose last use is long ago: their sources are weights no more.
+void PackCache::ForgetStale(uint64_t now) {
+  next_forgetting_ = now + kLaunchesKept;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto current = entry++;
+    const PackedCopy& copy = *current->second;
+    if (!copy.valid() && copy.last_use_.load(std::memory_order_relaxed) + kLaunchesKept <= now) {
+      Erase(current);
+    }
+  }
 }
 
 void PackCache::EvictSources(std::span<const std::shared_ptr<PackedCopy>> copies) {

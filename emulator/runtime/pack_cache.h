@@ -3,7 +3,9 @@
 // Staleness: whoever changes device memory calls Drop for the range after the change and before the
 // change counts as done. A pack that began before that is not kept either, even if it ends later;
 // so every launch that is ordered after the change packs anew. Launches that run at the time keep
-// the copies they hold.
+// the copies they hold. What launches write, as the weights of a model in training, is soon packed
+// again: the memory of such a copy is kept for that (Rewrite), because pages that the system has to
+// make anew take several times as long to fill.
 //
 // Memory: the weights of a served model would exist twice. A source whose copy is in steady use is
 // evicted: its whole pages go back to the system, and the copy alone holds the bytes. Whoever reads
@@ -43,11 +45,11 @@ struct SourceRestorer {
 
 class PackedCopy {
  public:
-  PackedCopy(uint64_t source, uint64_t source_bytes, uint64_t bytes)
-      : source_(source), source_bytes_(source_bytes), buffer_(bytes) {}
+  PackedCopy(uint64_t source, uint64_t source_bytes, AlignedBuffer buffer)
+      : source_(source), source_bytes_(source_bytes), buffer_(std::move(buffer)) {}
   uint8_t* data() const { return buffer_.data(); }
   uint64_t bytes() const { return buffer_.size(); }
-  // The cache still keeps it: its source has not changed.
+  // Its source has not changed.
   bool valid() const { return valid_.load(std::memory_order_acquire); }
   void Touch(uint64_t now) { last_use_.store(now, std::memory_order_relaxed); }
   // Counts a launch that could do without the source. True: in steady use, the source may go.
@@ -89,7 +91,7 @@ class PackedCopy {
 
   const uint64_t source_;
   const uint64_t source_bytes_;
-  const AlignedBuffer buffer_;
+  AlignedBuffer buffer_;  // the next copy's, once this one is stale and nobody holds it
   SourceRestorer restorer_;
   std::atomic<bool> source_evicted_{false};
   std::atomic<uint32_t> uses_{0};
@@ -102,8 +104,8 @@ class PackedCopy {
 // Thread-safe.
 class PackCache {
  public:
-  // `limit`: bytes kept; copies least recently used go first. What one launch needs at once may
-  // exceed it for the time of that launch.
+  // `limit`: bytes kept; stale copies go first, then those least recently used. What one launch
+  // needs at once may exceed it for the time of that launch.
   PackCache(uint64_t limit, Counters* counters) : limit_(limit), counters_(counters) {}
   ~PackCache();
 
@@ -114,6 +116,9 @@ class PackCache {
   // Forgets every copy whose source overlaps [address, address + bytes). A write that was not
   // within a MemoryAccess loses what else an evicted source held.
   void Drop(uint64_t address, uint64_t bytes);
+  // The same, for what the launch at `now` wrote: keeps the memory of the copies for the next copy
+  // of the same source and format, for some launches.
+  void Rewrite(uint64_t address, uint64_t bytes, uint64_t now);
 
   // Between them no source is evicted; between them MakeResident holds. See MemoryAccess.
   void BeginAccess() { accesses_.fetch_add(1); }
@@ -142,6 +147,10 @@ class PackCache {
   // Calls `visit` with every entry whose source overlaps the range; it may erase that entry.
   template <typename Visit>
   void ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit);
+  // Memory for a copy under `key`: that of the stale one, which it takes out, if nobody holds it.
+  AlignedBuffer TakeBuffer(const PackKey& key, uint64_t bytes);
+  void Insert(const PackKey& key, const std::shared_ptr<PackedCopy>& copy);
+  void ForgetStale(uint64_t now);
   void Restore(PackedCopy& copy);
   void Erase(Entries::iterator entry);
   void EvictDownTo(uint64_t bytes, uint64_t now);
@@ -152,6 +161,7 @@ class PackCache {
   Entries entries_;
   std::multimap<uint64_t, Entries::iterator> by_address_;
   uint64_t longest_source_ = 0;
+  uint64_t next_forgetting_ = 0;  // launch from which on stale copies may be too old
   uint64_t bytes_ = 0;
   std::atomic<uint64_t> size_{0};  // entries, for the quick way out of Drop
   // An access is counted before it looks at the epoch, an eviction moves the epoch before it looks

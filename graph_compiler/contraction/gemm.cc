@@ -15,6 +15,8 @@ constexpr int64_t kTilesWorthPacking = 4;
 constexpr int64_t kLongestColumnWalk = 128;
 constexpr int64_t kWaysOfL1 = 8;
 constexpr int kUsualVectors = 2;
+// Rows (of the other operand: columns) of a product that pay for staging an operand in bf16.
+constexpr int64_t kRowsWorthStaging = 32;
 // Rows of B shorter than this are no stream.
 constexpr int64_t kShortestStream = 32;
 
@@ -169,14 +171,19 @@ class GemmForms {
     return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
   }
 
-  // AVX512_BF16 multiplies pairs of bf16 along k, read in place.
+  // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
+  // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
-    const MatrixAccess& a = gemm_.a;
-    if (!cache_.module().target().avx512_bf16 || form != PanelForm::kPacked) return false;
-    if (a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
-    const bool even = std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
-                                  [](int64_t stride) { return stride % 2 == 0; });
-    return gemm_.k % 2 == 0 && a.col_stride == 1 && a.row_stride % 2 == 0 && even;
+    if (!cache_.module().target().avx512_bf16 || gemm_.k == 0 || gemm_.k % 2 != 0) return false;
+    if (gemm_.a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
+    if (form != PanelForm::kPacked && gemm_.m < kRowsWorthStaging) return false;
+    return HasPairs(gemm_.a) || gemm_.n >= kRowsWorthStaging;
+  }
+
+  static bool HasPairs(const MatrixAccess& a) {
+    return a.col_stride == 1 && a.row_stride % 2 == 0 &&
+           std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
+                       [](int64_t stride) { return stride % 2 == 0; });
   }
 
   // AMX multiplies tiles of pairs.
@@ -196,10 +203,13 @@ class GemmForms {
     const TargetInfo& target = cache_.module().target();
     PanelUse use;
     use.vectors = ChoosePanelVectors(target, gemm_.n);
-    const PanelForm form = ChoosePanelForm(target, use.vectors);
+    PanelForm form = ChoosePanelForm(target, use.vectors);
     PanelType packed_type = PanelType::kF32;
+    bool stages_panels = false;
     if (TakesPairs(form)) {
       packed_type = PanelType::kBF16Pairs;
+      stages_panels = form != PanelForm::kPacked;
+      form = PanelForm::kPacked;
     } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
                use.vectors % 2 == 0) {
       packed_type = PanelType::kBF16Vectors;
@@ -207,20 +217,26 @@ class GemmForms {
     use.packed_by_task = form == PanelForm::kPackedByTask;
     use.amx_depth = ChooseAmxDepth(packed_type);
     if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
-    if (form == PanelForm::kPacked) {
-      const int64_t panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
-      out_.packed.push_back(EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n,
-                                             {panel_cols, packed_type}));
+    OperandRef b = gemm_.b.buffer;
+    const PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
+    if (stages_panels) {
+      b = StagePanels(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format, out_);
+    } else if (form == PanelForm::kPacked) {
+      b = {OperandRef::Kind::kPacked, 0, 0};
+      out_.packed.push_back(
+          EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
     }
     if (packed_type == PanelType::kBF16Pairs) {
+      if (!HasPairs(gemm_.a)) {
+        StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+      }
       CountPairs();
     } else if (gemm_.k > 0 && !ReadsAInPlace()) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
     const GemmBlocks blocks =
         ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
-    const bool packed = form == PanelForm::kPacked;
-    Bind(packed ? OperandRef{OperandRef::Kind::kPacked, 0, 0} : gemm_.b.buffer);
+    Bind(b);
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
     return std::move(out_);
   }

@@ -1,7 +1,8 @@
 // Matrix products: chooses a form and emits it.
 //
-//   tiled        register tiles over (m, n); B in panels: packed once if it is stable, else packed
-//                by the task that uses it, else (little reuse) read in place
+//   tiled        register tiles over (m, n); B in panels: packed once if it is stable, else staged
+//                by a launch (pairs of bf16), else packed by the task that uses it, else (little
+//                reuse) read in place
 //   row streams  m <= 4, rows of B contiguous: B is read once, in place, at memory speed
 //   dot products m <= 4, columns of B contiguous (the weight of nn.Linear): likewise
 //

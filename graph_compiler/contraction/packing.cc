@@ -138,12 +138,22 @@ class PanelKernels {
 
 }  // namespace
 
-PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
-                               const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format) {
+namespace {
+
+struct PanelPacking {
+  PanelKernels kernels;
+  KernelKey pack_key;
+  KernelKey restore_key;
+};
+
+PanelPacking MakePacking(KernelCache& cache, const std::vector<int64_t>& batch,
+                         const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format,
+                         bool read_next) {
   const DenseBatch dense = DenseDimensions(batch, b.batch_strides);
   PanelCopy copy;
   copy.type = b.type;
   copy.packed_type = format.packed_type;
+  copy.read_next = read_next;
   copy.panel_cols = format.panel_cols;
   copy.col_stride = b.col_stride;
   copy.k_sizes = format.outer_k_sizes;
@@ -159,27 +169,57 @@ PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& b
     key.Add(cache.module().target().f32_lanes);  // the bf16 forms join halves of whole vectors
     return key;
   };
-  const KernelKey key = key_of("pack_panels");
-  const PanelKernels kernels(cache.module().target(), dense, copy, n);
+  return {PanelKernels(cache.module().target(), dense, copy, n),
+          key_of(read_next ? "stage_panels" : "pack_panels"), key_of("restore_panels")};
+}
+
+OperandRef SourceOf(const PanelKernels& kernels, const MatrixAccess& b) {
+  OperandRef source = b.buffer;
+  source.offset -= static_cast<uint64_t>(kernels.bytes_before());
+  return source;
+}
+
+}  // namespace
+
+PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
+                               const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format) {
+  const PanelPacking packing = MakePacking(cache, batch, b, k, n, format, false);
+  const PanelKernels& kernels = packing.kernels;
 
   PackedOperand packed;
-  packed.source = b.buffer;
-  packed.source.offset -= static_cast<uint64_t>(kernels.bytes_before());
+  packed.source = SourceOf(kernels, b);
   packed.source_bytes = kernels.source_bytes();
   packed.packed_bytes = kernels.packed_bytes();
-  packed.format = key.text();
+  packed.format = packing.pack_key.text();
 
   KernelLaunch& launch = packed.kernel;
   launch.name = "pack weight";
   launch.engine = Engine::kMme;
   launch.tasks = kernels.tasks();
   launch.bytes = packed.source_bytes + packed.packed_bytes;
-  launch.entry = cache.GetOrAdd(key, "pack_panels", kernels.Pack());
+  launch.entry = cache.GetOrAdd(packing.pack_key, "pack_panels", kernels.Pack());
   if (b.stable && kernels.CanRestore()) {
-    packed.restore_entry =
-        cache.GetOrAdd(key_of("restore_panels"), "restore_panels", kernels.Restore());
+    packed.restore_entry = cache.GetOrAdd(packing.restore_key, "restore_panels", kernels.Restore());
   }
   return packed;
+}
+
+OperandRef StagePanels(KernelCache& cache, const std::vector<int64_t>& batch, const MatrixAccess& b,
+                       int64_t k, int64_t n, PanelFormat format, EmittedKernels& out) {
+  const PanelPacking packing = MakePacking(cache, batch, b, k, n, format, true);
+  const PanelKernels& kernels = packing.kernels;
+  const OperandRef staged = ReserveStaged(kernels.packed_bytes(), out);
+
+  KernelLaunch launch;
+  launch.name = "stage";
+  launch.engine = Engine::kMme;
+  launch.operands = {SourceOf(kernels, b), staged};
+  launch.tasks = kernels.tasks();
+  launch.bytes = kernels.source_bytes() + kernels.packed_bytes();
+  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
+  launch.entry = cache.GetOrAdd(packing.pack_key, "stage_panels", kernels.Pack());
+  out.launches.push_back(std::move(launch));
+  return staged;
 }
 
 }  // namespace hpu::graph_compiler

@@ -1,5 +1,5 @@
-// Kernels that rearrange operands: weights into panels (once, kept by the device) and A operands
-// into row-major f32 (a launch of its own, into workspace).
+// Kernels that rearrange operands: weights into panels (once, kept by the device); what changes
+// from launch to launch by launches of their own, into workspace: B into panels, A into rows.
 #pragma once
 
 #include "graph_compiler/contraction/contraction.h"
@@ -21,6 +21,11 @@ struct PanelFormat {
 PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
                                const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
 
+// The same panels of a B that changes from launch to launch: a launch appended to `out` makes them.
+// Returns where.
+OperandRef StagePanels(KernelCache& cache, const std::vector<int64_t>& batch, const MatrixAccess& b,
+                       int64_t k, int64_t n, PanelFormat format, EmittedKernels& out);
+
 // The batch dimensions that are not broadcast.
 struct DenseBatch {
   std::vector<int64_t> sizes;
@@ -34,9 +39,15 @@ DenseBatch DenseDimensions(const std::vector<int64_t>& batch, const std::vector<
 std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
                                        const std::vector<int64_t>& strides, int64_t* count);
 
+// Extra workspace for a staged operand.
+OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out);
+
 // Replaces `a` by an f32 copy with contiguous rows in extra workspace, made by a launch that is
 // appended to `out`.
 void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                MatrixAccess& a, EmittedKernels& out);
+// Likewise by a copy in bf16, of which `a` is a matrix already; `cols` is even.
+void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
+                MatrixAccess& a, EmittedKernels& out);
 
 }  // namespace hpu::graph_compiler

@@ -158,6 +158,7 @@ class PanelCopier {
 
   void Store(Value* address, Value* dwords) {
     auto* store = e_.b.CreateAlignedStore(dwords, address, llvm::Align(lanes_ * 4));
+    if (panel_.read_next) return;
     store->setMetadata(
         llvm::LLVMContext::MD_nontemporal,
         llvm::MDNode::get(e_.b.getContext(), llvm::ConstantAsMetadata::get(e_.b.getInt32(1))));
@@ -182,7 +183,7 @@ class PanelCopier {
               LoadRow(e_.Address(from, v * vector_cols() * source_size_)));
       }
     });
-    e_.StoreFence();
+    if (!panel_.read_next) e_.StoreFence();
   }
 
   // The dimensions of k by their strides, outermost first, if together they cover the elements of
@@ -226,7 +227,7 @@ class PanelCopier {
         }
       }
     });
-    e_.StoreFence();
+    if (!panel_.read_next) e_.StoreFence();
   }
 
   // Where the row goes that is number `row` in memory.

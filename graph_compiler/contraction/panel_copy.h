@@ -7,8 +7,8 @@
 //                  fastest k gets a zero for its last partner
 //
 // Where the elements of a row follow each other in memory, rows are read by vectors; where the
-// elements of a column do, blocks of dwords are transposed in registers. The panel is not read by
-// whoever packs it, so it is written past the caches.
+// elements of a column do, blocks of dwords are transposed in registers. A panel that is not read
+// soon is written past the caches.
 #pragma once
 
 #include "graph_compiler/contraction/ir_emitter.h"
@@ -19,6 +19,7 @@ namespace hpu::graph_compiler {
 struct PanelCopy {
   MemoryType type = MemoryType::kF32;  // of the source; kBF16 unless the panel is f32
   PanelType packed_type = PanelType::kF32;
+  bool read_next = false;  // by the kernel that follows
   int64_t panel_cols = 0;
   int64_t col_stride = 0;          // elements of the source
   std::vector<int64_t> k_sizes;    // k of the panel runs over these, the last one fastest

@@ -171,6 +171,31 @@ TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
   }
 }
 
+// What does not lie in pairs is staged in bf16: half the bytes of f32, and the instructions of
+// pairs.
+TEST(KernelSharingTest, ChangingBF16IsStagedInPairs) {
+  constexpr uint64_t kPanels = 64 * 64 * 2, kRows = 64 * (64 + 32) * 2;
+  for (const IsaLevel isa : {IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
+    KernelModule module(TargetInfoFor(isa));
+    ContractionEmitter emitter(module);
+    GemmSpec spec = DenseSpec(64, 64, 64);
+    spec.a.type = spec.b.type = MemoryType::kBF16;
+    spec.b.stable = false;
+    const bool pairs = isa >= IsaLevel::kV4Bf16;
+    const EmittedKernels rows = *emitter.EmitGemm(spec);
+    EXPECT_TRUE(rows.packed.empty());
+    EXPECT_EQ(rows.launches.size(), 2u);
+    EXPECT_EQ(rows.workspace_bytes, pairs ? kPanels : 64u * (64 + 16) * 4);
+    std::swap(spec.a.row_stride, spec.a.col_stride);
+    const EmittedKernels columns = *emitter.EmitGemm(spec);
+    EXPECT_EQ(columns.launches.size(), pairs ? 3u : 2u);
+    if (pairs) {
+      EXPECT_EQ(columns.workspace_bytes, kPanels + kRows);
+    }
+    EXPECT_TRUE(module.Finish().ok());
+  }
+}
+
 TEST(GemmStatisticsTest, CountsWork) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   ContractionEmitter emitter(module);

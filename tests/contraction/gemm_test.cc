@@ -241,6 +241,28 @@ TEST(GemmTest, NarrowTypes) {
   }
 }
 
+// Products of training: both operands change. Depths that AMX takes and that it leaves to vectors,
+// a last block of pairs that overlaps the one before, rows and columns beyond the last block.
+TEST(GemmTest, ChangingOperandsOfBF16) {
+  const std::vector<GemmCase> shapes = {
+      {.m = 70, .n = 70, .k = 64},
+      {.m = 70, .n = 70, .k = 64, .b_transposed = true},
+      {.m = 150, .n = 130, .k = 80, .a_transposed = true},
+      {.m = 33, .n = 40, .k = 62, .a_transposed = true, .b_transposed = true},
+      {.m = 40, .n = 33, .k = 20, .a_transposed = true},
+      {.m = 40, .n = 33, .k = 64, .a_spread = 2, .b_spread = 3},
+      {.m = 40, .n = 20, .k = 64, .a_transposed = true},
+      {.m = 20, .n = 40, .k = 64},
+      {.m = 36, .n = 48, .k = 32, .a_transposed = true, .batch = {2, 3}},
+      {.m = 36, .n = 48, .k = 32, .b_transposed = true, .batch = {2, 3}, .b_broadcast = true},
+      {.m = 36, .n = 48, .k = 32, .a_transposed = true, .batch = {2, 3}, .a_broadcast = true},
+      {.m = 36, .n = 48, .k = 32, .a_transposed = true, .stable = true}};
+  for (GemmCase c : shapes) {
+    c.a_type = c.b_type = MemoryType::kBF16;
+    CheckAll({c});
+  }
+}
+
 TEST(GemmTest, FewRowsOfMixedTypes) {
   const std::vector<GemmCase> shapes = {{.m = 2, .n = 37, .k = 83, .b_transposed = true},
                                         {.m = 2, .n = 37, .k = 83}};

@@ -165,6 +165,63 @@ TEST_F(ControlEdgeTest, ProductsSeeWeightsWrittenBefore) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
+// Moments and a weight, each read, then written behind everything else: one kernel in place.
+TEST_F(ControlEdgeTest, CopiesBehindAllElseAreDoneInPlace) {
+  const Dims sizes = {64, 4};
+  const uint32_t grad = b_.Persistent(sizes);
+  const uint32_t moment = b_.Persistent(sizes), weight = b_.Persistent(sizes);
+  const uint32_t new_moment = b_.Temporary(sizes), root = b_.Temporary(sizes);
+  const uint32_t new_weight = b_.Temporary(sizes);
+  AddNode("add_fwd_f32", {moment, grad}, new_moment);
+  AddNode("exp_fwd_f32", {new_moment}, root);
+  const uint32_t last = AddNode("sub_fwd_f32", {weight, root}, new_weight);
+  const uint32_t first_copy = AddNode("identity", {new_moment}, Alias(moment, sizes));
+  const uint32_t second_copy = AddNode("identity", {new_weight}, Alias(weight, sizes));
+  Edge(last, first_copy);
+  Edge(first_copy, second_copy);
+  const auto grads = RandomFloats(256, 1), moments = RandomFloats(256, 2);
+  const auto weights = RandomFloats(256, 3);
+  for (const IsaLevel isa : GraphIsaLevels()) {
+    GraphRun run(b_.graph);
+    run.Set(grad, grads);
+    run.Set(moment, moments);
+    run.Set(weight, weights);
+    ASSERT_TRUE(run.Run(isa).ok());
+    EXPECT_EQ(run.recipe.kernels.size(), 1u);
+    std::vector<float> sums, differences;
+    for (size_t i = 0; i < 256; ++i) {
+      sums.push_back(moments[i] + grads[i]);
+      differences.push_back(weights[i] - std::exp(sums[i]));
+    }
+    EXPECT_EQ(run.Get<float>(moment), sums);
+    ExpectNear(run.Get<float>(weight), differences, 1e-5);
+  }
+}
+
+// The copy over x stays where it is while somebody before it reads x, or writes the same memory.
+TEST_F(ControlEdgeTest, CopiesStayBehindWhoeverWouldSeeThem) {
+  const uint32_t x = b_.Persistent(kSizes), y = b_.Persistent(kSizes), out = b_.Persistent(kSizes);
+  const uint32_t fresh = b_.Temporary(kSizes);
+  const uint32_t make = AddNode("relu_fwd_f32", {y}, fresh);
+  const uint32_t between = AddNode("neg_fwd_f32", {x}, out);
+  const uint32_t copy = AddNode("identity", {fresh}, Alias(x, kSizes));
+  Edge(make, between);
+  Edge(between, copy);
+  const auto old = RandomFloats(15, 1), values = RandomFloats(15, 2, 0, 1);
+  const auto run_with = [&] {
+    GraphRun run(b_.graph);
+    run.Set(x, old);
+    run.Set(y, values);
+    EXPECT_TRUE(run.Run(GraphIsaLevels().front()).ok());
+    EXPECT_EQ(run.Get<float>(x), values);
+    return run.Get<float>(out);
+  };
+  EXPECT_EQ(run_with(), Negated(old));
+  b_.graph.nodes[between].inputs = {y};
+  b_.graph.nodes[between].outputs = {Alias(x, kSizes)};
+  EXPECT_EQ(run_with().size(), 15u);
+}
+
 TEST_F(ControlEdgeTest, ContradictionsAreRefused) {
   const uint32_t x = b_.Persistent(kSizes), t = b_.Temporary(kSizes), y = b_.Persistent(kSizes);
   const uint32_t first = AddNode("exp_fwd_f32", {x}, t);

@@ -94,6 +94,51 @@ TEST_F(PackCacheTest, ChangeDuringPackingIsNotKept) {
   EXPECT_NE(Get(cache, 1000, 64, "x", 2), copy);
 }
 
+constexpr uint64_t kLarge = 1 << 20;
+
+TEST_F(PackCacheTest, RewrittenSourcesArePackedIntoTheSameMemory) {
+  PackCache cache(4 * kLarge, &counters_);
+  auto copy = Get(cache, 1000, kLarge, "x", 1);
+  const uint8_t* memory = copy->data();
+  cache.Rewrite(1000, 1, 1);
+  EXPECT_FALSE(copy->valid());
+  EXPECT_EQ(cache.bytes(), kLarge);
+  copy.reset();
+  copy = Get(cache, 1000, kLarge, "x", 2);
+  EXPECT_EQ(copy->data(), memory);
+  EXPECT_EQ(copy->data()[kLarge - 1], 2);  // packed anew
+  EXPECT_EQ(cache.bytes(), kLarge);
+  EXPECT_EQ(counters_.packs_dropped.load(), 1u);
+  // Not while a launch holds it, nor for another format.
+  cache.Rewrite(1000, 1, 2);
+  EXPECT_NE(Get(cache, 1000, kLarge, "y", 3)->data(), memory);
+  EXPECT_NE(Get(cache, 1000, kLarge, "x", 3)->data(), memory);
+  EXPECT_EQ(copy->data()[0], 2);
+}
+
+TEST_F(PackCacheTest, StaleMemoryGoesFirstOrWhenItIsOldOrItsSourceDies) {
+  PackCache cache(3 * kLarge, &counters_);
+  const auto valid = Get(cache, kLarge, kLarge, "x", 1);
+  Get(cache, 3 * kLarge, kLarge, "x", 2);
+  cache.Rewrite(3 * kLarge, 1, 2);
+  Get(cache, 5 * kLarge, 2 * kLarge, "x", 3);  // needs room
+  EXPECT_TRUE(valid->valid());
+  EXPECT_EQ(cache.bytes(), 3 * kLarge);
+  EXPECT_EQ(counters_.packs_evicted.load(), 0u);
+  cache.Rewrite(5 * kLarge, 1, 3);
+  EXPECT_EQ(cache.bytes(), 3 * kLarge);
+  cache.Rewrite(0, 1, 3000);
+  EXPECT_EQ(cache.bytes(), kLarge);
+  cache.Rewrite(kLarge, 1, 3001);
+  EXPECT_EQ(cache.bytes(), kLarge);
+  cache.Drop(kLarge, 1);  // as when it is freed
+  EXPECT_EQ(cache.bytes(), 0u);
+  EXPECT_EQ(counters_.packs_dropped.load(), 3u);
+  Get(cache, 1000, kLarge - 1, "x", 4);  // too small to keep
+  cache.Rewrite(1000, 1, 4);
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
 TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
   PackCache cache(1 << 20, &counters_);
   std::atomic<int> packs{0};
