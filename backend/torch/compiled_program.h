@@ -40,7 +40,8 @@ class CompiledProgram : public torch::CustomClassHolder {
                                       const std::vector<at::Tensor>& tangents);
 
   std::vector<std::unique_ptr<CompiledFunction>> functions_;
-  // With a backward. By input of the forward: which output of the backward is its gradient; -1: none.
+  // With a backward. By input of the forward: the output of the backward that is its gradient; -1:
+  // none.
   std::vector<int64_t> gradient_of_input_;
   std::vector<uint32_t> tensor_inputs_;  // of the forward
   // The forward's outputs that are tensors of the node, in its order; by tangent of the program's

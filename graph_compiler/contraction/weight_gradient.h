@@ -1,7 +1,6 @@
 // The gradient of a convolution by its weight: a product whose sums run over the positions of all
 // images. Forms:
 //
-//   gemm    1x1, stride 1, no padding, one group: pixels are k
 //   tiled   register tiles of (tap column, channel) x output channels while positions run; one copy
 //           of a block of x and of dy serves all taps
 //   lanes   as many inputs as outputs per group, fewer than lanes: lanes are channels, and the

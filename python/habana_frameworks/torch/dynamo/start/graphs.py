@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch.fx.graph_module import _format_import_block, _forward_from_src
-from torch.package import sys_importer
+from torch.package.importer import sys_importer
 
 from ..inputs import CONSTANT_BYTES, attribute
 from ..records import GraphRecord

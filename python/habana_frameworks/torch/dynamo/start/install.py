@@ -9,17 +9,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
 from torch._C._dynamo.guards import GlobalStateGuard
 from torch._dynamo.bytecode_transformation import unique_id
-from torch._dynamo.convert_frame import input_codes, orig_code_map, output_codes
+from torch._dynamo.convert_frame import input_codes, output_codes
 from torch._dynamo.guards import CheckFunctionManager
 from torch._dynamo.output_graph import (
     OutputGraphCommon,
     OutputGraphGuardsState,
     get_builtins_dict,
 )
-from torch._dynamo.types import DynamoFrameType, GuardedCode
-from torch._dynamo.utils import CleanupHook, CleanupManager
+from torch._dynamo.types import GuardedCode
+from torch._dynamo.utils import CleanupHook, CleanupManager, orig_code_map
 from torch._guards import CompileId
 
 from . import guard_facts, pickles

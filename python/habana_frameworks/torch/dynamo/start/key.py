@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
 from torch._C._dynamo.guards import GlobalStateGuard
-from torch._dynamo.types import DynamoFrameType
 
 from ... import native
 from ..graph_key import ambient_factors
