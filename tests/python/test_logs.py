@@ -53,7 +53,7 @@ def test_levels_tell_hits_eager_segments_and_key_factors(private_cache):
     assert "graph_1: hit, store, key " in second
     assert "graph_0: key factor isa_level = " in second
     # Lines of torch's own format, from the module that writes them.
-    assert any("hook.py" in line and "graph_0: hit" in line for line in second.splitlines())
+    assert any("binding.py" in line and "graph_0: hit" in line for line in second.splitlines())
     assert "graph_0" not in run_with(private_cache).stderr
 
 
