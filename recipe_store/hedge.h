@@ -58,8 +58,8 @@ class Hedge {
   bool waits() const { return after_.count() == 0 || PatientScope::Here(); }
   std::chrono::milliseconds after() const { return after_; }
 
-  // `slow`: "<name>.hedged" look-ups that were not waited for to their end, "<name>.late" those of
-  // them that found something.
+  // "<name>.hedged": look-ups that were not waited for to their end; "<name>.late": those of them
+  // that found something.
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
   // For HedgedLookUps. False: so many look-ups are under way that there is none for this one.

@@ -105,12 +105,8 @@ ConvPlan CutConv(const TargetInfo& target, const ConvSpec& spec, int vectors) {
 }  // namespace
 
 void CutEvenly(ConvPlan& plan, const ConvSpec& spec) {
-  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
-  plan.tile_h = CeilDiv(spec.out_h, plan.blocks_h);
-  plan.blocks_h = CeilDiv(spec.out_h, plan.tile_h);
-  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
-  plan.tile_w = CeilDiv(spec.out_w, plan.blocks_w);
-  plan.blocks_w = CeilDiv(spec.out_w, plan.tile_w);
+  plan.blocks_h = EvenBlocks(spec.out_h, plan.tile_h);
+  plan.blocks_w = EvenBlocks(spec.out_w, plan.tile_w);
 }
 
 ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs) {

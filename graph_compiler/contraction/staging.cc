@@ -7,8 +7,6 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kStagedRowsPerTask = 16;
-constexpr int64_t kStagedPairRowsPerTask = 64;  // two lines where rows lie beside each other
 constexpr int64_t kLineBytes = 64;
 
 // The matrix as a dense one in `staged`; a line more than needed keeps rows of a power of two from
@@ -100,6 +98,57 @@ class PairRows {
   const int64_t to_stride_;  // elements
 };
 
+// How a matrix is staged.
+struct Form {
+  const char* kernel;
+  MemoryType type;  // of what is staged
+  int64_t rows_per_task;
+};
+
+constexpr Form kRows{"stage_rows", MemoryType::kF32, 16};
+constexpr Form kPairRows{"stage_pairs", MemoryType::kBF16,
+                         64};  // two lines where columns lie dense
+
+// A launch that copies the matrix of `a` row by row, and `a` as what it leaves. `copy` emits rows
+// of one task: from their address to that of their copy, rows `row_stride` elements apart.
+template <typename CopyRows>
+void Stage(KernelCache& cache, const Form& form, const std::vector<int64_t>& batch, int64_t rows,
+           int64_t cols, const CopyRows& copy, MatrixAccess& a, EmittedKernels& out) {
+  const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
+  const int64_t size = MemoryTypeSize(a.type);
+  const int64_t staged_size = MemoryTypeSize(form.type);
+  const int64_t row_stride = StagedRowStride(cols, staged_size);
+  const int64_t chunks = CeilDiv(rows, form.rows_per_task);
+  const uint64_t staged_bytes =
+      static_cast<uint64_t>(dense.count * rows * row_stride * staged_size);
+  const OperandRef staged = ReserveStaged(staged_bytes, out);
+
+  KernelKey key(form.kernel);
+  key.Add(dense.sizes).Add(dense.strides).Add(a.type).Add(a.row_stride).Add(a.col_stride);
+  key.Add(rows).Add(cols);
+  KernelLaunch launch;
+  launch.name = "stage";
+  launch.engine = Engine::kMme;
+  launch.operands = {a.buffer, staged};
+  launch.tasks = static_cast<uint64_t>(dense.count * chunks);
+  launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * cols * size);
+  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
+  launch.entry = cache.GetOrAdd(
+      key, form.kernel, [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        IrEmitter e(builder, cache.module().target());
+        Value* matrix = e.DivConst(task, chunks);
+        Value* row = e.Mul(e.RemConst(task, chunks), form.rows_per_task);
+        Value* offset =
+            e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides), e.Mul(row, a.row_stride));
+        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, size));
+        Value* to_row = e.Add(e.Mul(matrix, rows), row);
+        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(to_row, row_stride * staged_size));
+        copy(e, from, to, row_stride, e.Min(e.Sub(e.Int(rows), row), e.Int(form.rows_per_task)));
+      });
+  out.launches.push_back(std::move(launch));
+  Redirect(batch, rows, row_stride, staged, form.type, a);
+}
+
 }  // namespace
 
 OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out) {
@@ -111,77 +160,19 @@ OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out) {
 
 void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                MatrixAccess& a, EmittedKernels& out) {
-  const TargetInfo& target = cache.module().target();
-  const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
-  const int64_t row_stride = StagedRowStride(cols, 4);
-  const int64_t chunks = CeilDiv(rows, kStagedRowsPerTask);
-  const int64_t size = MemoryTypeSize(a.type);
-  const uint64_t staged_bytes = static_cast<uint64_t>(dense.count * rows * row_stride * 4);
-  const OperandRef staged = ReserveStaged(staged_bytes, out);
-
-  KernelKey key("stage_rows");
-  key.Add(dense.sizes).Add(dense.strides).Add(a.type).Add(a.row_stride).Add(a.col_stride);
-  key.Add(rows).Add(cols);
-  KernelLaunch launch;
-  launch.name = "stage";
-  launch.engine = Engine::kMme;
-  launch.operands = {a.buffer, staged};
-  launch.tasks = static_cast<uint64_t>(dense.count * chunks);
-  launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * cols * size);
-  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
-  launch.entry = cache.GetOrAdd(
-      key, "stage_rows", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
-        IrEmitter e(builder, target);
-        Value* matrix = e.DivConst(task, chunks);
-        Value* row = e.Mul(e.RemConst(task, chunks), kStagedRowsPerTask);
-        Value* offset =
-            e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides), e.Mul(row, a.row_stride));
-        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, size));
-        Value* to_row = e.Add(e.Mul(matrix, rows), row);
-        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(to_row, row_stride * 4));
-        Value* count = e.Min(e.Sub(e.Int(rows), row), e.Int(kStagedRowsPerTask));
-        EmitMatrixCopy(e, {from, a.type, a.row_stride, a.col_stride},
-                       {to, row_stride, RoundUp(cols, e.lanes())}, count, e.Int(cols));
-      });
-  out.launches.push_back(std::move(launch));
-
-  Redirect(batch, rows, row_stride, staged, MemoryType::kF32, a);
+  const auto copy = [&](IrEmitter& e, Value* from, Value* to, int64_t row_stride, Value* count) {
+    EmitMatrixCopy(e, {from, a.type, a.row_stride, a.col_stride},
+                   {to, row_stride, RoundUp(cols, e.lanes())}, count, e.Int(cols));
+  };
+  Stage(cache, kRows, batch, rows, cols, copy, a, out);
 }
 
 void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                 MatrixAccess& a, EmittedKernels& out) {
-  const TargetInfo& target = cache.module().target();
-  const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
-  const int64_t row_stride = StagedRowStride(cols, 2);
-  const int64_t chunks = CeilDiv(rows, kStagedPairRowsPerTask);
-  const uint64_t staged_bytes = static_cast<uint64_t>(dense.count * rows * row_stride * 2);
-  const OperandRef staged = ReserveStaged(staged_bytes, out);
-
-  KernelKey key("stage_pairs");
-  key.Add(dense.sizes).Add(dense.strides).Add(a.row_stride).Add(a.col_stride);
-  key.Add(rows).Add(cols);
-  KernelLaunch launch;
-  launch.name = "stage";
-  launch.engine = Engine::kMme;
-  launch.operands = {a.buffer, staged};
-  launch.tasks = static_cast<uint64_t>(dense.count * chunks);
-  launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * cols * 2);
-  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
-  launch.entry = cache.GetOrAdd(
-      key, "stage_pairs", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
-        IrEmitter e(builder, target);
-        Value* matrix = e.DivConst(task, chunks);
-        Value* row = e.Mul(e.RemConst(task, chunks), kStagedPairRowsPerTask);
-        Value* offset =
-            e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides), e.Mul(row, a.row_stride));
-        Value* from = e.Address(frame.Operand(builder, 0), e.Mul(offset, 2));
-        Value* to_row = e.Add(e.Mul(matrix, rows), row);
-        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(to_row, row_stride * 2));
-        Value* count = e.Min(e.Sub(e.Int(rows), row), e.Int(kStagedPairRowsPerTask));
-        PairRows(e, a, from, to, row_stride).Copy(count, cols / 2);
-      });
-  out.launches.push_back(std::move(launch));
-  Redirect(batch, rows, row_stride, staged, MemoryType::kBF16, a);
+  const auto copy = [&](IrEmitter& e, Value* from, Value* to, int64_t row_stride, Value* count) {
+    PairRows(e, a, from, to, row_stride).Copy(count, cols / 2);
+  };
+  Stage(cache, kPairRows, batch, rows, cols, copy, a, out);
 }
 
 }  // namespace hpu::graph_compiler

@@ -59,5 +59,10 @@ uint64_t ChooseGrain(uint64_t tasks, uint64_t flops);
 
 inline int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 inline int64_t RoundUp(int64_t x, int64_t y) { return CeilDiv(x, y) * y; }
+// Number of blocks of at most `size`, which becomes the size of even ones.
+inline int64_t EvenBlocks(int64_t count, int64_t& size) {
+  size = CeilDiv(count, CeilDiv(count, size));
+  return CeilDiv(count, size);
+}
 
 }  // namespace hpu::graph_compiler

@@ -52,19 +52,13 @@ void CutChunks(WeightGradientPlan& plan, const ConvSpec& conv, int64_t positions
   CutEvenly(plan.cut, conv);
   const bool whole = plan.cut.blocks_h == 1 && plan.cut.blocks_w == 1;
   plan.images = whole ? std::clamp<int64_t>(positions / plan.cut.pixels(), 1, conv.batch) : 1;
-  plan.image_blocks = CeilDiv(conv.batch, plan.images);
-  plan.images = CeilDiv(conv.batch, plan.image_blocks);
-  plan.image_blocks = CeilDiv(conv.batch, plan.images);
+  plan.image_blocks = EvenBlocks(conv.batch, plan.images);
   plan.chunks = plan.image_blocks * plan.cut.blocks_h * plan.cut.blocks_w;
 }
 
 void CutBlocks(WeightGradientPlan& plan) {
-  plan.channel_blocks = CeilDiv(plan.channel_tiles, plan.channel_tiles_per_task);
-  plan.channel_tiles_per_task = CeilDiv(plan.channel_tiles, plan.channel_blocks);
-  plan.channel_blocks = CeilDiv(plan.channel_tiles, plan.channel_tiles_per_task);
-  plan.panel_blocks = CeilDiv(plan.panels, plan.panels_per_task);
-  plan.panels_per_task = CeilDiv(plan.panels, plan.panel_blocks);
-  plan.panel_blocks = CeilDiv(plan.panels, plan.panels_per_task);
+  plan.channel_blocks = EvenBlocks(plan.channel_tiles, plan.channel_tiles_per_task);
+  plan.panel_blocks = EvenBlocks(plan.panels, plan.panels_per_task);
 }
 
 void Split(WeightGradientPlan& plan, const ConvSpec& conv) {

@@ -152,6 +152,16 @@ struct TransposedCase {
   size_t groups = 1;
 };
 
+synConvolutionParams ParamsOf(const TransposedCase& t) {
+  synConvolutionParams params{};
+  params.kW = params.kH = static_cast<uint32_t>(t.kernel);
+  params.dW = params.dH = static_cast<uint32_t>(t.stride);
+  params.padL = params.padR = params.padT = params.padB = static_cast<int32_t>(t.pad);
+  params.dilW = params.dilH = static_cast<uint32_t>(t.dilation);
+  params.nGroups = static_cast<uint32_t>(t.groups);
+  return params;
+}
+
 // Phases with equal and with different numbers of taps, with none (kernel below stride), with
 // dilation that does and does not divide the stride, and padding beyond the first tap.
 TEST_P(ImageGuidTest, TransposedConvolution) {
@@ -172,13 +182,7 @@ TEST_P(ImageGuidTest, TransposedConvolution) {
     const uint32_t weights = b.Persistent({k, c / t.groups, t.kernel, t.kernel});
     const uint32_t y = b.Temporary({c, out_w, out_h, n});
     const uint32_t out = b.Persistent({c, out_w, out_h, n});
-    synConvolutionParams params{};
-    params.kW = params.kH = static_cast<uint32_t>(t.kernel);
-    params.dW = params.dH = static_cast<uint32_t>(t.stride);
-    params.padL = params.padR = params.padT = params.padB = static_cast<int32_t>(t.pad);
-    params.dilW = params.dilH = static_cast<uint32_t>(t.dilation);
-    params.nGroups = static_cast<uint32_t>(t.groups);
-    b.Node("dedx", {x, weights}, {y}, params);
+    b.Node("dedx", {x, weights}, {y}, ParamsOf(t));
     b.Node("relu_fwd_f32", {y}, {out});
     GraphRun run(b.graph);
     const auto xs = RandomFloats(k * w * h * n);
@@ -226,13 +230,7 @@ TEST_P(ImageGuidTest, WeightGradientOfAConvolution) {
     const uint32_t x = b.Persistent({c, w, h, n});
     const uint32_t dw = b.Temporary({k, group_c, t.kernel, t.kernel});
     const uint32_t out = b.Persistent({k, group_c, t.kernel, t.kernel});
-    synConvolutionParams params{};
-    params.kW = params.kH = static_cast<uint32_t>(t.kernel);
-    params.dW = params.dH = static_cast<uint32_t>(t.stride);
-    params.padL = params.padR = params.padT = params.padB = static_cast<int32_t>(t.pad);
-    params.dilW = params.dilH = static_cast<uint32_t>(t.dilation);
-    params.nGroups = static_cast<uint32_t>(t.groups);
-    b.Node("dedw", {dy, x}, {dw}, params);
+    b.Node("dedw", {dy, x}, {dw}, ParamsOf(t));
     b.Node("relu_fwd_f32", {dw}, {out});
     GraphRun run(b.graph);
     const auto ys = RandomFloats(k * out_w * out_h * n);

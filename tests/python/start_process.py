@@ -99,6 +99,7 @@ def main(variant):
     if variant == "miss-after":
         x = torch.cat([x, x])
         got, want = got + run(compiled), want + run(model)
+    from habana_frameworks.torch.dynamo import report
     from habana_frameworks.torch.dynamo.start import journal
 
     tolerance = 2e-2 if variant == "dtype" else 1e-5
@@ -111,6 +112,7 @@ def main(variant):
                 ),
                 "traced": [bool(outcome.reason) for outcome in journal.outcomes()],
                 "reasons": [outcome.reason for outcome in journal.outcomes()],
+                "report": [graph.lines()[0] for graph in report().graphs],
                 "kept": [outcome.not_kept for outcome in journal.outcomes()],
             }
         )

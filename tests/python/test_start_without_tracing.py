@@ -48,6 +48,9 @@ def test_the_second_process_does_not_trace(private_cache, variant, frames):
     first, second = (process(variant, private_cache) for _ in range(2))
     assert first["traced"] == [True] * frames and first["kept"] == [""] * frames
     assert second["traced"] == [False] * frames
+    assert not any("not traced" in line for line in first["report"])
+    assert len(second["report"]) == frames
+    assert all(": hit, store, not traced, key " in line for line in second["report"])
     assert first["right"] and second["right"]
 
 

@@ -50,7 +50,8 @@ class GraphRecord:
             return [f"{self.name}: eager: {self.reason}"]
         found = "hit" if self.origin in ("store", "memory") else "miss"
         return [
-            f"{self.name}: {found}, {self.origin}, key {self.front_end_key[:12] or 'none'}, "
+            f"{self.name}: {found}, {self.origin}, {'' if self.traced else 'not traced, '}"
+            f"key {self.front_end_key[:12] or 'none'}, "
             f"program {self.content_key[:12]}, {self.recipes} recipes, "
             f"{self.nodes} nodes ({self.eager_nodes} eager); key {self.key_ms:.1f} ms, "
             f"fetch {self.fetch_ms:.1f} ms, capture {self.capture_ms:.1f} ms, "

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...internal import cache_artifacts
 from .. import graph_watch, records
-from ..binding import bind_program, describe_program, log_record
+from ..binding import bind_program, describe_program, log_record, warn_once
 from ..ranges import host_range
 from ..records import GraphRecord
 from ..request import Settings
@@ -57,3 +57,5 @@ class GraphLoader:
             if record.front_end_key:
                 cache_artifacts.record(record.front_end_key)
             log_record(record)
+            if record.origin == "eager":
+                warn_once(f"{record.name} runs eagerly: {record.reason}")

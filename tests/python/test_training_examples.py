@@ -1,0 +1,74 @@
+"""examples/training and benchmarks/training.py, in short forms."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_script(script: str, *arguments: str) -> str:
+    command = [sys.executable, str(ROOT / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def figures_behind(text: str, out: str) -> list[float]:
+    """The number at the end of the part of each line that begins with `text`."""
+    return [float(found) for found in re.findall(re.escape(text) + r"\D*([0-9.e-]+)", out)]
+
+
+@pytest.mark.parametrize("model", ["gpt", "bert"])
+def test_the_example_of_language_models(model, tmp_path):
+    sizes = ("--size", "32", "--layers", "2", "--batch", "4", "--steps", "12")
+    arguments = ("--model", model, *sizes, "--folder", str(tmp_path))
+    out = run_script("examples/training/language_model.py", *arguments)
+    assert "0 eager segments" in out
+    losses = re.findall(r"step +\d+: loss ([0-9.]+), CPU eager ([0-9.]+)", out)
+    assert len(losses) == 6
+    for ours, theirs in losses:
+        assert abs(float(ours) - float(theirs)) < 1e-2
+    assert len(apart := figures_behind("losses differ by ", out)) == 2
+    assert max(apart) < 1e-2
+    assert "on hpu:\n" in out
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+
+
+def test_the_example_of_photographs(tmp_path):
+    arguments = ("--steps", "7", "--batch", "4", "--folder", str(tmp_path))
+    out = run_script("examples/training/photographs.py", *arguments)
+    assert "0 eager segments" in out
+    (first,) = re.findall(r"step +0: loss ([0-9.]+), CPU eager ([0-9.]+)", out)
+    assert abs(float(first[0]) - float(first[1])) < 1e-3
+    assert len(figures_behind("losses differ by ", out)) == 2
+    assert out.count("of 256 held-out pieces are recognised") == 2
+
+
+def test_the_guides_program(tmp_path):
+    """P1 of the guide: equal log lines on hpu and on the CPU, up to rounding."""
+    out = run_script("examples/training/digits.py", "--epochs", "2", "--folder", str(tmp_path))
+    assert "0 eager segments" in out
+    lines = [line for line in out.splitlines() if line.startswith("Train Epoch: ")]
+    ours, theirs = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    assert lines[0].startswith("Train Epoch: 1 [0/1500.0 (0%)]\tLoss: ")
+    assert len(ours) == len(theirs) == 6
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.rpartition(" ")[0] == other.rpartition(" ")[0]
+        assert abs(float(mine.split()[-1]) - float(other.split()[-1])) < 1e-2
+    assert "differ by" in out
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+
+
+def test_a_contender_of_the_benchmark():
+    command = ("--one", "hpu", "--cases", "mlp", "--seconds", "0")
+    figures = json.loads(run_script("benchmarks/training.py", *command).splitlines()[-1])
+    assert figures["eager_segments"] == 0
+    assert 0 < figures["best_s"] <= figures["median_s"] < figures["first_s"]
+    assert figures["loss"] == pytest.approx(2.3, abs=0.3)  # ln 10 to begin with
