@@ -339,8 +339,11 @@ class Partitioner {
     ir::Graph& backward = backward_->graph();
     for (size_t i = 0; i < saved_values_.size(); ++i) {
       const Output& output = forward_->graph().outputs()[saved_outputs_[i]];
+      // A number on the CPU is saved where it is.
+      const bool on_cpu =
+          output.kind == Output::Kind::kInput && forward_->graph().inputs()[output.index].on_cpu;
       backward_->Map(saved_values_[i],
-                     backward.AddInput("saved" + std::to_string(i), output.view.type));
+                     backward.AddInput("saved" + std::to_string(i), output.view.type, on_cpu));
     }
     for (const auto& [output, tangent] : graph_.tangents) {
       const ir::Input& input = graph_.inputs()[tangent];

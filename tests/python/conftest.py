@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -41,6 +42,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["HPU_CACHE_DIR"] = folder.name
     config.add_cleanup(folder.cleanup)
     config.add_cleanup(lambda: stop_daemon(Path(folder.name)))
+
+
+def settle() -> None:
+    """Waits for what dynamic graphs compile ahead of their calls."""
+    for thread in threading.enumerate():
+        if thread.name == "hpu-compile-ahead":
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def settled():
+    """What one test compiles ahead is not in the report of the next."""
+    yield
+    settle()
 
 
 @pytest.fixture

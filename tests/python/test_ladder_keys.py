@@ -145,19 +145,6 @@ def test_the_report_is_bounded_and_says_so(store, monkeypatch):
     assert summary.as_dict()["dropped_graphs"] == 2
 
 
-def test_shapes_of_a_dynamic_graph_are_bounded(store, monkeypatch):
-    monkeypatch.setattr(hook, "MAX_SHAPES", 2)
-    function = torch.compile(affine, backend=hook.hpu_backend, dynamic=True)
-    with torch.no_grad():
-        for rows in (3, 5, 3, 7, 3, 5):  # 7 takes the place of 5, which comes again
-            x = torch.randn(rows, 6)
-            torch.testing.assert_close(function(x, W), affine(x, W))
-    origins = [g.origin for g in report().graphs]
-    assert origins == ["compiled", "compiled", "compiled", "memory"]
-    assert report().dropped_shapes == 2
-    assert "dropped: 2 programs of dynamic graphs" in str(report())
-
-
 def test_records_from_many_threads_are_all_counted(store, monkeypatch):
     monkeypatch.setattr(records, "MAX_GRAPHS", 100)
     threads = [

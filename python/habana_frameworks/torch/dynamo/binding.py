@@ -45,6 +45,7 @@ def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bo
     record.content_key = loaded.content_key
     record.content_factors = loaded.content_factors
     record.recipes = loaded.recipes
+    record.program_bytes = loaded.bytes
     record.nodes = program.node_count
     record.eager_nodes = program.eager_node_count
     if record.eager_nodes:

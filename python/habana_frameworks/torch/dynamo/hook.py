@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,12 +16,14 @@ from ..internal import cache_artifacts
 from . import graph_watch, records
 from .binding import Compiled, bind_program, describe_program, log_record, warn_once
 from .compile_backend import passes, shared_layer
+from .dynamic_graph import DynamicGraph
 from .explanation import FrozenMiss, miss_text
 from .function_text import Uncacheable
 from .graph_capture import capture_graph
 from .graph_key import graph_factors
 from .graph_label import label, source_of
 from .graph_watch import CapturedGraph
+from .host_numbers import split_numbers
 from .inputs import example_values, graph_inputs, has_symbols
 from .options import OptionError, key_options, resolve, without_effect
 from .progress import CompileProgress
@@ -42,9 +42,6 @@ DEVICE = "hpu"
 
 # What is told what became of a graph.
 Keep = Callable[[GraphRecord], None]
-
-# Concrete shapes of one dynamic graph that keep their programs; the least recently called go.
-MAX_SHAPES = 256
 
 
 def hpu_backend(
@@ -73,13 +70,16 @@ def hpu_backend(
     if reason:
         return _eager(gm, record, reason, keep)
     try:
-        request = Request(gm, graph_inputs(gm), settings, name, source, compile_id)
+        numbers = split_numbers(gm)
+        module = numbers.module if numbers else gm
+        request = Request(module, graph_inputs(module), settings, name, source, compile_id)
     except CaptureError as error:
         return _eager(gm, record, str(error), keep)
+    if numbers:
+        return numbers.bind(DynamicGraph(request, _compile_shape, service.forget))
     if has_symbols(example_inputs):
-        return DynamicGraph(request)
-    values = example_values(gm)
-    return compile_static(request, example_inputs, values, keep)
+        return DynamicGraph(request, _compile_shape, service.forget)
+    return compile_static(request, example_inputs, example_values(gm), record, keep)
 
 
 def _eager_reason(
@@ -121,45 +121,16 @@ def _eager(
     return gm.forward
 
 
-class DynamicGraph:
-    """A graph with symbolic sizes: one program per concrete shape, compiled at its first call."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._lock = threading.Lock()
-        # Guarded by _lock; least recently called first.
-        self._by_shape: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
-
-    def __call__(self, *args: Any) -> Any:
-        shape = tuple(
-            (*a.shape, -1, *a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a)
-            for a in args
-        )
-        with self._lock:
-            compiled = self._by_shape.get(shape)
-            if compiled is not None:
-                self._by_shape.move_to_end(shape)
-        if compiled is None:
-            compiled = compile_static(self._request, args, None)
-            with self._lock:
-                self._by_shape[shape] = compiled
-                dropped = len(self._by_shape) > MAX_SHAPES
-                if dropped:
-                    self._by_shape.popitem(last=False)
-            if dropped:
-                records.count_dropped_shape()
-        return compiled(*args)
-
-
 def compile_static(
     request: Request,
     example_inputs: Sequence[Any],
     values: dict[torch.fx.Node, Any] | None,
+    record: GraphRecord,
     keep: Keep = _ignore,
 ) -> Compiled:
-    """The callable for one concrete shape. values: known example values of all nodes. keep: called
-    with what became of the graph if that holds for other processes too."""
-    record = request.new_record()
+    """The callable for one concrete shape. values: known example values of all nodes. record: new;
+    is filled and listed. keep: called with what became of the graph if that holds for other
+    processes too."""
     try:
         with host_range(f"hpu::prepare {request.name}"):
             loaded = _climb(request, example_inputs, values, record)
@@ -185,6 +156,10 @@ def compile_static(
     keep(record)
     module = request.module
     return bind_program(loaded.program, record, tuple(request.attributes()), lambda: module.forward)
+
+
+def _compile_shape(request: Request, arguments: Sequence[Any], record: GraphRecord) -> Compiled:
+    return compile_static(request, arguments, None, record)
 
 
 def _climb(

@@ -21,6 +21,8 @@ class GraphRecord:
     origin: str = "eager"
     # False: Dynamo did not trace it in this process (start/).
     traced: bool = True
+    # True: for a size that no call had yet (dynamic_graph.py).
+    ahead: bool = False
     # Why it, or its lookup in the store, was skipped.
     reason: str = ""
     # Why what the store had was compiled anew.
@@ -31,6 +33,7 @@ class GraphRecord:
     cacheable: bool = True
     nodes: int = 0
     recipes: int = 0
+    program_bytes: int = 0
     eager_nodes: int = 0
     key_ms: float = 0.0
     fetch_ms: float = 0.0
@@ -51,6 +54,7 @@ class GraphRecord:
         found = "hit" if self.origin in ("store", "memory") else "miss"
         return [
             f"{self.name}: {found}, {self.origin}, {'' if self.traced else 'not traced, '}"
+            f"{'ahead of its first call, ' if self.ahead else ''}"
             f"key {self.front_end_key[:12] or 'none'}, "
             f"program {self.content_key[:12]}, {self.recipes} recipes, "
             f"{self.nodes} nodes ({self.eager_nodes} eager); key {self.key_ms:.1f} ms, "

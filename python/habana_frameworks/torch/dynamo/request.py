@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,6 +38,9 @@ class Request:
             for value in (*example_inputs, *self.attributes())
         ]
         return flags if any(flags) else None
+
+    def with_settings(self, **changed: bool | int | float | str) -> Request:
+        return replace(self, settings={**self.settings, **changed})
 
     def new_record(self) -> GraphRecord:
         return GraphRecord(self.name, self.source, self.compile_id)

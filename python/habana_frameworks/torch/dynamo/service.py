@@ -75,6 +75,7 @@ class Loaded:
     recipes: int
     content_key: str
     content_factors: list[tuple[str, str]]
+    bytes: int  # of the recipes
 
 
 class Service:
@@ -172,6 +173,11 @@ class Service:
         with self._lock:
             self._programs.clear()
             self._failed.clear()
+
+    def forget(self, key: str) -> None:
+        """Drops the program of a front-end key (hex) from memory; whoever calls it keeps it."""
+        with self._lock:
+            self._programs.pop(bytes.fromhex(key), None)
 
     def fetch(self, key: bytes, record: GraphRecord) -> Loaded | None:
         """A program of the store, by its front-end key; None on a miss. UnusableProgram."""
@@ -306,7 +312,8 @@ class Service:
         record.origin = str(found.origin)
         record.load_ms = (time.perf_counter() - started) * 1e3
         factors = [(str(name), str(value)) for name, value in manifest["factors"]]
-        loaded = Loaded(program, len(found.recipes), record.content_key, factors)
+        size = sum(memoryview(recipe).nbytes for recipe in found.recipes)
+        loaded = Loaded(program, len(found.recipes), record.content_key, factors, size)
         if key is None:
             return loaded
         with self._lock:
