@@ -24,6 +24,7 @@ STARTED = time.perf_counter()
 import torch  # noqa: E402
 from cases import Case, make_case  # noqa: E402
 from models import largest_error, outputs_of  # noqa: E402
+from runtimes import onnxruntime, openvino_importer  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 COMPILER_LIBRARIES = ("libSynapseCompiler", "libLLVM", "libclang")
@@ -91,6 +92,8 @@ CONTENDERS: dict[str, Callable[[Case], Call]] = {
     "inductor warm": _inductor,
     "inductor mega-cache": _mega_cache,
     "openvino": _openvino,
+    "openvino importer": openvino_importer,
+    "onnxruntime": onnxruntime,
     "hpu cold": _hpu,
     "hpu warm": _hpu,
 }
@@ -176,7 +179,7 @@ def _check_hpu(contender: str) -> dict[str, Any]:
 
 def identity(contender: str) -> dict[str, Any]:
     """What shows that the contender did what its name says; SystemExit where it did not."""
-    if contender == "CPU eager":
+    if contender in ("CPU eager", "openvino importer", "onnxruntime"):
         return {}
     from torch._dynamo.utils import counters
 

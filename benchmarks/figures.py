@@ -11,6 +11,7 @@ Run = dict[str, Any]  # the figures of one process, or {"failure": text}
 Results = dict[str, dict[str, list[Run]]]  # case -> contender -> runs
 
 INDUCTOR_VARIANTS = ("inductor", "inductor freezing", "inductor max-autotune")
+RUNTIMES = ("openvino", "openvino importer", "onnxruntime")
 # What these run in steady state is what plain Inductor runs; only their start differs.
 _SAME_CODE = {"inductor warm": "inductor", "inductor mega-cache": "inductor"}
 
@@ -93,6 +94,29 @@ def best_inductor(figures: dict[str, list[Run]]) -> tuple[str, float] | None:
         return None
     best = min(medians, key=medians.__getitem__)
     return best, medians[best]
+
+
+def best_peer(results: Results, case: str) -> tuple[str, float] | None:
+    """The fastest of all that others have, and its median in milliseconds; for a bf16 row a runtime
+    may calculate in f32."""
+    found = [best for best in (best_inductor(results[case]),) if best]
+    name, _, dtype = case.rpartition(" ")
+    rows = [results[case], results.get(f"{name} f32", {})] if dtype == "bf16" else [results[case]]
+    for contender in RUNTIMES:
+        medians = [median(by.get(contender, []), "steady_ms") for by in rows]
+        found += [(contender, value) for value in medians if value is not None]
+    return min(found, key=lambda best: best[1], default=None)
+
+
+def leads_over_peers(results: Results) -> dict[str, float]:
+    """Case -> how many times the fastest peer's time ours fits into."""
+    found = {}
+    for case, figures in results.items():
+        best = best_peer(results, case)
+        lead = quotient(best and best[1], median(steady_runs(figures, "hpu"), "steady_ms"))
+        if lead is not None:
+            found[case] = lead
+    return found
 
 
 def leads(results: Results) -> dict[str, float]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from figures import (
+    INDUCTOR_VARIANTS,
+    RUNTIMES,
     Results,
     Run,
     best_inductor,
+    best_peer,
     first_ratios,
     geometric_mean,
     least,
@@ -19,7 +22,7 @@ from figures import (
 )
 from targets import Sections, depth_growth, layers_of, verdicts
 
-STEADY = ("CPU eager", "inductor", "inductor freezing", "inductor max-autotune", "openvino", "hpu")
+STEADY = ("CPU eager", *INDUCTOR_VARIANTS, *RUNTIMES, "hpu")
 
 
 def number(value: float | None) -> str:
@@ -59,7 +62,7 @@ def steady_table(results: Results) -> list[str]:
     """Milliseconds of a call, median (least), and our lead."""
     names = _present(results, STEADY)
     rows = []
-    over: dict[str, list[float]] = {"eager": [], "inductor": []}
+    over: dict[str, list[float]] = {"eager": [], "inductor": [], "peer": []}
     for case, by in results.items():
         ours = median(steady_runs(by, "hpu"), "steady_ms")
         best = best_inductor(by)
@@ -67,16 +70,20 @@ def steady_table(results: Results) -> list[str]:
         inductor = quotient(best and best[1], ours)
         over["eager"] += [eager] if eager else []
         over["inductor"] += [inductor] if inductor else []
+        fastest = best_peer(results, case)
+        peer = quotient(fastest and fastest[1], ours)
+        over["peer"] += [peer] if peer else []
         cells = [
             f"{number(median(runs, 'steady_ms'))} ({number(least(runs, 'steady_min_ms'))})"
             if values(runs, "steady_ms")
             else "-"
             for runs in (steady_runs(by, name) for name in names)
         ]
-        rows.append([case, *cells, number(eager), number(inductor)])
-    means = [number(geometric_mean(over["eager"])), number(geometric_mean(over["inductor"]))]
+        named = f"{number(peer)} ({fastest[0]})" if fastest else "-"
+        rows.append([case, *cells, number(eager), number(inductor), named])
+    means = [number(geometric_mean(ratios)) for ratios in over.values()]
     rows.append(["geometric mean", *[""] * len(names), *means])
-    return table(["model", *names, "x eager", "x best Inductor"], rows)
+    return table(["model", *names, "x eager", "x best Inductor", "x best of all"], rows)
 
 
 def first_table(results: Results, contenders: tuple[str, ...]) -> list[str]:
@@ -213,7 +220,7 @@ def failure_lines(sections: Sections) -> list[str]:
 
 
 _FIRST = ("CPU eager", "dynamo only", "aot_eager", "inductor", "inductor warm",
-          "inductor mega-cache", "openvino", "hpu cold", "hpu warm")  # fmt: skip
+          "inductor mega-cache", *RUNTIMES, "hpu cold", "hpu warm")  # fmt: skip
 _CONTAINER = ("dynamo only", "inductor mega-cache", "inductor mega-cache, no compiler",
               "hpu shared daemon", "hpu shared store")  # fmt: skip
 

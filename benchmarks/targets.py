@@ -10,6 +10,7 @@ from figures import (
     geometric_mean,
     growth_exponent,
     leads,
+    leads_over_peers,
     median,
     most,
     quotient,
@@ -170,6 +171,10 @@ def _container(results: Results, models: Results) -> list[Verdict]:
     return [as_warm, speedup]
 
 
+def _of_dtype(ratios: dict[str, float], dtype: str) -> dict[str, float]:
+    return {case: ratio for case, ratio in ratios.items() if case.endswith(f" {dtype}")}
+
+
 def verdicts(sections: Sections) -> list[Verdict]:
     """All rows, in the order of the targets' list."""
     models = sections.get("models", {})
@@ -177,6 +182,12 @@ def verdicts(sections: Sections) -> list[Verdict]:
     return [
         at_least("steady state: best Inductor variant / ours", "mean ≥ 1.25, each ≥ 1.05",
                  leads(models), 1.05, mean=1.25),
+        at_least("steady state: best of Inductor, OpenVINO, ONNX Runtime / ours, f32",
+                 "mean ≥ 1.25, each ≥ 1.1", _of_dtype(leads_over_peers(models), "f32"), 1.1,
+                 mean=1.25),
+        at_least("steady state: best of Inductor, OpenVINO, ONNX Runtime / ours, bf16",
+                 "mean ≥ 1.35, each ≥ 1.15", _of_dtype(leads_over_peers(models), "bf16"), 1.15,
+                 mean=1.35),
         _peak(sections.get("peak", {})),
         at_most("first output, cold / `aot_eager`", "≤ 1.25",
                 first_ratios(models, "hpu cold", "aot_eager"), 1.25),

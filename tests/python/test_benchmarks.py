@@ -158,7 +158,7 @@ def test_verdicts_say_the_worst_case():
 
 def test_all_targets_without_results_are_not_measured():
     rows = targets.verdicts({})
-    assert len(rows) == 12
+    assert len(rows) == 14
     assert {verdict.met for verdict in rows} == {None}
 
 
@@ -248,6 +248,24 @@ def test_verdicts_of_canned_results():
     assert depth.met is True
 
 
+def test_the_lead_is_over_the_fastest_of_all():
+    """A runtime in f32 stands beside a bf16 row too."""
+
+    def steady(ms):
+        return [{"steady_ms": ms}]
+
+    results = {
+        "a f32": {"inductor": steady(30.0), "onnxruntime": steady(24.0), "hpu warm": steady(20.0)},
+        "a bf16": {"inductor": steady(28.0), "hpu warm": steady(10.0)},
+        "b bf16": {"openvino importer": steady(9.0), "hpu warm": steady(10.0)},
+    }
+    assert figures.best_peer(results, "a bf16") == ("onnxruntime", 24.0)
+    assert figures.leads_over_peers(results) == pytest.approx(
+        {"a f32": 1.2, "a bf16": 2.4, "b bf16": 0.9}
+    )
+    assert figures.leads(results) == pytest.approx({"a f32": 1.5, "a bf16": 2.8})
+
+
 def test_code_that_grows_with_depth_misses_the_target():
     sections = canned()
     sections["depth"]["bert 48 layers f32"]["hpu cold"][0]["code_bytes"] = 10000
@@ -257,10 +275,12 @@ def test_code_that_grows_with_depth_misses_the_target():
 def test_tables_of_canned_results():
     lines = tables.page(canned())
     text = "\n".join(lines)
-    assert "| model | CPU eager | inductor | openvino | hpu | x eager | x best Inductor |" in lines
-    assert "| a f32 | 40.0 (39.0) | 30.0 (29.0) | - | 21.0 (18.0) | 1.90 | 1.43 |" in lines
+    header = "| model | CPU eager | inductor | openvino | hpu | x eager | x best Inductor |"
+    assert f"{header} x best of all |" in lines
+    cells = "| a f32 | 40.0 (39.0) | 30.0 (29.0) | - | 21.0 (18.0) | 1.90 | 1.43 |"
+    assert f"{cells} 1.43 (inductor) |" in lines
     assert "| a f32 | 1.20 | 5.00 | - | 1.08 | - |" in lines
-    assert "| a f32 | 1 | 1 | 0 | 2.0e-06 | - | 1.0e-06 | - | - | - |" in lines
+    assert "| a f32 | 1 | 1 | 0 | 2.0e-06 | - | 1.0e-06 | - | - | - | - | - |" in lines
     assert "| a f32 | 22.3 | 21.0 | 233 | 85% |" in lines
     assert "| a f32 | 1024 | 2048 | 0.50 |" in lines
     assert "- openvino: `KeyError: torch.bfloat16` (models: a f32)" in lines
