@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import time
@@ -13,7 +14,7 @@ import torch.fx
 
 from .. import native
 from ..internal import cache_artifacts
-from . import graph_watch, records
+from . import deferred, graph_watch, records
 from .binding import Compiled, bind_program, describe_program, log_record, warn_once
 from .compile_backend import passes, shared_layer
 from .dynamic_graph import DynamicGraph
@@ -130,23 +131,43 @@ def compile_static(
 ) -> Compiled:
     """The callable for one concrete shape. values: known example values of all nodes. record: new;
     is filled and listed. keep: called with what became of the graph if that holds for other
-    processes too."""
+    processes too.
+
+    In a warm-up it may still be without its program (deferred.py).
+    """
+
+    def bind(obtain: Callable[[], Loaded]) -> Compiled:
+        try:
+            return _bind(request, example_inputs, values, obtain(), record, keep)
+        except (CaptureError, NoProgram) as error:
+            return _without_program(request, example_inputs, values, error, record, keep)
+
+    warm_up = deferred.current()
+    # What other processes start from has to be known when Dynamo is done with the frame.
+    if warm_up is None or request.settings["start_without_tracing"]:
+        return bind(lambda: _climb(request, example_inputs, values, record))
     try:
-        with host_range(f"hpu::prepare {request.name}"):
-            loaded = _climb(request, example_inputs, values, record)
+        found = _look_up(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
-        if isinstance(error, NoProgram):
-            if request.settings["frozen"] and error.code == "NOT_FOUND":
-                raise FrozenMiss(miss_text(record, request.source, str(error))) from error
-            _show(request, example_inputs, values, record)
-        if (
-            isinstance(error, NoProgram)
-            and not error.lasting
-            and request.settings["require_server"]
-        ):
-            raise
-        lasting = not isinstance(error, NoProgram) or error.lasting
-        return _eager(request.module, record, str(error), keep if lasting else _ignore)
+        return _without_program(request, example_inputs, values, error, record, keep)
+    if isinstance(found, Loaded):
+        return _bind(request, example_inputs, values, found, record, keep)
+    job = dataclasses.replace(found, warm_up=True)
+    return deferred.Deferred(
+        warm_up.submit(lambda: _compile(request, job, record, None)),
+        bind,
+        lambda args: compile_static(request, args, None, request.new_record()),
+    )
+
+
+def _bind(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    loaded: Loaded,
+    record: GraphRecord,
+    keep: Keep,
+) -> Compiled:
     records.add(record)
     _describe(request, loaded, record)
     if record.front_end_key:
@@ -162,6 +183,25 @@ def _compile_shape(request: Request, arguments: Sequence[Any], record: GraphReco
     return compile_static(request, arguments, None, record)
 
 
+def _without_program(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    error: CaptureError | NoProgram,
+    record: GraphRecord,
+    keep: Keep,
+) -> Compiled:
+    """Eager, unless the user, or a warm-up, wants to know why there is no program."""
+    lasting = not isinstance(error, NoProgram) or error.lasting
+    if isinstance(error, NoProgram):
+        if request.settings["frozen"] and error.code == "NOT_FOUND":
+            raise FrozenMiss(miss_text(record, request.source, str(error))) from error
+        _show(request, example_inputs, values, record)
+        if not lasting and (request.settings["require_server"] or deferred.current() is not None):
+            raise error
+    return _eager(request.module, record, str(error), keep if lasting else _ignore)
+
+
 def _climb(
     request: Request,
     example_inputs: Sequence[Any],
@@ -169,6 +209,22 @@ def _climb(
     record: GraphRecord,
 ) -> Loaded:
     """Memory, store, compile."""
+    with host_range(f"hpu::prepare {request.name}"):
+        found = _look_up(request, example_inputs, values, record)
+        if isinstance(found, Loaded):
+            return found
+        progress_mode = str(request.settings["show_progress"])
+        with CompileProgress(request.name, progress_mode) as progress:
+            return _compile(request, found, record, progress)
+
+
+def _look_up(
+    request: Request,
+    example_inputs: Sequence[Any],
+    values: dict[torch.fx.Node, Any] | None,
+    record: GraphRecord,
+) -> Loaded | CompileJob:
+    """A program from memory or store; or what the server is to be asked for."""
     options = key_options(request.settings)
     front_end = _front_end_key(request, example_inputs, options, record)
     if front_end is not None:
@@ -187,27 +243,29 @@ def _climb(
     try:
         with host_range(f"hpu::capture {request.name}"):
             graph = _capture(request, example_inputs, values, record)
-        progress_mode = str(request.settings["show_progress"])
-        with (
-            host_range(f"hpu::compile {request.name}"),
-            CompileProgress(request.name, progress_mode) as progress,
-        ):
-            job = CompileJob(
-                graph,
-                options,
-                front_end,
-                float(request.settings["compile_timeout_s"]),
-                warm_up=request.settings["compile_priority"] == "warm-up",
-                frozen=bool(request.settings["frozen"]),
-            )
-            return service.compile(job, record, progress)
     except CaptureError as error:
         if front_end is not None:
             service.remember_failure(front_end.key, str(error))
         raise
+    return CompileJob(
+        graph,
+        options,
+        front_end,
+        float(request.settings["compile_timeout_s"]),
+        warm_up=request.settings["compile_priority"] == "warm-up",
+        frozen=bool(request.settings["frozen"]),
+    )
+
+
+def _compile(
+    request: Request, job: CompileJob, record: GraphRecord, progress: CompileProgress | None
+) -> Loaded:
+    try:
+        with host_range(f"hpu::compile {request.name}"):
+            return service.compile(job, record, progress)
     except NoProgram as error:
-        if front_end is not None and error.lasting:
-            service.remember_failure(front_end.key, str(error))
+        if job.front_end is not None and error.lasting:
+            service.remember_failure(job.front_end.key, str(error))
         raise
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -160,8 +161,24 @@ _resets = 0
 _listeners: list[Callable[[], None]] = []
 
 
+_collected = threading.local()
+
+
+@contextlib.contextmanager
+def collect() -> Iterator[list[GraphRecord]]:
+    """What this thread adds in the block."""
+    _collected.records = []
+    try:
+        yield _collected.records
+    finally:
+        _collected.records = None
+
+
 def add(record: GraphRecord) -> None:
     global _dropped_graphs
+    here = getattr(_collected, "records", None)
+    if here is not None:
+        here.append(record)
     with _lock:
         _records.append(record)
         if len(_records) > MAX_GRAPHS:

@@ -1,0 +1,337 @@
+"""The shapes that a service compiles: a grid of batch and sequence sizes, and padding to them."""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch.utils import _pytree
+
+_log = logging.getLogger("habana_frameworks.torch")
+
+# Which dimension of a tensor is batch and which is sequence; None: it has none.
+Axes = tuple[int | None, int | None]
+_AXES: Axes = (0, 1)
+
+
+class Shape(NamedTuple):
+    """One point of a grid; sequence is 1 where buckets have no such axis."""
+
+    batch: int
+    sequence: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.batch}x{self.sequence}"
+
+
+def linear(
+    low: int,
+    high: int,
+    step: int,
+    pad_max: int | None = None,
+    pad_percent: float | None = None,
+) -> list[int]:
+    """low, low*2, low*4, ... up to step, then the multiples of step, and high.
+
+    pad_max, pad_percent: leave out a size where the next smaller one that stays is near enough
+    that no input is padded by more elements, or a greater part of the padded size, than this; the
+    grid is then coarser where that costs little. Both together: neither is exceeded.
+    ValueError if a size is not positive or low is above high.
+    """
+    _check_range(low, high, step)
+    sizes = set()
+    size = low
+    while size < min(step, high):
+        sizes.add(size)
+        size *= 2
+    sizes.update(range(-(-max(low, step) // step) * step, high + 1, step))
+    return _thin(sorted({*sizes, high}), pad_max, pad_percent)
+
+
+def exponential(low: int, high: int, count: int | None = None, step: int = 1) -> list[int]:
+    """`count` sizes from low to high in equal ratios, each rounded up to a multiple of step.
+
+    count: None doubles from size to size. Equal sizes are one, so there may be fewer. ValueError as
+    linear.
+    """
+    _check_range(low, high, step)
+    if count is None:
+        doubled = [low]
+        while doubled[-1] * 2 < high:
+            doubled.append(doubled[-1] * 2)
+        exact: list[float] = [*doubled, high]
+    elif count < 1:
+        raise ValueError(f"count {count}: expected at least 1")
+    else:
+        last = max(count - 1, 1)
+        exact = [low * (high / low) ** (i / last) for i in range(count - 1)] + [high]
+    # 1e-9: a size that is whole but for rounding stays it.
+    rounded = {min(high, int(-(-(size - 1e-9) // step)) * step) for size in exact}
+    return sorted(rounded)
+
+
+def _check_range(low: int, high: int, step: int) -> None:
+    for name, value in (("low", low), ("high", high), ("step", step)):
+        if value < 1:
+            raise ValueError(f"{name} {value}: expected at least 1")
+    if low > high:
+        raise ValueError(f"low {low} is above high {high}")
+
+
+def _thin(sizes: list[int], pad_max: int | None, pad_percent: float | None) -> list[int]:
+    if pad_max is None and pad_percent is None:
+        return sizes
+    kept = sizes[:1]
+    for size, following in zip(sizes[1:], [*sizes[2:], None], strict=True):
+        # The worst input is one larger than the last size that stays.
+        padding = 0 if following is None else following - kept[-1] - 1
+        if (
+            following is None
+            or (pad_max is not None and padding > pad_max)
+            or (pad_percent is not None and 100 * padding > pad_percent * following)
+        ):
+            kept.append(size)
+    return kept
+
+
+@dataclass
+class Waste:
+    """What padding to one shape cost: calls, elements that were real, elements after padding."""
+
+    calls: int = 0
+    real: int = 0
+    padded: int = 0
+
+    @property
+    def fraction(self) -> float:
+        return 1 - self.real / self.padded if self.padded else 0.0
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Inputs of a bucket's shape."""
+
+    inputs: dict[str, Any]
+    shape: Shape
+    real: Shape  # before padding
+    has_sequence: bool = field(repr=False, default=True)
+
+    def unpad(self, output: Any, axes: Axes | Mapping[str, Axes] | None = None) -> Any:
+        """The real part of every tensor in `output` (tensors in tuples, lists, dicts, data classes
+        that PyTorch's pytree knows), as views.
+
+        axes: (batch dimension, sequence dimension) of all outputs, or of the named ones of a
+        mapping. Else dimension 0 is batch and dimension 1 is sequence if they have the padded size.
+        What is a feature of each sample, as a pooled output, may have that size by chance: name its
+        axes, (0, None). ValueError if a named dimension does not have the padded size.
+        """
+        if isinstance(output, torch.Tensor):
+            return self._cut(output, axes if isinstance(axes, tuple) else None, "the output")
+        if isinstance(output, Mapping) and isinstance(axes, Mapping):
+            parts = {name: self.unpad(value, axes.get(name)) for name, value in output.items()}
+            if type(output) is dict:
+                return parts
+            return type(output)(**{str(name): value for name, value in parts.items()})
+        whole = axes if isinstance(axes, tuple) else None
+        return _pytree.tree_map_only(
+            torch.Tensor, lambda tensor: self._cut(tensor, whole, "an output"), output
+        )
+
+    def _cut(self, tensor: torch.Tensor, axes: Axes | None, what: str) -> torch.Tensor:
+        for axis, (dim, padded, real) in enumerate(
+            zip(axes or _AXES, self.shape, self.real, strict=True)
+        ):
+            if dim is None or (axis == 1 and not self.has_sequence):
+                continue
+            has_size = -tensor.dim() <= dim < tensor.dim() and tensor.shape[dim] == padded
+            if not has_size:
+                if axes is None:
+                    continue
+                raise ValueError(
+                    f"{what} of shape {list(tensor.shape)} has no {Shape._fields[axis]} of "
+                    f"{padded} in dimension {dim}"
+                )
+            if axes is None and axis == 1 and real != padded and tensor.dim() == 2:
+                _tell_guess(tensor, real)
+            tensor = tensor.narrow(dim, 0, real)
+        return tensor
+
+
+_guesses: set[torch.dtype] = set()
+
+
+def _tell_guess(tensor: torch.Tensor, real: int) -> None:
+    """Once: [batch, n] of numbers may as well be features, and those would be lost."""
+    if not tensor.is_floating_point() or tensor.dtype in _guesses:
+        return
+    _guesses.add(tensor.dtype)
+    _log.warning(
+        "unpad: an output of shape %s was cut to %d in dimension 1, taken for the sequence; if that "
+        "dimension holds features, say unpad(output, axes=(0, None))",
+        list(tensor.shape),
+        real,
+    )
+
+
+class Buckets:
+    """A grid of shapes. Thread-safe.
+
+    batch, sequence: sizes (linear, exponential, or any whole numbers above 0); they are sorted.
+    sequence None: inputs have no such axis. ValueError if a size is not positive or there is none.
+    """
+
+    def __init__(self, batch: Iterable[int], sequence: Iterable[int] | None = None) -> None:
+        self.batch = _sizes("batch", batch)
+        self.sequence = None if sequence is None else _sizes("sequence", sequence)
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._waste: dict[Shape, Waste] = {}
+
+    def shapes(self) -> list[Shape]:
+        """Every shape, the largest first."""
+        shapes = (Shape(b, s) for b in self.batch for s in self.sequence or [1])
+        return sorted(shapes, key=lambda shape: (shape.batch * shape.sequence, shape), reverse=True)
+
+    def __len__(self) -> int:
+        return len(self.batch) * len(self.sequence or [1])
+
+    def fit(self, batch: int, sequence: int = 1) -> Shape:
+        """The smallest shape that holds the sizes; ValueError, with axis, size and limit, if none
+        does."""
+        return Shape(
+            _fit("batch", self.batch, batch),
+            1 if self.sequence is None else _fit("sequence", self.sequence, sequence),
+        )
+
+    def pad(
+        self,
+        inputs: Mapping[str, Any],
+        values: Mapping[str, float] | None = None,
+        axes: Mapping[str, Axes] | None = None,
+    ) -> Padded:
+        """Tensors padded at the end to the smallest shape that fits all of them.
+
+        values: what an input is filled up with, 0 if not named. Rows that fill up the batch hold it
+        too: give an attention mask a value that masks. axes: (batch dimension, sequence dimension)
+        of an input, (0, 1) if not named; tensors with fewer dimensions lack what is beyond them.
+        What is no tensor, or a tensor without dimensions, stays. ValueError if inputs disagree
+        about a size, none has a batch, or none fits.
+        """
+        values, axes = values or {}, axes or {}
+        for name in (*values, *axes):
+            if name not in inputs:
+                raise ValueError(f"there is no input {name!r}: expected {', '.join(inputs)}")
+        places = {
+            name: self._dimensions(name, value, axes.get(name))
+            for name, value in inputs.items()
+            if isinstance(value, torch.Tensor) and value.dim() > 0
+        }
+        sizes = [
+            self._common_size(
+                axis,
+                {n: inputs[n].shape[d[axis]] for n, d in places.items() if d[axis] is not None},
+            )
+            for axis in (0, 1)
+        ]
+        real = Shape(*sizes)
+        shape = self.fit(*real)
+        padded = dict(inputs)
+        counts = [0, 0]
+        for name, dims in places.items():
+            tensor = inputs[name]
+            padded[name] = _fill(tensor, dims, shape, values.get(name, 0))
+            counts[0] += tensor.numel()
+            counts[1] += padded[name].numel()
+        with self._lock:
+            waste = self._waste.setdefault(shape, Waste())
+            waste.calls += 1
+            waste.real += counts[0]
+            waste.padded += counts[1]
+        return Padded(padded, shape, real, self.sequence is not None)
+
+    def _dimensions(self, name: str, tensor: torch.Tensor, axes: Axes | None) -> Axes:
+        dims: list[int | None] = []
+        for axis, dim in enumerate(axes or _AXES):
+            if axis == 1 and self.sequence is None:
+                dim = None
+            if dim is not None and not -tensor.dim() <= dim < tensor.dim():
+                if axes is not None:
+                    raise ValueError(
+                        f"input {name!r} has {tensor.dim()} dimensions and no dimension {dim}"
+                    )
+                dim = None
+            dims.append(dim)
+        return dims[0], dims[1]
+
+    def _common_size(self, axis: int, sizes: Mapping[str, int]) -> int:
+        word = Shape._fields[axis]
+        if len(set(sizes.values())) > 1:
+            listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ValueError(
+                f"inputs disagree about the {word}: {listed}; name their axes, None for an axis "
+                "that a tensor does not have"
+            )
+        if not sizes:
+            if axis == 0 or self.sequence is not None:
+                raise ValueError(f"no input has a {word} dimension")
+            return 1
+        return next(iter(sizes.values()))
+
+    def waste(self) -> dict[Shape, float]:
+        """Of every shape that was used, the fraction of elements that were padding."""
+        with self._lock:
+            return {shape: self._waste[shape].fraction for shape in sorted(self._waste)}
+
+    def calls(self) -> dict[Shape, int]:
+        """How often each shape was used."""
+        with self._lock:
+            return {shape: self._waste[shape].calls for shape in sorted(self._waste)}
+
+    def table(self) -> str:
+        """A line per shape that was used, the total last."""
+        waste, calls = self.waste(), self.calls()
+        lines = [f"{'shape':>12} {'calls':>8} {'padding':>8}"]
+        lines += [f"{shape!s:>12} {calls[shape]:>8} {waste[shape]:>8.1%}" for shape in waste]
+        with self._lock:
+            total = Waste(
+                sum(w.calls for w in self._waste.values()),
+                sum(w.real for w in self._waste.values()),
+                sum(w.padded for w in self._waste.values()),
+            )
+        lines.append(f"{'all':>12} {total.calls:>8} {total.fraction:>8.1%}")
+        return "\n".join(lines) + "\n"
+
+
+def _sizes(axis: str, sizes: Iterable[int]) -> list[int]:
+    found = sorted(set(sizes))
+    if not found:
+        raise ValueError(f"{axis}: no size is given")
+    for size in found:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{axis}: {size!r} is no size: expected whole numbers above 0")
+    return found
+
+
+def _fit(axis: str, sizes: Sequence[int], size: int) -> int:
+    if size < 1:
+        raise ValueError(f"{axis} {size}: expected at least 1")
+    place = bisect.bisect_left(sizes, size)
+    if place == len(sizes):
+        raise ValueError(f"{axis} {size} is above the largest bucket, {sizes[-1]}")
+    return sizes[place]
+
+
+def _fill(tensor: torch.Tensor, dims: Axes, shape: Shape, value: float) -> torch.Tensor:
+    amounts = [0] * (2 * tensor.dim())  # of F.pad: from the last dimension, before and after
+    for dim, size in zip(dims, shape, strict=True):
+        if dim is not None:
+            amounts[2 * (tensor.dim() - 1 - dim % tensor.dim()) + 1] = size - tensor.shape[dim]
+    if not any(amounts):
+        return tensor
+    return F.pad(tensor, amounts, value=value)

@@ -1,0 +1,136 @@
+"""What a warm-up did: a row per shape, as text, JSON and an HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .buckets import Shape
+
+# What became of a shape. compiled: by the server, for this warm-up or for another that asked at
+# the same time; hit: all programs were there; failed: with an error, or a graph runs eagerly; left:
+# the warm-up ended before it.
+RESULTS = ("compiled", "hit", "failed", "left")
+
+
+@dataclass
+class Row:
+    """One shape. Times in milliseconds."""
+
+    shape: Shape
+    result: str = "left"
+    name: str = ""  # of the entry of the manifest
+    graphs: int = 0
+    programs: list[str] = field(default_factory=list)  # their content keys
+    compile_ms: float = 0.0  # of the server, all graphs
+    run_ms: float = 0.0  # the call that went through, its launches included
+    launched: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Shapes so far, and the seconds that the rest will take; None while nothing tells."""
+
+    done: int
+    total: int
+    hits: int
+    compiled: int
+    failed: int
+    seconds_left: float | None
+
+    def __str__(self) -> str:
+        left = "" if self.seconds_left is None else f", {self.seconds_left:.0f} s left"
+        return (
+            f"{self.done} of {self.total}: {self.hits} hits, {self.compiled} compiled, "
+            f"{self.failed} failed{left}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of a warm-up. stopped: why shapes were left; "" if none was."""
+
+    rows: list[Row]
+    seconds: float = 0.0
+    stopped: str = ""
+
+    @property
+    def hits(self) -> int:
+        return self._count("hit")
+
+    @property
+    def compiled(self) -> int:
+        return self._count("compiled")
+
+    @property
+    def failed(self) -> int:
+        return self._count("failed")
+
+    @property
+    def left(self) -> int:
+        return self._count("left")
+
+    @property
+    def complete(self) -> bool:
+        """Every shape is there."""
+        return self.failed == 0 and self.left == 0
+
+    def _count(self, result: str) -> int:
+        return sum(row.result == result for row in self.rows)
+
+    def summary(self) -> str:
+        """One line."""
+        text = (
+            f"{len(self.rows)} shapes in {self.seconds:.1f} s: {self.hits} hits, "
+            f"{self.compiled} compiled, {self.failed} failed, {self.left} left"
+        )
+        return f"{text}; stopped: {self.stopped}" if self.stopped else text
+
+    def table(self) -> str:
+        """A line per shape, the summary last."""
+        cells = [_HEAD, *(_cells(row) for row in self.rows)]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+            for line in cells
+        ]
+        return "\n".join([*lines, self.summary()]) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+            "hits": self.hits,
+            "compiled": self.compiled,
+            "failed": self.failed,
+            "left": self.left,
+            "rows": [asdict(row) | {"shape": row.shape._asdict()} for row in self.rows],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1)
+
+    def to_html(self) -> str:
+        """A page that needs no other file."""
+        from .page import to_html
+
+        return to_html(self, _HEAD, [_cells(row) for row in self.rows])
+
+
+_HEAD = ("shape", "result", "graphs", "compiled in", "first call", "programs", "what went wrong")
+
+
+def _cells(row: Row) -> Sequence[str]:
+    name = f"{row.name} " if row.name else ""
+    return (
+        f"{name}{row.shape}",
+        row.result,
+        str(row.graphs),
+        f"{row.compile_ms:.0f} ms" if row.result == "compiled" else "",
+        f"{row.run_ms:.1f} ms" if row.launched else "",
+        " ".join(key[:12] for key in row.programs),
+        row.error,
+    )

@@ -1,0 +1,278 @@
+"""Runs a warm-up: many shapes at the server at once, one at a time in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+import torch._dynamo
+
+from ..dynamo import deferred, records
+from ..dynamo.service import NoProgram
+from .buckets import Buckets, Shape
+from .report import Progress, Report, Row
+
+_log = logging.getLogger("habana_frameworks.torch.warmup")
+
+Run = Callable[[Shape], Any]
+OnProgress = Callable[[Progress], None]
+OnReady = Callable[[Report], None]
+
+# Requests at a server at the same time; it has as many compiled at once as it has workers, and
+# keeps the others in its lane of warm-ups.
+PARALLEL = 8
+# A cancelled warm-up looks up this often while it waits for a server.
+_LOOK_UP_S = 0.2
+# Graphs of one shape's call, at most: a run that is pending for ever does not come to an end.
+_MAX_CALLS = 1000
+
+
+class Handle:
+    """A warm-up that runs in a thread of its own. Thread-safe."""
+
+    def __init__(
+        self,
+        run: Run,
+        shapes: Sequence[Shape],
+        on_progress: OnProgress | None,
+        on_ready: OnReady | None,
+        parallel: int | None,
+    ) -> None:
+        self._warm_up = WarmUp(run, [Row(shape) for shape in shapes], on_progress, parallel)
+        self._on_ready = on_ready
+        self._report: Report | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="hpu-warm-up", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._report = self._warm_up.run()
+        finally:
+            if self._report is None:
+                self._report = self._warm_up.report("the warm-up broke; the log says more")
+            self._ended.set()
+        if self._on_ready is not None and self.ready:
+            _tell(self._on_ready, self._report)
+
+    @property
+    def ready(self) -> bool:
+        """True when every shape is there: compiled and launched once, none failed or left."""
+        return self._ended.is_set() and self._report is not None and self._report.complete
+
+    @property
+    def done(self) -> bool:
+        """True when the warm-up has ended, with success or without."""
+        return self._ended.is_set()
+
+    @property
+    def progress(self) -> Progress:
+        return self._warm_up.progress()
+
+    def wait(self, timeout: float | None = None) -> Report:
+        """The report at the end; TimeoutError if that is not within `timeout` seconds."""
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"the warm-up is not done after {timeout} s: {self.progress}")
+        assert self._report is not None
+        return self._report
+
+    async def wait_async(self) -> Report:
+        """As wait, without blocking the event loop."""
+        while not self._ended.is_set():
+            await asyncio.sleep(_LOOK_UP_S / 10)
+        return self.wait()
+
+    def cancel(self) -> None:
+        """Ends the warm-up after the shape it is at; what is compiled stays, the rest is left."""
+        self._warm_up.cancel()
+
+
+def start(
+    run: Run,
+    buckets: Buckets | Sequence[Shape],
+    on_progress: OnProgress | None = None,
+    on_ready: OnReady | None = None,
+    parallel: int | None = None,
+) -> Handle:
+    """Warms up in the background, the largest shape first.
+
+    run(shape) makes inputs of that shape and calls the compiled model once; what it returns is
+    dropped. It is called in one thread, for one shape at a time, and more than once for a shape:
+    where a program is still being compiled the call ends at it (by an exception that passes
+    `except Exception`), and is made again when the program is there. Modes that PyTorch keeps per
+    thread and guards on (no_grad, autocast) are for `run` to set, as requests will.
+
+    on_progress, on_ready: called in the warm-up's thread; on_ready with the report, if every shape
+    is there. parallel: requests at the compile server at the same time (8). What goes wrong with a
+    shape is in its row of the report; nothing is raised.
+    """
+    return Handle(run, _shapes(buckets), on_progress, on_ready, parallel)
+
+
+def run(
+    run: Run,
+    buckets: Buckets | Sequence[Shape],
+    on_progress: OnProgress | None = None,
+    parallel: int | None = None,
+) -> Report:
+    """As start, in this thread."""
+    rows = [Row(shape) for shape in _shapes(buckets)]
+    return WarmUp(run, rows, on_progress, parallel).run()
+
+
+def _shapes(buckets: Buckets | Sequence[Shape]) -> Sequence[Shape]:
+    return buckets.shapes() if isinstance(buckets, Buckets) else buckets
+
+
+def _tell(listener: Callable[[Any], None], value: Any) -> None:
+    try:
+        listener(value)
+    except Exception:
+        _log.exception("a callback of the warm-up raised; the warm-up goes on")
+
+
+class ServerLost(Exception):
+    """No compile server can be had: what is left would only run eagerly."""
+
+
+class WarmUp:
+    """The work of one warm-up; run() once. progress() and cancel() from any thread."""
+
+    def __init__(
+        self,
+        run: Run,
+        rows: Sequence[Row],
+        on_progress: OnProgress | None,
+        parallel: int | None,
+    ) -> None:
+        if parallel is not None and parallel < 1:
+            raise ValueError(f"parallel {parallel}: expected at least 1")
+        self._run = run
+        self._rows = list(rows)
+        self._on_progress = on_progress
+        self._parallel = parallel or PARALLEL
+        self._cancelled = threading.Event()
+        self._started = time.monotonic()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def progress(self) -> Progress:
+        results = [row.result for row in self._rows]
+        done = len(results) - results.count("left")
+        left = None
+        if done:
+            left = (time.monotonic() - self._started) / done * (len(results) - done)
+        return Progress(
+            done,
+            len(results),
+            results.count("hit"),
+            results.count("compiled"),
+            results.count("failed"),
+            left,
+        )
+
+    def report(self, stopped: str = "") -> Report:
+        return Report(self._rows, time.monotonic() - self._started, stopped)
+
+    def run(self) -> Report:
+        self._started = time.monotonic()
+        deferral = deferred.Deferral(self._parallel)
+        try:
+            with _room_for_shapes(len(self._rows)):
+                self._work(deferral)
+        except ServerLost as lost:
+            return self.report(str(lost))
+        finally:
+            deferral.close()
+        return self.report("it was cancelled" if self._cancelled.is_set() else "")
+
+    def _work(self, deferral: deferred.Deferral) -> None:
+        new = deque(self._rows)
+        waiting: list[tuple[Future[Any], Row]] = []
+        while (new or waiting) and not self._cancelled.is_set():
+            if new and len(waiting) < self._parallel:
+                ready = [new.popleft()]
+            else:
+                wait({future for future, _ in waiting}, _LOOK_UP_S, FIRST_COMPLETED)
+                ready = [row for future, row in waiting if future.done()]
+                waiting = [(future, row) for future, row in waiting if not future.done()]
+            for row in ready:
+                if self._cancelled.is_set():
+                    return
+                pending = self._call(row, deferral)
+                if pending is not None:
+                    waiting.append((pending, row))
+                elif self._on_progress is not None:
+                    _tell(self._on_progress, self.progress())
+
+    def _call(self, row: Row, deferral: deferred.Deferral) -> Future[Any] | None:
+        """Calls for one shape; what it waits for, None when its row is complete."""
+        started = time.perf_counter()
+        pending = None
+        with records.collect() as graphs, deferred.active(deferral):
+            try:
+                self._run(row.shape)
+            except deferred.Pending as error:
+                pending = error.program
+            except Exception as error:
+                lost = _no_server(error)
+                if lost:
+                    raise ServerLost(lost) from error
+                row.result, row.error = "failed", f"{type(error).__name__}: {_one_line(error)}"
+        _note(row, graphs)
+        if pending is not None:
+            return pending
+        if row.result != "failed":
+            torch.hpu.synchronize()
+            row.run_ms = (time.perf_counter() - started) * 1e3
+            row.launched = True
+            row.result = "failed" if row.error else "compiled" if row.compile_ms else "hit"
+        return None
+
+
+def _note(row: Row, graphs: Sequence[records.GraphRecord]) -> None:
+    row.graphs += len(graphs)
+    for graph in graphs:
+        if graph.origin == "eager":
+            row.error = row.error or f"{graph.name} runs eagerly: {graph.reason}"
+        else:
+            row.programs.append(graph.content_key)
+        if graph.origin in ("compiled", "coalesced"):
+            row.compile_ms += graph.compile_ms
+
+
+def _no_server(error: BaseException) -> str:
+    """Why no server can be had, if that is what went wrong; Dynamo wraps what a backend raises."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, NoProgram):
+            return "" if found.lasting or found.code else str(found)
+        found = found.__cause__ or found.__context__
+    return ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500]
+
+
+@contextlib.contextmanager
+def _room_for_shapes(count: int) -> Iterator[None]:
+    """Dynamo gives a function up after recompile_limit (8) shapes; here every one is wanted.
+
+    The limits are of this thread and hold only when something is compiled.
+    """
+    config = torch._dynamo.config
+    limit = max(config.recompile_limit, count + 8)
+    with config.patch(
+        recompile_limit=limit,
+        accumulated_recompile_limit=max(config.accumulated_recompile_limit, 4 * limit),
+    ):
+        yield
