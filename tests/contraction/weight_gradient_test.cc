@@ -152,6 +152,15 @@ TEST(WeightGradientTest, PointwiseAndDilated) {
   CheckAll({Square(40, 6, 70, 1, 3), Strided(Square(20, 9, 16, 1, 2), 2), dilated});
 }
 
+// One product where the weight is large, in either layout of the result.
+TEST(WeightGradientTest, LargePointwise) {
+  for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
+    ConvCase c = Square(300, 3, 440, 1, 3);
+    c.type = type;
+    CheckAll({c, Strided(c, 2)});
+  }
+}
+
 TEST(WeightGradientTest, Groups) {
   CheckAll({Grouped(Square(32, 9, 32, 3, 2), 8), Grouped(Square(48, 7, 48, 3), 6),
             Grouped(Square(20, 7, 20, 3, 2), 10), Grouped(Square(64, 7, 64, 3), 4),
