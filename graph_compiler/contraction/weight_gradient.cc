@@ -34,7 +34,8 @@ KernelKey PlanKey(const std::string& kind, const WeightGradientSpec& spec,
        {plan.panel_cols, plan.panels, plan.channel_tiles, int64_t{plan.rows}, plan.tiles_per_row,
         plan.unit_rows, plan.group_size, plan.channel_tiles_per_task, plan.panels_per_task,
         plan.images, plan.image_blocks, plan.chunks_per_split, plan.splits,
-        int64_t{plan.joined_columns}, int64_t{plan.lanes}, spec.conv.batch}) {
+        int64_t{plan.joined_columns}, int64_t{plan.lanes}, int64_t{plan.runs.depth},
+        int64_t{plan.runs.joined_rows}, spec.conv.batch}) {
     key.Add(value);
   }
   return key;
@@ -64,8 +65,13 @@ KernelLaunch SumPositions(KernelCache& cache, const WeightGradientSpec& spec,
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
                        IrEmitter e(builder, cache.module().target());
                        GradientTask gradient(e, frame, spec, plan, task);
-                       plan.lanes ? EmitLanesGradient(e, gradient, spec, plan)
-                                  : EmitTiledGradient(e, gradient, spec, plan);
+                       if (plan.runs.depth > 0) {
+                         EmitAmxGradient(e, frame, gradient, spec, plan);
+                       } else if (plan.lanes) {
+                         EmitLanesGradient(e, gradient, spec, plan);
+                       } else {
+                         EmitTiledGradient(e, gradient, spec, plan);
+                       }
                      });
   return launch;
 }
@@ -155,7 +161,7 @@ absl::StatusOr<EmittedKernels> EmitWeightGradientKernels(KernelCache& cache,
   conv.x.offset += static_cast<uint64_t>(conv.x_offset * MemoryTypeSize(conv.x_type));
   bound.dy.offset += static_cast<uint64_t>(spec.dy_offset * MemoryTypeSize(spec.dy_type));
   conv.x_offset = bound.dy_offset = 0;
-  const WeightGradientPlan plan = PlanWeightGradient(cache.module().target(), conv);
+  const WeightGradientPlan plan = PlanWeightGradient(cache.module().target(), bound);
   const auto bind = [&](std::vector<OperandRef> operands) {
     conv.epilogue = BindEpilogue(spec.conv.epilogue, spec.conv.epilogue_operands, operands);
     conv.epilogue_operands = std::move(operands);

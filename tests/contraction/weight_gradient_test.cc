@@ -34,7 +34,7 @@ class GradientRun {
 
   const WeightGradientSpec& spec() const { return spec_; }
   WeightGradientPlan Plan(IsaLevel isa) const {
-    return PlanWeightGradient(TargetInfoFor(isa), spec_.conv);
+    return PlanWeightGradient(TargetInfoFor(isa), spec_);
   }
 
   double Reference(int64_t r, int64_t s, int64_t c, int64_t ko) const {
@@ -179,6 +179,42 @@ TEST(WeightGradientTest, NarrowTypes) {
     for (ConvCase& c : cases) c.type = type;
     CheckAll(cases);
   }
+}
+
+// Rows of positions that are joined and that are not, pairs with a half, channels beyond a tile,
+// chunks of several images and a last one of fewer rows, taps that are far apart.
+TEST(WeightGradientTest, ChannelsLastOfBF16) {
+  ConvCase dilated = Square(32, 12, 40, 3);
+  dilated.dilation_h = 2;
+  dilated.dilation_w = 3;
+  dilated.pad_h = 3;
+  dilated.pad_w = 1;
+  std::vector<ConvCase> cases = {Square(32, 16, 32, 3, 2),
+                                 Square(24, 7, 70, 3, 5),
+                                 Square(50, 40, 16, 3),
+                                 Square(16, 9, 33, 1, 2),
+                                 Strided(Square(33, 15, 40, 3, 2), 2),
+                                 Strided(Square(17, 9, 16, 1), 2),
+                                 Square(16, 5, 16, 5, 3),
+                                 Grouped(Square(64, 9, 80, 3), 2),
+                                 dilated,
+                                 Strided(Square(16, 23, 16, 4), 4)};
+  for (ConvCase& c : cases) {
+    c.type = MemoryType::kBF16;
+    c.channels_last_weight = false;
+    for (const IsaLevel isa : TestedLevels()) {
+      GradientRun run(c);
+      EXPECT_EQ(run.Plan(isa).runs.depth > 0, isa == IsaLevel::kV4Amx);
+      run.Check(isa);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  const auto runs = [](ConvCase c) {
+    c.type = MemoryType::kBF16;
+    return GradientRun(c).Plan(IsaLevel::kV4Amx).runs;
+  };
+  EXPECT_TRUE(runs(Square(50, 40, 16, 3)).joined_rows);
+  EXPECT_FALSE(runs(Strided(Square(33, 15, 40, 3, 2), 2)).joined_rows);
 }
 
 // What the cases above must have met, and shapes of real models.
