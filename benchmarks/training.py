@@ -61,6 +61,17 @@ class LanguageModel(nn.Module):
         return out
 
 
+class Denoiser(nn.Module):
+    """A model of images that says what was added to them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(self.model(x + noise), noise)
+
+
 def tokens(words: int, *sizes: int) -> torch.Tensor:
     return torch.randint(words, sizes)
 
@@ -95,6 +106,14 @@ def vit(layers: int) -> Case:
     return model, {"x": torch.randn(4, 3, 224, 224), "labels": tokens(10, 4)}
 
 
+def unet(layers: int) -> Case:
+    from cases import UNet
+
+    width, size = (32, 128) if layers > 4 else (16, 32)
+    x = torch.randn(4, 3, size, size)
+    return Denoiser(UNet(width)), {"x": x, "noise": torch.randn_like(x)}
+
+
 def lstm(_: int) -> Case:
     return WithLoss(LanguageModel(5000, 256)), {
         "x": tokens(5000, 16, 32),
@@ -118,6 +137,7 @@ CASES: dict[str, Callable[[int], Case]] = {
     "gpt2": gpt2,
     "resnet": resnet,
     "vit": vit,
+    "unet": unet,
     "lstm": lstm,
     "mlp": mlp,
 }
@@ -223,7 +243,9 @@ def main() -> None:
     )
     parser.add_argument("--cases", default=",".join(CASES), help="names, with commas")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=12, help="of the transformers; 4: quick")
+    parser.add_argument(
+        "--layers", type=int, default=12, help="of the transformers; 4: all models short"
+    )
     parser.add_argument("--seconds", type=float, default=10, help="of timed steps per process")
     parser.add_argument("--bf16", action="store_true", help="under autocast")
     parser.add_argument("--json", action="store_true", help="raw results instead of a table")

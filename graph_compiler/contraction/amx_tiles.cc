@@ -26,6 +26,11 @@ int AmxDepth(int64_t pairs) {
   return 0;
 }
 
+int AmxDepthFilledUp(int64_t pairs) {
+  if (pairs < kLeastDepth) return 0;
+  return static_cast<int>(CeilDiv(pairs, CeilDiv(pairs, kMostDepth)));
+}
+
 RowTiles AmxRowTiles(int64_t m) {
   constexpr int64_t kMostRows = kAmxHalves * kAmxRows;
   RowTiles tiles;

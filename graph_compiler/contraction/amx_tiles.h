@@ -19,6 +19,9 @@ inline constexpr int kAmxHalves = 2;   // tiles of A
 // Pairs of k that a tile multiplies at once for a run of `pairs`: the largest divisor that a tile
 // holds, so that no run leaves a rest. 0: it would fill less than half a tile.
 int AmxDepth(int64_t pairs);
+// Of operands that are copied anyway and may be filled up with zeros: the fewest products, then the
+// fewest zeros. 0: as above.
+int AmxDepthFilledUp(int64_t pairs);
 
 // Vectors per panel for n columns.
 inline int AmxPanelVectors(int64_t n) { return n > kAmxRows ? kAmxVectors : 1; }

@@ -174,10 +174,10 @@ class GemmForms {
   // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
   // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
-    if (!cache_.module().target().avx512_bf16 || gemm_.k == 0 || gemm_.k % 2 != 0) return false;
+    if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
     if (gemm_.a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
     if (form != PanelForm::kPacked && gemm_.m < kRowsWorthStaging) return false;
-    return HasPairs(gemm_.a) || gemm_.n >= kRowsWorthStaging;
+    return ReadsPairsInPlace() || gemm_.n >= kRowsWorthStaging;
   }
 
   static bool HasPairs(const MatrixAccess& a) {
@@ -186,15 +186,24 @@ class GemmForms {
                        [](int64_t stride) { return stride % 2 == 0; });
   }
 
-  // AMX multiplies tiles of pairs.
-  int ChooseAmxDepth(PanelType packed_type) const {
-    const bool possible = cache_.module().target().amx_bf16 && packed_type == PanelType::kBF16Pairs;
-    return possible ? AmxDepth(gemm_.k / 2) : 0;
+  // A lies in pairs, of a k that AMX, where it is there, cuts into tiles without a rest.
+  bool ReadsPairsInPlace() const {
+    if (!HasPairs(gemm_.a) || gemm_.k % 2 != 0) return false;
+    const int64_t pairs = gemm_.k / 2;
+    return !cache_.module().target().amx_bf16 || AmxDepth(pairs) > 0 ||
+           AmxDepthFilledUp(pairs) == 0 || gemm_.n < kRowsWorthStaging;
   }
 
-  // From here on k and the strides of A count pairs.
-  void CountPairs() {
-    gemm_.k /= 2;
+  // AMX multiplies tiles of pairs; a rest of k is filled up with zeros where A is copied.
+  int ChooseAmxDepth() const {
+    if (!cache_.module().target().amx_bf16) return 0;
+    const int64_t pairs = CeilDiv(gemm_.k, 2);
+    return ReadsPairsInPlace() ? AmxDepth(pairs) : AmxDepthFilledUp(pairs);
+  }
+
+  // From here on k, with what fills it up, and the strides of A count pairs.
+  void CountPairs(int64_t filled_k) {
+    gemm_.k = filled_k / 2;
     gemm_.a.row_stride /= 2;
     for (int64_t& stride : gemm_.a.batch_strides) stride /= 2;
   }
@@ -215,10 +224,12 @@ class GemmForms {
       packed_type = PanelType::kBF16Vectors;
     }
     use.packed_by_task = form == PanelForm::kPackedByTask;
-    use.amx_depth = ChooseAmxDepth(packed_type);
+    const bool pairs = packed_type == PanelType::kBF16Pairs;
+    if (pairs) use.amx_depth = ChooseAmxDepth();
     if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
     OperandRef b = gemm_.b.buffer;
-    const PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
+    PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
+    if (pairs) format.filled_k = RoundUp(gemm_.k, 2 * std::max(1, use.amx_depth));
     if (stages_panels) {
       b = StagePanels(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format, out_);
     } else if (form == PanelForm::kPacked) {
@@ -226,11 +237,11 @@ class GemmForms {
       out_.packed.push_back(
           EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
     }
-    if (packed_type == PanelType::kBF16Pairs) {
-      if (!HasPairs(gemm_.a)) {
-        StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    if (pairs) {
+      if (!ReadsPairsInPlace()) {
+        StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, format.filled_k, gemm_.a, out_);
       }
-      CountPairs();
+      CountPairs(format.filled_k);
     } else if (gemm_.k > 0 && !ReadsAInPlace()) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }

@@ -160,12 +160,14 @@ PanelPacking MakePacking(KernelCache& cache, const std::vector<int64_t>& batch,
   copy.k_sizes.push_back(k);
   copy.k_strides = format.outer_k_strides;
   copy.k_strides.push_back(b.row_stride);
+  const int64_t step = KPerStep(format.packed_type);
+  copy.fastest_k = RoundUp(std::max(k, format.filled_k), step);
 
   const auto key_of = [&](const std::string& kind) {
     KernelKey key(kind);
     key.Add(dense.sizes).Add(dense.strides).Add(b.type).Add(b.row_stride).Add(b.col_stride);
     key.Add(k).Add(n).Add(format.panel_cols).Add(format.packed_type);
-    key.Add(format.outer_k_sizes).Add(format.outer_k_strides);
+    key.Add(format.outer_k_sizes).Add(format.outer_k_strides).Add(copy.fastest_k);
     key.Add(cache.module().target().f32_lanes);  // the bf16 forms join halves of whole vectors
     return key;
   };

@@ -9,14 +9,15 @@
 namespace hpu::graph_compiler {
 
 // B[batch][k][n] -> [batch][panel][k][panel_cols], columns beyond n are 0. kBF16Vectors needs an
-// even number of vectors per panel, kBF16Pairs an even k; both a source of bf16. Broadcast batch
-// dimensions are packed once. `outer_k` are further k dimensions around the rows of B (kernel
+// even number of vectors per panel, kBF16Pairs fills an odd k up; both a source of bf16. Broadcast
+// batch dimensions are packed once. `outer_k` are further k dimensions around the rows of B (kernel
 // taps), outermost first: k of a panel runs over outer_k, then `k`.
 struct PanelFormat {
   int64_t panel_cols = 0;
   PanelType packed_type = PanelType::kF32;
   std::vector<int64_t> outer_k_sizes = {};
   std::vector<int64_t> outer_k_strides = {};  // elements of B
+  int64_t filled_k = 0;  // kBF16Pairs: zeros follow the rows of B up to as many
 };
 PackedOperand EmitPanelPacking(KernelCache& cache, const std::vector<int64_t>& batch,
                                const MatrixAccess& b, int64_t k, int64_t n, PanelFormat format);
@@ -46,8 +47,9 @@ OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out);
 // appended to `out`.
 void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                MatrixAccess& a, EmittedKernels& out);
-// Likewise by a copy in bf16, of which `a` is a matrix already; `cols` is even.
+// Likewise by a copy in bf16, of which `a` is a matrix already, with zeros after each row up to
+// `filled_cols`, an even number.
 void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
-                MatrixAccess& a, EmittedKernels& out);
+                int64_t filled_cols, MatrixAccess& a, EmittedKernels& out);
 
 }  // namespace hpu::graph_compiler

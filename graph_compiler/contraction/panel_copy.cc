@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "graph_compiler/codegen/convert.h"
+#include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Dimension> DimensionsOfK(const PanelCopy& panel) {
   int64_t panel_stride = 1;
   for (size_t i = panel.k_sizes.size(); i-- > 0;) {
     Dimension dim{panel.k_sizes[i], panel.k_strides[i], panel_stride};
-    if (dims.empty() && panel.fills_up_k()) ++dim.size;
+    if (i + 1 == panel.k_sizes.size()) dim.size = panel.fastest_k;
     panel_stride *= dim.size;
     if (dim.size == 1) continue;
     // Neighbours that run evenly in the source are one.
@@ -55,22 +56,22 @@ class PanelCopier {
         dims_(DimensionsOfK(panel)) {}
 
   void Full() {
+    if (HasPairsByVectors()) return PairsByVectors(nullptr);
     if (panel_.fills_up_k()) return Scalars(e_.Int(panel_.panel_cols));
     if (panel_.col_stride == 1) return RowsContiguous();
     if (const auto order = OrderInMemory()) return ColumnsContiguous(*order);
     Scalars(e_.Int(panel_.panel_cols));
   }
 
+  // Columns from `cols` on are 0.
+  void Short(Value* cols) { HasPairsByVectors() ? PairsByVectors(cols) : Scalars(cols); }
+
   // Element by element, columns from `cols` on and what fills up k are 0.
   void Scalars(Value* cols) {
     e_.For(e_.Int(0), e_.Int(panel_.k()), 1, [&](Value* k) {
       e_.For(e_.Int(0), e_.Int(panel_.panel_cols), 1, [&](Value* col) {
         Value* exists = e_.b.CreateICmpSLT(col, cols);
-        if (panel_.fills_up_k()) {
-          const int64_t last = panel_.k_sizes.back();
-          Value* inner = e_.RemConst(k, last + 1);
-          exists = e_.b.CreateAnd(exists, e_.b.CreateICmpSLT(inner, e_.Int(last)));
-        }
+        if (panel_.fills_up_k()) exists = e_.b.CreateAnd(exists, Exists(k));
         // What is missing reads the first element.
         Value* place = e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride));
         StoreElement(Source(e_.b.CreateSelect(exists, place, e_.Int(0))), exists, k, col);
@@ -83,9 +84,12 @@ class PanelCopier {
     const llvm::Align align(narrow() ? 2 : 4);
     e_.For(e_.Int(0), cols, 1, [&](Value* col) {
       e_.For(e_.Int(0), e_.Int(panel_.k()), 1, [&](Value* k) {
-        Value* element = e_.b.CreateAlignedLoad(bits, e_.Address(to_, PackedOffset(k, col)), align);
-        Value* place = Source(e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride)));
-        e_.b.CreateAlignedStore(element, place, align);
+        const auto restore = [&] {
+          Value* from = e_.Address(to_, PackedOffset(k, col));
+          Value* place = Source(e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride)));
+          e_.b.CreateAlignedStore(e_.b.CreateAlignedLoad(bits, from, align), place, align);
+        };
+        panel_.fills_up_k() ? e_.If(Exists(k), restore) : restore();
       });
     });
   }
@@ -99,6 +103,11 @@ class PanelCopier {
     return panel_.packed_type == PanelType::kBF16Vectors ? 2 * lanes_ : lanes_;
   }
 
+  // Step k of the panel is one of the source.
+  Value* Exists(Value* k) {
+    return e_.b.CreateICmpSLT(e_.RemConst(k, panel_.fastest_k), e_.Int(panel_.k_sizes.back()));
+  }
+
   Value* Source(Value* elements) { return e_.Address(from_, e_.Mul(elements, source_size_)); }
 
   Value* SourceOffset(Value* k) {
@@ -110,9 +119,97 @@ class PanelCopier {
     return e_.Dot(e_.Decompose(k, sizes), strides);
   }
 
+  // Pairs along one k whose rows or columns are contiguous: by vectors, whatever is filled up.
+  bool HasPairsByVectors() const {
+    if (!pairs() || !e_.target().avx512_bf16 || dims_.size() != 1) return false;
+    const bool one_k = panel_.k() == panel_.fastest_k;
+    return (one_k || !panel_.fills_up_k()) &&
+           (panel_.col_stride == 1 || dims_[0].source_stride == 1);
+  }
+  void PairsByVectors(Value* cols) {
+    const int64_t existing = panel_.fills_up_k() ? panel_.k_sizes.back() : panel_.k();
+    const int64_t filled =
+        panel_.col_stride == 1 ? PairRows(existing, cols) : PairColumns(existing, cols);
+    e_.For(e_.Int(filled), e_.Int(panel_.k() / 2), 1, [&](Value* row) {
+      for (int64_t v = 0; v < row_vectors(); ++v) {
+        Store(e_.Address(to_, e_.Add(e_.Mul(row, row_bytes_), v * lanes_ * 4)), e_.Zero(lanes_));
+      }
+    });
+    if (!panel_.read_next) e_.StoreFence();
+  }
+
+  // The rows with what exists, from rows of the source. Returns how many.
+  int64_t PairRows(int64_t existing, Value* cols) {
+    const int64_t next = dims_[0].source_stride * source_size_;
+    Values masks(static_cast<size_t>(row_vectors()), nullptr);
+    for (int64_t v = 0; v < row_vectors() && cols != nullptr; ++v) {
+      masks[static_cast<size_t>(v)] = e_.LaneMask(e_.Add(cols, -v * lanes_), lanes_);
+    }
+    const auto row = [&](Value* number, bool has_partner) {
+      Value* from = e_.Address(from_, e_.Mul(number, 2 * next));
+      Value* to = e_.Address(to_, e_.Mul(number, row_bytes_));
+      Prefetch(e_.Address(from, kRowsAhead * next), row_bytes_);
+      for (int64_t v = 0; v < row_vectors(); ++v) {
+        Value* address = e_.Address(from, v * lanes_ * source_size_);
+        Value* mask = masks[static_cast<size_t>(v)];
+        Value* low = LoadHalves(address, lanes_, mask);
+        Value* high = has_partner ? LoadHalves(e_.Address(address, next), lanes_, mask)
+                                  : llvm::Constant::getNullValue(low->getType());
+        Store(e_.Address(to, v * lanes_ * 4), Zip(low, high, 0, lanes_));
+      }
+    };
+    e_.For(e_.Int(0), e_.Int(existing / 2), 1, [&](Value* number) { row(number, true); });
+    if (existing % 2 != 0) row(e_.Int(existing / 2), false);
+    return CeilDiv(existing, 2);
+  }
+
+  // Likewise from columns of the source.
+  int64_t PairColumns(int64_t existing, Value* cols) {
+    const int64_t blocks = existing / (2 * lanes_);
+    Value* all = llvm::Constant::getAllOnesValue(WithLanes(e_.b.getInt1Ty(), 2 * lanes_));
+    Value* none = llvm::Constant::getNullValue(all->getType());
+    const auto block = [&](Value* begin, int64_t rows, Value* mask) {
+      Value* from = e_.Address(from_, e_.Mul(begin, 2 * source_size_));
+      if (cols == nullptr) {
+        Value* next = e_.Address(from_, panel_.panel_cols * panel_.col_stride * source_size_);
+        Prefetch(e_.Address(next, e_.Mul(begin, row_bytes_)), rows * row_bytes_);
+      }
+      for (int64_t v = 0; v < row_vectors(); ++v) {
+        Values columns;
+        for (int64_t i = 0; i < lanes_; ++i) {
+          const int64_t col = v * lanes_ + i;
+          Value* exists = mask;
+          if (cols != nullptr) {
+            Value* inside = e_.b.CreateICmpSLT(e_.Int(col), cols);
+            exists = e_.b.CreateSelect(inside, mask != nullptr ? mask : all, none);
+          }
+          Value* address = e_.Address(from, col * panel_.col_stride * source_size_);
+          Value* halves = LoadHalves(address, 2 * lanes_, exists);
+          columns.push_back(e_.b.CreateBitCast(halves, e_.F32(lanes_)));
+        }
+        const Values transposed = e_.Transpose(std::move(columns));
+        for (int64_t i = 0; i < rows; ++i) {
+          Value* to = e_.Address(to_, e_.Mul(e_.Add(begin, i), row_bytes_));
+          Store(e_.Address(to, v * lanes_ * 4), transposed[static_cast<size_t>(i)]);
+        }
+      }
+    };
+    e_.For(e_.Int(0), e_.Int(blocks * lanes_), lanes_,
+           [&](Value* begin) { block(begin, lanes_, nullptr); });
+    const int64_t rest = existing - blocks * lanes_ * 2;
+    if (rest == 0) return blocks * lanes_;
+    block(e_.Int(blocks * lanes_), CeilDiv(rest, 2), e_.LaneMask(e_.Int(rest), 2 * lanes_));
+    return CeilDiv(existing, 2);
+  }
+
   llvm::Type* Halves(int lanes) { return WithLanes(e_.b.getInt16Ty(), lanes); }
-  Value* LoadHalves(Value* address, int lanes) {
-    return e_.b.CreateAlignedLoad(Halves(lanes), address, llvm::Align(2));
+  // What `mask` leaves out is not touched and reads as 0; null = nothing.
+  Value* LoadHalves(Value* address, int lanes, Value* mask = nullptr) {
+    if (mask == nullptr) {
+      return e_.b.CreateAlignedLoad(Halves(lanes), address, llvm::Align(2));
+    }
+    return e_.b.CreateMaskedLoad(Halves(lanes), address, llvm::Align(2), mask,
+                                 llvm::Constant::getNullValue(Halves(lanes)));
   }
   // Dwords (low[i], high[i]) of halves that lie at `low` and `high` in the vectors x, y.
   Value* Zip(Value* x, Value* y, int low, int high) {
@@ -151,7 +248,7 @@ class PanelCopier {
         return Zip(LoadHalves(address, lanes_), LoadHalves(partner, lanes_), 0, lanes_);
       }
       case PanelType::kBF16Pairs:
-        return e_.b.CreateBitCast(LoadHalves(address, 2 * lanes_), e_.F32(lanes_));
+        break;  // PairColumns
     }
     return nullptr;
   }
@@ -198,7 +295,7 @@ class PanelCopier {
     for (size_t i = order.size(); i-- > 0; expected *= order[i].size) {
       if (order[i].source_stride != expected) return std::nullopt;
     }
-    if (pairs() && (order.size() > 1 || panel_.k() % 2 != 0)) return std::nullopt;
+    if (pairs()) return std::nullopt;
     return order;
   }
 
@@ -276,9 +373,8 @@ class PanelCopier {
 }  // namespace
 
 int64_t PanelCopy::k() const {
-  const int64_t last = k_sizes.back();
   return std::accumulate(k_sizes.begin(), k_sizes.end() - 1, int64_t{1}, std::multiplies<>()) *
-         (fills_up_k() ? last + 1 : last);
+         fastest_k;
 }
 
 void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to) {
@@ -286,7 +382,7 @@ void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to)
 }
 
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to, Value* cols) {
-  PanelCopier(e, panel, from, to).Scalars(cols);
+  PanelCopier(e, panel, from, to).Short(cols);
 }
 
 void EmitPanelRestore(IrEmitter& e, const PanelCopy& panel, Value* source, Value* panel_address,

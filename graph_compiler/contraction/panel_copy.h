@@ -3,8 +3,8 @@
 //
 //   kF32           one element
 //   kBF16Vectors   elements of vectors 2i (low half) and 2i + 1 (high half)
-//   kBF16Pairs     elements of an even k (low half) and of the k after it; an odd number of the
-//                  fastest k gets a zero for its last partner
+//   kBF16Pairs     elements of an even k (low half) and of the k after it; the fastest k may be
+//                  filled up with zeros, an odd number of it always is
 //
 // Where the elements of a row follow each other in memory, rows are read by vectors; where the
 // elements of a column do, blocks of dwords are transposed in registers. A panel that is not read
@@ -24,14 +24,13 @@ struct PanelCopy {
   int64_t col_stride = 0;          // elements of the source
   std::vector<int64_t> k_sizes;    // k of the panel runs over these, the last one fastest
   std::vector<int64_t> k_strides;  // elements of the source
+  int64_t fastest_k = 0;           // of the panel: k_sizes.back() or more
 
   // Of the panel, with what is filled up.
   int64_t k() const;
-  bool fills_up_k() const {
-    return packed_type == PanelType::kBF16Pairs && k_sizes.back() % 2 != 0;
-  }
+  bool fills_up_k() const { return fastest_k != k_sizes.back(); }
   bool keeps_bits() const {
-    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2) && !fills_up_k();
+    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2);
   }
   int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type); }
 };

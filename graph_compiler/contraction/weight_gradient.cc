@@ -1,8 +1,10 @@
 #include "graph_compiler/contraction/weight_gradient.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph_compiler/contraction/epilogue.h"
+#include "graph_compiler/contraction/gemm.h"
 #include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
@@ -32,7 +34,8 @@ KernelKey PlanKey(const std::string& kind, const WeightGradientSpec& spec,
        {plan.panel_cols, plan.panels, plan.channel_tiles, int64_t{plan.rows}, plan.tiles_per_row,
         plan.unit_rows, plan.group_size, plan.channel_tiles_per_task, plan.panels_per_task,
         plan.images, plan.image_blocks, plan.chunks_per_split, plan.splits,
-        int64_t{plan.joined_columns}, int64_t{plan.lanes}, spec.conv.batch}) {
+        int64_t{plan.joined_columns}, int64_t{plan.lanes}, int64_t{plan.runs.depth},
+        int64_t{plan.runs.joined_rows}, spec.conv.batch}) {
     key.Add(value);
   }
   return key;
@@ -62,8 +65,13 @@ KernelLaunch SumPositions(KernelCache& cache, const WeightGradientSpec& spec,
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
                        IrEmitter e(builder, cache.module().target());
                        GradientTask gradient(e, frame, spec, plan, task);
-                       plan.lanes ? EmitLanesGradient(e, gradient, spec, plan)
-                                  : EmitTiledGradient(e, gradient, spec, plan);
+                       if (plan.runs.depth > 0) {
+                         EmitAmxGradient(e, frame, gradient, spec, plan);
+                       } else if (plan.lanes) {
+                         EmitLanesGradient(e, gradient, spec, plan);
+                       } else {
+                         EmitTiledGradient(e, gradient, spec, plan);
+                       }
                      });
   return launch;
 }
@@ -95,6 +103,51 @@ KernelLaunch JoinSplits(KernelCache& cache, const WeightGradientSpec& spec,
   return launch;
 }
 
+// Weights so large have blocks for many threads without positions being split.
+constexpr int64_t kWeightsWorthAProduct = 128 * 1024;
+
+// The pixels of all images are rows of one matrix.
+bool AreRows(const int64_t* strides, int64_t height, int64_t width, int64_t batch) {
+  return (height == 1 || strides[1] == width * strides[2]) &&
+         (batch == 1 || strides[0] == height * width * strides[2]);
+}
+
+// A large 1 x 1 weight's gradient is one product of matrices.
+std::optional<GemmSpec> AsProduct(const WeightGradientSpec& spec) {
+  const ConvSpec& conv = spec.conv;
+  const bool pointwise = conv.kernel_h == 1 && conv.kernel_w == 1 && conv.stride_h == 1 &&
+                         conv.stride_w == 1 && conv.pad_top == 0 && conv.pad_left == 0 &&
+                         conv.groups == 1 && conv.in_h == conv.out_h && conv.in_w == conv.out_w;
+  if (!pointwise || conv.in_c * conv.out_c < kWeightsWorthAProduct) return std::nullopt;
+  if (!AreRows(conv.x_strides, conv.in_h, conv.in_w, conv.batch)) return std::nullopt;
+  if (!AreRows(spec.dy_strides, conv.in_h, conv.in_w, conv.batch)) return std::nullopt;
+  GemmSpec gemm;
+  gemm.m = conv.out_c;
+  gemm.n = conv.in_c;
+  gemm.k = conv.batch * conv.in_h * conv.in_w;
+  gemm.name = conv.name;
+  gemm.a.buffer = spec.dy;
+  gemm.a.type = spec.dy_type;
+  gemm.a.offset = spec.dy_offset;
+  gemm.a.row_stride = spec.dy_strides[3];
+  gemm.a.col_stride = spec.dy_strides[2];
+  gemm.b.buffer = conv.x;
+  gemm.b.type = conv.x_type;
+  gemm.b.offset = conv.x_offset;
+  gemm.b.row_stride = conv.x_strides[2];
+  gemm.b.col_stride = conv.x_strides[3];
+  gemm.epilogue = conv.epilogue;
+  gemm.epilogue_operands = conv.epilogue_operands;
+  // (kernel row, kernel column, c, ko) becomes (ko, c).
+  const auto turn = [](Access& access) { access.strides = {access.strides[3], access.strides[2]}; };
+  for (BodyOp& op : gemm.epilogue.ops) {
+    if (op.op == Opcode::kIndex) return std::nullopt;
+    if (op.op == Opcode::kLoad) turn(op.access);
+  }
+  for (Store& store : gemm.epilogue.stores) turn(store.access);
+  return gemm;
+}
+
 }  // namespace
 
 absl::StatusOr<EmittedKernels> EmitWeightGradientKernels(KernelCache& cache,
@@ -102,12 +155,13 @@ absl::StatusOr<EmittedKernels> EmitWeightGradientKernels(KernelCache& cache,
   EmittedKernels out;
   if (spec.conv.out_c == 0) return out;
   RETURN_IF_ERROR(Check(spec));
+  if (const auto gemm = AsProduct(spec)) return EmitGemmKernels(cache, *gemm);
   WeightGradientSpec bound = spec;
   ConvSpec& conv = bound.conv;
   conv.x.offset += static_cast<uint64_t>(conv.x_offset * MemoryTypeSize(conv.x_type));
   bound.dy.offset += static_cast<uint64_t>(spec.dy_offset * MemoryTypeSize(spec.dy_type));
   conv.x_offset = bound.dy_offset = 0;
-  const WeightGradientPlan plan = PlanWeightGradient(cache.module().target(), conv);
+  const WeightGradientPlan plan = PlanWeightGradient(cache.module().target(), bound);
   const auto bind = [&](std::vector<OperandRef> operands) {
     conv.epilogue = BindEpilogue(spec.conv.epilogue, spec.conv.epilogue_operands, operands);
     conv.epilogue_operands = std::move(operands);

@@ -5,9 +5,12 @@
 //           of a block of x and of dy serves all taps
 //   lanes   as many inputs as outputs per group, fewer than lanes: lanes are channels, and the
 //           outputs of a group are read by shuffles of dy (depthwise: none)
+//   amx     bf16 with contiguous channels, where the CPU has tiles: 32 output channels x 32 input
+//           channels per tap, positions in pairs
 //
 // Positions are cut into chunks: rectangles of one image, or several small images. Of a chunk a
-// task copies the pixels that the taps see (a strip, conv.h) and dy, both as dense f32, then adds
+// task copies the pixels that the taps see (a strip, conv.h) and dy, both as dense f32 (amx: as
+// pairs of bf16), then adds
 // to its sums, which lie in scratch and are held in registers while a chunk runs.
 //
 // Where a weight has too few blocks for many threads, chunks are split among tasks, whose partial
@@ -27,8 +30,25 @@ absl::StatusOr<EmittedKernels> EmitWeightGradientKernels(KernelCache& cache,
 // Sums are cut into units: the taps of some input channels x one panel of output channels. A unit
 // lies as [kernel row][unit_rows][panel_cols]. A row is (kernel column, channel); in the form of
 // lanes (kernel column, output of the group), its columns are then input channels of all groups.
+//
+// Form amx: of a chunk dy lies as rows of positions, one per output channel; a strip holds, for
+// each column and channel, the pixel and the one that the next position sees as a pair. So taps are
+// places in the strip, whatever stride and dilation. A run is what one loop over positions covers:
+// an output row, or, where the strip's rows are little longer, all rows of an image, whose
+// positions beyond an output row have a dy of 0.
+struct GradientRuns {
+  int depth = 0;  // pairs per tile; 0: another form
+  bool joined_rows = false;
+  int64_t columns = 0;          // of a strip's row
+  int64_t pairs = 0;            // of a run, filled up to whole tiles
+  int64_t row_positions = 0;    // from an output row to the next one in dy's copy
+  int64_t image_positions = 0;  // from an image to the next one there
+  int64_t dy_row = 0;           // bf16 per output channel
+  int64_t strip_dwords = 0;     // of an image, with what runs read beyond its end
+};
 struct WeightGradientPlan {
   bool lanes = false;
+  GradientRuns runs;
   ConvPlan cut;  // the strip of a unit, tiles of positions
   int vectors = 0;
   int64_t panel_cols = 0, panels = 0;  // panels per group (lanes: of all channels)
@@ -53,7 +73,7 @@ struct WeightGradientPlan {
   // Channels of the weight that a unit holds per output channel, with those that do not exist.
   int64_t unit_channels() const { return lanes ? group_size : cut.strip_channels; }
 };
-WeightGradientPlan PlanWeightGradient(const TargetInfo& target, const ConvSpec& conv);
+WeightGradientPlan PlanWeightGradient(const TargetInfo& target, const WeightGradientSpec& spec);
 
 // A unit by number: output channels fastest, then channel tiles, then groups.
 struct GradientUnit {
@@ -81,8 +101,10 @@ class GradientTask {
     llvm::Value* rows;  // of each image
     llvm::Value* cols;
   };
-  // Sets the task's sums to 0, lets `add` see every chunk of the task, finishes the units.
-  void Run(const std::function<void(const Chunk&)>& add);
+  // Sets the task's sums to 0, lets `add` see every chunk of the task, then `complete` every unit,
+  // and finishes the units.
+  void Run(const std::function<void(const Chunk&)>& add,
+           const std::function<void(llvm::Value* sums)>& complete = nullptr);
 
   // Channel tiles and panels of the task: [first, end).
   llvm::Value* group() const { return group_; }
@@ -97,6 +119,10 @@ class GradientTask {
   void CopyDy(const Chunk& chunk);
   // Copies the strips of a channel tile (lanes: of a panel).
   void FillStrips(const Chunk& chunk, llvm::Value* tile);
+
+  // Form amx: the copies of a panel of dy and of an image's strip.
+  llvm::Value* DyPanel(llvm::Value* panel);
+  llvm::Value* Strip(llvm::Value* image);
 
   // First byte of an output row of an image of the chunk, in the strips and in dy's copy.
   llvm::Value* StripRow(llvm::Value* image, llvm::Value* row);
@@ -138,5 +164,7 @@ void EmitTiledGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpe
                        const WeightGradientPlan& plan);
 void EmitLanesGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpec& spec,
                        const WeightGradientPlan& plan);
+void EmitAmxGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
+                     const WeightGradientSpec& spec, const WeightGradientPlan& plan);
 
 }  // namespace hpu::graph_compiler

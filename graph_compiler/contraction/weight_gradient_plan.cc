@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/tiling.h"
 #include "graph_compiler/contraction/weight_gradient.h"
 
@@ -11,7 +12,10 @@ constexpr int64_t kFewestPositions = 64;
 constexpr int64_t kMostPositions = 256;
 constexpr int64_t kLanesPositions = 448;  // rows of a strip above each other, in L2
 constexpr int64_t kLanesColumns = 64;
-constexpr int64_t kSumBytes = 160 * 1024;  // of a task, in L2 beside dy and strips
+constexpr int64_t kAmxPositions = 512;  // a tap's sums are read and written once for as many
+constexpr int64_t kMostAmxDepth = 16;
+constexpr int64_t kFewestAmxChannels = 16;  // half of a tile's
+constexpr int64_t kSumBytes = 160 * 1024;   // of a task, in L2 beside dy and strips
 constexpr int64_t kDyBytes = 200 * 1024;
 // Multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
 constexpr int64_t kWorkPerCopy = 128;
@@ -91,6 +95,27 @@ WeightGradientPlan PlanLanes(const TargetInfo& target, const ConvSpec& conv) {
   return plan;
 }
 
+// Panels and channel tiles per task, splits. `panel_bytes`: of dy, of a chunk.
+void CutTasks(WeightGradientPlan& plan, const ConvSpec& conv, int64_t panel_bytes) {
+  const int64_t unit_bytes = plan.unit_floats(conv) * 4;
+  const int64_t taps = conv.kernel_h * conv.kernel_w;
+  // A position of a strip meets `taps` rows of a panel's vectors, one of dy those of a tile's rows.
+  const int64_t panels_wanted = CeilDiv(kWorkPerCopy, taps * plan.rows * plan.vectors);
+  const int64_t most_panels = std::max<int64_t>(1, kDyBytes / panel_bytes);
+  plan.panels_per_task = std::clamp<int64_t>(std::max<int64_t>(4, 2 * panels_wanted), 1,
+                                             std::min(most_panels, plan.panels));
+  const int64_t most_tiles = std::max<int64_t>(1, kSumBytes / (unit_bytes * plan.panels_per_task));
+  const int64_t fewest_tiles = CeilDiv(kWorkPerCopy, taps * plan.rows);
+  plan.channel_tiles_per_task = std::min(most_tiles, plan.channel_tiles);
+  CutBlocks(plan);
+  while (plan.groups(conv) * plan.channel_blocks * plan.panel_blocks < kTasksWanted &&
+         plan.channel_tiles_per_task > fewest_tiles) {
+    plan.channel_tiles_per_task = CeilDiv(plan.channel_tiles_per_task, 2);
+    CutBlocks(plan);
+  }
+  Split(plan, conv);
+}
+
 WeightGradientPlan PlanTiled(const TargetInfo& target, const ConvSpec& conv) {
   WeightGradientPlan plan;
   const int64_t group_in = conv.in_c / conv.groups;
@@ -112,31 +137,63 @@ WeightGradientPlan PlanTiled(const TargetInfo& target, const ConvSpec& conv) {
             std::clamp(kPanelBytes / (plan.panel_cols * 4), kFewestPositions, kMostPositions),
             conv.out_w);
 
-  const int64_t unit_bytes = plan.unit_floats(conv) * 4;
-  const int64_t panel_bytes = plan.images * plan.cut.pixels() * plan.panel_cols * 4;
-  const int64_t taps = conv.kernel_h * conv.kernel_w;
-  // A position of a strip meets `taps` rows of a panel's vectors, one of dy those of a tile's rows.
-  const int64_t panels_wanted = CeilDiv(kWorkPerCopy, taps * plan.rows * plan.vectors);
-  const int64_t most_panels = std::max<int64_t>(1, kDyBytes / panel_bytes);
-  plan.panels_per_task = std::clamp<int64_t>(std::max<int64_t>(4, 2 * panels_wanted), 1,
-                                             std::min(most_panels, plan.panels));
-  const int64_t most_tiles = std::max<int64_t>(1, kSumBytes / (unit_bytes * plan.panels_per_task));
-  const int64_t fewest_tiles = CeilDiv(kWorkPerCopy, taps * plan.rows);
-  plan.channel_tiles_per_task = std::min(most_tiles, plan.channel_tiles);
-  CutBlocks(plan);
-  while (plan.groups(conv) * plan.channel_blocks * plan.panel_blocks < kTasksWanted &&
-         plan.channel_tiles_per_task > fewest_tiles) {
-    plan.channel_tiles_per_task = CeilDiv(plan.channel_tiles_per_task, 2);
-    CutBlocks(plan);
-  }
-  Split(plan, conv);
+  CutTasks(plan, conv, plan.images * plan.cut.pixels() * plan.panel_cols * 4);
+  return plan;
+}
+
+bool TakesAmx(const TargetInfo& target, const WeightGradientSpec& spec) {
+  const ConvSpec& conv = spec.conv;
+  return target.amx_bf16 && conv.x_type == MemoryType::kBF16 && spec.dy_type == MemoryType::kBF16 &&
+         conv.x_strides[3] == 1 && spec.dy_strides[3] == 1 &&
+         conv.in_c / conv.groups >= kFewestAmxChannels &&
+         conv.out_c / conv.groups >= kFewestAmxChannels && conv.out_w <= kAmxPositions;
+}
+
+GradientRuns PlanRuns(const WeightGradientPlan& plan, const ConvSpec& conv) {
+  const ConvPlan& cut = plan.cut;
+  GradientRuns runs;
+  runs.columns = RoundUp(cut.strip_cols(conv), 2);
+  runs.joined_rows = conv.stride_h == conv.stride_w && runs.columns * 4 <= cut.tile_w * 5;
+  const int64_t positions =
+      runs.joined_rows ? (cut.tile_h - 1) * runs.columns + cut.tile_w : cut.tile_w;
+  const int64_t pairs = CeilDiv(positions, 2);
+  runs.depth = static_cast<int>(CeilDiv(pairs, CeilDiv(pairs, kMostAmxDepth)));
+  runs.pairs = RoundUp(pairs, runs.depth);
+  runs.row_positions = runs.joined_rows ? runs.columns : 2 * runs.pairs;
+  // Rows of the copy end with a vector that is written whole.
+  runs.image_positions = runs.joined_rows ? std::max(2 * runs.pairs, cut.tile_h * runs.columns)
+                                          : cut.tile_h * runs.row_positions;
+  runs.dy_row = RoundUp(plan.images * runs.image_positions, 32) + 32;
+  const int64_t last_row = (runs.joined_rows ? 0 : (cut.tile_h - 1) * conv.stride_h) +
+                           (conv.kernel_h - 1) * conv.dilation_h;
+  const int64_t read = last_row * runs.columns + (conv.kernel_w - 1) * conv.dilation_w +
+                       2 * runs.pairs * conv.stride_w;
+  runs.strip_dwords = std::max(read, cut.strip_rows(conv) * runs.columns) * plan.cut.strip_channels;
+  return runs;
+}
+
+WeightGradientPlan PlanAmx(const TargetInfo& target, const ConvSpec& conv) {
+  WeightGradientPlan plan;
+  plan.vectors = kAmxVectors;
+  plan.panel_cols = int64_t{kAmxVectors} * target.f32_lanes;
+  plan.panels = CeilDiv(conv.out_c / conv.groups, plan.panel_cols);
+  plan.rows = static_cast<int>(plan.panel_cols);
+  plan.cut.strip_channels = plan.cut.group_in = plan.panel_cols;
+  plan.channel_tiles = CeilDiv(conv.in_c / conv.groups, plan.panel_cols);
+  plan.tiles_per_row = conv.kernel_w;
+  plan.unit_rows = plan.tiles_per_row * plan.rows;
+  CutChunks(plan, conv, kAmxPositions, conv.out_w);
+  plan.runs = PlanRuns(plan, conv);
+  CutTasks(plan, conv, plan.runs.dy_row * plan.panel_cols * 2);
   return plan;
 }
 
 }  // namespace
 
-WeightGradientPlan PlanWeightGradient(const TargetInfo& target, const ConvSpec& conv) {
-  return TakesLanes(target, conv) ? PlanLanes(target, conv) : PlanTiled(target, conv);
+WeightGradientPlan PlanWeightGradient(const TargetInfo& target, const WeightGradientSpec& spec) {
+  if (TakesAmx(target, spec)) return PlanAmx(target, spec.conv);
+  return TakesLanes(target, spec.conv) ? PlanLanes(target, spec.conv)
+                                       : PlanTiled(target, spec.conv);
 }
 
 }  // namespace hpu::graph_compiler

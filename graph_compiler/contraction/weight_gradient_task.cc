@@ -19,10 +19,12 @@ int64_t DyImageBytes(const WeightGradientPlan& plan) {
 }
 
 int64_t DyBytes(const WeightGradientPlan& plan) {
+  if (plan.runs.depth > 0) return plan.panels_per_task * plan.panel_cols * plan.runs.dy_row * 2;
   return plan.panels_per_task * plan.images * DyImageBytes(plan);
 }
 
 int64_t StripBytes(const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
+  if (plan.runs.depth > 0) return plan.runs.strip_dwords * 4;
   return RoundUp(plan.cut.strip_floats(spec.conv) + kSlackFloats, 16) * 4;
 }
 
@@ -78,7 +80,8 @@ Value* GradientTask::Sums(Value* tile, Value* panel) {
   return e_.Address(frame_.scratch, e_.Mul(number, bytes));
 }
 
-void GradientTask::Run(const std::function<void(const Chunk&)>& add) {
+void GradientTask::Run(const std::function<void(const Chunk&)>& add,
+                       const std::function<void(Value* sums)>& complete) {
   const int lanes = e_.lanes();
   ForEachUnit([&](Value* tile, Value* panel) {
     Value* sums = Sums(tile, panel);
@@ -105,6 +108,9 @@ void GradientTask::Run(const std::function<void(const Chunk&)>& add) {
     chunk.cols = part(e_.Mul(index[2], plan_.cut.tile_w), plan_.cut.tile_w, conv_.out_w);
     add(chunk);
   });
+  if (complete != nullptr) {
+    ForEachUnit([&](Value* tile, Value* panel) { complete(Sums(tile, panel)); });
+  }
   if (plan_.splits > 1) return;
   ForEachUnit([&](Value* tile, Value* panel) {
     FinishUnit(e_, frame_, conv_, plan_, {group_, tile, panel}, Sums(tile, panel), 1,
@@ -168,6 +174,17 @@ int64_t GradientTask::PixelBytes() const { return conv_.stride_w * plan_.cut.str
 int64_t GradientTask::KernelRowBytes() const { return conv_.dilation_h * RowBytes(); }
 int64_t GradientTask::KernelColumnBytes() const {
   return conv_.dilation_w * plan_.cut.strip_channels * 4;
+}
+
+Value* GradientTask::DyPanel(Value* panel) {
+  Value* number = e_.Sub(panel, first_panel_);
+  Value* offset = e_.Mul(number, plan_.panel_cols * plan_.runs.dy_row * 2);
+  return e_.Address(e_.Address(frame_.scratch, SumBytes(spec_, plan_)), offset);
+}
+
+Value* GradientTask::Strip(Value* image) {
+  return e_.Address(e_.Address(frame_.scratch, FirstStrip(spec_, plan_)),
+                    e_.Mul(image, StripBytes(spec_, plan_)));
 }
 
 Value* GradientTask::StripRow(Value* image, Value* row) {

@@ -242,7 +242,7 @@ TEST(GemmTest, NarrowTypes) {
 }
 
 // Products of training: both operands change. Depths that AMX takes and that it leaves to vectors,
-// a last block of pairs that overlaps the one before, rows and columns beyond the last block.
+// a k without a good divisor, which is filled up, rows and columns beyond the last block.
 TEST(GemmTest, ChangingOperandsOfBF16) {
   const std::vector<GemmCase> shapes = {
       {.m = 70, .n = 70, .k = 64},
@@ -256,7 +256,13 @@ TEST(GemmTest, ChangingOperandsOfBF16) {
       {.m = 36, .n = 48, .k = 32, .a_transposed = true, .batch = {2, 3}},
       {.m = 36, .n = 48, .k = 32, .b_transposed = true, .batch = {2, 3}, .b_broadcast = true},
       {.m = 36, .n = 48, .k = 32, .a_transposed = true, .batch = {2, 3}, .a_broadcast = true},
-      {.m = 36, .n = 48, .k = 32, .a_transposed = true, .stable = true}};
+      {.m = 36, .n = 48, .k = 32, .a_transposed = true, .stable = true},
+      {.m = 77, .n = 70, .k = 197, .a_transposed = true},
+      {.m = 77, .n = 70, .k = 394, .a_transposed = true, .b_transposed = true},
+      {.m = 69, .n = 39, .k = 197, .batch = {2}},
+      {.m = 69, .n = 39, .k = 74, .b_transposed = true, .batch = {2}},
+      {.m = 69, .n = 39, .k = 75, .a_spread = 2, .b_spread = 3},
+      {.m = 69, .n = 33, .k = 74, .b_transposed = true, .stable = true}};
   for (GemmCase c : shapes) {
     c.a_type = c.b_type = MemoryType::kBF16;
     CheckAll({c});

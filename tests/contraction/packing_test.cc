@@ -124,7 +124,7 @@ void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelForma
   const Packer packer(isa, type, layout, format);
   // An odd number of the fastest k gets a zero for its last partner.
   const bool fills_up = format.packed_type == PanelType::kBF16Pairs && layout.k % 2 != 0;
-  const int64_t filled_k = fills_up ? layout.k + 1 : layout.k;
+  const int64_t filled_k = std::max(fills_up ? layout.k + 1 : layout.k, format.filled_k);
   const int64_t k = layout.total_k() / layout.k * filled_k, cols = format.panel_cols;
   const int64_t panels = (layout.n + cols - 1) / cols;
   std::vector<T> source(packer.packed().source_bytes / sizeof(T));
@@ -163,6 +163,22 @@ TEST(PackingTest, PanelsHoldEveryElementInItsPlace) {
         CheckPanels<uint16_t>(isa, MemoryType::kBF16, layout, {cols, PanelType::kBF16Pairs});
         if (vectors % 2 != 0) continue;
         CheckPanels<uint16_t>(isa, MemoryType::kBF16, layout, {cols, PanelType::kBF16Vectors});
+      }
+    }
+  }
+}
+
+TEST(PackingTest, PairsAreFilledUpWithZeros) {
+  for (const IsaLevel isa : TestedLevels()) {
+    const int64_t cols = 2 * TargetInfoFor(isa).f32_lanes;
+    for (const Layout& layout : {Linear(64, 197), Linear(50, 66), Linear(5, 31), Linear(33, 64),
+                                 Plain(64, 197), Plain(50, 66), Plain(5, 31), Plain(33, 64)}) {
+      for (const int64_t zeros : {0, 1, 7, 30, 100}) {
+        SCOPED_TRACE(LevelName(isa) + " " + layout.name + " " + std::to_string(layout.n) + "x" +
+                     std::to_string(layout.k) + " and " + std::to_string(zeros));
+        PanelFormat format{cols, PanelType::kBF16Pairs};
+        format.filled_k = (layout.k + zeros + 1) / 2 * 2;
+        CheckPanels<uint16_t>(isa, MemoryType::kBF16, layout, format);
       }
     }
   }

@@ -34,7 +34,7 @@ class GradientRun {
 
   const WeightGradientSpec& spec() const { return spec_; }
   WeightGradientPlan Plan(IsaLevel isa) const {
-    return PlanWeightGradient(TargetInfoFor(isa), spec_.conv);
+    return PlanWeightGradient(TargetInfoFor(isa), spec_);
   }
 
   double Reference(int64_t r, int64_t s, int64_t c, int64_t ko) const {
@@ -152,6 +152,15 @@ TEST(WeightGradientTest, PointwiseAndDilated) {
   CheckAll({Square(40, 6, 70, 1, 3), Strided(Square(20, 9, 16, 1, 2), 2), dilated});
 }
 
+// One product where the weight is large, in either layout of the result.
+TEST(WeightGradientTest, LargePointwise) {
+  for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
+    ConvCase c = Square(300, 3, 440, 1, 3);
+    c.type = type;
+    CheckAll({c, Strided(c, 2)});
+  }
+}
+
 TEST(WeightGradientTest, Groups) {
   CheckAll({Grouped(Square(32, 9, 32, 3, 2), 8), Grouped(Square(48, 7, 48, 3), 6),
             Grouped(Square(20, 7, 20, 3, 2), 10), Grouped(Square(64, 7, 64, 3), 4),
@@ -170,6 +179,42 @@ TEST(WeightGradientTest, NarrowTypes) {
     for (ConvCase& c : cases) c.type = type;
     CheckAll(cases);
   }
+}
+
+// Rows of positions that are joined and that are not, pairs with a half, channels beyond a tile,
+// chunks of several images and a last one of fewer rows, taps that are far apart.
+TEST(WeightGradientTest, ChannelsLastOfBF16) {
+  ConvCase dilated = Square(32, 12, 40, 3);
+  dilated.dilation_h = 2;
+  dilated.dilation_w = 3;
+  dilated.pad_h = 3;
+  dilated.pad_w = 1;
+  std::vector<ConvCase> cases = {Square(32, 16, 32, 3, 2),
+                                 Square(24, 7, 70, 3, 5),
+                                 Square(50, 40, 16, 3),
+                                 Square(16, 9, 33, 1, 2),
+                                 Strided(Square(33, 15, 40, 3, 2), 2),
+                                 Strided(Square(17, 9, 16, 1), 2),
+                                 Square(16, 5, 16, 5, 3),
+                                 Grouped(Square(64, 9, 80, 3), 2),
+                                 dilated,
+                                 Strided(Square(16, 23, 16, 4), 4)};
+  for (ConvCase& c : cases) {
+    c.type = MemoryType::kBF16;
+    c.channels_last_weight = false;
+    for (const IsaLevel isa : TestedLevels()) {
+      GradientRun run(c);
+      EXPECT_EQ(run.Plan(isa).runs.depth > 0, isa == IsaLevel::kV4Amx);
+      run.Check(isa);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  const auto runs = [](ConvCase c) {
+    c.type = MemoryType::kBF16;
+    return GradientRun(c).Plan(IsaLevel::kV4Amx).runs;
+  };
+  EXPECT_TRUE(runs(Square(50, 40, 16, 3)).joined_rows);
+  EXPECT_FALSE(runs(Strided(Square(33, 15, 40, 3, 2), 2)).joined_rows);
 }
 
 // What the cases above must have met, and shapes of real models.
