@@ -19,6 +19,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
+// Where a node keeps its program: a byte on the CPU at the program's address, whose deleter lets go
+// of it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
 constexpr char kProgram[] = "program";
 constexpr char kTwice[] =
     "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "
@@ -107,13 +109,14 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable(not_differentiable);
     context->set_materialize_grads(false);
-    context->saved_data[kProgram] = c10::IValue::make_capsule(program);
+    context->saved_data[kProgram] =
+        at::from_blob(program.get(), {1}, [program](void*) {}, at::TensorOptions(at::kByte));
     return returned;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& tangents) {
-    const auto program = c10::static_intrusive_pointer_cast<CompiledProgram>(
-        context->saved_data[kProgram].toCapsule());
+    const at::Tensor owner = context->saved_data[kProgram].toTensor();
+    auto* program = static_cast<CompiledProgram*>(owner.data_ptr());
     const bool create_graph = at::GradMode::is_enabled();
     variable_list gradients(1);  // the program itself has none
     {

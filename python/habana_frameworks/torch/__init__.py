@@ -84,4 +84,4 @@ def autoload() -> None:
 autoload()
 
 # What programs reach as attributes after the bare import, beside what that imports itself.
-__getattr__ = on_demand(__name__, "core", "distributed", "hccl", "utils", "warmup")
+__getattr__ = on_demand(__name__, "core", "distributed", "hccl", "hpex", "utils", "warmup")

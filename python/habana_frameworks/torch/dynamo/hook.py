@@ -93,6 +93,8 @@ def _eager_reason(
     trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if not settings["inference"] and not trains:
         return "option inference is off"
+    if any(isinstance(v, list) for v in example_inputs):
+        return "an input is a list"
     devices = {t.device.type for t in tensors}
     if tensors and DEVICE not in devices:
         warn_once(

@@ -20,6 +20,9 @@ AUTOCAST = frozenset(
     {torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
 )
 
+# The module of functions that compiled autograd puts into its graphs.
+_AUTOGRAD_CALLS = "torch._dynamo.compiled_autograd.ops"
+
 # A plain tensor attribute of at most this size is a constant by content; a larger one, a parameter
 # or a buffer is an input.
 CONSTANT_BYTES = 64 * 1024
@@ -84,6 +87,9 @@ def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
     """Sorts the sources of a graph. CaptureError for attributes that are not tensors, and for
     offsets that have no meaning in a program."""
     inputs = GraphInputs([], {}, {})
+    # Opaque C++ functions of the process: their writes to .grad cannot be recorded.
+    if any(getattr(n.target, "__module__", "") == _AUTOGRAD_CALLS for n in module.graph.nodes):
+        raise CaptureError("the graph is a part of a backward that compiled autograd traced")
     _refuse_absolute_offsets(module)
     for node in module.graph.nodes:
         if node.op == "placeholder":

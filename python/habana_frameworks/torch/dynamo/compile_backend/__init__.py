@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = ("backends", "config", "passes", "shared_layer")
+_SUBMODULES = ("backends", "config", "experimental", "passes", "shared_layer")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,34 @@
+"""Clipping and RMS norm under the names of Gaudi scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+class FusedClipNorm:
+    """torch.nn.utils.clip_grad_norm_ with the Euclidean norm. parameters: taken, not kept."""
+
+    def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
+        self.max_norm = float(max_norm)
+
+    def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
+        """Scales the gradients in place; returns their norm as it was before."""
+        return torch.nn.utils.clip_grad_norm_(parameters, self.max_norm)
+
+
+class FusedRMSNorm:
+    @staticmethod
+    def apply(
+        data_in: Tensor,
+        gamma: Tensor,
+        eps: float,
+        use_stages: bool = True,
+        bwd_mode: int = 0,
+        fast_math: bool = False,
+    ) -> Tensor:
+        """Over the last dimension, in data_in's type. The last three have no effect."""
+        weight = gamma.to(data_in.dtype)
+        return torch.nn.functional.rms_norm(data_in, [data_in.shape[-1]], weight, eps)
