@@ -17,6 +17,9 @@ from start_cases import CASES, REFUSED
 from start_differences import DIFFERENCES
 from start_process import TIMEOUT_S
 
+from habana_frameworks.torch import cli
+from habana_frameworks.torch.dynamo.start import files
+
 DRIVER = str(Path(__file__).parent / "start_process.py")
 # The others are slow: together they take minutes.
 SHORT = {
@@ -203,3 +206,28 @@ def test_one_difference_is_never_a_wrong_answer(pairs, name):
     assert answer["right"], answer
     assert (answer["answer"] != first["answer"]) is difference.moves
     assert (not any(answer["traced"])) is difference.hits, answer["reasons"]
+
+
+def explained(cache, capsys, monkeypatch, *arguments):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(cache))
+    code = cli.main(["explain", *arguments])
+    return code, capsys.readouterr()
+
+
+def test_explain_says_why_a_process_traced(private_cache, capsys, monkeypatch):
+    code, told = explained(private_cache, capsys, monkeypatch)
+    assert code == 1 and "option start_without_tracing was off, or nothing was" in told.err
+    for name in ("", "", "net: frozen weight"):
+        process(private_cache, "net", name)
+    code, told = explained(private_cache, capsys, monkeypatch, "--json")
+    answer = json.loads(told.out)
+    (start,) = answer["starts"]
+    assert code == 0 and start["traced"] and start["function"].startswith("Net.forward (")
+    assert [d["factor"] for d in start["differences"]] == ["local self"]
+    assert start["reason"].startswith("what is stored differs in local self: ")
+    outcomes = files.lines("journal")
+    loaded = json.loads(outcomes[1])["process"]
+    code, told = explained(private_cache, capsys, monkeypatch, "--process", str(loaded))
+    assert code == 0 and "loaded in" in told.out and "traced" not in told.out.splitlines()[-1]
+    code, told = explained(private_cache, capsys, monkeypatch, "--process", "1")
+    assert code == 1 and f"the newest did: {json.loads(outcomes[0])['process']}, " in told.err
