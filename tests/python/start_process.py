@@ -1,123 +1,139 @@
-"""One process of the tests of starts: a model in a variant, its first output, and how it came.
+"""One process of the tests of starts: a case, with one difference, and how its output came.
 
-start_process.py VARIANT        prints one JSON object
+start_process.py CASE [DIFFERENCE]        prints one JSON object
+start_process.py --serve                  the same for each line "CASE<tab>DIFFERENCE" of its input,
+                                          in a fork of a process that has only imported
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
+import traceback
 
+import start_cases
+import start_differences
 import torch
-import torch.nn.functional as F
 
-FACTOR = 2.0
-
-
-def scale(x, by=1.5):
-    return x * by
+TIMEOUT_S = 120
 
 
-class Net(torch.nn.Module):
-    gain = 3.0
-
-    def __init__(self, width=8, slope=0.5):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, width)
-        self.slope = slope
-
-    def activation(self, x):
-        return F.gelu(x) * self.gain
-
-    def forward(self, x):
-        return scale(self.activation(self.layer(x))) * FACTOR + self.slope
-
-
-class Broken(Net):
-    def forward(self, x):
-        y = self.layer(x)
-        torch._dynamo.graph_break()
-        return scale(self.activation(y)) * FACTOR
+def run(setup, function):
+    """Outputs, gradients and what became of written inputs, on the CPU."""
+    args = _cloned(setup.args)
+    kwargs = dict(setup.kwargs)
+    if not setup.train:
+        outputs = [function(*args, **kwargs)]
+    else:
+        setup.function.zero_grad()
+        outputs = [function(*args, **kwargs)]
+        outputs[0].square().sum().backward()
+        outputs += [p.grad for p in setup.function.parameters() if p.grad is not None]
+    outputs += [a for a in args if isinstance(a, torch.Tensor)]
+    return [o.detach().cpu().as_subclass(torch.Tensor) for o in outputs]
 
 
-def other_activation(self, x):
-    return F.relu(x) * self.gain
+def _cloned(args):
+    """Copies of their own for every run; aliases of one tensor stay aliases."""
+    storages = {}
+    cloned = []
+    for value in args:
+        if not isinstance(value, torch.Tensor) or value.requires_grad or vars(value):
+            cloned.append(value)
+            continue
+        address = value.untyped_storage().data_ptr()
+        if address not in storages:
+            storages[address] = value.untyped_storage().clone()
+        made = torch.empty(0, dtype=value.dtype, device=value.device)
+        made.set_(storages[address], value.storage_offset(), value.shape, value.stride())
+        cloned.append(made if type(value) is torch.Tensor else made.as_subclass(type(value)))
+    return cloned
 
 
-def main(variant):
-    global FACTOR
-    options = {"start_without_tracing": True}
-    kind, arguments, train, rows = Net, {}, False, 3
-    if variant == "factor":
-        FACTOR = 5.0
-    elif variant == "gain":
-        Net.gain = 4.0
-    elif variant == "default":
-        scale.__defaults__ = (2.5,)
-    elif variant == "slope":
-        arguments = {"slope": 0.25}
-    elif variant == "width":
-        arguments = {"width": 6}
-    elif variant == "patched-method":
-        Net.activation = other_activation
-    elif variant == "patched-function":
-        F.gelu = F.silu
-    elif variant == "patched-helper":
-        globals()["scale"] = lambda x, by=1.5: x + by
-    elif variant == "rows":
-        rows = 5
-    elif variant == "option":
-        options["deterministic"] = True
-    elif variant == "break":
-        kind = Broken
-    elif variant in ("train", "train-relu"):
-        train = True
-        if variant == "train-relu":
-            Net.activation = other_activation
-    torch.manual_seed(0)
-    model = kind(**arguments)
-    x = torch.randn(rows, 4)
-    if variant == "hook":
-        model.layer.register_forward_hook(lambda module, inputs, output: output + 1)
-    if variant == "dtype":
-        model, x = model.bfloat16(), x.bfloat16()
-    model, x = model.to("hpu"), x.to("hpu")
-    if variant == "frozen-weight":
-        model.layer.weight.requires_grad_(False)
-    compiled = torch.compile(model, backend="hpu_backend", options=options)
+def main(case, name=""):
+    change = start_differences.DIFFERENCES.get(name)
+    assert change is None or change.case == case
+    if change is not None and change.when == "before":
+        change.make()
+    setup = start_cases.CASES[case]()
+    if change is not None and change.when == "after":
+        change.make(setup)
+    around = change.make if change is not None and change.when == "around" else None
+    compiled = torch.compile(
+        setup.function,
+        backend="hpu_backend",
+        options={"start_without_tracing": True, **setup.options},
+        **setup.compile_arguments,
+    )
 
-    def run(function):
-        model.zero_grad()
-        if not train:
-            with torch.no_grad():
-                return [function(x).cpu()]
-        out = function(x)
-        out.square().sum().backward()
-        return [out.detach().cpu(), model.layer.weight.grad.cpu()]
+    def both():
+        return run(setup, compiled), run(setup, setup.function)
 
-    got, want = run(compiled), run(model)
-    if variant == "miss-after":
-        x = torch.cat([x, x])
-        got, want = got + run(compiled), want + run(model)
+    with contextlib.nullcontext() if setup.train else torch.no_grad():
+        with around() if around is not None else contextlib.nullcontext():
+            got, want = both()
+        if name == "another input":
+            setup.args = tuple(torch.cat([a, a]) for a in setup.args)
+            more = both()
+            got, want = got + more[0], want + more[1]
     from habana_frameworks.torch.dynamo import report
     from habana_frameworks.torch.dynamo.start import journal
 
-    tolerance = 2e-2 if variant == "dtype" else 1e-5
     print(
         json.dumps(
             {
-                "right": all(
-                    torch.allclose(g, w, rtol=tolerance, atol=tolerance)
-                    for g, w in zip(got, want, strict=True)
-                ),
+                "right": len(got) == len(want) and all(map(close, got, want)),
+                "answer": [fingerprint(w) for w in want],
                 "traced": [bool(outcome.reason) for outcome in journal.outcomes()],
                 "reasons": [outcome.reason for outcome in journal.outcomes()],
-                "report": [graph.lines()[0] for graph in report().graphs],
                 "kept": [outcome.not_kept for outcome in journal.outcomes()],
+                "report": [graph.lines()[0] for graph in report().graphs],
             }
         )
     )
 
 
+def fingerprint(tensor):
+    flat = tensor.double().flatten()
+    weights = torch.arange(1, len(flat) + 1, dtype=torch.float64)
+    return f"{tensor.dtype} {tuple(tensor.shape)} {(flat * weights).sum():.4g}"
+
+
+def close(got, want):
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return False
+    tolerance = 2e-2 if want.dtype == torch.bfloat16 else 1e-5
+    scale = max(1.0, want.abs().max().item()) if want.numel() else 1.0
+    return torch.allclose(got, want, rtol=tolerance, atol=tolerance * scale)
+
+
+def serve():
+    """One fork per line: what a process changes, no other one sees."""
+    import torch._dynamo  # noqa: F401
+
+    from habana_frameworks.torch.dynamo.service import service
+
+    for line in sys.stdin:
+        if os.fork():
+            _, status = os.wait()
+            if status:
+                print(json.dumps({"failed": f"status {status}"}), flush=True)
+            continue
+        signal.alarm(TIMEOUT_S)
+        service.reset()
+        status = 1
+        try:
+            main(*line.rstrip("\n").split("\t"))
+            sys.stdout.flush()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(status)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve() if sys.argv[1] == "--serve" else main(*sys.argv[1:])

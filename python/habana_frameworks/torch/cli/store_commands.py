@@ -1,4 +1,4 @@
-"""Programs in the store: `hpu-compile ls`, `show`, `explain`."""
+"""Programs in the store: `hpu-compile ls`, `show`, `explain KEY`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .. import native
 from ..dynamo.records import Difference, difference
 from .daemon import daemon_client
 from .errors import CommandError
+from .start_commands import add_starts_arguments, explain_starts
 
 Factors = list[tuple[str, str]]
 
@@ -139,12 +140,18 @@ def _nearest(found: _Found, programs: Iterable[dict[str, Any]]) -> tuple[str, li
 
 
 def add_explain_arguments(command: argparse.ArgumentParser) -> None:
-    add_show_arguments(command)
+    command.add_argument(
+        "key", nargs="?", help="key of either kind, or the beginning of one; none: starts"
+    )
     command.add_argument("other", nargs="?", help="key to compare with")
+    add_starts_arguments(command)
 
 
 def explain(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What both keys of a program are made of, and how the nearest key of the same kind differs."""
+    """What both keys of a program are made of, and how the nearest key of the same kind differs;
+    without a key, why the newest process traced what it traced."""
+    if arguments.key is None:
+        return explain_starts(arguments.process)
     client = daemon_client()
     keys = [arguments.key, *([arguments.other] if arguments.other else [])]
     found, *others = _find(keys, client.list(upstream=True))

@@ -162,7 +162,24 @@ def _show(answer: dict[str, Any]) -> None:
     print(answer["text"], end="")
 
 
+def _starts(answer: dict[str, Any]) -> None:
+    rows = []
+    for start in answer["starts"]:
+        how = "traced" if start["traced"] else f"loaded in {cell('load_ms', start['load_ms'])}"
+        rows.append([start["function"], how, start["reason"], start["not_kept"]])
+    names = ["function", "how", "why it was traced", "why no start was kept"]
+    _table(f"process {answer['process']}", names, rows)
+    for start in answer["starts"]:
+        if start["differences"]:
+            named = ["factor", "here", "there"]
+            rows = [[d["factor"], d["ours"], d["theirs"]] for d in start["differences"]]
+            _table(f"{start['function']} and its nearest start", named, rows)
+
+
 def _explain(answer: dict[str, Any]) -> None:
+    if "starts" in answer:
+        _starts(answer)
+        return
     nearest = cell("key", answer["nearest"]) if answer["nearest"] else ""
     theirs = {d["factor"]: d["theirs"] for d in answer["differences"]}
     ours = {d["factor"]: d["ours"] for d in answer["differences"]}

@@ -122,6 +122,8 @@ class Describer:
             return self.class_text(value)
         if kind is types.ModuleType:
             return f"module {value.__name__}"
+        if isinstance(value, types.ModuleType):  # torch.backends is an object of a class of its own
+            return f"module {value.__name__} of {self.class_text(kind)}"
         if kind is types.MethodType:
             return f"method {self.identity(value.__func__)} of {type_name(type(value.__self__))}"
         if isinstance(value, _NATIVE):

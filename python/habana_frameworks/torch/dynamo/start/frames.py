@@ -14,6 +14,7 @@ import inspect
 import logging
 import threading
 import time
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ import torch
 from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
+from torch._dynamo.variables import functions, nn_module
 
 from ..options import OptionError, resolve
 from ..request import Settings
@@ -32,6 +34,9 @@ from .key import Factors, frame_factors, key_of
 from .loading import GraphLoader
 from .trace import make_start
 
+# A miss tells what is different in so many of the starts that have its key.
+_NAMED = 3
+
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 
@@ -41,11 +46,15 @@ class _Trace:
 
     content: bytes | None = None
     refused: str = "Dynamo made no graph of it"
+    constant: bool = False  # it has a value that somebody's function gave when it was traced
 
 
 class _Traces(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Trace | None] = []
+
+    def innermost(self) -> _Trace | None:
+        return self.stack[-1] if self.stack else None
 
 
 _traces = _Traces()
@@ -109,7 +118,14 @@ def _load(call: _Call) -> Any:
             loader.commit()
             return guarded
         reasons.append(reason)
-    raise Refused("; ".join(dict.fromkeys(reasons)) or journal.nothing_stored(call.factors))
+    raise Refused(_summary(reasons) or journal.nothing_stored(call.factors))
+
+
+def _summary(reasons: list[str]) -> str:
+    """Of the newest starts."""
+    unique = list(dict.fromkeys(reasons))
+    more = [f"{len(unique) - _NAMED} more"] if len(unique) > _NAMED else []
+    return "; ".join(unique[:_NAMED] + more)
 
 
 @contextlib.contextmanager
@@ -130,11 +146,10 @@ def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
     trace = _Trace()
     _traces.stack.append(trace)
     try:
-        result: ConvertFrameReturn = run()
+        with graphs.collecting():
+            result: ConvertFrameReturn = run()
     finally:
         _traces.stack.pop()
-        if not _traces.stack:
-            graphs.drop_all()
     kept = ""
     if trace.content is not None and result.guarded_code is not None:
         try:
@@ -182,8 +197,8 @@ def _text(error: Exception) -> str:
 
 def _keep(output: Any, code: Any) -> None:
     """Makes the start of the innermost frame that is being traced."""
-    trace = _traces.stack[-1] if _traces.stack else None
-    if trace is None:
+    trace = _traces.innermost()
+    if trace is None or trace.constant:
         return
     try:
         trace.content = make_start(output.tracer_output.output_graph, code, output.bytecode)
@@ -194,7 +209,7 @@ def _keep(output: Any, code: Any) -> None:
 
 
 def register(backend: Any) -> None:
-    """backend: frames that torch.compile compiles with it. May be called again."""
+    """Wraps what Dynamo calls. backend: whose frames are meant. May be called again."""
     global _backend
     _backend = backend
     compile_frame = convert_frame._compile
@@ -216,5 +231,17 @@ def register(backend: Any) -> None:
         _keep(self, code)
         return made
 
+    call_constant = functions.invoke_and_store_as_constant
+
+    @functools.wraps(call_constant)
+    def _invoke(tx: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        trace = _traces.innermost()
+        if trace is not None and isinstance(fn, (types.FunctionType, types.MethodType)):
+            trace.constant = True
+            trace.refused = f"{fn.__qualname__} promises a constant for this process alone"
+        return call_constant(tx, fn, *args, **kwargs)
+
+    functions.invoke_and_store_as_constant = _invoke
+    nn_module.invoke_and_store_as_constant = _invoke  # type: ignore[attr-defined]
     convert_frame._compile = _compile
     convert_frame.DynamoOutput.build_guards = _build_guards  # type: ignore[method-assign]

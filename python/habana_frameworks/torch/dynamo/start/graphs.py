@@ -6,6 +6,10 @@ where a program cannot: inputs that share memory with one that is written, graph
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +18,12 @@ import torch.fx
 from torch.fx.graph_module import _format_import_block, _forward_from_src
 from torch.package.importer import sys_importer
 
+from ..function_text import Uncacheable, function_text
 from ..inputs import CONSTANT_BYTES, attribute
 from ..records import GraphRecord
 from ..wire import tensor_bytes
-from .describe import Refused
+from .describe import Refused, Unknown
+from .world import find
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,19 @@ class StoredGraph:
     forward: str  # Python text of a function of self and the inputs
     # Tensors that the text reads from self: element type, sizes, device, bytes.
     constants: dict[str, tuple[torch.dtype, tuple[int, ...], torch.device, bytes]]
+    # Of the functions that it calls and that are not PyTorch's: module and name, and their content.
+    functions: dict[tuple[str, str], str]
+
+    def difference(self) -> str:
+        """Which of its functions is another one here, for people; "" if none is."""
+        for (module, name), there in self.functions.items():
+            try:
+                here = function_text(find(module, name))
+            except (ImportError, Unknown, Uncacheable) as error:
+                return f"{module}.{name}: {error}"
+            if here != there:
+                return f"{module}.{name} is not what it was"
+        return ""
 
     def bind_forward(self) -> Any:
         """The graph, run op by op. Needs no tracing."""
@@ -54,6 +73,11 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
             if value.numel() * value.element_size() > CONSTANT_BYTES:
                 raise Refused(f"{record.name} reads a tensor of the process that traced it")
             constants[path] = (value.dtype, tuple(value.shape), value.device, tensor_bytes(value))
+    functions = {
+        (target.__module__, target.__qualname__): text
+        for target in {n.target for n in module.graph.nodes if n.op == "call_function"}
+        if isinstance(target, types.FunctionType) and "#" in (text := _content(target))
+    }
     code = module.graph.python_code("self")
     try:
         imports = _format_import_block(code.globals, sys_importer)
@@ -66,32 +90,54 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
         record.reason,
         imports + code.src,
         constants,
+        functions,
     )
 
 
-# Graphs of the trace that is under way, by Dynamo's name of their function; filled by the hook,
-# emptied by the recorder of the trace, in one thread.
-_noted: dict[str, StoredGraph | str] = {}
+def _content(target: types.FunctionType) -> str:
+    """Raises Refused."""
+    try:
+        return function_text(target)
+    except Uncacheable as error:
+        raise Refused(str(error)) from error
+
+
+class _UnderWay(threading.local):
+    """Of each frame that this thread traces, the innermost last: its graphs by Dynamo's name of
+    their function. Dynamo calls the backend in the thread that traces."""
+
+    def __init__(self) -> None:
+        self.frames: list[dict[str, StoredGraph | str]] = []
+
+
+_under_way = _UnderWay()
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[None]:
+    """Around the trace of one frame: note() keeps its graphs, take() gives them."""
+    _under_way.frames.append({})
+    try:
+        yield
+    finally:
+        _under_way.frames.pop()
 
 
 def note(module: torch.fx.GraphModule, record: GraphRecord) -> None:
     """Keeps a graph, or why it cannot be kept, until its frame has been traced."""
     name = module.meta.get("backend_id")
-    if name is None:
+    if name is None or not _under_way.frames:
         return
     try:
-        _noted[name] = store_graph(module, record)
+        _under_way.frames[-1][name] = store_graph(module, record)
     except Refused as error:
-        _noted[name] = str(error)
+        _under_way.frames[-1][name] = str(error)
 
 
 def take(name: str) -> StoredGraph:
     """Raises Refused."""
-    found = _noted.pop(name, "its graph has no program that another process finds")
+    missing = "its graph has no program that another process finds"
+    found = _under_way.frames[-1].get(name, missing) if _under_way.frames else missing
     if isinstance(found, str):
         raise Refused(found)
     return found
-
-
-def drop_all() -> None:
-    _noted.clear()

@@ -83,16 +83,39 @@ def _refuse_modes() -> None:
             raise Refused("a hook of all modules is registered")
 
 
+def _global_state() -> dict[str, Any]:
+    """What Dynamo's guard of the global state compares, by name."""
+    state: dict[str, Any] = json.loads(str(GlobalStateGuard().__getstate__()))
+    return state
+
+
+def _folded_text() -> str:
+    """What Dynamo asks the process for while it traces, and builds in without a guard."""
+    distributed = torch.distributed
+    texts = ["no group"]
+    if distributed.is_available() and distributed.is_initialized():
+        texts = [f"rank {distributed.get_rank()} of {distributed.get_world_size()}"]
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        texts.append(f"{name} {getattr(torch.backends.cuda, f'{name}_sdp_enabled')()}")
+    texts.append(f"overwrite {torch.__future__.get_overwrite_module_params_on_conversion()}")
+    texts.append(f"tf32 {torch._C._get_cublas_allow_tf32()}")
+    return ", ".join(texts)
+
+
 def state_factors() -> Factors:
     """Raises Refused: a state that no start is kept for."""
     _refuse_modes()
+    describer = Describer()
     return [
         *ambient_factors(),
         ("python build", platform.python_version()),
         ("torch build", f"{torch.__version__} {torch.version.git_version}"),
         ("front end", _own_digest()),
-        ("torch config", _config_text(Describer())),
-        ("global state", json.dumps(GlobalStateGuard().__getstate__(), default=str)),
+        ("torch config", _config_text(describer)),
+        *((f"state {name}", json.dumps(value)) for name, value in _global_state().items()),
+        # Operators look their functions up on the class: nothing in the traced code names them.
+        ("methods of tensors", describer.class_text(torch.Tensor)),
+        ("folded state", _folded_text()),
         ("default device", str(torch.utils._device.CURRENT_DEVICE)),
     ]
 
@@ -131,7 +154,7 @@ def frame_factors(frame: DynamoFrameType, settings: Settings, how: str) -> Facto
         ("compiler", service.build_id),
         ("device", device.device_kind()),
         ("isa_level", device.isa_level()),
-        ("options", json.dumps(settings, sort_keys=True)),
+        *((f"option {name}", str(value)) for name, value in sorted(settings.items())),
         ("torch.compile", how),
         ("function", f"{frame.f_globals.get('__name__')}.{code.co_qualname} {code_text}"),
         *(

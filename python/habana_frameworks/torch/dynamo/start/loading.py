@@ -28,6 +28,9 @@ class GraphLoader:
         """What Dynamo's bytecode calls. Raises Refused."""
         if graph_watch.is_watched():
             raise Refused("somebody watches captured graphs")
+        changed = graph.difference()
+        if changed:
+            raise Refused(changed)
         name = f"graph_{records.graph_count() + len(self._records)}"
         record = GraphRecord(name, graph.source, self._compile_id, traced=False)
         self._records.append(record)

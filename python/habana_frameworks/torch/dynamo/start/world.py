@@ -75,7 +75,7 @@ def _has_value(cell: types.CellType) -> bool:
         return False
 
 
-def _find(module: str, name: str) -> Any:
+def find(module: str, name: str) -> Any:
     """What a qualified name leads to now, as it lies there (a property, not its value). Unknown."""
     owner = sys.modules.get(module) or importlib.import_module(module)
     try:
@@ -142,7 +142,7 @@ class WorldRecorder:
 
     def _add_named(self, module: str, name: str, code: types.CodeType) -> bool:
         try:
-            value = _find(module, name)
+            value = find(module, name)
         except Unknown:
             return False
         for function in _functions_in(value, set()):
@@ -194,7 +194,7 @@ def difference(world: World, describer: Describer) -> str:
                 return f"{module} has version {here}, not {there}"
             continue
         try:
-            here = short_digest(describer.loosely(_find(module, name)))
+            here = short_digest(describer.loosely(find(module, name)))
         except (Unknown, ImportError) as error:
             return str(error)
         if here != there:
