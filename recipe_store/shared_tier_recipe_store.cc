@@ -1,5 +1,7 @@
 #include "recipe_store/shared_tier_recipe_store.h"
 
+#include <future>
+
 #include "base/log.h"
 
 namespace hpu::store {
@@ -32,6 +34,8 @@ absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
 absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenant,
                                                         const Digest& key) {
   absl::StatusOr<Entry> shared = shared_->Get(key);
+  // Asked afterwards: it may have been read before it was withdrawn.
+  if (IsWithdrawn(key)) shared = NotFound("key ", ToHex(key), " is being withdrawn");
   if (!shared.ok()) {
     ++(absl::IsNotFound(shared.status()) ? misses_ : read_failures_);
     return shared;
@@ -84,9 +88,33 @@ absl::Status SharedTierRecipeStore::DropAlias(const Digest& id) {
 }
 
 absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
-  // At once: the next Get shall be a miss there too. Its failure is the shared store's loss.
-  if (!read_only_) shared_->Quarantine(key, reason).IgnoreError();
-  return near_->Quarantine(key, reason);
+  const absl::Status near = near_->Quarantine(key, reason);
+  if (!read_only_) Withdraw(key, reason);
+  return near;
+}
+
+// In line with the writes, so that a program which is put in its place comes after it.
+void SharedTierRecipeStore::Withdraw(const Digest& key, const std::string& reason) {
+  {
+    std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+    ++withdrawn_[key];
+  }
+  const auto done = std::make_shared<std::promise<void>>();
+  std::future<void> over = done->get_future();
+  behind_->Add(0, [this, shared = shared_, key, reason, done] {
+    // Its failure is the shared store's loss.
+    shared->Quarantine(key, reason).IgnoreError();
+    std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+    if (const auto found = withdrawn_.find(key); --found->second == 0) withdrawn_.erase(found);
+    done->set_value();
+  });
+  const auto now = std::chrono::steady_clock::now();
+  over.wait_until(hedge_->waits() ? now + kFlushPatience : hedge_->Deadline(now));
+}
+
+bool SharedTierRecipeStore::IsWithdrawn(const Digest& key) {
+  std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+  return withdrawn_.contains(key);
 }
 
 void SharedTierRecipeStore::WriteShared(uint64_t bytes,

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
 #include "recipe_store/hedge.h"
 #include "recipe_store/recipe_store.h"
@@ -30,6 +32,8 @@ class SharedTierRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
+  // A miss here from now on. The shared store is waited for like a look-up there (5 s where those
+  // are waited for to their end) and withdraws the entry when it can.
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   // Of the near store: what this server has, not what the cluster has.
   absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override {
@@ -66,6 +70,9 @@ class SharedTierRecipeStore : public RecipeStore {
   // makes room for what is kept near.
   absl::StatusOr<Entry> ReadShared(const std::string* tenant, const Digest& key);
   absl::StatusOr<AliasRecord> ReadSharedAlias(const Digest& id);
+  void Withdraw(const Digest& key, const std::string& reason);
+  // The shared store is still to quarantine it.
+  bool IsWithdrawn(const Digest& key);
   // Later, in order.
   void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
 
@@ -76,6 +83,8 @@ class SharedTierRecipeStore : public RecipeStore {
   const std::shared_ptr<Hedge> hedge_;
   HedgedLookUps<Entry> entries_;
   HedgedLookUps<AliasRecord> aliases_;
+  std::mutex withdrawn_mutex_;
+  std::map<Digest, int> withdrawn_;  // how often; guarded by withdrawn_mutex_
   std::atomic<uint64_t> hits_{0};
   std::atomic<uint64_t> misses_{0};
   std::atomic<uint64_t> read_failures_{0};

@@ -346,6 +346,7 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - begin);
   compile_micros_ += static_cast<uint64_t>(spent.count());
+  if (hooks_.timed) hooks_.timed(output.status(), spent);
   budget_.Charge(job.caller.tenant, spent, std::chrono::steady_clock::now());
   if (worker->dead()) {
     ++worker_losses_;

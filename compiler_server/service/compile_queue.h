@@ -54,6 +54,8 @@ struct QueueHooks {
   // A flight that a worker of ours had is over, well or not, and filed; perhaps said twice. Empty:
   // nobody wants to know.
   std::function<void(const CompileJob& job)> landed;
+  // How long a worker took for a compilation, well or not. Empty: nobody wants to know.
+  std::function<void(const absl::Status& result, std::chrono::microseconds duration)> timed;
   // Sees every failure of a compilation.
   std::function<void(const CompileJob& job, const absl::Status& failure)> fail;
 };

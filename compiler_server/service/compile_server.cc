@@ -77,7 +77,7 @@ absl::Status CompileServer::Listen() {
       ServiceOptions{options_.build_id, queue, std::move(upstream), options_.config_file,
                      options_.frozen, options_.share_programs || options_.network.listen.empty(),
                      options_.store.tenant_bytes > 0, options_.tenant},
-      std::move(opened), audit_.get(), stop);
+      std::move(opened), audit_.get(), &times_, stop);
   RETURN_IF_ERROR(PublishKeys());
   own_user_ = std::make_unique<OwnUser>(options_.tenant);
   unix_door_ =
@@ -119,9 +119,18 @@ absl::Status CompileServer::ListenToNetwork() {
 
 absl::Status CompileServer::ShowMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(metrics_, MetricsPage::Open(
-                                 options_.metrics_address, options_.build_id,
-                                 [this] { return service_->Counters(); }, times_));
+  certificates_.Watch("tls-certificate", options_.network.certificate_file);
+  certificates_.Watch("upstream-certificate", options_.upstream.access.certificate_file);
+  if (const auto& cache = options_.store.remote_cache; cache.has_value()) {
+    certificates_.Watch("remote-cache-certificate", cache->access.certificate_file);
+  }
+  // What is wrong now is said by the first ReadAgain.
+  certificates_.Reload().IgnoreError();
+  ASSIGN_OR_RETURN(metrics_,
+                   MetricsPage::Open(options_.metrics_address, options_.build_id,
+                                     {.counters = [this] { return service_->Counters(); },
+                                      .expiries = [this] { return certificates_.expiries(); }},
+                                     times_));
   return absl::OkStatus();
 }
 
@@ -147,6 +156,7 @@ void CompileServer::ReadAgain() {
     status.Update(changed.status());
     if (changed.ok() && *changed) HPU_LOG(kInfo, "callers changed");
   }
+  status.Update(certificates_.Reload());
   service_->TellConfigurationRefused(!status.ok());
   const std::string complaint = status.ok() ? "" : ToText(status);
   if (complaint == last_complaint_) return;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "compiler_server/service/caller_table.h"
+#include "compiler_server/service/certificates.h"
 #include "compiler_server/service/compile_service.h"
 #include "compiler_server/service/door.h"
 #include "compiler_server/service/metrics_page.h"
@@ -83,7 +84,8 @@ class CompileServer {
   // Of ReadAgain.
   std::string last_complaint_;
   bool keys_published_ = true;  // as they are now
-  CallTimes times_;
+  ServerTimes times_;
+  Certificates certificates_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<CompileService> service_;
   std::unique_ptr<OwnUser> own_user_;

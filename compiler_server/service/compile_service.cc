@@ -40,7 +40,7 @@ grpc::WriteOptions OptionsOf(const ProgramStream& stream) {
 }  // namespace
 
 CompileService::CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
-                               StopFunction request_stop)
+                               ServerTimes* times, StopFunction request_stop)
     : build_id_(std::move(options.build_id)),
       signing_key_(std::move(opened.signing_key)),
       trusted_keys_(std::move(opened.trusted_keys)),
@@ -52,6 +52,7 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
       config_file_(std::move(options.config_file)),
       frozen_(options.frozen),
       audit_(audit),
+      times_(times),
       aliases_(store_.get(), &signing_key_),
       programs_(store_.get(), &aliases_, options.share_programs, options.tenant_shares,
                 std::move(options.own_tenant)),
@@ -85,6 +86,9 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
   hooks.publish = [this](const CompileJob& job, CompileOutput output,
                          std::chrono::microseconds duration) {
     return Publish(job, std::move(output), duration);
+  };
+  hooks.timed = [this](const absl::Status& result, std::chrono::microseconds duration) {
+    times_->AddCompilation(result.code(), duration);
   };
   hooks.fail = [this](const CompileJob& job, const absl::Status& failure) {
     negative_cache_.Remember(job.flight, failure, Clock::now());

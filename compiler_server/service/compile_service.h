@@ -13,6 +13,7 @@
 #include "compiler_server/service/caller.h"
 #include "compiler_server/service/compile_queue.h"
 #include "compiler_server/service/compile_request.h"
+#include "compiler_server/service/metrics_page.h"
 #include "compiler_server/service/negative_cache.h"
 #include "compiler_server/service/other_servers.h"
 #include "compiler_server/service/store_administration.h"
@@ -43,9 +44,10 @@ class CompileService {
  public:
   using StopFunction = std::function<void(const std::string& reason)>;
 
-  // Takes over the opened store; `audit` must live longer. `request_stop` is called by Shutdown.
+  // Takes over the opened store; `audit` and `times` must live longer. `request_stop` is called by
+  // Shutdown.
   CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
-                 StopFunction request_stop);
+                 ServerTimes* times, StopFunction request_stop);
   ~CompileService();
 
   // Counts a request as under way while it lives.
@@ -130,6 +132,7 @@ class CompileService {
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   AuditLog* const audit_;
+  ServerTimes* const times_;
   AliasBook aliases_;
   TenantPrograms programs_;
   StoreAdministration administration_;

@@ -24,7 +24,7 @@ grpc::Status Door::Admit(const grpc::ServerContext* context, Role role, const ch
                          const Enter& enter) {
   const auto begin = std::chrono::steady_clock::now();
   grpc::Status status = AdmitUntimed(context, role, call, enter);
-  times_->Add(name_, call, FromGrpc(status).code(), std::chrono::steady_clock::now() - begin);
+  times_->AddCall(name_, call, FromGrpc(status).code(), std::chrono::steady_clock::now() - begin);
   return status;
 }
 

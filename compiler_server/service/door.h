@@ -17,7 +17,7 @@ namespace hpu::server {
 class Door final : public wire::CompileService::Service {
  public:
   // All must live longer. `name` is in the log and in the metrics.
-  Door(std::string name, const Callers* callers, CompileService* service, CallTimes* times,
+  Door(std::string name, const Callers* callers, CompileService* service, ServerTimes* times,
        AuditLog* audit)
       : name_(std::move(name)),
         callers_(callers),
@@ -62,7 +62,7 @@ class Door final : public wire::CompileService::Service {
   const std::string name_;
   const Callers* const callers_;
   CompileService* const service_;
-  CallTimes* const times_;
+  ServerTimes* const times_;
   AuditLog* const audit_;
   RefusalLog refusals_;
 };

@@ -69,19 +69,37 @@ prometheus::MetricFamily BuildFamily(const std::string& build) {
   return family;
 }
 
-class CounterPage final : public prometheus::Collectable {
+// By the option that names the certificate.
+prometheus::MetricFamily ExpiryFamily(const std::map<std::string, int64_t>& expiries) {
+  prometheus::MetricFamily family;
+  family.name = "hpu_certificate_expiry_timestamp_seconds";
+  family.help = "when the certificate that this option names expires";
+  family.type = prometheus::MetricType::Gauge;
+  for (const auto& [option, expiry] : expiries) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label = {{"option", option}};
+    metric.gauge.value = static_cast<double>(expiry);
+  }
+  return family;
+}
+
+class FigurePage final : public prometheus::Collectable {
  public:
-  CounterPage(std::string build, MetricsPage::Counters counters)
-      : build_(std::move(build)), counters_(std::move(counters)) {}
+  FigurePage(std::string build, MetricsPage::Sources sources)
+      : build_(std::move(build)), sources_(std::move(sources)) {}
   std::vector<prometheus::MetricFamily> Collect() const override {
     std::vector<prometheus::MetricFamily> families = {BuildFamily(build_)};
-    for (const auto& [name, value] : counters_()) families.push_back(FamilyOf(name, value));
+    for (const auto& [name, value] : sources_.counters()) {
+      families.push_back(FamilyOf(name, value));
+    }
+    prometheus::MetricFamily expiries = ExpiryFamily(sources_.expiries());
+    if (!expiries.metric.empty()) families.push_back(std::move(expiries));
     return families;
   }
 
  private:
   const std::string build_;
-  const MetricsPage::Counters counters_;
+  const MetricsPage::Sources sources_;
 };
 
 std::string InLowerCase(absl::StatusCode code) {
@@ -92,24 +110,36 @@ std::string InLowerCase(absl::StatusCode code) {
 
 }  // namespace
 
-CallTimes::CallTimes()
+ServerTimes::ServerTimes()
     : registry_(std::make_shared<prometheus::Registry>()),
-      times_(prometheus::BuildHistogram()
+      calls_(prometheus::BuildHistogram()
                  .Name("hpu_call_seconds")
                  .Help("how long calls took, by door, call and outcome")
-                 .Register(*registry_)) {}
+                 .Register(*registry_)),
+      compilations_(prometheus::BuildHistogram()
+                        .Name("hpu_compile_seconds")
+                        .Help("how long compile workers took for one graph, by outcome")
+                        .Register(*registry_)) {
+  // From the start: a rate sees the first compilation only if there was a zero before it.
+  compilations_.Add({{"code", InLowerCase(absl::StatusCode::kOk)}}, kBuckets);
+}
 
-void CallTimes::Add(const std::string& door, const std::string& call, absl::StatusCode code,
-                    std::chrono::steady_clock::duration time) {
-  times_.Add({{"door", door}, {"call", call}, {"code", InLowerCase(code)}}, kBuckets)
+void ServerTimes::AddCall(const std::string& door, const std::string& call, absl::StatusCode code,
+                          std::chrono::steady_clock::duration time) {
+  calls_.Add({{"door", door}, {"call", call}, {"code", InLowerCase(code)}}, kBuckets)
+      .Observe(std::chrono::duration<double>(time).count());
+}
+
+void ServerTimes::AddCompilation(absl::StatusCode code, std::chrono::steady_clock::duration time) {
+  compilations_.Add({{"code", InLowerCase(code)}}, kBuckets)
       .Observe(std::chrono::duration<double>(time).count());
 }
 
 absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Open(const std::string& address,
                                                                const std::string& build_id,
-                                                               Counters counters,
-                                                               const CallTimes& times) {
-  auto page = std::make_shared<CounterPage>(build_id.substr(0, 16), std::move(counters));
+                                                               Sources sources,
+                                                               const ServerTimes& times) {
+  auto page = std::make_shared<FigurePage>(build_id.substr(0, 16), std::move(sources));
   // The library says by an exception that it cannot listen.
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address);

@@ -1,6 +1,6 @@
-// The server's figures for Prometheus: every counter of GetStats, and how long calls took, at
-// http://HOST:PORT/metrics. Names: "compile.compiled" is hpu_compile_compiled_total; what can
-// also fall is a gauge and has no "_total".
+// The server's figures for Prometheus: every counter of GetStats, how long calls and compilations
+// took, when certificates expire, at http://HOST:PORT/metrics. Names: "compile.compiled" is
+// hpu_compile_compiled_total; what can also fall is a gauge and has no "_total".
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -18,39 +18,46 @@
 
 namespace hpu::server {
 
-// Latencies of calls by door, call and outcome (a canonical code in lower case). Thread-safe.
-class CallTimes {
+// Histograms of how long things took, by outcome (a canonical code in lower case). Thread-safe.
+class ServerTimes {
  public:
-  CallTimes();
+  ServerTimes();
 
-  void Add(const std::string& door, const std::string& call, absl::StatusCode code,
-           std::chrono::steady_clock::duration time);
+  void AddCall(const std::string& door, const std::string& call, absl::StatusCode code,
+               std::chrono::steady_clock::duration time);
+  // Of one graph in a compile worker of this server, without the wait for it.
+  void AddCompilation(absl::StatusCode code, std::chrono::steady_clock::duration time);
 
   std::shared_ptr<prometheus::Collectable> collectable() const { return registry_; }
 
  private:
   const std::shared_ptr<prometheus::Registry> registry_;
-  prometheus::Family<prometheus::Histogram>& times_;
+  prometheus::Family<prometheus::Histogram>& calls_;
+  prometheus::Family<prometheus::Histogram>& compilations_;
 };
 
 class MetricsPage {
  public:
-  using Counters = std::function<std::map<std::string, uint64_t>()>;
+  // Called by the page's threads.
+  struct Sources {
+    std::function<std::map<std::string, uint64_t>()> counters;
+    std::function<std::map<std::string, int64_t>()> expiries;  // as Certificates::expiries
+  };
 
-  // Listens at HOST:PORT until it is destroyed; `counters` is called by its threads until then.
+  // Listens at HOST:PORT until it is destroyed; `sources` are called until then.
   // The first 16 characters of the build id are shown as hpu_build_info{build="..."}.
   // UNAVAILABLE: the address is taken or not this host's.
   static absl::StatusOr<std::unique_ptr<MetricsPage>> Open(const std::string& address,
                                                            const std::string& build_id,
-                                                           Counters counters,
-                                                           const CallTimes& times);
+                                                           Sources sources,
+                                                           const ServerTimes& times);
 
  private:
   MetricsPage(std::unique_ptr<prometheus::Exposer> exposer,
-              std::shared_ptr<prometheus::Collectable> counters)
-      : counters_(std::move(counters)), exposer_(std::move(exposer)) {}
+              std::shared_ptr<prometheus::Collectable> figures)
+      : figures_(std::move(figures)), exposer_(std::move(exposer)) {}
 
-  const std::shared_ptr<prometheus::Collectable> counters_;
+  const std::shared_ptr<prometheus::Collectable> figures_;
   const std::unique_ptr<prometheus::Exposer> exposer_;
 };
 

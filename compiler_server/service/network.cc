@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "compiler_server/service/certificates.h"
+
 namespace hpu::server {
 namespace {
 
@@ -36,7 +38,7 @@ absl::Status CheckNetwork(const NetworkOptions& options) {
   if (options.certificate_file.empty() || options.key_file.empty()) {
     return InvalidArgument("--listen tls://... needs --tls-certificate and --tls-key");
   }
-  RETURN_IF_ERROR(CheckReadable("--tls-certificate", options.certificate_file));
+  RETURN_IF_ERROR(ExpiryOfChain("tls-certificate", options.certificate_file).status());
   RETURN_IF_ERROR(CheckReadable("--tls-key", options.key_file));
   if (options.client_ca_file.empty()) return absl::OkStatus();
   return CheckReadable("--tls-client-ca", options.client_ca_file);

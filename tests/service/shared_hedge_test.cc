@@ -82,6 +82,27 @@ TEST_F(SharedHedgeTest, ALeaseThatComesTooLateIsGivenBack) {
   WaitFor([&] { return absl::IsNotFound(other.Look(ContentKeyOf("quick")).status()); });
 }
 
+TEST_F(SharedHedgeTest, AnEngineThatSaysNothingDelaysNoRecompilation) {
+  ASSERT_TRUE(Compile(1, "quick").ok());
+  WaitFor([&] { return Counter("shared.waiting_writes") == 0; });
+  redis_->Signal(SIGSTOP);
+  client::CompileCall anew = CallFor(1, "quick");
+  anew.skip_cache_lookup = true;
+  const milliseconds took = TimeOf([&] {
+    const auto compiled = Client()->Compile(anew, kTimeout, kNoProgress, kNoInterrupt);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->origin, Origin::kCompiled);
+  });
+  EXPECT_LT(took, milliseconds(5000)) << "setting the old program aside would take 15 s";
+  redis_->Signal(SIGCONT);
+  // The old one is withdrawn there before the new one is written.
+  WaitFor([&] { return Counter("shared.waiting_writes") == 0; });
+  const absl::StatusOr<Compiled> other = CompileAt(1, 1, "quick");
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->origin, Origin::kStore);
+  EXPECT_EQ(compiles(), 2u);
+}
+
 TEST_F(SharedHedgeTest, AFrozenRequestWaitsForTheEngine) {
   ASSERT_TRUE(CompileAt(1, 1, "quick").ok());
   WaitFor([&] { return CounterAt(1, "shared.waiting_writes") == 0; });

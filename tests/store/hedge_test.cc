@@ -5,8 +5,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <vector>
 
+#include "recipe_store/forwarding_recipe_store.h"
+#include "recipe_store/memory_recipe_store.h"
+#include "recipe_store/shared_tier_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {
@@ -123,6 +127,65 @@ TEST_F(HedgeTest, TooManyUnderWayIsAMissAtOnce) {
 TEST_F(HedgeTest, WhatThrowsIsAnError) {
   const auto look_up = []() -> absl::StatusOr<int> { throw std::bad_alloc(); };
   EXPECT_TRUE(absl::IsInternal(look_ups_.Run(DigestOf(1), look_up).status()));
+}
+
+// Sets programs aside when it is let go.
+class SlowlyQuarantining : public ForwardingRecipeStore {
+ public:
+  SlowlyQuarantining(std::unique_ptr<RecipeStore> inner, std::shared_future<void> let_go)
+      : ForwardingRecipeStore(std::move(inner)), let_go_(std::move(let_go)) {}
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override {
+    let_go_.wait();
+    return ForwardingRecipeStore::Quarantine(key, reason);
+  }
+
+ private:
+  const std::shared_future<void> let_go_;
+};
+
+TEST(SharedTier, WhatIsSetAsideIsNotFoundAgainWhereTheEngineIsSlow) {
+  std::promise<void> let_go;
+  const auto engine = std::make_shared<SlowlyQuarantining>(
+      std::make_unique<MemoryRecipeStore>(1 << 20, 0), let_go.get_future().share());
+  auto behind = std::make_unique<WriteBehind>(1 << 20, 100);
+  SharedTierRecipeStore store(std::make_unique<MemoryRecipeStore>(1 << 20, 0), engine, behind.get(),
+                              /*read_only=*/false,
+                              std::make_shared<Hedge>("place", milliseconds(100)));
+  const Entry old = EntryOf(1);
+  ASSERT_TRUE(store.Put(old).ok());
+  ASSERT_TRUE(behind->Drain(milliseconds(5000)));
+  ASSERT_TRUE(engine->Get(KeyOf(1)).ok());
+
+  const auto aside =
+      std::async(std::launch::async, [&] { return store.Quarantine(KeyOf(1), "test"); });
+  const bool in_time = aside.wait_for(milliseconds(5000)) == std::future_status::ready;
+  EXPECT_TRUE(in_time) << "it waits for the engine";
+  EXPECT_TRUE(engine->Get(KeyOf(1)).ok()) << "the engine has it still";
+  EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
+  // What comes in its place is not withdrawn with it.
+  EXPECT_TRUE(store.Put(old).ok());
+  let_go.set_value();
+  ASSERT_TRUE(behind->Drain(milliseconds(5000)));
+  EXPECT_TRUE(engine->Get(KeyOf(1)).ok());
+  behind.reset();
+}
+
+TEST(SharedTier, WhatIsSetAsideIsWaitedForInAQuickEngine) {
+  const auto engine = std::make_shared<MemoryRecipeStore>(1 << 20, 0);
+  auto behind = std::make_unique<WriteBehind>(1 << 20, 100);
+  SharedTierRecipeStore store(std::make_unique<MemoryRecipeStore>(1 << 20, 0), engine, behind.get(),
+                              /*read_only=*/false,
+                              std::make_shared<Hedge>("place", milliseconds(10'000)));
+  for (uint64_t n = 1; n <= 100; ++n) {
+    ASSERT_TRUE(store.Put(EntryOf(n)).ok());
+    ASSERT_TRUE(store.Quarantine(KeyOf(n), "test").ok());
+    ASSERT_TRUE(absl::IsNotFound(engine->Get(KeyOf(n)).status())) << n;
+    ASSERT_TRUE(absl::IsNotFound(store.Get(KeyOf(n)).status())) << n;
+  }
+  // It can be found again when others put it there.
+  ASSERT_TRUE(engine->Put(EntryOf(1)).ok());
+  EXPECT_TRUE(store.Get(KeyOf(1)).ok());
+  behind.reset();
 }
 
 }  // namespace

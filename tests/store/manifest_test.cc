@@ -1,5 +1,6 @@
 #include "recipe_store/manifest.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 #include <signal.h>
