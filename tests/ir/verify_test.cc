@@ -105,6 +105,12 @@ INSTANTIATE_TEST_SUITE_P(
                "sdpa %q, %k, %k {scale = 1.0} : f32[1,3,3,4]"},
         Broken{"sdpa_c5", "%q: f32[1,2,3,4], %m: f32[4]",
                "sdpa %q, %q, %q, %m {scale = 1.0} : f32[1,2,3,4]"},
+        Broken{"sdpa_backward_c1", "%q: f32[1,2,3,4], %l: f32[1,2,3,1]",
+               "sdpa_backward %l, %q, %q, %q, %q, %l {scale = 1.0} : f32[1,2,3,4], f32[1,2,3,4], "
+               "f32[1,2,3,4]"},
+        Broken{"sdpa_backward_c2", "%q: f32[1,2,3,4], %l: f32[1,2,3,4]",
+               "sdpa_backward %q, %q, %q, %q, %q, %l {scale = 1.0} : f32[1,2,3,4], f32[1,2,3,4], "
+               "f32[1,2,3,4]"},
         Broken{"reshape_c1", kX, "reshape %x : f32[5]"},
         Broken{"permute_c1", kX, "permute %x {perm = [0,0]} : f32[2,2]"},
         Broken{"expand_c1", kX, "expand %x : f32[3,3]"},
