@@ -319,9 +319,9 @@ TEST_P(GuidTest, AttentionsGradientIsItsSlope) {
   const uint32_t v = b.Persistent({d, nk, 1, 1});
   const uint32_t gradient = b.Persistent({d, nq, heads, 1});
   const uint32_t none = kNoTensor;
-  const uint32_t out = b.Intermediate({d, nq, heads, 1});
-  const uint32_t maximum = b.Intermediate({1, nq, heads, 1});
-  const uint32_t inverse = b.Intermediate({1, nq, heads, 1});
+  const uint32_t out = b.Temporary({d, nq, heads, 1});
+  const uint32_t maximum = b.Temporary({1, nq, heads, 1});
+  const uint32_t inverse = b.Temporary({1, nq, heads, 1});
   const uint32_t dq = b.Persistent({d, nq, heads, 1});
   const uint32_t dk = b.Persistent({d, nk, 1, 1});
   const uint32_t dv = b.Persistent({d, nk, 1, 1});

@@ -31,6 +31,22 @@ TEST_P(BrokenNode, IsRefusedByItsConstraint) {
               HasSubstr("[" + std::string(broken.label) + "]"));
 }
 
+// A node of three results.
+TEST(AttentionsGradient, FitsTheForward) {
+  const auto message = [](const std::string& inputs, const std::string& operands) {
+    const std::string q = "f32[1,2,3,4]";
+    const auto graph = Parse("graph @g(%q: " + q + ", " + inputs + ") { %a, %b, %c = sdpa_backward " +
+                             operands + " {scale = 1.0} : " + q + ", " + q + ", " + q +
+                             " return %a }");
+    return std::string(graph.status().message());
+  };
+  EXPECT_EQ(message("%l: f32[1,2,3,1]", "%q, %q, %q, %q, %q, %l"), "");
+  EXPECT_THAT(message("%l: f32[1,2,3,1]", "%l, %q, %q, %q, %q, %l"),
+              HasSubstr("[sdpa_backward_c1]"));
+  EXPECT_THAT(message("%l: f32[1,2,3]", "%q, %q, %q, %q, %q, %l"),
+              HasSubstr("[sdpa_backward_c2]"));
+}
+
 constexpr const char* kX = "%x: f32[2,3]";
 constexpr const char* kXI = "%x: f32[2,3], %i: i64[2]";
 
@@ -105,12 +121,6 @@ INSTANTIATE_TEST_SUITE_P(
                "sdpa %q, %k, %k {scale = 1.0} : f32[1,3,3,4]"},
         Broken{"sdpa_c5", "%q: f32[1,2,3,4], %m: f32[4]",
                "sdpa %q, %q, %q, %m {scale = 1.0} : f32[1,2,3,4]"},
-        Broken{"sdpa_backward_c1", "%q: f32[1,2,3,4], %l: f32[1,2,3,1]",
-               "sdpa_backward %l, %q, %q, %q, %q, %l {scale = 1.0} : f32[1,2,3,4], f32[1,2,3,4], "
-               "f32[1,2,3,4]"},
-        Broken{"sdpa_backward_c2", "%q: f32[1,2,3,4], %l: f32[1,2,3,4]",
-               "sdpa_backward %q, %q, %q, %q, %q, %l {scale = 1.0} : f32[1,2,3,4], f32[1,2,3,4], "
-               "f32[1,2,3,4]"},
         Broken{"reshape_c1", kX, "reshape %x : f32[5]"},
         Broken{"permute_c1", kX, "permute %x {perm = [0,0]} : f32[2,2]"},
         Broken{"expand_c1", kX, "expand %x : f32[3,3]"},
