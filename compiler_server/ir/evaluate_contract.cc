@@ -105,8 +105,7 @@ void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
     for (const double score : scores) sum += peak == -INFINITY ? 0 : std::exp(score - peak);
     // A row that attends to nothing is zero, as in PyTorch; so are its gradients.
     if (out.size() > 1) {
-      out[1].data[row] =
-          peak == -INFINITY ? INFINITY : RoundTo(out[1].dtype, peak + std::log(sum));
+      out[1].data[row] = peak == -INFINITY ? 0 : RoundTo(out[1].dtype, peak + std::log(sum));
     }
     if (peak == -INFINITY) continue;
     const double* values = &v.data[rows.KeyHead(row) * columns * width];

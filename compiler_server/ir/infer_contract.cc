@@ -217,8 +217,8 @@ Result InferSdpaBackward(const Call& call) {
   const Dims out = SdpaSizes(q, call.type(3));
   for (const size_t i : {0, 4}) {
     CONSTRAINT(call.type(i).dtype == q.dtype && call.sizes(i) == out, "sdpa_backward_c1",
-               "operand ", i, " is ", ToText(call.type(i)), ", the result was ",
-               DTypeName(q.dtype), ToText(out));
+               "operand ", i, " is ", ToText(call.type(i)), ", the result was ", DTypeName(q.dtype),
+               ToText(out));
   }
   const TensorType statistic = RowStatistic(q);
   CONSTRAINT(call.type(5).dtype == statistic.dtype && call.sizes(5) == statistic.sizes,

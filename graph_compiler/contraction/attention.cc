@@ -61,7 +61,8 @@ AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec)
   const bool mask_per_head = has_mask && spec.mask_strides[1] != 0;
   plan.mask = MaskOf(spec);
   plan.folds_heads = spec.kv_repeat > 1 && spec.m * spec.kv_repeat <= kFoldedRows &&
-                     plan.mask != AttentionMask::kPerQuery && !mask_per_head && !spec.HasStatistics();
+                     plan.mask != AttentionMask::kPerQuery && !mask_per_head &&
+                     !spec.HasStatistics();
   plan.rows = plan.folds_heads ? spec.m * spec.kv_repeat : spec.m;
   plan.query_vectors = ChoosePanelVectors(target, std::min(plan.rows, kQueriesPerTask));
   plan.query_cols = static_cast<int64_t>(plan.query_vectors) * target.f32_lanes;

@@ -26,7 +26,8 @@ namespace hpu::graph_compiler {
 
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec);
 
-// Operands (q, k, v, out, mask and, where wanted, maximum, inverse sum), engine, name and the work of the whole; tasks are the caller's.
+// Operands (q, k, v, out, mask and, where wanted, maximum, inverse sum), engine, name and the work
+// of the whole; tasks are the caller's.
 KernelLaunch AttentionLaunch(const AttentionSpec& spec);
 absl::Status CheckAttention(const AttentionSpec& spec);
 // Offsets of views go to their operands.

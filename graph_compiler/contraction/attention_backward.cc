@@ -62,7 +62,7 @@ Scratch::Scratch(const Plan& plan) {
   out_rows = place(plan.query_block * plan.dv.width);
   query_panels = place(plan.query_block * plan.d.size);
   out_panels = place(plan.query_block * plan.dv.size);
-  result_panels = place(plan.query_block * plan.dv.size);
+  result_rows = place(plan.query_block * plan.dv.width);
   query_gradients = place(RoundUp(plan.query_block, plan.d.rows) * plan.d.width);
   weights = place(plan.key_block * plan.query_block);
   slopes = place(plan.key_block * plan.query_block + kSlackFloats);

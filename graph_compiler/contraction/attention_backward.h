@@ -3,9 +3,8 @@
 //
 //   K, V to dense f32 rows, dK = dV = 0, once
 //   for block of queries, of every head that shares the keys
-//     Q, dO as rows, and transposed in panels; D = sum over features of dO * O, per query
-//     dQ = 0
-//     for block of keys
+//     Q, dO, O as rows, Q and dO transposed in panels, too; D = sum over features of dO * O, per
+//     query dQ = 0 for block of keys
 //       P^T = exp(K Q^T * scale + mask - maximum) * inverse sum    rows are keys, lanes are queries
 //       dS^T = P^T * (V dO^T - D) * scale
 //       dV += P^T dO, dK += dS^T Q, dQ += dS K
@@ -62,7 +61,7 @@ struct Plan {
   int64_t splits;
   int query_vectors;
   int64_t query_cols, query_block, query_blocks;
-  int key_rows;  // of a tile of scores
+  int key_rows;      // of a tile of scores
   int64_t key_step;  // whole tiles of every kind, so that none reaches into rows behind them
   int64_t key_block;
   int64_t keys;  // n rounded up to whole blocks
@@ -77,7 +76,7 @@ struct Plan {
 struct Scratch {
   explicit Scratch(const Plan& plan);
   int64_t keys, values, key_gradients, value_gradients;
-  int64_t query_rows, out_rows, query_panels, out_panels, result_panels, query_gradients;
+  int64_t query_rows, out_rows, result_rows, query_panels, out_panels, query_gradients;
   int64_t weights, slopes, mask, maximum, inverse, dots;
   int64_t total;
 };

@@ -1,5 +1,5 @@
-#include "graph_compiler/codegen/body.h"
-#include "graph_compiler/contraction/attention_backward.h"
+#include "graph_compiler/contraction/attention_backward_task.h"
+
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/micro_kernel.h"
 
@@ -7,67 +7,6 @@ namespace hpu::graph_compiler::attention_backward {
 namespace {
 
 using llvm::Value;
-
-BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
-  BodyOp op;
-  op.op = opcode;
-  op.type = ScalarType::kF32;
-  op.args = std::move(args);
-  return op;
-}
-
-// What both kernels do: store rows of a gradient.
-class Base {
- public:
-  Base(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-       const AttentionBackwardSpec& spec, const Plan& plan)
-      : e_(builder, target),
-        frame_(frame),
-        gradient_(spec),
-        spec_(spec.forward),
-        plan_(plan),
-        key_heads_(spec.forward.heads / spec.forward.kv_repeat) {}
-
- protected:
-  // Where a task's share of dK or dV lies.
-  Value* Partial(Value* task, bool of_values) {
-    Value* offset = e_.Mul(task, plan_.partial_floats() * 4);
-    if (of_values) offset = e_.Add(offset, plan_.keys * plan_.d.width * 4);
-    return e_.Address(frame_.Operand(e_.b, kPartial), offset);
-  }
-
-  // One row of `operand`; `load` gives `cols` floats from a column on.
-  void StoreRow(Operand operand, const int64_t* strides, const Features& features, Value* head,
-                Value* row, const std::function<Value*(Value* col)>& load) {
-    Body store;
-    store.ops.push_back(MakeOp(Opcode::kAccumulator));
-    Store to;
-    to.access.operand = operand;
-    to.access.type = spec_.type;
-    to.access.strides.assign(strides, strides + 4);
-    store.stores.push_back(to);
-    const int cols = static_cast<int>(features.cols);
-    e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](Value* panel) {
-      Value* col = e_.Mul(panel, cols);
-      BodyPosition position;
-      position.index = {batch_, head, row, col};
-      position.lanes = cols;
-      if (features.size % cols != 0) {
-        position.mask = e_.LaneMask(e_.Sub(e_.Int(features.size), col), cols);
-      }
-      EmitBody(e_.b, frame_, e_.target(), store, position, {load(col)});
-    });
-  }
-
-  IrEmitter e_;
-  const KernelFrame& frame_;
-  const AttentionBackwardSpec& gradient_;
-  const AttentionSpec& spec_;
-  const Plan& plan_;
-  const int64_t key_heads_;
-  Value* batch_ = nullptr;
-  Value* key_head_ = nullptr;
-};
 
 class Task : public Base {
  public:
@@ -111,9 +50,8 @@ class Task : public Base {
   }
 
   void Clear(Value* base, int64_t floats) {
-    e_.For(e_.Int(0), e_.Int(floats), e_.lanes(), [&](Value* i) {
-      e_.StoreF32(e_.Address(base, e_.Mul(i, 4)), e_.Zero(e_.lanes()));
-    });
+    e_.For(e_.Int(0), e_.Int(floats), e_.lanes(),
+           [&](Value* i) { e_.StoreF32(e_.Address(base, e_.Mul(i, 4)), e_.Zero(e_.lanes())); });
   }
 
   // Rows from `row` on as f32, padded to whole panels.
@@ -158,12 +96,12 @@ class Task : public Base {
     const int64_t* out_strides = gradient_.out_gradient_strides;
     StageRows(kQ, spec_.q_strides, head_, first_query_, queries_, plan_.d, at_.query_rows);
     StageRows(kOutGradient, out_strides, head_, first_query_, queries_, plan_.dv, at_.out_rows);
+    StageRows(kOut, spec_.out_strides, head_, first_query_, queries_, plan_.dv, at_.result_rows);
     StagePanels(kQ, spec_.q_strides, plan_.d, at_.query_panels);
     StagePanels(kOutGradient, out_strides, plan_.dv, at_.out_panels);
-    StagePanels(kOut, spec_.out_strides, plan_.dv, at_.result_panels);
     StageStatistic(kMaximum, at_.maximum);
     StageStatistic(kInverse, at_.inverse);
-    ForPanels([&](Value* query) { Dots(query); });
+    e_.For(e_.Int(0), queries_, e_.lanes(), [&](Value* query) { Dots(query); });
     Clear(Place(at_.query_gradients), plan_.query_block * plan_.d.width);
     // Keys after the last query of the block are seen by none of its queries.
     Value* end = e_.Int(spec_.n);
@@ -174,8 +112,8 @@ class Task : public Base {
     }
     e_.For(e_.Int(0), end, plan_.key_block, [&](Value* key) { KeyBlock(key, end); });
     e_.For(e_.Int(0), queries_, 1, [&](Value* row) {
-      StoreRow(kQGradient, gradient_.q_gradient_strides, plan_.d, head_,
-               e_.Add(first_query_, row), [&](Value* col) {
+      StoreRow(kQGradient, gradient_.q_gradient_strides, plan_.d, head_, e_.Add(first_query_, row),
+               [&](Value* col) {
                  Value* from = e_.Add(e_.Mul(row, plan_.d.width), col);
                  return e_.LoadF32(Place(at_.query_gradients, from),
                                    static_cast<int>(plan_.d.cols));
@@ -183,29 +121,25 @@ class Task : public Base {
     });
   }
 
-  void ForPanels(const std::function<void(Value* query)>& body) {
-    e_.For(e_.Int(0), queries_, plan_.query_cols, body);
-  }
-
-  // D of a panel of queries.
+  // D of a vector of queries.
   void Dots(Value* query) {
-    const TileShape shape{1, plan_.query_vectors};
-    const int64_t stride = plan_.query_cols * 4;
-    Value* gradients = Panel(at_.out_panels, plan_.dv, query);
-    Value* results = Panel(at_.result_panels, plan_.dv, query);
+    const int lanes = e_.lanes();
+    const int64_t width = plan_.dv.width;
+    const Values zero(static_cast<size_t>(lanes), e_.Zero(lanes));
     const Values sums =
-        e_.For(e_.Int(0), e_.Int(spec_.dv), 1, ZeroTile(e_, shape),
-               [&](Value* i, const Values& so_far) {
-                 Value* offset = e_.Mul(i, stride);
-                 const Values x = LoadTile(e_, shape, e_.Address(gradients, offset), 0);
-                 const Values y = LoadTile(e_, shape, e_.Address(results, offset), 0);
-                 Values next;
-                 for (size_t v = 0; v < so_far.size(); ++v) {
-                   next.push_back(e_.Fma(x[v], y[v], so_far[v]));
-                 }
-                 return next;
-               });
-    StoreTile(e_, shape, Place(at_.dots, query), 0, sums);
+        e_.For(e_.Int(0), e_.Int(width), lanes, zero, [&](Value* col, const Values& so_far) {
+          Value* place = e_.Add(e_.Mul(query, width), col);
+          Value* gradients = Place(at_.out_rows, place);
+          Value* results = Place(at_.result_rows, place);
+          Values next;
+          for (int row = 0; row < lanes; ++row) {
+            next.push_back(e_.Fma(e_.LoadF32(e_.Address(gradients, row * width * 4), lanes),
+                                  e_.LoadF32(e_.Address(results, row * width * 4), lanes),
+                                  so_far[row]));
+          }
+          return next;
+        });
+    e_.StoreF32(Place(at_.dots, query), e_.SumLanes(sums));
   }
 
   void KeyBlock(Value* key, Value* end) {
@@ -218,7 +152,7 @@ class Task : public Base {
                      queries_);
     }
     e_.For(e_.Int(0), keys_, plan_.key_rows, [&](Value* row) {
-      ForPanels([&](Value* query) {
+      e_.For(e_.Int(0), queries_, plan_.query_cols, [&](Value* query) {
         StoreScores(row, query, at_.weights, Scores(row, query));
         StoreScores(row, query, at_.slopes,
                     Product(at_.values, at_.out_panels, plan_.dv, row, query));
@@ -240,8 +174,7 @@ class Task : public Base {
 
   // Rows of keys or values, from row `row` of the block on, times a panel of queries. The last tile
   // may reach past n: into rows of scratch whose products nobody stores.
-  Values Product(int64_t rows, int64_t panels, const Features& features, Value* row,
-                 Value* query) {
+  Values Product(int64_t rows, int64_t panels, const Features& features, Value* row, Value* query) {
     TileA a;
     a.row_bases = {Place(rows, e_.Mul(e_.Add(first_key_, row), features.width))};
     for (int r = 0; r < plan_.key_rows; ++r) a.row_offsets.push_back(r * features.width * 4);
@@ -373,51 +306,11 @@ class Task : public Base {
   Value* keys_ = nullptr;  // of this block
 };
 
-class Join : public Base {
- public:
-  using Base::Base;
-
-  void Emit(Value* task) {
-    const Values index = e_.Decompose(task, {spec_.batch, key_heads_, plan_.join_blocks});
-    batch_ = index[0];
-    key_head_ = index[1];
-    unit_ = e_.Add(e_.Mul(batch_, key_heads_), key_head_);
-    Value* begin = e_.Mul(index[2], plan_.join_rows);
-    Value* end = e_.Min(e_.Add(begin, plan_.join_rows), e_.Int(spec_.n));
-    e_.For(begin, end, 1, [&](Value* row) {
-      Sum(kKGradient, gradient_.k_gradient_strides, plan_.d, row);
-      Sum(kVGradient, gradient_.v_gradient_strides, plan_.dv, row);
-    });
-  }
-
- private:
-  void Sum(Operand operand, const int64_t* strides, const Features& features, Value* row) {
-    const int cols = static_cast<int>(features.cols);
-    StoreRow(operand, strides, features, key_head_, row, [&](Value* col) {
-      Value* place = e_.Mul(e_.Add(e_.Mul(row, features.width), col), 4);
-      Value* first = e_.Mul(unit_, plan_.splits);
-      return e_.For(e_.Int(0), e_.Int(plan_.splits), 1, {e_.Zero(cols)},
-                    [&](Value* split, const Values& so_far) {
-                      Value* from = Partial(e_.Add(first, split), operand == kVGradient);
-                      Value* part = e_.LoadF32(e_.Address(from, place), cols);
-                      return Values{e_.b.CreateFAdd(so_far[0], part)};
-                    })[0];
-    });
-  }
-
-  Value* unit_ = nullptr;
-};
-
 }  // namespace
 
 void EmitTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
               const AttentionBackwardSpec& spec, const Plan& plan, Value* task) {
   Task(builder, target, frame, spec, plan).Emit(task);
-}
-
-void EmitJoin(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-              const AttentionBackwardSpec& spec, const Plan& plan, Value* task) {
-  Join(builder, target, frame, spec, plan).Emit(task);
 }
 
 }  // namespace hpu::graph_compiler::attention_backward

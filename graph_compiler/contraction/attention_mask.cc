@@ -14,8 +14,8 @@ Value* QueryNumbers(IrEmitter& e, const ScoreBlock& block, Value* row) {
   Value* first = e.Splat(e.b.CreateTrunc(row, e.b.getInt32Ty()), e.lanes());
   Value* rows = e.b.CreateAdd(first, llvm::ConstantVector::get(lane_numbers));
   if (block.queries_per_head == 0) return rows;
-  return e.b.CreateURem(rows, llvm::ConstantInt::get(
-                                  rows->getType(), static_cast<uint64_t>(block.queries_per_head)));
+  return e.b.CreateURem(
+      rows, llvm::ConstantInt::get(rows->getType(), static_cast<uint64_t>(block.queries_per_head)));
 }
 
 }  // namespace
@@ -42,9 +42,8 @@ Value* EmitMaskedScore(IrEmitter& e, const AttentionSpec& spec, const ScoreBlock
   }
   if (!spec.causal) return score;
   Value* key_number = e.b.CreateTrunc(e.Add(block.first_key, key), e.b.getInt32Ty());
-  Value* visible =
-      e.b.CreateICmpSLE(e.Splat(key_number, lanes),
-                        QueryNumbers(e, block, e.Add(block.first_query, query)));
+  Value* visible = e.b.CreateICmpSLE(e.Splat(key_number, lanes),
+                                     QueryNumbers(e, block, e.Add(block.first_query, query)));
   return e.b.CreateSelect(visible, score, e.F32Const(-INFINITY, lanes));
 }
 

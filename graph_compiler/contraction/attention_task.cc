@@ -327,14 +327,14 @@ class AttentionTask {
 
   // Heads are not folded.
   void StoreStatistics(Value* row, Value* empty, Value* inverse) {
-    Value* place = e_.Dot({batch_, head_, e_.Add(first_row_, row)},
-                          {spec_.heads * spec_.m, spec_.m, 1});
+    Value* place =
+        e_.Dot({batch_, head_, e_.Add(first_row_, row)}, {spec_.heads * spec_.m, spec_.m, 1});
     Value* maximum = e_.LoadF32(e_.Address(Scratch(scratch_.maximum), e_.Mul(row, 4)), 1);
     const auto store = [&](uint32_t operand, Value* value) {
       e_.StoreF32(e_.Address(frame_.Operand(e_.b, operand), e_.Mul(place, 4)), value);
     };
     store(kMaximum, e_.b.CreateSelect(empty, e_.Zero(1), maximum));
-    store(kInverse, inverse);
+    store(kInverse, e_.b.CreateSelect(empty, e_.F32Const(1.0f, 1), inverse));
   }
 
   Values OutputIndex(Value* row) {

@@ -1,6 +1,6 @@
 // Contractions: gemm, batch_gemm, convolution, its weight's gradient, attention and its gradient
-// as generated kernels. The fusion pass hands over shapes, operand accesses and the epilogue; emission adds kernels to the module and
-// returns launches (and packed operands) for the recipe.
+// as generated kernels. The fusion pass hands over shapes, operand accesses and the epilogue;
+// emission adds kernels to the module and returns launches (and packed operands) for the recipe.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,8 @@ struct AttentionSpec {
   int64_t q_strides[4] = {}, k_strides[4] = {}, v_strides[4] = {}, out_strides[4] = {};
   int64_t mask_strides[4] = {};  // (b, h, m, n), 0 = broadcast
   // What the gradient takes, f32, row-major (b, h, m): the maximum of the row's scores and 1 / the
-  // sum of exp(score - maximum); both 0 for a row whose keys are all hidden. Both or none.
+  // sum of exp(score - maximum); 0 and 1 for a row whose keys are all hidden, so that its weights
+  // are 0. Both or none.
   OperandRef maximum, inverse_sum;
   std::string name;
 

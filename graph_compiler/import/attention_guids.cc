@@ -73,8 +73,9 @@ absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   return attention;
 }
 
-// A buffer of `type` for output i, nested as `like` is: a model that turned (rows, heads) to (heads,
-// rows) turns them back, and finds its rows whole again. What is in it is the output after Give.
+// A buffer of `type` for output i, nested as `like` is: a model that turned (rows, heads) to
+// (heads, rows) turns them back, and finds its rows whole again. What is in it is the output after
+// Give.
 struct Result {
   View out, buffer;
 };

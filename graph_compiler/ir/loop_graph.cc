@@ -62,9 +62,8 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 }
 
 const char* KindName(const Node& node) {
-  static constexpr const char* kNames[] = {"loop",      "gemm",      "conv",
-                                           "weight_gradient", "attention", "attention_backward",
-                                           "sort"};
+  static constexpr const char* kNames[] = {
+      "loop", "gemm", "conv", "weight_gradient", "attention", "attention_backward", "sort"};
   return kNames[node.kind.index()];
 }
 

@@ -27,9 +27,8 @@ class BackwardRun : public AttentionOperands {
 
   CompiledContraction Compile(IsaLevel isa) {
     gradient_.forward = spec_;
-    return CompiledContraction(isa, [&](ContractionEmitter& emitter) {
-      return emitter.EmitAttentionBackward(gradient_);
-    });
+    return CompiledContraction(
+        isa, [&](ContractionEmitter& emitter) { return emitter.EmitAttentionBackward(gradient_); });
   }
 
   void Check(IsaLevel isa) {
@@ -54,8 +53,8 @@ class BackwardRun : public AttentionOperands {
 
  private:
   std::vector<TestBuffer*> Buffers(TestBuffer& dq, TestBuffer& dk, TestBuffer& dv) {
-    return {q_.get(),       k_.get(),       v_.get(),    out_.get(), mask_.get(), maximum_.get(),
-            inverse_.get(), dout_.get(), &dq,        &dk,         &dv};
+    return {q_.get(),       k_.get(),    v_.get(), out_.get(), mask_.get(), maximum_.get(),
+            inverse_.get(), dout_.get(), &dq,      &dk,        &dv};
   }
 
   static void ExpectSame(const TestBuffer& one, TestBuffer& other) {
@@ -107,8 +106,8 @@ class BackwardRun : public AttentionOperands {
     for (int64_t j = 0; j < c_.n; ++j) {
       const double slope = p[j] * (dp[j] - dot) * spec_.scale;
       for (int64_t x = 0; x < c_.d; ++x) {
-        dq[place * c_.d + x] += slope * At(*k_, spec_.k_strides, spec_.k_offset, b,
-                                           h / c_.kv_repeat, j, x);
+        dq[place * c_.d + x] +=
+            slope * At(*k_, spec_.k_strides, spec_.k_offset, b, h / c_.kv_repeat, j, x);
         dk[(key_head * c_.n + j) * c_.d + x] +=
             slope * At(*q_, spec_.q_strides, spec_.q_offset, b, h, i, x);
       }

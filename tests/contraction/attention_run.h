@@ -127,7 +127,7 @@ class AttentionOperands {
       if (c_.causal && j > i) scores[j] = -INFINITY;
       maximum = std::max(maximum, scores[j]);
     }
-    if (statistics != nullptr) *statistics = {0, 0};
+    if (statistics != nullptr) *statistics = {0, 1};
     if (maximum == -INFINITY) return std::vector<double>(c_.n, 0.0);
     double total = 0;
     for (double& score : scores) total += score = std::exp(score - maximum);

@@ -70,9 +70,9 @@ void EmitAttention(Call& call, Value* mask_input, bool grouped) {
   }
   const ir::Node* node = call.b.EmitNode(OpKind::kSdpaLogsumexp, std::move(operands), attrs);
   if (call.refused()) return;
-  call.Return({call.b.Reshape(node->results[0], call.type().sizes),
-               call.b.Cast(call.b.Reshape(node->results[1], call.type(1).sizes),
-                           call.type(1).dtype)});
+  call.Return(
+      {call.b.Reshape(node->results[0], call.type().sizes),
+       call.b.Cast(call.b.Reshape(node->results[1], call.type(1).sizes), call.type(1).dtype)});
 }
 
 void Attention(Call& call) {
