@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateNode(const Node& node,
       evaluate::Normalize(node, operands, out[0]);
       break;
     case OpClass::kContract:
-      evaluate::Contract(node, operands, out[0]);
+      evaluate::Contract(node, operands, out);
       break;
     case OpClass::kWindow:
       evaluate::Window(node, operands, out[0]);

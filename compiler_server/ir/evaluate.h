@@ -25,7 +25,7 @@ void Movement(const Node& node, Operands in, HostTensor& out);
 void Reduce(const Node& node, Operands in, HostTensor& out);
 void Scan(const Node& node, Operands in, HostTensor& out);
 void Normalize(const Node& node, Operands in, HostTensor& out);
-void Contract(const Node& node, Operands in, HostTensor& out);
+void Contract(const Node& node, Operands in, std::vector<HostTensor>& out);
 void Window(const Node& node, Operands in, HostTensor& out);
 // Numbers of HostTensors are doubles: seeds and offsets below 2^53.
 void Random(const Node& node, Operands in, HostTensor& out);

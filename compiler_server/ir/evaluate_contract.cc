@@ -46,45 +46,109 @@ void Matmul(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
-void Sdpa(const Node& node, Operands in, HostTensor& out) {
-  const HostTensor& q = *in[0];
-  const HostTensor& k = *in[1];
-  const HostTensor& v = *in[2];
-  const HostTensor* mask = in.size() > 3 ? in[3] : nullptr;
-  const int64_t heads = q.sizes[1], rows = q.sizes[2], depth = q.sizes[3];
-  const int64_t kv_heads = k.sizes[1], columns = k.sizes[2], width = v.sizes[3];
-  const Dims score_sizes = {q.sizes[0], heads, rows, columns};
-  const Dims mask_strides = mask == nullptr ? Dims(4, 0) : BatchStrides(mask->sizes, score_sizes);
-  std::vector<double> scores(columns);
-  for (int64_t row = 0; row < q.sizes[0] * heads * rows; ++row) {
+// Rows of scores of attention, one at a time.
+class ScoreRows {
+ public:
+  ScoreRows(const Node& node, const HostTensor& q, const HostTensor& k, const HostTensor* mask)
+      : node_(node), q_(q), k_(k), mask_(mask), scores_(k.sizes[2]) {
+    const Dims sizes = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]};
+    mask_strides_ = mask == nullptr ? Dims(4, 0) : BatchStrides(mask->sizes, sizes);
+  }
+
+  int64_t count() const { return q_.sizes[0] * q_.sizes[1] * q_.sizes[2]; }
+  // The (batch, key head) that row `row` of (batch, head, query) reads.
+  int64_t KeyHead(int64_t row) const {
+    const int64_t heads = q_.sizes[1], kv_heads = k_.sizes[1];
+    const int64_t head = row / q_.sizes[2];
+    return head / heads * kv_heads + head % heads / (heads / kv_heads);
+  }
+
+  const std::vector<double>& Of(int64_t row) {
+    const int64_t heads = q_.sizes[1], rows = q_.sizes[2], depth = q_.sizes[3];
+    const int64_t columns = k_.sizes[2];
     const int64_t i = row % rows, head = row / rows % heads, batch = row / rows / heads;
-    const int64_t kv = batch * kv_heads + head / (heads / kv_heads);
-    double peak = -INFINITY;
+    const double* keys = &k_.data[KeyHead(row) * columns * depth];
     for (int64_t j = 0; j < columns; ++j) {
       double score = 0;
       for (int64_t d = 0; d < depth; ++d) {
-        score += q.data[row * depth + d] * k.data[(kv * columns + j) * depth + d];
+        score += q_.data[row * depth + d] * keys[j * depth + d];
       }
-      score *= node.Float(AttrKey::kScale);
-      if (mask != nullptr) {
-        score += mask->data[batch * mask_strides[0] + head * mask_strides[1] + i * mask_strides[2] +
-                            j * mask_strides[3]];
+      score *= node_.Float(AttrKey::kScale);
+      if (mask_ != nullptr) {
+        score += mask_->data[batch * mask_strides_[0] + head * mask_strides_[1] +
+                             i * mask_strides_[2] + j * mask_strides_[3]];
       }
-      if (node.Bool(AttrKey::kCausal) && j > i) score = -INFINITY;
-      scores[j] = score;
-      peak = std::max(peak, score);
+      if (node_.Bool(AttrKey::kCausal) && j > i) score = -INFINITY;
+      scores_[j] = score;
     }
-    // A row that attends to nothing is zero, as in PyTorch.
-    if (peak == -INFINITY) continue;
+    return scores_;
+  }
+
+ private:
+  const Node& node_;
+  const HostTensor& q_;
+  const HostTensor& k_;
+  const HostTensor* mask_;
+  Dims mask_strides_;
+  std::vector<double> scores_;
+};
+
+// With the logarithm of each row's sum of powers, if the node has it.
+void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
+  ScoreRows rows(node, *in[0], *in[1], in.size() > 3 ? in[3] : nullptr);
+  const HostTensor& v = *in[2];
+  const int64_t columns = v.sizes[2], width = v.sizes[3];
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    const std::vector<double>& scores = rows.Of(row);
+    const double peak = columns == 0 ? -INFINITY : *std::max_element(scores.begin(), scores.end());
     double sum = 0;
-    for (double& score : scores) sum += score = std::exp(score - peak);
+    for (const double score : scores) sum += peak == -INFINITY ? 0 : std::exp(score - peak);
+    // A row that attends to nothing is zero, as in PyTorch; so are its gradients.
+    if (out.size() > 1) {
+      out[1].data[row] = peak == -INFINITY ? 0 : RoundTo(out[1].dtype, peak + std::log(sum));
+    }
+    if (peak == -INFINITY) continue;
+    const double* values = &v.data[rows.KeyHead(row) * columns * width];
     for (int64_t d = 0; d < width; ++d) {
       double value = 0;
       for (int64_t j = 0; j < columns; ++j) {
-        value += scores[j] * v.data[(kv * columns + j) * width + d];
+        value += std::exp(scores[j] - peak) * values[j * width + d];
       }
-      out.data[row * width + d] = RoundTo(out.dtype, value / sum);
+      out[0].data[row * width + d] = RoundTo(out[0].dtype, value / sum);
     }
+  }
+}
+
+void SdpaBackward(const Node& node, Operands in, std::vector<HostTensor>& out) {
+  const HostTensor& gradient = *in[0];
+  const HostTensor& q = *in[1];
+  const HostTensor& k = *in[2];
+  const HostTensor& v = *in[3];
+  const HostTensor& result = *in[4];
+  ScoreRows rows(node, q, k, in.size() > 6 ? in[6] : nullptr);
+  const int64_t columns = k.sizes[2], depth = q.sizes[3], width = v.sizes[3];
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    const std::vector<double>& scores = rows.Of(row);
+    const double* g = &gradient.data[row * width];
+    double dot = 0;
+    for (int64_t d = 0; d < width; ++d) dot += g[d] * result.data[row * width + d];
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t key = rows.KeyHead(row) * columns + j;
+      const double weight = std::exp(scores[j] - in[5]->data[row]);
+      double product = 0;
+      for (int64_t d = 0; d < width; ++d) {
+        product += g[d] * v.data[key * width + d];
+        out[2].data[key * width + d] += weight * g[d];
+      }
+      const double slope = weight * (product - dot) * node.Float(AttrKey::kScale);
+      for (int64_t d = 0; d < depth; ++d) {
+        out[0].data[row * depth + d] += slope * k.data[key * depth + d];
+        out[1].data[key * depth + d] += slope * q.data[row * depth + d];
+      }
+    }
+  }
+  for (HostTensor& tensor : out) {
+    for (double& value : tensor.data) value = RoundTo(tensor.dtype, value);
   }
 }
 
@@ -300,18 +364,21 @@ void Resize(const Node& node, const HostTensor& x, HostTensor& out) {
 
 }  // namespace
 
-void Contract(const Node& node, Operands in, HostTensor& out) {
+void Contract(const Node& node, Operands in, std::vector<HostTensor>& out) {
   switch (node.op) {
     case OpKind::kMatmul:
-      return Matmul(node, in, out);
+      return Matmul(node, in, out[0]);
     case OpKind::kSdpa:
+    case OpKind::kSdpaLogsumexp:
       return Sdpa(node, in, out);
+    case OpKind::kSdpaBackward:
+      return SdpaBackward(node, in, out);
     case OpKind::kConv:
-      return Conv(node, in, out);
+      return Conv(node, in, out[0]);
     case OpKind::kConvTranspose:
-      return ConvTranspose(node, in, out);
+      return ConvTranspose(node, in, out[0]);
     case OpKind::kConvWeightGradient:
-      return ConvWeightGradient(node, in, out);
+      return ConvWeightGradient(node, in, out[0]);
     default:
       HPU_CHECK(false, "contraction without evaluation");
   }

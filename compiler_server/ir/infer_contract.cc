@@ -163,10 +163,13 @@ Result InferPool(const Call& call) {
   return One(call.op == OpKind::kMaxPoolIndex ? DType::kI64 : x.dtype, std::move(sizes));
 }
 
-Result InferSdpa(const Call& call) {
-  const TensorType& q = call.type(0);
-  const TensorType& k = call.type(1);
-  const TensorType& v = call.type(2);
+namespace {
+
+// q, k, v from operand `first` on, and the mask.
+absl::Status CheckSdpa(const Call& call, size_t first, size_t mask_operand) {
+  const TensorType& q = call.type(first);
+  const TensorType& k = call.type(first + 1);
+  const TensorType& v = call.type(first + 2);
   CONSTRAINT(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "sdpa_c1", "operands ", ToText(q),
              ", ", ToText(k), ", ", ToText(v), " are not [batch, heads, length, size]");
   CONSTRAINT(q.dtype == k.dtype && q.dtype == v.dtype, "sdpa_c2", "operand types differ");
@@ -175,14 +178,54 @@ Result InferSdpa(const Call& call) {
              "sdpa_c3", "sizes of ", ToText(q), ", ", ToText(k), ", ", ToText(v), " do not fit");
   CONSTRAINT(k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0, "sdpa_c4", q.sizes[1],
              " query heads are not a multiple of ", k.sizes[1]);
-  if (call.has(3)) {
-    const TensorType& mask = call.type(3);
+  if (call.has(mask_operand)) {
+    const TensorType& mask = call.type(mask_operand);
     Dims scores = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]};
     CONSTRAINT(mask.dtype == q.dtype && BroadcastSizes(scores, mask.sizes) == scores, "sdpa_c5",
                "mask ", ToText(mask), " does not broadcast to ", DTypeName(q.dtype),
                ToText(scores));
   }
-  return One(q.dtype, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]});
+  return absl::OkStatus();
+}
+
+Dims SdpaSizes(const TensorType& q, const TensorType& v) {
+  return {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]};
+}
+
+// One number per row of scores.
+TensorType RowStatistic(const TensorType& q) {
+  const DType dtype = q.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return Contiguous(dtype, {q.sizes[0], q.sizes[1], q.sizes[2], 1});
+}
+
+}  // namespace
+
+Result InferSdpa(const Call& call) {
+  RETURN_IF_ERROR(CheckSdpa(call, 0, 3));
+  return One(call.type(0).dtype, SdpaSizes(call.type(0), call.type(2)));
+}
+
+Result InferSdpaLogsumexp(const Call& call) {
+  RETURN_IF_ERROR(CheckSdpa(call, 0, 3));
+  const TensorType& q = call.type(0);
+  return Types{Contiguous(q.dtype, SdpaSizes(q, call.type(2))), RowStatistic(q)};
+}
+
+Result InferSdpaBackward(const Call& call) {
+  RETURN_IF_ERROR(CheckSdpa(call, 1, 6));
+  const TensorType& q = call.type(1);
+  const Dims out = SdpaSizes(q, call.type(3));
+  for (const size_t i : {0, 4}) {
+    CONSTRAINT(call.type(i).dtype == q.dtype && call.sizes(i) == out, "sdpa_backward_c1",
+               "operand ", i, " is ", ToText(call.type(i)), ", the result was ", DTypeName(q.dtype),
+               ToText(out));
+  }
+  const TensorType statistic = RowStatistic(q);
+  CONSTRAINT(call.type(5).dtype == statistic.dtype && call.sizes(5) == statistic.sizes,
+             "sdpa_backward_c2", "logsumexp ", ToText(call.type(5)), " for queries ", ToText(q));
+  Types types;
+  for (const size_t i : {1, 2, 3}) types.push_back(Contiguous(q.dtype, call.sizes(i)));
+  return types;
 }
 
 }  // namespace hpu::ir

@@ -141,15 +141,47 @@ void LowerConv(const NodeLowering& at) {
   graph.Reshape(y, at.out[0]);
 }
 
-// In grouped-query attention the key and value heads are a divisor of the query heads; the node
-// repeats them itself.
-void LowerSdpa(const NodeLowering& at) {
+ZeroedParams<ns_Sdpa_ParamsV3> SdpaParams(const NodeLowering& at, bool is_inference) {
   ZeroedParams<ns_Sdpa_ParamsV3> params;
   params->scale = static_cast<float>(at.node.Float(AttrKey::kScale));
   params->is_causal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
   params->dropout.disableMaskOut = 1;
-  params->is_inference = 1;
+  params->is_inference = is_inference ? 1 : 0;
+  return params;
+}
+
+// In grouped-query attention the key and value heads are a divisor of the query heads; the node
+// repeats them itself.
+void LowerSdpa(const NodeLowering& at) {
+  const auto params = SdpaParams(at, true);
   at.graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, at.out, Params(params));
+}
+
+// The node gives a row's maximum and 1 / the sum of its powers.
+void LowerSdpaLogsumexp(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& logsumexp = at.out[1];
+  const Tensor maximum = graph.Intermediate(logsumexp.dtype, logsumexp.sizes);
+  const Tensor inverse = graph.Intermediate(logsumexp.dtype, logsumexp.sizes);
+  const Tensor log = graph.Intermediate(logsumexp.dtype, logsumexp.sizes);
+  const auto params = SdpaParams(at, false);
+  graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, {at.out[0], maximum, inverse},
+                  Params(params));
+  graph.TypedNode("log_fwd", logsumexp.dtype, {inverse}, {log});
+  graph.TypedNode("sub_fwd", logsumexp.dtype, {maximum, log}, {logsumexp});
+}
+
+// exp(score - logsumexp) is exp(score - maximum) / sum.
+void LowerSdpaBackward(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& logsumexp = at.in[5];
+  const Tensor one = graph.Expanded(graph.Scalar(logsumexp.dtype, 1), logsumexp.sizes);
+  const Tensor mask = at.has(6) ? at.in[6] : Tensor{};
+  const auto params = SdpaParams(at, false);
+  graph.TypedNode(
+      "sdpa_recomp_bwd", at.in[1].dtype,
+      {at.in[0], at.in[1], at.in[2], at.in[3], mask, logsumexp, one, Tensor{}, at.in[4]}, at.out,
+      Params(params));
 }
 
 const char* MatmulBatch(const ir::Node& node) {
@@ -170,6 +202,8 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kSdpaBackward, LowerSdpaBackward, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kSdpaLogsumexp, LowerSdpaLogsumexp, LoweredTypes::kFloat, AnyShape},
 };
 
 }  // namespace

@@ -13,7 +13,18 @@ constexpr int64_t kLongestKeyBlock = 128;  // scores of a task: 32 KiB
 constexpr int64_t kFoldedRows = 16;
 constexpr int64_t kSlackBytes = 256;  // tiles may read past the last row of scores
 
-absl::Status Check(const AttentionSpec& spec) {
+// Blocks whose last one is not shorter than a tile: its last tile may then move back and repeat
+// some keys instead of reading keys that do not exist.
+int64_t ChooseKeyBlock(int64_t n, int64_t shortest) {
+  if (n <= kLongestKeyBlock) return n;
+  int64_t block = kLongestKeyBlock;
+  while (n % block != 0 && n % block < shortest) --block;
+  return block;
+}
+
+}  // namespace
+
+absl::Status CheckAttention(const AttentionSpec& spec) {
   if (!IsFactorType(spec.type)) {
     return Unimplemented(spec.name, ": attention operands must be f32, bf16 or f16");
   }
@@ -28,33 +39,30 @@ absl::Status Check(const AttentionSpec& spec) {
   return absl::OkStatus();
 }
 
-// Blocks whose last one is not shorter than a tile: its last tile may then move back and repeat
-// some keys instead of reading keys that do not exist.
-int64_t ChooseKeyBlock(int64_t n, int64_t shortest) {
-  if (n <= kLongestKeyBlock) return n;
-  int64_t block = kLongestKeyBlock;
-  while (n % block != 0 && n % block < shortest) --block;
-  return block;
-}
-
-void FoldOffset(OperandRef& ref, int64_t& offset, MemoryType type) {
+void BindOffset(OperandRef& ref, int64_t& offset, MemoryType type) {
   if (ref.kind == OperandRef::Kind::kNull) return;
   ref.offset += static_cast<uint64_t>(offset * MemoryTypeSize(type));
   offset = 0;
 }
 
-}  // namespace
+AttentionSpec WithBoundOffsets(const AttentionSpec& spec) {
+  AttentionSpec bound = spec;
+  BindOffset(bound.q, bound.q_offset, spec.type);
+  BindOffset(bound.k, bound.k_offset, spec.type);
+  BindOffset(bound.v, bound.v_offset, spec.type);
+  BindOffset(bound.out, bound.out_offset, spec.type);
+  BindOffset(bound.mask, bound.mask_offset, spec.mask_type);
+  return bound;
+}
 
 AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec) {
   AttentionPlan plan;
   const bool has_mask = spec.mask.kind != OperandRef::Kind::kNull;
-  const bool mask_per_query = has_mask && spec.m > 1 && spec.mask_strides[2] != 0;
   const bool mask_per_head = has_mask && spec.mask_strides[1] != 0;
-  if (has_mask) {
-    plan.mask = mask_per_query ? AttentionPlan::Mask::kPerQuery : AttentionPlan::Mask::kPerKey;
-  }
+  plan.mask = MaskOf(spec);
   plan.folds_heads = spec.kv_repeat > 1 && spec.m * spec.kv_repeat <= kFoldedRows &&
-                     !mask_per_query && !mask_per_head;
+                     plan.mask != AttentionMask::kPerQuery && !mask_per_head &&
+                     !spec.HasStatistics();
   plan.rows = plan.folds_heads ? spec.m * spec.kv_repeat : spec.m;
   plan.query_vectors = ChoosePanelVectors(target, std::min(plan.rows, kQueriesPerTask));
   plan.query_cols = static_cast<int64_t>(plan.query_vectors) * target.f32_lanes;
@@ -95,7 +103,7 @@ AttentionScratch::AttentionScratch(const AttentionSpec& spec, const AttentionPla
   output = place(plan.output_rows * plan.value_panels * plan.value_cols);
   keys = place(plan.keys_in_place ? 0 : plan.key_block * spec.d);
   values = place(plan.values_in_place ? 0 : plan.key_block * plan.value_panels * plan.value_cols);
-  mask = place(plan.mask == AttentionPlan::Mask::kPerQuery ? plan.key_block * plan.query_block : 0);
+  mask = place(plan.mask == AttentionMask::kPerQuery ? plan.key_block * plan.query_block : 0);
   total = at;
 }
 
@@ -109,11 +117,15 @@ void AddToKey(KernelKey& key, const AttentionSpec& spec) {
   }
   key.Add(spec.batch == 1).Add(static_cast<double>(spec.scale)).Add(spec.causal);
   key.Add(spec.type).Add(spec.mask_type).Add(spec.mask.kind == OperandRef::Kind::kNull);
+  key.Add(spec.HasStatistics());
 }
 
 KernelLaunch AttentionLaunch(const AttentionSpec& spec) {
   KernelLaunch launch;
   launch.operands = {spec.q, spec.k, spec.v, spec.out, spec.mask};
+  if (spec.HasStatistics()) {
+    launch.operands.insert(launch.operands.end(), {spec.maximum, spec.inverse_sum});
+  }
   launch.engine = Engine::kMme;
   launch.name = spec.name;
   const int64_t scores = spec.batch * spec.heads * spec.m * spec.n / (spec.causal ? 2 : 1);
@@ -126,19 +138,13 @@ KernelLaunch AttentionLaunch(const AttentionSpec& spec) {
 }
 
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec) {
-  RETURN_IF_ERROR(Check(spec));
+  RETURN_IF_ERROR(CheckAttention(spec));
   EmittedKernels out;
   if (spec.batch == 0 || spec.heads == 0 || spec.m == 0 || spec.dv == 0) return out;
   if (spec.n == 0 || spec.d == 0) {
     return Unimplemented(spec.name, ": attention over no keys or no features");
   }
-  AttentionSpec bound = spec;
-  FoldOffset(bound.q, bound.q_offset, spec.type);
-  FoldOffset(bound.k, bound.k_offset, spec.type);
-  FoldOffset(bound.v, bound.v_offset, spec.type);
-  FoldOffset(bound.out, bound.out_offset, spec.type);
-  FoldOffset(bound.mask, bound.mask_offset, spec.mask_type);
-
+  const AttentionSpec bound = WithBoundOffsets(spec);
   const TargetInfo& target = cache.module().target();
   if (FitsAttentionRows(target, bound)) {
     EmitAttentionRows(cache, bound, &out);

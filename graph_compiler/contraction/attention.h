@@ -16,6 +16,7 @@
 // once.
 #pragma once
 
+#include "graph_compiler/contraction/attention_mask.h"
 #include "graph_compiler/contraction/contraction.h"
 #include "graph_compiler/contraction/ir_emitter.h"
 #include "graph_compiler/contraction/kernel_cache.h"
@@ -25,8 +26,13 @@ namespace hpu::graph_compiler {
 
 absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const AttentionSpec& spec);
 
-// Operands (q, k, v, out, mask), engine, name and the work of the whole; tasks are the caller's.
+// Operands (q, k, v, out, mask and, where wanted, maximum, inverse sum), engine, name and the work
+// of the whole; tasks are the caller's.
 KernelLaunch AttentionLaunch(const AttentionSpec& spec);
+absl::Status CheckAttention(const AttentionSpec& spec);
+// Offsets of views go to their operands.
+AttentionSpec WithBoundOffsets(const AttentionSpec& spec);
+void BindOffset(OperandRef& ref, int64_t& offset, MemoryType type);
 // What reaches the code, whatever its form.
 void AddToKey(KernelKey& key, const AttentionSpec& spec);
 
@@ -44,8 +50,7 @@ struct AttentionPlan {
   int value_rows = 0;       // O tile
   int64_t output_rows = 0;  // query_block rounded up to whole O tiles
   bool keys_in_place = false, values_in_place = false;
-  enum class Mask : uint8_t { kNone, kPerKey, kPerQuery };
-  Mask mask = Mask::kNone;  // kPerKey: the same for all queries
+  AttentionMask mask = AttentionMask::kNone;
 };
 AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec);
 
@@ -56,7 +61,7 @@ struct AttentionScratch {
   int64_t total;
 };
 
-// Emits one task. Operands: q, k, v, out, mask.
+// Emits one task.
 void EmitAttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& target,
                        const KernelFrame& frame, const AttentionSpec& spec,
                        const AttentionPlan& plan, llvm::Value* task);

@@ -8,9 +8,9 @@ namespace hpu::graph_compiler {
 namespace {
 
 using llvm::Value;
-using Mask = AttentionPlan::Mask;
+using Mask = AttentionMask;
 
-constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4;  // operands
+constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4, kMaximum = 5, kInverse = 6;
 constexpr int kExpRows = 4;  // rows of scores whose exponentials are in flight together
 
 BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
@@ -186,11 +186,12 @@ class AttentionTask {
     Values scores = AccumulateTile(e_, shape, a, b, spec_.d, ZeroTile(e_, shape));
     Value* maxima = e_.Address(Scratch(scratch_.block_maximum), e_.Mul(col, 4));
     Values maximum = LoadTile(e_, {1, shape.vectors}, maxima, 0);
+    const ScoreBlock block = Block();
     for (int r = 0; r < shape.rows; ++r) {
       Value* key = e_.Add(row, r);
       for (int v = 0; v < shape.vectors; ++v) {
         Value*& score = scores[static_cast<size_t>(r) * shape.vectors + v];
-        score = MaskScore(score, key, e_.Add(col, v * e_.lanes()));
+        score = EmitMaskedScore(e_, spec_, block, score, key, e_.Add(col, v * e_.lanes()));
         maximum[v] = e_.MaxF32(score, maximum[v]);
       }
     }
@@ -200,35 +201,16 @@ class AttentionTask {
     StoreTile(e_, {1, shape.vectors}, maxima, 0, maximum);
   }
 
-  // score * scale + mask; `key` and `col` count from the block's first.
-  Value* MaskScore(Value* score, Value* key, Value* col) {
-    const int lanes = e_.lanes();
-    Value* scale = e_.F32Const(spec_.scale, lanes);
-    if (plan_.mask == Mask::kPerKey) {
-      Value* address = MaskAddress(e_.Add(first_key_, key));
-      score = e_.Fma(score, scale, e_.Splat(e_.LoadWide(address, spec_.mask_type, 1), lanes));
-    } else if (plan_.mask == Mask::kPerQuery) {
-      Value* at = e_.Add(e_.Mul(key, score_stride_), e_.Mul(col, 4));
-      score = e_.Fma(score, scale, e_.LoadF32(e_.Address(Scratch(scratch_.mask), at), lanes));
-    } else {
-      score = e_.b.CreateFMul(score, scale);
-    }
-    if (!spec_.causal) return score;
-    Value* key_number = e_.b.CreateTrunc(e_.Add(first_key_, key), e_.b.getInt32Ty());
-    Value* visible =
-        e_.b.CreateICmpSLE(e_.Splat(key_number, lanes), QueryNumbers(e_.Add(first_row_, col)));
-    return e_.b.CreateSelect(visible, score, e_.F32Const(-INFINITY, lanes));
-  }
-
-  // Position in the sequence of the queries in rows row, row + 1, ...
-  Value* QueryNumbers(Value* row) {
-    std::vector<llvm::Constant*> lane_numbers;
-    for (int i = 0; i < e_.lanes(); ++i) lane_numbers.push_back(e_.b.getInt32(i));
-    Value* first = e_.Splat(e_.b.CreateTrunc(row, e_.b.getInt32Ty()), e_.lanes());
-    Value* rows = e_.b.CreateAdd(first, llvm::ConstantVector::get(lane_numbers));
-    if (!plan_.folds_heads) return rows;
-    return e_.b.CreateURem(rows,
-                           llvm::ConstantInt::get(rows->getType(), static_cast<uint64_t>(spec_.m)));
+  ScoreBlock Block() {
+    ScoreBlock block;
+    block.mask = plan_.mask;
+    if (plan_.mask == Mask::kPerKey) block.mask_base = MaskAddress(first_key_);
+    if (plan_.mask == Mask::kPerQuery) block.mask_base = Scratch(scratch_.mask);
+    block.stride = score_stride_;
+    block.first_key = first_key_;
+    block.first_query = first_row_;
+    if (plan_.folds_heads) block.queries_per_head = spec_.m;
+    return block;
   }
 
   Value* Exp(Value* x) {
@@ -325,6 +307,7 @@ class AttentionTask {
       Value* empty = e_.b.CreateFCmpOEQ(sum, e_.Zero(1));
       Value* factor =
           e_.b.CreateSelect(empty, e_.Zero(1), e_.b.CreateFDiv(e_.F32Const(1.0f, 1), sum));
+      if (spec_.HasStatistics()) StoreStatistics(row, empty, factor);
       e_.For(e_.Int(0), e_.Int(plan_.value_panels), 1, [&](Value* panel) {
         Value* col = e_.Mul(panel, cols);
         Value* from = e_.Address(Scratch(scratch_.output),
@@ -340,6 +323,18 @@ class AttentionTask {
         EmitBody(e_.b, frame_, e_.target(), store, position, {result});
       });
     });
+  }
+
+  // Heads are not folded.
+  void StoreStatistics(Value* row, Value* empty, Value* inverse) {
+    Value* place =
+        e_.Dot({batch_, head_, e_.Add(first_row_, row)}, {spec_.heads * spec_.m, spec_.m, 1});
+    Value* maximum = e_.LoadF32(e_.Address(Scratch(scratch_.maximum), e_.Mul(row, 4)), 1);
+    const auto store = [&](uint32_t operand, Value* value) {
+      e_.StoreF32(e_.Address(frame_.Operand(e_.b, operand), e_.Mul(place, 4)), value);
+    };
+    store(kMaximum, e_.b.CreateSelect(empty, e_.Zero(1), maximum));
+    store(kInverse, e_.b.CreateSelect(empty, e_.F32Const(1.0f, 1), inverse));
   }
 
   Values OutputIndex(Value* row) {

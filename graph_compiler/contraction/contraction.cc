@@ -1,6 +1,7 @@
 #include "graph_compiler/contraction/contraction.h"
 
 #include "graph_compiler/contraction/attention.h"
+#include "graph_compiler/contraction/attention_backward.h"
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/gemm.h"
 #include "graph_compiler/contraction/kernel_cache.h"
@@ -32,6 +33,11 @@ absl::StatusOr<EmittedKernels> ContractionEmitter::EmitWeightGradient(
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttention(const AttentionSpec& spec) {
   return EmitAttentionKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitAttentionBackward(
+    const AttentionBackwardSpec& spec) {
+  return EmitAttentionBackwardKernels(state_->cache, spec);
 }
 
 }  // namespace hpu::graph_compiler

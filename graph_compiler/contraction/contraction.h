@@ -1,7 +1,6 @@
-// Contractions: gemm, batch_gemm, convolution, its weight's gradient and attention as generated
-// kernels. The fusion pass
-// hands over shapes, operand accesses and the epilogue; emission adds kernels to the module and
-// returns launches (and packed operands) for the recipe.
+// Contractions: gemm, batch_gemm, convolution, its weight's gradient, attention and its gradient
+// as generated kernels. The fusion pass hands over shapes, operand accesses and the epilogue;
+// emission adds kernels to the module and returns launches (and packed operands) for the recipe.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +85,25 @@ struct AttentionSpec {
   int64_t q_offset = 0, k_offset = 0, v_offset = 0, out_offset = 0, mask_offset = 0;
   int64_t q_strides[4] = {}, k_strides[4] = {}, v_strides[4] = {}, out_strides[4] = {};
   int64_t mask_strides[4] = {};  // (b, h, m, n), 0 = broadcast
+  // What the gradient takes, f32, row-major (b, h, m): the maximum of the row's scores and 1 / the
+  // sum of exp(score - maximum); 0 and 1 for a row whose keys are all hidden, so that its weights
+  // are 0. Both or none.
+  OperandRef maximum, inverse_sum;
   std::string name;
+
+  bool HasStatistics() const { return maximum.kind != OperandRef::Kind::kNull; }
+};
+
+// Gradients of q, k and v from that of out. `forward` has what the forward read and, as operands
+// to read too, what it gave: out and both statistics (any maximum and inverse sum with the same
+// exp(score - maximum) * inverse sum). Strides as those of q, k, v and out.
+struct AttentionBackwardSpec {
+  AttentionSpec forward;
+  OperandRef out_gradient, q_gradient, k_gradient, v_gradient;
+  int64_t out_gradient_offset = 0, q_gradient_offset = 0, k_gradient_offset = 0,
+          v_gradient_offset = 0;
+  int64_t out_gradient_strides[4] = {}, q_gradient_strides[4] = {}, k_gradient_strides[4] = {},
+          v_gradient_strides[4] = {};
 };
 
 // What emission adds to a recipe. Kernel entries are numbered by the order of AddKernel calls:
@@ -109,6 +126,7 @@ class ContractionEmitter {
   absl::StatusOr<EmittedKernels> EmitConv(const ConvSpec& spec);
   absl::StatusOr<EmittedKernels> EmitWeightGradient(const WeightGradientSpec& spec);
   absl::StatusOr<EmittedKernels> EmitAttention(const AttentionSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitAttentionBackward(const AttentionBackwardSpec& spec);
 
  private:
   struct State;

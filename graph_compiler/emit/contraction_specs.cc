@@ -70,6 +70,49 @@ void SetImage(const View& x, const ConvGeometry& geometry, const FindHome& home,
   CopyStrides(x, spec->x_strides);
 }
 
+void SetTensor(const View& view, const FindHome& home, OperandRef* ref, int64_t* offset,
+               int64_t* strides) {
+  *ref = home(view.value).ref;
+  *offset = view.offset;
+  CopyStrides(view, strides);
+}
+
+// A row-major view.
+OperandRef DenseRef(const View& view, const FindHome& home) {
+  OperandRef ref = home(view.value).ref;
+  ref.offset += static_cast<uint64_t>(view.offset * MemoryTypeSize(view.type));
+  return ref;
+}
+
+AttentionSpec SpecOf(const Attention& attention, const std::string& name, const FindHome& home) {
+  AttentionSpec spec;
+  const Shape& q = attention.q.shape;
+  spec.batch = q[0];
+  spec.heads = q[1];
+  spec.kv_repeat = q[1] / attention.k.shape[1];
+  spec.m = q[2];
+  spec.n = attention.k.shape[2];
+  spec.d = q[3];
+  spec.dv = attention.v.shape[3];
+  spec.scale = attention.scale;
+  spec.causal = attention.causal;
+  spec.type = attention.q.type;
+  SetTensor(attention.q, home, &spec.q, &spec.q_offset, spec.q_strides);
+  SetTensor(attention.k, home, &spec.k, &spec.k_offset, spec.k_strides);
+  SetTensor(attention.v, home, &spec.v, &spec.v_offset, spec.v_strides);
+  SetTensor(attention.out, home, &spec.out, &spec.out_offset, spec.out_strides);
+  if (attention.mask.has_value()) {
+    spec.mask_type = attention.mask->type;
+    SetTensor(*attention.mask, home, &spec.mask, &spec.mask_offset, spec.mask_strides);
+  }
+  if (attention.maximum.has_value()) {
+    spec.maximum = DenseRef(*attention.maximum, home);
+    spec.inverse_sum = DenseRef(*attention.inverse_sum, home);
+  }
+  spec.name = name;
+  return spec;
+}
+
 // Offsets are left out, here and below: they go into the launches' operands.
 void PrintView(std::ostream& out, const View& view, const FindHome& home) {
   out << static_cast<int>(view.type) << ' ' << home(view.value).stable << ' ';
@@ -138,38 +181,21 @@ WeightGradientSpec MakeWeightGradientSpec(const Node& node, const FindHome& home
 }
 
 AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home) {
-  const Attention& attention = std::get<Attention>(node.kind);
-  AttentionSpec spec;
-  const Shape& q = attention.q.shape;
-  spec.batch = q[0];
-  spec.heads = q[1];
-  spec.kv_repeat = q[1] / attention.k.shape[1];
-  spec.m = q[2];
-  spec.n = attention.k.shape[2];
-  spec.d = q[3];
-  spec.dv = attention.v.shape[3];
-  spec.scale = attention.scale;
-  spec.causal = attention.causal;
-  spec.type = attention.q.type;
-  spec.q = home(attention.q.value).ref;
-  spec.k = home(attention.k.value).ref;
-  spec.v = home(attention.v.value).ref;
-  spec.out = home(attention.out.value).ref;
-  spec.q_offset = attention.q.offset;
-  spec.k_offset = attention.k.offset;
-  spec.v_offset = attention.v.offset;
-  spec.out_offset = attention.out.offset;
-  CopyStrides(attention.q, spec.q_strides);
-  CopyStrides(attention.k, spec.k_strides);
-  CopyStrides(attention.v, spec.v_strides);
-  CopyStrides(attention.out, spec.out_strides);
-  if (attention.mask.has_value()) {
-    spec.mask = home(attention.mask->value).ref;
-    spec.mask_type = attention.mask->type;
-    spec.mask_offset = attention.mask->offset;
-    CopyStrides(*attention.mask, spec.mask_strides);
-  }
-  spec.name = node.name;
+  return SpecOf(std::get<Attention>(node.kind), node.name, home);
+}
+
+AttentionBackwardSpec MakeAttentionBackwardSpec(const Node& node, const FindHome& home) {
+  const AttentionBackward& backward = std::get<AttentionBackward>(node.kind);
+  AttentionBackwardSpec spec;
+  spec.forward = SpecOf(backward.forward, node.name, home);
+  SetTensor(backward.out_gradient, home, &spec.out_gradient, &spec.out_gradient_offset,
+            spec.out_gradient_strides);
+  SetTensor(backward.q_gradient, home, &spec.q_gradient, &spec.q_gradient_offset,
+            spec.q_gradient_strides);
+  SetTensor(backward.k_gradient, home, &spec.k_gradient, &spec.k_gradient_offset,
+            spec.k_gradient_strides);
+  SetTensor(backward.v_gradient, home, &spec.v_gradient, &spec.v_gradient_offset,
+            spec.v_gradient_strides);
   return spec;
 }
 
@@ -179,10 +205,16 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
   for (const int64_t size : node.domain) out << size << ',';
   out << '\n';
   for (const ConstPort& port : node.Ports()) PrintView(out, *port.view, home);
-  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
-    out << attention->mask.has_value() << ' ' << std::hexfloat << attention->scale << ' '
-        << attention->causal;
+  const auto print_attention = [&](const Attention& attention) {
+    out << attention.mask.has_value() << ' ' << attention.maximum.has_value() << ' '
+        << std::hexfloat << attention.scale << ' ' << attention.causal;
     return out.str();
+  };
+  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
+    return print_attention(*attention);
+  }
+  if (const auto* backward = std::get_if<AttentionBackward>(&node.kind)) {
+    return print_attention(backward->forward);
   }
   if (const auto* gemm = std::get_if<Gemm>(&node.kind)) out << graph.values[gemm->b.value].bytes;
   const auto print_geometry = [&](const ConvGeometry& g) {

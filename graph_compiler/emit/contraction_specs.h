@@ -19,6 +19,7 @@ GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& 
 ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
 WeightGradientSpec MakeWeightGradientSpec(const Node& node, const FindHome& home);
 AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home);
+AttentionBackwardSpec MakeAttentionBackwardSpec(const Node& node, const FindHome& home);
 
 // Equal text: the same code serves both nodes.
 std::string ContractionStructure(const LoopGraph& graph, const Node& node, const FindHome& home);

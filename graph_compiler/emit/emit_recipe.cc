@@ -214,6 +214,9 @@ class RecipeEmitter {
     if (node.Is<WeightGradient>()) {
       return unit.contractions.EmitWeightGradient(MakeWeightGradientSpec(node, home));
     }
+    if (node.Is<AttentionBackward>()) {
+      return unit.contractions.EmitAttentionBackward(MakeAttentionBackwardSpec(node, home));
+    }
     return unit.contractions.EmitAttention(MakeAttentionSpec(node, home));
   }
 

@@ -8,38 +8,51 @@
 namespace hpu::graph_compiler {
 namespace {
 
-absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
-  for (size_t i = 0; i < 3; ++i) {
+// First of three inputs from `first` on: query, key, value.
+absl::Status CheckOperandSizes(const ShapeContext& context, size_t first) {
+  for (size_t i = first; i < first + 3; ++i) {
     if (!context.HasInput(i)) return InvalidArgument("input ", i, " is missing");
     if (context.Input(i).size() < 3) return InvalidArgument("input ", i, " has rank below 3");
   }
-  const Sizes& q = context.Input(0);
-  const Sizes& k = context.Input(1);
-  const Sizes& v = context.Input(2);
+  const Sizes& q = context.Input(first);
+  const Sizes& k = context.Input(first + 1);
+  const Sizes& v = context.Input(first + 2);
   if (q[0] != k[0] || k[1] != v[1]) return InvalidArgument("query, key and value do not fit");
+  return absl::OkStatus();
+}
+
+// The result, and what training takes: of the form that recomputes the weights one number per row.
+absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
+  RETURN_IF_ERROR(CheckOperandSizes(context, 0));
+  const Sizes& q = context.Input(0);
   std::vector<Sizes> outs(context.node.outputs.size());
   outs[0] = q;
-  outs[0][0] = v[0];
+  outs[0][0] = context.Input(2)[0];
+  for (size_t i = 1; i < outs.size() && i < 3; ++i) {
+    outs[i] = q;
+    outs[i][0] = 1;
+  }
   return outs;
+}
+
+absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& context) {
+  RETURN_IF_ERROR(CheckOperandSizes(context, 1));
+  return std::vector<Sizes>{context.Input(1), context.Input(2), context.Input(3)};
 }
 
 View AsRank4(const View& view) { return WithRank(view, 4); }
 
-absl::Status ImportAttention(Importer& im) {
+// Parameters, and the operands from input `first` on: query, key, value, mask.
+absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   ns_Sdpa_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
   if (params.dropout.ratio != 0) return Unimplemented("attention with dropout");
-  for (size_t i = 0; i < 3; ++i) RETURN_IF_ERROR(CheckFactor(im.Input(i), "operand"));
-  for (size_t i = 1; i < im.num_outputs(); ++i) {
-    if (im.IsRead(i)) {
-      return Unimplemented("attention whose output ", i, " (for training) is used");
-    }
-  }
-  if (im.Input(0).shape.size() > 4) return Unimplemented("attention of rank above 4");
+  for (size_t i = first; i < first + 3; ++i) RETURN_IF_ERROR(CheckFactor(im.Input(i), "operand"));
+  if (im.Input(first).shape.size() > 4) return Unimplemented("attention of rank above 4");
   Attention attention;
-  attention.q = AsRank4(im.Input(0));
-  attention.k = AsRank4(im.CastTo(im.Input(1), attention.q.type));
-  attention.v = AsRank4(im.CastTo(im.Input(2), attention.q.type));
+  attention.q = AsRank4(im.Input(first));
+  attention.k = AsRank4(im.CastTo(im.Input(first + 1), attention.q.type));
+  attention.v = AsRank4(im.CastTo(im.Input(first + 2), attention.q.type));
   if (attention.k.shape[1] == 0 || attention.q.shape[1] % attention.k.shape[1] != 0) {
     return InvalidArgument("attention: ", attention.q.shape[1], " query heads over ",
                            attention.k.shape[1]);
@@ -49,28 +62,95 @@ absl::Status ImportAttention(Importer& im) {
   }
   attention.scale = params.scale;
   attention.causal = params.is_causal != 0;
-  if (im.HasInput(3)) {
+  if (im.HasInput(first + 3)) {
     const Shape scores = {attention.q.shape[0], attention.q.shape[1], attention.q.shape[2],
                           attention.k.shape[2]};
-    View mask = im.Input(3);
+    View mask = im.Input(first + 3);
     if (mask.type == MemoryType::kI8) mask.type = MemoryType::kBool;
     if (mask.type != MemoryType::kBool) RETURN_IF_ERROR(CheckFactor(mask, "mask"));
     attention.mask = BroadcastView(AsRank4(mask), scores);
   }
-  // The result is nested as the query is: a model that turned (rows, heads) to (heads, rows) turns
-  // them back, and finds its rows whole again.
-  const Shape order = im.Input(0).strides;
-  const View out = im.OutputValue(0, &order);
-  const View temporary =
-      out.type == attention.q.type ? out : im.NewValue(attention.q.type, out.shape, &order);
-  attention.out = AsRank4(temporary);
+  return attention;
+}
+
+// A buffer of `type` for output i, nested as `like` is: a model that turned (rows, heads) to
+// (heads, rows) turns them back, and finds its rows whole again. What is in it is the output after
+// Give.
+struct Result {
+  View out, buffer;
+};
+Result MakeResult(Importer& im, size_t i, const View& like, MemoryType type) {
+  const Shape order = like.strides;
+  const View out = im.OutputValue(i, &order);
+  return {out, out.type == type ? out : im.NewValue(type, out.shape, &order)};
+}
+void Give(Importer& im, const Result& result) {
+  if (result.buffer.value != result.out.value) im.MapTo(result.out, {result.buffer}, FirstArg);
+}
+
+absl::Status ImportAttention(Importer& im) {
+  ASSIGN_OR_RETURN(Attention attention, ReadAttention(im, 0));
+  const bool recomputes = im.guid_base() == "sdpa_recomp_fwd";
+  bool wants_statistics = false;
+  for (size_t i = 1; i < im.num_outputs(); ++i) {
+    if (!im.IsRead(i)) continue;
+    if (!recomputes || i > 2) {
+      return Unimplemented("attention whose output ", i, " (for training) is used");
+    }
+    wants_statistics = true;
+  }
+  const Result result = MakeResult(im, 0, im.Input(0), attention.q.type);
+  attention.out = AsRank4(result.buffer);
+  if (wants_statistics) {
+    for (const size_t i : {1, 2}) {
+      if (im.HasOutput(i) && im.OutputType(i) == MemoryType::kF32) continue;
+      return Unimplemented("attention whose outputs 1 and 2 are not of f32");
+    }
+    attention.maximum = AsRank4(im.OutputValue(1));
+    attention.inverse_sum = AsRank4(im.OutputValue(2));
+  }
   Node node;
   node.domain = attention.q.shape;
   node.kind = std::move(attention);
   im.AddNode(std::move(node));
-  if (temporary.value != out.value) {
-    im.MapTo(out, {temporary}, FirstArg);
+  Give(im, result);
+  return absl::OkStatus();
+}
+
+// Inputs: gradient, query, key, value, mask, maximum, inverse sum, seed, result.
+absl::Status ImportAttentionBackward(Importer& im) {
+  constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8;
+  ASSIGN_OR_RETURN(Attention attention, ReadAttention(im, 1));
+  for (const size_t i : {kMaximum, kInverse}) {
+    if (!im.HasInput(i)) return InvalidArgument("input ", i, " is missing");
   }
+  if (im.HasInput(kSeed)) return Unimplemented("attention with dropout");
+  if (!im.HasInput(kResult)) {
+    return Unimplemented("gradient of attention without the forward's result");
+  }
+  RETURN_IF_ERROR(CheckFactor(im.Input(0), "gradient"));
+  RETURN_IF_ERROR(CheckFactor(im.Input(kResult), "result"));
+  const MemoryType type = attention.q.type;
+  const auto statistic = [&](size_t i) {
+    return AsRank4(im.Contiguous(im.CastTo(im.Input(i), MemoryType::kF32)));
+  };
+  attention.maximum = statistic(kMaximum);
+  attention.inverse_sum = statistic(kInverse);
+  attention.out = AsRank4(im.CastTo(im.Input(kResult), type));
+  AttentionBackward backward;
+  backward.out_gradient = AsRank4(im.CastTo(im.Input(0), type));
+  const Result results[] = {MakeResult(im, 0, im.Input(1), type),
+                            MakeResult(im, 1, im.Input(2), type),
+                            MakeResult(im, 2, im.Input(3), type)};
+  backward.q_gradient = AsRank4(results[0].buffer);
+  backward.k_gradient = AsRank4(results[1].buffer);
+  backward.v_gradient = AsRank4(results[2].buffer);
+  backward.forward = std::move(attention);
+  Node node;
+  node.domain = backward.forward.q.shape;
+  node.kind = std::move(backward);
+  im.AddNode(std::move(node));
+  for (const Result& result : results) Give(im, result);
   return absl::OkStatus();
 }
 
@@ -104,6 +184,7 @@ absl::Status ImportRotary(Importer& im) {
 
 const GuidRow kRows[] = {
     {"sdpa_fwd", InferAttention, ImportAttention},
+    {"sdpa_recomp_bwd", InferAttentionBackward, ImportAttentionBackward},
     {"sdpa_recomp_fwd", InferAttention, ImportAttention},
     {"rotary_pos_embedding_fwd", InferSameAsFirst, ImportRotary},
     {"rope_st2_fwd", InferSameAsFirst, ImportRotary},

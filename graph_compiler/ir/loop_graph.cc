@@ -62,8 +62,8 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 }
 
 const char* KindName(const Node& node) {
-  static constexpr const char* kNames[] = {"loop",      "gemm", "conv", "weight_gradient",
-                                           "attention", "sort"};
+  static constexpr const char* kNames[] = {
+      "loop", "gemm", "conv", "weight_gradient", "attention", "attention_backward", "sort"};
   return kNames[node.kind.index()];
 }
 
@@ -78,6 +78,12 @@ std::vector<PortType> ListPorts(Variant& kind) {
   std::vector<PortType> ports;
   const auto read = [&](const char* name, auto& view) { ports.push_back({name, &view, false}); };
   const auto write = [&](const char* name, auto& view) { ports.push_back({name, &view, true}); };
+  const auto read_attention = [&](auto& attention) {
+    read("q", attention.q);
+    read("k", attention.k);
+    read("v", attention.v);
+    if (attention.mask.has_value()) read("mask", *attention.mask);
+  };
   if (auto* gemm = std::get_if<Gemm>(&kind)) {
     read("a", gemm->a);
     read("b", gemm->b);
@@ -88,11 +94,19 @@ std::vector<PortType> ListPorts(Variant& kind) {
     read("x", gradient->x);
     read("dy", gradient->dy);
   } else if (auto* attention = std::get_if<Attention>(&kind)) {
-    read("q", attention->q);
-    read("k", attention->k);
-    read("v", attention->v);
-    if (attention->mask.has_value()) read("mask", *attention->mask);
+    read_attention(*attention);
     write("out", attention->out);
+    if (attention->maximum.has_value()) write("maximum", *attention->maximum);
+    if (attention->inverse_sum.has_value()) write("inverse_sum", *attention->inverse_sum);
+  } else if (auto* backward = std::get_if<AttentionBackward>(&kind)) {
+    read_attention(backward->forward);
+    read("out", backward->forward.out);
+    read("maximum", *backward->forward.maximum);
+    read("inverse_sum", *backward->forward.inverse_sum);
+    read("out_gradient", backward->out_gradient);
+    write("q_gradient", backward->q_gradient);
+    write("k_gradient", backward->k_gradient);
+    write("v_gradient", backward->v_gradient);
   } else if (auto* sort = std::get_if<Sort>(&kind)) {
     read("in", sort->in);
     if (sort->values.has_value()) write("values", *sort->values);

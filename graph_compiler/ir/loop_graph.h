@@ -91,8 +91,17 @@ struct Attention {
   View q, k, v;              // (b, h, m or n, d)
   std::optional<View> mask;  // (b, h, m, n)
   View out;                  // (b, h, m, dv)
+  // What the gradient takes (AttentionSpec): (b, h, m), f32, row-major. Both or none.
+  std::optional<View> maximum, inverse_sum;
   float scale = 1;
   bool causal = false;
+};
+
+// Domain (b, h, m, d). Its body is empty.
+struct AttentionBackward {
+  Attention forward;  // whose `out` and statistics are read
+  View out_gradient;
+  View q_gradient, k_gradient, v_gradient;
 };
 
 // The first k elements of sorted rows. Domain (rows..., k). Its body is empty.
@@ -115,7 +124,7 @@ using ConstPort = BasicPort<const View>;
 struct Node {
   std::string name;
   Shape domain;  // what is iterated over
-  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, Sort> kind;
+  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort> kind;
   // Of loops all they do; of products and convolutions the epilogue, in which kAccumulator 0 is the
   // sum of products. Operands that are buffers are values of the graph.
   Body body;

@@ -1,66 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "tests/contraction/harness.h"
+#include "tests/contraction/attention_run.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
-enum class MaskKind { kNone, kAdditivePerKey, kAdditiveFull, kBoolPerKey, kBoolFull, kMaskAll };
-
-struct AttentionCase {
-  int64_t b, h, m, n, d, dv;
-  int64_t kv_repeat = 1;
-  bool causal = false;
-  MaskKind mask = MaskKind::kNone;
-  MemoryType type = MemoryType::kF32;
-  bool heads_inside =
-      true;  // memory order [b, m, h, d] as transformers produce it; else [b, h, m, d]
-  bool transposed_keys = false;
-};
-
-std::string Name(const AttentionCase& c) {
-  std::string name;
-  for (const int64_t value : {c.b, c.h, c.m, c.n, c.d, c.dv, c.kv_repeat}) {
-    name += std::to_string(value) + " ";
-  }
-  return name + (c.causal ? "causal " : "") + "mask " + std::to_string(static_cast<int>(c.mask)) +
-         " type " + std::to_string(static_cast<int>(c.type));
-}
-
-class AttentionRun {
+class AttentionRun : public AttentionOperands {
  public:
-  explicit AttentionRun(const AttentionCase& c) : c_(c) {
-    spec_.batch = c.b;
-    spec_.heads = c.h;
-    spec_.kv_repeat = c.kv_repeat;
-    spec_.m = c.m;
-    spec_.n = c.n;
-    spec_.d = c.d;
-    spec_.dv = c.dv;
-    spec_.scale = 0.3f;
-    spec_.causal = c.causal;
-    spec_.type = c.type;
-    const int64_t key_heads = c.h / c.kv_repeat;
-    q_ = Place(c.h, c.m, c.d, spec_.q_strides, spec_.q_offset);
-    k_ = Place(key_heads, c.n, c.d, spec_.k_strides, spec_.k_offset);
-    if (c.transposed_keys) {
-      const int64_t strides[] = {key_heads * c.n * c.d, c.n * c.d, 1, c.n};
-      std::copy_n(strides, 4, spec_.k_strides);
-    }
-    v_ = Place(key_heads, c.n, c.dv, spec_.v_strides, spec_.v_offset);
-    out_ = Place(c.h, c.m, c.dv, spec_.out_strides, spec_.out_offset);
-    q_->FillRandom(1, -2, 2);
-    k_->FillRandom(2, -2, 2);
-    v_->FillRandom(3);
-    spec_.q = Persistent(0);
-    spec_.k = Persistent(1);
-    spec_.v = Persistent(2);
-    spec_.out = Persistent(3);
-    MakeMask();
-    spec_.name = "test";
-  }
+  using AttentionOperands::AttentionOperands;
 
   EmittedKernels Kernels(IsaLevel isa) {
     return CompiledContraction(
@@ -93,82 +40,14 @@ class AttentionRun {
   }
 
  private:
-  std::unique_ptr<TestBuffer> Place(int64_t heads, int64_t rows, int64_t cols, int64_t* strides,
-                                    int64_t& offset) {
-    offset = 3;
-    strides[0] = heads * rows * cols;
-    strides[1] = c_.heads_inside ? cols : rows * cols;
-    strides[2] = c_.heads_inside ? heads * cols : cols;
-    strides[3] = 1;
-    return std::make_unique<TestBuffer>(c_.type, c_.b * heads * rows * cols + 3);
-  }
-
-  void MakeMask() {
-    mask_ = std::make_unique<TestBuffer>(MemoryType::kF32, 1);
-    if (c_.mask == MaskKind::kNone) return;
-    spec_.mask = Persistent(4);
-    const bool is_bool = c_.mask == MaskKind::kBoolPerKey || c_.mask == MaskKind::kBoolFull;
-    const bool full = c_.mask == MaskKind::kBoolFull || c_.mask == MaskKind::kAdditiveFull ||
-                      c_.mask == MaskKind::kMaskAll;
-    spec_.mask_type = is_bool ? MemoryType::kBool : MemoryType::kF32;
-    const int64_t rows = full ? c_.m : 1;
-    mask_ = std::make_unique<TestBuffer>(spec_.mask_type, c_.b * rows * c_.n);
-    spec_.mask_strides[0] = rows * c_.n;
-    spec_.mask_strides[2] = full ? c_.n : 0;
-    spec_.mask_strides[3] = 1;
-    std::mt19937 generator(5);
-    for (int64_t i = 0; i < mask_->elements(); ++i) {
-      const bool keep = generator() % 3 != 0;
-      const float additive = keep ? static_cast<float>(generator() % 5) * 0.25f : -INFINITY;
-      mask_->Set(i, is_bool ? keep : additive);
-    }
-    if (c_.mask != MaskKind::kMaskAll) return;
-    // Whole rows without keys, and one whose first hundred keys are masked.
-    for (int64_t i = 0; i < mask_->elements(); ++i) {
-      const int64_t row = i / c_.n;
-      if (row % 3 == 0 || (row == 1 && i % c_.n < 200)) mask_->Set(i, -INFINITY);
-    }
-  }
-
-  static double At(const TestBuffer& buffer, const int64_t* strides, int64_t offset, int64_t b,
-                   int64_t h, int64_t i, int64_t j) {
-    return buffer.Get(offset + b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3]);
-  }
-
   std::vector<double> Reference(int64_t b, int64_t h, int64_t i) const {
-    const int64_t key_head = h / c_.kv_repeat;
-    std::vector<double> scores(c_.n);
-    double maximum = -INFINITY;
-    for (int64_t j = 0; j < c_.n; ++j) {
-      double sum = 0;
-      for (int64_t x = 0; x < c_.d; ++x) {
-        sum += At(*q_, spec_.q_strides, spec_.q_offset, b, h, i, x) *
-               At(*k_, spec_.k_strides, spec_.k_offset, b, key_head, j, x);
-      }
-      scores[j] = sum * spec_.scale;
-      if (spec_.mask.kind != OperandRef::Kind::kNull) {
-        const double mask = At(*mask_, spec_.mask_strides, 0, b, h, i, j);
-        scores[j] += spec_.mask_type == MemoryType::kBool ? (mask != 0 ? 0 : -INFINITY) : mask;
-      }
-      if (c_.causal && j > i) scores[j] = -INFINITY;
-      maximum = std::max(maximum, scores[j]);
-    }
+    const std::vector<double> weights = Weights(b, h, i);
     std::vector<double> result(c_.dv, 0.0);
-    if (maximum == -INFINITY) return result;
-    double total = 0;
-    for (double& score : scores) total += score = std::exp(score - maximum);
-    for (int64_t j = 0; j < c_.n; ++j) {
-      for (int64_t x = 0; x < c_.dv; ++x) {
-        result[x] +=
-            scores[j] / total * At(*v_, spec_.v_strides, spec_.v_offset, b, key_head, j, x);
-      }
+    for (int64_t n = 0; n < c_.n; ++n) {
+      for (int64_t j = 0; j < c_.dv; ++j) result[j] += weights[n] * Value(b, h, n, j);
     }
     return result;
   }
-
-  AttentionCase c_;
-  AttentionSpec spec_;
-  std::unique_ptr<TestBuffer> q_, k_, v_, out_, mask_;
 };
 
 void CheckAll(const std::vector<AttentionCase>& cases) {

@@ -74,6 +74,36 @@ TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
   EXPECT_THAT(result.outputs[0].data, ElementsAre(2, 3, 2, 3));
 }
 
+// One query of weights 1/4 and 3/4: its logarithm is log(1 + 3), its slopes p * (g v - g out).
+TEST(Interpreter, SdpaAndItsGradient) {
+  const RunResult result =
+      Evaluate(R"(graph @g(%q: f32[1,1,1,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1], %g: f32[1,1,1,1]) {
+    %0, %1 = sdpa_logsumexp %q, %k, %v {scale = 0.5} : f32[1,1,1,1], f32[1,1,1,1]
+    %2, %3, %4 = sdpa_backward %g, %q, %k, %v, %0, %1 {scale = 0.5} : f32[1,1,1,1], f32[1,1,2,1], f32[1,1,2,1]
+    return %0, %1, %2, %3, %4 })",
+               {Numbers({1, 1, 1, 1}, {2}), Numbers({1, 1, 2, 1}, {0, std::log(3.0)}),
+                Numbers({1, 1, 2, 1}, {4, 8}), Numbers({1, 1, 1, 1}, {2})});
+  const auto near = [](double x) { return testing::DoubleNear(x, 1e-5); };
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(near(7)));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(near(std::log(4.0))));
+  EXPECT_THAT(result.outputs[2].data, ElementsAre(near(0.75 * std::log(3.0))));
+  EXPECT_THAT(result.outputs[3].data, ElementsAre(near(-1.5), near(1.5)));
+  EXPECT_THAT(result.outputs[4].data, ElementsAre(near(0.5), near(1.5)));
+}
+
+TEST(Interpreter, SdpaOfAHiddenRowHasNoGradient) {
+  const RunResult result =
+      Evaluate(R"(graph @g(%q: f32[1,1,1,1], %k: f32[1,1,2,1], %m: f32[1,1,1,2]) {
+    %0, %1 = sdpa_logsumexp %q, %k, %k, %m {scale = 1.0} : f32[1,1,1,1], f32[1,1,1,1]
+    %2, %3, %4 = sdpa_backward %q, %q, %k, %k, %0, %1, %m {scale = 1.0} : f32[1,1,1,1], f32[1,1,2,1], f32[1,1,2,1]
+    return %0, %1, %2, %3, %4 })",
+               {Numbers({1, 1, 1, 1}, {2}), Numbers({1, 1, 2, 1}, {1, 3}),
+                Numbers({1, 1, 1, 2}, {-INFINITY, -INFINITY})});
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(0));
+  for (const size_t i : {0, 2}) EXPECT_THAT(result.outputs[i].data, ElementsAre(0));
+  for (const size_t i : {3, 4}) EXPECT_THAT(result.outputs[i].data, ElementsAre(0, 0));
+}
+
 TEST(Interpreter, TopkKeepsTheOrderOfEqualElements) {
   const RunResult result = Evaluate(R"(graph @g(%x: f32[4]) {
     %0, %1 = topk %x {dim = 0, k = 3, largest = true} : f32[3], i64[3]

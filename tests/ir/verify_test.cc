@@ -31,6 +31,21 @@ TEST_P(BrokenNode, IsRefusedByItsConstraint) {
               HasSubstr("[" + std::string(broken.label) + "]"));
 }
 
+// A node of three results.
+TEST(AttentionsGradient, FitsTheForward) {
+  const auto message = [](const std::string& inputs, const std::string& operands) {
+    const std::string q = "f32[1,2,3,4]";
+    const auto graph =
+        Parse("graph @g(%q: " + q + ", " + inputs + ") { %a, %b, %c = sdpa_backward " + operands +
+              " {scale = 1.0} : " + q + ", " + q + ", " + q + " return %a }");
+    return std::string(graph.status().message());
+  };
+  EXPECT_EQ(message("%l: f32[1,2,3,1]", "%q, %q, %q, %q, %q, %l"), "");
+  EXPECT_THAT(message("%l: f32[1,2,3,1]", "%l, %q, %q, %q, %q, %l"),
+              HasSubstr("[sdpa_backward_c1]"));
+  EXPECT_THAT(message("%l: f32[1,2,3]", "%q, %q, %q, %q, %q, %l"), HasSubstr("[sdpa_backward_c2]"));
+}
+
 constexpr const char* kX = "%x: f32[2,3]";
 constexpr const char* kXI = "%x: f32[2,3], %i: i64[2]";
 

@@ -91,6 +91,35 @@ def test_attention(mask, causal):
     compiled_whole(check(function, *given, *hidden))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_step_of_attention_keeps_no_scores(dtype):
+    """Of 1,024 rows, forward and backward: less memory than one matrix of scores takes."""
+    length, features = 1024, 16
+    given = [heads(1, 4, length, features + i)[..., :features].to(dtype) for i in range(4)]
+
+    def step(q, k, v, gradient, attention):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        return torch.autograd.grad(attention(*leaves), leaves, gradient)
+
+    def attention(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    on_device = [x.contiguous().to("hpu") for x in given]
+    compiled = torch.compile(attention, backend="hpu_backend")
+    step(*on_device, compiled)
+    torch.hpu.synchronize()
+    torch.hpu.reset_peak_memory_stats()
+    before = torch.hpu.memory_allocated()
+    ours = step(*on_device, compiled)
+    torch.hpu.synchronize()
+    scores = 4 * length * length * dtype.itemsize
+    assert torch.hpu.max_memory_allocated() - before < scores
+    wanted = step(*(x.double() for x in given), attention)
+    tolerance = 1e-4 if dtype == torch.float32 else 0.05
+    for one, other in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=tolerance, atol=tolerance)
+
+
 def test_log_sigmoid():
     def function(grad, x):
         y, buffer = aten.log_sigmoid_forward(x)
