@@ -138,16 +138,13 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
   format.panel_cols = plan.panel_cols;
   format.packed_type = packed_type;
   PackedOperand packed;
+  w.row_stride = spec.w_strides[1];
+  format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
+  format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
   if (depthwise) {
-    w.row_stride = spec.w_strides[3];
-    format.outer_k_sizes = {spec.kernel_h};
-    format.outer_k_strides = {spec.w_strides[2]};
-    packed = EmitPanelPacking(cache, {}, w, spec.kernel_w, spec.out_c, format);
+    packed = EmitPanelPacking(cache, {}, w, plan.lane_group, spec.out_c, format);
   } else {
-    w.row_stride = spec.w_strides[1];
     w.batch_strides = {plan.group_out * spec.w_strides[0]};
-    format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
-    format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
     packed =
         EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out, format);
   }
@@ -173,7 +170,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   if (spec.in_c == 0) return Unimplemented(spec.name, ": convolution without input channels");
 
   const TargetInfo& target = cache.module().target();
-  const bool depthwise = spec.groups == spec.in_c && spec.groups == spec.out_c && spec.groups > 1;
+  const bool depthwise = TakesDepthwise(target, spec);
   ConvSpec bound = spec;
   bound.x.offset += static_cast<uint64_t>(spec.x_offset * MemoryTypeSize(spec.x_type));
   bound.x_offset = 0;

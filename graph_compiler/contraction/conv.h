@@ -3,7 +3,8 @@
 //   gemm       1x1, stride 1, no padding, one group: pixels are rows
 //   tiled      implicit GEMM: register tiles of output pixels x output channels, k runs over
 //              (kernel row, kernel column, channel); weights in panels
-//   depthwise  one channel per group: lanes are channels
+//   depthwise  as many outputs as inputs per group, one or few: lanes are channels, and an output
+//              meets the inputs of its group by shuffles
 //   winograd   3x3, stride 1, f32, many channels: fewer multiplications (conv_winograd.h)
 //
 // All but gemm read the input through a *strip*: the input rows of a task's output
@@ -33,6 +34,7 @@ struct ConvPlan {
   int64_t group_in = 0, group_out = 0;  // channels per group
   int64_t joined_channels = 0;          // of bf16, which the strip joins in pairs; 0: none
   int64_t strip_channels = 0;           // channels that a strip holds
+  int64_t lane_group = 0;               // depthwise: channels per group
   bool strip = true;                    // else x is read in place
   int64_t tile_h = 0, tile_w = 0;
   int64_t blocks_h = 0, blocks_w = 0;
@@ -65,6 +67,9 @@ struct ConvPlan {
 };
 // `pairs`: channels are pairs of bf16.
 ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pairs);
+// The form pays: a shuffle issues half as often as a multiply-add, which otherwise leaves lanes
+// empty.
+bool TakesDepthwise(const TargetInfo& target, const ConvSpec& spec);
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec);
 
 // Makes tiles of nearly equal size, no larger than the plan's, and sets the numbers of blocks.

@@ -1,5 +1,6 @@
-// Depthwise convolution: lanes are channels. A task walks over blocks of channels; for each it
-// copies the strip and computes tiles of a few pixels, whose sums stay in registers over all taps.
+// Convolution of one channel per group, or few: lanes are channels. A task walks over blocks of
+// channels; for each it copies the strip and computes tiles of a few pixels, whose sums stay in
+// registers over all taps.
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/epilogue.h"
 
@@ -47,7 +48,9 @@ class DepthwiseConv {
 
   void Tile(int rows, Value* pixel, Value* panel, Value* channel) {
     const TileShape shape{rows, plan_.vectors};
-    const int64_t tap_bytes = plan_.panel_cols * 4;
+    const int64_t row_bytes = plan_.panel_cols * 4;
+    const int64_t group = plan_.lane_group;
+    const int64_t tap_bytes = group * row_bytes;
     const int64_t taps = spec_.kernel_h * spec_.kernel_w;
     Value* weights = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, taps * tap_bytes));
     Values pixels;
@@ -58,13 +61,18 @@ class DepthwiseConv {
     const auto tap = [&](Value* row, Value* col, Values sums) {
       Value* offset = position_->TapOffset(row, col);
       Value* number = e_.Add(e_.Mul(row, spec_.kernel_w), col);
-      const Values w =
-          LoadTile(e_, {1, plan_.vectors}, e_.Address(weights, e_.Mul(number, tap_bytes)), 0);
-      for (int r = 0; r < rows; ++r) {
-        const Values x = LoadTile(e_, {1, plan_.vectors}, e_.Address(pixels[r], offset), 0);
-        for (int v = 0; v < plan_.vectors; ++v) {
-          Value*& sum = sums[static_cast<size_t>(r) * plan_.vectors + v];
-          sum = e_.Fma(x[v], w[v], sum);
+      Values x;
+      for (Value* pixel_base : pixels) {
+        const Values one = LoadTile(e_, {1, plan_.vectors}, e_.Address(pixel_base, offset), 0);
+        x.insert(x.end(), one.begin(), one.end());
+      }
+      // Row j holds the weights by which input j of each group reaches every output.
+      Value* first = e_.Address(weights, e_.Mul(number, tap_bytes));
+      for (int64_t j = 0; j < group; ++j) {
+        const Values w = LoadTile(e_, {1, plan_.vectors}, e_.Address(first, j * row_bytes), 0);
+        for (size_t i = 0; i < sums.size(); ++i) {
+          Value* input = e_.MemberOfGroup(x[i], group, j);
+          sums[i] = e_.Fma(input, w[i % static_cast<size_t>(plan_.vectors)], sums[i]);
         }
       }
       return sums;
@@ -96,7 +104,7 @@ class DepthwiseConv {
 }  // namespace
 
 KernelLaunch EmitDepthwiseConv(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan) {
-  KernelLaunch launch = MakeConvLaunch(spec, plan, 1, 1);
+  KernelLaunch launch = MakeConvLaunch(spec, plan, 1, plan.lane_group);
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
                                                plan.tiles.max_rows() * plan.panel_cols * 4);
   launch.entry = cache.GetOrAdd(

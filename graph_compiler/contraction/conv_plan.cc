@@ -122,8 +122,15 @@ ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pair
   return plan;
 }
 
+bool TakesDepthwise(const TargetInfo& target, const ConvSpec& spec) {
+  const int64_t size = spec.in_c / spec.groups;
+  return spec.groups > 1 && spec.in_c == spec.out_c &&
+         (size == 1 || (size * 2 <= target.f32_lanes && target.f32_lanes % size == 0));
+}
+
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   ConvPlan plan;
+  plan.lane_group = spec.in_c / spec.groups;
   plan.group_in = 1;
   plan.group_out = 1;
   plan.vectors = spec.out_c > target.f32_lanes ? kDepthwiseVectors : 1;

@@ -176,6 +176,13 @@ llvm::Value* IrEmitter::LoadF32(Value* address, int lanes) {
   return b.CreateAlignedLoad(F32(lanes), address, llvm::Align(4));
 }
 
+Value* IrEmitter::MemberOfGroup(Value* x, int64_t group, int64_t member) {
+  if (group == 1) return x;
+  std::vector<int> order;
+  for (int c = 0; c < lanes_; ++c) order.push_back(static_cast<int>(c / group * group + member));
+  return b.CreateShuffleVector(x, order);
+}
+
 void IrEmitter::StoreF32(Value* address, Value* value) {
   b.CreateAlignedStore(value, address, llvm::Align(4));
 }

@@ -79,6 +79,8 @@ class IrEmitter {
   void StoreFence();
   // An i1 vector whose first `count` lanes are set.
   llvm::Value* LaneMask(llvm::Value* count, int lanes);
+  // Lane c of the result is lane c / group * group + member of x; `group` divides the lanes.
+  llvm::Value* MemberOfGroup(llvm::Value* x, int64_t group, int64_t member);
   // vectors[i][j] -> result[j][i]; as many vectors as lanes.
   Values Transpose(Values vectors);
   // One step of SumLanes: lanes whose bit `distance` is clear hold x[i] + x[i | distance], the

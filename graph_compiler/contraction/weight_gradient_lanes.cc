@@ -3,19 +3,7 @@
 #include "graph_compiler/contraction/weight_gradient.h"
 
 namespace hpu::graph_compiler {
-namespace {
-
 using llvm::Value;
-
-// Lane c of the result is lane (c / group * group + j) of x.
-Value* OutputOfGroup(IrEmitter& e, Value* x, int64_t group, int64_t j) {
-  if (group == 1) return x;
-  std::vector<int> order;
-  for (int c = 0; c < e.lanes(); ++c) order.push_back(static_cast<int>(c / group * group + j));
-  return e.b.CreateShuffleVector(x, order);
-}
-
-}  // namespace
 
 void EmitLanesGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpec& spec,
                        const WeightGradientPlan& plan) {
@@ -42,7 +30,7 @@ void EmitLanesGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpe
         Value* pixel = nullptr;
         for (int64_t i = first; i < end; ++i) {
           const int64_t j = i % plan.group_size;
-          if (outputs[j] == nullptr) outputs[j] = OutputOfGroup(e, all, plan.group_size, j);
+          if (outputs[j] == nullptr) outputs[j] = e.MemberOfGroup(all, plan.group_size, j);
           if (pixel == nullptr || j == 0) {
             const int64_t row = i / sums_per_row;
             const int64_t column = i % sums_per_row / plan.group_size;

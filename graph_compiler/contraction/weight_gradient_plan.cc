@@ -22,6 +22,7 @@ constexpr int64_t kWorkPerCopy = 128;
 constexpr int64_t kTasksWanted = 32;
 // A partial sum is written and read once for as many products.
 constexpr int64_t kPositionsPerSplit = 512;
+constexpr int64_t kAmxPositionsPerSplit = 2048;
 
 // Cycles per position of a register tile, up to a factor (tiling.cc).
 double TileCost(int rows, int vectors) {
@@ -68,8 +69,8 @@ void CutBlocks(WeightGradientPlan& plan) {
 void Split(WeightGradientPlan& plan, const ConvSpec& conv) {
   const int64_t positions = conv.batch * conv.out_h * conv.out_w;
   const int64_t blocks = plan.groups(conv) * plan.channel_blocks * plan.panel_blocks;
-  const int64_t most =
-      std::clamp<int64_t>(positions / kPositionsPerSplit, 1, std::max<int64_t>(1, plan.chunks));
+  const int64_t least = plan.runs.depth > 0 ? kAmxPositionsPerSplit : kPositionsPerSplit;
+  const int64_t most = std::clamp<int64_t>(positions / least, 1, std::max<int64_t>(1, plan.chunks));
   plan.splits = std::clamp<int64_t>(CeilDiv(kTasksWanted, blocks), 1, most);
   plan.chunks_per_split = CeilDiv(plan.chunks, plan.splits);
   plan.splits = CeilDiv(plan.chunks, plan.chunks_per_split);

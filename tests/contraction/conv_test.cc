@@ -138,6 +138,32 @@ TEST(ConvTest, Groups) {
             {.n = 1, .c = 6, .h = 9, .w = 9, .ko = 12, .kh = 3, .kw = 3, .groups = 6}});
 }
 
+// Lanes are channels where few of them make a group; 40 and 24 end within a panel.
+TEST(ConvTest, NarrowGroups) {
+  for (const int64_t size : {2, 4, 8}) {
+    for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
+      ConvCase c{.n = 2,
+                 .c = 40,
+                 .h = 9,
+                 .w = 11,
+                 .ko = 40,
+                 .kh = 3,
+                 .kw = 3,
+                 .pad_h = 1,
+                 .pad_w = 1,
+                 .groups = 40 / size,
+                 .bias_relu_residual = true};
+      c.type = type;
+      ConvCase strided = c;
+      strided.c = strided.ko = 24;
+      strided.groups = 24 / size;
+      strided.stride = 2;
+      strided.stable = false;
+      CheckAll({c, strided});
+    }
+  }
+}
+
 TEST(ConvTest, Depthwise) {
   CheckAll({{.n = 1,
              .c = 40,
