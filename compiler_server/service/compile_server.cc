@@ -17,6 +17,10 @@ namespace {
 
 // Requests that wait for a compilation hold a thread each.
 constexpr int kMaxRequestThreads = 1024;
+// Of one door: queues of arriving calls, and threads that may wait at each. With two, gRPC's own, a
+// thread that has answered mostly ends, and the next call waits for a new one.
+constexpr int kQueues = 2;
+constexpr int kWaitingThreads = 8;
 // Of requests and answers on their way, of one door.
 constexpr size_t kMaxBufferedBytes = size_t{4} << 30;
 constexpr std::chrono::seconds kCheck{1};
@@ -31,6 +35,8 @@ void Configure(grpc::ServerBuilder& builder, Door* door) {
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetResourceQuota(
       grpc::ResourceQuota("requests").SetMaxThreads(kMaxRequestThreads).Resize(kMaxBufferedBytes));
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, kQueues);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kWaitingThreads);
   // A client's pings are welcome at any time; ours find clients that died without closing.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
