@@ -1,5 +1,5 @@
-// Sums into positions, and gradients of views and of reads by index. Where several sources meet one
-// position they are added in their order, in f32 (scatter_add).
+// Sums, products and extremes into positions, and gradients of views and of reads by index. Where
+// several sources meet one position they are joined in their order, sums and products in f32.
 #include <algorithm>
 #include <iterator>
 #include <limits>
