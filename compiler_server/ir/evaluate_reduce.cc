@@ -135,13 +135,29 @@ absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
   return absl::OkStatus();
 }
 
-// gather_elements reads, scatter writes and scatter_add adds to the element that an index names
-// along one dimension.
+// The element of a scatter's result where `value` comes upon `old`.
+double Scattered(OpKind op, double old, double value) {
+  const bool nan = std::isnan(old) || std::isnan(value);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  switch (op) {
+    case OpKind::kScatterAdd:
+      return old + value;
+    case OpKind::kScatterMul:
+      return old * value;
+    case OpKind::kScatterMax:
+      return nan ? kNan : std::max(old, value);
+    case OpKind::kScatterMin:
+      return nan ? kNan : std::min(old, value);
+    default:
+      return value;
+  }
+}
+
+// gather_elements reads, the scatters change the element that an index names along one dimension.
 absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   const int64_t dim = node.Int(AttrKey::kDim);
   const Dims strides = RowMajorStrides(in[0]->sizes);
   const bool scatter = node.op != OpKind::kGatherElements;
-  const bool adds = node.op == OpKind::kScatterAdd;
   if (scatter) out.data = in[0]->data;
   IndexWalk walk(in[1]->sizes);
   for (size_t i = 0; i < in[1]->data.size(); ++i) {
@@ -150,7 +166,7 @@ absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
     const int64_t at =
         walk.Offset(strides) + (static_cast<int64_t>(index) - walk[dim]) * strides[dim];
     if (scatter) {
-      out.data[at] = adds ? RoundTo(out.dtype, out.data[at] + in[2]->data[i]) : in[2]->data[i];
+      out.data[at] = RoundTo(out.dtype, Scattered(node.op, out.data[at], in[2]->data[i]));
     } else {
       out.data[i] = in[0]->data[at];
     }
@@ -241,6 +257,9 @@ absl::Status Index(const Node& node, Operands in, std::vector<HostTensor>& out) 
     case OpKind::kGatherElements:
     case OpKind::kScatter:
     case OpKind::kScatterAdd:
+    case OpKind::kScatterMax:
+    case OpKind::kScatterMin:
+    case OpKind::kScatterMul:
       return PerElement(node, in, out[0]);
     default:
       HPU_CHECK(false, "index op without evaluation");

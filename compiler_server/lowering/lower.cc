@@ -61,6 +61,9 @@ bool HoldsEmptyOperands(const ir::Node& node) {
     case OpKind::kAsStridedScatter:
     case OpKind::kScatter:
     case OpKind::kScatterAdd:
+    case OpKind::kScatterMax:
+    case OpKind::kScatterMin:
+    case OpKind::kScatterMul:
       return IsPresent(node.operands[0]);
     default:
       return false;

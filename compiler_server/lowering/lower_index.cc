@@ -43,15 +43,16 @@ void LowerScatter(const NodeLowering& at) {
   at.graph.TypedNode("scatter_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 
-void LowerScatterAdd(const NodeLowering& at) {
-  if (!at.has(1)) {  // nothing to add
+template <ns_ScatterReduceMode kMode>
+void LowerScatterReduce(const NodeLowering& at) {
+  if (!at.has(1)) {  // nothing to join
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
   ZeroedParams<ns_ScatterReduceKernel_Params> params;
   params->dim = static_cast<int32_t>(at.node.Int(AttrKey::kDim));
   params->include_self = 1;
-  params->mode = NS_SCATTER_REDUCE_SUM;
+  params->mode = kMode;
   at.graph.TypedNode("scatter_reduce_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 
@@ -59,7 +60,14 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kGather, LowerGather, LoweredTypes::kMoved, AnyShape},
     {OpKind::kGatherElements, LowerGatherElements, LoweredTypes::kMoved, Rank5},
     {OpKind::kScatter, LowerScatter, LoweredTypes::kMoved, Rank5},
-    {OpKind::kScatterAdd, LowerScatterAdd, LoweredTypes::kArithmetic, Rank5},
+    {OpKind::kScatterAdd, LowerScatterReduce<NS_SCATTER_REDUCE_SUM>, LoweredTypes::kArithmetic,
+     Rank5},
+    {OpKind::kScatterMax, LowerScatterReduce<NS_SCATTER_REDUCE_AMAX>, LoweredTypes::kArithmetic,
+     Rank5},
+    {OpKind::kScatterMin, LowerScatterReduce<NS_SCATTER_REDUCE_AMIN>, LoweredTypes::kArithmetic,
+     Rank5},
+    {OpKind::kScatterMul, LowerScatterReduce<NS_SCATTER_REDUCE_PROD>, LoweredTypes::kArithmetic,
+     Rank5},
 };
 
 }  // namespace

@@ -41,6 +41,7 @@ _TRAINING = """
     composite mse_loss, composite native_batch_norm_training, composite nll_loss
     composite pad_by_elements, composite pixel_unshuffle, composite prelu_kernel
     composite safe_softmax, composite scatter_reduce, composite smooth_l1_loss
+    scatter_max, scatter_min, scatter_mul
     composite soft_margin_loss, composite softshrink, composite unfold
 """
 EXCLUDED = {

@@ -259,6 +259,9 @@ const OpCase kOps[] = {
     {"gather_elements", "%r = gather_elements %x, %i {dim = 0} : T[4,6]", kMoved},
     {"scatter_add", "%r = scatter_add %x, %i, %x {dim = 0} : T[4,6]", kNumbers},
     {"scatter_add_inner", "%r = scatter_add %x, %i, %x {dim = 1} : T[4,6]", kNumbers},
+    {"scatter_max", "%r = scatter_max %x, %i, %x {dim = 1} : T[4,6]", kNumbers},
+    {"scatter_min", "%r = scatter_min %x, %i, %x {dim = 0} : T[4,6]", kNumbers},
+    {"scatter_mul", "%r = scatter_mul %x, %i, %x {dim = 1} : T[4,6]", kNumbers},
     {"full", "%r = full {value = 3.0} : T[2,3]", kAll},
     {"iota", "%r = iota {start = 2.0, step = 3.0} : T[20]", kNumbers},
 };

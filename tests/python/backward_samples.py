@@ -157,6 +157,14 @@ INDEXED = [
     a("scatter_add.default", h(5), 0, i(9), h(9)),
     a("scatter_reduce.two", f(3, 6), 1, i(3, 9), f(3, 9), "sum"),
     a("scatter.reduce", f(3, 6), 1, i(3, 9), f(3, 9), reduce="add"),
+    a("scatter.reduce", f(3, 6), 1, i(3, 9), f(3, 9), reduce="multiply"),
+    *(
+        a("scatter_reduce.two", make(5, 6), 1, i(3, 4), make(4, 5), name, include_self=whole)
+        for name in ("sum", "mean", "amax", "amin", "prod")
+        for whole in (True, False)
+        for make in (f, h)
+    ),
+    a("scatter_reduce.two", i(3, 6), 0, i(9, 6), i(9, 6), "amax"),
     a("index_add.default", f(3, 4), 1, i(7), f(3, 7)),
     a("index_add.default", f(3, 4), 0, i(5), f(5, 4), alpha=0.5),
     a("index_put.default", f(6, 4), [i(9)], f(9, 4), True),

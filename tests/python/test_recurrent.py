@@ -192,12 +192,18 @@ def test_in_a_graph_that_writes_to_its_input():
     assert (graph.origin, graph.eager_nodes) == ("compiled", 0)
 
 
-def test_dropout_between_layers_draws_anew():
+def test_dropout_between_layers_draws_as_eager_does():
     torch.manual_seed(0)
     model = nn.LSTM(6, 8, 2, dropout=0.5).to("hpu")
     x = torch.randn(5, 3, 6, device="hpu")
-    fresh_process()
-    compiled = torch.compile(model, backend="hpu_backend")
-    with torch.no_grad():
-        assert not torch.equal(compiled(x)[0], compiled(x)[0])
-    assert "draws random numbers" in report().graphs[0].reason
+    for grad in (True, False):
+        fresh_process()
+        compiled = torch.compile(model, backend="hpu_backend")
+        with torch.set_grad_enabled(grad):
+            torch.manual_seed(3)
+            first, other = compiled(x)[0], compiled(x)[0]
+            torch.manual_seed(3)
+            torch.testing.assert_close(first, model(x)[0], rtol=1e-5, atol=1e-6)
+        assert not torch.equal(first, other)
+        (graph,) = report().graphs
+        assert graph.eager_nodes == (0 if grad else 1)

@@ -101,18 +101,68 @@ def test_steps_are_bit_identical():
         assert torch.equal(ours, theirs)
 
 
-def test_memory_does_not_grow():
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to("hpu")
+class Broken(nn.Module):
+    """Two graphs, with a part between them that is not compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = self.first(x).relu()
+        torch._dynamo.graph_break()
+        return self.second(x * 1.5)
+
+
+SCALER = torch.amp.GradScaler("hpu", init_scale=4.0)
+
+
+def plain_step(model, run, optimizer, x):
+    optimizer.zero_grad()
+    run(x).square().mean().backward()
+    optimizer.step()
+
+
+def clipped_step(model, run, optimizer, x):
+    """Two gradients are added up and clipped."""
+    optimizer.zero_grad()
+    for part in x.chunk(2):
+        run(part).square().mean().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+
+
+def scaled_step(model, run, optimizer, x):
+    optimizer.zero_grad()
+    with torch.autocast("hpu", torch.bfloat16):
+        loss = run(x).float().square().mean()
+    SCALER.scale(loss).backward()
+    SCALER.step(optimizer)
+    SCALER.update()
+
+
+@pytest.mark.parametrize("steps", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [plain_step, clipped_step, scaled_step])
+@pytest.mark.parametrize("broken", [False, True], ids=["one graph", "two graphs"])
+def test_memory_does_not_grow(broken, step, steps):
+    """Device memory and the tensors that the process knows; those of earlier tests may go."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    model = (Broken() if broken else whole).to("hpu")
     run = compiled(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     x = matrix(32, 64).to("hpu")
-    allocated = []
-    for step in range(300):
-        model.zero_grad()
-        run(x).sum().backward()
-        if step in (20, 299):
+    seen = []
+    for number in range(steps):
+        step(model, run, optimizer, x)
+        if number in (20, steps - 1):
             gc.collect()
-            allocated.append(torch.hpu.memory_allocated())
-    assert allocated[0] == allocated[1]
+            torch.hpu.synchronize()
+            objects = sum(issubclass(type(o), torch.Tensor) for o in gc.get_objects())
+            seen.append((torch.hpu.memory_allocated(), objects))
+    assert all(late <= early for early, late in zip(*seen, strict=True)), seen
+    assert all(graph.origin != "eager" for graph in report().graphs)
+    assert len(report().graphs) >= (2 if broken else 1)
 
 
 def test_a_program_outlives_its_function():

@@ -1,18 +1,28 @@
-// Sums into positions, and gradients of views and of reads by index. Where several sources meet one
-// position they are added in their order, in f32 (scatter_add).
+// Sums, products and extremes into positions, and gradients of views and of reads by index. Where
+// several sources meet one position they are joined in their order, sums and products in f32.
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
 
 namespace hpu::compiler {
 
+namespace {
+
+// `op` is one of the scatters.
+Value* Join(Call& call, OpKind op, Value* x, int64_t dim, Value* index, Value* source) {
+  source = call.b.Cast(source, x->type.dtype);
+  return call.b.Emit(op, {x, index, source}, {{AttrKey::kDim, dim}});
+}
+
+}  // namespace
+
 Value* AddAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   const DType dtype = x->type.dtype;
   const DType wide = IsFloat(dtype) ? Widened(dtype) : dtype;
-  Value* sum =
-      call.b.Emit(OpKind::kScatterAdd, {call.b.Cast(x, wide), index, call.b.Cast(source, wide)},
-                  {{AttrKey::kDim, dim}});
+  Value* sum = Join(call, OpKind::kScatterAdd, call.b.Cast(x, wide), dim, index, source);
   return call.b.Cast(sum, dtype);
 }
 
@@ -54,28 +64,78 @@ namespace {
 constexpr std::string_view kSelf = "self";
 constexpr std::string_view kGrad = "grad_output";
 
-// scatter_add(x, dim, index, source); scatter.reduce and scatter_reduce likewise, by name
-void ScatterAdd(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor("index");
-  Value* source = call.b.Cast(call.Tensor("src"), call.dtype());
-  if (call.refused() || x->type.rank() == 0 || index->type.rank() != x->type.rank()) {
-    return call.Refuse("scatter into ", ToText(x->type));
+// What a scatter takes, the source cut to the index, which may be smaller.
+struct Scatter {
+  Value* x;
+  int64_t dim;
+  Value* index;
+  Value* source;
+};
+
+Scatter ScatterArguments(Call& call) {
+  Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("src")};
+  at.source = call.b.Cast(at.source, call.dtype());
+  if (call.refused() || at.x->type.rank() == 0 || at.index->type.rank() != at.x->type.rank()) {
+    call.Refuse("scatter into ", ToText(at.x->type));
+    return at;
   }
-  const int64_t dim = call.Dim("dim", x->type.rank());
-  // The source may be larger than the index; only its corner is read.
-  for (int64_t i = 0; i < source->type.rank(); ++i) {
-    source = call.b.Slice(source, i, 0, index->type.sizes[i]);
+  at.dim = call.Dim("dim", at.x->type.rank());
+  for (int64_t i = 0; i < at.source->type.rank(); ++i) {
+    at.source = call.b.Slice(at.source, i, 0, at.index->type.sizes[i]);
   }
-  if (!call.refused()) call.Return(AddAt(call, x, dim, index, source));
+  return at;
 }
+
+// scatter_add(x, dim, index, source)
+void ScatterAdd(Call& call) {
+  const Scatter at = ScatterArguments(call);
+  if (!call.refused()) call.Return(AddAt(call, at.x, at.dim, at.index, at.source));
+}
+
+// A way to join what meets at one place, and the value that changes nothing there.
+struct Reduction {
+  std::string_view name;
+  OpKind op;
+  double neutral;
+};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Reduction kReductions[] = {
+    {"sum", OpKind::kScatterAdd, 0},          {"add", OpKind::kScatterAdd, 0},
+    {"mean", OpKind::kScatterAdd, 0},         {"prod", OpKind::kScatterMul, 1},
+    {"multiply", OpKind::kScatterMul, 1},     {"amax", OpKind::kScatterMax, -kInfinity},
+    {"amin", OpKind::kScatterMin, kInfinity},
+};
+
+// scatter.reduce(x, dim, index, source, reduce), scatter_reduce(..., include_self): products and
+// sums in f32
 void ScatterReduce(Call& call) {
-  const std::string reduce = call.Text("reduce");
-  if (reduce != "sum" && reduce != "add") return call.Refuse("scatter with ", reduce);
-  if (call.Has("include_self") && !call.Bool("include_self")) {
-    return call.Refuse("scatter without the old values");
+  const std::string name = call.Text("reduce");
+  const auto* const found =
+      std::find_if(std::begin(kReductions), std::end(kReductions),
+                   [&](const Reduction& reduction) { return reduction.name == name; });
+  if (found == std::end(kReductions)) return call.Refuse("scatter with ", name);
+  const bool whole = !call.Has("include_self") || call.Bool("include_self");
+  const DType dtype = call.dtype();
+  if (!IsFloat(dtype) && (name == "mean" || !whole)) {
+    return call.Refuse("scatter of integers with ", name, ", or without the old values");
   }
-  ScatterAdd(call);
+  const Scatter at = ScatterArguments(call);
+  if (call.refused()) return;
+  const DType wide = IsFloat(dtype) ? Widened(dtype) : dtype;
+  Value* x = call.b.Cast(at.x, wide);
+  if (!whole) {
+    Value* neutral = call.b.Full(found->neutral, wide, at.index->type.sizes);
+    x = Join(call, OpKind::kScatter, x, at.dim, at.index, neutral);
+  }
+  x = Join(call, found->op, x, at.dim, at.index, at.source);
+  if (name == "mean") {
+    Value* none = call.b.Full(whole ? 1 : 0, wide, x->type.sizes);
+    Value* one = call.b.Full(1, wide, at.index->type.sizes);
+    const Expr times{&call, AddAt(call, none, at.dim, at.index, one)};
+    x = (Expr{&call, x} / Where(times == 0.0, 1.0, times)).value;
+  }
+  call.Return(call.b.Cast(x, dtype));
 }
 
 // index_add(x, dim, index, source, alpha)

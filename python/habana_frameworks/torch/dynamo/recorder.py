@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .aten_rules import ATEN_RULES
-from .decompositions import find_decomposition
+from .decompositions import find_decomposition, overwrites_all
 from .snippet import Call, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import (
@@ -212,7 +212,7 @@ def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Non
     """Refuses what no compiled graph may contain."""
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
-    if op == torch.ops.aten.as_strided_scatter.default:
+    if op == torch.ops.aten.as_strided_scatter.default and not overwrites_all(*args, **kwargs):
         # It writes by strides of its operand's memory, which the compiler may lay out otherwise.
         raise CaptureError(f"{op} writes through as_strided")
 

@@ -16,8 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch._ops import OpOverload
 
-from .wire import CaptureError
-
 AtenCall = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 Handler = Callable[..., AtenCall | None]
 
@@ -130,7 +128,7 @@ def _recurrent(op: OpOverload) -> Handler:
             return None
         dropout, train = args[5:7]
         if train and dropout > 0:
-            raise CaptureError(f"{op} with dropout draws random numbers")
+            return None  # PyTorch's own composition draws the masks
         return op, args, {}
 
     return handle
