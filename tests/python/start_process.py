@@ -90,6 +90,7 @@ def main(case, name=""):
                 "traced": [bool(outcome.reason) for outcome in journal.outcomes()],
                 "reasons": [outcome.reason for outcome in journal.outcomes()],
                 "kept": [outcome.not_kept for outcome in journal.outcomes()],
+                "modules": sorted(n for n in sys.modules if n.startswith("habana_frameworks.")),
                 "report": [graph.lines()[0] for graph in report().graphs],
             }
         )

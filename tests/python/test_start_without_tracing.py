@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import stop_daemon
+from processes import output_of
 from start_cases import CASES, REFUSED
 from start_differences import DIFFERENCES
 from start_process import TIMEOUT_S
@@ -31,6 +32,13 @@ SHORT = {
     "opaques: what an opaque function calls",
     "constants: variable behind a constant",
     "sums: build of the compiler",
+}
+
+
+# What a process needs that compiles, and one that starts does not.
+COMPILING = {
+    f"habana_frameworks.torch.dynamo.{name}"
+    for name in ("hook", "graph_capture", "capture", "joint", "functional", "decompositions")
 }
 
 
@@ -123,6 +131,29 @@ def test_the_second_process_does_not_trace(private_cache, case, frames):
     assert len(second["report"]) == frames
     assert all(": hit, store, not traced, key " in line for line in second["report"])
     assert first["right"] and second["right"] and first["answer"] == second["answer"]
+    assert set(first["modules"]) >= COMPILING and not set(second["modules"]) & COMPILING
+
+
+REASONS = """
+import torch
+model = torch.nn.Linear(4, 4).to("hpu")
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randn(4, 4).to("hpu")
+model(x).sum().backward()
+options = {"start_without_tracing": True}
+torch.compile(lambda: optimizer.step(), backend="hpu_backend", options=options)()
+compiled = torch.compile(lambda x: x * 2, backend="hpu_backend", options=options, dynamic=True)
+compiled(x)
+from habana_frameworks.torch.dynamo.start import journal
+print([outcome.not_kept for outcome in journal.outcomes()])
+"""
+
+
+@pytest.mark.slow
+def test_what_no_start_is_kept_of_says_so(private_cache):
+    told = output_of(REASONS, HPU_CACHE_DIR=str(private_cache)).stdout
+    assert "is about an optimizer (AdamW): Dynamo builds its parameters and its state into" in told
+    assert "its shapes are dynamic: a start holds guards of one shape, not of ranges" in told
 
 
 def test_a_miss_after_a_load_is_traced(private_cache):
