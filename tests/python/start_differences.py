@@ -137,6 +137,11 @@ def _value_in_a_global_dict() -> None:
 
 
 @_differs("functions", "before")
+def _key_that_was_missing() -> None:
+    cases.TABLE["extra"] = 2.0
+
+
+@_differs("functions", "before")
 def _item_of_a_global_list() -> None:
     cases.LADDER[1] = 2.5
 
@@ -376,7 +381,7 @@ _inputs("offset into storage", lambda x, y: (on_device(5, 4)[1:], y), hits=True)
 _inputs("dtype", lambda x, y: (x, y.bfloat16()))
 _inputs("device", lambda x, y: (x.cpu(), y.cpu()), moves=False)
 _inputs("one tensor twice", lambda x, y: (x, x))
-_inputs("views of one tensor", lambda x, y: (x, x.view(4, 4)))
+_inputs("views of one tensor", lambda x, y: (x, x.view(4, 4)), hits=True)
 _inputs("gradient of an input", lambda x, y: (x, y.requires_grad_()), moves=False)
 _inputs("parameter for a tensor", lambda x, y: (x, torch.nn.Parameter(y)), moves=False)
 _inputs("broadcast row", lambda x, y: (x, y[:1]))

@@ -40,7 +40,11 @@ def _cloned(args):
     """Copies of their own for every run; aliases of one tensor stay aliases."""
     storages = {}
     cloned = []
-    for value in args:
+    for position, value in enumerate(args):
+        same = [other for other, before in enumerate(args[:position]) if before is value]
+        if same:
+            cloned.append(cloned[same[0]])
+            continue
         if not isinstance(value, torch.Tensor) or value.requires_grad or vars(value):
             cloned.append(value)
             continue
