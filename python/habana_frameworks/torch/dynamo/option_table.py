@@ -251,6 +251,6 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         key=False,
         effect="active",
-        text="Keep what Dynamo made of a function and take it in the next process.",
+        text="Keep what Dynamo made of a function and start the next process from it.",
     ),
 )
