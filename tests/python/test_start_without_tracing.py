@@ -9,9 +9,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import stop_daemon
 from processes import output_of
 from start_cases import CASES, REFUSED
@@ -19,7 +22,9 @@ from start_differences import DIFFERENCES
 from start_process import TIMEOUT_S
 
 from habana_frameworks.torch import cli
-from habana_frameworks.torch.dynamo.start import files
+from habana_frameworks.torch.dynamo.records import GraphRecord
+from habana_frameworks.torch.dynamo.start import files, graphs
+from habana_frameworks.torch.dynamo.start.describe import Refused
 
 DRIVER = str(Path(__file__).parent / "start_process.py")
 # The others are slow: together they take minutes.
@@ -237,6 +242,27 @@ def test_one_difference_is_never_a_wrong_answer(pairs, name):
     assert answer["right"], answer
     assert (answer["answer"] != first["answer"]) is difference.moves
     assert (not any(answer["traced"])) is difference.hits, answer["reasons"]
+
+
+def test_graphs_under_way_belong_to_the_thread_that_traces():
+    """Both threads trace a frame whose graph Dynamo names alike."""
+    meet = threading.Barrier(2, timeout=TIMEOUT_S)
+    taken = {}
+
+    def trace(source):
+        module = torch.fx.symbolic_trace(lambda x: x + 1)
+        module.meta["backend_id"] = "__compiled_fn_1"
+        with graphs.collecting():
+            meet.wait()
+            graphs.note(module, GraphRecord("graph", source, origin="eager", reason="a test"))
+            meet.wait()
+            taken[source] = graphs.take("__compiled_fn_1").source
+        with pytest.raises(Refused, match="no program that another process finds"):
+            graphs.take("__compiled_fn_1")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(trace, ("one", "other")))
+    assert taken == {"one": "one", "other": "other"}
 
 
 def explained(cache, capsys, monkeypatch, *arguments):
