@@ -121,6 +121,10 @@ def names(x):
     y = scale(x) * FACTOR + TABLE["gain"] * x + TABLE["shift"]
     for rung in LADDER:
         y = y * rung
+    try:
+        y = y * TABLE["extra"]
+    except KeyError:
+        y = y + 3.0
     return Weights.mix(y) * Weights.up + sum([1.0, 2.0]) + max(0.5, 0.25)
 
 

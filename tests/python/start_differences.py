@@ -137,6 +137,11 @@ def _value_in_a_global_dict() -> None:
 
 
 @_differs("functions", "before")
+def _key_that_was_missing() -> None:
+    cases.TABLE["extra"] = 2.0
+
+
+@_differs("functions", "before")
 def _item_of_a_global_list() -> None:
     cases.LADDER[1] = 2.5
 
@@ -235,9 +240,9 @@ def _global_hook(setup: Setup) -> None:
     )
 
 
-@_differs("train", "after")
+@_differs("train", "after", hits=True)
 def _hook_of_a_parameter(setup: Setup) -> None:
-    setup.function.layer.weight.register_hook(lambda gradient: gradient * 2)
+    setup.function.layer.weight.register_hook(torch.compiler.disable(lambda gradient: gradient * 2))
 
 
 @_differs("train", "after")
@@ -304,12 +309,12 @@ def _parametrized_weight(setup: Setup) -> None:
     parametrize.register_parametrization(setup.function.layer, "weight", Double())
 
 
-@_differs("tied", "after")
+@_differs("tied", "after", hits=True)
 def _tied_weights(setup: Setup) -> None:
     setup.function.second.weight = setup.function.first.weight
 
 
-@_differs("tied", "after")
+@_differs("tied", "after", hits=True)
 def _shared_module(setup: Setup) -> None:
     setup.function.second = setup.function.first
 
@@ -376,7 +381,7 @@ _inputs("offset into storage", lambda x, y: (on_device(5, 4)[1:], y), hits=True)
 _inputs("dtype", lambda x, y: (x, y.bfloat16()))
 _inputs("device", lambda x, y: (x.cpu(), y.cpu()), moves=False)
 _inputs("one tensor twice", lambda x, y: (x, x))
-_inputs("views of one tensor", lambda x, y: (x, x.view(4, 4)))
+_inputs("views of one tensor", lambda x, y: (x, x.view(4, 4)), hits=True)
 _inputs("gradient of an input", lambda x, y: (x, y.requires_grad_()), moves=False)
 _inputs("parameter for a tensor", lambda x, y: (x, torch.nn.Parameter(y)), moves=False)
 _inputs("broadcast row", lambda x, y: (x, y[:1]))

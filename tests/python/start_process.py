@@ -40,7 +40,11 @@ def _cloned(args):
     """Copies of their own for every run; aliases of one tensor stay aliases."""
     storages = {}
     cloned = []
-    for value in args:
+    for position, value in enumerate(args):
+        same = [other for other, before in enumerate(args[:position]) if before is value]
+        if same:
+            cloned.append(cloned[same[0]])
+            continue
         if not isinstance(value, torch.Tensor) or value.requires_grad or vars(value):
             cloned.append(value)
             continue
@@ -90,6 +94,7 @@ def main(case, name=""):
                 "traced": [bool(outcome.reason) for outcome in journal.outcomes()],
                 "reasons": [outcome.reason for outcome in journal.outcomes()],
                 "kept": [outcome.not_kept for outcome in journal.outcomes()],
+                "modules": sorted(n for n in sys.modules if n.startswith("habana_frameworks.")),
                 "report": [graph.lines()[0] for graph in report().graphs],
             }
         )

@@ -56,6 +56,25 @@ def test_import_is_cheap(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_import_brings_nothing_but_our_own_modules():
+    """PyTorch's import is the floor. Of ours, what compiles comes with the first compilation."""
+    code = (
+        "import sys, torch\n"
+        "before = set(sys.modules)\n"
+        "import habana_frameworks.torch\n"
+        "from importlib.metadata import entry_points\n"
+        "if entry_points(group='torch_dynamo_backends', name='hpu_backend'):\n"
+        "    new = set(sys.modules) - before - {'torch.hpu'}\n"
+        "    assert not [name for name in new if name.split('.')[0] != 'habana_frameworks'], new\n"
+        "    ours = 'habana_frameworks.torch.'\n"
+        "    for name in ('_native._client', 'cli', 'core', 'distributed', 'dynamo.binding',\n"
+        "                 'dynamo.compile_backend', 'dynamo.fake_ops', 'dynamo.graph_key',\n"
+        "                 'dynamo.hook', 'dynamo.start', 'report', 'utils'):\n"
+        "        assert ours + name not in new, name\n"
+    )
+    output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
 # ---- utils.experimental --------------------------------------------------------------------------
 
 

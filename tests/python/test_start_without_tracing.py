@@ -9,16 +9,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import stop_daemon
+from processes import output_of
 from start_cases import CASES, REFUSED
 from start_differences import DIFFERENCES
 from start_process import TIMEOUT_S
 
 from habana_frameworks.torch import cli
-from habana_frameworks.torch.dynamo.start import files
+from habana_frameworks.torch.dynamo.records import GraphRecord
+from habana_frameworks.torch.dynamo.start import files, graphs
+from habana_frameworks.torch.dynamo.start.describe import Refused
 
 DRIVER = str(Path(__file__).parent / "start_process.py")
 # The others are slow: together they take minutes.
@@ -31,6 +37,13 @@ SHORT = {
     "opaques: what an opaque function calls",
     "constants: variable behind a constant",
     "sums: build of the compiler",
+}
+
+
+# What a process needs that compiles, and one that starts does not.
+COMPILING = {
+    f"habana_frameworks.torch.dynamo.{name}"
+    for name in ("hook", "graph_capture", "capture", "joint", "functional", "decompositions")
 }
 
 
@@ -123,6 +136,29 @@ def test_the_second_process_does_not_trace(private_cache, case, frames):
     assert len(second["report"]) == frames
     assert all(": hit, store, not traced, key " in line for line in second["report"])
     assert first["right"] and second["right"] and first["answer"] == second["answer"]
+    assert set(first["modules"]) >= COMPILING and not set(second["modules"]) & COMPILING
+
+
+REASONS = """
+import torch
+model = torch.nn.Linear(4, 4).to("hpu")
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randn(4, 4).to("hpu")
+model(x).sum().backward()
+options = {"start_without_tracing": True}
+torch.compile(lambda: optimizer.step(), backend="hpu_backend", options=options)()
+compiled = torch.compile(lambda x: x * 2, backend="hpu_backend", options=options, dynamic=True)
+compiled(x)
+from habana_frameworks.torch.dynamo.start import journal
+print([outcome.not_kept for outcome in journal.outcomes()])
+"""
+
+
+@pytest.mark.slow
+def test_what_no_start_is_kept_of_says_so(private_cache):
+    told = output_of(REASONS, HPU_CACHE_DIR=str(private_cache)).stdout
+    assert "is about an optimizer (AdamW): Dynamo builds its parameters and its state into" in told
+    assert "its shapes are dynamic: a start holds guards of one shape, not of ranges" in told
 
 
 def test_a_miss_after_a_load_is_traced(private_cache):
@@ -206,6 +242,27 @@ def test_one_difference_is_never_a_wrong_answer(pairs, name):
     assert answer["right"], answer
     assert (answer["answer"] != first["answer"]) is difference.moves
     assert (not any(answer["traced"])) is difference.hits, answer["reasons"]
+
+
+def test_graphs_under_way_belong_to_the_thread_that_traces():
+    """Both threads trace a frame whose graph Dynamo names alike."""
+    meet = threading.Barrier(2, timeout=TIMEOUT_S)
+    taken = {}
+
+    def trace(source):
+        module = torch.fx.symbolic_trace(lambda x: x + 1)
+        module.meta["backend_id"] = "__compiled_fn_1"
+        with graphs.collecting():
+            meet.wait()
+            graphs.note(module, GraphRecord("graph", source, origin="eager", reason="a test"))
+            meet.wait()
+            taken[source] = graphs.take("__compiled_fn_1").source
+        with pytest.raises(Refused, match="no program that another process finds"):
+            graphs.take("__compiled_fn_1")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(trace, ("one", "other")))
+    assert taken == {"one": "one", "other": "other"}
 
 
 def explained(cache, capsys, monkeypatch, *arguments):

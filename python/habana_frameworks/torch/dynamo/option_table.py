@@ -251,7 +251,7 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         key=False,
         effect="active",
-        text="Keep what Dynamo made of a function and take it in the next process.",
+        text="Keep what Dynamo made of a function and start the next process from it.",
     ),
     Option(
         name="compile_ahead",

@@ -149,6 +149,11 @@ class Describer:
             return f"partial {' '.join(parts)}"
         if kind is functools._lru_cache_wrapper:
             return f"cached {self.identity(value.__wrapped__)}"
+        if isinstance(value, torch.optim.Optimizer):
+            raise Unknown(
+                f"an optimizer ({kind.__name__}): Dynamo builds its parameters and its state into "
+                "the graph by their addresses, and makes the state while it traces"
+            )
         raise Unknown(f"an object of type {type_name(kind)}")
 
     def loosely(self, value: Any) -> str:

@@ -62,7 +62,12 @@ class _Look:
         return self.describer.identity(self.value)
 
     def type(self) -> str:
-        return self.describer.class_text(type(self.value))
+        text = self.describer.class_text(type(self.value))
+        if not isinstance(self.value, dict):
+            return text
+        # That a key was not there when it was looked up (os.environ) has no guard of Dynamo's.
+        keys = sorted([self.describer.loosely(key) for key in self.value])
+        return f"{text} of {len(keys)} keys {short_digest(chr(10).join(keys))}"
 
     def type_alone(self) -> str:
         return type_name(type(self.value))

@@ -96,7 +96,7 @@ def _global(
 
 def _refuse_symbols(output: OutputGraph) -> None:
     if output.shape_env is not None and output.shape_env.backed_var_to_val:
-        raise Refused("it has dynamic shapes")
+        raise Refused("its shapes are dynamic: a start holds guards of one shape, not of ranges")
     if output.aotautograd_guards:
         raise Refused("it has guards of AOTAutograd")
     if output.export:
