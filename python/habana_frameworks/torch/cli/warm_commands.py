@@ -101,7 +101,8 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
         time = "the server has compiled nothing yet that tells the time"
     else:
         time = (
-            f"about {plan.seconds:.0f} s of compiling with an empty store ({plan.seconds_a_program:.1f} s a "
+            f"about {plan.seconds:.0f} s of compiling with an empty store "
+            f"({plan.seconds_a_program:.1f} s a "
             f"program, as this server measured, {plan.parallel} at a time)"
         )
     print(f"{plan.shapes} shapes, {time}; {size(plan.free_bytes)} of device memory are free")

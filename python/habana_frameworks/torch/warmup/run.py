@@ -50,7 +50,8 @@ class Handle:
         self._report: Report | None = None
         self._ended = threading.Event()
         # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
-        threading.Thread(target=self._work, name="hpu-warm-up").start()
+        self._thread = threading.Thread(target=self._work, name="hpu-warm-up")
+        self._thread.start()
 
     def _work(self) -> None:
         try:
