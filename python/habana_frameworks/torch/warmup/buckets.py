@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils import _pytree
 
-_log = logging.getLogger("habana_frameworks.torch")
+from ..internal import notices
 
 # Which dimension of a tensor is batch and which is sequence; None: it has none.
 Axes = tuple[int | None, int | None]
@@ -144,6 +143,7 @@ class Padded:
         )
 
     def _cut(self, tensor: torch.Tensor, axes: Axes | None, what: str) -> torch.Tensor:
+        sizes = list(tensor.shape)
         for axis, (dim, padded, real) in enumerate(
             zip(axes or _AXES, self.shape, self.real, strict=True)
         ):
@@ -154,29 +154,19 @@ class Padded:
                 if axes is None:
                     continue
                 raise ValueError(
-                    f"{what} of shape {list(tensor.shape)} has no {Shape._fields[axis]} of "
+                    f"{what} of shape {sizes} has no {Shape._fields[axis]} of "
                     f"{padded} in dimension {dim}"
                 )
-            if axes is None and axis == 1 and real != padded and tensor.dim() == 2:
-                _tell_guess(tensor, real)
+            # [batch, n] of floating-point numbers may as well be features, which would be lost.
+            guessed = axes is None and axis == 1 and real != padded
+            if guessed and len(sizes) == 2 and tensor.is_floating_point():
+                notices.once(
+                    "unpad: dimension 1 of an output with two dimensions has the size of the "
+                    "padded sequence and was cut as such; if it holds features, say "
+                    "unpad(output, axes=(0, None))"
+                )
             tensor = tensor.narrow(dim, 0, real)
         return tensor
-
-
-_guesses: set[torch.dtype] = set()
-
-
-def _tell_guess(tensor: torch.Tensor, real: int) -> None:
-    """Once: [batch, n] of numbers may as well be features, and those would be lost."""
-    if not tensor.is_floating_point() or tensor.dtype in _guesses:
-        return
-    _guesses.add(tensor.dtype)
-    _log.warning(
-        "unpad: an output of shape %s was cut to %d in dimension 1, taken for the sequence; if that "
-        "dimension holds features, say unpad(output, axes=(0, None))",
-        list(tensor.shape),
-        real,
-    )
 
 
 class Buckets:

@@ -1,0 +1,175 @@
+"""hpu-compile warm, record and replay; in other processes where two meet or one is killed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers import fresh_process
+
+from habana_frameworks.torch import cli
+from habana_frameworks.torch.dynamo.service import service
+
+MODEL = """
+import torch
+def make(scale=2.0):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+        def forward(self, x):
+            return torch.softmax(self.layer(x), -1) {after}
+    return Net()
+def broken():
+    raise FileNotFoundError("no weights here")
+"""
+MANIFEST = """
+version: 1
+parallel: 4
+models:
+  - name: net
+    model: app:make
+    inputs:
+      x: {shape: [batch, sequence, 8], dtype: float32}
+    batch: [1, 2]
+    sequence: {linear: {low: 4, high: 12, step: 4}}
+"""
+
+
+class Host:
+    """A folder with a model and a manifest, and hpu-compile in it."""
+
+    def __init__(self, folder, capsys):
+        self.folder = folder
+        self._capsys = capsys
+
+    def begin(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-m", "habana_frameworks.torch.cli", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments, code=0):
+        """In this process, which has compiled nothing and imported no model yet."""
+        fresh_process()
+        service.reset()
+        sys.modules.pop("app", None)
+        importlib.invalidate_caches()
+        returned = cli.main([str(argument) for argument in arguments])
+        out, err = self._capsys.readouterr()
+        assert returned == code, err
+        return json.loads(out) if "--json" in arguments else out + err
+
+
+@pytest.fixture
+def host(tmp_path, private_cache, monkeypatch, capsys):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "app.py").write_text(MODEL.format(after="* 2"))
+    (tmp_path / "net.yaml").write_text(MANIFEST)
+    yield Host(tmp_path, capsys)
+    sys.modules.pop("app", None)
+    service.reset()
+
+
+def counters():
+    return service.connect().stats()
+
+
+def counts(report):
+    return [report[name] for name in ("hits", "compiled", "failed", "left")]
+
+
+def test_warm_then_replay_then_changed_code(host):
+    page = host.folder / "page.html"
+    plan = host.run("warm", "net.yaml", "--plan", "--json")
+    assert (plan["shapes"], plan["seconds"]) == (6, None)
+    assert plan["entries"][0]["weight_bytes"] == 4 * (8 * 8 + 8)
+    # The input, and results of addmm and softmax, of [2, 12, 8] numbers; * 2 makes the third.
+    assert 4 * 2 * 12 * 8 * 3 <= plan["entries"][0]["call_bytes"] <= 4 * 2 * 12 * 8 * 6
+    assert host.run("replay", "net.yaml", "--json", code=1)["failed"] == 6
+    assert counters()["compile.compiled"] == 0
+    first = host.run("warm", "net.yaml", "--json", "--html", str(page))
+    assert counts(first) == [0, 6, 0, 0]
+    assert not any(row["launched"] for row in first["rows"])
+    assert page.read_text().count('<tr class="compiled">') == 6
+    assert host.run("warm", "net.yaml", "--plan", "--json")["seconds"] > 0
+    told = host.run("replay", "net.yaml")
+    assert "net 2x12" in told
+    assert "6 hits, 0 compiled, 0 failed, 0 left" in told
+    again = host.run("warm", "net.yaml", "--json", "--execute")
+    assert counts(again) == [6, 0, 0, 0]
+    assert all(row["launched"] and row["run_ms"] > 0 for row in again["rows"])
+    # The same manifest, another function: other keys.
+    (host.folder / "app.py").write_text(MODEL.format(after="* 3"))
+    assert host.run("replay", "net.yaml", "--json", code=1)["failed"] == 6
+    assert counts(host.run("warm", "net.yaml", "--json")) == [0, 6, 0, 0]
+
+
+def test_two_at_once_compile_each_program_once(host):
+    both = [host.begin("warm", "net.yaml", "--json") for _ in range(2)]
+    reports = [json.loads(process.communicate(timeout=180)[0]) for process in both]
+    assert all(report["failed"] == report["left"] == 0 for report in reports)
+    assert counters()["compile.compiled"] == 6
+
+
+def test_killed_and_begun_again(host):
+    process = host.begin("warm", "net.yaml", "--parallel", "1")
+    deadline = time.monotonic() + 120
+    while counters()["compile.compiled"] < 1:
+        assert process.poll() is None or process.returncode == 0
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    report = host.run("warm", "net.yaml", "--json")
+    assert report["hits"] >= 1
+    assert report["hits"] + report["compiled"] == 6
+    assert counters()["compile.compiled"] == 6
+
+
+def test_factories_that_fail_and_shapes_that_do_not_fit(host):
+    manifest = MANIFEST + MANIFEST.partition("models:\n")[2].replace("make", "broken").replace(
+        "name: net", "name: other"
+    )
+    (host.folder / "two.yaml").write_text(manifest)
+    told = host.run("warm", "two.yaml", code=1)
+    assert "6 compiled, 6 failed, 0 left" in told
+    assert "EntryError: model: app:broken raised FileNotFoundError: no weights here" in told
+    (host.folder / "huge.yaml").write_text(MANIFEST.replace("[1, 2]", "[1, 1000000000]"))
+    told = host.run("warm", "huge.yaml", "--plan", code=1)
+    assert "net: 3 of 6 shapes do not fit: 1000000000x12 takes " in told
+    assert "leave out 1000000000x12, 1000000000x8, 1000000000x4" in told
+    (host.folder / "wrong.yaml").write_text(MANIFEST.replace("version: 1", "version: 2"))
+    assert "wrong.yaml:2: version: 2 is of another" in host.run("warm", "wrong.yaml", code=1)
+
+
+def test_record_and_replay(host, tmp_path, monkeypatch):
+    (host.folder / "serve.py").write_text(
+        "import torch, app, habana_frameworks.torch\n"
+        "net = torch.compile(app.make().to('hpu'), backend='hpu_backend', dynamic=False)\n"
+        "with torch.no_grad():\n"
+        "    for rows in (1, 2, 3):\n"
+        "        net(torch.ones(rows, 4, 8, device='hpu'))\n"
+        "print('served')\n"
+    )
+    told = host.run("record", "-o", "served.yaml", "serve.py")
+    assert "served" in told
+    assert "3 graphs in served.yaml" in told
+    assert counts(host.run("replay", "served.yaml", "--json")) == [3, 0, 0, 0]
+    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path / "cache"))
+    try:
+        report = host.run("replay", "served.yaml", "--json", code=1)
+        assert counts(report) == [0, 0, 3, 0]
+        assert "it is not stored" in report["rows"][0]["error"]
+    finally:
+        host.run("stop")
