@@ -151,6 +151,7 @@ class FailingGenerator:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.failures = 1
+        self.dropped = 0
 
     def admit(self, rows):
         for row in rows:
@@ -169,6 +170,7 @@ class FailingGenerator:
 
     def drop(self):
         self.rows = []
+        self.dropped += 1
 
 
 def test_a_failed_token_ends_its_requests_and_no_others():
@@ -177,14 +179,16 @@ def test_a_failed_token_ends_its_requests_and_no_others():
 
     async def run() -> list[object]:
         with ThreadPoolExecutor(1) as device:
-            batch = RunningBatch(FailingGenerator(), device, lambda _: None)
+            batch = RunningBatch(generator, device, lambda _: None)
             loop = asyncio.create_task(batch.run())
             first = await asyncio.gather(tokens(batch), tokens(batch), return_exceptions=True)
             second = await tokens(batch)
             loop.cancel()
         return [*first, second]
 
+    generator = FailingGenerator()
     *failed, second = asyncio.run(run())
+    assert generator.dropped == 1
     assert [str(error) for error in failed] == ["the device is gone"] * 2
     assert second == [0, 1, 2]
 
