@@ -18,7 +18,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,6 +33,8 @@ from sizes import SIZES, Size
 
 from habana_frameworks.torch import warmup
 
+# What others log for a client that did not wait for its answer.
+_CLIENT_LEFT = 499
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -129,22 +131,28 @@ class Service:
         with self.measures.request(request.path) as answered:
             try:
                 response = await handler(request)
-            except ValueError as error:
-                response = web.json_response({"error": f"{error}"}, status=400)
+            except web.HTTPException as refusal:
+                answered.status = refusal.status
+                raise
+            except ConnectionError:
+                answered.status = _CLIENT_LEFT
+                raise
             answered.status = response.status
             return response
 
     async def _answer_embed(self, request: web.Request) -> web.Response:
-        text = _field(await request.json(), "text", str)
+        with _refusing():
+            text = _field(await request.json(), "text", str)
         vector = await self.texts.result(self.embedder.tokens(text))
         return web.json_response({"embedding": vector})
 
     async def _answer_generate(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
         tokenizer = self.embedder.tokenizer
-        prompt = tokenizer(_field(body, "prompt", str), add_special_tokens=False)["input_ids"]
-        limit = _field(body, "max_tokens", int, 16)
-        self.generator.check(prompt, limit)
+        with _refusing():
+            body = await request.json()
+            prompt = tokenizer(_field(body, "prompt", str), add_special_tokens=False)["input_ids"]
+            limit = _field(body, "max_tokens", int, 16)
+            self.generator.check(prompt, limit)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         async with contextlib.aclosing(self.batch.tokens(Row(prompt, limit))) as tokens:
@@ -153,7 +161,9 @@ class Service:
                     self.measures.tokens.inc()
                     await _event(response, {"token": token, "text": tokenizer.decode([token])})
                 await _event(response, {"done": True})
-            except RuntimeError as error:  # of the device: the status line is already sent
+            except ConnectionError:
+                raise
+            except Exception as error:  # of the device: the status line is already sent
                 await _event(response, {"error": f"{error}"})
         await response.write_eof()
         return response
@@ -169,6 +179,16 @@ class Service:
 
     async def _answer_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self.measures.page(), headers={"Content-Type": Measures.TYPE})
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """A ValueError of the block is the client's: status 400 and what it says."""
+    try:
+        yield
+    except ValueError as error:
+        text = json.dumps({"error": f"{error}"})
+        raise web.HTTPBadRequest(text=text, content_type="application/json") from error
 
 
 def _field(body: Any, name: str, kind: type, default: Any = None) -> Any:

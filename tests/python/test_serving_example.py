@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import http.client
 import json
 import subprocess
 import sys
@@ -144,7 +146,7 @@ def test_an_error_reaches_those_of_its_batch():
 
 
 class FailingGenerator:
-    """Fails at the second token of all that runs, once."""
+    """Fails at the second token of all that runs, `failures` times."""
 
     most_rows = most_prompts = 4
 
@@ -173,6 +175,24 @@ class FailingGenerator:
         self.dropped += 1
 
 
+def test_a_client_that_leaves_takes_its_row_along():
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as device:
+            batch = RunningBatch(generator, device, lambda _: None)
+            loop = asyncio.create_task(batch.run())
+            row = Row([1], 10**9)
+            async with contextlib.aclosing(batch.tokens(row)) as tokens:
+                assert await anext(tokens) == 0
+                assert generator.rows == [row]
+            assert [token async for token in batch.tokens(Row([1], 3))] == [0, 1, 2]
+            assert row not in generator.rows
+            loop.cancel()
+
+    generator = FailingGenerator()
+    generator.failures = 0
+    asyncio.run(run())
+
+
 def test_a_failed_token_ends_its_requests_and_no_others():
     async def tokens(batch: RunningBatch) -> list[int]:
         return [token async for token in batch.tokens(Row([1], 3))]
@@ -193,9 +213,9 @@ def test_a_failed_token_ends_its_requests_and_no_others():
     assert second == [0, 1, 2]
 
 
-def post(url: str, body: object) -> bytes:
-    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=120) as response:
-        return response.read()
+def open_stream(replica: Replica, tokens: int | str) -> http.client.HTTPResponse:
+    body = json.dumps({"prompt": "Fog.", "max_tokens": tokens}).encode()
+    return urllib.request.urlopen(f"{replica.url}/generate", body, timeout=120)
 
 
 def test_the_service(private_cache):
@@ -240,17 +260,14 @@ def check_requests(replica: Replica) -> None:
     )
     assert rows / launches > 1.2  # they ran together
     with pytest.raises(urllib.error.HTTPError) as refused:
-        post(f"{replica.url}/generate", {"prompt": "Fog.", "max_tokens": "many"})
+        open_stream(replica, "many")
     assert refused.value.code == 400
     assert json.load(refused.value) == {"error": "'max_tokens' must be of type int"}
 
 
 def check_stop_in_a_stream(replica: Replica) -> None:
     """What was taken before SIGTERM is answered whole; then the process ends well."""
-    request = urllib.request.Request(
-        f"{replica.url}/generate", json.dumps({"prompt": "Fog.", "max_tokens": 60}).encode()
-    )
-    with urllib.request.urlopen(request, timeout=120) as stream:
+    with open_stream(replica, 60) as stream:
         assert stream.readline().startswith(b'data: {"token":')
         statuses: list[int] = []
         stopping = threading.Thread(target=lambda: statuses.append(replica.stop()))
