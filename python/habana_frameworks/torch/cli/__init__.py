@@ -37,6 +37,14 @@ from .store_commands import (
 )
 from .tables import print_answer
 from .top_command import add_top_arguments, top
+from .warm_commands import (
+    add_record_arguments,
+    add_replay_arguments,
+    add_warm_arguments,
+    record,
+    replay,
+    warm,
+)
 
 
 def options(_: argparse.Namespace) -> list[dict[str, Any]]:
@@ -89,6 +97,9 @@ _COMMANDS = {
         _Command(profile, add_profile_arguments),
         _Command(report, add_report_arguments),
         _Command(token, add_token_arguments),
+        _Command(warm, add_warm_arguments),
+        _Command(record, add_record_arguments),
+        _Command(replay, add_replay_arguments),
     )
 }
 

@@ -8,7 +8,8 @@ from typing import Any
 
 
 class Progress:
-    """`with Progress("verifying") as progress:`; progress(done, total)."""
+    """`with Progress("verifying") as progress:`; progress(done, total) or, with
+    another text, progress(done, total, text)."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -33,9 +34,11 @@ class Progress:
             self._bar.start()
         return self
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, text: str | None = None) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total)
+            self._bar.update(
+                self._task, completed=done, total=total, description=text or self._text
+            )
 
     def __exit__(
         self,

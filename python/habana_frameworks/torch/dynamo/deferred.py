@@ -27,10 +27,18 @@ class Pending(BaseException):
         self.program = program
 
 
+class NotLaunched(BaseException):
+    """The program is there, and the warm-up does not launch it. Not an Exception, as Pending."""
+
+
 class Deferral:
-    """Requests of one warm-up to the server, `parallel` at a time. Used in one thread."""
+    """Requests of one warm-up to the server, `parallel` at a time. Used in one thread.
+
+    launches: False ends a call at its first new graph, by NotLaunched.
+    """
 
     def __init__(self, parallel: int) -> None:
+        self.launches = True
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="hpu-warm-up")
 
     def submit(self, compile: Callable[[], Loaded]) -> Future[Loaded]:
@@ -39,6 +47,13 @@ class Deferral:
     def close(self) -> None:
         """Drops the requests that have not begun; those that have end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def there(loaded: Loaded) -> Future[Loaded]:
+    """Of a program that need not be waited for."""
+    found: Future[Loaded] = Future()
+    found.set_result(loaded)
+    return found
 
 
 _here = threading.local()
@@ -84,6 +99,9 @@ class Deferred:
         compiled = self._compiled
         if compiled is None:
             compiled = self._ready(args)
+            here = current()
+            if here is not None and not here.launches:
+                raise NotLaunched
         return compiled(*args)
 
     def _ready(self, args: Sequence[Any]) -> Compiled:
@@ -93,7 +111,8 @@ class Deferred:
         with self._lock:
             if self._compiled is not None:
                 return self._compiled
-            assert self._bind is not None and self._again is not None
+            assert self._bind is not None
+            assert self._again is not None
             if self._program is None:
                 found = self._again(args)
             else:

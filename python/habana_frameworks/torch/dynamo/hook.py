@@ -179,11 +179,15 @@ def compile_static(
         found = _look_up(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
         return _without_program(request, example_inputs, values, error, record, keep)
-    if isinstance(found, Loaded):
+    if isinstance(found, CompileJob):
+        job = dataclasses.replace(found, warm_up=True)
+        program = warm_up.submit(lambda: _compile(request, job, record, None))
+    elif warm_up.launches:
         return _bind(request, example_inputs, values, found, record, keep)
-    job = dataclasses.replace(found, warm_up=True)
+    else:
+        program = deferred.there(found)
     return deferred.Deferred(
-        warm_up.submit(lambda: _compile(request, job, record, None)),
+        program,
         bind,
         lambda args: compile_static(request, args, None),
     )

@@ -16,6 +16,7 @@ from .buckets import Padded as Padded
 from .buckets import Shape as Shape
 from .buckets import exponential as exponential
 from .buckets import linear as linear
+from .record import record as record
 from .report import Progress as Progress
 from .report import Report as Report
 from .report import Row as Row

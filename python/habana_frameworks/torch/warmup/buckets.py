@@ -172,8 +172,8 @@ def _tell_guess(tensor: torch.Tensor, real: int) -> None:
         return
     _guesses.add(tensor.dtype)
     _log.warning(
-        "unpad: an output of shape %s was cut to %d in dimension 1, taken for the sequence; if that "
-        "dimension holds features, say unpad(output, axes=(0, None))",
+        "unpad: an output of shape %s was cut to %d in dimension 1, taken for the sequence; if "
+        "that dimension holds features, say unpad(output, axes=(0, None))",
         list(tensor.shape),
         real,
     )

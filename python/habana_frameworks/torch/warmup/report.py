@@ -17,15 +17,16 @@ RESULTS = ("compiled", "hit", "failed", "left")
 
 @dataclass
 class Row:
-    """One shape. Times in milliseconds."""
+    """One shape, or a graph of a recorded run, which has none. Times in milliseconds."""
 
-    shape: Shape
+    shape: Shape | None
     result: str = "left"
-    name: str = ""  # of the entry of the manifest
+    name: str = ""  # of the entry of the manifest, or of the recorded graph
+    key: str = ""  # the recorded graph's front-end key
     graphs: int = 0
     programs: list[str] = field(default_factory=list)  # their content keys
     compile_ms: float = 0.0  # of the server, all graphs
-    run_ms: float = 0.0  # the call that went through, its launches included
+    run_ms: float = 0.0  # the call that went through: launches, and tracing where it was a hit
     launched: bool = False
     error: str = ""
 
@@ -90,8 +91,9 @@ class Report:
         return f"{text}; stopped: {self.stopped}" if self.stopped else text
 
     def table(self) -> str:
-        """A line per shape, the summary last."""
+        """A line per shape, the summary last; long errors are cut, as_dict() has them whole."""
         cells = [_HEAD, *(_cells(row) for row in self.rows)]
+        cells = [[*line[:-1], _cut(line[-1])] for line in cells]
         widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
         lines = [
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
@@ -107,7 +109,9 @@ class Report:
             "compiled": self.compiled,
             "failed": self.failed,
             "left": self.left,
-            "rows": [asdict(row) | {"shape": row.shape._asdict()} for row in self.rows],
+            "rows": [
+                asdict(row) | {"shape": row.shape and row.shape._asdict()} for row in self.rows
+            ],
         }
 
     def to_json(self) -> str:
@@ -123,10 +127,16 @@ class Report:
 _HEAD = ("shape", "result", "graphs", "compiled in", "first call", "programs", "what went wrong")
 
 
+_ERROR_LENGTH = 120
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
+
+
 def _cells(row: Row) -> Sequence[str]:
-    name = f"{row.name} " if row.name else ""
     return (
-        f"{name}{row.shape}",
+        " ".join(str(part) for part in (row.name, row.shape) if part),
         row.result,
         str(row.graphs),
         f"{row.compile_ms:.0f} ms" if row.result == "compiled" else "",

@@ -13,7 +13,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 import torch._dynamo
+import torch._dynamo.utils
 
+from .. import native
 from ..dynamo import deferred, records
 from ..dynamo.service import NoProgram
 from .buckets import Buckets, Shape
@@ -30,8 +32,6 @@ OnReady = Callable[[Report], None]
 PARALLEL = 8
 # A cancelled warm-up looks up this often while it waits for a server.
 _LOOK_UP_S = 0.2
-# Graphs of one shape's call, at most: a run that is pending for ever does not come to an end.
-_MAX_CALLS = 1000
 
 
 class Handle:
@@ -45,12 +45,12 @@ class Handle:
         on_ready: OnReady | None,
         parallel: int | None,
     ) -> None:
-        self._warm_up = WarmUp(run, [Row(shape) for shape in shapes], on_progress, parallel)
+        self._warm_up = _of_shapes(run, shapes, on_progress, parallel)
         self._on_ready = on_ready
         self._report: Report | None = None
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="hpu-warm-up", daemon=True)
-        self._thread.start()
+        # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
+        threading.Thread(target=self._work, name="hpu-warm-up").start()
 
     def _work(self) -> None:
         try:
@@ -123,12 +123,21 @@ def run(
     parallel: int | None = None,
 ) -> Report:
     """As start, in this thread."""
-    rows = [Row(shape) for shape in _shapes(buckets)]
-    return WarmUp(run, rows, on_progress, parallel).run()
+    return _of_shapes(run, _shapes(buckets), on_progress, parallel).run()
 
 
 def _shapes(buckets: Buckets | Sequence[Shape]) -> Sequence[Shape]:
     return buckets.shapes() if isinstance(buckets, Buckets) else buckets
+
+
+def _of_shapes(
+    run: Run, shapes: Sequence[Shape], on_progress: OnProgress | None, parallel: int | None
+) -> WarmUp:
+    def call(row: Row) -> None:
+        assert row.shape is not None
+        run(row.shape)
+
+    return WarmUp(call, [Row(shape) for shape in shapes], on_progress, parallel)
 
 
 def _tell(listener: Callable[[Any], None], value: Any) -> None:
@@ -143,18 +152,26 @@ class ServerLost(Exception):
 
 
 class WarmUp:
-    """The work of one warm-up; run() once. progress() and cancel() from any thread."""
+    """The work of one warm-up; run() once. progress() and cancel() from any thread.
+
+    call: the model's call for a row. launches: False compiles only, where one graph is all that a
+    call has.
+    """
 
     def __init__(
         self,
-        run: Run,
+        call: Callable[[Row], Any],
         rows: Sequence[Row],
-        on_progress: OnProgress | None,
-        parallel: int | None,
+        on_progress: OnProgress | None = None,
+        parallel: int | None = None,
+        launches: bool = True,
     ) -> None:
         if parallel is not None and parallel < 1:
             raise ValueError(f"parallel {parallel}: expected at least 1")
-        self._run = run
+        self._call_model = call
+        self._launches = launches
+        # Entries in whose calls Dynamo broke a graph: what follows a break is known by running.
+        self._broken: set[str] = set()
         self._rows = list(rows)
         self._on_progress = on_progress
         self._parallel = parallel or PARALLEL
@@ -183,6 +200,7 @@ class WarmUp:
         return Report(self._rows, time.monotonic() - self._started, stopped)
 
     def run(self) -> Report:
+        """Until every row is complete, it is cancelled, or no server can be had."""
         self._started = time.monotonic()
         deferral = deferred.Deferral(self._parallel)
         try:
@@ -197,7 +215,7 @@ class WarmUp:
     def _work(self, deferral: deferred.Deferral) -> None:
         new = deque(self._rows)
         waiting: list[tuple[Future[Any], Row]] = []
-        while (new or waiting) and not self._cancelled.is_set():
+        while (new or waiting) and not self._ending():
             if new and len(waiting) < self._parallel:
                 ready = [new.popleft()]
             else:
@@ -205,7 +223,7 @@ class WarmUp:
                 ready = [row for future, row in waiting if future.done()]
                 waiting = [(future, row) for future, row in waiting if not future.done()]
             for row in ready:
-                if self._cancelled.is_set():
+                if self._ending():
                     return
                 pending = self._call(row, deferral)
                 if pending is not None:
@@ -213,29 +231,50 @@ class WarmUp:
                 elif self._on_progress is not None:
                     _tell(self._on_progress, self.progress())
 
+    def _ending(self) -> bool:
+        """Cancelled, or Python ends and waits for this thread."""
+        return self._cancelled.is_set() or not threading.main_thread().is_alive()
+
     def _call(self, row: Row, deferral: deferred.Deferral) -> Future[Any] | None:
         """Calls for one shape; what it waits for, None when its row is complete."""
         started = time.perf_counter()
-        pending = None
+        breaks = _graph_breaks()
+        launched = self._launches or row.name in self._broken
+        deferral.launches = launched
         with records.collect() as graphs, deferred.active(deferral):
             try:
-                self._run(row.shape)
+                self._call_model(row)
+                native.torch_module().synchronize()
+                launched = row.shape is not None
             except deferred.Pending as error:
-                pending = error.program
+                _note(row, graphs)
+                self._note_breaks(row, breaks)
+                return error.program
+            except deferred.NotLaunched:
+                self._note_breaks(row, breaks)
             except Exception as error:
                 lost = _no_server(error)
                 if lost:
                     raise ServerLost(lost) from error
-                row.result, row.error = "failed", f"{type(error).__name__}: {_one_line(error)}"
+                row.error = f"{type(error).__name__}: {_one_line(error)}"
         _note(row, graphs)
-        if pending is not None:
-            return pending
-        if row.result != "failed":
-            torch.hpu.synchronize()
-            row.run_ms = (time.perf_counter() - started) * 1e3
-            row.launched = True
-            row.result = "failed" if row.error else "compiled" if row.compile_ms else "hit"
+        if not row.error and not launched and row.name in self._broken:
+            return self._call(row, deferral)
+        if row.error:
+            row.result = "failed"
+        else:
+            row.launched = launched
+            row.run_ms = (time.perf_counter() - started) * 1e3 if launched else 0.0
+            row.result = "compiled" if row.compile_ms else "hit"
         return None
+
+    def _note_breaks(self, row: Row, before: int) -> None:
+        if _graph_breaks() != before:
+            self._broken.add(row.name)
+
+
+def _graph_breaks() -> int:
+    return sum(torch._dynamo.utils.counters["graph_break"].values())
 
 
 def _note(row: Row, graphs: Sequence[records.GraphRecord]) -> None:

@@ -1,0 +1,160 @@
+"""What a manifest names, made: models, inputs, and the call of one row."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..dynamo.service import service
+from .buckets import Shape
+from .manifest import Entry, InputSpec, Manifest
+from .report import Row
+
+DEVICE = "hpu"
+
+
+class EntryError(Exception):
+    """A factory, or a function that makes inputs, is not there or raised."""
+
+
+class Model:
+    """The compiled model of one entry. EntryError if its factory fails."""
+
+    def __init__(self, entry: Entry, frozen: bool = False, device: str = DEVICE) -> None:
+        self.entry = entry
+        self.device = device
+        self.module: Any = _made(entry, device)
+        options = {"show_progress": "off", **entry.options}
+        if frozen:
+            options["frozen"] = True
+        self._compiled = torch.compile(
+            self.module, backend="hpu_backend", dynamic=False, options=options
+        )
+
+    def inputs(self, shape: Shape) -> Mapping[str, Any] | tuple[Any, ...]:
+        """What the model is called with: by name, or in order. EntryError."""
+        spec = self.entry.inputs
+        if not isinstance(spec, str):
+            return {name: tensor(one, name, shape).to(self.device) for name, one in spec.items()}
+        with _named(spec, "inputs"):
+            made = _function(spec)(shape.batch, shape.sequence)
+        if isinstance(made, torch.Tensor):
+            made = (made,)
+        if not isinstance(made, (Mapping, tuple, list)):
+            raise EntryError(
+                f"inputs: {spec} gave {type(made).__name__}: expected a tensor, a dict by name or "
+                "a tuple"
+            )
+
+        def placed(value: Any) -> Any:
+            return value.to(self.device) if isinstance(value, torch.Tensor) else value
+
+        if isinstance(made, Mapping):
+            return {name: placed(value) for name, value in made.items()}
+        return tuple(placed(value) for value in made)
+
+    def call(self, shape: Shape, compiled: bool = True) -> None:
+        """Once, in the modes of the entry."""
+        function = self._compiled if compiled else self.module
+        inputs = self.inputs(shape)
+        autocast = self.entry.autocast
+        with (
+            torch.no_grad(),
+            torch.autocast(self.device, dtype=autocast) if autocast else contextlib.nullcontext(),
+        ):
+            if isinstance(inputs, Mapping):
+                function(**inputs)
+            else:
+                function(*inputs)
+
+
+class Models:
+    """The models of a manifest, each made when its first row is called; a factory that fails fails
+    the rows of its entry."""
+
+    def __init__(self, manifest: Manifest, frozen: bool = False, device: str = DEVICE) -> None:
+        # As a script beside the manifest would find its modules.
+        for folder in (os.getcwd(), str(Path(manifest.path).resolve().parent)):
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+        self._entries = {entry.name: entry for entry in manifest.entries}
+        self._frozen, self._device = frozen, device
+        self._made: dict[str, Model | EntryError] = {}
+
+    def get(self, name: str) -> Model:
+        """EntryError."""
+        if name not in self._made:
+            try:
+                self._made[name] = Model(self._entries[name], self._frozen, self._device)
+            except EntryError as error:
+                self._made[name] = error
+        found = self._made[name]
+        if isinstance(found, EntryError):
+            raise found
+        return found
+
+    def call(self, row: Row) -> None:
+        """The call of a row's shape; of a recorded graph, the check that its program is stored."""
+        if row.shape is None:
+            fetch(row)
+        else:
+            self.get(row.name).call(row.shape)
+
+
+def fetch(row: Row) -> None:
+    """Asks the daemon, which asks the servers behind it, for a recorded graph's program; what comes
+    is verified. EntryError if it is nowhere; NoProgram if there is no server."""
+    found = service.stored_program(bytes.fromhex(row.key))
+    if found is None:
+        raise EntryError("it is not stored: run what was recorded, or import a bundle that has it")
+    row.programs.append(str(found.manifest["key"]))
+
+
+def rows_of(manifest: Manifest) -> list[Row]:
+    """Entry by entry, in each the largest shape first; then what was recorded."""
+    rows = [Row(shape, name=e.name) for e in manifest.entries for shape in e.buckets.shapes()]
+    return rows + [Row(None, name=graph.label, key=graph.key) for graph in manifest.recorded]
+
+
+def tensor(spec: InputSpec, name: str, shape: Shape) -> torch.Tensor:
+    """On the CPU; equal for equal arguments in every process."""
+    sizes = [shape._asdict()[size] if isinstance(size, str) else size for size in spec.shape]
+    random = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    if spec.low is None or spec.high is None:
+        return torch.randn(sizes, generator=random).to(spec.dtype)
+    return torch.randint(spec.low, spec.high + 1, sizes, generator=random).to(spec.dtype)
+
+
+def _made(entry: Entry, device: str) -> Any:
+    with _named(entry.model, "model"):
+        made = _function(entry.model)(**entry.arguments)
+        if isinstance(made, torch.nn.Module):
+            made = made.eval().to(device=device, dtype=entry.dtype)
+    if not callable(made):
+        raise EntryError(
+            f"model: {entry.model} gave {type(made).__name__}: expected a module or a function"
+        )
+    return made
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+@contextlib.contextmanager
+def _named(function: str, field: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise EntryError(f"{field}: {function} raised {type(error).__name__}: {text}") from error
