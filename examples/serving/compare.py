@@ -200,6 +200,8 @@ def main() -> int:
             progress.update(task, description=contender)
             lives.append(live(contender, environment(contender), arguments))
             progress.advance(task)
+            row = lives[-1].figures()
+            progress.console.print(", ".join(f"{name} {shown(row[name])}" for name in row))
     draw(lives, arguments.picture)
     rows = [life.figures() for life in lives]
     if arguments.json:

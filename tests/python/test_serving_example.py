@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -240,6 +241,29 @@ def test_the_service(private_cache):
         check_stop_in_a_stream(replica)
     finally:
         replica.stop()
+
+
+def test_a_stop_while_it_warms_up(private_cache):
+    replica = Replica("hpu", "small", {"HPU_CACHE_DIR": str(private_cache)})
+    replica.start()
+    try:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            open_stream_once_it_listens(replica)
+        assert refused.value.code == 503
+        assert json.load(refused.value) == {"error": "warming"}
+    finally:
+        assert replica.stop() == 0
+
+
+def open_stream_once_it_listens(replica: Replica) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            open_stream(replica, 1).close()
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise
+        time.sleep(0.05)
 
 
 def check_requests(replica: Replica) -> None:
