@@ -37,7 +37,7 @@ BACKENDS = {
             "options": {"start_without_tracing": True},
         },
     ),
-    # Code for any shape: compiling each shape of the grid would take Inductor minutes more.
+    # Code for any shape, not one per shape of the grid.
     "inductor": Backend("cpu", {"backend": "inductor", "dynamic": True}),
     "eager": Backend("cpu", None),
 }
