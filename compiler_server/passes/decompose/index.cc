@@ -93,16 +93,50 @@ void IndexFill(Call& call) {
   call.Return(PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value));
 }
 
-// Adjacent index tensors, as in x[:, i, j], are one index into the merged dimensions [first, last).
+// Index tensors are one index into the merged dimensions [first, last): those of adjacent tensors,
+// as in x[:, i, j], and all up to the last of others, as in x[:, i, :, j].
 struct JoinedIndex {
   Value* position = nullptr;
   int64_t first = 0, last = 0;
   Dims sizes;  // of x with these dimensions merged
 };
 
+// One index into the merged dimensions [first, last). Those without a tensor are counted through,
+// behind the dimensions of the tensors, which is where PyTorch's result has them.
+Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& indices,
+                    int64_t first, int64_t last) {
+  Value* position = nullptr;
+  Dims counted;
+  for (int64_t dim = first; dim < last; ++dim) {
+    if (position != nullptr) {
+      position = call.b.Binary(OpKind::kMul, position, static_cast<double>(sizes[dim]));
+    }
+    if (indices[dim] == nullptr) continue;
+    Value* index = WrapIndex(call, call.b.Cast(indices[dim], DType::kI64), sizes[dim]);
+    position = position == nullptr ? index : call.b.Binary(OpKind::kAdd, position, index);
+  }
+  for (int64_t dim = first; dim < last; ++dim) {
+    if (indices[dim] == nullptr) counted.push_back(dim);
+  }
+  Dims shape = position->type.sizes;
+  const size_t behind = shape.size();
+  shape.resize(behind + counted.size(), 1);
+  if (!counted.empty()) position = call.b.Reshape(position, shape);
+  for (size_t i = 0; i < counted.size(); ++i) {
+    int64_t stride = 1;
+    for (int64_t dim = counted[i] + 1; dim < last; ++dim) stride *= sizes[dim];
+    Dims along(shape.size(), 1);
+    along[behind + i] = sizes[counted[i]];
+    Value* count = call.b.Iota(0, static_cast<double>(stride), DType::kI64, along[behind + i]);
+    position = call.b.Binary(OpKind::kAdd, position, call.b.Reshape(count, along));
+  }
+  return position;
+}
+
 // Refuses the call if the indices are no such.
 JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& indices) {
   JoinedIndex joined;
+  const Dims& sizes = x->type.sizes;
   int64_t first = 0;
   while (first < static_cast<int64_t>(indices.size()) && indices[first] == nullptr) ++first;
   int64_t last = static_cast<int64_t>(indices.size());
@@ -111,31 +145,23 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
     call.Refuse("indexing of ", ToText(x->type));
     return joined;
   }
-  Value*& position = joined.position;
-  int64_t merged = 1;
-  for (int64_t dim = first; dim < last; ++dim) {
-    Value* index = indices[dim];
-    // PyTorch takes bytes for masks too.
-    const bool is_mask =
-        index != nullptr && (!IsInteger(index->type.dtype) || index->type.dtype == DType::kU8);
-    if (index == nullptr || is_mask) {
-      call.Refuse(index == nullptr ? "index tensors that are not adjacent" : "indexing by a mask");
-      return joined;
-    }
-    const int64_t size = x->type.sizes[dim];
-    index = WrapIndex(call, call.b.Cast(index, DType::kI64), size);
-    if (position != nullptr) {
-      position = call.b.Binary(OpKind::kMul, position, static_cast<double>(size));
-      index = call.b.Binary(OpKind::kAdd, position, index);
-    }
-    position = index;
-    merged *= size;
+  const auto is_mask = [](const Value* index) {  // PyTorch takes bytes for masks too
+    return index != nullptr && (!IsInteger(index->type.dtype) || index->type.dtype == DType::kU8);
+  };
+  if (std::any_of(indices.begin(), indices.end(), is_mask)) {
+    call.Refuse("indexing by a mask");
+    return joined;
   }
+  const auto from = indices.begin() + first;
+  if (std::find(from, indices.begin() + last, nullptr) != indices.begin() + last) first = 0;
+  joined.position = MergeIndices(call, sizes, indices, first, last);
   joined.first = first;
   joined.last = last;
-  joined.sizes.assign(x->type.sizes.begin(), x->type.sizes.begin() + first);
+  int64_t merged = 1;
+  for (int64_t dim = first; dim < last; ++dim) merged *= sizes[dim];
+  joined.sizes.assign(sizes.begin(), sizes.begin() + first);
   joined.sizes.push_back(merged);
-  joined.sizes.insert(joined.sizes.end(), x->type.sizes.begin() + last, x->type.sizes.end());
+  joined.sizes.insert(joined.sizes.end(), sizes.begin() + last, sizes.end());
   return joined;
 }
 
