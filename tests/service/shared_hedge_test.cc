@@ -1,6 +1,8 @@
 // A shared engine that is slow: no request takes longer for it than a compilation does.
 #include <signal.h>
 
+#include <future>
+
 #include "recipe_store/redis_lease.h"
 #include "tests/service/shared_store_testing.h"
 
@@ -73,12 +75,19 @@ TEST_F(SharedHedgeTest, WhatTheEngineHasOvertakesACompilation) {
 }
 
 TEST_F(SharedHedgeTest, ALeaseThatComesTooLateIsGivenBack) {
+  const auto client = store::RedisClient::Make(*options_.store.redis).value();
+  store::RedisLeaseKeeper other(client);
+  // One that is in time can be seen while it compiles.
+  const std::string slow = "sleep:2000";
+  std::thread compiling([&] { ASSERT_TRUE(Compile(2, slow).ok()); });
+  WaitFor([&] { return other.Look(ContentKeyOf(slow)).ok(); });
+  compiling.join();
+  WaitFor([&] { return absl::IsNotFound(other.Look(ContentKeyOf(slow)).status()); });
+
   redis_->Signal(SIGSTOP);
   ASSERT_TRUE(Compile(1, "quick").ok());
   redis_->Signal(SIGCONT);
-  WaitFor([&] { return Counter("lease.taken") == 1; });
-  const auto client = store::RedisClient::Make(*options_.store.redis).value();
-  store::RedisLeaseKeeper other(client);
+  WaitFor([&] { return Counter("lease.taken") == 2; });
   WaitFor([&] { return absl::IsNotFound(other.Look(ContentKeyOf("quick")).status()); });
 }
 
@@ -117,6 +126,43 @@ TEST_F(SharedHedgeTest, AFrozenRequestWaitsForTheEngine) {
   EXPECT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(compiles(), 1u);
   back.join();
+}
+
+// The lease came after the flight had landed, and after it was said that it had.
+TEST(CompileQueueHedge, WhoeverAskedOthersTooLongIsToldAgainThatItHasLanded) {
+  std::promise<void> answer;
+  std::promise<void> again;
+  std::atomic<int> landed{0};
+  QueueOptions options;
+  options.workers = 1;
+  options.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
+  options.time_limit = kTimeout;
+  options.hedge_after = milliseconds(20);
+  QueueHooks hooks;
+  hooks.look_up = [](const CompileJob&) -> absl::StatusOr<store::Entry> {
+    return NotFound("none");
+  };
+  hooks.forward = [&](const CompileJob&, const ProgressFunction&) -> absl::StatusOr<Landing> {
+    answer.get_future().wait();
+    return Error(absl::StatusCode::kUnavailable, "the lease is this server's");
+  };
+  hooks.publish = [](const CompileJob&, CompileOutput, std::chrono::microseconds) {
+    return absl::StatusOr<store::Entry>(store::EntryOf(1));
+  };
+  hooks.landed = [&](const CompileJob&) {
+    if (++landed == 2) again.set_value();
+  };
+  hooks.fail = [](const CompileJob&, const absl::Status& failure) { ADD_FAILURE() << failure; };
+  CompileQueue queue(options, hooks);
+  CompileJob job;
+  job.input.graph = GraphThatSays("quick");
+  const absl::StatusOr<CompileQueue::Seat> seat = queue.Join(job);
+  Flight::View view;
+  while (!view.result.has_value()) view = seat->flight().Wait(view.version, kTimeout);
+  EXPECT_TRUE(view.result->ok()) << view.result->status();
+  EXPECT_EQ(landed, 1);
+  answer.set_value();
+  EXPECT_EQ(again.get_future().wait_for(kTimeout), std::future_status::ready);
 }
 
 }  // namespace
