@@ -183,6 +183,17 @@ def test_what_runs_eagerly_is_a_failure(fresh):
     assert "runs eagerly: option use_compiled_recipes is off" in done.rows[0].error
 
 
+def test_a_model_that_is_not_compiled_is_a_failure(fresh):
+    shape = BUCKETS.shapes()[0]
+    done = warmup.run(lambda shape: function(torch.ones(shape, device="hpu")), [shape])
+    assert "no compiled graph was called" in done.rows[0].error
+    # A shape that this process has compiled already is a hit.
+    run = caller()
+    assert warmup.run(run, [shape]).compiled == 1
+    again = warmup.run(run, [shape])
+    assert (again.hits, again.rows[0].graphs) == (1, 0)
+
+
 def test_a_cancelled_warm_up_is_resumed(fresh):
     handle = warmup.start(
         caller(), BUCKETS, parallel=1, on_progress=lambda p: handle.cancel() if p.done == 2 else 0
@@ -213,12 +224,13 @@ def test_a_lost_server_stops_it_and_requests_go_on(fresh, monkeypatch):
     assert done.compiled == 3
     assert done.left == 9
     assert done.stopped == "no compile server: it is gone"
-    # What met the lost server runs, eagerly as long as there is none.
+    # A request runs eagerly as long as there is none, and its graph stays so in this process.
     run(BUCKETS.shapes()[3])
     monkeypatch.setattr(service, "compile", compile)
     again = warmup.run(run, BUCKETS)
-    assert again.complete
-    assert again.compiled >= 8
+    assert [row.shape for row in again.rows if row.result == "failed"] == [BUCKETS.shapes()[3]]
+    assert again.left == 0
+    assert (again.hits, again.compiled) == (3, 8)
 
 
 def test_parallel_is_checked():

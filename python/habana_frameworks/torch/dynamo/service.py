@@ -24,7 +24,7 @@ from .records import GraphRecord
 
 # A server that could not be had is asked for again after this time.
 _RETRY_AFTER_S = 30.0
-_MEMORY_PROGRAMS = 512
+MEMORY_PROGRAMS = 512
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
@@ -166,6 +166,11 @@ class Service:
         """Programs that this process keeps loaded."""
         with self._lock:
             return len(self._programs)
+
+    def calls(self) -> int:
+        """Calls so far of the programs that this process keeps loaded."""
+        with self._lock:
+            return sum(int(loaded.program.call_count) for loaded in self._programs.values())
 
     def forget_programs(self) -> None:
         """Graphs that are captured from now on find nothing in memory; compiled functions keep
@@ -318,7 +323,7 @@ class Service:
             return loaded
         with self._lock:
             self._programs[key] = loaded
-            while len(self._programs) > _MEMORY_PROGRAMS:
+            while len(self._programs) > MEMORY_PROGRAMS:
                 self._programs.popitem(last=False)
         return loaded
 

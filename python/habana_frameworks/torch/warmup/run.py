@@ -17,7 +17,7 @@ import torch._dynamo.utils
 
 from .. import native
 from ..dynamo import deferred, records
-from ..dynamo.service import NoProgram
+from ..dynamo.service import MEMORY_PROGRAMS, NoProgram, service
 from .buckets import Buckets, Shape
 from .report import Progress, Report, Row
 
@@ -240,6 +240,7 @@ class WarmUp:
         """Calls for one shape; what it waits for, None when its row is complete."""
         started = time.perf_counter()
         breaks = _graph_breaks()
+        calls = service.calls()
         launched = self._launches or row.name in self._broken
         deferral.launches = launched
         with records.collect() as graphs, deferred.active(deferral):
@@ -261,6 +262,12 @@ class WarmUp:
         _note(row, graphs)
         if not row.error and not launched and row.name in self._broken:
             return self._call(row, deferral)
+        full = service.program_count() >= MEMORY_PROGRAMS  # then some calls are not counted
+        if launched and not row.error and not row.graphs and service.calls() == calls and not full:
+            row.error = (
+                "no compiled graph was called: is the model compiled with hpu_backend, or did "
+                "Dynamo give it up (TORCH_LOGS=recompiles)?"
+            )
         if row.error:
             row.result = "failed"
         else:
