@@ -194,3 +194,25 @@ def test_guards_bound_what_is_made_ahead(fresh):
     assert len([g for g in report().graphs if g.ahead]) <= 2
     shapes = {dict(g.factors).get("input 0", "") for g in report().graphs}
     assert not any("[9" in shape for shape in shapes)
+
+
+def test_numbers_of_modules_that_dynamo_takes_for_inputs(fresh):
+    """With dynamic=True a float attribute of a module is an input; sizes are made ahead too."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 0.37
+
+        def forward(self, x):
+            return attend(x) * self.scale
+
+    model = Scaled()
+    function = dynamic(model, compile_ahead=2)
+    for rows in (4, 5, 6, 7):
+        call(function, model, rows)
+        settle()
+    assert report().eager_segments == 0, report().eager_reasons
+    assert any(g.ahead for g in report().graphs)
+    asked = {g.front_end_key for g in report().graphs if not g.ahead}
+    assert len(asked) < 4, "one of the sizes was there"

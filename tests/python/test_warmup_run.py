@@ -9,6 +9,7 @@ import threading
 import pytest
 import torch
 from helpers import fresh_process
+from processes import output_of
 
 from habana_frameworks.torch import warmup
 from habana_frameworks.torch.dynamo import report
@@ -236,3 +237,43 @@ def test_a_lost_server_stops_it_and_requests_go_on(fresh, monkeypatch):
 def test_parallel_is_checked():
     with pytest.raises(ValueError, match="parallel 0: expected at least 1"):
         warmup.run(print, BUCKETS, parallel=0)
+
+
+WARMED = """
+import torch
+from habana_frameworks.torch import warmup
+from habana_frameworks.torch.dynamo import report
+import warmed_model
+
+buckets = warmup.Buckets(batch=[1, 2], sequence=[4, 8, 16])
+options = {"start_without_tracing": True}
+model = warmed_model.Net().to("hpu")
+compiled = torch.compile(model, backend="hpu_backend", dynamic=False, options=options)
+
+def run(shape):
+    with torch.no_grad():
+        compiled(torch.ones(shape.batch, shape.sequence, device="hpu"))
+
+done = warmup.run(run, buckets)
+assert done.complete, done.table()
+for shape in buckets.shapes():
+    run(shape)
+print(done.compiled, done.hits, sum(not graph.traced for graph in report().graphs))
+"""
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x.tanh() * 3, -1)
+"""
+
+
+def test_what_a_warm_up_compiled_starts_without_tracing(private_cache, tmp_path):
+    """All six shapes of the first process, whose programs came after Dynamo had its frames."""
+    (tmp_path / "warmed_model.py").write_text(NET)
+    environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
+    first = output_of(WARMED, **environment)
+    second = output_of(WARMED, **environment)
+    assert first.stdout.split() == ["6", "0", "0"]
+    assert second.stdout.split() == ["0", "6", "6"]

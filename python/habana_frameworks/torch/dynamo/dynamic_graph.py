@@ -180,7 +180,9 @@ class DynamicGraph:
                     if sizes is None:
                         self._worker = None
                         return
-                self._make_ahead(request, self._symbols.arguments(like, sizes))
+                # Whatever fails here fails again, and is told, when a call has that size.
+                with contextlib.suppress(Exception):
+                    self._make_ahead(request, self._symbols.arguments(like, sizes))
 
     def _next_ahead(self) -> Sizes | None:
         """_lock is held."""
@@ -194,9 +196,7 @@ class DynamicGraph:
         with self._lock:
             if shape in self._by_shape:
                 return
-        # Whatever fails here fails again, and is told, when somebody calls with that size.
-        with contextlib.suppress(Exception):
-            self._compile(request, args, shape, ahead=True)
+        self._compile(request, args, shape, ahead=True)
 
 
 def _shape_of(args: Sequence[Any]) -> tuple[Any, ...]:

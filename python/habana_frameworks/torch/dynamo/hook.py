@@ -138,16 +138,15 @@ def compile_static(
     In a warm-up it may still be without its program (deferred.py).
     """
 
-    def bind(obtain: Callable[[], Loaded]) -> Compiled:
+    def bind(obtain: Callable[[], Loaded], keep: Keep = _ignore) -> Compiled:
         try:
             return _bind(request, example_inputs, values, obtain(), record, keep)
         except (CaptureError, NoProgram) as error:
             return _without_program(request, example_inputs, values, error, record, keep)
 
     warm_up = deferred.current()
-    # What other processes start from has to be known when Dynamo is done with the frame.
-    if warm_up is None or request.settings["start_without_tracing"]:
-        return bind(lambda: _climb(request, example_inputs, values, record))
+    if warm_up is None:
+        return bind(lambda: _climb(request, example_inputs, values, record), keep)
     try:
         found = _look_up(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
@@ -159,6 +158,9 @@ def compile_static(
         return _bind(request, example_inputs, values, found, record, keep)
     else:
         program = deferred.there(found)
+    # Now, while Dynamo has the frame; where no program comes of it the next process traces.
+    if record.front_end_key:
+        keep(record)
     return deferred.Deferred(
         program,
         bind,

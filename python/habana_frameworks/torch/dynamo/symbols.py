@@ -76,7 +76,8 @@ class GraphSymbols:
     def _argument(self, example: Any, value: Any, at: Mapping[Any, Any]) -> Any:
         if isinstance(example, torch.SymInt):
             return int(_expression(example).xreplace(at))
-        if not isinstance(value, torch.Tensor):
+        # A number that the host computes (host_numbers.py) has no example, and no size.
+        if not isinstance(value, torch.Tensor) or example is None:
             return value
         shape = [int(_expression(size).xreplace(at)) for size in example.shape]
         if shape == list(value.shape):
