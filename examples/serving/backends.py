@@ -34,7 +34,6 @@ BACKENDS = {
             "backend": "hpu_backend",
             "dynamic": False,
             "recompile_limit": 256,
-            "options": {"start_without_tracing": True},
         },
     ),
     # Code for any shape, not one per shape of the grid.

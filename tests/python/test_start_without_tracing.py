@@ -183,6 +183,8 @@ def test_a_folder_open_to_others_is_not_read(private_cache):
 
 
 def _flipped(content):
+    if not content:  # of a program that an earlier test damaged
+        return content
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 

@@ -246,9 +246,8 @@ from habana_frameworks.torch.dynamo import report
 import warmed_model
 
 buckets = warmup.Buckets(batch=[1, 2], sequence=[4, 8, 16])
-options = {"start_without_tracing": True}
 model = warmed_model.Net().to("hpu")
-compiled = torch.compile(model, backend="hpu_backend", dynamic=False, options=options)
+compiled = torch.compile(model, backend="hpu_backend", dynamic=False)
 
 def run(shape):
     with torch.no_grad():
