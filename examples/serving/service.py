@@ -112,7 +112,12 @@ class Service:
             else:
                 shapes = buckets.shapes()
                 for done, shape in enumerate(shapes, 1):
-                    await asyncio.get_running_loop().run_in_executor(self.device, run, shape)
+                    try:
+                        await asyncio.get_running_loop().run_in_executor(self.device, run, shape)
+                    except Exception as error:
+                        print(f"warm-up of {name}, {shape}: {error}", file=sys.stderr, flush=True)
+                        self.state = f"warm-up of {name} failed"
+                        return
                     self._progress(name, Warmed(done, len(shapes)))
         self.state = "ready"
 

@@ -8,7 +8,7 @@ import torch
 from conftest import settle
 
 from habana_frameworks.torch.dynamo import binding, records, report
-from habana_frameworks.torch.dynamo.service import service
+from habana_frameworks.torch.dynamo.service import NoProgram, service
 from habana_frameworks.torch.dynamo.size_forecast import SizeForecast
 
 S0, S1 = sympy.symbols("s0 s1")
@@ -170,6 +170,33 @@ def test_a_graph_that_spent_its_seconds_takes_what_is_stored(fresh, caplog):
     said = [r.message for r in caplog.records if "dynamic_compile_s" in r.message]
     assert len(said) == 1
     assert "sizes that no store has run eagerly from now on" in said[0]
+
+
+def test_a_size_without_a_program_is_asked_for_once(fresh):
+    function = dynamic(attend, dynamic_compile_s=1e-9)
+    for rows in (3, 5, 5, 5):
+        call(function, attend, rows)
+    asked = service.connect().stats()["compile.requests"]
+    for _ in range(5):
+        call(function, attend, 5)
+    assert service.connect().stats()["compile.requests"] == asked
+
+
+def test_a_guess_that_found_no_program_is_asked_for_by_its_caller(fresh, monkeypatch):
+    function = dynamic(attend, compile_ahead=1)
+    submit = service.compile
+
+    def busy(job, record, progress):
+        if job.warm_up:
+            raise NoProgram("the queue is full", lasting=False)
+        return submit(job, record, progress)
+
+    monkeypatch.setattr(service, "compile", busy)
+    for rows in (4, 5, 6, 7):
+        call(function, attend, rows)
+        settle()
+    assert any(g.ahead and g.origin == "eager" for g in report().graphs)
+    assert all(g.origin == "compiled" for g in report().graphs if not g.ahead)
 
 
 def test_a_size_that_grows_with_every_call_is_told_once(fresh, caplog):

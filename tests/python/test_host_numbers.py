@@ -84,6 +84,39 @@ def test_a_narrow_tensor_times_a_number_is_rounded_once():
     assert check(lambda x, s: x * s, x, (1.0, 1.00390625, 0.3, 0.7), tolerance=0) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.bfloat16])
+def test_whole_numbers_and_truth_values_promote_as_numbers(dtype):
+    x = torch.arange(-4, 8).to(dtype)
+    assert check(lambda x, s: (x + int(s), x * int(s > 1)), x, (1.0, 2.0, 3.0, 4.0)) <= 4
+
+
+def test_a_narrow_number_is_rounded_before_it_is_compared():
+    x = torch.tensor(0.1, dtype=torch.bfloat16)
+    check(lambda x, s: (x == s, x < s), x, (0.3, 0.2, 0.1, 0.1001))
+
+
+def test_both_zeros_are_values():
+    def signs(x, s):
+        return 1 / x.masked_fill(x > 1, s)
+
+    check(signs, X, (1.0, 2.0, 0.0, -0.0, math.nan, math.nan))
+
+
+def test_a_number_made_of_a_size():
+    function = torch.compile(
+        lambda x, s: x * (s / (x.shape[0] * 2)), backend="hpu_backend", dynamic=True
+    )
+    with torch.no_grad():
+        for rows, value in ((3, 1.0), (4, 2.0), (5, 3.0)):
+            x = torch.randn(rows, 6)
+            torch.testing.assert_close(function(x.to("hpu"), value).cpu(), x * (value / rows / 2))
+    assert report().eager_segments == 0, report().eager_reasons
+
+
+def test_a_returned_number_that_a_tensor_op_takes():
+    check(lambda x, s: (x * 2, torch.scalar_tensor(s, device=x.device) + x), X, (1.0, 2.0, 3.0))
+
+
 def test_a_root_in_python():
     assert check(lambda x, s: x / math.sqrt(s), X, (1.0, 2.0, 4.0, 9.0)) <= 2
 

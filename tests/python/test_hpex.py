@@ -107,6 +107,25 @@ def test_adamw_with_bf16_moments():
         FusedAdamW(parameters("cpu"), moments_dtype=torch.float8_e4m3fn)
 
 
+def test_adamw_with_f32_moments_of_bf16_parameters():
+    """v * 0.999 in bf16 would be v."""
+    (parameter,) = params = [nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device="hpu"))]
+    optimizer = FusedAdamW(params, lr=0.0, moments_dtype=torch.float32)
+    for gradient in (1.0, *[0.0] * 20):
+        parameter.grad = torch.full_like(parameter, gradient)
+        optimizer.step()
+    state = optimizer.state[parameter]["exp_avg_sq"]
+    assert state.dtype is torch.float32
+    assert_close(state.cpu(), torch.full((8,), 0.001 * 0.999**20), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("make", [FusedAdamW, FusedLamb])
+def test_a_group_without_parameters(make):
+    params = parameters("hpu")
+    optimizer = make([{"params": params}, {"params": []}], lr=0.1)
+    run(optimizer, params, 2)
+
+
 def test_adamw_goes_on_from_a_checkpoint():
     params = parameters("hpu")
     optimizer = FusedAdamW(params, lr=0.1)

@@ -107,6 +107,10 @@ def test_warm_then_replay_then_changed_code(host):
     told = host.run("replay", "net.yaml")
     assert "net 2x12" in told
     assert "6 hits, 0 compiled, 0 failed, 0 left" in told
+    # What could start without tracing is not launched either.
+    repeated = host.run("warm", "net.yaml", "--json")
+    assert counts(repeated) == [6, 0, 0, 0]
+    assert not any(row["launched"] for row in repeated["rows"])
     again = host.run("warm", "net.yaml", "--json", "--execute")
     assert counts(again) == [6, 0, 0, 0]
     assert all(row["launched"] and row["run_ms"] > 0 for row in again["rows"])

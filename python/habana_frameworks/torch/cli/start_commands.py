@@ -27,12 +27,13 @@ def explain_starts(process: int | None) -> dict[str, Any]:
             f"no process left word of a start in {files.folder()}: option start_without_tracing "
             "was off, or nothing was compiled"
         )
-    number = outcomes[-1].process if process is None else process
-    rows = [_row(o, outcomes[:i]) for i, o in enumerate(outcomes) if o.process == number]
-    if not rows:
+    chosen = [o for o in outcomes if process is None or o.process == process]
+    if not chosen:
         known = ", ".join(str(p) for p in list(dict.fromkeys(o.process for o in outcomes))[-5:])
-        raise CommandError(f"process {number} left no word of a start; the newest did: {known}")
-    return {"process": number, "starts": rows}
+        raise CommandError(f"process {process} left no word of a start; the newest did: {known}")
+    newest = chosen[-1]
+    rows = [_row(o, outcomes[:i]) for i, o in enumerate(outcomes) if o.run == newest.run]
+    return {"process": newest.process, "starts": rows}
 
 
 def _row(outcome: journal.Outcome, earlier: list[journal.Outcome]) -> dict[str, Any]:

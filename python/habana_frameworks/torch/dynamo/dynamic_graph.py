@@ -44,8 +44,7 @@ class Bounds:
 @dataclass
 class _Shape:
     call: Compiled
-    bytes: int
-    key: str  # front-end key, hex
+    record: GraphRecord  # a warm-up fills it in after the shape is here
     ahead: bool  # made ahead, and not called yet
 
 
@@ -69,7 +68,6 @@ class DynamicGraph:
         self._lock = threading.Lock()
         # Guarded by _lock; least recently called first.
         self._by_shape: OrderedDict[tuple[Any, ...], _Shape] = OrderedDict()
-        self._bytes = 0
         self._compile_s = 0.0
         self._ahead_s = 0.0
         self._forecast = SizeForecast(int(settings["compile_ahead"]))
@@ -106,7 +104,7 @@ class DynamicGraph:
         except FrozenMiss:
             if self._request.settings["frozen"]:
                 raise
-            return self._request.module.forward
+            return self._keep(shape, self._request.module.forward, self._request.new_record())
 
     def _compile(
         self, request: Request, args: Sequence[Any], shape: tuple[Any, ...], ahead: bool
@@ -114,31 +112,36 @@ class DynamicGraph:
         record = request.new_record()
         record.ahead = ahead
         call = self._compile_shape(request, args, record)
-        made = _Shape(call, record.program_bytes, record.front_end_key, ahead)
         seconds = (record.capture_ms + record.request_ms) * 1e-3
         with self._lock:
             if ahead:
                 self._ahead_s += seconds
             else:
                 self._compile_s += seconds
+        if ahead and record.origin == "eager":
+            return call  # for a passing reason, perhaps: whoever calls with that size asks again
+        return self._keep(shape, call, record)
+
+    def _keep(self, shape: tuple[Any, ...], call: Compiled, record: GraphRecord) -> Compiled:
+        with self._lock:
             if shape in self._by_shape:  # another thread was first
                 return call
-            self._by_shape[shape] = made
-            self._bytes += made.bytes
+            self._by_shape[shape] = _Shape(call, record, record.ahead)
             dropped = self._drop_cold()
         for cold in dropped:
             records.count_dropped_shape()
-            self._forget(cold.key)
+            self._forget(cold.record.front_end_key)
         return call
 
     def _drop_cold(self) -> list[_Shape]:
         """Those that go. _lock is held; the newest stays, whatever its size."""
         dropped = []
+        size = sum(shape.record.program_bytes for shape in self._by_shape.values())
         while len(self._by_shape) > 1 and (
-            len(self._by_shape) > self._bounds.programs or self._bytes > self._bounds.bytes
+            len(self._by_shape) > self._bounds.programs or size > self._bounds.bytes
         ):
             _, cold = self._by_shape.popitem(last=False)
-            self._bytes -= cold.bytes
+            size -= cold.record.program_bytes
             dropped.append(cold)
         return dropped
 
@@ -161,7 +164,10 @@ class DynamicGraph:
                 self._worker = threading.Thread(
                     target=self._run_ahead, args=(like, state), name="hpu-compile-ahead"
                 )
-                self._worker.start()
+                try:
+                    self._worker.start()
+                except RuntimeError:  # no more threads: nothing is made ahead
+                    self._worker = None
         if growing == _GROWING:
             warn_once(
                 f"{self._request.name}: a size grows by one with every call ({growing} so far), "
@@ -202,7 +208,9 @@ class DynamicGraph:
 def _shape_of(args: Sequence[Any]) -> tuple[Any, ...]:
     """What a program depends on, of a call's arguments."""
     return tuple(
-        (*a.shape, -1, *a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a)
+        (*a.shape, -1, *a.stride(), a.dtype)
+        if isinstance(a, torch.Tensor)
+        else (type(a), a.hex() if isinstance(a, float) else a)  # 0.0 and -0.0 differ, NaNs do not
         for a in args
     )
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 _NAMED_ROOTS = frozenset({"torch", "_operator", "operator", "builtins", "math"})
+# Namespaces of PyTorch's own operators.
+_OWN_OPS = frozenset({"aten", "prims", "prim"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
 
 
@@ -26,6 +28,9 @@ class Uncacheable(Exception):
 def function_text(target: Any) -> str:
     """Import path of a function that is what it says it is, content included; else its content."""
     if isinstance(target, torch._ops.OpOverload):
+        composite = torch._C.DispatchKey.CompositeImplicitAutograd
+        if target.namespace not in _OWN_OPS and target.has_kernel_for_dispatch_key(composite):
+            raise Uncacheable(f"{target} is made of other operators, by code that no name tells")
         return str(target)
     module = getattr(target, "__module__", None) or "torch"
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")

@@ -18,6 +18,8 @@ import torch
 import torch.fx
 from torch.fx.node import map_arg
 
+from .wire import CaptureError
+
 _BINARY = ("mul", "add", "sub", "div", "pow", "gt", "lt", "ge", "le", "eq", "ne")
 # Calls in which a 0-d tensor means what a number in its place means.
 TENSOR_FORMS: frozenset[Any] = frozenset(
@@ -106,9 +108,16 @@ def _number_dtype(node: torch.fx.Node) -> torch.dtype | None:
     result = node.meta.get("example_value")
     operands = [a.meta.get("example_value") for a in node.args if isinstance(a, torch.fx.Node)]
     tensors = [v for v in operands if isinstance(v, torch.Tensor)]
-    if len(tensors) != 1 or not isinstance(result, torch.Tensor):
+    # Whole numbers and truth values promote otherwise than a 0-d tensor of floats does.
+    floats = [v for v in operands if isinstance(v, (float, torch.SymFloat))]
+    if not len(tensors) == len(floats) == 1 or not isinstance(result, torch.Tensor):
         return None
-    wide = torch.float64 in (result.dtype, tensors[0].dtype)
+    (tensor,) = tensors
+    if not tensor.is_floating_point() and torch.get_default_dtype() is not torch.float32:
+        return None
+    if tensor.dim() == 0 and tensor.dtype in _NARROW and result.dtype is torch.bool:
+        return None  # a number is rounded before it is compared; of two 0-d tensors neither is
+    wide = torch.float64 in (result.dtype, tensor.dtype)
     return torch.float64 if wide else torch.float32
 
 
@@ -159,8 +168,18 @@ class _Splitter:
                 kept.append(place)
                 self._on_device[node] = self._device_graph.node_copy(node)
         for node in self._host:
-            self._on_host[node] = self._host_graph.node_copy(node, self._on_host.__getitem__)
+            self._copy_to_host(node)
         return kept
+
+    def _copy_to_host(self, node: torch.fx.Node) -> torch.fx.Node:
+        """With what it is computed from: sizes, and numbers made of sizes."""
+        if node not in self._on_host:
+            if node not in self._host and not _is_number(node.meta.get("example_value")):
+                raise CaptureError(f"a Python number is computed from a tensor, {node.name}")
+            for source in node.all_input_nodes:
+                self._copy_to_host(source)
+            self._on_host[node] = self._host_graph.node_copy(node, self._on_host.__getitem__)
+        return self._on_host[node]
 
     def _enter_numbers(self, nodes: list[torch.fx.Node]) -> None:
         """Inputs of a graph stand before its calls."""
@@ -193,6 +212,7 @@ class _Splitter:
 
 
 def split_numbers(module: torch.fx.GraphModule) -> HostNumbers | None:
-    """The parts of a graph with floats that change; None for a graph without such."""
+    """The parts of a graph with floats that change; None for a graph without such. CaptureError for
+    a number that the host cannot compute."""
     host = _host_nodes(module.graph)
     return _Splitter(module, host).split() if host else None

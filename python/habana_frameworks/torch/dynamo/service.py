@@ -180,7 +180,8 @@ class Service:
             self._failed.clear()
 
     def forget(self, key: str) -> None:
-        """Drops the program of a front-end key (hex) from memory; whoever calls it keeps it."""
+        """Drops the program of a front-end key (hex; "" for none) from memory; whoever calls it
+        keeps it."""
         with self._lock:
             self._programs.pop(bytes.fromhex(key), None)
 

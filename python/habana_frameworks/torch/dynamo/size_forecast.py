@@ -27,6 +27,7 @@ class SizeForecast:
         self._ahead = ahead
         self._met: deque[Sizes] = deque(maxlen=_HISTORY)
         self._taken: set[tuple[tuple[str, int], ...]] = set()
+        self._guessed: set[tuple[tuple[str, int], ...]] = set()
         self._queue: list[Sizes] = []
         self._made = 0
         self._used = 0
@@ -35,7 +36,7 @@ class SizeForecast:
 
     def met(self, sizes: Sizes) -> None:
         """A size came for the first time."""
-        self._used += _key(sizes) in self._taken
+        self._used += _key(sizes) in self._guessed
         step = self._difference(sizes)
         self.growing = self.growing + 1 if step and max(step.values()) == 1 else 0
         self._met.append(sizes)
@@ -53,6 +54,7 @@ class SizeForecast:
             return None
         sizes = self._queue.pop(0)
         self._taken.add(_key(sizes))
+        self._guessed.add(_key(sizes))
         self._made += 1
         return sizes
 

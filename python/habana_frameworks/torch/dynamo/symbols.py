@@ -64,7 +64,10 @@ class GraphSymbols:
                 return False
         # Complete once Dynamo has built its guards, before the graph's first call.
         at = _integers(sizes)
-        return all(guard.expr.xreplace(at) != sympy.false for guard in self._shape_env.guards)
+        try:
+            return all(guard.expr.xreplace(at) != sympy.false for guard in self._shape_env.guards)
+        except ArithmeticError:  # a guard that divides by what is 0 at these sizes
+            return False
 
     def arguments(self, like: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Arguments of a call with other sizes, of unset content; `like`: those of some call."""

@@ -56,11 +56,22 @@ class _Moments(torch.optim.Optimizer):
 
 
 def _average(average: Tensor, values: Tensor, weight: float, values_weight: float) -> Tensor:
-    """`average` becomes average * weight + values * values_weight; the result before it is rounded
-    to average's type."""
-    exact = average.to(values.dtype) * weight + values * values_weight
+    """`average` becomes average * weight + values * values_weight, in the wider type of both; the
+    result before it is rounded to average's type."""
+    wide = torch.promote_types(average.dtype, values.dtype)
+    exact = average.to(wide) * weight + values.to(wide) * values_weight
     average.copy_(exact)
     return exact
+
+
+def _has_parameters(group: dict[str, Any]) -> bool:
+    return bool(group["params"])
+
+
+def _squared(gradient: Tensor, average: Tensor) -> Tensor:
+    """In the wider type of both."""
+    wide = gradient.to(torch.promote_types(gradient.dtype, average.dtype))
+    return wide * wide
 
 
 def _enabled(closure: Closure | None) -> Any:
@@ -103,7 +114,7 @@ class FusedAdamW(_Moments):
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         loss = _enabled(closure)
-        for group in self.param_groups:
+        for group in filter(_has_parameters, self.param_groups):
             beta1, beta2 = group["betas"]
             rate: Any = group["lr"]
             step = self._next_step(group)
@@ -111,7 +122,7 @@ class FusedAdamW(_Moments):
                 rate = rate * (1 - torch.pow(beta2, step)).sqrt() / (1 - torch.pow(beta1, step))
             for parameter, gradient, average, square in self._moments(group, self.moments_dtypes):
                 first = _average(average, gradient, beta1, 1 - beta1)
-                second = _average(square, gradient * gradient, beta2, 1 - beta2)
+                second = _average(square, _squared(gradient, square), beta2, 1 - beta2)
                 decayed = parameter * (1 - group["lr"] * group["weight_decay"])
                 parameter.copy_(decayed - rate * first / (second.sqrt() + group["eps"]))
         return loss
@@ -157,7 +168,7 @@ class FusedLamb(_Moments):
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         loss = _enabled(closure)
-        for group in self.param_groups:
+        for group in filter(_has_parameters, self.param_groups):
             beta1, beta2 = group["betas"]
             step = self._next_step(group)
             corrections: tuple[Any, Any] = (1.0, 1.0)
@@ -172,7 +183,8 @@ class FusedLamb(_Moments):
             for parameter, given, average, square in self._moments(group, (None, None)):
                 gradient = given / shrink
                 first = _average(average, gradient, beta1, weight) / corrections[0]
-                second = _average(square, gradient * gradient, beta2, 1 - beta2) / corrections[1]
+                second = _average(square, _squared(gradient, square), beta2, 1 - beta2)
+                second = second / corrections[1]
                 update = first / (second.sqrt() + group["eps"]) + group["weight_decay"] * parameter
                 rate: Any = group["lr"]
                 if group["weight_decay"] != 0.0 or group["use_lamb"]:

@@ -36,7 +36,7 @@ def linear(
     pad_max: int | None = None,
     pad_percent: float | None = None,
 ) -> list[int]:
-    """low, low*2, low*4, ... up to step, then the multiples of step, and high.
+    """low, low*2, low*4, ... while below step, then the multiples of step, and high.
 
     pad_max, pad_percent: leave out a size where the next smaller one that stays is near enough
     that no input is padded by more elements, or a greater part of the padded size, than this; the

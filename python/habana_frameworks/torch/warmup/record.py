@@ -30,6 +30,11 @@ def record(path: str | Path, what: str = "warmup.record") -> Iterator[None]:
         Path(path).write_text(to_manifest(records.since(start).graphs, what))
 
 
+def _one_line(text: str) -> str:
+    """For a comment: YAML has more ends of a line than Python's newline."""
+    return " ".join(text.split())
+
+
 def to_manifest(graphs: list[records.GraphRecord], what: str) -> str:
     """`what`: where the graphs come from, for people."""
     rows: dict[str, str] = {}
@@ -39,10 +44,10 @@ def to_manifest(graphs: list[records.GraphRecord], what: str) -> str:
         if graph.front_end_key and graph.origin != "eager":
             rows.setdefault(graph.front_end_key, label)
         else:
-            missing.append(f"# not in it: {label}: {graph.reason}".replace("\n", " "))
+            missing.append(f"# not in it: {_one_line(f'{label}: {graph.reason}')}")
     document = {
         "version": VERSION,
         "recorded": [{"graph": label, "key": key} for key, label in rows.items()],
     }
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
-    return "\n".join([_HEAD.format(what=what.replace("\n", " ")) + text.rstrip(), *missing, ""])
+    return "\n".join([_HEAD.format(what=_one_line(what)) + text.rstrip(), *missing, ""])

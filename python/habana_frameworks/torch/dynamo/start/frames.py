@@ -25,6 +25,7 @@ from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
 from torch._dynamo.variables import functions, nn_module
 
+from .. import deferred
 from ..options import OptionError, resolve
 from ..request import Settings
 from . import files, graphs, journal
@@ -176,6 +177,9 @@ def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
             return untouched
         finally:
             _traces.stack.pop()
+    warm_up = deferred.current()
+    if warm_up is not None and not warm_up.launches:
+        return _trace(call, "a warm-up compiles it without a launch", run)
     try:
         with _without_collector():
             guarded = _load(call)

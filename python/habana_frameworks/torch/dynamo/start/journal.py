@@ -22,6 +22,13 @@ MAX_BYTES = 1 << 20
 _MAX_IN_MEMORY = 1024
 
 
+_imported = time.time_ns()
+
+
+def _run() -> str:
+    return f"{os.getpid()}-{_imported}"
+
+
 @dataclass
 class Outcome:
     """One frame."""
@@ -33,6 +40,7 @@ class Outcome:
     load_ms: float = 0.0
     time: float = field(default_factory=time.time)
     process: int = field(default_factory=os.getpid)
+    run: str = field(default_factory=_run)  # the process, whoever had its number before
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     @staticmethod

@@ -49,6 +49,12 @@ def _setting_text(value: Any, describer: Describer) -> str:
     return describer.loosely(value)
 
 
+# Limits of how often a function is traced decide nothing about one trace; warm-ups raise them.
+_LIMITS = ("recompile_limit", "accumulated_recompile_limit")
+# Longer values stand in factors, which the journal keeps, by a digest: they are people's data.
+_LONGEST_TEXT = 64
+
+
 def _config_text(describer: Describer) -> str:
     """Digest of PyTorch's settings that decide what is traced."""
     import torch._functorch.config
@@ -59,7 +65,7 @@ def _config_text(describer: Describer) -> str:
         f"{module.__name__}.{name} = {_setting_text(value, describer)}"
         for module in modules
         for name, value in sorted(module.get_config_copy().items())
-        if not name.startswith("_")
+        if not name.startswith("_") and name not in _LIMITS
     ]
     return short_digest("\n".join(texts))
 
@@ -129,6 +135,11 @@ def _module_lines(module: torch.nn.Module) -> Iterator[str]:
 
 
 def _local_text(value: Any, describer: Describer, depth: int) -> str:
+    text = _whole_text(value, describer, depth)
+    return text if len(text) <= _LONGEST_TEXT else f"{type_name(type(value))} {short_digest(text)}"
+
+
+def _whole_text(value: Any, describer: Describer, depth: int) -> str:
     if isinstance(value, torch.nn.Module):
         content = "\n".join(_module_lines(value))
         return f"{type_name(type(value))} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
