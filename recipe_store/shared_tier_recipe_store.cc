@@ -33,9 +33,11 @@ absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
 
 absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenant,
                                                         const Digest& key) {
+  const uint64_t before = withdrawals_;
+  // It may have been read before it was withdrawn, and be filed after it.
+  const auto withdrawn = [&] { return withdrawals_ != before || IsWithdrawn(key); };
   absl::StatusOr<Entry> shared = shared_->Get(key);
-  // Asked afterwards: it may have been read before it was withdrawn.
-  if (IsWithdrawn(key)) shared = NotFound("key ", ToHex(key), " is being withdrawn");
+  if (withdrawn()) shared = NotFound("key ", ToHex(key), " is being withdrawn");
   if (!shared.ok()) {
     ++(absl::IsNotFound(shared.status()) ? misses_ : read_failures_);
     return shared;
@@ -46,12 +48,21 @@ absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenan
   if (!kept.ok()) {
     HPU_LOG(kDebug, "program of the shared store not kept error=" << ToText(kept));
   }
+  if (withdrawn()) {
+    near_->Quarantine(key, "withdrawn while it was filed").IgnoreError();
+    return NotFound("key ", ToHex(key), " is being withdrawn");
+  }
   return shared;
 }
 
 absl::Status SharedTierRecipeStore::Put(const Entry& entry) {
   const absl::Status kept = near_->Put(entry);
-  WriteShared(entry.size_bytes(), [entry](RecipeStore& shared) { return shared.Put(entry); });
+  WriteShared(entry.size_bytes(), [this, entry](RecipeStore& shared) {
+    absl::Status written = shared.Put(entry);
+    std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+    if (written.ok()) distrusted_.erase(entry.manifest.key());
+    return written;
+  });
   return kept;
 }
 
@@ -88,6 +99,15 @@ absl::Status SharedTierRecipeStore::DropAlias(const Digest& id) {
 }
 
 absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
+  {
+    std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+    if (read_only_) {
+      distrusted_.insert(key);
+    } else {
+      ++withdrawn_[key];
+    }
+    ++withdrawals_;
+  }
   const absl::Status near = near_->Quarantine(key, reason);
   if (!read_only_) Withdraw(key, reason);
   return near;
@@ -95,16 +115,12 @@ absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::str
 
 // In line with the writes, so that a program which is put in its place comes after it.
 void SharedTierRecipeStore::Withdraw(const Digest& key, const std::string& reason) {
-  {
-    std::lock_guard<std::mutex> lock(withdrawn_mutex_);
-    ++withdrawn_[key];
-  }
   const auto done = std::make_shared<std::promise<void>>();
   std::future<void> over = done->get_future();
   behind_->Add(0, [this, shared = shared_, key, reason, done] {
-    // Its failure is the shared store's loss.
-    shared->Quarantine(key, reason).IgnoreError();
+    const absl::Status set_aside = shared->Quarantine(key, reason);
     std::lock_guard<std::mutex> lock(withdrawn_mutex_);
+    if (!set_aside.ok() && !absl::IsNotFound(set_aside)) distrusted_.insert(key);
     if (const auto found = withdrawn_.find(key); --found->second == 0) withdrawn_.erase(found);
     done->set_value();
   });
@@ -114,7 +130,7 @@ void SharedTierRecipeStore::Withdraw(const Digest& key, const std::string& reaso
 
 bool SharedTierRecipeStore::IsWithdrawn(const Digest& key) {
   std::lock_guard<std::mutex> lock(withdrawn_mutex_);
-  return withdrawn_.contains(key);
+  return withdrawn_.contains(key) || distrusted_.contains(key);
 }
 
 void SharedTierRecipeStore::WriteShared(uint64_t bytes,

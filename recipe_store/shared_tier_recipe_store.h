@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "recipe_store/hedge.h"
 #include "recipe_store/recipe_store.h"
@@ -32,8 +33,8 @@ class SharedTierRecipeStore : public RecipeStore {
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;
   absl::Status DropAlias(const Digest& id) override;
-  // A miss here from now on. The shared store is waited for like a look-up there (5 s where those
-  // are waited for to their end) and withdraws the entry when it can.
+  // A miss here from now on, until it is put anew. The shared store is waited for like a look-up
+  // there (5 s where those are waited for to their end) and withdraws the entry when it can.
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;
   // Of the near store: what this server has, not what the cluster has.
   absl::StatusOr<std::vector<Alias>> AliasesOf(const Digest& key) override {
@@ -71,7 +72,7 @@ class SharedTierRecipeStore : public RecipeStore {
   absl::StatusOr<Entry> ReadShared(const std::string* tenant, const Digest& key);
   absl::StatusOr<AliasRecord> ReadSharedAlias(const Digest& id);
   void Withdraw(const Digest& key, const std::string& reason);
-  // The shared store is still to quarantine it.
+  // The shared store is still to quarantine it, or could not.
   bool IsWithdrawn(const Digest& key);
   // Later, in order.
   void WriteShared(uint64_t bytes, std::function<absl::Status(RecipeStore&)> write);
@@ -84,7 +85,11 @@ class SharedTierRecipeStore : public RecipeStore {
   HedgedLookUps<Entry> entries_;
   HedgedLookUps<AliasRecord> aliases_;
   std::mutex withdrawn_mutex_;
-  std::map<Digest, int> withdrawn_;  // how often; guarded by withdrawn_mutex_
+  // Guarded by withdrawn_mutex_: how often the shared store is still to set a key aside; those that
+  // it could not, or may not (read only), until a program of ours has replaced them there.
+  std::map<Digest, int> withdrawn_;
+  std::set<Digest> distrusted_;
+  std::atomic<uint64_t> withdrawals_{0};
   std::atomic<uint64_t> hits_{0};
   std::atomic<uint64_t> misses_{0};
   std::atomic<uint64_t> read_failures_{0};

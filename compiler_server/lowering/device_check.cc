@@ -68,7 +68,9 @@ absl::Status DeviceCheck::Check(const ir::Node& node) {
 }
 
 absl::Status DeviceCheck::Ask(const ir::Node& node) const {
-  if (node.type().elements() == 0) return absl::OkStatus();  // nothing to calculate
+  const bool calculates = std::ranges::any_of(
+      node.results, [](const ir::Value* result) { return result->type.elements() > 0; });
+  if (!calculates) return absl::OkStatus();
   SynGraph graph(functions_, device_, deterministic_);
   NodeLowering at{graph, node, {}, {}};
   for (size_t i = 0; i < node.operands.size(); ++i) {

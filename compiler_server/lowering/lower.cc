@@ -138,7 +138,7 @@ absl::Status CheckLowerable(const ir::Node& node) {
                            DTypeName(result->type.dtype));
     }
   }
-  if (!IsPresent(node.result())) return absl::OkStatus();  // nothing to calculate
+  if (std::ranges::none_of(node.results, IsPresent)) return absl::OkStatus();  // nothing to do
   if (has_empty_operand && !HoldsEmptyOperands(node)) {
     return Unimplemented(name, ": an operand without elements");
   }

@@ -41,7 +41,9 @@ absl::StatusOr<int64_t> ExpiryOfChain(const std::string& option, const std::stri
   int64_t expiry = std::numeric_limits<int64_t>::max();
   int count = 0;
   while (true) {
-    const Certificate certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr),
+    // Nobody is asked for a password.
+    const auto no_password = [](char*, int, int, void*) { return -1; };
+    const Certificate certificate(PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr),
                                   &X509_free);
     if (certificate == nullptr) break;
     ++count;

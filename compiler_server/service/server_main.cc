@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "compiler_server/service/certificates.h"
 #include "compiler_server/service/compile_server.h"
 #include "compiler_server/service/engine_flags.h"
 #include "compiler_server/service/service_manager.h"
@@ -223,6 +224,12 @@ absl::Status Complete(Flags& flags) {
   }
   if (flags.upstream.access.certificate_file.empty() != flags.upstream.access.key_file.empty()) {
     return InvalidArgument("--upstream-certificate and --upstream-key belong together");
+  }
+  for (const auto& [option, file] :
+       {std::pair{"upstream-certificate", flags.upstream.access.certificate_file},
+        std::pair{"remote-cache-certificate",
+                  flags.engines.remote_cache.access.certificate_file}}) {
+    if (!file.empty()) RETURN_IF_ERROR(ExpiryOfChain(option, file).status());
   }
   RETURN_IF_ERROR(CompleteEngines(flags.engines, flags.store));
   RETURN_IF_ERROR(CheckNetwork(flags.network));

@@ -238,7 +238,7 @@ class PanelCopier {
     return nullptr;
   }
 
-  // `lanes` dwords along a column, of consecutive k (kBF16Pairs: of twice as many).
+  // `lanes` dwords along a column, of consecutive k.
   Value* LoadColumn(Value* address) {
     switch (panel_.packed_type) {
       case PanelType::kF32:
@@ -269,7 +269,6 @@ class PanelCopier {
 
   void RowsContiguous() {
     const int64_t step = KPerStep(panel_.packed_type);
-    if (pairs() && dims_.back().size % 2 != 0) return Scalars(e_.Int(panel_.panel_cols));
     e_.For(e_.Int(0), e_.Int(panel_.k()), step, [&](Value* k) {
       Value* from = Source(SourceOffset(k));
       Value* to = e_.Address(to_, e_.Mul(k, row_bytes_ / step));

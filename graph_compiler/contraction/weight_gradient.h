@@ -10,8 +10,8 @@
 //
 // Positions are cut into chunks: rectangles of one image, or several small images. Of a chunk a
 // task copies the pixels that the taps see (a strip, conv.h) and dy, both as dense f32 (amx: as
-// pairs of bf16), then adds
-// to its sums, which lie in scratch and are held in registers while a chunk runs.
+// pairs of bf16), then adds to its sums, which lie in scratch and are held in registers while a
+// chunk runs.
 //
 // Where a weight has too few blocks for many threads, chunks are split among tasks, whose partial
 // sums a second launch adds in their order. How many depends on the shapes alone.
@@ -82,9 +82,10 @@ struct GradientUnit {
   llvm::Value* panel = nullptr;
 };
 
-// What both forms share inside a kernel. Operands of a launch: x, dy, and, where positions are
-// split, partial sums: [unit][split][unit_floats]. Scratch: sums of the task where positions are
-// not split, dy of a chunk, strips of its images, then what finishing units takes.
+// What the forms share inside a kernel (copies of dy and x: tiled and lanes). Operands of a launch:
+// x, dy, and, where positions are split, partial sums: [unit][split][unit_floats]. Scratch: sums of
+// the task where positions are not split, dy of a chunk, strips of its images, then what finishing
+// units takes.
 class GradientTask {
  public:
   GradientTask(IrEmitter& e, const KernelFrame& frame, const WeightGradientSpec& spec,

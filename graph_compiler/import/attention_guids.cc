@@ -17,7 +17,11 @@ absl::Status CheckOperandSizes(const ShapeContext& context, size_t first) {
   const Sizes& q = context.Input(first);
   const Sizes& k = context.Input(first + 1);
   const Sizes& v = context.Input(first + 2);
-  if (q[0] != k[0] || k[1] != v[1]) return InvalidArgument("query, key and value do not fit");
+  const bool same_heads = std::equal(k.begin() + 2, k.end(), v.begin() + 2, v.end());
+  const bool same_batch = q.size() == k.size() && (q.size() < 4 || q[3] == k[3]);
+  if (q[0] != k[0] || k[1] != v[1] || !same_heads || !same_batch) {
+    return InvalidArgument("query, key and value do not fit");
+  }
   return absl::OkStatus();
 }
 
@@ -35,8 +39,23 @@ absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
   return outs;
 }
 
+// Inputs of the gradient behind query, key and value.
+constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8;
+
 absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& context) {
   RETURN_IF_ERROR(CheckOperandSizes(context, 1));
+  Sizes result = context.Input(1);
+  result[0] = context.Input(3)[0];
+  Sizes statistic = context.Input(1);
+  statistic[0] = 1;
+  for (const auto& [i, sizes] : {std::pair<size_t, const Sizes&>{0, result},
+                                 {kMaximum, statistic},
+                                 {kInverse, statistic},
+                                 {kResult, result}}) {
+    if (context.HasInput(i) && context.Input(i) != sizes) {
+      return InvalidArgument("input ", i, " does not fit the query and the value");
+    }
+  }
   return std::vector<Sizes>{context.Input(1), context.Input(2), context.Input(3)};
 }
 
@@ -119,7 +138,14 @@ absl::Status ImportAttention(Importer& im) {
 
 // Inputs: gradient, query, key, value, mask, maximum, inverse sum, seed, result.
 absl::Status ImportAttentionBackward(Importer& im) {
-  constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8;
+  if (NumElements(im.Input(1).shape) == 0 || NumElements(im.Input(3).shape) == 0) {
+    // Nothing was asked, or nothing came of it.
+    for (size_t i = 0; i < 3; ++i) {
+      im.MapTo(im.OutputValue(i), {},
+               [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
+    }
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Attention attention, ReadAttention(im, 1));
   for (const size_t i : {kMaximum, kInverse}) {
     if (!im.HasInput(i)) return InvalidArgument("input ", i, " is missing");

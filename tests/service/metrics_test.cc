@@ -1,4 +1,5 @@
 // The server's page for Prometheus.
+#include <chrono>
 #include <thread>
 
 #include "compiler_server/service/certificates.h"
@@ -36,7 +37,14 @@ TEST_F(NetworkTest, PrometheusSeesCountersAndHowLongCallsTook) {
   ASSERT_FALSE(Compile(2, "sleep:150 invalid").ok());
   ASSERT_TRUE(Compile(1, "quick").ok()) << "a hit, no compilation";
   EXPECT_FALSE(client::RpcClient(OptionsOf("nobody")).Hello(kNoInterrupt).ok());
-  const std::string page = Fetch(port, "/metrics");
+  // Gauges and times of calls are told a moment after the answer.
+  std::string page;
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  do {
+    page = Fetch(port, "/metrics");
+  } while ((page.find("\nhpu_compile_running 0") == std::string::npos ||
+            page.find("code=\"ok\",door=\"unix\"} 3") == std::string::npos) &&
+           std::chrono::steady_clock::now() < patience);
   for (const char* line :
        {"# TYPE hpu_compile_compiled_total counter", "\nhpu_compile_compiled_total 1",
         "# TYPE hpu_compile_running gauge", "\nhpu_compile_running 0",

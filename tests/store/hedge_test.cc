@@ -205,5 +205,84 @@ TEST(SharedTier, WhatIsSetAsideIsWaitedForInAQuickEngine) {
   behind.reset();
 }
 
+// Sets nothing aside.
+class Refusing : public ForwardingRecipeStore {
+ public:
+  using ForwardingRecipeStore::ForwardingRecipeStore;
+  absl::Status Quarantine(const Digest&, const std::string&) override {
+    return absl::UnavailableError("the engine is away");
+  }
+};
+
+TEST(SharedTier, WhatTheEngineCouldNotSetAsideIsNotTakenFromItUntilItIsPutAnew) {
+  const auto engine = std::make_shared<Refusing>(std::make_unique<MemoryRecipeStore>(1 << 20, 0));
+  auto behind = std::make_unique<WriteBehind>(1 << 20, 100);
+  SharedTierRecipeStore store(std::make_unique<MemoryRecipeStore>(1 << 20, 0), engine, behind.get(),
+                              /*read_only=*/false,
+                              std::make_shared<Hedge>("place", milliseconds(10'000)));
+  ASSERT_TRUE(store.Put(EntryOf(1)).ok());
+  ASSERT_TRUE(store.Quarantine(KeyOf(1), "test").ok());
+  ASSERT_TRUE(behind->Drain(milliseconds(5000)));
+  ASSERT_TRUE(engine->Get(KeyOf(1)).ok()) << "the engine has it still";
+  EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
+  ASSERT_TRUE(store.Put(EntryOf(1)).ok());
+  ASSERT_TRUE(behind->Drain(milliseconds(5000)));
+  EXPECT_TRUE(store.Get(KeyOf(1)).ok());
+  behind.reset();
+}
+
+TEST(SharedTier, WhatIsSetAsideIsNotTakenFromAnEngineThatIsOnlyRead) {
+  const auto engine = std::make_shared<MemoryRecipeStore>(1 << 20, 0);
+  ASSERT_TRUE(engine->Put(EntryOf(1)).ok());
+  auto behind = std::make_unique<WriteBehind>(1 << 20, 100);
+  SharedTierRecipeStore store(std::make_unique<MemoryRecipeStore>(1 << 20, 0), engine, behind.get(),
+                              /*read_only=*/true,
+                              std::make_shared<Hedge>("place", milliseconds(10'000)));
+  ASSERT_TRUE(store.Get(KeyOf(1)).ok());
+  ASSERT_TRUE(store.Quarantine(KeyOf(1), "test").ok());
+  EXPECT_TRUE(absl::IsNotFound(store.Get(KeyOf(1)).status()));
+  ASSERT_TRUE(store.Put(EntryOf(1)).ok());
+  EXPECT_TRUE(store.Get(KeyOf(1)).ok()) << "ours";
+  behind.reset();
+}
+
+// Answers a look-up with what it had when it was asked, once it is let go.
+class ReadingSlowly : public ForwardingRecipeStore {
+ public:
+  ReadingSlowly(std::unique_ptr<RecipeStore> inner, std::promise<void>* asked,
+                std::shared_future<void> let_go)
+      : ForwardingRecipeStore(std::move(inner)), asked_(asked), let_go_(std::move(let_go)) {}
+  absl::StatusOr<Entry> Get(const Digest& key) override {
+    absl::StatusOr<Entry> found = ForwardingRecipeStore::Get(key);
+    asked_->set_value();
+    let_go_.wait();
+    return found;
+  }
+
+ private:
+  std::promise<void>* const asked_;
+  const std::shared_future<void> let_go_;
+};
+
+TEST(SharedTier, WhatWasReadBeforeItWasSetAsideIsNotFiledAfterwards) {
+  std::promise<void> asked, let_go;
+  const auto engine = std::make_shared<ReadingSlowly>(
+      std::make_unique<MemoryRecipeStore>(1 << 20, 0), &asked, let_go.get_future().share());
+  ASSERT_TRUE(engine->Put(EntryOf(1)).ok());
+  auto behind = std::make_unique<WriteBehind>(1 << 20, 100);
+  auto near = std::make_unique<MemoryRecipeStore>(1 << 20, 0);
+  MemoryRecipeStore* const kept = near.get();
+  SharedTierRecipeStore store(std::move(near), engine, behind.get(), /*read_only=*/false,
+                              std::make_shared<Hedge>("place", milliseconds(10'000)));
+  auto read = std::async(std::launch::async, [&] { return store.Get(KeyOf(1)); });
+  asked.get_future().wait();
+  ASSERT_TRUE(store.Quarantine(KeyOf(1), "test").ok());
+  ASSERT_TRUE(behind->Drain(milliseconds(5000)));
+  let_go.set_value();
+  EXPECT_TRUE(absl::IsNotFound(read.get().status()));
+  EXPECT_TRUE(absl::IsNotFound(kept->Get(KeyOf(1)).status()));
+  behind.reset();
+}
+
 }  // namespace
 }  // namespace hpu::store

@@ -75,7 +75,8 @@ struct Scatter {
 Scatter ScatterArguments(Call& call) {
   Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("src")};
   at.source = call.b.Cast(at.source, call.dtype());
-  if (call.refused() || at.x->type.rank() == 0 || at.index->type.rank() != at.x->type.rank()) {
+  if (call.refused() || at.x->type.rank() == 0 || at.index->type.rank() != at.x->type.rank() ||
+      at.source->type.rank() != at.x->type.rank()) {
     call.Refuse("scatter into ", ToText(at.x->type));
     return at;
   }
