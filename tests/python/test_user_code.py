@@ -192,13 +192,13 @@ def test_convolution_keeps_channels_last(which):
     compiled_whole(check(function, x, w, rtol=1e-4, atol=1e-4))
 
 
-def test_changing_float_argument_says_what_to_do():
+def test_changing_float_argument_is_an_input():
     compiled = torch.compile(lambda x, a: x * a + 1, backend="hpu_backend")
     x = torch.ones(3, device="hpu")
     with torch.no_grad():
         for value in (1.5, 2.5, 3.5):
             torch.testing.assert_close(compiled(x, value).cpu(), torch.full((3,), value + 1))
-        assert "pass a 0-d tensor on hpu" in report().graphs[-1].reason
+        assert report().eager_segments == 0
         for value in (1.5, 2.5, 3.5):
             scale = torch.tensor(value, device="hpu")
             torch.testing.assert_close(compiled(x, scale).cpu(), torch.full((3,), value + 1))

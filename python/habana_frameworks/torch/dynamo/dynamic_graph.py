@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import records
+from . import deferred, records
 from .binding import Compiled, warn_once
 from .explanation import FrozenMiss
 from .records import GraphRecord
@@ -149,13 +149,14 @@ class DynamicGraph:
 
     def _look_ahead(self, args: Sequence[Any]) -> None:
         """A size was met for the first time."""
-        if not self._symbols.known:
+        # A warm-up says itself which sizes are wanted.
+        if not self._symbols.known or deferred.current() is not None:
             return
         with self._lock:
             self._forecast.met(self._symbols.read(args))
             growing = self._forecast.growing
-            # What is guessed takes no more time than what was asked for.
-            wanted = self._ahead_s <= self._compile_s and self._forecast.pending(
+            # What is guessed takes no more time than what was asked for: none where all is stored.
+            wanted = self._ahead_s < self._compile_s and self._forecast.pending(
                 self._symbols.allowed
             )
             if wanted and self._worker is None:
@@ -192,7 +193,7 @@ class DynamicGraph:
 
     def _next_ahead(self) -> Sizes | None:
         """_lock is held."""
-        over = self._ahead_s > self._compile_s or self._compile_s >= self._bounds.compile_s
+        over = self._ahead_s >= self._compile_s or self._compile_s >= self._bounds.compile_s
         if over or not threading.main_thread().is_alive():
             return None
         return self._forecast.take(self._symbols.allowed)
