@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from functools import cache
 
@@ -68,8 +69,12 @@ def folders(tmp_path):
     remote_cache = made.configuration / "remote-cache"
     remote_cache.mkdir()
     (remote_cache / "token").write_text("secret\n")
-    for name in ("ca.crt", "tls.crt", "tls.key"):
+    for name in ("ca.crt", "tls.key"):
         (remote_cache / name).write_text("")
+    upstream = made.configuration / "upstream"
+    upstream.mkdir()
+    for folder in (remote_cache, upstream):
+        shutil.copy(made.configuration / "tls/tls.crt", folder)
     return made
 
 
@@ -86,6 +91,16 @@ def test_is_good_as_it_is_and_with_every_line_set(folders):
     for made in (text, everything):
         done = _checked(folders, made)
         assert (done.returncode, done.stdout) == (0, "the options are good\n"), done.stderr
+
+
+@pytest.mark.parametrize("place", ["upstream", "remote-cache"])
+def test_certificates_for_other_servers_are_read(folders, place):
+    (folders.configuration / place / "tls.crt").write_text("nothing of the kind\n")
+    text = CONFIGURATION.read_text()
+    done = _checked(folders, re.sub(r"^# (?=[a-z][a-z-]* = )", "", text, flags=re.MULTILINE))
+    assert done.returncode == 1
+    assert f"--{place}-certificate" in done.stderr
+    assert "has no certificate in PEM" in done.stderr
 
 
 @pytest.mark.parametrize(
