@@ -69,7 +69,10 @@ def test_all_shapes_are_there_afterwards(fresh, dynamic):
     # Another process: from the store.
     start_again()
     again = warmup.run(caller(dynamic), BUCKETS)
-    assert (again.compiled, again.hits) == (0, 12)
+    assert again.complete
+    # A frame that started without tracing has no history of sizes: its next one is static there.
+    assert again.compiled <= (dynamic is None)
+    assert again.compiled + again.hits == 12
     if dynamic is False:
         assert [row.programs for row in again.rows] == [row.programs for row in done.rows]
 
