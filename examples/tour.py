@@ -81,14 +81,12 @@ for reason, count in dynamo.report().eager_reasons.items():
 # %% [markdown]
 # ## 6. Every shape is a program
 # A new shape is compiled at its first call. A service calls each shape once before the first
-# request comes (`habana_frameworks.torch.warmup`). With `dynamic=False` no shape is traced again
-# in the next process.
+# request comes.
 
 # %%
-served = torch.compile(model, backend="hpu_backend", dynamic=False)
 with torch.no_grad():
     for batch in (1, 8, 64):
-        served(torch.randn(batch, 256, device="hpu"))
+        compiled(torch.randn(batch, 256, device="hpu"))
 print(f"{dynamo.report().compilations} compiled, {dynamo.report().hits} found")
 
 # %% [markdown]

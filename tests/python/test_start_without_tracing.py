@@ -290,3 +290,35 @@ def test_explain_says_why_a_process_traced(private_cache, capsys, monkeypatch):
     assert code == 0 and "loaded in" in told.out and "traced" not in told.out.splitlines()[-1]
     code, told = explained(private_cache, capsys, monkeypatch, "--process", "1")
     assert code == 1 and f"the newest did: {json.loads(outcomes[0])['process']}, " in told.err
+
+
+GROWING = """
+import growing, torch
+from habana_frameworks.torch.dynamo import report
+
+compiled = torch.compile(growing.attend, backend="hpu_backend")
+with torch.no_grad():
+    for rows in (15, 4, 8, 64, 8):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(compiled(x.to("hpu")).cpu(), growing.attend(x))
+found = report()
+print(found.compilations, len(found.graphs), sum(not graph.traced for graph in found.graphs))
+"""
+ATTEND = """
+import torch
+
+def attend(x):
+    return torch.softmax(x @ x.T, -1)
+"""
+
+
+def test_sizes_after_a_start_are_what_they_were_after_its_trace(private_cache, tmp_path):
+    """The second process starts the first size and takes the next for dynamic, as the first did."""
+    (tmp_path / "growing.py").write_text(ATTEND)
+    environment = {
+        "HPU_CACHE_DIR": str(private_cache),
+        "HPU_COMPILE_AHEAD": "0",
+        "PYTHONPATH": str(tmp_path),
+    }
+    counts = [output_of(GROWING, **environment).stdout.split() for _ in range(2)]
+    assert counts == [["4", "4", "0"], ["0", "4", "1"]]

@@ -64,15 +64,11 @@ def test_all_shapes_are_there_afterwards(fresh, dynamic):
     graphs = len(report().graphs)
     for shape in BUCKETS.shapes():
         run(shape)
-    # One shape fits both of Dynamo's graphs, which takes which depends on what was called last.
-    assert len(report().graphs) <= graphs + (dynamic is None)
+    assert len(report().graphs) == graphs
     # Another process: from the store.
     start_again()
     again = warmup.run(caller(dynamic), BUCKETS)
-    assert again.complete
-    # A frame that started without tracing has no history of sizes: its next one is static there.
-    assert again.compiled <= (dynamic is None)
-    assert again.compiled + again.hits == 12
+    assert (again.compiled, again.hits) == (0, 12)
     if dynamic is False:
         assert [row.programs for row in again.rows] == [row.programs for row in done.rows]
 

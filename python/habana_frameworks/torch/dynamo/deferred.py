@@ -35,10 +35,12 @@ class Deferral:
     """Requests of one warm-up to the server, `parallel` at a time. Used in one thread.
 
     launches: False ends a call at its first new graph, by NotLaunched.
+    symbolic: set once Dynamo makes a graph that takes more than one shape.
     """
 
     def __init__(self, parallel: int) -> None:
         self.launches = True
+        self.symbolic = False
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="hpu-warm-up")
 
     def submit(self, compile: Callable[[], Loaded]) -> Future[Loaded]:

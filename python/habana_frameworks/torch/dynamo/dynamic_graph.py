@@ -64,6 +64,9 @@ class DynamicGraph:
             int(settings["dynamic_program_mb"]) * 2**20,
             float(settings["dynamic_compile_s"]),
         )
+        warm_up = deferred.current()
+        if warm_up is not None:
+            warm_up.symbolic = True
         self._symbols = GraphSymbols(request.inputs.placeholders)
         self._lock = threading.Lock()
         # Guarded by _lock; least recently called first.

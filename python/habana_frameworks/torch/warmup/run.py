@@ -207,6 +207,8 @@ class WarmUp:
         try:
             with _room_for_shapes(len(self._rows)):
                 self._work(deferral)
+                if deferral.symbolic:
+                    self._settle(deferral)
         except ServerLost as lost:
             return self.report(str(lost))
         finally:
@@ -231,6 +233,25 @@ class WarmUp:
                     waiting.append((pending, row))
                 elif self._on_progress is not None:
                     _tell(self._on_progress, self.progress())
+
+    def _settle(self, deferral: deferred.Deferral) -> None:
+        """Of a function that was made for several sizes Dynamo has graphs that take the same shape,
+        and the one that took a call last is asked first: a later call may meet a graph that was not
+        compiled for its shape. Called again, from the last row, all is met by the graph that takes
+        most, and stays so."""
+        deferral.launches = True
+        for row in reversed(self._rows):
+            while row.launched and not self._ending():
+                with deferred.active(deferral):
+                    try:
+                        self._call_model(row)
+                        break
+                    except deferred.Pending as error:
+                        wait({error.program}, _LOOK_UP_S)
+                    except Exception as error:
+                        row.error = f"{type(error).__name__}: {_one_line(error)}"
+                        row.result = "failed"
+                        break
 
     def _ending(self) -> bool:
         """Cancelled, or Python ends and waits for this thread."""

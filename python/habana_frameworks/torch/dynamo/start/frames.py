@@ -16,11 +16,11 @@ import threading
 import time
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._dynamo import convert_frame
+from torch._dynamo import convert_frame, pgo
 from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
 from torch._dynamo.variables import functions, nn_module
@@ -33,7 +33,7 @@ from .describe import Describer, Refused
 from .install import Candidate
 from .key import Factors, frame_factors, key_of
 from .loading import GraphLoader
-from .trace import make_start
+from .trace import MetSizes, make_start
 
 # A miss tells what is different in so many of the starts that have its key.
 _NAMED = 3
@@ -45,6 +45,8 @@ _log = logging.getLogger("habana_frameworks.torch.dynamo")
 class _Trace:
     """A frame that is being traced, and the start that became of it."""
 
+    code: types.CodeType
+    met: MetSizes = field(default_factory=list)
     content: bytes | None = None
     refused: str = "Dynamo made no graph of it"
     constant: bool = False  # it has a value that somebody's function gave when it was traced
@@ -71,6 +73,7 @@ class _Call:
     settings: Settings
     factors: Factors
     key: str
+    closure: tuple[types.CellType, ...]
 
 
 def _settings(compiler: Any) -> tuple[Settings, str] | None:
@@ -103,7 +106,8 @@ def _call(arguments: dict[str, Any]) -> _Call | None:
         raise Refused("the function reached Dynamo's limit of recompilations")
     frame = arguments["frame"]
     factors = frame_factors(frame, settings, f"{how} fullgraph={arguments['one_graph']}")
-    return _Call(frame, arguments["compile_id"], settings, factors, key_of(factors))
+    closure = arguments["closure"]
+    return _Call(frame, arguments["compile_id"], settings, factors, key_of(factors), closure)
 
 
 def _load(call: _Call) -> Any:
@@ -117,6 +121,7 @@ def _load(call: _Call) -> Any:
             loader = GraphLoader(call.settings, str(call.compile_id or ""))
             guarded = candidate.install(call.frame, call.compile_id, loader.bind)
             loader.commit()
+            candidate.tell_sizes(call.frame.f_code, call.closure)
             return guarded
         reasons.append(reason)
     raise Refused(_summary(reasons) or journal.nothing_stored(call.factors))
@@ -144,7 +149,7 @@ def _without_collector() -> Iterator[None]:
 
 def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
     """Traces the frame and keeps its start."""
-    trace = _Trace()
+    trace = _Trace(call.frame.f_code)
     _traces.stack.append(trace)
     try:
         with graphs.collecting():
@@ -205,7 +210,9 @@ def _keep(output: Any, code: Any) -> None:
     if trace is None or trace.constant:
         return
     try:
-        trace.content = make_start(output.tracer_output.output_graph, code, output.bytecode)
+        trace.content = make_start(
+            output.tracer_output.output_graph, code, output.bytecode, trace.met
+        )
     except Exception as error:
         if not isinstance(error, Refused):
             _log.debug("no start is kept", exc_info=True)
@@ -245,6 +252,16 @@ def register(backend: Any) -> None:
             trace.refused = f"{fn.__qualname__} promises a constant for this process alone"
         return call_constant(tx, fn, *args, **kwargs)
 
+    update_history = pgo.update_automatic_dynamic
+
+    @functools.wraps(update_history)
+    def _update(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
+        trace = _traces.innermost()
+        if trace is not None and tx.f_code is trace.code:
+            trace.met.append((name, entry))
+        return update_history(tx, name, entry, **kwargs)
+
+    pgo.update_automatic_dynamic = _update
     functions.invoke_and_store_as_constant = _invoke
     nn_module.invoke_and_store_as_constant = _invoke  # type: ignore[attr-defined]
     convert_frame._compile = _compile

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
 from torch._C._dynamo.guards import GlobalStateGuard
+from torch._dynamo import pgo
 from torch._dynamo.bytecode_transformation import unique_id
 from torch._dynamo.convert_frame import input_codes, output_codes
 from torch._dynamo.guards import CheckFunctionManager
@@ -96,6 +97,14 @@ class Candidate:
         input_codes.add(frame.f_code)
         output_codes.add(code)
         return GuardedCode(code, manager, compile_id, f"Torch-Compiled Region: {compile_id}")
+
+    def tell_sizes(self, code: types.CodeType, closure: tuple[types.CellType, ...]) -> None:
+        """Dynamo takes a size for dynamic once it has met two values of it: it has met these."""
+        if not torch._dynamo.config.automatic_dynamic_shapes:
+            return
+        history = pgo.get_code_state()[pgo.CodeId.make(code, closure)].automatic_dynamic
+        for name, entry in self.start.met:
+            history[name] |= entry
 
     def _value(
         self, name: str, made: Global, scope: dict[str, Any], values: Values, bind: BindGraph

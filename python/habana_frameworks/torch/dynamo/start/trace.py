@@ -10,6 +10,7 @@ from typing import Any
 
 from torch._dynamo.convert_frame import _bytecode_hooks
 from torch._dynamo.output_graph import OutputGraph, get_builtins_dict
+from torch._dynamo.pgo import FrameStateSizeEntry
 from torch._guards import Guard, Source
 
 from . import guard_facts, pickles
@@ -45,6 +46,9 @@ class WeakReference:
     source: Source
 
 
+# What a trace tells Dynamo's history of sizes: source of a value, its sizes and strides.
+MetSizes = list[tuple[str, FrameStateSizeEntry]]
+
 Global = StoredGraph | StoredFunction | StoredModule | Builtins | WeakReference
 
 
@@ -59,6 +63,7 @@ class Start:
     globals: dict[str, Global]  # by the names that Dynamo made up
     imports: dict[str, str]  # names for modules
     builtins_name: str | None
+    met: MetSizes
 
 
 def _function(name: str, value: Any, scope: dict[str, Any]) -> StoredFunction | None:
@@ -105,7 +110,9 @@ def _refuse_symbols(output: OutputGraph) -> None:
         raise Refused("somebody else rewrites its bytecode")
 
 
-def make_start(output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType) -> bytes:
+def make_start(
+    output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType, met: MetSizes
+) -> bytes:
     """The start of a frame that was traced just now. Raises Refused."""
     _refuse_symbols(output)
     describer = Describer()
@@ -128,6 +135,7 @@ def make_start(output: OutputGraph, frame_code: types.CodeType, made_code: types
         names,
         dict(output.import_sources),
         output.name_of_builtins_dict_key_in_fglobals,
+        met,
     )
     try:
         return pickles.dump(start, names.keys())
