@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "compiler_server/service/certificates.h"
+
 namespace hpu::server {
 namespace {
 
@@ -64,6 +66,10 @@ absl::Status CompleteRemoteCache(const EngineFlags& flags, store::StoreConfig& s
   store::RemoteCacheOptions remote_cache = flags.remote_cache;
   remote_cache.timeout = std::chrono::milliseconds(flags.remote_cache_timeout_ms);
   RETURN_IF_ERROR(store::CheckRemoteCacheOptions(remote_cache));
+  const std::string& certificate = remote_cache.access.certificate_file;
+  if (!certificate.empty()) {
+    RETURN_IF_ERROR(ExpiryOfChain("remote-cache-certificate", certificate).status());
+  }
   if (!remote_cache.access.token_file.empty()) {
     RETURN_IF_ERROR_AT(ReadBearer(remote_cache.access.token_file).status(), "--remote-cache-token");
   }

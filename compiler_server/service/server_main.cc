@@ -222,14 +222,12 @@ absl::Status Complete(Flags& flags) {
   if (!flags.upstream_addresses.empty()) {
     ASSIGN_OR_RETURN(flags.upstream.endpoints, client::ParseEndpoints(flags.upstream_addresses));
   }
-  if (flags.upstream.access.certificate_file.empty() != flags.upstream.access.key_file.empty()) {
+  const std::string& certificate = flags.upstream.access.certificate_file;
+  if (certificate.empty() != flags.upstream.access.key_file.empty()) {
     return InvalidArgument("--upstream-certificate and --upstream-key belong together");
   }
-  for (const auto& [option, file] :
-       {std::pair{"upstream-certificate", flags.upstream.access.certificate_file},
-        std::pair{"remote-cache-certificate",
-                  flags.engines.remote_cache.access.certificate_file}}) {
-    if (!file.empty()) RETURN_IF_ERROR(ExpiryOfChain(option, file).status());
+  if (!certificate.empty()) {
+    RETURN_IF_ERROR(ExpiryOfChain("upstream-certificate", certificate).status());
   }
   RETURN_IF_ERROR(CompleteEngines(flags.engines, flags.store));
   RETURN_IF_ERROR(CheckNetwork(flags.network));

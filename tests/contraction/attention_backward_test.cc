@@ -136,14 +136,7 @@ class BackwardRun : public AttentionOperands {
   std::unique_ptr<TestBuffer> maximum_, inverse_, dout_, dq_, dk_, dv_;
 };
 
-void CheckAll(const std::vector<AttentionCase>& cases) {
-  for (const AttentionCase& c : cases) {
-    for (const IsaLevel isa : RunnableLevels()) {
-      BackwardRun(c).Check(isa);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-  }
-}
+void CheckAll(const std::vector<AttentionCase>& cases) { CheckAtAllLevels<BackwardRun>(cases); }
 
 TEST(AttentionBackwardTest, Plain) {
   CheckAll({{.b = 2, .h = 3, .m = 128, .n = 128, .d = 64, .dv = 64},

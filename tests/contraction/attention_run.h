@@ -147,4 +147,15 @@ class AttentionOperands {
   std::unique_ptr<TestBuffer> q_, k_, v_, out_, mask_;
 };
 
+// Every case at every level that this host runs.
+template <typename Run>
+void CheckAtAllLevels(const std::vector<AttentionCase>& cases) {
+  for (const AttentionCase& c : cases) {
+    for (const IsaLevel isa : RunnableLevels()) {
+      Run(c).Check(isa);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace hpu::graph_compiler

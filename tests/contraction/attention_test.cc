@@ -50,14 +50,7 @@ class AttentionRun : public AttentionOperands {
   }
 };
 
-void CheckAll(const std::vector<AttentionCase>& cases) {
-  for (const AttentionCase& c : cases) {
-    for (const IsaLevel isa : RunnableLevels()) {
-      AttentionRun(c).Check(isa);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-  }
-}
+void CheckAll(const std::vector<AttentionCase>& cases) { CheckAtAllLevels<AttentionRun>(cases); }
 
 TEST(AttentionTest, Plain) {
   CheckAll({{.b = 2, .h = 3, .m = 128, .n = 128, .d = 64, .dv = 64},

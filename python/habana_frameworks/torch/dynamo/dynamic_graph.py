@@ -9,6 +9,7 @@ spent its seconds takes what stores have and runs other shapes eagerly.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,9 @@ from .records import GraphRecord
 from .request import Request
 from .size_forecast import SizeForecast
 from .symbols import GraphSymbols, Sizes
+
+# TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 # The callable for one concrete shape. The record is filled, and listed in the report.
 CompileShape = Callable[[Request, Sequence[Any], GraphRecord], Compiled]
@@ -190,9 +194,11 @@ class DynamicGraph:
                     if sizes is None:
                         self._worker = None
                         return
-                # Whatever fails here fails again, and is told, when a call has that size.
-                with contextlib.suppress(Exception):
+                try:
                     self._make_ahead(request, self._symbols.arguments(like, sizes))
+                except Exception:
+                    # What fails here is told when a call has that size, if it fails again.
+                    _log.debug("%s is not made ahead", self._request.name, exc_info=True)
 
     def _next_ahead(self) -> Sizes | None:
         """_lock is held."""
