@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -179,6 +180,26 @@ def _deep_bert(layers: int) -> Callable[[torch.dtype], Case]:
     return make
 
 
+def _of_transformers(
+    model: str, config: str, inputs: Callable[[], dict[str, Any]], **given: Any
+) -> Callable[[torch.dtype], Case]:
+    """A class of transformers ("module:Class" where the package itself does not name it)."""
+
+    def make() -> nn.Module:
+        import transformers
+
+        place, _, name = model.rpartition(":")
+        module = importlib.import_module(place) if place else transformers
+        made: nn.Module = getattr(module, name)(getattr(transformers, config)(**given))
+        return made
+
+    return _own(make, inputs)
+
+
+def _image() -> dict[str, Any]:
+    return {"pixel_values": _random(1, 3, 224, 224)}
+
+
 CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "bert-base": _transformer("bert-base", 1),
     "bert-base b8": _transformer("bert-base", 8),
@@ -191,6 +212,21 @@ CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "vit": _transformer("vit", 1),
     "resnet50": _transformer("resnet50", 1),
     "resnet50 b8": _transformer("resnet50", 8),
+    "mobilenetv2": _of_transformers(
+        "MobileNetV2ForImageClassification", "MobileNetV2Config", _image, num_labels=1000
+    ),
+    "convnext": _of_transformers(
+        "ConvNextForImageClassification", "ConvNextConfig", _image, num_labels=1000
+    ),
+    "swin": _of_transformers("SwinForImageClassification", "SwinConfig", _image, num_labels=1000),
+    "t5 encoder": _of_transformers(
+        "T5EncoderModel", "T5Config", lambda: {"input_ids": torch.arange(128).reshape(1, 128)}
+    ),
+    "whisper encoder": _of_transformers(
+        "transformers.models.whisper.modeling_whisper:WhisperEncoder",
+        "WhisperConfig",
+        lambda: {"input_features": _random(1, 80, 3000)},
+    ),
     "unet": _own(UNet, lambda: {"x": _random(1, 3, 128, 128)}),
     "mlp": _own(Mlp, lambda: {"x": _random(16, 256)}),
     "elementwise": _own(ElementwiseChain, lambda: {"x": _random(256, 1024)}),

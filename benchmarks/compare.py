@@ -30,9 +30,11 @@ from plan import SECTIONS, Choice, Step, make_plan
 from runner import Runner
 from tables import describe, page, summary, target_table
 from targets import Sections
+from training_cases import TRAINING_CASES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+ALL_CASES = list(dict.fromkeys([*CASES, *TRAINING_CASES]))
 KEPT = ROOT / "docs/benchmarks.json"
 MARKERS = ("<!-- benchmarks -->", "<!-- /benchmarks -->")
 
@@ -131,7 +133,7 @@ def write_documents(data: dict[str, Any], add: bool = False, renew: bool = False
             earlier = kept["sections"][section]
             if renew:
                 earlier = {row: by for row, by in earlier.items() if row not in results}
-            results = joined_results(earlier, results, list(CASES))
+            results = joined_results(earlier, results, ALL_CASES)
             about = joined_about(kept["about"][section], about, results)
         kept["sections"][section] = results
         kept["about"][section] = about
@@ -188,7 +190,10 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="few models and contenders, one round")
     parser.add_argument("--only", help=f"comma list of sections: {', '.join(SECTIONS)}")
-    parser.add_argument("--cases", help=f"comma list of models: {', '.join(CASES)}")
+    parser.add_argument(
+        "--cases",
+        help=f"comma list of models: {', '.join(ALL_CASES)}",
+    )
     parser.add_argument("--contenders", help="comma list")
     parser.add_argument("--dtypes", default="f32,bf16", help="comma list of f32, bf16")
     parser.add_argument("--rounds", type=int, default=0, help="default: the section's own, 1 or 3")
@@ -233,7 +238,7 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
     contenders = [name for section in SECTIONS.values() for name in section.contenders]
     return Choice(
         items(arguments.only, list(SECTIONS), "section"),
-        items(arguments.cases, list(CASES), "case"),
+        items(arguments.cases, ALL_CASES, "case"),
         items(arguments.contenders, list(dict.fromkeys(contenders)), "contender"),
         items(arguments.dtypes, ("f32", "bf16"), "element type"),
         arguments.rounds,

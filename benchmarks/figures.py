@@ -130,6 +130,17 @@ def leads(results: Results) -> dict[str, float]:
     return found
 
 
+def steady_ratios(results: Results, contender: str) -> dict[str, float]:
+    """Case -> how many times the contender's time ours fits into."""
+    found = {}
+    for case, figures in results.items():
+        theirs = median(steady_runs(figures, contender), "steady_ms")
+        ratio = quotient(theirs, median(steady_runs(figures, "hpu"), "steady_ms"))
+        if ratio is not None:
+            found[case] = ratio
+    return found
+
+
 def first_ratios(results: Results, above: str, below: str) -> dict[str, float]:
     """Case -> time to the first output of one contender over that of another."""
     found = {}

@@ -13,12 +13,14 @@ import tempfile
 from pathlib import Path
 
 from figures import Run
-from plan import Step
+from plan import GEMM_BOUND_TRAINING, Step
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 1800
 # Contenders whose steady state is not a figure: their start is.
 FLOORS = ("dynamo only", "aot_eager")
+# Sections whose processes are those of training.py.
+TRAINING = ("training", "optimizer")
 _PROBES = {
     "hpu peak": "peak",
     "hpu fetch": "fetch",
@@ -49,7 +51,7 @@ class Runner:
         self.seconds = seconds
         self.store = base / "hpu-store"
         self.store.mkdir()
-        self._primed: set[str] = set()
+        self._primed: set[tuple[bool, str]] = set()
 
     # --- folders and processes ---------------------------------------------------------------
 
@@ -87,7 +89,8 @@ class Runner:
     ) -> Run:
         if seconds is None:
             seconds = 0 if name in FLOORS else self.seconds
-        command = [str(HERE / "contender.py"), name, step.case, "--dtype", step.dtype]
+        script = "training.py" if step.section in TRAINING else "contender.py"
+        command = [str(HERE / script), name, step.case, "--dtype", step.dtype]
         command += ["--seconds", str(seconds), *extra]
         return self._process(command, {**(os.environ if env is None else env), **caches})
 
@@ -121,9 +124,10 @@ class Runner:
     def _prime_store(self, step: Step) -> dict[str, str]:
         """The caches of a process that finds the case's program in the store."""
         caches = {"HPU_CACHE_DIR": str(self.store)}
-        if step.row not in self._primed and step.section != "overhead":
+        program = (step.section in TRAINING, step.row)
+        if program not in self._primed and step.section != "overhead":
             self._contender("hpu cold", step, caches, seconds=0)
-            self._primed.add(step.row)
+            self._primed.add(program)
         self._ensure_daemon(self.store)
         return caches
 
@@ -144,7 +148,7 @@ class Runner:
             return self._probe(step)
         if step.section == "container":
             return self._container(step)
-        return self._model(step)
+        return self._training(step) if step.section in TRAINING else self._model(step)
 
     def _probe(self, step: Step) -> Run:
         command = [str(HERE / "probe.py"), _PROBES[step.contender], step.case]
@@ -166,13 +170,7 @@ class Runner:
         name = step.contender
         compare = ("--reference", self._reference(step))
         if name == "hpu cold":
-            cache = self._fresh("hpu")
-            caches = {"HPU_CACHE_DIR": str(cache)}
-            try:
-                return self._contender(name, step, caches, "--sizes", *compare)
-            finally:
-                self.stop_daemon(cache)
-                shutil.rmtree(cache, ignore_errors=True)
+            return self._cold(step, "--sizes", *compare)
         if name == "hpu warm":
             return self._contender(name, step, self._prime_store(step), *compare)
         if name == "inductor warm":
@@ -186,6 +184,23 @@ class Runner:
         if name == "inductor mega-cache":
             caches["MEGA_CACHE_FILE"] = str(self._prime_inductor(step)[1])
         return self._contender(name, step, caches, *compare)
+
+    def _cold(self, step: Step, *extra: str) -> Run:
+        cache = self._fresh("hpu")
+        try:
+            return self._contender("hpu cold", step, {"HPU_CACHE_DIR": str(cache)}, *extra)
+        finally:
+            self.stop_daemon(cache)
+            shutil.rmtree(cache, ignore_errors=True)
+
+    def _training(self, step: Step) -> Run:
+        if step.contender == "hpu cold":
+            peak = ("--peak",) if step.case in GEMM_BOUND_TRAINING else ()
+            return self._cold(step, *peak)
+        if step.contender == "hpu warm":
+            return self._contender(step.contender, step, self._prime_store(step))
+        caches = {"TORCHINDUCTOR_CACHE_DIR": str(self._fresh("inductor"))}
+        return self._contender(step.contender, step, caches)
 
     def _container(self, step: Step) -> Run:
         """An environment of its own: an empty home, nothing on PATH unless Inductor needs it."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from cases import CASES, DEPTH_CASES, Case
-from models import SEED, outputs_of
+from models import outputs_of
 from tables import number, table
 
 RESULTS = Path(__file__).resolve().parent / "results/start.json"
@@ -32,25 +32,13 @@ CONTENDERS = ("start", "warm", "inductor warm")
 Runs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
-def _images(name: str) -> Callable[[torch.dtype], Case]:
-    def make(dtype: torch.dtype) -> Case:
-        import transformers
-
-        torch.manual_seed(SEED)
-        config = getattr(transformers, f"{name}Config")(num_labels=1000)
-        model = getattr(transformers, f"{name}ForImageClassification")(config)
-        return Case(model.eval().to(dtype), {"pixel_values": torch.randn(1, 3, 224, 224).to(dtype)})
-
-    return make
-
-
 MODELS: dict[str, Callable[[torch.dtype], Case]] = {
     "bert-base": CASES["bert-base"],
     "gpt2": CASES["gpt2"],
     "resnet50": CASES["resnet50"],
     "llama": CASES["llama prefill"],
-    "swin": _images("Swin"),
-    "mobilenetv2": _images("MobileNetV2"),
+    "swin": CASES["swin"],
+    "mobilenetv2": CASES["mobilenetv2"],
 }
 # What a start costs as a model deepens.
 DEPTHS = ("bert 12 layers", "bert 48 layers")

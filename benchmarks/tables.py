@@ -17,6 +17,7 @@ from figures import (
     median,
     most,
     quotient,
+    steady_ratios,
     steady_runs,
     values,
 )
@@ -97,15 +98,22 @@ def first_table(results: Results, contenders: tuple[str, ...]) -> list[str]:
     return table(["model", *names], rows)
 
 
-def ratio_table(results: Results) -> list[str]:
-    """Ratios of times to the first output that the targets are about."""
-    pairs = {
-        "cold / aot_eager": ("hpu cold", "aot_eager"),
-        "Inductor cold / cold": ("inductor", "hpu cold"),
-        "cold / OpenVINO": ("hpu cold", "openvino"),
-        "warm / Dynamo only": ("hpu warm", "dynamo only"),
-        "Inductor warm / warm": ("inductor warm", "hpu warm"),
-    }
+# Ratios of times to the first output that the targets are about.
+_RATIOS = {
+    "cold / aot_eager": ("hpu cold", "aot_eager"),
+    "Inductor cold / cold": ("inductor", "hpu cold"),
+    "cold / OpenVINO": ("hpu cold", "openvino"),
+    "warm / Dynamo only": ("hpu warm", "dynamo only"),
+    "Inductor warm / warm": ("inductor warm", "hpu warm"),
+}
+_TRAINING_RATIOS = {
+    label: _RATIOS[label]
+    for label in ("cold / aot_eager", "Inductor cold / cold", "warm / Dynamo only")
+}
+
+
+def ratio_table(results: Results, pairs: dict[str, tuple[str, str]]) -> list[str]:
+    """A row per case: first_ms of the one contender over that of the other."""
     ratios = {label: first_ratios(results, *pair) for label, pair in pairs.items()}
     rows = [[case, *(number(r.get(case)) for r in ratios.values())] for case in results]
     rows.append(
@@ -150,6 +158,40 @@ def peak_table(results: Results) -> list[str]:
             ]
         )
     return table(["model", "GFLOP", "ms", "peak GFLOP/s", "share of peak"], rows)
+
+
+def training_table(results: Results) -> list[str]:
+    """Milliseconds of a step, median (least), our lead and the share of the peak."""
+    names = _present(results, ("CPU eager", "inductor", "hpu"))
+    eager, inductor = steady_ratios(results, "CPU eager"), steady_ratios(results, "inductor")
+    rows = []
+    for case, by in results.items():
+        runs = [steady_runs(by, name) for name in names]
+        cells = [f"{number(median(r, 'steady_ms'))} ({number(least(r, 'steady_min_ms'))})"
+                 if values(r, "steady_ms") else "-" for r in runs]  # fmt: skip
+        share = median(by.get("hpu cold", []), "share")
+        segments = most(steady_runs(by, "hpu"), "eager_segments")
+        rows.append([case, *cells, number(eager.get(case)), number(inductor.get(case)),
+                     "-" if share is None else f"{share:.0%}",
+                     number_or_dash(segments)])  # fmt: skip
+    means = [number(geometric_mean(list(ratios.values()))) for ratios in (eager, inductor)]
+    rows.append(["geometric mean", *[""] * len(names), *means, "", ""])
+    header = ["model", *names, "x eager", "x Inductor", "share of peak", "eager segments"]
+    return table(header, rows)
+
+
+def optimizer_table(results: Results) -> list[str]:
+    """Bytes that the optimizer alone reads and writes in a second, beside the bandwidth."""
+    rows = []
+    for case, by in results.items():
+        for name in ("CPU eager", "inductor", "hpu"):
+            runs = steady_runs(by, name)
+            moved, most_moved = median(runs, "bytes_per_second"), median(runs, "bandwidth")
+            share = quotient(moved, most_moved)
+            rows.append([case, name, number(median(runs, "steady_ms")),
+                         number(moved and moved * 1e-9), number(most_moved and most_moved * 1e-9),
+                         "-" if share is None else f"{share:.0%}"])  # fmt: skip
+    return table(["", "", "ms", "GB/s", "bandwidth GB/s", "share"], rows)
 
 
 def fetch_table(results: Results) -> list[str]:
@@ -221,6 +263,7 @@ def failure_lines(sections: Sections) -> list[str]:
 
 _FIRST = ("CPU eager", "dynamo only", "aot_eager", "inductor", "inductor warm",
           "inductor mega-cache", *RUNTIMES, "hpu cold", "hpu warm")  # fmt: skip
+_TRAINING_FIRST = ("CPU eager", "dynamo only", "aot_eager", "inductor", "hpu cold", "hpu warm")
 _CONTAINER = ("dynamo only", "inductor mega-cache", "inductor mega-cache, no compiler",
               "hpu shared daemon", "hpu shared store")  # fmt: skip
 
@@ -234,13 +277,26 @@ def page(sections: Sections) -> list[str]:
             ("Steady state", "Milliseconds per call: median of processes (least of all calls).",
              steady_table(models)),
             ("First output", "Milliseconds: median of processes.", first_table(models, _FIRST)),
-            ("First output, ratios", "", ratio_table(models)),
+            ("First output, ratios", "", ratio_table(models, _RATIOS)),
             ("Graphs and errors",
              "Largest error as a share of the output's range, against CPU eager in f32 on the same "
              "weights.", check_table(models)),
         ]  # fmt: skip
+    training = sections.get("training", {})
+    if training:
+        parts += [
+            ("Training",
+             "Milliseconds per step (forward, loss, backward, AdamW; bf16: autocast): median of "
+             "processes (least of all steps).", training_table(training)),
+            ("First training step",
+             "Milliseconds, the optimizer's compilation included: median of processes.",
+             first_table(training, _TRAINING_FIRST)),
+            ("First training step, ratios", "", ratio_table(training, _TRAINING_RATIOS)),
+        ]  # fmt: skip
     others: dict[str, tuple[str, str, Any]] = {
         "peak": ("Share of the multiply-add peak", "", peak_table),
+        "optimizer": ("Optimizer", "AdamW on BERT-base's parameters, 28 bytes each.",
+                      optimizer_table),
         "container": ("First output in a fresh container", "Milliseconds: median of processes.",
                       lambda results: first_table(results, _CONTAINER)),
         "fetch": ("Program fetch", "Milliseconds.", fetch_table),

@@ -1,162 +1,72 @@
 #!/usr/bin/env python3
-"""Training steps (forward, backward, AdamW) of hpu_backend beside CPU eager and Inductor.
+"""Training steps of one contender on one case, in a process of its own; prints "FIGURES {json}".
 
-Every figure comes from a process of its own; contenders alternate within each round. Prints ratios
-of the medians over the rounds: how many times as long the other one takes. Raw results go to
-benchmarks/results/training.json. All times are CPU times of the emulated device.
+    training.py CONTENDER CASE [--dtype f32|bf16] [--seconds S] [--layers N]
+
+A step is forward, loss, backward and AdamW, the device synchronised; model and `optimizer.step` are
+compiled, each by itself, as a user writes it. bf16 is autocast. The case "adamw 110M" is the
+optimizer alone, on BERT-base's parameters. Called by runner.py, which sets cache folders and order.
+All times are CPU times of the emulated device.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
+import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import nn
+from training_cases import FULL, TRAINING_CASES
 
-RESULTS = Path(__file__).resolve().parent / "results/training.json"
-CONTENDERS = ("hpu", "eager", "inductor")
+BACKENDS = {
+    "CPU eager": None,
+    "dynamo only": "eager",
+    "aot_eager": "aot_eager",
+    "inductor": "inductor",
+    "hpu cold": "hpu_backend",
+    "hpu warm": "hpu_backend",
+}
+OPTIMIZER = "adamw 110M"
 MIN_STEPS = 5
+PEAK_ROUNDS = 3
+# What AdamW reads (parameter, gradient, two moments) and writes (all but the gradient), in f32.
+ADAMW_BYTES = 7 * 4
 
 Step = Callable[[], torch.Tensor]
-Case = tuple[nn.Module, dict[str, torch.Tensor]]
 
 
-class WithLoss(nn.Module):
-    """A model whose outputs are classes of the inputs."""
+def _device(contender: str) -> str:
+    if not contender.startswith("hpu"):
+        return "cpu"
+    import habana_frameworks.torch  # noqa: F401
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        out = self.model(x)
-        out = getattr(out, "logits", out)
-        return F.cross_entropy(out.reshape(-1, out.shape[-1]), labels.reshape(-1))
+    return "hpu"
 
 
-class LanguageModel(nn.Module):
-    """An LSTM over words."""
-
-    def __init__(self, words: int, size: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(words, size)
-        self.lstm = nn.LSTM(size, size, 2, batch_first=True)
-        self.head = nn.Linear(size, words)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden, _ = self.lstm(self.embed(x))
-        out: torch.Tensor = self.head(hidden)
-        return out
+def _compiled(contender: str, what: Any) -> Any:
+    backend = BACKENDS[contender]
+    return torch.compile(what, backend=backend) if backend else what
 
 
-class Denoiser(nn.Module):
-    """A model of images that says what was added to them."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        return F.mse_loss(self.model(x + noise), noise)
-
-
-def tokens(words: int, *sizes: int) -> torch.Tensor:
-    return torch.randint(words, sizes)
-
-
-def bert(layers: int) -> Case:
-    from transformers import BertConfig, BertForSequenceClassification
-
-    model = BertForSequenceClassification(BertConfig(num_hidden_layers=layers))
-    return model, {"input_ids": tokens(30522, 8, 128), "labels": tokens(2, 8)}
-
-
-def gpt2(layers: int) -> Case:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    model = WithLoss(GPT2LMHeadModel(GPT2Config(n_layer=layers, use_cache=False)))
-    x = tokens(50257, 2, 128)
-    return model, {"x": x, "labels": x}
-
-
-def resnet(layers: int) -> Case:
-    from transformers import ResNetConfig, ResNetForImageClassification
-
-    depths = [3, 4, 6, 3] if layers > 4 else [1, 1, 1, 1]
-    model = WithLoss(ResNetForImageClassification(ResNetConfig(depths=depths, num_labels=1000)))
-    return model, {"x": torch.randn(4, 3, 224, 224), "labels": tokens(1000, 4)}
-
-
-def vit(layers: int) -> Case:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    model = WithLoss(ViTForImageClassification(ViTConfig(num_hidden_layers=layers, num_labels=10)))
-    return model, {"x": torch.randn(4, 3, 224, 224), "labels": tokens(10, 4)}
-
-
-def unet(layers: int) -> Case:
-    from cases import UNet
-
-    width, size = (32, 128) if layers > 4 else (16, 32)
-    x = torch.randn(4, 3, size, size)
-    return Denoiser(UNet(width)), {"x": x, "noise": torch.randn_like(x)}
-
-
-def lstm(_: int) -> Case:
-    return WithLoss(LanguageModel(5000, 256)), {
-        "x": tokens(5000, 16, 32),
-        "labels": tokens(5000, 16, 32),
-    }
-
-
-def mlp(_: int) -> Case:
-    sizes = (512, 1024, 1024, 10)
-    layers: list[nn.Module] = []
-    for i, o in itertools.pairwise(sizes):
-        layers += [nn.Linear(i, o), nn.ReLU()]
-    return WithLoss(nn.Sequential(*layers[:-1])), {
-        "x": torch.randn(128, 512),
-        "labels": tokens(10, 128),
-    }
-
-
-CASES: dict[str, Callable[[int], Case]] = {
-    "bert": bert,
-    "gpt2": gpt2,
-    "resnet": resnet,
-    "vit": vit,
-    "unet": unet,
-    "lstm": lstm,
-    "mlp": mlp,
-}
-
-
-def make_step(contender: str, case: Case, bf16: bool) -> Step:
-    model, inputs = case
-    device = "hpu" if contender == "hpu" else "cpu"
+def _synchronize(device: str) -> None:
     if device == "hpu":
-        import habana_frameworks.torch  # noqa: F401
+        torch.hpu.synchronize()
+
+
+def make_step(contender: str, name: str, layers: int, bf16: bool) -> Step:
+    """A whole step; returns its loss."""
+    device = _device(contender)
+    model, inputs = TRAINING_CASES[name](layers)
     model.train().to(device)
     given = {name: value.to(device) for name, value in inputs.items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    forward: Any = model
-    update: Any = optimizer.step
-    if contender != "eager":
-        backend = {"hpu": "hpu_backend", "inductor": "inductor"}[contender]
-        forward = torch.compile(model, backend=backend)
-        update = torch.compile(optimizer.step, backend=backend)
+    forward = _compiled(contender, model)
+    update = _compiled(contender, optimizer.step)
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
@@ -165,121 +75,140 @@ def make_step(contender: str, case: Case, bf16: bool) -> Step:
         loss: torch.Tensor = getattr(result, "loss", result)
         loss.backward()
         update()
-        if device == "hpu":
-            torch.hpu.synchronize()
+        _synchronize(device)
         return loss
 
     return step
 
 
-def measure(contender: str, name: str, layers: int, bf16: bool, seconds: float) -> dict[str, float]:
-    """In this process. Seconds of the first step and of the median one; the loss after MIN_STEPS
-    steps, which contenders share up to rounding where nothing is dropped."""
-    torch.manual_seed(0)
-    step = make_step(contender, CASES[name](layers), bf16)
+def make_update(contender: str, layers: int) -> tuple[Step, int]:
+    """One call of the optimizer on the parameters of BERT, and their number."""
+    device = _device(contender)
+    model, _ = TRAINING_CASES["bert-base"](layers)
+    model.to(device)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    update = _compiled(contender, optimizer.step)
+    some = next(model.parameters())
+
+    def step() -> torch.Tensor:
+        update()
+        _synchronize(device)
+        return some.detach().flatten()[0]
+
+    return step, sum(parameter.numel() for parameter in model.parameters())
+
+
+def step_flops(name: str, layers: int) -> int:
+    """Floating-point operations of the products and convolutions of forward and backward; attention
+    as the full products that its formula says."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, inputs = TRAINING_CASES[name](layers)
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        result = model.train()(**inputs)
+        getattr(result, "loss", result).backward()
+    return int(counter.get_total_flops())
+
+
+def memory_bandwidth() -> float:
+    """Bytes per second that all cores read and write at most in an addition in place (no line is
+    read that is not also counted); best of ten."""
+    left, right = torch.ones(1 << 26), torch.ones(1 << 26)
+    best = 0.0
+    for _ in range(10):
+        started = time.perf_counter()
+        left.add_(right)
+        best = max(best, 12 * left.numel() / (time.perf_counter() - started))
+    return best
+
+
+def measure(step: Step, seconds: float) -> dict[str, float]:
+    """Milliseconds of the first step and of the median one; the loss after MIN_STEPS further steps,
+    which contenders share up to rounding where nothing is dropped."""
     started = time.perf_counter()
     step()
     first = time.perf_counter() - started
+    figures = {"first_ms": first * 1e3}
+    if seconds <= 0:
+        return figures
     step()  # what an optimizer does in its first step only is through
     times: list[float] = []
-    loss = 0.0
     while len(times) < MIN_STEPS or sum(times) < seconds:
         started = time.perf_counter()
         result = step()
         times.append(time.perf_counter() - started)
         if len(times) == MIN_STEPS:
-            loss = result.item()
-    eager = 0
-    if contender == "hpu":
-        from habana_frameworks.torch.dynamo import report
-
-        eager = report().eager_segments
-    return {
-        "first_s": first,
-        "median_s": statistics.median(times),
-        "best_s": min(times),
-        "loss": loss,
-        "eager_segments": eager,
-    }
-
-
-def in_a_process(contender: str, name: str, options: argparse.Namespace) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, __file__, "--one", contender, "--cases", name]
-        command += ["--layers", str(options.layers), "--seconds", str(options.seconds)]
-        command += ["--bf16"] if options.bf16 else []
-        environment = os.environ | {
-            "HPU_CACHE_DIR": f"{cache}/hpu",
-            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-        }
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{contender} on {name}: {done.stderr[-2000:]}")
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+            figures["loss"] = result.item()
+    figures["steady_ms"] = statistics.median(times) * 1e3
+    figures["steady_min_ms"] = min(times) * 1e3
     return figures
 
 
-def show(results: dict[str, dict[str, list[dict[str, float]]]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def of_hpu(contender: str) -> dict[str, float]:
+    """SystemExit where the contender did not do what its name says."""
+    from habana_frameworks.torch.dynamo import report
 
-    table = Table("model", "over eager", "over Inductor", "first step", "eager segments")
-    for name, runs in results.items():
-        middle = {c: statistics.median(r["median_s"] for r in runs[c]) for c in CONTENDERS}
-        first = {c: statistics.median(r["first_s"] for r in runs[c]) for c in CONTENDERS}
-        table.add_row(
-            name,
-            f"{middle['eager'] / middle['hpu']:.2f}",
-            f"{middle['inductor'] / middle['hpu']:.2f}",
-            f"{first['inductor'] / first['hpu']:.1f} over Inductor",
-            f"{runs['hpu'][0]['eager_segments']:.0f}",
-        )
-    Console().print(table)
+    summary = report()
+    if contender == "hpu warm" and summary.compilations:
+        raise SystemExit(f"hpu warm compiled {summary.compilations} graphs")
+    return {
+        "eager_segments": summary.eager_segments,
+        "graphs": len(summary.graphs),
+    }
+
+
+def share_of_peak(step: Step, name: str, layers: int, bf16: bool) -> dict[str, float]:
+    """Share of the multiply-add peak that whole steps reach; steps and peak in turn."""
+    from probe import machine_peak
+
+    flops = step_flops(name, layers)
+    shares, peaks = [], []
+    for _ in range(PEAK_ROUNDS):
+        now = machine_peak(len(os.sched_getaffinity(0)))
+        peaks.append(now["bf16_gflops" if bf16 else "f32_gflops"])
+        started = time.perf_counter()
+        for _ in range(2):
+            step()
+        shares.append(flops * 2e-9 / (time.perf_counter() - started) / peaks[-1])
+    return {
+        "gflop": flops * 1e-9,
+        "peak_gflops": statistics.median(peaks),
+        "share": statistics.median(shares),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--cases", default=",".join(CASES), help="names, with commas")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--layers", type=int, default=12, help="of the transformers; 4: all models short"
-    )
-    parser.add_argument("--seconds", type=float, default=10, help="of timed steps per process")
-    parser.add_argument("--bf16", action="store_true", help="under autocast")
-    parser.add_argument("--json", action="store_true", help="raw results instead of a table")
-    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("contender", choices=BACKENDS)
+    parser.add_argument("case", choices=[*TRAINING_CASES, OPTIMIZER])
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of steady state; 0: none")
+    parser.add_argument("--layers", type=int, default=FULL, help="2: all models short")
+    parser.add_argument("--peak", action="store_true", help="also the share of the peak")
     options = parser.parse_args()
-    names = options.cases.split(",")
-    if options.one:
-        print(
-            json.dumps(
-                measure(options.one, names[0], options.layers, options.bf16, options.seconds)
-            )
-        )
-        return
-    results: dict[str, dict[str, list[dict[str, float]]]] = {}
-    for name in names:
-        runs = results[name] = {contender: [] for contender in CONTENDERS}
-        for number in range(options.rounds):
-            for contender in CONTENDERS:
-                runs[contender].append(in_a_process(contender, name, options))
-                took = runs[contender][-1]
-                print(
-                    f"{name}, round {number + 1}, {contender}: first step {took['first_s']:.1f} s, "
-                    f"then {took['median_s'] * 1e3:.1f} ms, loss {took['loss']:.4f}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"layers": options.layers, "bf16": options.bf16, "runs": results})
-    )
-    if options.json:
-        print(json.dumps(results))
-        return
-    show(results)
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    bf16 = options.dtype == "bf16"
+    figures: dict[str, Any] = {}
+    if options.case == OPTIMIZER:
+        step, parameters = make_update(options.contender, options.layers)
+        figures = measure(step, options.seconds)
+        moved = ADAMW_BYTES * parameters
+        if "steady_ms" in figures:
+            figures["bytes_per_second"] = moved / figures["steady_ms"] * 1e3
+            figures["bandwidth"] = memory_bandwidth()
+    else:
+        step = make_step(options.contender, options.case, options.layers, bf16)
+        figures = measure(step, options.seconds)
+        if options.peak:
+            figures |= share_of_peak(step, options.case, options.layers, bf16)
+    if options.contender.startswith("hpu"):
+        figures |= of_hpu(options.contender)
+    print("FIGURES " + json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def test_unknown_names_are_refused_with_the_allowed_ones(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["compare.py", "--only", "models,speed"])
     with pytest.raises(SystemExit) as stop:
         compare.choice_of(compare.parse_arguments())
-    assert str(stop.value).startswith("unknown section: speed; there are models, peak, container")
+    assert str(stop.value).startswith("unknown section: speed; there are models, peak, training")
 
 
 def test_figures_of_a_process():
@@ -158,7 +158,7 @@ def test_verdicts_say_the_worst_case():
 
 def test_all_targets_without_results_are_not_measured():
     rows = targets.verdicts({})
-    assert len(rows) == 14
+    assert len(rows) == 21
     assert {verdict.met for verdict in rows} == {None}
 
 
