@@ -137,7 +137,10 @@ def test_cold_warm_and_after_restart(daemon: Daemon) -> None:
     stages = []
     first = daemon.compile("sleep:50 size:1000000", progress=lambda *now: stages.append(now))
     assert first.origin == "compiled"
-    assert ("sleep", 3, 10) in stages
+    # Which tenths arrive depends on the machine: those that do are of this stage, and in order.
+    steps = [(done, total) for stage, done, total in stages if stage == "sleep"]
+    assert steps == sorted(set(steps))
+    assert steps and {total for _, total in steps} == {10}
     assert len(first.recipes) == 1 and len(first.recipes[0]) == 1_000_000
     digest, size = first.manifest["recipes"][0]
     assert (hashlib.sha256(first.recipes[0]).hexdigest(), 1_000_000) == (digest, size)
