@@ -49,13 +49,37 @@ class Walk {
   // The whole of it; nothing if the operand is not made so.
   std::optional<Body> Run(const Shape& shape) {
     while (InlineOne()) {
-      if (node_.body.ops.size() > kLargestWalk || node_.domain != shape) return std::nullopt;
+      if (node_.body.ops.size() > kLargestWalk) return std::nullopt;
     }
     SimplifyBody(node_.body);
+    for (BodyOp& op : node_.body.ops) {
+      if (op.op == Opcode::kLoad && !JoinDims(shape, op.access)) return std::nullopt;
+    }
     return node_.body;
   }
 
  private:
+  // Seeing through maps may have split dimensions of `shape`; makes the access one over it again.
+  bool JoinDims(const Shape& shape, Access& access) const {
+    std::vector<int64_t> strides;
+    size_t part = 0;
+    for (const int64_t size : shape) {
+      int64_t joined = 1, stride = 0;
+      for (; part < node_.domain.size() && (joined < size || node_.domain[part] == 1); ++part) {
+        if (node_.domain[part] == 1) continue;
+        // What the parts before step by must be what this one runs through.
+        const int64_t extent = access.strides[part] * node_.domain[part];
+        if (joined > 1 && stride != extent) return false;
+        stride = access.strides[part];
+        joined *= node_.domain[part];
+      }
+      if (joined != size) return false;
+      strides.push_back(stride);
+    }
+    access.strides = std::move(strides);
+    return part == node_.domain.size();
+  }
+
   bool InlineOne() {
     for (uint32_t i = 0; i < node_.body.ops.size(); ++i) {
       const BodyOp& op = node_.body.ops[i];
