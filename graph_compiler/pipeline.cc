@@ -9,6 +9,7 @@
 #include "graph_compiler/fusion/early_copies.h"
 #include "graph_compiler/fusion/epilogues.h"
 #include "graph_compiler/fusion/inline_maps.h"
+#include "graph_compiler/fusion/integer_products.h"
 #include "graph_compiler/fusion/split_reductions.h"
 #include "graph_compiler/ir/verify.h"
 #include "graph_compiler/plan/schedule.h"
@@ -37,6 +38,14 @@ absl::Status RunBufferOutputs(Compilation& compilation) {
 
 absl::Status RunInlineConstants(Compilation& compilation) {
   return Fuse(compilation, [](FusionState& s) { InlineMaps(s, InlineScope::kConstants); });
+}
+
+absl::Status RunIntegerProducts(Compilation& compilation) {
+  return Fuse(compilation, UseIntegerProducts);
+}
+
+absl::Status RunInlineWidened(Compilation& compilation) {
+  return Fuse(compilation, [](FusionState& s) { InlineMaps(s, InlineScope::kWidenedBytes); });
 }
 
 absl::Status RunEpilogues(Compilation& compilation) { return Fuse(compilation, FuseEpilogues); }
@@ -75,6 +84,8 @@ constexpr Pass kPipeline[] = {
     {"early-copies", RunEarlyCopies, true},  // before buffering, which a phase of its own spares
     {"buffer-outputs", RunBufferOutputs},    // nothing later changes what must be buffered
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
+    {"integer-products", RunIntegerProducts, true},  // after constants, which scales are
+    {"inline-widened", RunInlineWidened, true},      // before epilogues, which would store them
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers
     {"inline-maps", RunInlineMaps, true},
     {"split-reductions", RunSplitReductions, true},  // after maps: sizes and walks are final

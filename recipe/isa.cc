@@ -63,10 +63,14 @@ std::optional<IsaLevel> Detect() {
   // AVX512 F, DQ, CD, BW, VL; state of mask and high registers.
   constexpr uint32_t kV4 = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);
   if (!HasAll(features.ebx, kV4) || (states & 0xE0) != 0xE0) return IsaLevel::kV3;
+  // No CPU is known that has AVX512 BF16 and not VNNI, or AMX BF16 and not AMX INT8.
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
-  if (!HasAll(features1.eax, kAvx512Bf16)) return IsaLevel::kV4;
-  // AMX BF16, TILE; state of tile configuration and data.
-  constexpr uint32_t kAmx = (1u << 22) | (1u << 24);
+  constexpr uint32_t kAvx512Vnni = 1u << 11;
+  if (!HasAll(features1.eax, kAvx512Bf16) || !HasAll(features.ecx, kAvx512Vnni)) {
+    return IsaLevel::kV4;
+  }
+  // AMX BF16, TILE, INT8; state of tile configuration and data.
+  constexpr uint32_t kAmx = (1u << 22) | (1u << 24) | (1u << 25);
   constexpr uint64_t kTileStates = (1u << 17) | (1u << 18);
   const bool has_tiles = HasAll(features.edx, kAmx) && (states & kTileStates) == kTileStates;
   return has_tiles && MayUseTiles() ? IsaLevel::kV4Amx : IsaLevel::kV4Bf16;

@@ -157,11 +157,11 @@ TargetInfo TargetInfoFor(IsaLevel isa) {
   }
   if (isa >= IsaLevel::kV4Bf16) {
     target.avx512_bf16 = true;
-    target.features += ",+avx512bf16";
+    target.features += ",+avx512bf16,+avx512vnni";
   }
   if (isa >= IsaLevel::kV4Amx) {
     target.amx_bf16 = true;
-    target.features += ",+amx-tile,+amx-bf16";
+    target.features += ",+amx-tile,+amx-bf16,+amx-int8";
   }
   return target;
 }

@@ -24,8 +24,8 @@ struct TargetInfo {
   int f32_lanes = 8;          // of the preferred vector: 4 (v2), 8 (v3), 16 (v4)
   int vector_registers = 16;  // 32 at v4
   bool fma = true;
-  bool avx512_bf16 = false;  // from kV4Bf16 on
-  bool amx_bf16 = false;     // kV4Amx: AMX-TILE and AMX-BF16
+  bool avx512_bf16 = false;  // from kV4Bf16 on, and AVX512_VNNI
+  bool amx_bf16 = false;     // kV4Amx: AMX-TILE, AMX-BF16 and AMX-INT8
   std::string cpu;           // LLVM "x86-64-v3"
   std::string features;      // LLVM feature string, "+prefer-256-bit" and the like
 };

@@ -96,6 +96,15 @@ void AmxTiles::Load(Value* sums) {
   });
 }
 
+void AmxTiles::LoadRow(Value* sums) {
+  for (int half = 0; half < halves(); ++half) {
+    for (int v = 0; v < vectors_; ++v) {
+      Call(llvm::Intrinsic::x86_tileloadd64, {Tile(half * kAmxVectors + v),
+                                              e_.Address(sums, v * kRowBytes), e_.Int(0)});
+    }
+  }
+}
+
 void AmxTiles::Store(Value* sums) {
   ForEachSum([&](Value* tile, int64_t offset) {
     Call(llvm::Intrinsic::x86_tilestored64,
@@ -113,7 +122,8 @@ void AmxTiles::Accumulate(const AmxA& a, const TileB& b, Value* steps) {
       Value* address = e_.Address(a.halves[half], e_.Mul(k, 4));
       Call(llvm::Intrinsic::x86_tileloadd64, {Tile(kFirstA + half), address, e_.Int(a.row_stride)});
       for (int v = 0; v < vectors_; ++v) {
-        Call(llvm::Intrinsic::x86_tdpbf16ps,
+        Call(b.type == PanelType::kI8Quads ? llvm::Intrinsic::x86_tdpbusd
+                                           : llvm::Intrinsic::x86_tdpbf16ps,
              {Tile(half * kAmxVectors + v), Tile(kFirstA + half), Tile(kFirstB + v)});
       }
     }

@@ -1,5 +1,5 @@
-// The inner kernel where the CPU has AMX-BF16: up to 2 x 2 tiles of 16 x 16 accumulators stay in
-// tile registers while k runs. B lies in the panels of AVX512_BF16 (PanelType::kBF16Pairs), whose
+// The inner kernel where the CPU has AMX, in BF16 or INT8: up to 2 x 2 tiles of 16 x 16 accumulators stay in
+// tile registers while k runs. B lies in the panels of AVX512_BF16 (PanelType::kBF16Pairs; of 8-bit integers kI8Quads, and "pairs" below are quads), whose
 // 16 columns of a step are one row of a tile; A is read where it lies, a row of a tile per row.
 // Finished accumulators go to memory, where the epilogue reads them row by row.
 //
@@ -49,6 +49,8 @@ class AmxTiles {
   // Accumulators from and to dense rows of vectors * 16 f32, those of the first half first.
   void Zero();
   void Load(llvm::Value* sums);
+  // Every row from one.
+  void LoadRow(llvm::Value* sums);
   void Store(llvm::Value* sums);
   // `steps` pairs of k, a multiple of the depth.
   void Accumulate(const AmxA& a, const TileB& b, llvm::Value* steps);

@@ -29,6 +29,14 @@ struct MatrixAccess {
   uint64_t buffer_bytes = 0;  // extent of the buffer from its base (what a packed copy depends on)
 };
 
+// Of a product of u8 by i8: what stands for 0 in the operands. Its sums are those of
+// (a - a_zero) * (b - b_zero[n]), exact in i32; i32 is then the type of the epilogue's kAccumulator.
+struct IntegerZeros {
+  int64_t a = 0;
+  OperandRef b;  // i64, one per column of the result; kNull: 0
+  bool has_b() const { return b.kind != OperandRef::Kind::kNull; }
+};
+
 // C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n]). Accumulation in f32.
 // The epilogue's iteration space is (batch dims..., m, n), vector dimension n; kAccumulator 0 is
 // the sum; its stores write the results. Its Access::operand numbers index `epilogue_operands`.
@@ -36,6 +44,7 @@ struct GemmSpec {
   std::vector<int64_t> batch;  // sizes, outermost first; empty = one matrix
   int64_t m = 0, n = 0, k = 0;
   MatrixAccess a, b;
+  IntegerZeros zeros;
   Body epilogue;
   std::vector<OperandRef> epilogue_operands;
   std::string name;
@@ -54,6 +63,7 @@ struct ConvSpec {
   int64_t x_offset = 0, w_offset = 0;
   bool w_stable = false;
   uint64_t w_buffer_bytes = 0;
+  IntegerZeros zeros;
   Body epilogue;
   std::vector<OperandRef> epilogue_operands;
   std::string name;

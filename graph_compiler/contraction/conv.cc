@@ -6,14 +6,17 @@
 #include "graph_compiler/contraction/conv_winograd.h"
 #include "graph_compiler/contraction/epilogue.h"
 #include "graph_compiler/contraction/gemm.h"
+#include "graph_compiler/contraction/int8.h"
 #include "graph_compiler/contraction/packing.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
 absl::Status Check(const ConvSpec& spec) {
-  if (!IsFactorType(spec.x_type) || !IsFactorType(spec.w_type)) {
-    return Unimplemented(spec.name, ": convolution operands must be f32, bf16 or f16");
+  if (!IsIntegerProduct(spec.x_type, spec.w_type) &&
+      (!IsFactorType(spec.x_type) || !IsFactorType(spec.w_type))) {
+    return Unimplemented(spec.name,
+                         ": convolution operands must be f32, bf16 or f16, or u8 and i8");
   }
   if (spec.groups < 1 || spec.in_c % spec.groups != 0 || spec.out_c % spec.groups != 0) {
     return InvalidArgument(spec.name, ": ", spec.groups, " groups do not divide ", spec.in_c,
@@ -66,6 +69,7 @@ GemmSpec PointwiseGemm(const ConvSpec& spec) {
   gemm.k = spec.in_c;
   gemm.name = spec.name;
   gemm.epilogue_operands = spec.epilogue_operands;
+  gemm.zeros = spec.zeros;
   for (size_t first = 0; first <= 2; ++first) {
     bool even = true;
     for (size_t i = first; i < 2; ++i) {
@@ -125,6 +129,35 @@ bool JoinsPairs(const ConvSpec& spec) {
   return spec.groups == 1 && spec.in_c <= kMostJoinedChannels;
 }
 
+// Makes input channels and the strides of x count dwords of integers.
+void TakeIntegers(KernelCache& cache, PanelType type, ConvSpec& spec, EmittedKernels& out) {
+  const int64_t per_dword = KPerStep(type);
+  const int64_t channels = RoundUp(spec.in_c, per_dword);
+  const bool lies_in_dwords =
+      type == PanelType::kI8Quads && channels == spec.in_c && spec.x_strides[3] == 1 &&
+      spec.x.offset % 4 == 0 &&
+      std::all_of(spec.x_strides, spec.x_strides + 3,
+                  [&](int64_t stride) { return stride % per_dword == 0; });
+  if (!lies_in_dwords) {
+    MatrixAccess x;
+    x.buffer = spec.x;
+    x.type = spec.x_type;
+    x.batch_strides = {spec.x_strides[0], spec.x_strides[1]};
+    x.row_stride = spec.x_strides[2];
+    x.col_stride = spec.x_strides[3];
+    StageIntegers(cache, {spec.batch, spec.in_h}, spec.in_w, spec.in_c,
+                  {type, channels, spec.zeros.a, true}, x, out);
+    spec.x = x.buffer;
+    spec.x_strides[0] = x.batch_strides[0];
+    spec.x_strides[1] = x.batch_strides[1];
+    spec.x_strides[2] = x.row_stride;
+    spec.x_strides[3] = 1;
+  }
+  for (int i = 0; i < 3; ++i) spec.x_strides[i] /= per_dword;
+  spec.in_c = channels / per_dword;
+  spec.x_type = MemoryType::kF32;
+}
+
 // Packs the weights into panels: once if they are stable, else by a launch of its own.
 OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
                        bool depthwise, PanelType packed_type, EmittedKernels& out) {
@@ -178,24 +211,31 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   const bool lies_in_pairs = takes_pairs && LiesInPairs(spec);
   const bool joins_pairs = takes_pairs && !lies_in_pairs && JoinsPairs(spec);
   const bool pairs = lies_in_pairs || joins_pairs;
+  const bool integers = IsIntegerProduct(spec.x_type, spec.w_type);
+  EmittedKernels out;
+  PanelType packed_type = PanelType::kF32;
+  if (integers) {
+    packed_type = IntegerPanels(target);
+    TakeIntegers(cache, packed_type, bound, out);
+  }
   if (lies_in_pairs) CountPairs(bound);
   if (joins_pairs) bound.in_c = CeilDiv(spec.in_c, 2);
   const std::optional<WinogradPlan> winograd =
-      depthwise || pairs ? std::nullopt : PlanWinogradConv(target, bound);
+      depthwise || pairs || integers ? std::nullopt : PlanWinogradConv(target, bound);
   ConvPlan plan = winograd.has_value() ? winograd->block
                   : depthwise          ? PlanDepthwiseConv(target, bound)
-                                       : PlanTiledConv(target, bound, pairs);
+                                       : PlanTiledConv(target, bound, pairs || integers);
+  if (integers) plan.padding = ZeroDword(packed_type, spec.zeros.a);
   if (joins_pairs) plan.joined_channels = spec.in_c;
-  PanelType packed_type = PanelType::kF32;
   if (pairs) {
     packed_type = PanelType::kBF16Pairs;
   } else if (!depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0) {
     packed_type = PanelType::kBF16Vectors;
   }
 
-  EmittedKernels out;
   const OperandRef panels = PackWeights(cache, spec, plan, depthwise, packed_type, out);
   std::vector<OperandRef> operands = {bound.x, panels};
+  if (spec.zeros.has_b()) operands.push_back(spec.zeros.b);
   bound.epilogue = BindEpilogue(spec.epilogue, spec.epilogue_operands, operands);
   bound.epilogue_operands = std::move(operands);
   out.launches.push_back(winograd.has_value() ? EmitWinogradConv(cache, bound, *winograd)

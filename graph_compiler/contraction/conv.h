@@ -16,7 +16,8 @@
 // Where the machine multiplies pairs of bf16 and x and w are bf16, the tiled form takes two
 // channels for one f32: "channels" and "floats" below are pairs. Channels that are contiguous and
 // even in number lie in pairs already; few of them (the first convolution of most models) are
-// joined by the copy into the strip, an odd one with a zero.
+// joined by the copy into the strip, an odd one with a zero. Products of u8 by i8 likewise take
+// dwords of channels (int8.h); a launch of its own makes them where they do not lie so.
 #pragma once
 
 #include "graph_compiler/contraction/contraction.h"
@@ -43,6 +44,7 @@ struct ConvPlan {
   int64_t panel_cols = 0, panels = 0;  // per group (depthwise: of all channels)
   int64_t panels_per_task = 0, panel_blocks = 0;
   int amx_depth = 0;   // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
+  uint32_t padding = 0;  // dword of a strip that stands for 0
   int amx_pixels = 0;  // of an output row that one AMX tile takes; divides tile_w
 
   // (kernel column, channel) is one contiguous run of the input.
@@ -112,7 +114,7 @@ class ConvTask {
   llvm::Value* end_of_scratch();
 
  private:
-  // Bytes [from, to) of the strip, up to a vector more.
+  // Bytes [from, to) of the strip, up to a vector more, become padding.
   void ZeroStrip(llvm::Value* from, llvm::Value* to);
   int64_t RowBytes() const;
   int64_t ColBytes() const;

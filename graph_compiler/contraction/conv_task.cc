@@ -53,8 +53,10 @@ int64_t ConvTask::ColBytes() const {
 
 void ConvTask::ZeroStrip(Value* from, Value* to) {
   const int lanes = e_.lanes();
+  Value* padding = e_.Splat(e_.b.getInt32(plan_.padding), lanes);
+  padding = e_.b.CreateBitCast(padding, e_.F32(lanes));
   e_.For(from, to, lanes * 4,
-         [&](Value* byte) { e_.StoreF32(e_.Address(frame_.scratch, byte), e_.Zero(lanes)); });
+         [&](Value* byte) { e_.StoreF32(e_.Address(frame_.scratch, byte), padding); });
 }
 
 // Front to back: stores of zeros run over their end, into what is filled later or the slack.
@@ -196,7 +198,10 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
                               plan.tile_w,
                               plan.panel_cols,
                               plan.panels_per_task,
-                              plan.joined_channels}) {
+                              plan.joined_channels,
+                              int64_t{plan.padding},
+                              spec.zeros.a,
+                              int64_t{spec.zeros.has_b()}}) {
     key.Add(value);
   }
   key.Add(plan.amx_depth)

@@ -4,6 +4,7 @@
 #include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/epilogue.h"
+#include "graph_compiler/contraction/int8.h"
 #include "graph_compiler/contraction/micro_kernel.h"
 #include "graph_compiler/contraction/packing.h"
 
@@ -12,11 +13,19 @@ namespace {
 
 using llvm::Value;
 
+constexpr int64_t kRowsToBeginWith = 1;  // in scratch, after a tile: of sums of integers (AMX)
+constexpr uint32_t kZerosOfWeights = 2;  // operand
+
 class TiledConv {
  public:
   TiledConv(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
             const ConvSpec& spec, const ConvPlan& plan, PanelType packed_type)
-      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), packed_type_(packed_type) {
+      : e_(builder, target),
+        frame_(frame),
+        spec_(spec),
+        plan_(plan),
+        packed_type_(packed_type),
+        zeros_(e_, frame, packed_type, spec.zeros, plan.vectors) {
     fused_columns_ = plan.fused_columns(spec);
     run_ = plan.run(spec);
     k_bytes_ = plan.panel_cols * PackedSize(packed_type) * KPerStep(packed_type);
@@ -42,11 +51,44 @@ class TiledConv {
 
  private:
   int64_t taps() const { return spec_.kernel_h * spec_.kernel_w; }
-  int64_t PanelBytes() const { return taps() * plan_.group_in * k_bytes_; }
+  int64_t SumBytes() const { return integers() ? plan_.panel_cols * 4 : 0; }
+  int64_t PanelBytes() const { return taps() * plan_.group_in * k_bytes_ + SumBytes(); }
+  bool integers() const { return IsInteger(packed_type_); }
+
+  // What a panel's integers begin at and are corrected by.
+  void EnterIntegers(Value* panel) {
+    Value* end = e_.Add(e_.Mul(panel, PanelBytes()), PanelBytes() - SumBytes());
+    Value* col = e_.Mul(panel, plan_.panel_cols);
+    Value* first = e_.Add(e_.Mul(group_, plan_.group_out), col);
+    Value* b_zero = spec_.zeros.has_b()
+                        ? e_.Address(frame_.Operand(e_.b, kZerosOfWeights), e_.Mul(first, 8))
+                        : nullptr;
+    zeros_.Enter(e_.Address(weights_, end), b_zero, e_.Sub(e_.Int(plan_.group_out), col));
+  }
+  Value* RowToBeginWith() {
+    return e_.Address(position_->end_of_scratch(), plan_.tiles.max_rows() * plan_.panel_cols * 4);
+  }
+  // Finished sums of integers, in the tile's buffer, to results.
+  void FinishIntegers(TileShape shape, Value* pixel, Value* panel) {
+    const int64_t k = taps() * plan_.group_in * KPerStep(packed_type_);
+    Value* sums = position_->end_of_scratch();
+    zeros_.Finish(sums, e_.Int(shape.rows), k, [&](Value* row, const TileB& ones) {
+      TileA a;
+      a.row_bases = {e_.Address(input_, position_->PixelOffset(e_.Add(pixel, row)))};
+      a.row_offsets = {0};
+      return ForEachRun({e_.Zero(e_.lanes())},
+                        [&](Value* kernel_row, Value* kernel_col, const Values& carried) {
+                          a.start = position_->TapOffset(kernel_row, kernel_col);
+                          return AccumulateTile(e_, {1, 1}, a, ones, run_, carried);
+                        })[0];
+    });
+    Finish(shape, {}, pixel, panel);
+  }
 
   void Panel(Value* panel) {
     const RowTiles& tiles = plan_.tiles;
     Value* pixels = position_->pixel_count();
+    if (integers()) EnterIntegers(panel);
     const auto limit = [&](int64_t end) {
       return pixels == nullptr ? e_.Int(end) : e_.Min(pixels, e_.Int(end));
     };
@@ -100,13 +142,14 @@ class TiledConv {
   void AmxRun(int rows, Value* first, Value* end, Value* panel) {
     AmxTiles amx(e_, rows, plan_.amx_pixels, plan_.vectors, plan_.amx_depth);
     amx.Configure(frame_);
+    if (integers()) zeros_.StoreBegin(RowToBeginWith());
     e_.For(first, end, rows, [&](Value* pixel) {
       Value* starts[kAmxHalves] = {};
       for (int half = 0; half * plan_.amx_pixels < rows; ++half) {
         Value* offset = position_->PixelOffset(e_.Add(pixel, half * plan_.amx_pixels));
         starts[half] = e_.Address(input_, offset);
       }
-      amx.Zero();
+      integers() ? amx.LoadRow(RowToBeginWith()) : amx.Zero();
       ForEachRun({}, [&](Value* row, Value* col, const Values& none) {
         AmxA a;
         a.row_stride = position_->PixelStride();
@@ -119,7 +162,8 @@ class TiledConv {
         return none;
       });
       amx.Store(position_->end_of_scratch());
-      Finish({rows, plan_.vectors}, {}, pixel, panel);
+      const TileShape shape{rows, plan_.vectors};
+      integers() ? FinishIntegers(shape, pixel, panel) : Finish(shape, {}, pixel, panel);
     });
   }
 
@@ -131,7 +175,7 @@ class TiledConv {
       a.row_offsets.push_back(0);
     }
     const Values sums = ForEachRun(
-        ZeroTile(e_, shape), [&](Value* kernel_row, Value* kernel_col, const Values& carried) {
+        integers() ? zeros_.Begin(shape) : ZeroTile(e_, shape), [&](Value* kernel_row, Value* kernel_col, const Values& carried) {
           a.start = position_->TapOffset(kernel_row, kernel_col);
           Value* k_before = nullptr;
           TileB b = Weights(panel, kernel_row, kernel_col, &k_before);
@@ -139,7 +183,9 @@ class TiledConv {
                             e_.DivConst(pixel, plan_.tiles.max_rows()), k_before);
           return AccumulateTile(e_, shape, a, b, run_, carried);
         });
-    Finish(shape, sums, pixel, panel);
+    if (!integers()) return Finish(shape, sums, pixel, panel);
+    StoreTile(e_, shape, position_->end_of_scratch(), plan_.panel_cols * 4, sums);
+    FinishIntegers(shape, pixel, panel);
   }
 
   IrEmitter e_;
@@ -147,6 +193,7 @@ class TiledConv {
   const ConvSpec& spec_;
   const ConvPlan& plan_;
   const PanelType packed_type_;
+  PanelZeros zeros_;
   bool fused_columns_ = false;
   int64_t run_ = 0;      // k steps without a jump in the input
   int64_t k_bytes_ = 0;  // of a panel per k step
@@ -164,7 +211,8 @@ KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvP
       plan.joined_channels > 0 ? plan.joined_channels : plan.group_in * KPerStep(packed_type);
   KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, channels);
   launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
-                                               plan.tiles.max_rows() * plan.panel_cols * 4);
+                                               (plan.tiles.max_rows() + kRowsToBeginWith) *
+                                                   plan.panel_cols * 4);
   const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);
   launch.entry = cache.GetOrAdd(
       key, "conv", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {

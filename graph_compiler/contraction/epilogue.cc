@@ -20,6 +20,13 @@ bool IsShort(const Body& body) {
   return simple && body.ops.size() + body.stores.size() <= kMaxInlineOps;
 }
 
+// The sum is i32, in the bits of an f32.
+bool SumsIntegers(const Body& body) {
+  return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.op == Opcode::kAccumulator && op.type == ScalarType::kI32;
+  });
+}
+
 class TileEpilogue {
  public:
   TileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
@@ -29,7 +36,8 @@ class TileEpilogue {
         body_(body),
         shape_(shape),
         place_(place),
-        cols_(shape.vectors * e.lanes()) {}
+        cols_(shape.vectors * e.lanes()),
+        sums_integers_(SumsIntegers(body)) {}
 
   void Emit(const Values& tile) {
     if (place_.rows_left == nullptr) return EmitRows(tile, e_.Int(shape_.rows));
@@ -80,6 +88,7 @@ class TileEpilogue {
     position.index.push_back(place_.first_col == nullptr ? col : e_.Add(place_.first_col, col));
     position.lanes = lanes;
     position.mask = mask;
+    if (sums_integers_) sums = e_.b.CreateBitCast(sums, e_.I32(lanes));
     EmitBody(e_.b, frame_, e_.target(), body_, position, {sums});
   }
 
@@ -89,6 +98,7 @@ class TileEpilogue {
   const TileShape shape_;
   const TilePlace& place_;
   const int cols_;
+  const bool sums_integers_;
 };
 
 template <typename Visit>

@@ -4,6 +4,7 @@
 
 #include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/epilogue.h"
+#include "graph_compiler/contraction/int8.h"
 #include "graph_compiler/contraction/packing.h"
 
 namespace hpu::graph_compiler {
@@ -21,8 +22,9 @@ constexpr int64_t kRowsWorthStaging = 32;
 constexpr int64_t kShortestStream = 32;
 
 absl::Status Check(const GemmSpec& spec) {
-  if (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.type)) {
-    return Unimplemented(spec.name, ": gemm operands must be f32, bf16 or f16");
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) &&
+      (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.type))) {
+    return Unimplemented(spec.name, ": gemm operands must be f32, bf16 or f16, or u8 and i8");
   }
   const size_t rank = spec.batch.size();
   if (spec.a.batch_strides.size() != rank || spec.b.batch_strides.size() != rank) {
@@ -102,6 +104,7 @@ class GemmForms {
     gemm_.k = spec.k;
     gemm_.a = spec.a;
     gemm_.b = spec.b;
+    gemm_.zeros = spec.zeros;
     gemm_.name = spec.name;
     FoldOffset(gemm_.a);
     FoldOffset(gemm_.b);
@@ -113,7 +116,7 @@ class GemmForms {
 
   EmittedKernels Emit() {
     if (gemm_.m == 0 || gemm_.n == 0 || gemm_.batch_count() == 0) return std::move(out_);
-    if (gemm_.m <= kMaxStreamedRows && gemm_.k >= kShortestStream) {
+    if (!integers() && gemm_.m <= kMaxStreamedRows && gemm_.k >= kShortestStream) {
       if (gemm_.b.row_stride == 1) return Stream(EmitDotGemm);
       if (gemm_.b.col_stride == 1 && gemm_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
     }
@@ -136,6 +139,7 @@ class GemmForms {
   // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
   void Bind(const OperandRef& b) {
     gemm_.operands = {gemm_.a.buffer, b};
+    if (gemm_.zeros.has_b()) gemm_.operands.push_back(gemm_.zeros.b);
     gemm_.epilogue = BindEpilogue(spec_epilogue_, epilogue_operands_, gemm_.operands);
   }
 
@@ -171,41 +175,58 @@ class GemmForms {
     return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
   }
 
+  bool integers() const { return IsIntegerProduct(gemm_.a.type, gemm_.b.type); }
+
   // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
   // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
     if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
     if (gemm_.a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
     if (form != PanelForm::kPacked && gemm_.m < kRowsWorthStaging) return false;
-    return ReadsPairsInPlace() || gemm_.n >= kRowsWorthStaging;
+    return ReadsDwordsInPlace() || gemm_.n >= kRowsWorthStaging;
   }
 
-  static bool HasPairs(const MatrixAccess& a) {
-    return a.col_stride == 1 && a.row_stride % 2 == 0 &&
+  // Elements of a dword, as the panels hold them: pairs of bf16, pairs or quads of integers.
+  int64_t PerDword() const {
+    return integers() ? KPerStep(IntegerPanels(cache_.module().target())) : 2;
+  }
+
+  static bool HasDwords(const MatrixAccess& a, int64_t per_dword) {
+    return MemoryTypeSize(a.type) * per_dword == 4 && a.buffer.offset % 4 == 0 &&
+           a.col_stride == 1 && a.row_stride % per_dword == 0 &&
            std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
-                       [](int64_t stride) { return stride % 2 == 0; });
+                       [&](int64_t stride) { return stride % per_dword == 0; });
   }
 
-  // A lies in pairs, of a k that AMX, where it is there, cuts into tiles without a rest.
-  bool ReadsPairsInPlace() const {
-    if (!HasPairs(gemm_.a) || gemm_.k % 2 != 0) return false;
-    const int64_t pairs = gemm_.k / 2;
-    return !cache_.module().target().amx_bf16 || AmxDepth(pairs) > 0 ||
-           AmxDepthFilledUp(pairs) == 0 || gemm_.n < kRowsWorthStaging;
+  // A lies in dwords, of a k that AMX, where it is there, cuts into tiles without a rest.
+  bool ReadsDwordsInPlace() const {
+    if (!HasDwords(gemm_.a, PerDword()) || gemm_.k % PerDword() != 0) return false;
+    const int64_t dwords = gemm_.k / PerDword();
+    return !cache_.module().target().amx_bf16 || AmxDepth(dwords) > 0 ||
+           AmxDepthFilledUp(dwords) == 0 || gemm_.n < kRowsWorthStaging;
   }
 
-  // AMX multiplies tiles of pairs; a rest of k is filled up with zeros where A is copied.
+  // AMX multiplies tiles of dwords; a rest of k is filled up with zeros where A is copied.
   int ChooseAmxDepth() const {
     if (!cache_.module().target().amx_bf16) return 0;
-    const int64_t pairs = CeilDiv(gemm_.k, 2);
-    return ReadsPairsInPlace() ? AmxDepth(pairs) : AmxDepthFilledUp(pairs);
+    const int64_t dwords = CeilDiv(gemm_.k, PerDword());
+    return ReadsDwordsInPlace() ? AmxDepth(dwords) : AmxDepthFilledUp(dwords);
   }
 
-  // From here on k, with what fills it up, and the strides of A count pairs.
-  void CountPairs(int64_t filled_k) {
-    gemm_.k = filled_k / 2;
-    gemm_.a.row_stride /= 2;
-    for (int64_t& stride : gemm_.a.batch_strides) stride /= 2;
+  // From here on k, with what fills it up, and the strides of A count dwords.
+  void CountDwords(int64_t filled_k, int64_t per_dword) {
+    gemm_.k_elements = filled_k;
+    gemm_.k = filled_k / per_dword;
+    gemm_.a.row_stride /= per_dword;
+    for (int64_t& stride : gemm_.a.batch_strides) stride /= per_dword;
+  }
+
+  void StageDwords(int64_t filled_k) {
+    if (!integers()) {
+      return StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, filled_k, gemm_.a, out_);
+    }
+    const IntegerRows rows{IntegerPanels(cache_.module().target()), filled_k, gemm_.zeros.a};
+    StageIntegers(cache_, gemm_.batch, gemm_.m, gemm_.k, rows, gemm_.a, out_);
   }
 
   EmittedKernels Tiled() {
@@ -215,8 +236,9 @@ class GemmForms {
     PanelForm form = ChoosePanelForm(target, use.vectors);
     PanelType packed_type = PanelType::kF32;
     bool stages_panels = false;
-    if (TakesPairs(form)) {
-      packed_type = PanelType::kBF16Pairs;
+    const bool dwords = integers() || TakesPairs(form);
+    if (dwords) {
+      packed_type = integers() ? IntegerPanels(target) : PanelType::kBF16Pairs;
       stages_panels = form != PanelForm::kPacked;
       form = PanelForm::kPacked;
     } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
@@ -224,12 +246,11 @@ class GemmForms {
       packed_type = PanelType::kBF16Vectors;
     }
     use.packed_by_task = form == PanelForm::kPackedByTask;
-    const bool pairs = packed_type == PanelType::kBF16Pairs;
-    if (pairs) use.amx_depth = ChooseAmxDepth();
+    if (dwords) use.amx_depth = ChooseAmxDepth();
     if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
     OperandRef b = gemm_.b.buffer;
     PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
-    if (pairs) format.filled_k = RoundUp(gemm_.k, 2 * std::max(1, use.amx_depth));
+    if (dwords) format.filled_k = RoundUp(gemm_.k, PerDword() * std::max(1, use.amx_depth));
     if (stages_panels) {
       b = StagePanels(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format, out_);
     } else if (form == PanelForm::kPacked) {
@@ -237,11 +258,10 @@ class GemmForms {
       out_.packed.push_back(
           EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
     }
-    if (pairs) {
-      if (!ReadsPairsInPlace()) {
-        StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, format.filled_k, gemm_.a, out_);
-      }
-      CountPairs(format.filled_k);
+    if (dwords) {
+      const int64_t per_dword = PerDword();  // which the staged A no longer tells
+      if (!ReadsDwordsInPlace()) StageDwords(format.filled_k);
+      CountDwords(format.filled_k, per_dword);
     } else if (gemm_.k > 0 && !ReadsAInPlace()) {
       StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
@@ -269,7 +289,7 @@ int64_t BoundGemm::batch_count() const {
 
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
   RETURN_IF_ERROR(Check(spec));
-  if (IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
   return GemmForms(cache, spec).Emit();
 }
 

@@ -10,6 +10,7 @@
 #include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/epilogue.h"
 #include "graph_compiler/contraction/gemm.h"
+#include "graph_compiler/contraction/int8.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/packing.h"
 
@@ -22,6 +23,8 @@ using llvm::Value;
 // fetch from memory.
 constexpr uint64_t kBytesWorthPrefetching = 4 << 20;
 constexpr int64_t kStepsWorthPrefetching = 32;
+constexpr int64_t kRowsToBeginWith = 1;  // in scratch, after a tile: of sums of integers (AMX)
+constexpr uint32_t kZerosOfB = 2;        // operand
 
 bool PrefetchesEpilogue(const BoundGemm& gemm, const GemmBlocks& blocks) {
   const auto results = static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n);
@@ -45,7 +48,8 @@ class TiledGemm {
         gemm_(gemm),
         form_(form),
         blocks_(blocks),
-        packed_type_(packed_type) {}
+        packed_type_(packed_type),
+        zeros_(e_, frame, packed_type, gemm.zeros, blocks.vectors) {}
 
   // Partial sums of one panel.
   static int64_t PanelPartialBytes(const GemmBlocks& blocks) {
@@ -56,7 +60,8 @@ class TiledGemm {
     return static_cast<uint64_t>(blocks.panels_per_task * PanelPartialBytes(blocks));
   }
   static uint64_t TileBufferBytes(const GemmBlocks& blocks) {
-    return static_cast<uint64_t>(blocks.tiles.max_rows() * blocks.panel_cols * 4);
+    return static_cast<uint64_t>((blocks.tiles.max_rows() + kRowsToBeginWith) * blocks.panel_cols *
+                                 4);
   }
   static uint64_t ScratchBytes(const GemmBlocks& blocks, PanelForm form) {
     uint64_t bytes = PartialBytes(blocks) + TileBufferBytes(blocks);
@@ -129,7 +134,31 @@ class TiledGemm {
   int64_t StepBytes() const {
     return blocks_.panel_cols * PackedSize(packed_type_) * KPerStep(packed_type_);
   }
-  int64_t PanelBytes() const { return gemm_.k * StepBytes(); }
+  int64_t SumBytes() const { return integers() ? blocks_.panel_cols * 4 : 0; }
+  int64_t PanelBytes() const { return gemm_.k * StepBytes() + SumBytes(); }
+  bool integers() const { return IsInteger(packed_type_); }
+
+  // What a panel's integers begin at and are corrected by.
+  void EnterIntegers(Value* panel, Value* col) {
+    Value* sums = e_.Address(b_, e_.Add(e_.Mul(panel, PanelBytes()), gemm_.k * StepBytes()));
+    Value* b_zero = gemm_.zeros.has_b()
+                        ? e_.Address(frame_.Operand(e_.b, kZerosOfB), e_.Mul(col, 8))
+                        : nullptr;
+    zeros_.Enter(sums, b_zero, e_.Sub(e_.Int(gemm_.n), col));
+  }
+  Values BeginTile(TileShape shape) {
+    return integers() ? zeros_.Begin(shape) : ZeroTile(e_, shape);
+  }
+  // Finished sums of integers in memory, to results.
+  void FinishIntegers(TileShape shape, Value* row, Value* sums, const TilePlace& place) {
+    zeros_.Finish(sums, e_.Int(shape.rows), gemm_.k_elements, [&](Value* r, const TileB& ones) {
+      TileA a;
+      a.row_bases = {e_.Address(a_, e_.Mul(e_.Add(row, r), gemm_.a.row_stride * 4))};
+      a.row_offsets = {0};
+      return AccumulateTile(e_, {1, 1}, a, ones, gemm_.k, {e_.Zero(e_.lanes())})[0];
+    });
+    EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, {}, place);
+  }
 
   void Panel(Value* panel, Value* k0) {
     Value* col = e_.Mul(panel, blocks_.panel_cols);
@@ -137,6 +166,7 @@ class TiledGemm {
     Value* steps = equal_blocks ? e_.Int(blocks_.k_block)
                                 : e_.Min(e_.Sub(e_.Int(gemm_.k), k0), e_.Int(blocks_.k_block));
     const TileB b = PanelRows(panel, col, k0, steps);
+    if (integers()) EnterIntegers(panel, col);
     const RowTiles& tiles = blocks_.tiles;
     const auto run = [&](int rows, Value* first, Value* end) {
       if (blocks_.amx_depth > 0) return AmxRun(rows, first, end, col, k0, steps, b);
@@ -187,10 +217,10 @@ class TiledGemm {
 
     const int64_t partial_stride = blocks_.panel_cols * 4;
     Value* partial = Partial(row);
-    Values sums = ZeroTile(e_, shape);
+    Values sums = BeginTile(shape);
     if (blocks_.k_blocks > 1) {
       sums = e_.Choose(
-          e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { return ZeroTile(e_, shape); },
+          e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { return BeginTile(shape); },
           [&] { return LoadTile(e_, shape, partial, partial_stride); });
     }
     if (StreamsA(gemm_, blocks_)) {
@@ -209,7 +239,11 @@ class TiledGemm {
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(steps);
     sums = fixed != nullptr ? AccumulateTile(e_, shape, a, b, fixed->getSExtValue(), sums)
                             : AccumulateTile(e_, shape, a, b, steps, sums);
-    const auto finish = [&] { EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place); };
+    const auto finish = [&] {
+      if (!integers()) return EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place);
+      StoreTile(e_, shape, tile_buffer_, blocks_.panel_cols * 4, sums);
+      FinishIntegers(shape, row, tile_buffer_, place);
+    };
     if (blocks_.k_blocks == 1) return finish();
     e_.If(IsLastBlock(k0), finish, [&] { StoreTile(e_, shape, partial, partial_stride, sums); });
   }
@@ -229,21 +263,26 @@ class TiledGemm {
     amx.Configure(frame_);
     AmxA a;
     a.row_stride = gemm_.a.row_stride * 4;
+    Value* first_row = e_.Address(tile_buffer_, blocks_.tiles.max_rows() * blocks_.panel_cols * 4);
+    if (integers()) zeros_.StoreBegin(first_row);
+    const auto begin = [&] { integers() ? amx.LoadRow(first_row) : amx.Zero(); };
     e_.For(first, end, 1, [&](Value* tile) {
       Value* row = TileRow(tile);
       a.halves[0] = e_.Address(a_, e_.Add(e_.Mul(row, a.row_stride), e_.Mul(k0, 4)));
       a.halves[1] = e_.Address(a.halves[0], kAmxRows * a.row_stride);
       Value* sums = blocks_.k_blocks == 1 ? tile_buffer_ : Partial(row);
       if (blocks_.k_blocks == 1) {
-        amx.Zero();
+        begin();
       } else {
-        e_.If(e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { amx.Zero(); }, [&] { amx.Load(sums); });
+        e_.If(e_.b.CreateICmpEQ(k0, e_.Int(0)), begin, [&] { amx.Load(sums); });
       }
       amx.Accumulate(a, b, steps);
       amx.Store(sums);
       const TilePlace place{batch_index_, row, col, gemm_.n, sums, nullptr};
       const auto finish = [&] {
-        EmitTileEpilogue(e_, frame_, gemm_.epilogue, {rows, blocks_.vectors}, {}, place);
+        const TileShape shape{rows, blocks_.vectors};
+        if (integers()) return FinishIntegers(shape, row, sums, place);
+        EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, {}, place);
       };
       if (blocks_.k_blocks == 1) return finish();
       e_.If(IsLastBlock(k0), finish);
@@ -256,6 +295,7 @@ class TiledGemm {
   const PanelForm form_;
   const GemmBlocks& blocks_;
   const PanelType packed_type_;
+  PanelZeros zeros_;
   Values batch_index_;
   Value* first_tile_ = nullptr;
   Value* end_tile_ = nullptr;
@@ -296,6 +336,7 @@ KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm 
   }
   AddBlocks(key, blocks);
   key.Add(gemm.epilogue).Add(PrefetchesEpilogue(gemm, blocks));
+  key.Add(gemm.zeros.a).Add(gemm.zeros.has_b());
 
   KernelLaunch launch;
   launch.operands = gemm.operands;

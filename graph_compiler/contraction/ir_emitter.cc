@@ -217,6 +217,29 @@ llvm::Value* IrEmitter::DotPairs(Value* x, Value* y, Value* sum) {
                            {sum, b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
 }
 
+llvm::Type* IrEmitter::I32(int lanes) {
+  return lanes == 1 ? static_cast<llvm::Type*>(b.getInt32Ty())
+                    : llvm::FixedVectorType::get(b.getInt32Ty(), static_cast<unsigned>(lanes));
+}
+
+llvm::Value* IrEmitter::DotIntegers(Value* x, Value* y, Value* sum) {
+  llvm::Type* dwords = I32(lanes_);
+  sum = b.CreateBitCast(sum, dwords);
+  if (target_.avx512_bf16) {
+    Value* next =
+        b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {},
+                          {sum, b.CreateBitCast(x, dwords), b.CreateBitCast(y, dwords)});
+    return b.CreateBitCast(next, F32(lanes_));
+  }
+  llvm::Type* words = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes_);
+  const llvm::Intrinsic::ID multiply = lanes_ == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
+                                       : lanes_ == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                                     : llvm::Intrinsic::x86_sse2_pmadd_wd;
+  Value* products =
+      b.CreateIntrinsic(multiply, {}, {b.CreateBitCast(x, words), b.CreateBitCast(y, words)});
+  return b.CreateBitCast(b.CreateAdd(sum, products), F32(lanes_));
+}
+
 void IrEmitter::Prefetch(Value* address, int locality) {
   constexpr int kRead = 0, kData = 1;
   b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},

@@ -77,7 +77,9 @@ class TileEmitter {
       Value* a = e_.Splat(e_.LoadF32(address, 1), e_.lanes());
       for (int v = 0; v < shape_.vectors; ++v) {
         Value*& sum = state[set + static_cast<size_t>(r) * shape_.vectors + v];
-        sum = b_.type == PanelType::kBF16Pairs ? e_.DotPairs(a, b[v], sum) : e_.Fma(a, b[v], sum);
+        sum = IsInteger(b_.type)                 ? e_.DotIntegers(a, b[v], sum)
+              : b_.type == PanelType::kBF16Pairs ? e_.DotPairs(a, b[v], sum)
+                                                 : e_.Fma(a, b[v], sum);
       }
     }
   }
@@ -108,9 +110,16 @@ class TileEmitter {
   Values JoinSets(const Values& state) {
     Values sums(state.begin(), state.begin() + size_);
     for (int set = 1; set < sets_; ++set) {
-      for (int i = 0; i < size_; ++i) sums[i] = e_.b.CreateFAdd(sums[i], state[set * size_ + i]);
+      for (int i = 0; i < size_; ++i) sums[i] = Join(sums[i], state[set * size_ + i]);
     }
     return sums;
+  }
+
+  Value* Join(Value* x, Value* y) {
+    if (!IsInteger(b_.type)) return e_.b.CreateFAdd(x, y);
+    llvm::Type* dwords = e_.I32(e_.lanes());
+    Value* sum = e_.b.CreateAdd(e_.b.CreateBitCast(x, dwords), e_.b.CreateBitCast(y, dwords));
+    return e_.b.CreateBitCast(sum, x->getType());
   }
 
   IrEmitter& e_;

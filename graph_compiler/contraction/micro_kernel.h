@@ -30,10 +30,29 @@ enum class PanelType : uint8_t {
   // Dwords of two consecutive k (low half: the even one) for AVX512_BF16's dot products. A step
   // is two k; A is read as the same dwords.
   kBF16Pairs,
+  // 8-bit integers as IrEmitter::DotIntegers takes them (int8.h): dwords of four i8 of consecutive
+  // k, and of two i16. A row of sums over k, i32, ends the panel.
+  kI8Quads,
+  kI16Pairs,
 };
+inline bool IsInteger(PanelType type) {
+  return type == PanelType::kI8Quads || type == PanelType::kI16Pairs;
+}
 // Bytes per element, and k per step of the micro-kernel.
-inline int64_t PackedSize(PanelType type) { return type == PanelType::kF32 ? 4 : 2; }
-inline int64_t KPerStep(PanelType type) { return type == PanelType::kBF16Pairs ? 2 : 1; }
+inline int64_t PackedSize(PanelType type) {
+  return type == PanelType::kF32 ? 4 : type == PanelType::kI8Quads ? 1 : 2;
+}
+inline int64_t KPerStep(PanelType type) {
+  switch (type) {
+    case PanelType::kBF16Pairs:
+    case PanelType::kI16Pairs:
+      return 2;
+    case PanelType::kI8Quads:
+      return 4;
+    default:
+      return 1;
+  }
+}
 
 // Vector v of step k at base + k * k_stride + v * lanes * 4 bytes (kBF16Vectors: half of that).
 struct TileB {

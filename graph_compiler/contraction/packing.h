@@ -51,5 +51,15 @@ void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t ro
 // `filled_cols`, an even number.
 void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                 int64_t filled_cols, MatrixAccess& a, EmittedKernels& out);
+// Likewise a matrix of u8 for products of integers (int8.h), filled up with `a_zero`. `dense`: rows
+// follow each other without a gap.
+struct IntegerRows {
+  PanelType type = PanelType::kI8Quads;
+  int64_t filled_cols = 0;
+  int64_t a_zero = 0;
+  bool dense = false;
+};
+void StageIntegers(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows,
+                   int64_t cols, const IntegerRows& form, MatrixAccess& a, EmittedKernels& out);
 
 }  // namespace hpu::graph_compiler

@@ -5,6 +5,8 @@
 //   kBF16Vectors   elements of vectors 2i (low half) and 2i + 1 (high half)
 //   kBF16Pairs     elements of an even k (low half) and of the k after it; the fastest k may be
 //                  filled up with zeros, an odd number of it always is
+//   kI8Quads       elements of four consecutive k, the first in the lowest byte; filled up likewise
+//   kI16Pairs      elements of two, widened; filled up likewise
 //
 // Where the elements of a row follow each other in memory, rows are read by vectors; where the
 // elements of a column do, blocks of dwords are transposed in registers. A panel that is not read
@@ -17,7 +19,7 @@
 namespace hpu::graph_compiler {
 
 struct PanelCopy {
-  MemoryType type = MemoryType::kF32;  // of the source; kBF16 unless the panel is f32
+  MemoryType type = MemoryType::kF32;  // of the source; kBF16 or kI8 unless the panel is f32
   PanelType packed_type = PanelType::kF32;
   bool read_next = false;  // by the kernel that follows
   int64_t panel_cols = 0;
@@ -29,10 +31,9 @@ struct PanelCopy {
   // Of the panel, with what is filled up.
   int64_t k() const;
   bool fills_up_k() const { return fastest_k != k_sizes.back(); }
-  bool keeps_bits() const {
-    return MemoryTypeSize(type) == (packed_type == PanelType::kF32 ? 4 : 2);
-  }
-  int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type); }
+  bool keeps_bits() const { return MemoryTypeSize(type) == PackedSize(packed_type); }
+  int64_t sum_bytes() const { return IsInteger(packed_type) ? panel_cols * 4 : 0; }
+  int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type) + sum_bytes(); }
 };
 
 // `from` is the address of the element (0, 0) of the panel. `to` is aligned to a vector.

@@ -1,3 +1,4 @@
+#include "graph_compiler/contraction/int8.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/packing.h"
 #include "graph_compiler/contraction/pair_rows.h"
@@ -35,6 +36,8 @@ struct Form {
   const char* kernel;
   MemoryType type;  // of what is staged
   int64_t rows_per_task;
+  bool dense = false;
+  int64_t filled_with = 0;
 };
 
 constexpr Form kRows{"stage_rows", MemoryType::kF32, 16};
@@ -50,7 +53,7 @@ void Stage(KernelCache& cache, const Form& form, const std::vector<int64_t>& bat
   const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
   const int64_t size = MemoryTypeSize(a.type);
   const int64_t staged_size = MemoryTypeSize(form.type);
-  const int64_t row_stride = StagedRowStride(filled_cols, staged_size);
+  const int64_t row_stride = form.dense ? filled_cols : StagedRowStride(filled_cols, staged_size);
   const int64_t chunks = CeilDiv(rows, form.rows_per_task);
   const uint64_t staged_bytes =
       static_cast<uint64_t>(dense.count * rows * row_stride * staged_size);
@@ -58,7 +61,7 @@ void Stage(KernelCache& cache, const Form& form, const std::vector<int64_t>& bat
 
   KernelKey key(form.kernel);
   key.Add(dense.sizes).Add(dense.strides).Add(a.type).Add(a.row_stride).Add(a.col_stride);
-  key.Add(rows).Add(cols).Add(filled_cols);
+  key.Add(rows).Add(cols).Add(filled_cols).Add(form.dense).Add(form.filled_with);
   KernelLaunch launch;
   launch.name = "stage";
   launch.engine = Engine::kMme;
@@ -106,6 +109,18 @@ void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t r
     EmitPairRows(e, a, cols, filled_cols, from, {to, row_stride}, count);
   };
   Stage(cache, kPairRows, batch, rows, cols, filled_cols, copy, a, out);
+}
+
+void StageIntegers(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows,
+                   int64_t cols, const IntegerRows& form, MatrixAccess& a, EmittedKernels& out) {
+  const bool quads = form.type == PanelType::kI8Quads;
+  const Form staged{quads ? "stage_quads" : "stage_words",
+                    quads ? MemoryType::kU8 : MemoryType::kI16, 64, form.dense, form.a_zero};
+  const auto copy = [&](IrEmitter& e, Value* from, Value* to, int64_t row_stride, Value* count) {
+    EmitIntegerRows(e, form.type, a, cols, form.filled_cols, form.a_zero, from, to,
+                    row_stride * PackedSize(form.type), count);
+  };
+  Stage(cache, staged, batch, rows, cols, form.filled_cols, copy, a, out);
 }
 
 }  // namespace hpu::graph_compiler

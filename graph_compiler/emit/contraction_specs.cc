@@ -113,6 +113,13 @@ AttentionSpec SpecOf(const Attention& attention, const std::string& name, const 
   return spec;
 }
 
+IntegerZeros ZerosOf(const ProductZeros& zeros, const FindHome& home) {
+  IntegerZeros result;
+  result.a = zeros.a;
+  if (zeros.b.has_value()) result.b = DenseRef(*zeros.b, home);
+  return result;
+}
+
 // Offsets are left out, here and below: they go into the launches' operands.
 void PrintView(std::ostream& out, const View& view, const FindHome& home) {
   out << static_cast<int>(view.type) << ' ' << home(view.value).stable << ' ';
@@ -134,6 +141,7 @@ GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& 
   spec.k = gemm.a.shape.back();
   spec.a = MakeMatrix(graph, gemm.a, home);
   spec.b = MakeMatrix(graph, gemm.b, home);
+  spec.zeros = ZerosOf(gemm.zeros, home);
   spec.name = node.name;
   SetEpilogue(node, home, &spec);
   return spec;
@@ -155,6 +163,7 @@ ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& 
   spec.w_offset = conv.w.offset;
   spec.w_stable = home(conv.w.value).stable;
   spec.w_buffer_bytes = graph.values[conv.w.value].bytes;
+  spec.zeros = ZerosOf(conv.zeros, home);
   spec.name = node.name;
   SetEpilogue(node, home, &spec);
   return spec;
@@ -216,13 +225,15 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
   if (const auto* backward = std::get_if<AttentionBackward>(&node.kind)) {
     return print_attention(backward->forward);
   }
-  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) out << graph.values[gemm->b.value].bytes;
+  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) {
+    out << graph.values[gemm->b.value].bytes << ' ' << gemm->zeros.a;
+  }
   const auto print_geometry = [&](const ConvGeometry& g) {
     out << ' ' << g.stride_h << ' ' << g.stride_w << ' ' << g.dilation_h << ' ' << g.dilation_w
         << ' ' << g.pad_top << ' ' << g.pad_left << ' ' << g.groups << ' ' << g.direct;
   };
   if (const auto* conv = std::get_if<Conv>(&node.kind)) {
-    out << graph.values[conv->w.value].bytes;
+    out << graph.values[conv->w.value].bytes << ' ' << conv->zeros.a;
     print_geometry(conv->geometry);
   }
   if (const auto* gradient = std::get_if<WeightGradient>(&node.kind)) {

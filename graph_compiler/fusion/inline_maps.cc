@@ -119,9 +119,23 @@ bool CutsRows(const Node& before, const Node& after) {
   return length < before.domain[old_dim] && length < kShortestRow;
 }
 
+// Calculates something wider from one byte an element.
+bool WidensBytes(const Node& node) {
+  size_t bytes = 0;
+  for (const BodyOp& op : node.body.ops) {
+    if (op.op != Opcode::kLoad || !op.access.operand.IsBuffer()) continue;
+    const bool is_byte =
+        op.access.type == MemoryType::kU8 || op.access.type == MemoryType::kI8;
+    bytes += is_byte ? 1 : 0;
+  }
+  return bytes == 1 && FullLoads(node) == 1 && CostOf(node.body) <= kCheapCost &&
+         MemoryTypeSize(node.body.stores[0].access.type) > 1;
+}
+
 bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<uint32_t>& readers,
                   InlineScope scope) {
   if (scope == InlineScope::kConstants) return producer.Reads().empty();
+  if (scope == InlineScope::kWidenedBytes && !WidensBytes(producer)) return false;
   const int cost = CostOf(producer.body);
   const bool cheap = cost <= kCheapCost && FullLoads(producer) <= 1;
   if (readers.size() > 1 && !cheap) return false;

@@ -12,7 +12,8 @@
 namespace hpu::graph_compiler {
 
 enum class InlineScope {
-  kConstants,  // only producers that read nothing (constants, ranges)
+  kConstants,     // only producers that read nothing (constants, ranges)
+  kWidenedBytes,  // only producers that widen 8-bit integers (dequantised results of products)
   kAll,
 };
 void InlineMaps(FusionState& state, InlineScope scope);

@@ -87,9 +87,11 @@ std::vector<PortType> ListPorts(Variant& kind) {
   if (auto* gemm = std::get_if<Gemm>(&kind)) {
     read("a", gemm->a);
     read("b", gemm->b);
+    if (gemm->zeros.b.has_value()) read("b_zero", *gemm->zeros.b);
   } else if (auto* conv = std::get_if<Conv>(&kind)) {
     read("x", conv->x);
     read("w", conv->w);
+    if (conv->zeros.b.has_value()) read("w_zero", *conv->zeros.b);
   } else if (auto* gradient = std::get_if<WeightGradient>(&kind)) {
     read("x", gradient->x);
     read("dy", gradient->dy);

@@ -60,10 +60,17 @@ struct Loop {
   ReduceKind reduce = ReduceKind::kNone;
 };
 
+// What stands for 0 in the operands of a product of u8 by i8, whose sum is an i32.
+struct ProductZeros {
+  int64_t a = 0;
+  std::optional<View> b;  // (n), i64; none: 0
+};
+
 // Domain (batch..., m, n).
 struct Gemm {
   View a;  // (batch..., m, k)
   View b;  // (batch..., k, n)
+  ProductZeros zeros = {};
 };
 
 struct ConvGeometry {
@@ -77,6 +84,7 @@ struct Conv {
   View x;  // (n, h, w, c)
   View w;  // (ko, c/g, r, s)
   ConvGeometry geometry;
+  ProductZeros zeros = {};
 };
 
 // The gradient of a convolution by its weight. Domain (r, s, c/g, ko).

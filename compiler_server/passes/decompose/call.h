@@ -127,6 +127,7 @@ std::span<const HandlerRow> IndexBackwardRows();
 std::span<const HandlerRow> ConvBackwardRows();
 std::span<const HandlerRow> ForeachRows();
 std::span<const HandlerRow> RandomRows();
+std::span<const HandlerRow> QuantizeRows();
 
 // Whether the numbers of a call that draws some can be calculated in a recipe.
 bool RecipesDraw(const ir::Node& node);

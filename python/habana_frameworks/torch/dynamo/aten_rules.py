@@ -479,5 +479,11 @@ ATEN_RULES = frozenset(
         "aten.zeros.default",
         "aten.zeros_like.default",
         "prims.fma.default",
+        "quantized_decomposed.dequantize_per_channel.default",
+        "quantized_decomposed.dequantize_per_tensor.default",
+        "quantized_decomposed.dequantize_per_tensor.tensor",
+        "quantized_decomposed.quantize_per_channel.default",
+        "quantized_decomposed.quantize_per_tensor.default",
+        "quantized_decomposed.quantize_per_tensor.tensor",
     }
 )

@@ -1,0 +1,342 @@
+#include "graph_compiler/fusion/integer_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "graph_compiler/ir/access_algebra.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+// Sums of as many products of 9-bit differences fit in i32.
+constexpr int64_t kLongestSum = 33000;
+constexpr int64_t kLargestZero = 255;  // of u8
+constexpr size_t kLargestWalk = 64;    // ops between the integers and the product
+
+bool IsByte(MemoryType type) { return type == MemoryType::kU8 || type == MemoryType::kI8; }
+
+// A number, or loads of one per index of some dimensions.
+struct Factor {
+  double number = 0;
+  const Access* access = nullptr;
+};
+
+// (q - zero) * scale over the shape of an operand.
+struct Dequantised {
+  Body body;  // which the accesses are of
+  const Access* q = nullptr;
+  Factor zero, scale;
+};
+
+// What loads the elements of `view`, seen through the maps that make them, up to integers.
+class Walk {
+ public:
+  Walk(FusionState& state, uint32_t product, const View& view) : state_(state), product_(product) {
+    node_.kind = Loop{};
+    node_.domain = view.shape;
+    BodyOp load{Opcode::kLoad, ScalarType::kF32, {}, 0, 0, {}};
+    load.access.operand = view.value;
+    load.access.type = view.type;
+    load.access.strides = view.strides;
+    load.access.offset = view.offset;
+    node_.body.stores.push_back({0, load.access});
+    node_.body.ops.push_back(std::move(load));
+  }
+
+  // The whole of it; nothing if the operand is not made so.
+  std::optional<Body> Run(const Shape& shape) {
+    while (InlineOne()) {
+      if (node_.body.ops.size() > kLargestWalk) return std::nullopt;
+    }
+    SimplifyBody(node_.body);
+    for (BodyOp& op : node_.body.ops) {
+      if (op.op == Opcode::kLoad && !JoinDims(shape, op.access)) return std::nullopt;
+    }
+    return node_.body;
+  }
+
+ private:
+  // Seeing through maps may have split dimensions of `shape`; makes the access one over it again.
+  bool JoinDims(const Shape& shape, Access& access) const {
+    std::vector<int64_t> strides;
+    size_t part = 0;
+    for (const int64_t size : shape) {
+      int64_t joined = 1, stride = 0;
+      for (; part < node_.domain.size() && (joined < size || node_.domain[part] == 1); ++part) {
+        if (node_.domain[part] == 1) continue;
+        // What the parts before step by must be what this one runs through.
+        const int64_t extent = access.strides[part] * node_.domain[part];
+        if (joined > 1 && stride != extent) return false;
+        stride = access.strides[part];
+        joined *= node_.domain[part];
+      }
+      if (joined != size) return false;
+      strides.push_back(stride);
+    }
+    access.strides = std::move(strides);
+    return part == node_.domain.size();
+  }
+
+  bool InlineOne() {
+    for (uint32_t i = 0; i < node_.body.ops.size(); ++i) {
+      const BodyOp& op = node_.body.ops[i];
+      if (op.op != Opcode::kLoad || IsByte(op.access.type) || !op.access.operand.IsBuffer()) {
+        continue;
+      }
+      if (op.access.indirect_value == kNoValue && Inline(i, op.access)) return true;
+    }
+    return false;
+  }
+
+  bool Inline(uint32_t load, const Access& access) {
+    const ValueId value = access.operand.number;
+    if (!state_.IsTemporary(value) || state_.writers(value).size() != 1) return false;
+    const uint32_t writer = state_.writers(value)[0];
+    const Node& producer = state_.node(writer);
+    if (!producer.IsMap() || producer.body.stores.size() != 1 || producer.overwrites ||
+        producer.UsesIota() || !state_.MayReadLater(writer, product_)) {
+      return false;
+    }
+    const Store& store = producer.body.stores[0];
+    const bool exact = store.access.type == access.type &&
+                       (access.type == MemoryType::kF32 || access.type == MemoryType::kI64);
+    IndexMap map;
+    if (!exact || store.access.indirect_value != kNoValue ||
+        !ComposeAccess(node_, access, producer.domain, store.access, &map)) {
+      return false;
+    }
+    InlineLoad(node_.body, load, producer.body, store.value, store.access.type, map);
+    return true;
+  }
+
+  FusionState& state_;
+  const uint32_t product_;
+  Node node_;
+};
+
+const BodyOp* WithoutCast(const Body& body, const BodyOp* op) {
+  while (op->op == Opcode::kCast) op = &body.ops[op->args[0]];
+  return op;
+}
+
+bool ReadFactor(const Body& body, uint32_t value, Factor* factor) {
+  const BodyOp& op = *WithoutCast(body, &body.ops[value]);
+  if (op.op == Opcode::kConstF32) {
+    factor->number = op.imm_f32;
+    return true;
+  }
+  if (op.op != Opcode::kLoad || op.access.indirect_value != kNoValue) return false;
+  factor->access = &op.access;
+  return true;
+}
+
+// The number that a constant of the recipe is everywhere.
+void ReadConstant(const LoopGraph& graph, const Shape& shape, Factor* factor) {
+  if (factor->access == nullptr || factor->access->type != MemoryType::kF32) return;
+  const Value& value = graph.values[factor->access->operand.number];
+  if (value.home != Home::kConstant) return;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1 && factor->access->strides[d] != 0) return;
+  }
+  float number = 0;
+  const uint64_t place =
+      value.byte_offset + static_cast<uint64_t>(factor->access->offset) * sizeof(number);
+  std::memcpy(&number, graph.constants.data() + place, sizeof(number));
+  *factor = {number, nullptr};
+}
+
+// f32(q), with q's access.
+const Access* ReadBytes(const Body& body, uint32_t value) {
+  const BodyOp& cast = body.ops[value];
+  if (cast.op != Opcode::kCast || cast.type != ScalarType::kF32) return nullptr;
+  const BodyOp& load = body.ops[cast.args[0]];
+  const bool is_byte = load.op == Opcode::kLoad && IsByte(load.access.type) &&
+                       load.access.indirect_value == kNoValue;
+  return is_byte ? &load.access : nullptr;
+}
+
+// q - zero; of a zero that is 0, q alone.
+bool ReadDifference(Dequantised* result, uint32_t value) {
+  const BodyOp& op = result->body.ops[value];
+  result->q = ReadBytes(result->body, value);
+  if (result->q != nullptr) return true;
+  if (op.op != Opcode::kSub && op.op != Opcode::kAdd) return false;
+  result->q = ReadBytes(result->body, op.args[0]);
+  if (result->q == nullptr || !ReadFactor(result->body, op.args[1], &result->zero)) return false;
+  if (op.op == Opcode::kSub) return true;
+  result->zero.number = -result->zero.number;
+  return result->zero.access == nullptr;
+}
+
+bool ReadDequantised(FusionState& state, uint32_t product, const View& view, Dequantised* result) {
+  if (view.type != MemoryType::kF32) return false;
+  std::optional<Body> body = Walk(state, product, view).Run(view.shape);
+  if (!body.has_value()) return false;
+  result->body = *std::move(body);
+  const BodyOp& op = result->body.ops[result->body.stores[0].value];
+  if (op.op != Opcode::kMul) return false;
+  for (const int scale : {1, 0}) {
+    *result = Dequantised{std::move(result->body), nullptr, {}, {}};
+    const BodyOp& product_op = result->body.ops[result->body.stores[0].value];
+    if (ReadDifference(result, product_op.args[1 - scale]) &&
+        ReadFactor(result->body, product_op.args[scale], &result->scale)) {
+      ReadConstant(state.graph(), view.shape, &result->zero);
+      return true;
+    }
+  }
+  return false;
+}
+
+// The stride along dimension `dim` of an access that no other dimension moves.
+std::optional<int64_t> StrideAlong(const Access& access, const Shape& shape, size_t dim) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d != dim && shape[d] > 1 && access.strides[d] != 0) return std::nullopt;
+  }
+  return dim < shape.size() && shape[dim] > 1 ? access.strides[dim] : 0;
+}
+
+View WindowOf(const Access& q, const Shape& shape) {
+  return {q.operand.number, q.type, shape, q.strides, q.offset};
+}
+
+// A product whose operands are known.
+struct Operands {
+  View* a;
+  View* b;
+  ProductZeros* zeros;
+  size_t columns_of_b;  // dimension of b that is the last of the product
+};
+
+class IntegerProduct {
+ public:
+  IntegerProduct(FusionState& state, uint32_t index)
+      : state_(state), index_(index), node_(state.node(index)) {}
+
+  // Nothing is changed if the product is none of integers.
+  void Rewrite() {
+    std::optional<Operands> operands = Find();
+    if (!operands.has_value()) return;
+    Dequantised a, b;
+    if (!ReadDequantised(state_, index_, *operands->a, &a) || !AcceptsA(a)) return;
+    if (!ReadDequantised(state_, index_, *operands->b, &b) || !AcceptsB(b)) return;
+    ProductZeros zeros;
+    zeros.a = std::lround(a.zero.number);
+    const Shape& b_shape = operands->b->shape;
+    const size_t columns = operands->columns_of_b;
+    if (b.zero.access != nullptr) {
+      const auto stride = StrideAlong(*b.zero.access, b_shape, columns);
+      const bool dense = stride.has_value() && (*stride == 1 || b_shape[columns] == 1);
+      if (!dense || b.zero.access->type != MemoryType::kI64) return;
+      zeros.b = View{b.zero.access->operand.number, MemoryType::kI64, {b_shape[columns]}, {1},
+                     b.zero.access->offset};
+    }
+    std::optional<Factor> a_scale = ScaleOf(a, operands->a->shape, operands->a->shape.size());
+    std::optional<Factor> b_scale = ScaleOf(b, b_shape, columns);
+    if (!a_scale.has_value() || !b_scale.has_value()) return;
+    ScaleSum({*a_scale, *b_scale});
+    *operands->a = WindowOf(*a.q, operands->a->shape);
+    *operands->b = WindowOf(*b.q, b_shape);
+    *operands->zeros = zeros;
+    state_.Replace(index_, std::move(node_));
+  }
+
+ private:
+  std::optional<Operands> Find() {
+    if (auto* gemm = std::get_if<Gemm>(&node_.kind)) {
+      if (gemm->a.shape.back() > kLongestSum) return std::nullopt;
+      return Operands{&gemm->a, &gemm->b, &gemm->zeros, gemm->b.shape.size() - 1};
+    }
+    if (auto* conv = std::get_if<Conv>(&node_.kind)) {
+      const Shape& w = conv->w.shape;
+      if (conv->geometry.groups != 1 || w[1] * w[2] * w[3] > kLongestSum) return std::nullopt;
+      return Operands{&conv->x, &conv->w, &conv->zeros, 0};
+    }
+    return std::nullopt;
+  }
+
+  static bool AcceptsA(const Dequantised& a) {
+    const double zero = a.zero.number;
+    return a.q->type == MemoryType::kU8 && a.zero.access == nullptr && zero == std::floor(zero) &&
+           zero >= 0 && zero <= kLargestZero;
+  }
+
+  // A weight; its zero points are 0 or the quantizer's.
+  bool AcceptsB(const Dequantised& b) const {
+    const auto given = [&](const Access& access) {
+      const ValueId value = access.operand.number;
+      return state_.graph().values[value].home == Home::kPersistent &&
+             state_.writers(value).empty() && state_.overlaps(value).empty();
+    };
+    return b.q->type == MemoryType::kI8 && given(*b.q) &&
+           (b.zero.access != nullptr ? given(*b.zero.access) : b.zero.number == 0);
+  }
+
+  // A scale of the operand as one over the product's domain; `dim` is the operand's dimension that
+  // is the product's last.
+  std::optional<Factor> ScaleOf(const Dequantised& operand, const Shape& shape, size_t dim) {
+    Factor factor{operand.scale.number, nullptr};
+    if (operand.scale.access == nullptr) return factor;
+    const auto stride = StrideAlong(*operand.scale.access, shape, dim);
+    if (!stride.has_value() || operand.scale.access->type != MemoryType::kF32) return std::nullopt;
+    Access access = *operand.scale.access;
+    access.strides.assign(node_.domain.size(), 0);
+    access.strides.back() = *stride;
+    scales_.push_back(std::make_unique<Access>(std::move(access)));
+    factor.access = scales_.back().get();
+    return factor;
+  }
+
+  // The body's sum becomes i32; what takes its place is f32(sum) * (product of the scales).
+  void ScaleSum(const std::vector<Factor>& scales) {
+    std::vector<BodyOp> ops;
+    const auto add = [&](BodyOp op) {
+      ops.push_back(std::move(op));
+      return static_cast<uint32_t>(ops.size() - 1);
+    };
+    const uint32_t sum = add({Opcode::kAccumulator, ScalarType::kI32, {}, 0, 0, {}});
+    uint32_t scaled = add({Opcode::kCast, ScalarType::kF32, {sum}, 0, 0, {}});
+    uint32_t scale = kNoValue;
+    for (const Factor& factor : scales) {
+      const uint32_t one =
+          factor.access != nullptr
+              ? add({Opcode::kLoad, ScalarType::kF32, {}, 0, 0, *factor.access})
+              : add({Opcode::kConstF32, ScalarType::kF32, {}, factor.number, 0, {}});
+      scale = scale == kNoValue ? one
+                                : add({Opcode::kMul, ScalarType::kF32, {scale, one}, 0, 0, {}});
+    }
+    scaled = add({Opcode::kMul, ScalarType::kF32, {scaled, scale}, 0, 0, {}});
+    std::vector<uint32_t> places;
+    for (BodyOp op : node_.body.ops) {
+      for (uint32_t& arg : op.args) arg = places[arg];
+      if (op.op == Opcode::kLoad && op.access.indirect_value != kNoValue) {
+        op.access.indirect_value = places[op.access.indirect_value];
+      }
+      places.push_back(op.op == Opcode::kAccumulator ? scaled : add(std::move(op)));
+    }
+    for (Store& store : node_.body.stores) {
+      store.value = places[store.value];
+      if (store.access.indirect_value != kNoValue) {
+        store.access.indirect_value = places[store.access.indirect_value];
+      }
+    }
+    node_.body.ops = std::move(ops);
+  }
+
+  FusionState& state_;
+  const uint32_t index_;
+  Node node_;
+  std::vector<std::unique_ptr<Access>> scales_;
+};
+
+}  // namespace
+
+void UseIntegerProducts(FusionState& state) {
+  for (uint32_t i = 0; i < state.num_nodes(); ++i) {
+    if (state.alive(i) && state.node(i).IsProduct()) IntegerProduct(state, i).Rewrite();
+  }
+}
+
+}  // namespace hpu::graph_compiler
