@@ -301,6 +301,18 @@ void Pool(const Node& node, const HostTensor& x, HostTensor& out) {
   }
 }
 
+// Gives every window's gradient to the place of its maximum.
+void MaxPoolGradient(const HostTensor& gradient, const HostTensor& index, HostTensor& out) {
+  IndexWalk walk(gradient.sizes);
+  for (size_t i = 0; i < gradient.data.size(); ++i) {
+    const auto place = static_cast<int64_t>(index.data[i]);
+    const Dims position = {place / out.sizes[2], place % out.sizes[2]};
+    out.data[Offset(out.sizes, walk[0], position, walk[3])] += gradient.data[i];
+    walk.Next();
+  }
+  for (double& value : out.data) value = RoundTo(out.dtype, value);
+}
+
 void AdaptivePool(const HostTensor& x, HostTensor& out) {
   IndexWalk walk(out.sizes);
   const auto start = [&](size_t d) { return walk[d] * x.sizes[d] / out.sizes[d]; };
@@ -388,6 +400,8 @@ void Window(const Node& node, Operands in, HostTensor& out) {
   switch (node.op) {
     case OpKind::kAdaptiveAvgPool:
       return AdaptivePool(*in[0], out);
+    case OpKind::kMaxPoolGradient:
+      return MaxPoolGradient(*in[0], *in[1], out);
     case OpKind::kResize:
       return Resize(node, *in[0], out);
     default:

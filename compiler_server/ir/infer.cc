@@ -162,8 +162,9 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(OpKind op, std::span<Value* c
     return Internal(traits.name, " needs a declared result type");
   }
   for (size_t i = op == OpKind::kWhere ? 1 : 0; i < operands.size(); ++i) {
-    // Index operands have their own rule.
-    if (operands[i] == nullptr || (i > 0 && traits.op_class == OpClass::kIndex)) continue;
+    // Index operands, and what goes with them, have their own rule.
+    if (operands[i] == nullptr || (i == 1 && TakesIndex(op))) continue;
+    if (i > 0 && traits.op_class == OpClass::kIndex) continue;
     CONSTRAINT(Contains(traits.dtypes, operands[i]->type.dtype), "dtype_c1", "operand ", i, " of ",
                traits.name, " is ", DTypeName(operands[i]->type.dtype));
   }

@@ -145,8 +145,10 @@ Result InferConvWeightGradient(const Call& call) {
   return One(x.dtype, weight.sizes);
 }
 
-Result InferPool(const Call& call) {
-  const TensorType& x = call.type(0);
+namespace {
+
+// Sizes of what a window over x gives.
+absl::StatusOr<Dims> PooledSizes(const Call& call, const TensorType& x) {
   const int64_t spatial = x.rank() - 2;
   RETURN_IF_ERROR(CheckWindow(call, spatial));
   const Dims& pads = call.Ints(AttrKey::kPads);
@@ -160,8 +162,30 @@ Result InferPool(const Call& call) {
     CONSTRAINT(sizes.back() >= 1, "pool_c1", "window is larger than the padded input");
   }
   sizes.push_back(x.sizes.back());
+  return sizes;
+}
+
+}  // namespace
+
+Result InferPool(const Call& call) {
+  const TensorType& x = call.type(0);
+  ASSIGN_OR_RETURN(Dims sizes, PooledSizes(call, x));
   return One(call.op == OpKind::kMaxPoolIndex ? DType::kI64 : x.dtype, std::move(sizes));
 }
+
+// Gradient of max_pool's result and max_pool_index of x [N, spatial, C] -> the gradient of x.
+Result InferMaxPoolGradient(const Call& call) {
+  const TensorType& gradient = call.type(0);
+  const TensorType& index = call.type(1);
+  const TensorType& x = call.type(2);
+  ASSIGN_OR_RETURN(const Dims sizes, PooledSizes(call, x));
+  CONSTRAINT(gradient.sizes == sizes && gradient.dtype == x.dtype, "max_pool_gradient_c1",
+             "gradient ", ToText(gradient), " of x ", ToText(x));
+  CONSTRAINT(index.sizes == sizes && index.dtype == DType::kI64, "max_pool_gradient_c2", "index ",
+             ToText(index), " of x ", ToText(x));
+  return One(x.dtype, x.sizes);
+}
+
 
 namespace {
 

@@ -36,6 +36,10 @@ struct OpTraits {
 const OpTraits& Traits(OpKind op);
 inline std::string_view OpName(OpKind op) { return Traits(op).name; }
 inline bool IsElementwise(OpKind op) { return Traits(op).op_class == OpClass::kElementwise; }
+// Operand 1 holds positions, whatever types the others have.
+inline bool TakesIndex(OpKind op) {
+  return Traits(op).op_class == OpClass::kIndex || op == OpKind::kMaxPoolGradient;
+}
 std::optional<OpKind> OpFromName(std::string_view name);
 std::string_view AttrName(AttrKey key);
 std::optional<AttrKey> AttrFromName(std::string_view name);

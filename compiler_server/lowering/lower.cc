@@ -124,7 +124,7 @@ absl::Status CheckLowerable(const ir::Node& node) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (node.operands[i] == nullptr) continue;
     const DType dtype = node.operands[i]->type.dtype;
-    const bool is_index = i == 1 && ir::Traits(node.op).op_class == OpClass::kIndex;
+    const bool is_index = i == 1 && ir::TakesIndex(node.op);
     if (!Holds(is_index ? LoweredTypes::kArithmetic : rule->types, dtype)) {
       return Unimplemented(name, ": the device does not calculate with ", DTypeName(dtype));
     }

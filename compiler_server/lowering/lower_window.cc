@@ -43,6 +43,22 @@ void EmitMaxPoolIndex(const NodeLowering& at, Params params) {
   graph.Cast(graph.Transposed(index, kToChannelsLast), at.out[0]);
 }
 
+// The node takes gradient, x and places as flat positions.
+void EmitMaxPoolGradient(const NodeLowering& at, Params params) {
+  SynGraph& graph = at.graph;
+  const Dims& sizes = at.out[0].sizes;
+  const Dims first = {sizes[0], sizes[3], sizes[1], sizes[2]};
+  const Layouts layouts{{"WHCN", "WHCN", "WHCN"}, {"WHCN"}};
+  const DType dtype = at.out[0].dtype;
+  const Tensor result = graph.Intermediate(dtype, first);
+  graph.Node(std::string("pt_maxpool_2d_bwd_").append(GuidSuffix(dtype)),
+             {graph.Transposed(at.in[0], kToChannelsFirst),
+              graph.Transposed(at.in[2], kToChannelsFirst),
+              graph.Transposed(at.in[1], kToChannelsFirst)},
+             {result}, params, &layouts);
+  graph.Transpose(result, at.out[0], kToChannelsLast);
+}
+
 // Fields that the 2-D pooling structs share; every one begins with ns_SpatialReduction_Params.
 template <typename T>
 void FillWindow(const ir::Node& node, T* params) {
@@ -64,12 +80,13 @@ void FillWindow(const ir::Node& node, T* params) {
 }
 
 void LowerPool(const NodeLowering& at) {
-  if (at.node.op == OpKind::kMaxPool || at.node.op == OpKind::kMaxPoolIndex) {
+  if (at.node.op != OpKind::kAvgPool) {
     ns_SpatialReduction_Params params = {};
     FillWindow(at.node, &params);
     params.dilation_h = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[0]);
     params.dilation_w = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[1]);
     if (at.node.op == OpKind::kMaxPoolIndex) return EmitMaxPoolIndex(at, Params(params));
+    if (at.node.op == OpKind::kMaxPoolGradient) return EmitMaxPoolGradient(at, Params(params));
     // The kernel also writes where each maximum was.
     EmitWindow(at, "pt_maxpool_2d_fwd", Params(params), {DType::kI32});
     return;
@@ -116,6 +133,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kAdaptiveAvgPool, LowerAdaptivePool, LoweredTypes::kFloat, Window2d},
     {OpKind::kAvgPool, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kMaxPool, LowerPool, LoweredTypes::kFloat, Window2d},
+    {OpKind::kMaxPoolGradient, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kMaxPoolIndex, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kResize, LowerResize, LoweredTypes::kFloat, Window2d},
 };

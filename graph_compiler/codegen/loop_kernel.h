@@ -12,6 +12,9 @@ namespace hpu::graph_compiler {
 
 class KernelModule;
 
+// Rows that a task takes at least when the vector dimension is a row: a cache line of f32.
+inline constexpr int kRowLanes = 16;
+
 struct LoopPass {
   bool row_level = false;  // once per row instead of once per element
   Body body;               // loads of results of earlier passes are kAccumulator or scratch loads
@@ -31,6 +34,7 @@ struct LoopKernel {
   Shape inner;                 // columns, or serial dimensions, walked within a task
   int64_t vector = 1;          // the last dimension
   bool vector_is_row = false;  // else it is the last column
+  int row_lanes = kRowLanes;   // rows that a task takes if it is
   bool serial = false;         // inner dimensions run in order and nothing is folded
   int64_t vector_chunk = 0;  // > 0: tasks take chunks of this many elements of the vector dimension
   std::vector<LoopPass> passes;
@@ -50,9 +54,6 @@ struct LoopKernel {
  private:
   int64_t Elements(const LoopPass& pass) const;  // how often its body runs
 };
-
-// Rows that one task takes when the vector dimension is a row: a cache line of f32.
-inline constexpr int kRowLanes = 16;
 
 // Scratch areas follow each other at multiples of this rounding.
 uint64_t AlignScratch(uint64_t bytes);

@@ -18,7 +18,12 @@ constexpr double kLargestStripShare = 1.0 / 12;
 constexpr int kMaxPixelRows = 10;  // each row of a tile holds an address register
 constexpr int kFewestAmxPixels = 4;
 constexpr int kDepthwiseRows = 4;
+constexpr int kMostDepthwiseRows = 8;
 constexpr int kDepthwiseVectors = 2;
+constexpr int64_t kMostUnrolledTaps = 7;
+// Of a depthwise task, whose rows above and below its own pixels are a large part of its reading.
+constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
+constexpr int64_t kDepthwisePixels = 4096;
 
 bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   if (spec.x_type != MemoryType::kF32 || spec.x_strides[3] != 1) return false;
@@ -29,11 +34,11 @@ bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   return columns_adjoin || group_in >= 16;
 }
 
-// The largest tile of about kPixelsPerTask pixels whose strip fits.
-void ChooseTile(ConvPlan& plan, const ConvSpec& spec) {
+// The largest tile of about `pixels` whose strip fits.
+void ChooseTile(ConvPlan& plan, const ConvSpec& spec, int64_t pixels, int64_t strip_bytes) {
   plan.tile_w = std::min(spec.out_w, kPixelsPerTask);
-  plan.tile_h = std::clamp<int64_t>(kPixelsPerTask / plan.tile_w, 1, spec.out_h);
-  while (plan.strip_floats(spec) * 4 > kStripBytes && plan.pixels() > kFewestPixels) {
+  plan.tile_h = std::clamp<int64_t>(pixels / plan.tile_w, 1, spec.out_h);
+  while (plan.strip_floats(spec) * 4 > strip_bytes && plan.pixels() > kFewestPixels) {
     if (plan.tile_h > 1) {
       plan.tile_h = CeilDiv(plan.tile_h, 2);
     } else {
@@ -97,7 +102,7 @@ ConvPlan CutConv(const TargetInfo& target, const ConvSpec& spec, int vectors) {
   plan.vectors = vectors;
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(plan.group_out, plan.panel_cols);
-  ChooseTile(plan, spec);
+  ChooseTile(plan, spec, kPixelsPerTask, kStripBytes);
   ChooseTasks(plan, spec, spec.groups, FewestPanels(plan, spec));
   return plan;
 }
@@ -133,13 +138,23 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.lane_group = spec.in_c / spec.groups;
   plan.group_in = 1;
   plan.group_out = 1;
-  plan.vectors = spec.out_c > target.f32_lanes ? kDepthwiseVectors : 1;
+  plan.vectors = ChoosePanelVectors(target, spec.out_c, kDepthwiseVectors);
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
   plan.strip_channels = plan.panel_cols;
-  ChooseTile(plan, spec);
+  ChooseTile(plan, spec, kDepthwisePixels, kDepthwiseStripBytes);
   ChooseTasks(plan, spec, 1, 1);
-  plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
+  plan.tiles_of_rows = plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps &&
+                       spec.out_w % plan.tile_w == 0;
+  if (!plan.tiles_of_rows) {
+    plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
+    return plan;
+  }
+  // Sums, a row of the kernel and a column of the image in registers where they are many enough.
+  const auto weights = static_cast<int>(spec.kernel_w) * plan.vectors;
+  const int rows = (target.vector_registers - weights - plan.vectors) / plan.vectors;
+  plan.tiles = ChooseRowTiles(plan.tile_w, std::clamp(rows, kDepthwiseRows, kMostDepthwiseRows),
+                              plan.vectors);
   return plan;
 }
 

@@ -208,6 +208,7 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
       .Add(spec.batch == 1)
       .Add(spec.x_type)
       .Add(plan.strip)
+      .Add(plan.tiles_of_rows)
       .Add(plan.tiles.main_rows);
   for (const int64_t stride : spec.x_strides) key.Add(stride);
   return key.Add(spec.epilogue);

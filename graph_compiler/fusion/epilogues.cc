@@ -70,10 +70,25 @@ bool AppendBody(Node& product, const Node& map) {
   return true;
 }
 
+bool IsReduction(const Node& node) { return node.Is<Loop>() && node.loop().reduced > 0; }
+
+// Whether the map is better part of the reductions that alone read it: where they, or others that
+// no epilogue takes, read `value` as well, its result would be stored beside it.
+bool BelongsToReductions(FusionState& state, const Node& map, ValueId value) {
+  const auto reduces = [&](uint32_t reader) { return IsReduction(state.node(reader)); };
+  for (const ValueId result : map.Writes()) {
+    const std::vector<uint32_t>& readers = state.readers(result);
+    if (!state.IsTemporary(result) || readers.empty()) return false;
+    if (!std::all_of(readers.begin(), readers.end(), reduces)) return false;
+  }
+  const std::vector<uint32_t>& others = state.readers(value);
+  return !state.IsTemporary(value) || std::any_of(others.begin(), others.end(), reduces);
+}
+
 bool Absorb(FusionState& state, uint32_t product_index, uint32_t map_index, ValueId value) {
   Node product = state.node(product_index);
   Node map = state.node(map_index);
-  if (!IsCandidate(map) || map.phase != product.phase || product.body.ops.size() > kLargestEpilogue)
+  if (!IsCandidate(map) || BelongsToReductions(state, map, value) || map.phase != product.phase || product.body.ops.size() > kLargestEpilogue)
     return false;
   if (state.writers(value).size() != 1) return false;
   const Store* store = StoreOf(product, value);

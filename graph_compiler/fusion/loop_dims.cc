@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kLongestChunk = 16384;  // elements of a task of a plain map
 constexpr int64_t kShortestChunk = 1024;
+constexpr int kMostRowLanes = 64;
+constexpr int64_t kShortBody = 32;
+constexpr int64_t kTasksWanted = 32;
 constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
 
 class DimOrder {
@@ -40,13 +43,22 @@ class DimOrder {
     }
   }
 
+  // Reads or writes another element in each iteration, unlike what is broadcast.
+  bool IsFull(const Access& access) const {
+    if (access.indirect_value != kNoValue) return true;
+    for (size_t d = 0; d < domain_.size(); ++d) {
+      if (domain_[d] > 1 && access.strides[d] == 0) return false;
+    }
+    return true;
+  }
+
   // How much of the traffic walks a dimension element by element. What passes do once per row does
-  // not count beside what they do per element.
+  // not count beside what they do per element, nor what is broadcast beside what is not.
   int64_t UnitStrideScore(size_t dim) {
     int64_t score = 0;
     const auto count = [&](const Access& access, int64_t weight) {
       if (!access.operand.IsBuffer()) return;
-      if (access.strides[dim] == 1) score += weight;
+      if (access.strides[dim] == 1) score += IsFull(access) ? weight : 1;
       if (access.strides[dim] == 0) score += 1;
     };
     for (const LoopPass& pass : kernel_.passes) {
@@ -169,9 +181,53 @@ class DimOrder {
       kernel_.vector_is_row = false;
       const int64_t chunk = ChunkLength();
       if (kernel_.vector > chunk) kernel_.vector_chunk = chunk;
+      TakeRows(chunk);
     }
+    if (kernel_.vector_is_row) kernel_.row_lanes = RowLanes();
     // Scratch rows of a kernel with rows as lanes hold one vector per column.
     if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
+  }
+
+  // Of a map: a task walks rows that follow each other, up to about `chunk` elements.
+  void TakeRows(int64_t chunk) {
+    int64_t elements = kernel_.vector;
+    int64_t tasks = NumElements(kernel_.outer);
+    while (!kernel_.outer.empty()) {
+      const size_t dim = kernel_.outer.size() - 1;
+      const int64_t size = kernel_.outer[dim];
+      int64_t rows = std::min({size, chunk / elements, tasks / kTasksWanted});
+      while (rows > 1 && size % rows != 0) --rows;
+      if (rows <= 1) return;
+      if (rows == size) {
+        kernel_.outer.pop_back();
+      } else {
+        kernel_.outer[dim] = size / rows;
+        ForEachAccess([&](Access& access, bool) {
+          const int64_t stride = access.strides[dim];
+          access.strides[dim] = stride * rows;
+          access.strides.insert(access.strides.begin() + static_cast<int64_t>(dim) + 1, stride);
+        });
+      }
+      kernel_.inner.insert(kernel_.inner.begin(), rows);
+      if (rows != size) return;
+      elements *= rows;
+      tasks /= rows;
+    }
+  }
+
+  // More than a cache line of each column where short bodies leave registers for several sums, and
+  // tasks stay many.
+  int RowLanes() {
+    int64_t cost = 0;
+    for (const LoopPass& pass : kernel_.passes) cost = std::max(cost, int64_t{TotalCost(pass.body)});
+    if (cost > kShortBody) return kRowLanes;
+    int lanes = kRowLanes;
+    const int64_t rows = NumElements(kernel_.outer) * kernel_.vector;
+    while (lanes < kMostRowLanes && kernel_.vector % (lanes * 2) == 0 &&
+           rows / (lanes * 2) >= kTasksWanted) {
+      lanes *= 2;
+    }
+    return lanes;
   }
 
   int64_t ChunkLength() {
@@ -182,10 +238,10 @@ class DimOrder {
   }
 
   void WidenScratch() {
-    for (uint64_t& bytes : kernel_.scratch_bytes) bytes *= kRowLanes;
+    for (uint64_t& bytes : kernel_.scratch_bytes) bytes *= static_cast<uint64_t>(kernel_.row_lanes);
     ForEachAccess([&](Access& access, bool) {
       if (access.operand.kind != Operand::Kind::kScratch) return;
-      for (int64_t& stride : access.strides) stride *= kRowLanes;
+      for (int64_t& stride : access.strides) stride *= kernel_.row_lanes;
       access.strides.back() = 1;
     });
   }

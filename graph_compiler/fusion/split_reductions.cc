@@ -12,9 +12,12 @@ constexpr int64_t kElementsWorthSplitting = 65536;
 constexpr int64_t kFewestTasks = 8;   // reductions with as many tasks stay whole
 constexpr int64_t kPieces = 32;       // at least, where the sizes allow it
 constexpr int64_t kMostPieces = 128;  // of one dimension
+// Elements that a task folds where lanes are rows: a cache line of each, and the lines lie as far
+// apart as rows are many. More of them than a cache has room for are read again by a later pass.
+constexpr int64_t kLongestColumn = 256;
 
-// Tasks that the reduction has by itself: rows side by side in memory share vectors.
-int64_t OwnTasks(const Node& node) {
+// Rows that lie side by side in memory, unlike columns, share vectors.
+bool RowsAreLanes(const Node& node) {
   const size_t num_rows = node.domain.size() - node.loop().reduced;
   bool rows_are_lanes = false;
   bool columns_are_lanes = false;
@@ -26,13 +29,19 @@ int64_t OwnTasks(const Node& node) {
       }
     }
   }
-  const int64_t rows = NumElements(Shape(node.domain.begin(), node.domain.begin() + num_rows));
-  return rows_are_lanes && !columns_are_lanes ? (rows + kRowLanes - 1) / kRowLanes : rows;
+  return rows_are_lanes && !columns_are_lanes;
 }
 
 bool IsCandidate(const Node& node) {
-  return node.Is<Loop>() && node.loop().reduced > 0 && !node.keep_apart && !node.overwrites &&
-         NumElements(node.domain) >= kElementsWorthSplitting && OwnTasks(node) < kFewestTasks;
+  if (!node.Is<Loop>() || node.loop().reduced == 0 || node.keep_apart || node.overwrites ||
+      NumElements(node.domain) < kElementsWorthSplitting) {
+    return false;
+  }
+  const auto first_column = node.domain.end() - static_cast<int64_t>(node.loop().reduced);
+  const int64_t rows = NumElements(Shape(node.domain.begin(), first_column));
+  if (!RowsAreLanes(node)) return rows < kFewestTasks;
+  return (rows + kRowLanes - 1) / kRowLanes < kFewestTasks ||
+         NumElements(Shape(first_column, node.domain.end())) > kLongestColumn;
 }
 
 // Elements [begin, begin + count) of a dimension.

@@ -50,14 +50,20 @@ absl::StatusOr<Pool> ReadPool(const NodeDesc& node) {
   return pool;
 }
 
-absl::StatusOr<std::vector<Sizes>> InferPool(const ShapeContext& context) {
-  if (!context.HasInput(0) || context.Input(0).size() != 4) {
+// Sizes of the windows over input i.
+absl::StatusOr<Sizes> PooledSizes(const ShapeContext& context, size_t i) {
+  if (!context.HasInput(i) || context.Input(i).size() != 4) {
     return InvalidArgument("pooling needs a 4-D input");
   }
   ASSIGN_OR_RETURN(const Pool pool, ReadPool(context.node));
-  Sizes out = context.Input(0);
+  Sizes out = context.Input(i);
   out[0] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[0]), pool.w, pool.convention));
   out[1] = static_cast<uint64_t>(PooledSize(static_cast<int64_t>(out[1]), pool.h, pool.convention));
+  return out;
+}
+
+absl::StatusOr<std::vector<Sizes>> InferPool(const ShapeContext& context) {
+  ASSIGN_OR_RETURN(const Sizes out, PooledSizes(context, 0));
   return std::vector<Sizes>(context.node.outputs.size(), out);
 }
 
@@ -69,6 +75,39 @@ absl::StatusOr<Pool> PoolOf(Importer& im) {
   pool.h.out = out[2];
   pool.w.out = out[3];
   return pool;
+}
+
+// An image for windows that are looked up: neighbours in memory are channels, which share their
+// windows. One that lies otherwise is copied, unless its channels are too few to fill vectors.
+struct Image {
+  View view;
+  bool copied = false;
+};
+
+constexpr int64_t kFewestChannels = 8;
+
+View InChannelsLastOrder(Importer& im, MemoryType type, const Shape& shape) {
+  const Shape order = {shape[2] * shape[3] * shape[1], 1, shape[3] * shape[1], shape[1]};
+  return im.NewValue(type, shape, &order);
+}
+
+Image ImageOf(Importer& im, size_t input) {
+  const View view = im.Input(input);
+  const bool apart = view.strides[1] != 1 && view.shape[2] * view.shape[3] > 1;
+  if (!apart || view.shape[1] < kFewestChannels) return {view, false};
+  const View copy = InChannelsLastOrder(im, view.type, view.shape);
+  im.MapTo(copy, {view}, FirstArg);
+  return {copy, true};
+}
+
+// Where output i, windows over `image`, is computed; then it is bound if that is no place of its
+// own.
+View ResultOf(Importer& im, size_t output, const Image& image) {
+  if (!image.copied) return im.OutputValue(output, &image.view.strides);
+  return InChannelsLastOrder(im, im.OutputType(output), im.OutputShape(output));
+}
+void FinishResult(Importer& im, size_t output, const Image& image, const View& result) {
+  if (image.copied) im.Bind(output, result);
 }
 
 // Domain of a window reduction: (n, c, ho, wo, kh, kw).
@@ -128,9 +167,8 @@ class WindowBody {
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
 // out (n, c, ho, wo) = fold of function over (kh, kw).
-void ReduceWindows(Importer& im, const View& out, ReduceKind kind, const Window& h, const Window& w,
-                   const WindowFunction& function) {
-  const View x = im.Input(0);
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const Window& h,
+                   const Window& w, const WindowFunction& function) {
   View wide = out;
   wide.shape.insert(wide.shape.end(), {1, 1});
   wide.strides.insert(wide.strides.end(), {0, 0});
@@ -152,17 +190,20 @@ double LowestOf(MemoryType type) {
 
 absl::Status ImportMaxPool(Importer& im) {
   ASSIGN_OR_RETURN(const Pool pool, PoolOf(im));
-  const View x = im.Input(0);
+  const Image image = ImageOf(im, 0);
+  const View& x = image.view;
   const double lowest = LowestOf(x.type);
-  const View maximum = im.OutputValue(0, &x.strides);
-  ReduceWindows(im, maximum, ReduceKind::kMax, pool.h, pool.w,
+  const View maximum = ResultOf(im, 0, image);
+  ReduceWindows(im, x, maximum, ReduceKind::kMax, pool.h, pool.w,
                 [&](WindowBody& window, BodyBuilder&) { return window.Element(lowest); });
+  FinishResult(im, 0, image, maximum);
   if (!im.HasOutput(1)) return absl::OkStatus();
   // The first position of the maximum, as the flat index h * W + w.
   View wide = maximum;
   wide.strides.insert(wide.strides.end(), {0, 0});
+  const View place = ResultOf(im, 1, image);
   ReduceWindows(
-      im, im.OutputValue(1, &x.strides), ReduceKind::kMin, pool.h, pool.w,
+      im, x, place, ReduceKind::kMin, pool.h, pool.w,
       [&](WindowBody& window, BodyBuilder& body) {
         const E element = window.Element(lowest);
         const E found = body.Load(Access{wide.value, wide.type, wide.strides, wide.offset});
@@ -175,7 +216,98 @@ absl::Status ImportMaxPool(Importer& im) {
         const E inside = flat >= ConstLike(flat, 0);
         return Select(And(hit, inside), Cast(flat, ScalarType::kI32), none);
       });
+  FinishResult(im, 1, image, place);
   return absl::OkStatus();
+}
+
+constexpr int64_t kMostUnrolledWindows = 9;
+
+// Windows along a dimension that an element of the image may lie in.
+int64_t WindowsAround(const Window& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
+
+// gradient, x, flat positions of maxima -> gradient of x: an element gathers from the windows around
+// it those whose maximum it was. x gives sizes only.
+absl::Status ImportMaxPoolGradient(Importer& im) {
+  ASSIGN_OR_RETURN(Pool pool, ReadPool(im.node()));
+  const Image image = ImageOf(im, 0);
+  const View& gradient = image.view;
+  const View index = ImageOf(im, 2).view;
+  const View out = ResultOf(im, 0, image);
+  for (const auto& [window, dim] : {std::pair(&pool.h, size_t{2}), std::pair(&pool.w, size_t{3})}) {
+    window->in = out.shape[dim];
+    window->out = gradient.shape[dim];
+  }
+  const int64_t rows = WindowsAround(pool.h);
+  const int64_t columns = WindowsAround(pool.w);
+  const bool unrolled = rows * columns <= kMostUnrolledWindows;
+  Node node;
+  node.domain = out.shape;
+  if (!unrolled) node.domain.insert(node.domain.end(), {rows, columns});
+  const size_t rank = node.domain.size();
+  BodyBuilder body;
+  const auto along = [&](size_t dim, int64_t add) {
+    Shape strides(rank, 0);
+    strides[dim] = 1;
+    return body.Load(Importer::Iota(strides, add));
+  };
+  // Number `back` before the last window that may hold the element.
+  const auto window_at = [&](const Window& w, size_t dim, E back) {
+    const E last =
+        Binary(Opcode::kFloorDiv, along(dim, w.pad_begin), body.ConstInt(ScalarType::kI64, w.stride));
+    return last - back;
+  };
+  const auto within = [](E at, int64_t size) {
+    return And(at >= ConstLike(at, 0), at < static_cast<double>(size));
+  };
+  const E here = along(2, 0) * static_cast<double>(pool.w.in) + along(3, 0);
+  const auto given = [&](E row_back, E column_back) {
+    const E row = window_at(pool.h, 2, row_back);
+    const E column = window_at(pool.w, 3, column_back);
+    const auto load = [&](const View& view) {
+      Access access{view.value, view.type, Shape(rank, 0), view.offset};
+      access.strides[0] = view.strides[0];
+      access.strides[1] = view.strides[1];
+      const E position = row * static_cast<double>(view.strides[2]) +
+                         column * static_cast<double>(view.strides[3]);
+      const int64_t limit =
+          (pool.h.out - 1) * view.strides[2] + (pool.w.out - 1) * view.strides[3] + 1;
+      return body.LoadIndirect(access, position, 1, limit);
+    };
+    const E exists = And(within(row, pool.h.out), within(column, pool.w.out));
+    const E chosen = And(exists, EqualTo(Cast(load(index), ScalarType::kI64), here));
+    return Select(chosen, Cast(load(gradient), kF32), body.Const(kF32, 0));
+  };
+  Access access{out.value, out.type, out.strides, out.offset};
+  access.strides.resize(rank, 0);
+  if (unrolled) {
+    E sum = body.Const(kF32, 0);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      sum = sum + given(body.ConstInt(ScalarType::kI64, i / columns),
+                        body.ConstInt(ScalarType::kI64, i % columns));
+    }
+    body.Store(sum, access);
+    node.kind = Loop{};
+  } else {
+    body.Store(given(along(4, 0), along(5, 0)), access);
+    node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
+  }
+  node.body = body.Take();
+  im.AddNode(std::move(node));
+  FinishResult(im, 0, image, out);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Sizes>> InferMaxPoolGradient(const ShapeContext& context) {
+  RETURN_IF_ERROR(NeedInputs(context, 3));
+  ASSIGN_OR_RETURN(const Sizes pooled, PooledSizes(context, 1));
+  const Sizes& x = context.Input(1);
+  for (const size_t input : {0, 2}) {
+    if (context.Input(input) != pooled) {
+      return InvalidArgument("input ", input, " of sizes ", SizesText(context.Input(input)),
+                             " is not what pooling of ", SizesText(x), " gives");
+    }
+  }
+  return std::vector<Sizes>{x};
 }
 
 // Elements of a window along one dimension that count for the average, given its output index.
@@ -197,7 +329,7 @@ absl::Status ImportAveragePool(Importer& im) {
   }
   const View x = im.Input(0);
   const View sum = im.NewValue(MemoryType::kF32, im.OutputShape(0), &x.strides);
-  ReduceWindows(im, sum, ReduceKind::kSum, pool.h, pool.w,
+  ReduceWindows(im, x, sum, ReduceKind::kSum, pool.h, pool.w,
                 [&](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
   const bool include = params.includePadding != 0;
   const bool constant = params.divisorOverride != 0 || (!pool.h.Leaves() && !pool.w.Leaves());
@@ -234,7 +366,7 @@ absl::Status ImportAdaptivePool(Importer& im) {
   const Window w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
   if (h.kernel * h.out == h.in && w.kernel * w.out == w.in) {
     const View sum = im.NewValue(MemoryType::kF32, shape, &x.strides);
-    ReduceWindows(im, sum, ReduceKind::kSum, h, w,
+    ReduceWindows(im, x, sum, ReduceKind::kSum, h, w,
                   [](WindowBody& window, BodyBuilder&) { return Cast(window.Element(0), kF32); });
     im.MapTo(im.OutputValue(0, &x.strides), {sum}, [&](BodyBuilder&, const Args& a) {
       return a[0] * (1.0 / static_cast<double>(h.kernel * w.kernel));
@@ -275,6 +407,7 @@ absl::Status ImportAdaptivePool(Importer& im) {
 
 const GuidRow kRows[] = {
     {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool, true},
+    {"pt_maxpool_2d_bwd", InferMaxPoolGradient, ImportMaxPoolGradient, true},
     {"avg_pool_2d_fwd", InferPool, ImportAveragePool, true},
     {"adaptive_avg_pool_2d_fwd", InferAdaptivePool, ImportAdaptivePool, true},
 };

@@ -63,6 +63,77 @@ TEST_P(ImageGuidTest, PoolingWithPadding) {
   }
 }
 
+// Windows that overlap, few around an element (spelled out) and many (a loop); images whose channels
+// lie beside each other, apart, and apart but many enough to be copied.
+TEST_P(ImageGuidTest, MaxPoolGradient) {
+  struct Case {
+    int32_t kernel, stride, pad;
+    size_t channels;
+    bool channels_last;
+  };
+  const size_t w = 9, h = 7;
+  for (const Case& c : {Case{3, 2, 1, 3, false}, Case{3, 2, 1, 20, true}, Case{3, 2, 1, 20, false},
+                        Case{2, 2, 0, 9, true}, Case{5, 1, 2, 9, false}, Case{2, 3, 0, 4, true}}) {
+    const auto out_size = [&](size_t in) {
+      return (in + 2 * size_t(c.pad) - size_t(c.kernel)) / size_t(c.stride) + 1;
+    };
+    const size_t out_w = out_size(w), out_h = out_size(h);
+    GraphBuilder b;
+    // Persistent tensors in their own order, the node's by views.
+    const auto given = [&](size_t width, size_t height, synDataType type, uint32_t* view) {
+      const uint32_t tensor =
+          c.channels_last ? b.Persistent({c.channels, width, height, 1}, type)
+                          : b.Persistent({width, height, c.channels, 1}, type);
+      *view = tensor;
+      if (c.channels_last) {
+        *view = b.Temporary({width, height, c.channels, 1}, type);
+        b.Node("transpose", {tensor}, {*view}, synTransposeParams{{1, 2, 0, 3, 0}, 4});
+      }
+      return tensor;
+    };
+    uint32_t dy_view, x_view, index_view;
+    const uint32_t dy = given(out_w, out_h, syn_type_float, &dy_view);
+    const uint32_t x = given(w, h, syn_type_float, &x_view);
+    const uint32_t index = given(out_w, out_h, syn_type_int32, &index_view);
+    const uint32_t dx = b.Persistent({w, h, c.channels, 1});
+    b.Node("pt_maxpool_2d_bwd_f32", {dy_view, x_view, index_view}, {dx},
+           ns_SpatialReduction_Params{c.pad, c.pad, c.pad, c.pad, c.kernel, c.kernel, c.stride,
+                                      c.stride, 1, 1, NS_POOLING_VALID});
+    GraphRun run(b.graph);
+    const size_t windows = out_w * out_h;
+    const auto gradients = RandomFloats(windows * c.channels);
+    std::vector<int32_t> places(windows * c.channels);
+    std::vector<double> wanted(w * h * c.channels, 0.0);
+    for (size_t i = 0; i < out_h; ++i) {
+      for (size_t j = 0; j < out_w; ++j) {
+        for (size_t k = 0; k < c.channels; ++k) {
+          // Any element of the window may be its maximum.
+          const auto pick = [&](size_t at, size_t size, size_t salt) {
+            const int64_t start = int64_t(at) * c.stride - c.pad;
+            const int64_t first = std::max<int64_t>(start, 0);
+            const int64_t end = std::min<int64_t>(start + c.kernel, int64_t(size));
+            return size_t(first + int64_t((i * 7 + j * 3 + k * 5 + salt) % size_t(end - first)));
+          };
+          const size_t place = pick(i, h, 0) * w + pick(j, w, 1);
+          const size_t o = c.channels_last ? (i * out_w + j) * c.channels + k
+                                           : (k * out_h + i) * out_w + j;
+          places[o] = int32_t(place);
+          wanted[k * w * h + place] += gradients[o];
+        }
+      }
+    }
+    run.Set(dy, gradients);
+    run.Set(index, places);
+    run.Set(x, RandomFloats(w * h * c.channels));
+    RunOrFail(run);
+    const std::vector<float> results = run.Get<float>(dx);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_NEAR(results[i], wanted[i], 1e-5)
+          << "element " << i << " of kernel " << c.kernel << ", " << c.channels << " channels";
+    }
+  }
+}
+
 TEST_P(ImageGuidTest, BatchAndGroupNorm) {
   const size_t w = 3, h = 2, c = 4, n = 2;
   GraphBuilder b;

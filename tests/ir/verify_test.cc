@@ -89,6 +89,12 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"pool_c1", "%x: f32[1,4,4,2]",
                "avg_pool %x {divisor = 0, kernel = [5,5], pads = [0,0,0,0], stride = [1,1]} : "
                "f32[1,1,1,2]"},
+        Broken{"max_pool_gradient_c1", "%g: f32[1,3,2,2], %i: i64[1,2,2,2], %x: f32[1,4,4,2]",
+               "max_pool_gradient %g, %i, %x {ceil = false, dilation = [1,1], kernel = [2,2], "
+               "pads = [0,0,0,0], stride = [2,2]} : f32[1,4,4,2]"},
+        Broken{"max_pool_gradient_c2", "%g: f32[1,2,2,2], %x: f32[1,4,4,2]",
+               "max_pool_gradient %g, %g, %x {ceil = false, dilation = [1,1], kernel = [2,2], "
+               "pads = [0,0,0,0], stride = [2,2]} : f32[1,4,4,2]"},
         Broken{"conv_c1", "%x: f32[1,4,4,2], %w: bf16[1,1,2,2]",
                "conv %x, %w {dilation = [1,1], groups = 1, pads = [0,0,0,0], stride = [1,1]} : "
                "f32[1,4,4,2]"},

@@ -197,6 +197,9 @@ def batch_norm(x: T, tracked: bool, training: bool = True, weighted: bool = True
 BATCH_NORMS = [
     batch_norm(f(4, 3, 2, 2), True),
     batch_norm(f(4, 3), True),
+    batch_norm(f(4, 3, 10, 12), True),  # so many positions that parts have statistics of their own
+    batch_norm(f(2, 3, 400), True),
+    batch_norm(f(2, 2, 3, 20, 18), False),
     batch_norm(f(4, 3), False, weighted=False),
     batch_norm(f(4, 3, 2, 2), False),
     batch_norm(f(4, 3, 2, 2), True, training=False),

@@ -224,6 +224,43 @@ void BatchNormNoTraining(Call& call) {
   call.Return(std::move(results));
 }
 
+// Positions of a channel that are read once for its mean and again, from a cache, for its variance.
+constexpr int64_t kPositionsInCache = 256;
+
+struct ChannelStatistics {
+  Expr mean, variance;
+};
+
+// Over all dimensions but the channels. A large image is read once: a part of it (its last
+// dimensions) has a mean and squares of its own, which are then joined: the squares of all are
+// those within parts and those of the parts' means.
+ChannelStatistics StatisticsOfChannels(Expr x) {
+  const Dims& sizes = x.sizes();
+  const int64_t count = x.value->type.elements() / sizes[1];
+  Dims own = {0};
+  for (int64_t dim = 2; dim < x.rank(); ++dim) own.push_back(dim);
+  Dims part;
+  int64_t part_size = 1;
+  for (int64_t dim = x.rank(); dim-- > 2;) {
+    if (!part.empty() && part_size * sizes[dim] > kPositionsInCache) break;
+    part.insert(part.begin(), dim);
+    part_size *= sizes[dim];
+  }
+  if (count <= kPositionsInCache || part.empty()) {
+    const Expr mean = Mean(x, own);
+    const Expr centred = x - mean;
+    return {mean, Mean(centred * centred, own)};
+  }
+  const Expr part_mean = Mean(x, part);
+  const Expr within = x - part_mean;
+  const Expr part_squares = Sum(within * within, part);
+  const Expr mean = Mean(part_mean, own);
+  const Expr between = part_mean - mean;
+  const Expr squares = Sum(part_squares, own) + Sum(between * between, own) *
+                                                    static_cast<double>(part_size);
+  return {mean, squares * (1 / static_cast<double>(count))};
+}
+
 // Training: by the batch's own statistics. Results: y, mean, 1 / deviation, and where there are
 // running statistics their new values, whose variance is the unbiased one.
 void BatchNormTraining(Call& call) {
@@ -242,13 +279,9 @@ void BatchNormTraining(Call& call) {
   if (rank < 2 || input.value->type.elements() == 0) {
     return call.Refuse("batch norm of ", ToText(input.value->type));
   }
-  Dims own = {0};
-  for (int64_t dim = 2; dim < rank; ++dim) own.push_back(dim);
-  const Expr mean = Mean(input, own);
-  const Expr centred = input - mean;
-  const Expr variance = Mean(centred * centred, own);
+  const auto [mean, variance] = StatisticsOfChannels(input);
   const Expr scale = Rsqrt(variance + eps);
-  Expr y = centred * scale;
+  Expr y = (input - mean) * scale;
   const auto per_channel = [&](std::string_view name) {
     return In(call, PerChannel(call, call.Tensor(name), input.value));
   };

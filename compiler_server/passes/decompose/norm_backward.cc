@@ -115,15 +115,19 @@ void BatchNormBackward(Call& call) {
       train ? In(call, "save_invstd") : Rsqrt(In(call, "running_var") + call.Float("eps")), rank);
   Expr weight = OptionalIn(call, "weight");
   if (weight.value != nullptr) weight = PerChannel(weight, rank);
-  const Expr x = (input - mean) * scale;
+  const Expr centred = input - mean;
   const Dims own = AllButChannels(rank);
-  Expr input_grad = grad * scale;
+  // Two sums over the batch serve all three gradients; what else they need is one number a channel.
+  const Expr sum = Sum(grad, own);
+  const Expr product = Sum(grad * centred, own);
+  const Expr factor = weight.value == nullptr ? scale : scale * weight;
+  Expr input_grad = grad;
   if (train) {
-    input_grad = InputGradient({grad, x, scale, weight, own}, true);
-  } else if (weight.value != nullptr) {
-    input_grad = input_grad * weight;
+    const double share =
+        static_cast<double>(input.sizes()[1]) / static_cast<double>(input.value->type.elements());
+    input_grad = grad - sum * share - centred * (product * scale * scale * share);
   }
-  GiveMasked(call, {input_grad, Sum(grad * x, own), Sum(grad, own)});
+  GiveMasked(call, {input_grad * factor, product * scale, sum});
 }
 
 // [N, groups] as it counts for the channels of [N, C, ...].

@@ -1,4 +1,6 @@
 // Pooling and resizing, in channels-last form between permutations as convolutions are.
+#include <optional>
+
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
@@ -83,17 +85,57 @@ void EmitMaxPool(Call& call, int64_t spatial) {
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
 
-// adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
-void AdaptiveMaxPool2d(Call& call) {
-  const Dims in = call.Tensor(kSelf)->type.sizes;
-  const Dims& out = call.type().sizes;
+// The window of adaptive pooling from sizes `in` to `out`; refuses uneven ones.
+std::optional<PoolWindow> EvenWindow(Call& call, const Dims& in, const Dims& out) {
   const size_t rank = in.size();
   if (rank < 3 || out.size() != rank || in[rank - 2] % out[rank - 2] != 0 ||
       in[rank - 1] % out[rank - 1] != 0) {
-    return call.Refuse("uneven pooling of ", ir::ToText(in));
+    call.Refuse("uneven pooling of ", ir::ToText(in));
+    return std::nullopt;
   }
   const Dims kernel = {in[rank - 2] / out[rank - 2], in[rank - 1] / out[rank - 1]};
-  GiveMaxPool(call, 2, {kernel, kernel, {0, 0, 0, 0}}, {1, 1}, false);
+  return PoolWindow{kernel, kernel, {0, 0, 0, 0}};
+}
+
+// adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
+void AdaptiveMaxPool2d(Call& call) {
+  const std::optional<PoolWindow> window =
+      EvenWindow(call, call.Tensor(kSelf)->type.sizes, call.type().sizes);
+  if (window.has_value()) GiveMaxPool(call, 2, *window, {1, 1}, false);
+}
+
+// Every window's gradient into the place of its maximum. (grad, x, ..., indices)
+void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilation, bool ceil) {
+  Value* x = call.Tensor(kSelf);
+  Value* grad = call.Tensor("grad_output");
+  if (call.refused() || grad->type.elements() == 0) {
+    return call.Refuse("gradient of pooling of ", ToText(x->type));
+  }
+  const auto last = [&](Value* value) {
+    Dims sizes = value->type.sizes;
+    if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
+    return call.b.Permute(call.b.Reshape(value, sizes), {0, 2, 3, 1});
+  };
+  Value* y = call.b.Emit(
+      OpKind::kMaxPoolGradient,
+      {last(call.b.Cast(grad, x->type.dtype)), last(call.Tensor("indices")), last(x)},
+      {{AttrKey::kKernel, window.kernel},
+       {AttrKey::kStride, window.stride},
+       {AttrKey::kPads, window.pads},
+       {AttrKey::kDilation, dilation},
+       {AttrKey::kCeil, ceil}});
+  if (call.refused()) return;
+  call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
+}
+void MaxPool2dBackward(Call& call) {
+  const PoolWindow window = PoolWindowOf(call, 2);
+  GiveMaxPoolGradient(call, window, ForPlane(call, call.Ints("dilation"), 2, 1),
+                      call.Bool("ceil_mode"));
+}
+void AdaptiveMaxPool2dBackward(Call& call) {
+  const std::optional<PoolWindow> window =
+      EvenWindow(call, call.Tensor(kSelf)->type.sizes, call.Tensor("grad_output")->type.sizes);
+  if (window.has_value()) GiveMaxPoolGradient(call, *window, {1, 1}, false);
 }
 
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -169,11 +211,13 @@ constexpr HandlerRow kRows[] = {
     {"aten._upsample_nearest_exact2d.vec", NearestExact},
     {"aten.adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
     {"aten.adaptive_max_pool2d.default", AdaptiveMaxPool2d},
+    {"aten.adaptive_max_pool2d_backward.default", AdaptiveMaxPool2dBackward},
     {"aten.avg_pool1d.default", AvgPool1d},
     {"aten.avg_pool2d.default", AvgPool2d},
     {"aten.max_pool1d.default", MaxPool1d},
     {"aten.max_pool2d.default", MaxPool2d},
     {"aten.max_pool2d_with_indices.default", MaxPool2d},
+    {"aten.max_pool2d_with_indices_backward.default", MaxPool2dBackward},
     {"aten.upsample_bilinear2d.default", Bilinear},
     {"aten.upsample_bilinear2d.vec", Bilinear},
     {"aten.upsample_nearest2d.default", Nearest},

@@ -1,10 +1,9 @@
-// Gradients of pooling and resizing. Averages and interpolations are linear along each dimension:
+// Gradients of average pooling and resizing. Averages and interpolations are linear along each dimension:
 // the way back multiplies by the transposed weights, which are made of positions, or spreads evenly
 // where windows do not overlap.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/expression.h"
-#include "compiler_server/passes/decompose/indexing.h"
 
 namespace hpu::compiler {
 namespace {
@@ -14,28 +13,6 @@ constexpr std::string_view kSelf = "self";
 
 Expr Positions(Call& call, int64_t count, DType dtype) {
   return {&call, call.b.Iota(0, 1, dtype, count)};
-}
-
-// Gradient of max pooling: every window's into the place of its maximum, channels last so that
-// neighbours in memory are summed side by side. (grad, x, ..., indices)
-void MaxPoolBackward(Call& call) {
-  Value* grad = call.Tensor(kGrad);
-  Value* index = call.Tensor("indices");
-  Dims sizes = call.Tensor(kSelf)->type.sizes;
-  if (call.refused() || (sizes.size() != 3 && sizes.size() != 4) || grad->type.elements() == 0) {
-    return call.Refuse("gradient of pooling of ", ir::ToText(sizes));
-  }
-  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
-  const Dims& small = grad->type.sizes;
-  const int64_t windows = small[small.size() - 2] * small.back();
-  const auto last = [&](Value* x) {
-    return call.b.Permute(call.b.Reshape(x, {sizes[0], sizes[1], windows}), {0, 2, 1});
-  };
-  Value* zeros =
-      call.b.Full(0, Widened(grad->type.dtype), {sizes[0], sizes[2] * sizes[3], sizes[1]});
-  Value* sum = AddAt(call, zeros, 1, last(index), last(call.b.Cast(grad, zeros->type.dtype)));
-  sum = call.b.Permute(sum, {0, 2, 1});
-  Give(call, {&call, call.b.Reshape(sum, call.type().sizes)});
 }
 
 // Each element of the last two dimensions `times` as often in each direction.
@@ -230,9 +207,7 @@ void BilinearBackward(Call& call) {
 constexpr HandlerRow kRows[] = {
     {"aten._adaptive_avg_pool2d_backward.default", AdaptiveAvgPoolBackward},
     {"aten._upsample_nearest_exact2d_backward.default", NearestExact},
-    {"aten.adaptive_max_pool2d_backward.default", MaxPoolBackward},
     {"aten.avg_pool2d_backward.default", AvgPoolBackward},
-    {"aten.max_pool2d_with_indices_backward.default", MaxPoolBackward},
     {"aten.upsample_bilinear2d_backward.default", BilinearBackward},
     {"aten.upsample_nearest2d_backward.default", Nearest},
 };
