@@ -54,6 +54,13 @@ def test_pytorchs_own_functions_have_names():
     )
 
 
+def test_an_operator_without_an_overload_has_a_name():
+    """As torch.ops.aten.slice stands in the graph of an associative scan."""
+    assert function_text(torch.ops.aten.slice) == "aten::slice"
+    with pytest.raises(Uncacheable, match="may be any of its overloads"):
+        function_text(torch.ops.quantized.add)
+
+
 def test_a_name_without_a_value_is_refused():
     def outer():
         def function(x):

@@ -85,20 +85,49 @@ def test_dropout_in_attention():
     assert (report().graphs[-1].origin, report().graphs[-1].eager_nodes) == ("compiled", 0)
 
 
+def test_gradient_inside_a_graph_runs_eagerly():
+    """A failed capture left the transform behind, and the program ended."""
+    transformed = check(lambda x: torch.func.grad(lambda y: (y * y).sum())(x), torch.ones(2, 3))
+    assert "a function transform (torch.func)" in transformed.graphs[-1].reason
+    check(lambda x: x + 1, torch.ones(2))
+
+
+def _linear_recurrence(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """h[t] = a[t] h[t - 1] + b[t], as models of state spaces write it."""
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def combine(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    return associative_scan(combine, (a, b), dim=1, combine_mode="generic")[1]
+
+
 @pytest.mark.parametrize(
     "function",
     [
         lambda x: torch.vmap(lambda row: row.sum() * row)(x),
-        lambda x: torch.func.grad(lambda y: (y * y).sum())(x),
         lambda x: torch.vmap(torch.vmap(torch.sin))(x),
+        lambda x: torch.vmap(lambda row, y: row + y, in_dims=(1, None), out_dims=1)(x, x[:, 0]),
+        lambda x: _linear_recurrence(x * 0.5, x),
     ],
-    ids=["vmap", "grad", "nested"],
+    ids=["vmap", "nested", "dims", "associative scan"],
 )
-def test_function_transforms(function):
-    """A failed capture left the transform behind, and the program ended."""
-    transformed = check(function, torch.ones(2, 3))
-    assert "a function transform (torch.vmap, torch.func)" in transformed.graphs[-1].reason
-    check(lambda x: x + 1, torch.ones(2))
+def test_vmap_is_compiled(function):
+    x = torch.randn(3, 13, generator=torch.Generator().manual_seed(0))
+    transformed = check(function, x)
+    assert (transformed.graphs[-1].origin, transformed.graphs[-1].eager_nodes) == ("compiled", 0)
+
+
+def test_linear_recurrence_has_the_values_of_its_loop():
+    generator = torch.Generator().manual_seed(1)
+    a, b = (torch.rand(2, 37, generator=generator) for _ in range(2))
+    wanted = [b[:, 0]]
+    for t in range(1, 37):
+        wanted.append(a[:, t] * wanted[-1] + b[:, t])
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got = torch.compile(_linear_recurrence, backend="hpu_backend")(a.to("hpu"), b.to("hpu"))
+    torch.testing.assert_close(got.cpu(), torch.stack(wanted, 1))
 
 
 def test_unused_results_of_an_eager_op_may_be_anything():

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._functorch.predispatch import _vmap_increment_nesting
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
@@ -275,6 +276,10 @@ class Capture:
         kwargs = map_aggregate(node.kwargs, self._read)
         if node.target in AUTOCAST:
             return node.target(*args, **kwargs)
+        if node.target is _vmap_increment_nesting:
+            # Calls up to the end of the transform run with other shapes than they are written
+            # with, so they are recorded while it is active.
+            raise NeedsFunctionalization(str(node.target))
         if node.target == "copy_" or isinstance(node.target, torch._ops.HigherOrderOperator):
             self._refuse(node)
         signature = _Signature()

@@ -104,8 +104,8 @@ class GraphWriter:
         for slot, tensor in snippet.constants:
             if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise CaptureError(
-                    "a function transform (torch.vmap, torch.func) cannot be captured; call it "
-                    "outside of what is compiled, or write the function for batches"
+                    "a function transform (torch.func) cannot be captured; call it outside of what "
+                    "is compiled"
                 )
             values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:
