@@ -135,7 +135,7 @@ def main() -> int:
     rows = [life.figures() for life in lives]
     draw(lives, arguments.limit, arguments.picture)
     if arguments.docs:
-        shutil.copyfile(arguments.picture, PICTURE)
+        draw(lives, arguments.limit, PICTURE)
         PAGE.write_text(page(rows, arguments))
     if arguments.json:
         print(json.dumps(rows, indent=1))

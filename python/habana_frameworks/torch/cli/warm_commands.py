@@ -110,9 +110,9 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
         print(
             f"{entry.name}: {entry.shapes} shapes, weights {size(entry.weight_bytes)}, a call of "
             f"{entry.largest} at most {size(entry.call_bytes)}, inputs that wait meanwhile "
-            f"{size(entry.waiting_bytes)}; {entry.making_seconds:.1f} s to make, "
-            f"{entry.first_trace_seconds:.1f} s to trace the first shape, {entry.trace_seconds:.1f} s "
-            "each other"
+            f"{size(entry.waiting_bytes)}; {entry.making_seconds:.1f} s to make it, "
+            f"{entry.first_trace_seconds:.1f} s to trace the first shape, "
+            f"{entry.trace_seconds:.1f} s each other"
         )
     if plan.problem:
         raise CommandError(plan.problem)
