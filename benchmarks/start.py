@@ -3,7 +3,8 @@
 
 Every figure comes from a process of its own; contenders alternate within each round, after one
 process each that is not timed and fills the caches. The time runs from `torch.compile` to the first
-output; PyTorch, torch._dynamo, what Inductor imports to compile, and the model are there before.
+output; the model is there before, and what has to be imported: torch._dynamo, its list of backends
+and its minifier (torch.compile imports both for any backend), and what Inductor compiles with.
 Raw results go to benchmarks/results/start.json, a table for docs/benchmarks.md to standard output.
 All times are CPU times of the emulated device.
 """
@@ -48,8 +49,9 @@ ALL = {**MODELS, **{name: DEPTH_CASES[name] for name in DEPTHS}}
 def first_output(contender: str, name: str) -> dict[str, Any]:
     """In this process. Raises SystemExit where the contender did not do what its name says once its
     caches are filled; the first process says so by "filled": false."""
-    import torch._dynamo
+    import torch._dynamo.repro.after_dynamo
 
+    torch._dynamo.list_backends()
     case = ALL[name](torch.float32)
     if contender == "inductor warm":
         import torch._inductor.compile_fx

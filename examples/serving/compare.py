@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """The service from its first second on: hpu cold and warm, Inductor and eager, side by side.
 
-    ./dev python examples/serving/compare.py [--rate 4] [--seconds 20] [--picture FILE] [--json]
+    ./dev python examples/serving/compare.py [--rate 4] [--seconds 15] [--docs] [--json]
 
 Each contender is started anew, one after the other, with the same load from the moment its process
 begins: requests wait until the service is ready, and their latency counts from when they came. The
 picture shows the time to ready, and median and 99th percentile of the latency over the time since
 the process began. Contenders: `hpu cold` (no program anywhere; a compile server of a cluster
 compiles them), `hpu shared` (another host, which finds them there), `hpu local` (the first host
-again), `inductor cold` and `inductor warm` (its cache folder), `eager`. Needs redis-server.
+again), `inductor cold` and `inductor warm` (its cache folder), `eager`. All serve the same shapes.
+A contender that is not ready after --limit seconds is stopped and shown so; with the defaults the
+whole takes less than ten minutes. --docs writes docs/serving.md and its picture. Needs
+redis-server.
 """
 
 from __future__ import annotations
@@ -21,17 +24,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from load import Sample, percentile, run_load
+from lives import PAGE, PICTURE, Life, draw, page, print_table, shown
+from load import Sample, run_load
 from replica import Replica
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from sizes import SIZES
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "cluster"))
@@ -40,36 +41,6 @@ from cluster import Cluster
 from machines import Loopback
 
 CONTENDERS = ("hpu cold", "hpu shared", "hpu local", "inductor cold", "inductor warm", "eager")
-_SHARES = {"p50": 0.5, "p99": 0.99}
-
-
-@dataclass(frozen=True)
-class Life:
-    """A contender's first seconds. Times in seconds since its process began."""
-
-    contender: str
-    ready: float
-    samples: list[Sample]
-    metrics: dict[str, float]
-
-    def latency(self, share: float, since: float = 0.0) -> float:
-        """Of requests that came from `since` on; NaN if there are none."""
-        found = [s.seconds for s in self.samples if s.begin >= since and not s.error]
-        return percentile(found, share) if found else float("nan")
-
-    def figures(self) -> dict[str, Any]:
-        tokens = sum(len(s.answer) for s in self.samples if s.request.path == "/generate")
-        return {
-            "contender": self.contender,
-            "ready": self.ready,
-            "requests": len(self.samples),
-            "lost": sum(bool(sample.error) for sample in self.samples),
-            "tokens": tokens,
-            **{name: self.latency(share) for name, share in _SHARES.items()},
-            **{f"{name} once ready": self.latency(v, self.ready) for name, v in _SHARES.items()},
-            "compiled": self.metrics.get("serving_programs_compiled"),
-            "found": self.metrics.get("serving_programs_found"),
-        }
 
 
 @contextmanager
@@ -91,86 +62,41 @@ def environments() -> Iterator[Callable[[str], dict[str, str]]]:
 
 
 def live(contender: str, environment: dict[str, str], arguments: argparse.Namespace) -> Life:
-    """One start of the service under load, until `--seconds` after it was ready."""
+    """One start of the service under load, until `--seconds` after it was ready, or `--limit`."""
     replica = Replica(contender.split()[0], arguments.size, environment)
     ended = threading.Event()
     samples: list[Sample] = []
 
     def load() -> None:
         samples.extend(
-            asyncio.run(run_load([replica.url], arguments.rate, ended.is_set, arguments.tokens))
+            asyncio.run(
+                run_load([replica.url], arguments.rate, ended.is_set, arguments.tokens, patience=5)
+            )
         )
 
+    ready: float | None = None
     replica.start()
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        ready = replica.wait_ready()
-        time.sleep(arguments.seconds)
-        metrics = replica.metrics()
+        ready, metrics = _watch(replica, arguments)
     finally:
         ended.set()
         thread.join()
-        replica.stop()
+        # While it compiles it does not end when it is asked to.
+        replica.stop(5 if ready is None else 150)
     return Life(contender, ready, samples, metrics)
 
 
-def draw(lives: Sequence[Life], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (bars, curves) = pyplot.subplots(1, 2, figsize=(13, 5), width_ratios=(1, 2))
-    colours = [f"C{number}" for number in range(len(lives))]
-    names = [life.contender for life in lives]
-    drawn = bars.barh(names, [life.ready for life in lives], color=colours)
-    bars.bar_label(drawn, fmt="%.1f s", padding=3)
-    bars.invert_yaxis()
-    bars.set(xlabel="seconds from the process's start", title="Ready", xscale="log")
-    bars.margins(x=0.25)
-    for life, colour in zip(lives, colours, strict=True):
-        for (name, share), style in zip(_SHARES.items(), ("-", ":"), strict=True):
-            times, values = windows(life.samples, share)
-            label = f"{life.contender}, {name}"
-            curves.plot(times, values, style, color=colour, marker=".", label=label)
-    curves.set(
-        xlabel="a request came so many seconds after the process's start",
-        ylabel="seconds until its answer was whole",
-        title="Latency",
-        xscale="log",
-        yscale="log",
-    )
-    curves.grid(which="both", alpha=0.2)
-    curves.legend(fontsize="small")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
-def windows(samples: Sequence[Sample], share: float) -> tuple[list[float], list[float]]:
-    """A percentile over windows of time, each a quarter longer since the start than the last."""
-    times, values = [], []
-    good = sorted((s for s in samples if not s.error), key=lambda sample: sample.begin)
-    while good:
-        end = max(good[0].begin, 0.5) * 1.25
-        window = [sample for sample in good if sample.begin < end]
-        good = good[len(window) :]
-        times.append(sum(sample.begin for sample in window) / len(window))
-        values.append(percentile([sample.seconds for sample in window], share))
-    return times, values
-
-
-def shown(value: Any) -> str:
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def print_table(rows: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="seconds; requests came from the process's start on")
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name == "contender" else "right")
-    for row in rows:
-        table.add_row(*map(shown, row.values()))
-    Console().print(table)
+def _watch(
+    replica: Replica, arguments: argparse.Namespace
+) -> tuple[float | None, dict[str, float]]:
+    try:
+        ready = replica.wait_ready(arguments.limit)
+    except TimeoutError:
+        return None, {}
+    time.sleep(arguments.seconds)
+    return ready, replica.metrics()
 
 
 def main() -> int:
@@ -179,10 +105,14 @@ def main() -> int:
         "--contenders", default=",".join(CONTENDERS), help="some of these, in order"
     )
     parser.add_argument("--rate", type=float, default=4, help="requests per second")
-    parser.add_argument("--seconds", type=float, default=20, help="of load after ready")
+    parser.add_argument("--seconds", type=float, default=15, help="of load after ready")
+    parser.add_argument(
+        "--limit", type=float, default=150, help="seconds after which a contender is stopped"
+    )
     parser.add_argument("--tokens", type=int, default=24, help="at most, of a request")
-    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--size", choices=SIZES, default="reduced")
     parser.add_argument("--picture", type=Path, default=Path("serving.png"))
+    parser.add_argument("--docs", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     contenders = arguments.contenders.split(",")
@@ -202,8 +132,11 @@ def main() -> int:
             progress.advance(task)
             row = lives[-1].figures()
             progress.console.print(", ".join(f"{name} {shown(row[name])}" for name in row))
-    draw(lives, arguments.picture)
     rows = [life.figures() for life in lives]
+    draw(lives, arguments.limit, arguments.picture)
+    if arguments.docs:
+        draw(lives, arguments.limit, PICTURE)
+        PAGE.write_text(page(rows, arguments))
     if arguments.json:
         print(json.dumps(rows, indent=1))
     else:

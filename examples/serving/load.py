@@ -32,6 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from sentences import QUERIES, SENTENCES
 
 _ASK_EVERY_S = 0.1
+# The error of a request that no replica took before the load was over.
+NEVER_READY = "no replica became ready"
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,9 @@ class Sample:
 class Balancer:
     """Sends requests in turn to the replicas whose /ready says so; asks them ten times a second.
 
-    A request that a replica refuses (no connection, 503) was not taken and goes to another; it is
-    lost if a replica that took it fails.
+    A request that a replica refuses was not taken and goes to another (no connection, 503), or
+    again after the time that is asked for (429); it is lost if a replica that took it fails, or if
+    none is ready once the load is over.
     """
 
     def __init__(self, urls: Sequence[str], session: aiohttp.ClientSession) -> None:
@@ -65,6 +68,14 @@ class Balancer:
         self._ready: dict[str, bool] = dict.fromkeys(urls, False)
         self._turn = itertools.count()
         self._changed = asyncio.Condition()
+        self._over = False
+
+    async def close(self, seconds: float) -> None:
+        """After so many seconds nobody waits for a replica to become ready any longer."""
+        await asyncio.sleep(seconds)
+        async with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
     async def watch(self) -> None:
         """Asks all replicas until it is cancelled."""
@@ -81,11 +92,12 @@ class Balancer:
                 self._changed.notify_all()
             await asyncio.sleep(_ASK_EVERY_S)
 
-    async def _next(self) -> str:
+    async def _next(self) -> str | None:
+        """None if no replica is ready and the load is over."""
         async with self._changed:
-            await self._changed.wait_for(lambda: any(self._ready.values()))
+            await self._changed.wait_for(lambda: self._over or any(self._ready.values()))
             ready = [url for url in self._urls if self._ready[url]]
-            return ready[next(self._turn) % len(ready)]
+            return ready[next(self._turn) % len(ready)] if ready else None
 
     async def send(self, request: Request, began: float) -> Sample:
         """`began` is the monotonic time that the load began."""
@@ -93,8 +105,14 @@ class Balancer:
         answer, error = [], ""
         while True:
             url = await self._next()
+            if url is None:
+                error = NEVER_READY
+                break
             try:
                 async with self._session.post(url + request.path, json=dict(request.body)) as got:
+                    if got.status == 429:
+                        await asyncio.sleep(float(got.headers["Retry-After"]))
+                        continue
                     if got.status != 503:
                         first, answer = await _read(got)
                         break
@@ -145,8 +163,10 @@ async def run_load(
     most_tokens: int = 24,
     seed: int = 20,
     answered: Callable[[Sample], None] = lambda _: None,
+    patience: float = 60,
 ) -> list[Sample]:
-    """Sends until done(), then waits for what was sent."""
+    """Sends until done(), then waits for what was sent; for a replica to be ready, `patience`
+    seconds."""
     draw = random.Random(seed)
     jobs: list[asyncio.Task[Sample]] = []
     timeout = aiohttp.ClientTimeout(total=None, sock_read=300)
@@ -162,7 +182,9 @@ async def run_load(
             job = asyncio.create_task(balancer.send(request, began))
             job.add_done_callback(lambda job: answered(job.result()))
             jobs.append(job)
+        closing = asyncio.create_task(balancer.close(patience))
         samples = [await job for job in jobs]
+        closing.cancel()
         watch.cancel()
         return samples
 

@@ -6,8 +6,10 @@
 POST /embed {"text": ...} -> {"embedding": [...]}. POST /generate {"prompt": ..., "max_tokens": 16}
 streams server-sent events, {"token": number, "text": ...} each, and {"done": true} at the end.
 GET /ready is 200 once all shapes are warm, else 503 with the progress; GET /live; GET /metrics for
-Prometheus. SIGTERM: /ready turns 503, requests are taken for --drain seconds more, those that were
-taken are answered, the process ends.
+Prometheus. At most --most-requests of a path are taken at a time; one more gets 429, one that comes
+before the service is ready 503, both with Retry-After: it was not taken, so it may be sent again.
+SIGTERM: /ready turns 503, requests are taken for --drain seconds more, those that were taken are
+answered, the process ends.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import contextlib
 import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,6 +38,8 @@ from habana_frameworks.torch import warmup
 
 # What others log for a client that did not wait for its answer.
 _CLIENT_LEFT = 499
+# Seconds after which a request that was not taken may come again.
+_RETRY_AFTER = {"Retry-After": "1"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -48,7 +53,7 @@ class Warmed(NamedTuple):
 class Service:
     """Models, batches and HTTP handlers. One thread of its own calls the models."""
 
-    def __init__(self, backend: Backend, size: Size, show: bool) -> None:
+    def __init__(self, backend: Backend, size: Size, show: bool, most_requests: int = 256) -> None:
         self.device = ThreadPoolExecutor(1, thread_name_prefix="device")
         self.embedder = Embedder(backend, size)
         self.generator = Generator(backend, size)
@@ -67,6 +72,8 @@ class Service:
         self._on_hpu = backend.device == "hpu"
         self._warmed: dict[str, str] = {}
         self._show = show
+        self._most_requests = most_requests
+        self._taken: Counter[str] = Counter()  # by path: those that wait and those that run
 
     def application(self) -> web.Application:
         application = web.Application(middlewares=[self._measured])
@@ -132,8 +139,12 @@ class Service:
         if request.method != "POST":
             return await handler(request)
         if self.state not in ("ready", "draining"):
-            return web.json_response({"error": self.state}, status=503)
-        with self.measures.request(request.path) as answered:
+            return web.json_response({"error": self.state}, status=503, headers=_RETRY_AFTER)
+        with self.measures.request(request.path) as answered, self._room(request.path) as room:
+            if not room:
+                answered.status = 429
+                error = {"error": f"{self._most_requests} requests wait or run already"}
+                return web.json_response(error, status=429, headers=_RETRY_AFTER)
             try:
                 response = await handler(request)
             except web.HTTPException as refusal:
@@ -144,6 +155,16 @@ class Service:
                 raise
             answered.status = response.status
             return response
+
+    @contextlib.contextmanager
+    def _room(self, path: str) -> Iterator[bool]:
+        """Whether the block's request is taken."""
+        room = self._taken[path] < self._most_requests
+        self._taken[path] += room
+        try:
+            yield room
+        finally:
+            self._taken[path] -= room
 
     async def _answer_embed(self, request: web.Request) -> web.Response:
         with _refusing():
@@ -233,9 +254,17 @@ def main() -> None:
     parser.add_argument(
         "--drain", type=float, default=1.0, help="seconds in which balancers see /ready turn 503"
     )
+    parser.add_argument(
+        "--most-requests", type=int, default=256, help="of a path that wait or run at a time"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress of the warm-up")
     arguments = parser.parse_args()
-    service = Service(BACKENDS[arguments.backend], SIZES[arguments.size], show=not arguments.quiet)
+    service = Service(
+        BACKENDS[arguments.backend],
+        SIZES[arguments.size],
+        show=not arguments.quiet,
+        most_requests=arguments.most_requests,
+    )
     asyncio.run(serve(service, arguments.host, arguments.port, arguments.drain))
 
 

@@ -19,6 +19,11 @@ class Size:
     prompts: Grid
     caches: Grid
 
+    @property
+    def shapes(self) -> int:
+        grids = self.texts, self.prompts, self.caches
+        return sum(len(rows) * len(lengths) for rows, lengths in grids)
+
 
 SIZES = {
     "full": Size(
@@ -27,6 +32,13 @@ SIZES = {
         texts=([1, 4, 16], [16, 32, 64]),
         prompts=([1, 4], [16, 32, 64]),
         caches=([1, 2, 4, 8], [64, 128]),
+    ),
+    "reduced": Size(
+        layers=4,
+        width=256,
+        texts=([4, 16], [32, 64]),
+        prompts=([1, 4], [64]),
+        caches=([2, 8], [64, 128]),
     ),
     "small": Size(
         layers=2,

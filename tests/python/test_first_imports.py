@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 
 import pytest
 import torch
@@ -73,6 +74,40 @@ def test_import_brings_nothing_but_our_own_modules():
         "        assert ours + name not in new, name\n"
     )
     output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def test_a_start_imports_what_a_start_needs(private_cache):
+    """The floor is what torch.compile imports for any backend. In a process that starts without
+    tracing, neither what traces nor what captures comes."""
+    code = (
+        "import sys, torch, habana_frameworks.torch\n"
+        "torch.compile(torch.nn.Linear(4, 4), backend='eager')\n"
+        "before = set(sys.modules)\n"
+        "model = torch.nn.Linear(8, 8).to('hpu')\n"
+        "with torch.no_grad():\n"
+        "    compiled = torch.compile(model, backend='hpu_backend')\n"
+        "    compiled(torch.ones(2, 8, device='hpu')).cpu()\n"
+        "new = set(sys.modules) - before\n"
+        "from habana_frameworks.torch.dynamo.start import journal\n"
+        "traced = bool(journal.outcomes()[0].reason)\n"
+        "others = sorted(n for n in new if n.split('.')[0] != 'habana_frameworks')\n"
+        "start = 'habana_frameworks.torch.'\n"
+        "ours = sorted(n.removeprefix(start) for n in new if n.startswith(start))\n"
+        "import json; print(json.dumps([traced, others, ours]))\n"
+    )
+    environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    for traces in (True, False):
+        traced, others, ours = json.loads(output_of(code, **environment).stdout)
+        assert traced == traces
+        captures = {"dynamo.capture", "dynamo.hook", "dynamo.recorder", "dynamo.aten_rules"}
+        assert captures & set(ours) == (captures if traces else set())
+    assert set(others) <= {
+        "torch._subclasses.schema_check_mode",
+        "torch.fx.experimental.validator",
+        "torch.profiler._cupti_monitor",
+    }
+    rest = [name for name in ours if name.split(".")[0] not in ("dynamo", "_native")]
+    assert rest == []
 
 
 # ---- utils.experimental --------------------------------------------------------------------------

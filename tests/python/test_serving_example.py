@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import functools
@@ -18,19 +19,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from aiohttp.test_utils import TestClient, TestServer
 
 ROOT = Path(__file__).resolve().parents[2]
 # Behind all others: benchmarks/ has a module of the same name as one there.
 sys.path.append(str(ROOT / "examples/serving"))
 
+import lives  # noqa: E402
+import service as service_module  # noqa: E402
 from backends import BACKENDS  # noqa: E402
 from batching import Batches, RunningBatch  # noqa: E402
 from embedding import Embedder  # noqa: E402
 from generation import Generator, Row  # noqa: E402
 from helpers import fresh_process  # noqa: E402
 from llama import make_llama  # noqa: E402
-from load import Request, Sample, percentile, run_load, summary  # noqa: E402
+from load import NEVER_READY, Request, Sample, percentile, run_load, summary  # noqa: E402
 from replica import Replica  # noqa: E402
+from service import Service  # noqa: E402
 from sizes import SIZES  # noqa: E402
 
 from habana_frameworks.torch.dynamo import report  # noqa: E402
@@ -311,6 +316,50 @@ def test_figures_of_a_load():
     assert [percentile([*range(1, 101)], share) for share in (0.5, 0.99, 1)] == [50, 99, 100]
     figures = summary([sample("/embed", 2.0), sample("/embed", 4.0), sample("/embed", 9.0, "gone")])
     assert figures == {"/embed": {"answered": 2, "lost": 1, "p50": 2.0, "p90": 4.0, "p99": 4.0}}
+
+
+def test_more_requests_than_it_takes_are_refused_and_come_again(monkeypatch):
+    """429 with Retry-After, counted; the load generator sends such a request again."""
+    monkeypatch.setattr(service_module, "_RETRY_AFTER", {"Retry-After": "0.05"})
+
+    async def run() -> tuple[int, str, list[Sample], str]:
+        service = Service(BACKENDS["eager"], SMALL, show=False, most_requests=1)
+        async with TestClient(TestServer(service.application())) as client:
+            while service.state != "ready":
+                await asyncio.sleep(0.02)
+            with service._room("/embed") as room:
+                assert room
+                refused = await client.post("/embed", json={"text": "Fog."})
+            url = f"{client.make_url('/')}".rstrip("/")
+            counter = iter(range(8))
+            done = await run_load([url], 1e4, lambda: next(counter, None) is None, 4)
+            page = await (await client.get("/metrics")).text()
+        return refused.status, refused.headers["Retry-After"], done, page
+
+    status, after, done, page = asyncio.run(run())
+    assert (status, after) == (429, "0.05")
+    assert [sample.error for sample in done] == [""] * 8
+    assert 'serving_requests_total{path="/embed",status="429"}' in page
+
+
+def test_a_load_without_a_service_ends():
+    counter = iter(range(3))
+    load = run_load(["http://127.0.0.1:9"], 1e4, lambda: next(counter, None) is None, patience=0.1)
+    assert [sample.error for sample in asyncio.run(load)] == [NEVER_READY] * 3
+
+
+def test_the_page_of_a_comparison(tmp_path):
+    """A contender that was not ready in time stands in table and picture as such."""
+    never = lives.Life("inductor cold", None, [sample("/embed", 9.0, NEVER_READY)], {})
+    good = lives.Life("hpu local", 3.0, [sample("/embed", 4.0)], {"serving_programs_found": 10})
+    lives.draw([never, good], 20, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    chosen = argparse.Namespace(size="reduced", rate=4.0, seconds=15.0, limit=20.0)
+    page = lives.page([never.figures(), good.figures()], chosen)
+    assert "serve the same 10 shapes" in page
+    assert "| inductor cold | not ready after 20 s | 1 | 1 | 0 | 0 | - | - |" in page
+    assert "| hpu local | 3.0 s | 1 | 0 | 0 | 0 | 4 | 4 |" in page
+    assert "was not ready in time was stopped" in page
 
 
 def run_script(script: str, *arguments: str) -> str:

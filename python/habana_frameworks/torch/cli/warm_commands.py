@@ -101,7 +101,7 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
         time = "the server has compiled nothing yet that tells the time"
     else:
         time = (
-            f"about {plan.seconds:.0f} s of compiling with an empty store "
+            f"about {plan.seconds:.0f} s with an empty store, without launches "
             f"({plan.seconds_a_program:.1f} s a "
             f"program, as this server measured, {plan.parallel} at a time)"
         )
@@ -109,7 +109,10 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
     for entry in plan.entries:
         print(
             f"{entry.name}: {entry.shapes} shapes, weights {size(entry.weight_bytes)}, a call of "
-            f"{entry.largest} at most {size(entry.call_bytes)}"
+            f"{entry.largest} at most {size(entry.call_bytes)}, inputs that wait meanwhile "
+            f"{size(entry.waiting_bytes)}; {entry.making_seconds:.1f} s to make it, "
+            f"{entry.first_trace_seconds:.1f} s to trace the first shape, "
+            f"{entry.trace_seconds:.1f} s each other"
         )
     if plan.problem:
         raise CommandError(plan.problem)

@@ -61,9 +61,9 @@ class Model:
             return {name: placed(value) for name, value in made.items()}
         return tuple(placed(value) for value in made)
 
-    def call(self, shape: Shape, compiled: bool = True) -> None:
-        """Once, in the modes of the entry."""
-        function = self._compiled if compiled else self.module
+    def call(self, shape: Shape, function: Callable[..., Any] | None = None) -> None:
+        """Once, in the modes of the entry. function: what is called instead of the compiled model."""
+        function = self._compiled if function is None else function
         inputs = self.inputs(shape)
         autocast = self.entry.autocast
         with (

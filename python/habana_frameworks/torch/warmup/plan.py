@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,10 +16,17 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .. import native
+from ..dynamo import deferred
+from ..dynamo.graph_capture import capture_graph
+from ..dynamo.inputs import graph_inputs
 from .buckets import Shape
 from .entries import EntryError, Model, Models
 from .manifest import Entry, Manifest
 from .run import PARALLEL
+
+# The device's allocator rounds up to it.
+_GRAIN = 512
 
 
 @dataclass(frozen=True)
@@ -29,18 +38,38 @@ class EntryPlan:
     largest: Shape | None = None  # that takes most memory
     weight_bytes: int = 0
     call_bytes: int = 0  # inputs, intermediate values and outputs of the largest shape's call
+    waiting_bytes: int = 0  # inputs of the next shapes, which wait for their programs meanwhile
+    making_seconds: float = 0.0  # of the model
+    first_trace_seconds: float = 0.0  # of a call up to the request to the server; with imports
+    trace_seconds: float = 0.0  # of each further shape
     problem: str = ""
+
+    @property
+    def serial_seconds(self) -> float:
+        """What the process of the warm-up does itself, one thing after the other."""
+        traces = self.first_trace_seconds + self.trace_seconds * (self.shapes - 1)
+        return self.making_seconds + traces
 
 
 @dataclass(frozen=True)
 class Plan:
-    """seconds: None where the server has compiled nothing yet that would tell."""
+    """seconds_a_program: of compiling; None where the server has compiled nothing yet that would
+    tell."""
 
     entries: list[EntryPlan]
     parallel: int
     free_bytes: int
-    seconds: float | None
     seconds_a_program: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        """Of the whole warm-up with an empty store, without launches. Traces are serial, and share
+        the cores with what is compiled meanwhile; the last program is waited for."""
+        if self.seconds_a_program is None:
+            return None
+        serial = sum(entry.serial_seconds for entry in self.entries)
+        compiling = self.seconds_a_program * self.shapes
+        return max(serial + self.seconds_a_program, (serial + compiling) / self.parallel)
 
     @property
     def shapes(self) -> int:
@@ -52,14 +81,15 @@ class Plan:
         return "; ".join(f"{e.name}: {e.problem}" for e in self.entries if e.problem)
 
     def as_dict(self) -> dict[str, Any]:
-        plan = asdict(self) | {"shapes": self.shapes}
+        plan = asdict(self) | {"shapes": self.shapes, "seconds": self.seconds}
         for row, entry in zip(plan["entries"], self.entries, strict=True):
             row["largest"] = entry.largest and entry.largest._asdict()
         return plan | ({"problem": self.problem} if self.problem else {})
 
 
 def make_plan(manifest: Manifest, counters: Mapping[str, int], free_bytes: int) -> Plan:
-    """Makes the models, on the CPU, and calls them with fake tensors; nothing is compiled.
+    """Makes the models, on the CPU, calls them with fake tensors and traces two small shapes
+    of each; nothing is compiled.
 
     counters: of the server; the mean of what it has compiled is the time of a program. Programs
     that are stored already take none, so the time is that of an empty store. Memory is that of
@@ -67,35 +97,40 @@ def make_plan(manifest: Manifest, counters: Mapping[str, int], free_bytes: int) 
     less. Models stay in memory together.
     """
     models = Models(manifest, device="cpu")
-    parallel = min(manifest.parallel or PARALLEL, os.cpu_count() or 1)
+    waits = manifest.parallel or PARALLEL
+    parallel = min(waits, os.cpu_count() or 1)
     compiled = counters.get("compile.compiled", 0)
     mean = counters["compile.micros"] / compiled / 1e6 if compiled else None
-    shapes = sum(len(entry.buckets) for entry in manifest.entries)
-    seconds = None if mean is None else mean * shapes / min(parallel, max(shapes, 1))
     entries = []
     left = free_bytes
     for entry in manifest.entries:
-        entries.append(_entry_plan(entry, models.get, left))
+        entries.append(_entry_plan(entry, models.get, left, waits))
         left -= entries[-1].weight_bytes
-    return Plan(entries, parallel, free_bytes, seconds, mean)
+    return Plan(entries, parallel, free_bytes, mean)
 
 
-def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int) -> EntryPlan:
+def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int) -> EntryPlan:
+    """waits: shapes at the server at a time."""
     count = len(entry.buckets)
+    started = time.perf_counter()
     try:
         model = get(entry.name)
     except EntryError as error:
         return EntryPlan(entry.name, count, problem=str(error))
+    making = time.perf_counter() - started
     weights = _weight_bytes(model.module)
+    shapes = entry.buckets.shapes()
     refused = []
     first: tuple[Shape, int] | None = None
-    for shape in entry.buckets.shapes():
+    waiting = 0
+    for index, shape in enumerate(shapes):
         try:
             needed = _call_bytes(model, shape)
+            waiting = sum(_input_bytes(model, s) for s in shapes[index + 1 : index + waits])
         except EntryError as error:
             return EntryPlan(entry.name, count, shape, weights, problem=str(error))
         first = first or (shape, needed)
-        if weights + needed <= free:
+        if weights + needed + waiting <= free:
             break  # so do the smaller ones
         refused.append(shape)
     assert first is not None
@@ -106,13 +141,34 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int) -> EntryPl
             f"{weights + first[1]} bytes, {max(free, 0)} are free; leave out "
             + ", ".join(str(shape) for shape in refused)
         )
-    return EntryPlan(entry.name, count, first[0], weights, first[1], problem)
+    traces = (0.0, 0.0)
+    try:
+        if not problem:
+            traces = _trace_seconds(model, shapes)
+    except EntryError as error:
+        problem = str(error)
+    return EntryPlan(
+        entry.name, count, first[0], weights, first[1], waiting, making, *traces, problem
+    )
 
 
 def _weight_bytes(module: Any) -> int:
     if not isinstance(module, torch.nn.Module):
         return 0
-    return sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
+    tensors = [*module.parameters(), *module.buffers()]
+    return sum(_allocated(t.numel() * t.element_size()) for t in tensors)
+
+
+def _allocated(size: int) -> int:
+    """What the device's allocator takes for so many bytes."""
+    return -(-size // _GRAIN) * _GRAIN
+
+
+def _input_bytes(model: Model, shape: Shape) -> int:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        leaves = _pytree.tree_leaves(model.inputs(shape))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return sum(_allocated(tensor.untyped_storage().nbytes()) for tensor in tensors)
 
 
 def _call_bytes(model: Model, shape: Shape) -> int:
@@ -120,15 +176,55 @@ def _call_bytes(model: Model, shape: Shape) -> int:
     peak = _Peak()
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), peak:
-            model.call(shape, compiled=False)
+            model.call(shape, model.module)
     except EntryError:
         raise
     except Exception as error:
-        text = " ".join(str(error).split())[:300]
-        raise EntryError(
-            f"a call with fake tensors of {shape} raised {type(error).__name__}: {text}"
-        ) from error
+        raise _refused(f"a call with fake tensors of {shape}", error) from error
     return peak.most
+
+
+def _refused(what: str, error: Exception) -> EntryError:
+    text = " ".join(str(error).split())[:300]
+    return EntryError(f"{what} raised {type(error).__name__}: {text}")
+
+
+def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]:
+    """Of the first shape and of each further one; measured on the smallest. What the process of a
+    warm-up does before its request, Dynamo's guards included; the graph's own sizes say little."""
+
+    def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        # The time until then counts; why a graph cannot be captured the warm-up will say.
+        with contextlib.suppress(Exception):
+            builder, _ = capture_graph(
+                module,
+                graph_inputs(module),
+                inputs,
+                None,
+                lambda: native.torch_module().GraphBuilder("plan"),
+                model.device,
+                True,
+                None,
+            )
+            builder.serialize()
+
+        def stop(*_: Any) -> Any:
+            raise deferred.NotLaunched
+
+        return stop
+
+    traced = torch.compile(model.module, backend=capture, dynamic=False)
+    took: list[float] = []
+    for shape in shapes[-2:]:
+        started = time.perf_counter()
+        try:
+            model.call(shape, traced)
+        except deferred.NotLaunched:
+            pass
+        except Exception as error:
+            raise _refused(f"a call on the CPU of {shape}", error) from error
+        took.append(time.perf_counter() - started)
+    return took[0], took[-1]
 
 
 class _Peak(TorchDispatchMode):
@@ -151,7 +247,7 @@ class _Peak(TorchDispatchMode):
         if storage in self._seen:
             return
         self._seen[storage] = True
-        size = storage.nbytes()
+        size = _allocated(storage.nbytes())
         self._live += size
         self.most = max(self.most, self._live)
         weakref.finalize(storage, self._drop, size)

@@ -115,11 +115,11 @@ def _load(call: _Call) -> Any:
     reasons: list[str] = []
     describer = Describer()
     for content in files.read(call.key):
-        candidate = Candidate(content)
-        reason = candidate.difference(call.frame, describer)
+        candidate = Candidate(content, call.frame)
+        reason = candidate.difference(describer)
         if not reason:
             loader = GraphLoader(call.settings, str(call.compile_id or ""))
-            guarded = candidate.install(call.frame, call.compile_id, loader.bind)
+            guarded = candidate.install(call.compile_id, loader.bind)
             loader.commit()
             candidate.tell_sizes(call.frame.f_code, call.closure)
             return guarded

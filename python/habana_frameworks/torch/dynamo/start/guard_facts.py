@@ -12,12 +12,19 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-from torch._dynamo.guards import GuardBuilder, _get_closure_vars
-from torch._dynamo.source import ShapeEnvSource
+from torch._dynamo.guards import _get_closure_vars
+from torch._dynamo.source import (
+    AttrSource,
+    DictGetItemSource,
+    GlobalSource,
+    LocalSource,
+    ShapeEnvSource,
+    UnspecializedBuiltinNNModuleSource,
+    UnspecializedNNModuleSource,
+    UnspecializedParamBufferSource,
+)
 from torch._dynamo.utils import normalize_range_iter, tuple_iterator_len
-from torch._guards import Guard, GuardsSet, Source
-from torch.utils._ordered_set import OrderedSet
+from torch._guards import Guard, Source
 
 from .describe import Describer, Refused, Unknown, short_digest, tensor_text, type_name
 
@@ -33,15 +40,44 @@ def _shown(text: str) -> str:
 
 
 class Values:
-    """Looks sources up among the locals and globals of a frame."""
+    """Looks sources up among the locals and globals of a frame, each once.
+
+    Most sources are attributes and items of modules; of these kinds the value is taken directly,
+    which is what Dynamo's text of them evaluates to. Dynamo evaluates all others.
+    """
 
     def __init__(self, local_scope: dict[str, Any], global_scope: dict[str, Any]) -> None:
         self._scope = {"L": local_scope, "G": global_scope}
         self._closure = _get_closure_vars()
-        self._cache: dict[Source, Any] = {}
+        self._evaluated: dict[Source, Any] = {}
+        # By address; the source is kept so that the address stays its own.
+        self._found: dict[int, tuple[Source, Any]] = {}
 
     def get(self, source: Source) -> Any:
-        return source.get_value(self._scope, self._closure, self._cache)
+        found = self._found.get(id(source))
+        if found is not None:
+            return found[1]
+        value = self._look_up(source)
+        self._found[id(source)] = (source, value)
+        return value
+
+    def _look_up(self, source: Any) -> Any:
+        kind = type(source)
+        if kind in _ATTRIBUTES:
+            return getattr(self.get(source.base), source.member)
+        if kind in _SAME_AS_BASE:
+            return self.get(source.base)
+        if kind is DictGetItemSource and type(source.index) in (str, int):
+            return self.get(source.base)[source.index]
+        if kind is LocalSource:
+            return self._scope["L"][source.local_name]
+        if kind is GlobalSource:
+            return self._scope["G"][source.global_name]
+        return source.get_value(self._scope, self._closure, self._evaluated)
+
+
+_ATTRIBUTES = frozenset({AttrSource, UnspecializedParamBufferSource})
+_SAME_AS_BASE = frozenset({UnspecializedNNModuleSource, UnspecializedBuiltinNNModuleSource})
 
 
 class _Look:
@@ -199,18 +235,6 @@ def difference(stored: Sequence[StoredGuard], values: Values, describer: Describ
     return ""
 
 
-def rebuild(stored: Sequence[StoredGuard]) -> GuardsSet:
-    """Dynamo's guards. Those on hooks of modules do nothing there (skip_nnmodule_hook_guards)."""
-    skip_hooks = torch._dynamo.config.skip_nnmodule_hook_guards
-    guards: OrderedSet[Guard] = OrderedSet()
-    for source, kind, keywords, _ in stored:
-        if kind == "EMPTY_NN_MODULE_HOOKS_DICT" and skip_hooks:
-            continue
-        maker: Any = getattr(GuardBuilder, kind)
-        guards.add(Guard(source, functools.partial(maker, **keywords) if keywords else maker))
-    return GuardsSet(guards)
-
-
 def described(stored: Sequence[StoredGuard], values: Values) -> list[Any]:
     """The functions and classes whose content is in the facts."""
     found: list[Any] = []
@@ -221,13 +245,3 @@ def described(stored: Sequence[StoredGuard], values: Values) -> list[Any]:
         elif fact is _Look.type:
             found.append(type(values.get(source)))
     return found
-
-
-def tensor_sizes(stored: Sequence[StoredGuard], values: Values) -> dict[Source, Any]:
-    """What Dynamo keeps of each guarded tensor beside the guard."""
-    sizes: dict[Source, Any] = {}
-    for source, kind, _, _ in stored:
-        if kind == "TENSOR_MATCH":
-            tensor = values.get(source)
-            sizes[source] = {"size": tensor.size(), "stride": tensor.stride()}
-    return sizes

@@ -10,21 +10,15 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
-from torch._C._dynamo.guards import GlobalStateGuard
 from torch._dynamo import pgo
 from torch._dynamo.bytecode_transformation import unique_id
 from torch._dynamo.convert_frame import input_codes, output_codes
-from torch._dynamo.guards import CheckFunctionManager
-from torch._dynamo.output_graph import (
-    OutputGraphCommon,
-    OutputGraphGuardsState,
-    get_builtins_dict,
-)
+from torch._dynamo.output_graph import get_builtins_dict
 from torch._dynamo.types import GuardedCode
 from torch._dynamo.utils import CleanupHook, CleanupManager, orig_code_map
 from torch._guards import CompileId
 
-from . import guard_facts, pickles
+from . import dynamo_guards, guard_facts, pickles
 from .describe import Describer, Refused
 from .graphs import StoredGraph
 from .guard_facts import Values
@@ -35,9 +29,9 @@ BindGraph = Callable[[StoredGraph], Callable[..., Any]]
 
 
 class Candidate:
-    """A start that was read. Its made-up names are new names of this process."""
+    """A start that was read, for a frame. Its made-up names are new names of this process."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, frame: DynamoFrameType) -> None:
         renamed: dict[str, str] = {}
 
         def rename(name: str) -> str:
@@ -49,15 +43,16 @@ class Candidate:
         if not isinstance(start, Start):
             raise Refused("it is no start")
         self.start: Start = start
+        self._frame = frame
+        self._scope = {**frame.f_globals, **self._scope_of_guards(frame.f_globals)}
+        self._values = Values(frame.f_locals, self._scope)
 
-    def difference(self, frame: DynamoFrameType, describer: Describer) -> str:
+    def difference(self, describer: Describer) -> str:
         """Why it is not for this frame of this process, for people; "" if it is."""
-        scope = {**frame.f_globals, **self._scope_of_guards(frame.f_globals)}
-        values = Values(frame.f_locals, scope)
         for name, made in self.start.globals.items():
             if isinstance(made, WeakReference):
-                scope[name] = weakref.ref(values.get(made.source))
-        text = guard_facts.difference(self.start.guards, values, describer)
+                self._scope[name] = weakref.ref(self._values.get(made.source))
+        text = guard_facts.difference(self.start.guards, self._values, describer)
         return text or world_difference(self.start.world, describer)
 
     def _scope_of_guards(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -72,21 +67,20 @@ class Candidate:
                 found[name] = get_builtins_dict(scope)
         return found
 
-    def install(
-        self, frame: DynamoFrameType, compile_id: CompileId, bind: BindGraph
-    ) -> GuardedCode:
+    def install(self, compile_id: CompileId, bind: BindGraph) -> GuardedCode:
         """Raises Refused, with nothing left behind. bind: may raise it too."""
-        scope = frame.f_globals
-        values = Values(frame.f_locals, scope)
+        frame, values, scope = self._frame, self._values, self._frame.f_globals
         for alias, module in self.start.imports.items():
             if vars(scope.setdefault(alias, importlib.import_module(module)))["__name__"] != module:
                 raise Refused(f"{alias} is another module here")
         cleanups: list[CleanupHook] = []
         try:
             for name, made in self.start.globals.items():
-                value = self._value(name, made, scope, values, bind)
+                value = self._scope[name] = self._value(name, made, scope, values, bind)
                 cleanups.append(CleanupHook.create(scope, name, value))
-            manager = self._guards(frame)
+            manager = dynamo_guards.build(
+                frame, self.start.guards, self.start.key_order, self.start.builtins_name, values
+            )
         except BaseException:
             for cleanup in cleanups:
                 cleanup()
@@ -118,29 +112,6 @@ class Candidate:
         if isinstance(made, WeakReference):
             return weakref.ref(values.get(made.source))
         return _resume_function(name, made, scope)
-
-    def _guards(self, frame: DynamoFrameType) -> Any:
-        """All of Dynamo's guards, on the values of this frame."""
-        values = Values(frame.f_locals, frame.f_globals)
-        state = OutputGraphGuardsState(
-            local_scope=frame.f_locals,
-            global_scope=frame.f_globals,
-            torch_function_mode_stack=[],
-            guard_on_key_order=set(self.start.key_order),
-            input_source_to_sizes_strides=guard_facts.tensor_sizes(self.start.guards, values),
-            dual_level=torch.autograd.forward_ad._current_level,
-            functorch_layers=[],
-            current_device=torch.utils._device.CURRENT_DEVICE,
-            global_state_guard=GlobalStateGuard(),
-            _guards=guard_facts.rebuild(self.start.guards),
-            _aotautograd_guards=[],
-            skip_guards_check=True,
-            name_of_builtins_dict_key_in_fglobals=self.start.builtins_name,
-        )
-        made = CheckFunctionManager(frame.f_code, OutputGraphCommon(state))
-        if not made.guard_manager.check(frame.f_locals):
-            raise Refused("Dynamo's guards do not hold here")
-        return made.guard_manager
 
 
 def _resume_function(name: str, made: StoredFunction, scope: dict[str, Any]) -> Any:
