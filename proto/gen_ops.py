@@ -107,7 +107,7 @@ def check_lists(name: str, row: dict) -> None:
     for field in ("aten", "args", "into"):
         require(isinstance(row.get(field) or [], list), name, f"{field} must be a list")
     for target in row.get("aten") or ():
-        matched = re.fullmatch(r"(aten|prims)\.\w+\.\w+", target)
+        matched = re.fullmatch(r"(aten|prims|hpu)\.\w+\.\w+", target)
         require(matched is not None, name, f"{target} is not aten.NAME.OVERLOAD")
 
 

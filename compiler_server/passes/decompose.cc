@@ -12,13 +12,17 @@ namespace {
 const std::unordered_map<std::string_view, Handler>& Handlers() {
   static const auto* const handlers = [] {
     auto* map = new std::unordered_map<std::string_view, Handler>;
-    for (const auto rows : {PointwiseRows(),      ReduceRows(),        NormRows(),
-                            ContractRows(),       AttentionRows(),     ConvRows(),
-                            ViewRows(),           MovementRows(),      IndexRows(),
-                            SourceRows(),         WindowRows(),        RecurrentRows(),
-                            LossRows(),           UnfoldRows(),        EmbeddingBagRows(),
-                            WindowBackwardRows(), IndexBackwardRows(), ConvBackwardRows(),
-                            ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows(),
+    for (const auto rows : {PointwiseRows(),      ReduceRows(),
+                            NormRows(),           ContractRows(),
+                            QuantizedRows(),      AttentionRows(),
+                            ConvRows(),           ViewRows(),
+                            MovementRows(),       IndexRows(),
+                            SourceRows(),         WindowRows(),
+                            RecurrentRows(),      LossRows(),
+                            UnfoldRows(),         EmbeddingBagRows(),
+                            WindowBackwardRows(), IndexBackwardRows(),
+                            ConvBackwardRows(),   ForeachRows(),
+                            NormBackwardRows(),   PointwiseBackwardRows(),
                             RandomRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");

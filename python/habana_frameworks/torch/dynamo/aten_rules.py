@@ -91,6 +91,7 @@ ATEN_RULES = frozenset(
         "aten._upsample_nearest_exact2d.default",
         "aten._upsample_nearest_exact2d.vec",
         "aten._upsample_nearest_exact2d_backward.default",
+        "aten._weight_int8pack_mm.default",
         "aten.abs.default",
         "aten.acos.default",
         "aten.acosh.default",
@@ -478,6 +479,7 @@ ATEN_RULES = frozenset(
         "aten.zero.default",
         "aten.zeros.default",
         "aten.zeros_like.default",
+        "hpu.int4_matmul.default",
         "prims.fma.default",
     }
 )
