@@ -107,8 +107,8 @@ def check_lists(name: str, row: dict) -> None:
     for field in ("aten", "args", "into"):
         require(isinstance(row.get(field) or [], list), name, f"{field} must be a list")
     for target in row.get("aten") or ():
-        matched = re.fullmatch(r"(aten|prims|quantized_decomposed)\.\w+\.\w+", target)
-        require(matched is not None, name, f"{target} is not aten.NAME.OVERLOAD")
+        matched = re.fullmatch(r"(aten|hpu|prims|quantized_decomposed)\.\w+\.\w+", target)
+        require(matched is not None, name, f"{target} is not NAMESPACE.NAME.OVERLOAD")
 
 
 def parse_op(row: dict) -> Op:

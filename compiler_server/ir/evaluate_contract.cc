@@ -46,6 +46,36 @@ void Matmul(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
+// The number that weights hold at (k, n): i8 [N, K], or 4 bits in blocks (docs/ir.md).
+double QuantizedWeight(const HostTensor& weights, int64_t k, int64_t n) {
+  const int64_t inner = weights.sizes[1];
+  if (weights.rank() == 2) return weights.data[n * inner + k];
+  const int64_t half = weights.sizes[2];
+  const int64_t block = n / (2 * half), column = n % (2 * half);
+  const auto byte = static_cast<int>(weights.data[(block * inner + k) * half + column % half]);
+  return (column < half ? byte % 16 : byte / 16) - 8;
+}
+
+void MatmulQuantized(Operands in, HostTensor& out) {
+  const HostTensor& x = *in[0];
+  const HostTensor* scale = in.size() > 2 ? in[2] : nullptr;
+  const HostTensor* zero = in.size() > 3 ? in[3] : nullptr;
+  const int64_t inner = x.sizes[1], columns = out.sizes[1];
+  const int64_t group = scale == nullptr ? inner : inner / scale->sizes[0];
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const int64_t row = i / columns, n = i % columns;
+    double sum = 0;
+    for (int64_t k = 0; k < inner; ++k) {
+      const int64_t factor = k / group * columns + n;
+      double weight = QuantizedWeight(*in[1], k, n);
+      if (scale != nullptr) weight *= scale->data[factor];
+      if (zero != nullptr) weight += zero->data[factor];
+      sum += x.data[row * inner + k] * weight;
+    }
+    out.data[i] = RoundTo(out.dtype, sum);
+  }
+}
+
 // Rows of scores of attention, one at a time.
 class ScoreRows {
  public:
@@ -380,6 +410,8 @@ void Contract(const Node& node, Operands in, std::vector<HostTensor>& out) {
   switch (node.op) {
     case OpKind::kMatmul:
       return Matmul(node, in, out[0]);
+    case OpKind::kMatmulQuantized:
+      return MatmulQuantized(in, out[0]);
     case OpKind::kSdpa:
     case OpKind::kSdpaLogsumexp:
       return Sdpa(node, in, out);

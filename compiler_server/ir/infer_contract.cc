@@ -39,6 +39,30 @@ Result InferMatmul(const Call& call) {
   return One(a.dtype, std::move(sizes));
 }
 
+Result InferMatmulQuantized(const Call& call) {
+  const TensorType& x = call.type(0);
+  const TensorType& weights = call.type(1);
+  const bool blocks = weights.rank() == 3;
+  CONSTRAINT(x.rank() == 2 && IsFloat(x.dtype), "matmul_quantized_c1", "x is ", ToText(x));
+  CONSTRAINT((blocks || weights.rank() == 2) && weights.dtype == (blocks ? DType::kU8 : DType::kI8),
+             "matmul_quantized_c2", "weights are ", ToText(weights),
+             ", not i8[N,K] or u8[N/2h,K,h]");
+  const int64_t inner = x.sizes[1];
+  const int64_t columns = blocks ? 2 * weights.sizes[0] * weights.sizes[2] : weights.sizes[0];
+  CONSTRAINT(weights.sizes[1] == inner, "matmul_quantized_c3", "inner sizes ", inner, " and ",
+             weights.sizes[1], " differ");
+  for (size_t i = 2; i < call.operands.size(); ++i) {
+    if (!call.has(i)) continue;
+    const TensorType& factor = call.type(i);
+    CONSTRAINT(call.has(2) && IsFloat(factor.dtype) && factor.rank() == 2 &&
+                   factor.sizes == call.sizes(2) && factor.sizes[1] == columns &&
+                   factor.sizes[0] > 0 && inner % factor.sizes[0] == 0,
+               "matmul_quantized_c4", i == 2 ? "scale " : "zero ", ToText(factor), " for ",
+               ToText(weights));
+  }
+  return One(x.dtype, {x.sizes[0], columns});
+}
+
 namespace {
 
 // Window attributes: one entry per spatial dimension (pads: two), all in range.

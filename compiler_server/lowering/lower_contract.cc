@@ -102,6 +102,10 @@ void LowerMatmul(const NodeLowering& at) {
   graph.Reshape(product, out);
 }
 
+void LowerMatmulQuantized(const NodeLowering& at) {
+  at.graph.TypedNode(ir::Traits(at.node.op).guid, at.out[0].dtype, at.in, at.out);
+}
+
 struct ConvGuids {
   const char* flat;    // of images
   const char* volume;  // of three spatial dimensions
@@ -201,6 +205,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
+    {OpKind::kMatmulQuantized, LowerMatmulQuantized, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaBackward, LowerSdpaBackward, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaLogsumexp, LowerSdpaLogsumexp, LoweredTypes::kFloat, AnyShape},

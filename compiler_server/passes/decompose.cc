@@ -19,7 +19,7 @@ const std::unordered_map<std::string_view, Handler>& Handlers() {
                             LossRows(),           UnfoldRows(),        EmbeddingBagRows(),
                             WindowBackwardRows(), IndexBackwardRows(), ConvBackwardRows(),
                             ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows(),
-                            RandomRows(),         QuantizeRows()}) {
+                            RandomRows(),         QuantizeRows(),      QuantizedWeightRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");
       }

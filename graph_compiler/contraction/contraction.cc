@@ -5,6 +5,7 @@
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/gemm.h"
 #include "graph_compiler/contraction/kernel_cache.h"
+#include "graph_compiler/contraction/quantized_weights.h"
 #include "graph_compiler/contraction/weight_gradient.h"
 
 namespace hpu::graph_compiler {
@@ -20,6 +21,11 @@ ContractionEmitter::~ContractionEmitter() = default;
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec) {
   return EmitGemmKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitQuantizedGemm(
+    const QuantizedGemmSpec& spec) {
+  return EmitQuantizedGemmKernels(state_->cache, spec);
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {

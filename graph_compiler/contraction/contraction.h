@@ -1,6 +1,7 @@
-// Contractions: gemm, batch_gemm, convolution, its weight's gradient, attention and its gradient
-// as generated kernels. The fusion pass hands over shapes, operand accesses and the epilogue;
-// emission adds kernels to the module and returns launches (and packed operands) for the recipe.
+// Contractions: gemm, batch_gemm, products with quantised weights, convolution, its weight's
+// gradient, attention and its gradient as generated kernels. The fusion pass hands over shapes,
+// operand accesses and the epilogue; emission adds kernels to the module and returns launches (and
+// packed operands) for the recipe.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,24 @@ struct GemmSpec {
   int64_t m = 0, n = 0, k = 0;
   MatrixAccess a, b;
   IntegerZeros zeros;
+  Body epilogue;
+  std::vector<OperandRef> epilogue_operands;
+  std::string name;
+};
+
+// C[m, n] = epilogue(sum over groups g of scale[g, n] * (sum over k in g of x[m, k] * q[k, n]) +
+//                    zero[g, n] * (sum over k in g of x[m, k])), accumulated in f32.
+// `half` = 0: q is i8, columns of k contiguous and `weight_stride` bytes apart. Else q is 4 bits
+// minus 8, in blocks of 2 * half columns `weight_stride` bytes apart; in a block `half` bytes per
+// k, each with column j in its low bits and column j + half in its high ones.
+struct QuantizedGemmSpec {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t group = 0;  // a divisor of k
+  int64_t half = 0;   // a multiple of any target's lanes
+  MatrixAccess x;     // (m, k)
+  OperandRef weights;
+  int64_t weight_stride = 0;
+  MatrixAccess scale, zero;  // (groups, n); a buffer of kNull: factors of 1, zeros of 0
   Body epilogue;
   std::vector<OperandRef> epilogue_operands;
   std::string name;
@@ -133,6 +152,7 @@ class ContractionEmitter {
   explicit ContractionEmitter(KernelModule& module);
   ~ContractionEmitter();
   absl::StatusOr<EmittedKernels> EmitGemm(const GemmSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitQuantizedGemm(const QuantizedGemmSpec& spec);
   absl::StatusOr<EmittedKernels> EmitConv(const ConvSpec& spec);
   absl::StatusOr<EmittedKernels> EmitWeightGradient(const WeightGradientSpec& spec);
   absl::StatusOr<EmittedKernels> EmitAttention(const AttentionSpec& spec);

@@ -173,6 +173,20 @@ void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& bo
   });
 }
 
+void EmitRowEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, const Values& index,
+                     int64_t cols_total, Value* sums) {
+  BodyPosition position;
+  position.index = index;
+  position.lanes = e.lanes();
+  const auto emit = [&] { EmitBody(e.b, frame, e.target(), body, position, {sums}); };
+  if (cols_total % e.lanes() == 0) return emit();
+  Value* left = e.Sub(e.Int(cols_total), index.back());
+  e.If(e.b.CreateICmpSGE(left, e.Int(e.lanes())), emit, [&] {
+    position.mask = e.LaneMask(left, e.lanes());
+    emit();
+  });
+}
+
 void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                       const Values& tile, const TilePlace& place) {
   TileEpilogue(e, frame, body, shape, place).Emit(tile);

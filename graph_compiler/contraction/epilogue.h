@@ -41,4 +41,9 @@ void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& bo
 void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                       const Values& tile, const TilePlace& place);
 
+// Applies the body to one vector of finished sums at `index`, whose last entry is the column of
+// lane 0; columns from `cols_total` on do not exist.
+void EmitRowEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, const Values& index,
+                     int64_t cols_total, llvm::Value* sums);
+
 }  // namespace hpu::graph_compiler

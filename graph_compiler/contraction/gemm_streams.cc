@@ -2,7 +2,7 @@
 // in place, in the order in which it lies.
 #include <algorithm>
 
-#include "graph_compiler/codegen/body.h"
+#include "graph_compiler/contraction/epilogue.h"
 #include "graph_compiler/contraction/gemm.h"
 
 namespace hpu::graph_compiler {
@@ -65,8 +65,7 @@ class StreamedGemm {
   void Dots() {
     e_.For(first_col_, end_col_, e_.lanes(), [&](Value* col) {
       const Values sums = DotGroup(col);
-      Value* left = e_.Sub(e_.Int(gemm_.n), col);
-      for (int64_t row = 0; row < gemm_.m; ++row) Finish(e_.Int(row), col, left, sums[row]);
+      for (int64_t row = 0; row < gemm_.m; ++row) Finish(e_.Int(row), col, sums[row]);
     });
   }
 
@@ -89,7 +88,7 @@ class StreamedGemm {
       e_.For(e_.Int(0), cols, e_.lanes(), [&](Value* col) {
         Value* sums = e_.LoadF32(
             e_.Address(frame_.scratch, e_.Add(e_.Mul(col, 4), e_.Mul(row, stride))), e_.lanes());
-        Finish(row, e_.Add(first_col_, col), e_.Sub(cols, col), sums);
+        Finish(row, e_.Add(first_col_, col), sums);
       });
     });
   }
@@ -192,21 +191,12 @@ class StreamedGemm {
     }
   }
 
-  // The epilogue of `lanes` columns, of which `left` exist.
-  void Finish(Value* row, Value* col, Value* left, Value* sums) {
-    BodyPosition position;
-    position.index = batch_index_;
-    position.index.push_back(row);
-    position.index.push_back(col);
-    position.lanes = e_.lanes();
-    const auto emit = [&] {
-      EmitBody(e_.b, frame_, e_.target(), gemm_.epilogue, position, {sums});
-    };
-    if (gemm_.n % e_.lanes() == 0) return emit();
-    e_.If(e_.b.CreateICmpSGE(left, e_.Int(e_.lanes())), emit, [&] {
-      position.mask = e_.LaneMask(left, e_.lanes());
-      emit();
-    });
+  // The epilogue of `lanes` columns.
+  void Finish(Value* row, Value* col, Value* sums) {
+    Values index = batch_index_;
+    index.push_back(row);
+    index.push_back(col);
+    EmitRowEpilogue(e_, frame_, gemm_.epilogue, index, gemm_.n, sums);
   }
 
   IrEmitter e_;

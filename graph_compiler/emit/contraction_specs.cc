@@ -77,7 +77,7 @@ void SetTensor(const View& view, const FindHome& home, OperandRef* ref, int64_t*
   CopyStrides(view, strides);
 }
 
-// A row-major view.
+// The first element of a view whose offset goes into the reference.
 OperandRef DenseRef(const View& view, const FindHome& home) {
   OperandRef ref = home(view.value).ref;
   ref.offset += static_cast<uint64_t>(view.offset * MemoryTypeSize(view.type));
@@ -142,6 +142,26 @@ GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& 
   spec.a = MakeMatrix(graph, gemm.a, home);
   spec.b = MakeMatrix(graph, gemm.b, home);
   spec.zeros = ZerosOf(gemm.zeros, home);
+  spec.name = node.name;
+  SetEpilogue(node, home, &spec);
+  return spec;
+}
+
+QuantizedGemmSpec MakeQuantizedGemmSpec(const LoopGraph& graph, const Node& node,
+                                        const FindHome& home) {
+  const QuantizedGemm& gemm = std::get<QuantizedGemm>(node.kind);
+  const View& weights = gemm.weights;
+  QuantizedGemmSpec spec;
+  spec.m = node.domain[0];
+  spec.n = node.domain[1];
+  spec.k = gemm.x.shape[1];
+  spec.group = gemm.scale.has_value() ? spec.k / gemm.scale->shape[0] : spec.k;
+  spec.half = weights.shape.size() == 3 ? weights.shape[2] : 0;
+  spec.x = MakeMatrix(graph, gemm.x, home);
+  spec.weights = DenseRef(weights, home);
+  spec.weight_stride = weights.strides[0];
+  if (gemm.scale.has_value()) spec.scale = MakeMatrix(graph, *gemm.scale, home);
+  if (gemm.zero.has_value()) spec.zero = MakeMatrix(graph, *gemm.zero, home);
   spec.name = node.name;
   SetEpilogue(node, home, &spec);
   return spec;

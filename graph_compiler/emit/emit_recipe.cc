@@ -210,6 +210,9 @@ class RecipeEmitter {
 
   absl::StatusOr<EmittedKernels> Contract(CodeUnit& unit, const Node& node, const FindHome& home) {
     if (node.Is<Gemm>()) return unit.contractions.EmitGemm(MakeGemmSpec(loops_, node, home));
+    if (node.Is<QuantizedGemm>()) {
+      return unit.contractions.EmitQuantizedGemm(MakeQuantizedGemmSpec(loops_, node, home));
+    }
     if (node.Is<Conv>()) return unit.contractions.EmitConv(MakeConvSpec(loops_, node, home));
     if (node.Is<WeightGradient>()) {
       return unit.contractions.EmitWeightGradient(MakeWeightGradientSpec(node, home));

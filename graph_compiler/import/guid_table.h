@@ -58,6 +58,7 @@ std::span<const GuidRow> PoolingRows();
 std::span<const GuidRow> ResizeRows();
 std::span<const GuidRow> ContractionRows();
 std::span<const GuidRow> AttentionRows();
+std::span<const GuidRow> QuantizedRows();
 
 // INVALID_ARGUMENT unless the first `count` inputs are there.
 absl::Status NeedInputs(const ShapeContext& context, size_t count);

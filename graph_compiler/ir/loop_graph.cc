@@ -63,7 +63,8 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 
 const char* KindName(const Node& node) {
   static constexpr const char* kNames[] = {
-      "loop", "gemm", "conv", "weight_gradient", "attention", "attention_backward", "sort"};
+      "loop", "gemm",          "conv", "weight_gradient", "attention", "attention_backward",
+      "sort", "quantized_gemm"};
   return kNames[node.kind.index()];
 }
 
@@ -88,6 +89,11 @@ std::vector<PortType> ListPorts(Variant& kind) {
     read("a", gemm->a);
     read("b", gemm->b);
     if (gemm->zeros.b.has_value()) read("b_zero", *gemm->zeros.b);
+  } else if (auto* quantized = std::get_if<QuantizedGemm>(&kind)) {
+    read("x", quantized->x);
+    read("weights", quantized->weights);
+    if (quantized->scale.has_value()) read("scale", *quantized->scale);
+    if (quantized->zero.has_value()) read("zero", *quantized->zero);
   } else if (auto* conv = std::get_if<Conv>(&kind)) {
     read("x", conv->x);
     read("w", conv->w);

@@ -73,6 +73,14 @@ struct Gemm {
   ProductZeros zeros = {};
 };
 
+// A product with quantised weights (QuantizedGemmSpec). Domain (m, n).
+struct QuantizedGemm {
+  View x;        // (m, k)
+  View weights;  // i8 (n, k), or u8 (n / (2 * half), k, half) dense within a block
+  // (k / group, n); no zero without a scale.
+  std::optional<View> scale, zero;
+};
+
 struct ConvGeometry {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   int64_t groups = 1;
@@ -132,7 +140,8 @@ using ConstPort = BasicPort<const View>;
 struct Node {
   std::string name;
   Shape domain;  // what is iterated over
-  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort> kind;
+  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort, QuantizedGemm>
+      kind;
   // Of loops all they do; of products and convolutions the epilogue, in which kAccumulator 0 is the
   // sum of products. Operands that are buffers are values of the graph.
   Body body;
@@ -153,7 +162,9 @@ struct Node {
   // A loop whose iterations have nothing to do with each other.
   bool IsMap() const;
   // A sum of products with a body as its epilogue.
-  bool IsProduct() const { return Is<Gemm>() || Is<Conv>() || Is<WeightGradient>(); }
+  bool IsProduct() const {
+    return Is<Gemm>() || Is<QuantizedGemm>() || Is<Conv>() || Is<WeightGradient>();
+  }
 
   std::vector<Port> Ports();
   std::vector<ConstPort> Ports() const;

@@ -64,6 +64,22 @@ TEST(Interpreter, MatmulTransposesAndBroadcastsBatches) {
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 3, 4));
 }
 
+TEST(Interpreter, QuantizedWeightsOfEightAndFourBits) {
+  const RunResult result = Evaluate(
+      R"(graph @g(%x: f32[1,2], %w: i8[2,2], %b: u8[1,2,1], %s: f32[2,2], %z: f32[2,2]) {
+    %0 = matmul_quantized %x, %w : f32[1,2]
+    %1 = matmul_quantized %x, %w, %s, %z : f32[1,2]
+    %2 = matmul_quantized %x, %b, %s : f32[1,2]
+    return %0, %1, %2 })",
+      {Numbers({1, 2}, {1, 10}), Numbers({2, 2}, {1, -2, 3, 4}), Numbers({1, 2, 1}, {0x9a, 0xf0}),
+       Numbers({2, 2}, {2, 3, 5, 7}), Numbers({2, 2}, {1, 0, 0, -1})});
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(-19, 43));
+  // Column 0: 1 * (1 * 2 + 1) + 10 * (-2 * 5); column 1: 3 * 3 + 10 * (4 * 7 - 1).
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(-97, 279));
+  // Column 0 holds 2 and -8, column 1 holds 1 and 7.
+  EXPECT_THAT(result.outputs[2].data, ElementsAre(-396, 493));
+}
+
 TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
   const RunResult result =
       Evaluate(R"(graph @g(%q: f32[1,2,2,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1]) {

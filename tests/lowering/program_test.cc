@@ -245,6 +245,16 @@ const OpCase kOps[] = {
     {"rms_norm", "%r = rms_norm %x, %s {axes = 1, eps = 1e-05} : T[4,6]", kFloats},
     {"matmul", "%r = matmul %x, %y {transpose_b = true} : T[4,4]", kFloats},
     {"matmul_transposed", "%r = matmul %x, %y {transpose_a = true} : T[6,6]", kFloats},
+    {"matmul_quantized", "%w = cast %y : i8[4,6]\n %r = matmul_quantized %x, %w : T[4,4]", kFloats},
+    {"matmul_quantized_groups",
+     "%w = cast %y : i8[4,6]\n %f = slice %x {limits = [2,4], starts = [0,0], steps = [1,1]} : T[2,4]\n"
+     " %r = matmul_quantized %x, %w, %f, %f : T[4,4]",
+     kFloats},
+    {"matmul_quantized_blocks",
+     "%0 = abs %s : T[6]\n %1 = expand %0 : T[16,6]\n %2 = cast %1 : u8[16,6]\n"
+     " %w = reshape %2 : u8[1,6,16]\n %f = full {value = 0.5} : T[2,32]\n"
+     " %r = matmul_quantized %x, %w, %f : T[4,32]",
+     kFloats},
     {"permute", "%r = permute %x {perm = [1,0]} : T[6,4]", kMoved},
     {"reshape", "%r = reshape %x : T[2,12]", kMoved},
     {"expand", "%r = expand %s : T[3,4,6]", kMoved},

@@ -109,6 +109,7 @@ std::span<const HandlerRow> PointwiseRows();
 std::span<const HandlerRow> ReduceRows();
 std::span<const HandlerRow> NormRows();
 std::span<const HandlerRow> ContractRows();
+std::span<const HandlerRow> QuantizedWeightRows();
 std::span<const HandlerRow> ConvRows();
 std::span<const HandlerRow> ViewRows();
 std::span<const HandlerRow> MovementRows();

@@ -19,6 +19,7 @@ from torch.fx import Node
 
 from .function_text import Uncacheable, function_text
 from .inputs import GraphInputs
+from .int4_weights import block_columns
 from .wire import describe, tensor_bytes
 
 Factors = list[tuple[str, str]]
@@ -117,6 +118,7 @@ GRAPH_MAKERS = (
     "functional",
     "graph_capture",
     "inputs",
+    "int4_weights",
     "joint",
     "recorder",
     "snippet",
@@ -155,6 +157,7 @@ def ambient_factors() -> Factors:
         ("autocast", " ".join(autocast) or "off"),
         ("default_dtype", str(torch.get_default_dtype())),
         ("float32_matmul_precision", torch.get_float32_matmul_precision()),
+        ("int4_weight_columns", str(block_columns())),
     ]
 
 

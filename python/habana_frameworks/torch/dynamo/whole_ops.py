@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch._ops import OpOverload
 
+from .int4_weights import record_int4_matmul
+
 AtenCall = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 Handler = Callable[..., AtenCall | None]
 
@@ -150,6 +152,8 @@ _FUNCTIONS: dict[Any, Handler] = {
     F.prelu: _prelu,
     F.logsigmoid: _log_sigmoid,
     F.scaled_dot_product_attention: _attention,
+    _aten._weight_int4pack_mm_for_cpu: record_int4_matmul,
+    _aten._weight_int4pack_mm_for_cpu.default: record_int4_matmul,
     torch.gru: _recurrent(_aten.gru.input),
     torch.lstm: _recurrent(_aten.lstm.input),
     torch.rnn_relu: _recurrent(_aten.rnn_relu.input),

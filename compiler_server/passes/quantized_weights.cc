@@ -1,0 +1,195 @@
+#include "compiler_server/passes/quantized_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler_server/ir/rewrite.h"
+
+namespace hpu::compiler {
+namespace {
+
+using ir::AttrKey;
+using ir::Builder;
+using ir::Dims;
+using ir::Node;
+using ir::OpKind;
+using ir::Value;
+
+// What is done to the weights, from the product down to their 8 bits: value = below op factor.
+struct Step {
+  OpKind op;  // kMul, kAdd, kSub
+  Value* factor = nullptr;
+  bool columns_first = true;  // of the factor, if it has two dimensions
+};
+
+struct Pattern {
+  Value* weights = nullptr;  // i8 [N, K]
+  int64_t groups = 1;
+  std::vector<Step> steps;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const Node& product) : product_(product) {}
+
+  bool Match(Pattern* pattern) {
+    if (product_.op != OpKind::kMatmul || product_.Bool(AttrKey::kTransposeA)) return false;
+    const ir::TensorType& x = product_.operands[0]->type;
+    if (x.rank() != 2 || product_.operands[1]->type.rank() != 2) return false;
+    if (x.sizes[0] < 1 || x.sizes[0] > kMostQuantizedRows || x.sizes[1] < 1) return false;
+    inner_ = x.sizes[1];
+    columns_ = product_.type().sizes[1];
+    columns_first_ = product_.Bool(AttrKey::kTransposeB);
+    return Walk(product_.operands[1], pattern);
+  }
+
+ private:
+  bool Walk(Value* value, Pattern* pattern) {
+    if (value->type.dtype == DType::kI8 && value->type.rank() == 2 && columns_first_ &&
+        value->type.sizes == Dims{columns_, inner_}) {
+      pattern->weights = value;
+      return true;
+    }
+    const Node* node = value->producer;
+    if (node == nullptr) return false;
+    switch (node->op) {
+      case OpKind::kCast:
+        return IsWidening(*node) && Walk(node->operands[0], pattern);
+      case OpKind::kPermute:
+        if (node->type().rank() != 2 || node->Ints(AttrKey::kPerm) != Dims{1, 0}) return false;
+        columns_first_ = !columns_first_;
+        return Walk(node->operands[0], pattern);
+      case OpKind::kReshape:
+        return WalkReshape(*node, pattern);
+      case OpKind::kMul:
+        return WalkStep(*node, 0, pattern) || WalkStep(*node, 1, pattern);
+      case OpKind::kAdd:
+        return WalkStep(*node, 0, pattern) || WalkStep(*node, 1, pattern);
+      case OpKind::kSub:
+        return WalkStep(*node, 0, pattern);
+      default:
+        return false;
+    }
+  }
+
+  // Nothing that 8 bits, or what was made of them, would lose but rounding.
+  static bool IsWidening(const Node& cast) {
+    const DType from = cast.operands[0]->type.dtype, to = cast.type().dtype;
+    if (IsFloat(to)) return IsFloat(from) ? DTypeSize(from) >= 2 : from != DType::kBool;
+    return !IsFloat(from) && from != DType::kBool && to != DType::kBool && to != DType::kU8 &&
+           DTypeSize(to) >= DTypeSize(from);
+  }
+
+  // Between [N, K] and [N, K / group, group].
+  bool WalkReshape(const Node& reshape, Pattern* pattern) {
+    const Dims& from = reshape.operands[0]->type.sizes;
+    const Dims& to = reshape.type().sizes;
+    if (!columns_first_) return false;
+    const Dims whole = {columns_, inner_};
+    const Dims& split = from == whole ? to : from;
+    if ((from != whole && to != whole) || split.size() != 3 || split[0] != columns_) return false;
+    if (pattern->groups != 1 && pattern->groups != split[1]) return false;
+    pattern->groups = split[1];
+    return Walk(reshape.operands[0], pattern);
+  }
+
+  bool WalkStep(const Node& node, size_t main, Pattern* pattern) {
+    Value* factor = node.operands[1 - main];
+    if (node.operands[main]->type.sizes != node.type().sizes || !IsFactor(*factor, node.type())) {
+      return false;
+    }
+    const Pattern before = *pattern;
+    const bool columns_first = columns_first_;
+    pattern->steps.push_back({node.op, factor, columns_first_});
+    if (Walk(node.operands[main], pattern)) return true;
+    *pattern = before;
+    columns_first_ = columns_first;
+    return false;
+  }
+
+  // The same for every k of a group.
+  bool IsFactor(const Value& factor, const ir::TensorType& whole) const {
+    const int missing = whole.rank() - factor.type.rank();
+    const int inner_dim = whole.rank() == 3 ? 2 : columns_first_ ? 1 : 0;
+    return inner_dim < missing || factor.type.sizes[inner_dim - missing] == 1;
+  }
+
+  const Node& product_;
+  int64_t inner_ = 0;
+  int64_t columns_ = 0;
+  bool columns_first_ = true;
+};
+
+// A factor as f32 or narrower float [groups, N].
+Value* AsFactor(Builder& b, const Pattern& pattern, const Step& step, DType dtype) {
+  const int64_t columns = pattern.weights->type.sizes[0];
+  Value* factor = step.factor;
+  if (!IsFloat(factor->type.dtype)) factor = b.Cast(factor, dtype);
+  Dims sizes = factor->type.sizes;
+  const bool grouped = sizes.size() == 3;
+  sizes.insert(sizes.begin(), grouped ? 0 : 2 - sizes.size(), 1);
+  if (grouped) {
+    sizes.pop_back();
+  } else if (!step.columns_first) {
+    std::swap(sizes[0], sizes[1]);
+  }
+  factor = b.Reshape(factor, sizes);  // [N or 1, groups or 1]
+  return b.Expand(b.Permute(factor, {1, 0}), {pattern.groups, columns});
+}
+
+// weights * scale + zero, from the innermost step out.
+struct Factors {
+  Value* scale = nullptr;
+  Value* zero = nullptr;
+};
+
+Factors EmitFactors(Builder& b, const Pattern& pattern, DType dtype) {
+  Factors result;
+  const int64_t columns = pattern.weights->type.sizes[0];
+  const auto join = [&](OpKind op, Value* x, Value* y) {
+    const DType wide =
+        DTypeSize(x->type.dtype) >= DTypeSize(y->type.dtype) ? x->type.dtype : y->type.dtype;
+    return b.Binary(op, b.Cast(x, wide), b.Cast(y, wide));
+  };
+  for (size_t i = pattern.steps.size(); i-- > 0;) {
+    const Step& step = pattern.steps[i];
+    Value* factor = AsFactor(b, pattern, step, dtype);
+    if (step.op == OpKind::kMul) {
+      if (result.zero != nullptr) result.zero = join(OpKind::kMul, result.zero, factor);
+      result.scale = result.scale == nullptr ? factor : join(OpKind::kMul, result.scale, factor);
+      continue;
+    }
+    if (step.op == OpKind::kSub) factor = b.Unary(OpKind::kNeg, factor);
+    result.zero = result.zero == nullptr ? factor : join(OpKind::kAdd, result.zero, factor);
+  }
+  if (result.zero != nullptr && result.scale == nullptr) {
+    result.scale = b.Full(1, result.zero->type.dtype, {pattern.groups, columns});
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::Status RecogniseQuantizedWeights(ir::Graph& graph, const PassContext& context) {
+  ir::Rewriter rewriter(graph);
+  return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
+    Pattern pattern;
+    if (!Matcher(node).Match(&pattern)) return ir::Visit::kKeep;
+    Builder& b = rewriter.builder();
+    const size_t mark = b.Mark();
+    std::vector<Value*> operands = {node.operands[0], pattern.weights};
+    const Factors factors = EmitFactors(b, pattern, node.type().dtype);
+    if (factors.scale != nullptr) operands.push_back(factors.scale);
+    if (factors.zero != nullptr) operands.push_back(factors.zero);
+    const Node* product = b.EmitNode(OpKind::kMatmulQuantized, std::move(operands));
+    RETURN_IF_ERROR(b.status());
+    if (!context.accept(*product).ok()) {
+      b.Rewind(mark);
+      return ir::Visit::kKeep;
+    }
+    rewriter.Replace(node.result(), product->result());
+    return ir::Visit::kDrop;
+  });
+}
+
+}  // namespace hpu::compiler
