@@ -42,9 +42,23 @@ int64_t Depth(const Node& product) {
   return product.operands[0]->type.sizes[product.Bool(AttrKey::kTransposeA) ? 0 : 1];
 }
 
+// Uses by value id, without those by nodes whose own results nobody uses.
+std::vector<uint32_t> CountLiveUses(const ir::Graph& graph) {
+  std::vector<uint32_t> uses = graph.CountUses();
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    const bool dead = std::all_of((*node)->results.begin(), (*node)->results.end(),
+                                  [&](const Value* result) { return uses[result->id] == 0; });
+    if (!dead) continue;
+    for (const Value* operand : (*node)->operands) {
+      if (operand != nullptr) --uses[operand->id];
+    }
+  }
+  return uses;
+}
+
 class Joiner {
  public:
-  explicit Joiner(ir::Graph& graph) : rewriter_(graph), uses_(graph.CountUses()) {
+  explicit Joiner(ir::Graph& graph) : rewriter_(graph), uses_(CountLiveUses(graph)) {
     for (const Node* node : graph.nodes()) {
       if (node->op != OpKind::kAdd) continue;
       for (const Value* operand : node->operands) {

@@ -171,6 +171,12 @@ class GemmForms {
     return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
   }
 
+  // Every block of rows would pack the same panels.
+  bool StagesPanels(PanelForm form) const {
+    return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) > 1 &&
+           !HasNegativeStride(gemm_.b);
+  }
+
   // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
   // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
@@ -219,6 +225,9 @@ class GemmForms {
       packed_type = PanelType::kBF16Pairs;
       stages_panels = form != PanelForm::kPacked;
       form = PanelForm::kPacked;
+    } else if (StagesPanels(form)) {
+      stages_panels = true;
+      form = PanelForm::kPacked;
     } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
                use.vectors % 2 == 0) {
       packed_type = PanelType::kBF16Vectors;
@@ -242,11 +251,17 @@ class GemmForms {
         StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, format.filled_k, gemm_.a, out_);
       }
       CountPairs(format.filled_k);
-    } else if (gemm_.k > 0 && !ReadsAInPlace()) {
-      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
     const GemmBlocks blocks =
         ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
+    if (!pairs && gemm_.k > 0 && !ReadsAInPlace()) {
+      gemm_.a_in_panels = gemm_.a.row_stride == 1 && gemm_.m > 1;
+      if (gemm_.a_in_panels) {
+        StageRowPanels(cache_, gemm_.batch, blocks.tiles, gemm_.k, gemm_.a, out_);
+      } else {
+        StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+      }
+    }
     Bind(b);
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
     return std::move(out_);

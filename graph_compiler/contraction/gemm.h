@@ -1,8 +1,8 @@
 // Matrix products: chooses a form and emits it.
 //
 //   tiled        register tiles over (m, n); B in panels: packed once if it is stable, else staged
-//                by a launch (pairs of bf16), else packed by the task that uses it, else (little
-//                reuse) read in place
+//                by a launch (pairs of bf16, or many rows), else packed by the task that uses it,
+//                else (little reuse) read in place
 //   row streams  m <= 4, rows of B contiguous: B is read once, in place, at memory speed
 //   dot products m <= 4, columns of B contiguous (the weight of nn.Linear): likewise
 //
@@ -26,6 +26,7 @@ struct BoundGemm {
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
   MatrixAccess a, b;
+  bool a_in_panels = false;  // dense: one panel per row tile, [k][rows of the tile]
   Body epilogue;
   std::vector<OperandRef> operands;
   std::string name;
