@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "compiler_server/ir/rewrite.h"
@@ -137,9 +138,13 @@ class Joiner {
         rest.push_back(term);
       }
     }
-    const bool any = std::any_of(kinds.begin(), kinds.end(),
-                                 [](const auto& entry) { return entry.second.size() > 1; });
-    if (!any) return nullptr;
+    // Scatters go behind what they may start from.
+    const auto scatters = std::stable_partition(rest.begin(), rest.end(), [&](const Value* term) {
+      return !IsScatterIntoZeros(term, sum);
+    });
+    const bool joins = std::any_of(kinds.begin(), kinds.end(),
+                                   [](const auto& entry) { return entry.second.size() > 1; });
+    if (!joins && (scatters == rest.end() || terms.size() == 1)) return nullptr;
     Value* result = nullptr;
     const auto add = [&](Value* term) {
       result = result == nullptr ? term : rewriter_.builder().Binary(OpKind::kAdd, result, term);
@@ -148,8 +153,26 @@ class Joiner {
       Value* joined = kind.is_product ? JoinedProduct(kind, members) : JoinedColumnSum(members);
       add(rewriter_.builder().Reshape(joined, sum.type().sizes));
     }
-    for (Value* term : rest) add(term);
+    for (Value* term : std::span(rest.begin(), scatters)) add(term);
+    for (Value* term : std::span(scatters, rest.end())) {
+      result = result == nullptr ? term : ScatterOnto(result, *term->producer);
+    }
     return result;
+  }
+
+  bool IsScatterIntoZeros(const Value* term, const Node& sum) const {
+    const Node* node = term->producer;
+    if (node == nullptr || node->op != OpKind::kScatterAdd || !UsedOnce(term)) return false;
+    const Node* start = node->operands[0]->producer;
+    while (start != nullptr && start->op == OpKind::kExpand) start = start->operands[0]->producer;
+    return start != nullptr && start->op == OpKind::kFull && start->Float(AttrKey::kValue) == 0 &&
+           term->type.sizes == sum.type().sizes;
+  }
+
+  Value* ScatterOnto(Value* start, const Node& scatter) {
+    std::vector<Value*> operands = scatter.operands;
+    operands[0] = start;
+    return rewriter_.builder().Emit(OpKind::kScatterAdd, std::move(operands), scatter.attrs);
   }
 
   Value* JoinedProduct(const Kind& kind, const std::vector<const Value*>& products) {

@@ -24,14 +24,18 @@ struct LoopPass {
   std::vector<Result> results;
 };
 
+// Rows that one task takes when the vector dimension is a row: a cache line of f32.
+inline constexpr int kRowLanes = 16;
+
 // Iteration order of bodies' accesses: outer..., inner..., vector.
 struct LoopKernel {
   std::string name;
-  Shape outer;                 // rows: one task each (with blocks of the vector dimension)
-  Shape inner;                 // columns, or serial dimensions, walked within a task
-  int64_t vector = 1;          // the last dimension
-  bool vector_is_row = false;  // else it is the last column
-  bool serial = false;         // inner dimensions run in order and nothing is folded
+  Shape outer;                    // rows: one task each (with blocks of the vector dimension)
+  Shape inner;                    // columns, or serial dimensions, walked within a task
+  int64_t vector = 1;             // the last dimension
+  bool vector_is_row = false;     // else it is the last column
+  int64_t row_lanes = kRowLanes;  // rows that a task takes at most, if it is a row
+  bool serial = false;            // inner dimensions run in order and nothing is folded
   int64_t vector_chunk = 0;  // > 0: tasks take chunks of this many elements of the vector dimension
   std::vector<LoopPass> passes;
   std::vector<ScalarType> accumulators;
@@ -50,9 +54,6 @@ struct LoopKernel {
  private:
   int64_t Elements(const LoopPass& pass) const;  // how often its body runs
 };
-
-// Rows that one task takes when the vector dimension is a row: a cache line of f32.
-inline constexpr int kRowLanes = 16;
 
 // Scratch areas follow each other at multiples of this rounding.
 uint64_t AlignScratch(uint64_t bytes);

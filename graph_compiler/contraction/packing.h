@@ -49,7 +49,8 @@ OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out);
 void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                MatrixAccess& a, EmittedKernels& out);
 // Likewise by a dense f32 copy in panels of row tiles: where rows of `a` lie across memory, what
-// lies together stays so, and nothing is transposed. Its row stride is that between panels, per row.
+// lies together stays so, and nothing is transposed. Its row stride is that between panels, per
+// row.
 void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const RowTiles& tiles,
                     int64_t k, MatrixAccess& a, EmittedKernels& out);
 // Likewise by a copy in bf16, of which `a` is a matrix already, with zeros after each row up to

@@ -126,7 +126,8 @@ void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const
   launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * k * size);
   launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
   launch.entry = cache.GetOrAdd(
-      key, "stage_row_panels", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+      key, "stage_row_panels",
+      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
         IrEmitter e(builder, cache.module().target());
         Value* k0 = e.Mul(e.RemConst(task, runs), kStepsPerTask);
         Value* steps = e.Min(e.Sub(e.Int(k), k0), e.Int(kStepsPerTask));
@@ -134,15 +135,14 @@ void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const
         Value* first = e.Mul(e.RemConst(block, groups), kTilesPerTask);
         Value* end = e.Min(e.Add(first, kTilesPerTask), e.Int(tiles.count()));
         Value* matrix = e.DivConst(block, groups);
-        Value* from = e.Address(
-            frame.Operand(builder, 0),
-            e.Mul(e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides),
-                        e.Mul(k0, a.col_stride)),
-                  size));
+        Value* from = e.Address(frame.Operand(builder, 0),
+                                e.Mul(e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides),
+                                            e.Mul(k0, a.col_stride)),
+                                      size));
         Value* to = e.Address(frame.Operand(builder, 1), e.Mul(matrix, rows * k * 4));
         const auto copy = [&](int height, Value* tile, int64_t tiles_before) {
-          Value* row = e.Add(e.Mul(e.Add(tile, -tiles_before), height),
-                             tiles_before * tiles.main_rows);
+          Value* row =
+              e.Add(e.Mul(e.Add(tile, -tiles_before), height), tiles_before * tiles.main_rows);
           Value* panel = e.Address(to, e.Add(e.Mul(row, k * 4), e.Mul(k0, height * 4)));
           EmitMatrixCopy(e, {e.Address(from, e.Mul(row, size)), a.type, a.col_stride, 1},
                          {panel, height, height}, steps, e.Int(height));

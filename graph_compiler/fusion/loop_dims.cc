@@ -11,6 +11,12 @@ namespace {
 constexpr int64_t kLongestChunk = 16384;  // elements of a task of a plain map
 constexpr int64_t kShortestChunk = 1024;
 constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
+// Sums over the rows of a matrix walk down its columns: a task that takes a line of each row meets
+// a page per line. With more lanes it takes several, if enough tasks are left and they are in
+// registers all the while.
+constexpr int64_t kWideRowLanes = 64;
+constexpr int64_t kFewestWideTasks = 8;
+constexpr int kWidestBodyCost = 16;
 
 class DimOrder {
  public:
@@ -172,6 +178,18 @@ class DimOrder {
     }
     // Scratch rows of a kernel with rows as lanes hold one vector per column.
     if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
+    if (kernel_.vector_is_row && TakesManyRows()) kernel_.row_lanes = kWideRowLanes;
+  }
+
+  bool TakesManyRows() const {
+    const LoopPass& pass = kernel_.passes[0];
+    if (kernel_.serial || !kernel_.scratch_bytes.empty() || pass.row_level) return false;
+    if (pass.results.size() > 2 || TotalCost(pass.body) > kWidestBodyCost) return false;
+    for (size_t i = 1; i < kernel_.passes.size(); ++i) {
+      if (!kernel_.passes[i].row_level) return false;
+    }
+    return kernel_.vector % kWideRowLanes == 0 &&
+           NumElements(kernel_.outer) * kernel_.vector / kWideRowLanes >= kFewestWideTasks;
   }
 
   int64_t ChunkLength() {
