@@ -8,6 +8,7 @@
 #include "compiler_server/passes/fold.h"
 #include "compiler_server/passes/layout.h"
 #include "compiler_server/passes/memory.h"
+#include "compiler_server/passes/products.h"
 #include "compiler_server/passes/quantized_weights.h"
 #include "compiler_server/passes/simplify.h"
 
@@ -22,6 +23,7 @@ constexpr Pass kPipeline[] = {
     // kToLowerable begins here.
     {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product
     {"quantized-weights", RecogniseQuantizedWeights},
+    {"products", JoinProducts},  // after partition: what it joins is saved and used piece by piece
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
     {"layout", MovePermutes},

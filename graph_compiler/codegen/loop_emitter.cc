@@ -62,7 +62,7 @@ class LoopEmitter {
     return rest;
   }
 
-  int64_t RowLanes() const { return std::min<int64_t>(kernel_.row_lanes, kernel_.vector); }
+  int64_t RowLanes() const { return std::min(kernel_.row_lanes, kernel_.vector); }
   int64_t BlockCount() const { return (kernel_.vector + RowLanes() - 1) / RowLanes(); }
   int64_t ChunkCount() const {
     return (kernel_.vector + kernel_.vector_chunk - 1) / kernel_.vector_chunk;

@@ -28,7 +28,7 @@ uint64_t AlignScratch(uint64_t bytes) {
 uint64_t LoopKernel::Tasks() const {
   const int64_t rows = NumElements(outer);
   if (vector_is_row) {
-    const int64_t lanes = std::min<int64_t>(row_lanes, vector);
+    const int64_t lanes = std::min(row_lanes, vector);
     return static_cast<uint64_t>(rows * ((vector + lanes - 1) / lanes));
   }
   if (vector_chunk > 0) {
@@ -70,7 +70,8 @@ std::string LoopKernel::Structure() const {
   std::ostringstream out;
   PrintShape(out, outer);
   PrintShape(out, inner);
-  out << vector << ' ' << vector_is_row << row_lanes << serial << ' ' << vector_chunk << ' ' << operands.size();
+  out << vector << ' ' << vector_is_row << serial << row_lanes << ' ' << vector_chunk << ' '
+      << operands.size();
   for (const uint64_t bytes : scratch_bytes) out << ' ' << bytes;
   for (const LoopPass& pass : passes) {
     out << "\npass " << pass.row_level << '\n' << ToText(pass.body);

@@ -30,12 +30,12 @@ struct LoopPass {
 // Iteration order of bodies' accesses: outer..., inner..., vector.
 struct LoopKernel {
   std::string name;
-  Shape outer;                 // rows: one task each (with blocks of the vector dimension)
-  Shape inner;                 // columns, or serial dimensions, walked within a task
-  int64_t vector = 1;          // the last dimension
-  bool vector_is_row = false;  // else it is the last column
-  int row_lanes = kRowLanes;   // rows that a task takes if it is
-  bool serial = false;         // inner dimensions run in order and nothing is folded
+  Shape outer;                    // rows: one task each (with blocks of the vector dimension)
+  Shape inner;                    // columns, or serial dimensions, walked within a task
+  int64_t vector = 1;             // the last dimension
+  bool vector_is_row = false;     // else it is the last column
+  int64_t row_lanes = kRowLanes;  // rows that a task takes at most, if it is a row
+  bool serial = false;            // inner dimensions run in order and nothing is folded
   int64_t vector_chunk = 0;  // > 0: tasks take chunks of this many elements of the vector dimension
   std::vector<LoopPass> passes;
   std::vector<ScalarType> accumulators;

@@ -177,6 +177,12 @@ class GemmForms {
 
   bool integers() const { return IsIntegerProduct(gemm_.a.type, gemm_.b.type); }
 
+  // Every block of rows would pack the same panels.
+  bool StagesPanels(PanelForm form) const {
+    return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) > 1 &&
+           !HasNegativeStride(gemm_.b);
+  }
+
   // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
   // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
@@ -241,6 +247,9 @@ class GemmForms {
       packed_type = integers() ? IntegerPanels(target) : PanelType::kBF16Pairs;
       stages_panels = form != PanelForm::kPacked;
       form = PanelForm::kPacked;
+    } else if (StagesPanels(form)) {
+      stages_panels = true;
+      form = PanelForm::kPacked;
     } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
                use.vectors % 2 == 0) {
       packed_type = PanelType::kBF16Vectors;
@@ -262,11 +271,17 @@ class GemmForms {
       const int64_t per_dword = PerDword();  // which the staged A no longer tells
       if (!ReadsDwordsInPlace()) StageDwords(format.filled_k);
       CountDwords(format.filled_k, per_dword);
-    } else if (gemm_.k > 0 && !ReadsAInPlace()) {
-      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
     }
     const GemmBlocks blocks =
         ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
+    if (!dwords && gemm_.k > 0 && !ReadsAInPlace()) {
+      gemm_.a_in_panels = gemm_.a.row_stride == 1 && gemm_.m > 1;
+      if (gemm_.a_in_panels) {
+        StageRowPanels(cache_, gemm_.batch, blocks.tiles, gemm_.k, gemm_.a, out_);
+      } else {
+        StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+      }
+    }
     Bind(b);
     out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
     return std::move(out_);
@@ -289,7 +304,8 @@ int64_t BoundGemm::batch_count() const {
 
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
   RETURN_IF_ERROR(Check(spec));
-  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec))
+    return GemmForms(cache, Transposed(spec)).Emit();
   return GemmForms(cache, spec).Emit();
 }
 

@@ -210,10 +210,12 @@ class TiledGemm {
   void Tile(int rows, Value* row, Value* col, Value* k0, Value* steps, TileB b) {
     const TileShape shape{rows, blocks_.vectors};
     TileA a;
-    a.k_stride = gemm_.a.col_stride * 4;
+    a.k_stride = (gemm_.a_in_panels ? rows : gemm_.a.col_stride) * 4;
     a.row_bases = {
         e_.Address(a_, e_.Add(e_.Mul(row, gemm_.a.row_stride * 4), e_.Mul(k0, a.k_stride)))};
-    for (int r = 0; r < rows; ++r) a.row_offsets.push_back(r * gemm_.a.row_stride * 4);
+    for (int r = 0; r < rows; ++r) {
+      a.row_offsets.push_back(r * (gemm_.a_in_panels ? 1 : gemm_.a.row_stride) * 4);
+    }
 
     const int64_t partial_stride = blocks_.panel_cols * 4;
     Value* partial = Partial(row);
@@ -335,7 +337,7 @@ KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm 
     if (!packed) key.Add(access->row_stride).Add(access->col_stride);
   }
   AddBlocks(key, blocks);
-  key.Add(gemm.epilogue).Add(PrefetchesEpilogue(gemm, blocks));
+  key.Add(gemm.a_in_panels).Add(gemm.epilogue).Add(PrefetchesEpilogue(gemm, blocks));
   key.Add(gemm.zeros.a).Add(gemm.zeros.has_b());
 
   KernelLaunch launch;

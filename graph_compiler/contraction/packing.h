@@ -5,6 +5,7 @@
 #include "graph_compiler/contraction/contraction.h"
 #include "graph_compiler/contraction/kernel_cache.h"
 #include "graph_compiler/contraction/micro_kernel.h"
+#include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
 
@@ -47,6 +48,11 @@ OperandRef ReserveStaged(uint64_t bytes, EmittedKernels& out);
 // appended to `out`.
 void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,
                MatrixAccess& a, EmittedKernels& out);
+// Likewise by a dense f32 copy in panels of row tiles: where rows of `a` lie across memory, what
+// lies together stays so, and nothing is transposed. Its row stride is that between panels, per
+// row.
+void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const RowTiles& tiles,
+                    int64_t k, MatrixAccess& a, EmittedKernels& out);
 // Likewise by a copy in bf16, of which `a` is a matrix already, with zeros after each row up to
 // `filled_cols`, an even number.
 void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,

@@ -18,6 +18,11 @@ int64_t StagedRowStride(int64_t cols, int64_t size) {
   return RoundUp(cols, line) + line;
 }
 
+// Where tiles of a matrix are copied: a task takes some of them and a run of k, which it walks k by
+// k for each tile, so that lines that two tiles share are still in the cache.
+constexpr int64_t kTilesPerTask = 8;
+constexpr int64_t kStepsPerTask = 256;
+
 void Redirect(const std::vector<int64_t>& batch, int64_t rows, int64_t row_stride,
               OperandRef staged, MemoryType type, MatrixAccess& a) {
   int64_t count = 0;
@@ -101,6 +106,58 @@ void StageRows(KernelCache& cache, const std::vector<int64_t>& batch, int64_t ro
                    {to, row_stride, RoundUp(cols, e.lanes())}, count, e.Int(cols));
   };
   Stage(cache, kRows, batch, rows, cols, cols, copy, a, out);
+}
+
+void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const RowTiles& tiles,
+                    int64_t k, MatrixAccess& a, EmittedKernels& out) {
+  const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
+  const int64_t size = MemoryTypeSize(a.type);
+  const int64_t rows = tiles.main_rows * tiles.main_count + tiles.tail_rows * tiles.tail_count;
+  const int64_t groups = CeilDiv(tiles.count(), kTilesPerTask);
+  const int64_t runs = CeilDiv(k, kStepsPerTask);
+  const auto staged_bytes = static_cast<uint64_t>(dense.count * rows * k * 4);
+  const OperandRef staged = ReserveStaged(staged_bytes, out);
+
+  KernelKey key("stage_row_panels");
+  key.Add(dense.sizes).Add(dense.strides).Add(a.type).Add(a.col_stride).Add(k);
+  key.Add(tiles.main_rows).Add(tiles.main_count).Add(tiles.tail_rows).Add(tiles.tail_count);
+  KernelLaunch launch;
+  launch.name = "stage";
+  launch.engine = Engine::kMme;
+  launch.operands = {a.buffer, staged};
+  launch.tasks = static_cast<uint64_t>(dense.count * groups * runs);
+  launch.bytes = staged_bytes + static_cast<uint64_t>(dense.count * rows * k * size);
+  launch.grain = ChooseGrain(launch.tasks, launch.bytes * 4);
+  launch.entry = cache.GetOrAdd(
+      key, "stage_row_panels",
+      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+        IrEmitter e(builder, cache.module().target());
+        Value* k0 = e.Mul(e.RemConst(task, runs), kStepsPerTask);
+        Value* steps = e.Min(e.Sub(e.Int(k), k0), e.Int(kStepsPerTask));
+        Value* block = e.DivConst(task, runs);
+        Value* first = e.Mul(e.RemConst(block, groups), kTilesPerTask);
+        Value* end = e.Min(e.Add(first, kTilesPerTask), e.Int(tiles.count()));
+        Value* matrix = e.DivConst(block, groups);
+        Value* from = e.Address(frame.Operand(builder, 0),
+                                e.Mul(e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides),
+                                            e.Mul(k0, a.col_stride)),
+                                      size));
+        Value* to = e.Address(frame.Operand(builder, 1), e.Mul(matrix, rows * k * 4));
+        const auto copy = [&](int height, Value* tile, int64_t tiles_before) {
+          Value* row =
+              e.Add(e.Mul(e.Add(tile, -tiles_before), height), tiles_before * tiles.main_rows);
+          Value* panel = e.Address(to, e.Add(e.Mul(row, k * 4), e.Mul(k0, height * 4)));
+          EmitMatrixCopy(e, {e.Address(from, e.Mul(row, size)), a.type, a.col_stride, 1},
+                         {panel, height, height}, steps, e.Int(height));
+        };
+        e.For(first, e.Min(end, e.Int(tiles.main_count)), 1,
+              [&](Value* tile) { copy(tiles.main_rows, tile, 0); });
+        if (tiles.tail_count == 0) return;
+        e.For(e.Max(first, e.Int(tiles.main_count)), end, 1,
+              [&](Value* tile) { copy(tiles.tail_rows, tile, tiles.main_count); });
+      });
+  out.launches.push_back(std::move(launch));
+  Redirect(batch, rows, k, staged, MemoryType::kF32, a);
 }
 
 void StagePairs(KernelCache& cache, const std::vector<int64_t>& batch, int64_t rows, int64_t cols,

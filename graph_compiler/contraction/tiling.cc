@@ -43,7 +43,11 @@ void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
   }
 }
 
+int64_t RowBlocks(int64_t m, int64_t rows) { return CeilDiv(m, rows + rows / 4); }
+
 }  // namespace
+
+int64_t PackingRowBlocks(int64_t m) { return RowBlocks(m, kRowsPerPackingBlock); }
 
 int MaxTileRows(const TargetInfo& target, int vectors) {
   if (target.vector_registers >= 32) {
@@ -112,8 +116,7 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   blocks.panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 
-  const int64_t rows = use.packed_by_task ? kRowsPerPackingBlock : kRowsPerBlock;
-  int64_t row_blocks = CeilDiv(m, rows + rows / 4);
+  int64_t row_blocks = use.packed_by_task ? PackingRowBlocks(m) : RowBlocks(m, kRowsPerBlock);
   const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
   while (batch * row_blocks * blocks.panels < kTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&
          row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {

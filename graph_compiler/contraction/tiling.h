@@ -51,6 +51,8 @@ struct PanelUse {
   bool packed_by_task = false;  // every task packs its panels itself, so tall blocks pay
   int amx_depth = 0;
 };
+// Blocks of rows that pack a panel each where tasks pack what they use.
+int64_t PackingRowBlocks(int64_t m);
 GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
                             int64_t k, const PanelUse& use);
 

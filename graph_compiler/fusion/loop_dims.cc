@@ -10,10 +10,15 @@ namespace {
 
 constexpr int64_t kLongestChunk = 16384;  // elements of a task of a plain map
 constexpr int64_t kShortestChunk = 1024;
-constexpr int kMostRowLanes = 64;
-constexpr int64_t kShortBody = 32;
 constexpr int64_t kTasksWanted = 32;
 constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
+// Sums over the rows of a matrix walk down its columns: a task that takes a line of each row meets
+// a page per line. With more lanes it takes several, if enough tasks are left and the sums are in
+// registers all the while.
+constexpr int64_t kMostRowLanes = 64;
+constexpr int64_t kFewestWideTasks = 8;
+constexpr int64_t kShortBody = 32;
+constexpr size_t kFewSums = 2;
 
 class DimOrder {
  public:
@@ -216,15 +221,19 @@ class DimOrder {
   }
 
   // More than a cache line of each column where short bodies leave registers for several sums, and
-  // tasks stay many.
-  int RowLanes() {
+  // enough tasks are left.
+  int64_t RowLanes() {
     int64_t cost = 0;
-    for (const LoopPass& pass : kernel_.passes) cost = std::max(cost, int64_t{TotalCost(pass.body)});
-    if (cost > kShortBody) return kRowLanes;
-    int lanes = kRowLanes;
+    size_t sums = 0;
+    for (const LoopPass& pass : kernel_.passes) {
+      cost = std::max(cost, int64_t{TotalCost(pass.body)});
+      if (!pass.row_level) sums = std::max(sums, pass.results.size());
+    }
+    int64_t lanes = kRowLanes;
+    if (cost > kShortBody || sums > kFewSums) return lanes;
     const int64_t rows = NumElements(kernel_.outer) * kernel_.vector;
     while (lanes < kMostRowLanes && kernel_.vector % (lanes * 2) == 0 &&
-           rows / (lanes * 2) >= kTasksWanted) {
+           rows / (lanes * 2) >= kFewestWideTasks) {
       lanes *= 2;
     }
     return lanes;

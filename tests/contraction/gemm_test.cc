@@ -241,6 +241,26 @@ TEST(GemmTest, NarrowTypes) {
   }
 }
 
+// Weight gradients: rows of A lie across memory (panels of row tiles), several blocks of rows share
+// the panels of B, and k is longer than a task copies at once. Last tiles are lower than the
+// others.
+TEST(GemmTest, RowsAcrossMemory) {
+  const std::vector<GemmCase> shapes = {
+      {.m = 36, .n = 40, .k = 130, .a_transposed = true},
+      {.m = 101, .n = 18, .k = 520, .a_transposed = true},
+      {.m = 490, .n = 9, .k = 140, .a_transposed = true, .b_transposed = true},
+      {.m = 5, .n = 40, .k = 260, .a_transposed = true},
+      {.m = 31, .n = 20, .k = 257, .a_transposed = true, .batch = {2, 2}},
+      {.m = 31, .n = 20, .k = 257, .a_transposed = true, .batch = {2, 2}, .a_broadcast = true},
+      {.m = 490, .n = 9, .k = 20, .batch = {2}, .b_broadcast = true}};
+  for (const MemoryType type : {MemoryType::kF32, MemoryType::kF16}) {
+    for (GemmCase c : shapes) {
+      c.a_type = c.b_type = type;
+      CheckAll({c});
+    }
+  }
+}
+
 // Products of training: both operands change. Depths that AMX takes and that it leaves to vectors,
 // a k without a good divisor, which is filled up, rows and columns beyond the last block.
 TEST(GemmTest, ChangingOperandsOfBF16) {

@@ -55,6 +55,27 @@ TEST_P(ReductionTest, SeveralResultsPerRowLeaveVectorsToTheInput) {
   EXPECT_EQ(run.recipe.kernels[0].tasks, rows);
 }
 
+// A sum over the rows of a matrix takes 64 columns a task where that leaves tasks enough, and 16
+// where it does not, or where the last task would have fewer.
+TEST_P(ReductionTest, SumsOfColumnsTakeSeveralLinesOfARow) {
+  const uint64_t rows = 70;
+  for (const auto& [n, tasks] : {std::pair<uint64_t, uint64_t>{768, 12}, {256, 16}, {528, 33}}) {
+    GraphBuilder b;
+    const uint32_t x = b.Persistent({n, rows});
+    const uint32_t sum = b.Persistent({n, 1});
+    AddReduction(b, "sum", x, sum, 2);
+    GraphRun run(b.graph);
+    const auto xs = RandomFloats(n * rows);
+    run.Set(x, xs);
+    ASSERT_TRUE(run.Run(GetParam()).ok());
+    ASSERT_EQ(run.recipe.kernels.size(), 1u);
+    EXPECT_EQ(run.recipe.kernels[0].tasks, tasks);
+    std::vector<float> sums(n, 0);
+    for (size_t i = 0; i < xs.size(); ++i) sums[i % n] += xs[i];
+    ExpectNear(run.Get<float>(sum), sums, 1e-5);
+  }
+}
+
 // Reductions of the same input over different dimensions stay apart.
 TEST_P(ReductionTest, OtherDimensionsAreOtherKernels) {
   GraphBuilder b;
