@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/philox.h"
 #include "compiler_server/ir/evaluate.h"
 
 namespace hpu::ir::evaluate {
@@ -123,9 +124,35 @@ class ScoreRows {
   std::vector<double> scores_;
 };
 
-// With the logarithm of each row's sum of powers, if the node has it.
+// What weights are multiplied by: 1 / keep or 0, as the generator says.
+class Kept {
+ public:
+  Kept(const Node& node, Operands in, size_t seed) {
+    if (node.attrs.Find(AttrKey::kKeep) == nullptr || node.Float(AttrKey::kKeep) == 1) return;
+    keep_ = node.Float(AttrKey::kKeep);
+    seed_ = static_cast<uint64_t>(in[seed]->data[0]);
+    first_ = static_cast<uint64_t>(in[seed + 1]->data[0] + double(node.Int(AttrKey::kBase)));
+  }
+
+  // Of number `place` of the draw.
+  double Factor(int64_t place) const {
+    if (keep_ == 1) return 1;
+    const auto number = static_cast<uint64_t>(place);
+    const uint32_t bits = PhiloxBlockOf(seed_, first_ + number / 4)[number % 4];
+    return UniformFromBits(bits) < static_cast<float>(keep_) ? 1 / keep_ : 0;
+  }
+
+ private:
+  double keep_ = 1;
+  uint64_t seed_ = 0;
+  uint64_t first_ = 0;
+};
+
+// With what the gradient takes, if the node has it: the logarithm of each row's sum of powers, or
+// its maximum and 1 / the sum of its powers.
 void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
   ScoreRows rows(node, *in[0], *in[1], in.size() > 3 ? in[3] : nullptr);
+  const Kept kept(node, in, 4);
   const HostTensor& v = *in[2];
   const int64_t columns = v.sizes[2], width = v.sizes[3];
   for (int64_t row = 0; row < rows.count(); ++row) {
@@ -134,7 +161,10 @@ void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
     double sum = 0;
     for (const double score : scores) sum += peak == -INFINITY ? 0 : std::exp(score - peak);
     // A row that attends to nothing is zero, as in PyTorch; so are its gradients.
-    if (out.size() > 1) {
+    if (out.size() == 3) {
+      out[1].data[row] = peak == -INFINITY ? 0 : RoundTo(out[1].dtype, peak);
+      out[2].data[row] = peak == -INFINITY ? 1 : RoundTo(out[2].dtype, 1 / sum);
+    } else if (out.size() == 2) {
       out[1].data[row] = peak == -INFINITY ? 0 : RoundTo(out[1].dtype, peak + std::log(sum));
     }
     if (peak == -INFINITY) continue;
@@ -142,7 +172,8 @@ void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
     for (int64_t d = 0; d < width; ++d) {
       double value = 0;
       for (int64_t j = 0; j < columns; ++j) {
-        value += std::exp(scores[j] - peak) * values[j * width + d];
+        value +=
+            std::exp(scores[j] - peak) * kept.Factor(row * columns + j) * values[j * width + d];
       }
       out[0].data[row * width + d] = RoundTo(out[0].dtype, value / sum);
     }
@@ -155,7 +186,10 @@ void SdpaBackward(const Node& node, Operands in, std::vector<HostTensor>& out) {
   const HostTensor& k = *in[2];
   const HostTensor& v = *in[3];
   const HostTensor& result = *in[4];
-  ScoreRows rows(node, q, k, in.size() > 6 ? in[6] : nullptr);
+  const bool has_maximum = node.op == OpKind::kSdpaTrainBackward;
+  const size_t mask = has_maximum ? 7 : 6;
+  const Kept kept(node, in, mask + 1);
+  ScoreRows rows(node, q, k, in.size() > mask ? in[mask] : nullptr);
   const int64_t columns = k.sizes[2], depth = q.sizes[3], width = v.sizes[3];
   for (int64_t row = 0; row < rows.count(); ++row) {
     const std::vector<double>& scores = rows.Of(row);
@@ -164,13 +198,15 @@ void SdpaBackward(const Node& node, Operands in, std::vector<HostTensor>& out) {
     for (int64_t d = 0; d < width; ++d) dot += g[d] * result.data[row * width + d];
     for (int64_t j = 0; j < columns; ++j) {
       const int64_t key = rows.KeyHead(row) * columns + j;
-      const double weight = std::exp(scores[j] - in[5]->data[row]);
+      const double power = std::exp(scores[j] - in[5]->data[row]);
+      const double weight = has_maximum ? power * in[6]->data[row] : power;
+      const double factor = kept.Factor(row * columns + j);
       double product = 0;
       for (int64_t d = 0; d < width; ++d) {
         product += g[d] * v.data[key * width + d];
-        out[2].data[key * width + d] += weight * g[d];
+        out[2].data[key * width + d] += weight * factor * g[d];
       }
-      const double slope = weight * (product - dot) * node.Float(AttrKey::kScale);
+      const double slope = weight * (product * factor - dot) * node.Float(AttrKey::kScale);
       for (int64_t d = 0; d < depth; ++d) {
         out[0].data[row * depth + d] += slope * k.data[key * depth + d];
         out[1].data[key * depth + d] += slope * q.data[row * depth + d];
@@ -414,8 +450,10 @@ void Contract(const Node& node, Operands in, std::vector<HostTensor>& out) {
       return MatmulQuantized(in, out[0]);
     case OpKind::kSdpa:
     case OpKind::kSdpaLogsumexp:
+    case OpKind::kSdpaTrain:
       return Sdpa(node, in, out);
     case OpKind::kSdpaBackward:
+    case OpKind::kSdpaTrainBackward:
       return SdpaBackward(node, in, out);
     case OpKind::kConv:
       return Conv(node, in, out[0]);

@@ -220,7 +220,8 @@ absl::Status CheckSdpa(const Call& call, size_t first, size_t mask_operand) {
   const TensorType& v = call.type(first + 2);
   CONSTRAINT(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "sdpa_c1", "operands ", ToText(q),
              ", ", ToText(k), ", ", ToText(v), " are not [batch, heads, length, size]");
-  CONSTRAINT(q.dtype == k.dtype && q.dtype == v.dtype, "sdpa_c2", "operand types differ");
+  CONSTRAINT(IsFloat(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, "sdpa_c2",
+             "operand types differ or are not floats");
   CONSTRAINT(k.sizes[0] == q.sizes[0] && v.sizes[0] == q.sizes[0] && k.sizes[1] == v.sizes[1] &&
                  k.sizes[2] == v.sizes[2] && k.sizes[3] == q.sizes[3],
              "sdpa_c3", "sizes of ", ToText(q), ", ", ToText(k), ", ", ToText(v), " do not fit");
@@ -246,6 +247,45 @@ TensorType RowStatistic(const TensorType& q) {
   return Contiguous(dtype, {q.sizes[0], q.sizes[1], q.sizes[2], 1});
 }
 
+// What a gradient gets from the forward: gradient and result are operands 0 and 4, q, k and v 1 to
+// 3; `statistic` is a number per row.
+absl::Status CheckSaved(const Call& call, size_t statistic) {
+  const TensorType& q = call.type(1);
+  const Dims out = SdpaSizes(q, call.type(3));
+  for (const size_t i : {0, 4}) {
+    CONSTRAINT(call.type(i).dtype == q.dtype && call.sizes(i) == out, "sdpa_backward_c1",
+               "operand ", i, " is ", ToText(call.type(i)), ", the result was ", DTypeName(q.dtype),
+               ToText(out));
+  }
+  const TensorType expected = RowStatistic(q);
+  CONSTRAINT(
+      call.type(statistic).dtype == expected.dtype && call.sizes(statistic) == expected.sizes,
+      "sdpa_backward_c2", "operand ", statistic, " is ", ToText(call.type(statistic)),
+      " for queries ", ToText(q));
+  return absl::OkStatus();
+}
+
+Types GradientTypes(const Call& call) {
+  Types types;
+  for (const size_t i : {1, 2, 3}) types.push_back(Contiguous(call.type(1).dtype, call.sizes(i)));
+  return types;
+}
+
+// Weights are kept with probability `keep`, as numbers of the generator say whose state is operands
+// `seed` and the next; both are there or all weights are kept.
+absl::Status CheckKept(const Call& call, size_t seed) {
+  const double keep = call.Float(AttrKey::kKeep);
+  CONSTRAINT(keep > 0 && keep <= 1 && call.Int(AttrKey::kBase) >= 0, "sdpa_train_c1", "keep ", keep,
+             ", base ", call.Int(AttrKey::kBase));
+  CONSTRAINT(call.has(seed) == call.has(seed + 1) && call.has(seed) == (keep < 1), "sdpa_train_c2",
+             "seed and offset are given where weights are dropped, and only there");
+  for (size_t i = seed; call.has(seed) && i < seed + 2; ++i) {
+    CONSTRAINT(call.type(i).dtype == DType::kI64 && call.type(i).rank() == 0, "sdpa_train_c3",
+               "operand ", i, " is ", ToText(call.type(i)), ", not one i64");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Result InferSdpa(const Call& call) {
@@ -261,19 +301,23 @@ Result InferSdpaLogsumexp(const Call& call) {
 
 Result InferSdpaBackward(const Call& call) {
   RETURN_IF_ERROR(CheckSdpa(call, 1, 6));
-  const TensorType& q = call.type(1);
-  const Dims out = SdpaSizes(q, call.type(3));
-  for (const size_t i : {0, 4}) {
-    CONSTRAINT(call.type(i).dtype == q.dtype && call.sizes(i) == out, "sdpa_backward_c1",
-               "operand ", i, " is ", ToText(call.type(i)), ", the result was ", DTypeName(q.dtype),
-               ToText(out));
-  }
-  const TensorType statistic = RowStatistic(q);
-  CONSTRAINT(call.type(5).dtype == statistic.dtype && call.sizes(5) == statistic.sizes,
-             "sdpa_backward_c2", "logsumexp ", ToText(call.type(5)), " for queries ", ToText(q));
-  Types types;
-  for (const size_t i : {1, 2, 3}) types.push_back(Contiguous(q.dtype, call.sizes(i)));
-  return types;
+  RETURN_IF_ERROR(CheckSaved(call, 5));
+  return GradientTypes(call);
+}
+
+Result InferSdpaTrain(const Call& call) {
+  RETURN_IF_ERROR(CheckSdpa(call, 0, 3));
+  RETURN_IF_ERROR(CheckKept(call, 4));
+  const TensorType& q = call.type(0);
+  return Types{Contiguous(q.dtype, SdpaSizes(q, call.type(2))), RowStatistic(q), RowStatistic(q)};
+}
+
+Result InferSdpaTrainBackward(const Call& call) {
+  RETURN_IF_ERROR(CheckSdpa(call, 1, 7));
+  RETURN_IF_ERROR(CheckSaved(call, 5));
+  RETURN_IF_ERROR(CheckSaved(call, 6));
+  RETURN_IF_ERROR(CheckKept(call, 8));
+  return GradientTypes(call);
 }
 
 }  // namespace hpu::ir

@@ -25,6 +25,7 @@ struct Call {
   const Dims& sizes(size_t i) const { return operands[i]->type.sizes; }
   bool has(size_t i) const { return i < operands.size() && operands[i] != nullptr; }
   int64_t Int(AttrKey key) const { return std::get<int64_t>(*attrs.Find(key)); }
+  double Float(AttrKey key) const { return std::get<double>(*attrs.Find(key)); }
   bool Bool(AttrKey key) const { return std::get<bool>(*attrs.Find(key)); }
   const Dims& Ints(AttrKey key) const { return std::get<Dims>(*attrs.Find(key)); }
 };

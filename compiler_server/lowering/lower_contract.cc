@@ -3,6 +3,7 @@
 // layout.
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
+#include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_kernel_params.h"
 #include "synapse/include/synapse_node_params.h"
 
@@ -188,6 +189,50 @@ void LowerSdpaBackward(const NodeLowering& at) {
       Params(params));
 }
 
+struct SdpaTrainParams {
+  explicit SdpaTrainParams(const NodeLowering& at) : intel(SdpaParams(at, false)) {
+    const auto base = static_cast<uint64_t>(at.node.Int(AttrKey::kBase));
+    philox.scale = static_cast<float>(at.node.Float(AttrKey::kScale));
+    philox.isCausal = at.node.Bool(AttrKey::kCausal) ? 1 : 0;
+    philox.keep = static_cast<float>(at.node.Float(AttrKey::kKeep));
+    philox.baseLow = static_cast<uint32_t>(base);
+    philox.baseHigh = static_cast<uint32_t>(base >> 32);
+  }
+
+  ZeroedParams<ns_Sdpa_ParamsV3> intel;
+  synEmulatorSdpaParams philox = {};
+};
+
+// Dropped weights are those of this project's generator, for which Intel's nodes have no words.
+void LowerSdpaTrain(const NodeLowering& at) {
+  const SdpaTrainParams params(at);
+  const DType dtype = at.in[0].dtype;
+  const Tensor mask = at.has(3) ? at.in[3] : Tensor{};
+  if (at.has(4)) {
+    at.graph.TypedNode("sdpa_philox_fwd", dtype,
+                       {at.in[0], at.in[1], at.in[2], mask, at.in[4], at.in[5]}, at.out,
+                       Params(params.philox));
+  } else {
+    at.graph.TypedNode("sdpa_recomp_fwd", dtype, {at.in[0], at.in[1], at.in[2], mask}, at.out,
+                       Params(params.intel));
+  }
+}
+
+void LowerSdpaTrainBackward(const NodeLowering& at) {
+  const SdpaTrainParams params(at);
+  const DType dtype = at.in[1].dtype;
+  std::vector<Tensor> in = {at.in[0], at.in[1], at.in[2], at.in[3], Tensor{},
+                            at.in[5], at.in[6], Tensor{}, at.in[4]};
+  if (at.has(7)) in[4] = at.in[7];
+  if (at.has(8)) {
+    in[7] = at.in[8];
+    in.push_back(at.in[9]);
+    at.graph.TypedNode("sdpa_philox_bwd", dtype, in, at.out, Params(params.philox));
+  } else {
+    at.graph.TypedNode("sdpa_recomp_bwd", dtype, in, at.out, Params(params.intel));
+  }
+}
+
 const char* MatmulBatch(const ir::Node& node) {
   if (node.type().rank() <= kMaxKernelRank) return nullptr;
   std::vector<ir::Dims> batch;
@@ -209,6 +254,8 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaBackward, LowerSdpaBackward, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaLogsumexp, LowerSdpaLogsumexp, LoweredTypes::kFloat, AnyShape},
+    {OpKind::kSdpaTrain, LowerSdpaTrain, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kSdpaTrainBackward, LowerSdpaTrainBackward, LoweredTypes::kArithmetic, AnyShape},
 };
 
 }  // namespace

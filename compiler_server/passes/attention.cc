@@ -1,8 +1,11 @@
 #include "compiler_server/passes/attention.h"
 
-#include <optional>
+#include <algorithm>
+#include <unordered_map>
 
 #include "compiler_server/ir/rewrite.h"
+#include "compiler_server/passes/attention_heads.h"
+#include "compiler_server/passes/attention_match.h"
 
 namespace hpu::compiler {
 namespace {
@@ -12,221 +15,197 @@ using ir::Builder;
 using ir::Dims;
 using ir::Node;
 using ir::OpKind;
+using ir::Rewriter;
 using ir::Value;
 
-constexpr double kHidden = -1e30;
-constexpr int64_t kMostFeatures = 512;  // one task holds a block of queries of all features
-
-// What is added to scores: a value, or `where` of a condition with 0 and a hidden value.
-struct Mask {
-  Value* value = nullptr;
-  Value* condition = nullptr;
-  bool hides_if_true = false;
-  double hidden = 0;
-};
-
-struct Pattern {
+// Operands and attributes of one attention in the new graph.
+struct Emitted {
   Value* query = nullptr;
   Value* key = nullptr;
-  bool key_is_transposed = false;  // [.., size, length]
-  double scale = 1;
-  std::vector<Mask> masks;
+  Value* value = nullptr;
+  Value* mask = nullptr;
+  ir::Attrs attrs;
+  const Node* forward = nullptr;
 };
 
-std::optional<double> Uniform(const Value* value) {
-  const Node* full = value->producer;
-  if (full == nullptr || full->op != OpKind::kFull) return std::nullopt;
-  return full->Float(AttrKey::kValue);
-}
-
-class Matcher {
- public:
-  explicit Matcher(const ir::Graph& graph) : uses_(graph.CountUses()) {}
-
-  bool Match(const Node& product, Pattern* pattern) const {
-    if (product.op != OpKind::kMatmul || product.Bool(AttrKey::kTransposeA)) return false;
-    const int rank = product.type().rank();
-    if (rank != 3 && rank != 4) return false;
-    const Value* weights = product.operands[0];
-    while (IsFloatCast(weights) && UsedOnce(weights)) weights = weights->producer->operands[0];
-    const Node* softmax = weights->producer;
-    if (softmax == nullptr || softmax->op != OpKind::kSoftmax || !UsedOnce(weights)) return false;
-    if (softmax->Int(AttrKey::kDim) != rank - 1) return false;
-    if (!MatchScores(softmax->operands[0], pattern)) return false;
-    pattern->query = WithoutScale(pattern->query, &pattern->scale);
-    pattern->key = WithoutScale(pattern->key, &pattern->scale);
-    return Fits(product, *pattern);
-  }
-
- private:
-  // Values that this walk made are none of the pattern's.
-  bool UsedOnce(const Value* value) const {
-    return value->id < uses_.size() && uses_[value->id] == 1;
-  }
-
-  static bool IsFloatCast(const Value* value) {
-    const Node* node = value->producer;
-    return node != nullptr && node->op == OpKind::kCast && IsFloat(value->type.dtype) &&
-           IsFloat(node->operands[0]->type.dtype);
-  }
-
-  // Walks from the softmax towards the product of query and key.
-  bool MatchScores(const Value* scores, Pattern* pattern) const {
-    const Node* node = scores->producer;
-    if (node == nullptr || !UsedOnce(scores)) return false;
-    switch (node->op) {
-      case OpKind::kMatmul:
-        if (node->Bool(AttrKey::kTransposeA)) return false;
-        pattern->query = node->operands[0];
-        pattern->key = node->operands[1];
-        pattern->key_is_transposed = !node->Bool(AttrKey::kTransposeB);
-        return true;
-      case OpKind::kCast:
-        return IsFloatCast(scores) && MatchScores(node->operands[0], pattern);
-      case OpKind::kMul:
-      case OpKind::kDiv:
-        return MatchScale(*node, pattern);
-      case OpKind::kAdd:
-        return MatchAdd(*node, pattern);
-      case OpKind::kWhere:
-        return MatchWhere(*node, pattern);
-      default:
-        return false;
-    }
-  }
-
-  bool MatchScale(const Node& node, Pattern* pattern) const {
-    for (size_t i = 0; i < 2; ++i) {
-      const auto factor = Uniform(node.operands[1 - i]);
-      if (!factor || (node.op == OpKind::kDiv && i == 1)) continue;
-      if (!MatchScores(node.operands[i], pattern)) return false;
-      pattern->scale *= node.op == OpKind::kDiv ? 1 / *factor : *factor;
-      return pattern->masks.empty();  // a mask below would be scaled too
-    }
-    return false;
-  }
-
-  bool MatchAdd(const Node& node, Pattern* pattern) const {
-    for (size_t i = 0; i < 2; ++i) {
-      if (node.operands[i]->type.sizes != node.type().sizes) continue;
-      Pattern inner;
-      if (!MatchScores(node.operands[i], &inner)) continue;
-      inner.masks.push_back({.value = node.operands[1 - i]});
-      *pattern = std::move(inner);
-      return true;
-    }
-    return false;
-  }
-
-  bool MatchWhere(const Node& node, Pattern* pattern) const {
-    for (size_t i = 1; i <= 2; ++i) {
-      const auto hidden = Uniform(node.operands[3 - i]);
-      if (!hidden || !(*hidden <= kHidden)) continue;
-      if (node.operands[i]->type.sizes != node.type().sizes) return false;
-      if (!MatchScores(node.operands[i], pattern)) return false;
-      pattern->masks.push_back(
-          {.condition = node.operands[0], .hides_if_true = i == 2, .hidden = *hidden});
-      return true;
-    }
-    return false;
-  }
-
-  // x, if the value is x times a number and nothing else reads it.
-  Value* WithoutScale(Value* value, double* scale) const {
-    const Node* node = value->producer;
-    if (node == nullptr || node->op != OpKind::kMul || !UsedOnce(value)) return value;
-    for (size_t i = 0; i < 2; ++i) {
-      const auto factor = Uniform(node->operands[1 - i]);
-      if (!factor || node->operands[i]->type != value->type) continue;
-      *scale *= *factor;
-      return node->operands[i];
-    }
-    return value;
-  }
-
-  // One batch and head count, one float type, masks that the type holds.
-  static bool Fits(const Node& product, const Pattern& pattern) {
-    const ir::TensorType& q = pattern.query->type;
-    const ir::TensorType& k = pattern.key->type;
-    const ir::TensorType& v = product.operands[1]->type;
-    const auto batch = [](const ir::TensorType& type) {
-      return Dims(type.sizes.begin(), type.sizes.end() - 2);
-    };
-    if (q.rank() != product.type().rank() || k.rank() != q.rank() || v.rank() != q.rank()) {
-      return false;
-    }
-    if (batch(q) != batch(k) || batch(q) != batch(v)) return false;
-    if (!IsFloat(q.dtype) || k.dtype != q.dtype || v.dtype != q.dtype) return false;
-    if (product.type().dtype != q.dtype) return false;
-    if (q.sizes.back() > kMostFeatures || product.type().sizes.back() > kMostFeatures) return false;
-    for (const Mask& mask : pattern.masks) {
-      const Value* value = mask.value;
-      if (value == nullptr) continue;
-      if (!IsFloat(value->type.dtype) || DTypeSize(value->type.dtype) > DTypeSize(q.dtype)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  const std::vector<uint32_t> uses_;
-};
-
-Value* EmitMask(Builder& b, const Mask& mask, DType dtype) {
-  if (mask.value != nullptr) return b.Cast(mask.value, dtype);
+Value* EmitMask(Builder& b, const ScoreMask& mask, DType dtype) {
+  if (mask.value != nullptr) return b.Cast(Rewriter::Resolve(mask.value), dtype);
   Value* shown = b.Scalar(0, dtype);
   Value* hidden = b.Scalar(mask.hidden, dtype);
-  return b.Emit(OpKind::kWhere, {mask.condition, mask.hides_if_true ? hidden : shown,
-                                 mask.hides_if_true ? shown : hidden});
+  return b.Emit(OpKind::kWhere,
+                {Rewriter::Resolve(mask.condition), mask.hides_if_true ? hidden : shown,
+                 mask.hides_if_true ? shown : hidden});
 }
 
-Value* SwapLastTwo(Builder& b, Value* x) {
-  Dims perm;
-  for (int64_t i = 0; i < x->type.rank(); ++i) perm.push_back(i);
-  std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
-  return b.Permute(x, std::move(perm));
-}
-
-Value* AsRank4(Builder& b, Value* x) {
-  Dims sizes = x->type.sizes;
-  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
-  return b.Reshape(x, std::move(sizes));
-}
-
-Node* EmitAttention(Builder& b, const Node& product, const Pattern& pattern) {
-  Value* key = pattern.key_is_transposed ? SwapLastTwo(b, pattern.key) : pattern.key;
-  Value* value = product.operands[1];
-  if (product.Bool(AttrKey::kTransposeB)) value = SwapLastTwo(b, value);
-  std::vector<Value*> operands = {AsRank4(b, pattern.query), AsRank4(b, key), AsRank4(b, value)};
-  Value* sum = nullptr;
-  for (const Mask& mask : pattern.masks) {
-    Value* term = EmitMask(b, mask, pattern.query->type.dtype);
-    sum = sum == nullptr ? term : b.Binary(OpKind::kAdd, sum, term);
+// x as [batch, heads, rows, columns], without the views in between that cancel.
+Value* AsMatrices(Builder& b, Value* x, Dims sizes, bool transposed) {
+  x = Rewriter::Resolve(x);
+  if (transposed) std::swap(sizes[2], sizes[3]);
+  while (x->type.sizes != sizes && x->producer != nullptr && x->producer->op == OpKind::kReshape) {
+    x = x->producer->operands[0];
   }
-  if (sum != nullptr) operands.push_back(sum);
-  return b.EmitNode(OpKind::kSdpa, std::move(operands),
-                    {{AttrKey::kScale, pattern.scale}, {AttrKey::kCausal, false}});
+  x = b.Reshape(x, std::move(sizes));
+  if (!transposed) return x;
+  Dims perm = {0, 1, 3, 2};
+  if (const Node* inner = x->producer; inner != nullptr && inner->op == OpKind::kPermute) {
+    perm = inner->Ints(AttrKey::kPerm);
+    std::swap(perm[2], perm[3]);
+    x = inner->operands[0];
+  }
+  return std::is_sorted(perm.begin(), perm.end()) ? x : b.Permute(x, std::move(perm));
+}
+
+bool IsCastFrom(const Value* value, DType dtype) {
+  const Node* node = value->producer;
+  return node != nullptr && node->op == OpKind::kCast && node->operands[0]->type.dtype == dtype;
+}
+
+// Whether all that becomes of the value, reshaped or transposed, are casts to this type.
+bool IsOnlyCastTo(const Readers& readers, const Value* value, DType dtype) {
+  if (value == nullptr) return true;
+  const std::vector<Node*>& all = readers.Of(value);
+  return !readers.LeavesGraph(value) && std::ranges::all_of(all, [&](const Node* reader) {
+    if (reader->op == OpKind::kReshape || reader->op == OpKind::kPermute) {
+      return IsOnlyCastTo(readers, reader->result(), dtype);
+    }
+    return reader->op == OpKind::kCast && reader->type().dtype == dtype;
+  });
+}
+
+// PyTorch widens bf16 and f16 before it multiplies and narrows what comes of it. The node does so
+// itself.
+void Narrow(Builder& b, const Readers& readers, const FoundAttention& found, Emitted* emitted) {
+  Value** const operands[] = {&emitted->query, &emitted->key, &emitted->value};
+  const Node* cast = emitted->query->producer;
+  if (cast == nullptr || cast->op != OpKind::kCast) return;
+  const DType narrow = cast->operands[0]->type.dtype;
+  if (!IsFloat(narrow) || DTypeSize(narrow) >= DTypeSize(cast->type().dtype)) return;
+  for (Value** operand : operands) {
+    if (!IsCastFrom(*operand, narrow)) return;
+  }
+  for (const Value* value : {static_cast<const Value*>(found.product->result()),
+                             static_cast<const Value*>(found.query_gradient.value),
+                             static_cast<const Value*>(found.key_gradient.value),
+                             static_cast<const Value*>(found.value_gradient.value)}) {
+    if (!IsOnlyCastTo(readers, value, narrow)) return;
+  }
+  for (const ScoreMask& mask : found.masks) {
+    if (mask.value != nullptr && !IsCastFrom(mask.value, narrow)) return;
+  }
+  for (Value** operand : operands) *operand = (*operand)->producer->operands[0];
+  if (emitted->mask != nullptr) emitted->mask = b.Cast(emitted->mask, narrow);
+}
+
+// And the generator's state, if weights are dropped.
+void AddMaskAndDraw(const FoundAttention& found, Value* mask, std::vector<Value*>* operands) {
+  if (mask != nullptr || found.draw != nullptr) operands->push_back(mask);
+  if (found.draw == nullptr) return;
+  for (Value* state : found.draw->operands) operands->push_back(state);
+}
+
+Emitted EmitForward(Builder& b, const Readers& readers, const FoundAttention& found) {
+  const Dims& scores = found.scores;
+  const int64_t heads = scores[0] * scores[1];
+  const int64_t size = found.query->type.elements() / (heads * scores[2]);
+  const int64_t width = found.value->type.elements() / (heads * scores[3]);
+  Emitted emitted;
+  emitted.query = AsMatrices(b, found.query, {scores[0], scores[1], scores[2], size}, false);
+  emitted.key =
+      AsMatrices(b, found.key, {scores[0], scores[1], scores[3], size}, found.key_is_transposed);
+  emitted.value = AsMatrices(b, found.value, {scores[0], scores[1], scores[3], width},
+                             found.value_is_transposed);
+  for (const ScoreMask& mask : found.masks) {
+    Value* term = EmitMask(b, mask, found.query->type.dtype);
+    emitted.mask = emitted.mask == nullptr ? term : b.Binary(OpKind::kAdd, emitted.mask, term);
+  }
+  Narrow(b, readers, found, &emitted);
+  emitted.attrs = {{AttrKey::kScale, found.scale}, {AttrKey::kCausal, found.causal}};
+  std::vector<Value*> operands = {emitted.query, emitted.key, emitted.value};
+  if (found.draw == nullptr && found.gradient == nullptr) {
+    if (emitted.mask != nullptr) operands.push_back(emitted.mask);
+    emitted.forward = b.EmitNode(OpKind::kSdpa, std::move(operands), emitted.attrs);
+    return emitted;
+  }
+  emitted.attrs.Set(AttrKey::kKeep, found.keep);
+  emitted.attrs.Set(AttrKey::kBase,
+                    found.draw == nullptr ? int64_t{0} : found.draw->Int(AttrKey::kBase));
+  AddMaskAndDraw(found, emitted.mask, &operands);
+  emitted.forward = b.EmitNode(OpKind::kSdpaTrain, std::move(operands), emitted.attrs);
+  return emitted;
+}
+
+const Node* EmitGradient(Builder& b, const FoundAttention& found, const Emitted& emitted) {
+  const std::vector<Value*>& results = emitted.forward->results;
+  Value* gradient = AsMatrices(b, found.result_gradient, results[0]->type.sizes, false);
+  std::vector<Value*> operands = {b.Cast(gradient, results[0]->type.dtype),
+                                  emitted.query,
+                                  emitted.key,
+                                  emitted.value,
+                                  results[0],
+                                  results[1],
+                                  results[2]};
+  AddMaskAndDraw(found, emitted.mask, &operands);
+  return b.EmitNode(OpKind::kSdpaTrainBackward, std::move(operands), emitted.attrs);
+}
+
+void ReplaceGradient(Rewriter& rewriter, const FoundGradient& gradient, Value* by) {
+  if (gradient.value == nullptr) return;
+  Builder& b = rewriter.builder();
+  if (gradient.transposed) by = b.Permute(by, {0, 1, 3, 2});
+  const ir::TensorType& type = gradient.value->type;
+  rewriter.Replace(gradient.value, b.Cast(b.Reshape(by, type.sizes), type.dtype));
+}
+
+absl::Status ReplaceSpelledOut(ir::Graph& graph, const PassContext& context) {
+  const Readers readers(graph);
+  const std::vector<FoundAttention> all = FindAttention(graph, readers);
+  if (all.empty()) return absl::OkStatus();
+  std::unordered_map<const Node*, size_t> forwards, gradients;
+  for (size_t i = 0; i < all.size(); ++i) {
+    forwards[all[i].product] = i;
+    if (all[i].gradient != nullptr) gradients[all[i].gradient] = i;
+  }
+  std::vector<Emitted> emitted(all.size());
+  Rewriter rewriter(graph);
+  Builder& b = rewriter.builder();
+  return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
+    const size_t mark = b.Mark();
+    if (const auto found = forwards.find(&node); found != forwards.end()) {
+      Emitted& forward = emitted[found->second];
+      forward = EmitForward(b, readers, all[found->second]);
+      RETURN_IF_ERROR(b.status());
+      if (!context.accept(*forward.forward).ok()) {
+        b.Rewind(mark);
+        forward.forward = nullptr;
+        return ir::Visit::kKeep;
+      }
+      Value* result = b.Reshape(forward.forward->results[0], node.type().sizes);
+      rewriter.Replace(node.result(), b.Cast(result, node.type().dtype));
+      return ir::Visit::kDrop;
+    }
+    const auto found = gradients.find(&node);
+    if (found == gradients.end() || emitted[found->second].forward == nullptr) {
+      return ir::Visit::kKeep;
+    }
+    const FoundAttention& attention = all[found->second];
+    const Node* gradient = EmitGradient(b, attention, emitted[found->second]);
+    RETURN_IF_ERROR(b.status());
+    if (!context.accept(*gradient).ok()) {
+      b.Rewind(mark);
+      return ir::Visit::kKeep;
+    }
+    ReplaceGradient(rewriter, attention.query_gradient, gradient->results[0]);
+    ReplaceGradient(rewriter, attention.key_gradient, gradient->results[1]);
+    ReplaceGradient(rewriter, attention.value_gradient, gradient->results[2]);
+    return ir::Visit::kKeep;  // what it belongs to is unused now
+  });
 }
 
 }  // namespace
 
 absl::Status RecogniseAttention(ir::Graph& graph, const PassContext& context) {
-  const Matcher matcher(graph);
-  ir::Rewriter rewriter(graph);
-  return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
-    Pattern pattern;
-    if (!matcher.Match(node, &pattern)) return ir::Visit::kKeep;
-    Builder& b = rewriter.builder();
-    const size_t mark = b.Mark();
-    const Node* attention = EmitAttention(b, node, pattern);
-    RETURN_IF_ERROR(b.status());
-    if (!context.accept(*attention).ok()) {
-      b.Rewind(mark);
-      return ir::Visit::kKeep;
-    }
-    rewriter.Replace(node.result(), b.Reshape(attention->result(), node.type().sizes));
-    return ir::Visit::kDrop;
-  });
+  RETURN_IF_ERROR(ReplaceSpelledOut(graph, context));
+  return ReadRepeatedHeads(graph);
 }
 
 }  // namespace hpu::compiler

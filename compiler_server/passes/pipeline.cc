@@ -20,8 +20,9 @@ constexpr Pass kPipeline[] = {
     {"decompose", Decompose},        // early: the others see IR ops
     {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
     {"simplify", Simplify},          // before folding: expanded constants are not worth storing
-    // kToLowerable begins here.
     {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product
+    {"canonicalize", Canonicalize},     // what attention was spelled out of must not be saved
+    // kToLowerable begins here.
     {"quantized-weights", RecogniseQuantizedWeights},
     {"products", JoinProducts},  // after partition: what it joins is saved and used piece by piece
     {"fold", FoldConstants},
@@ -31,7 +32,7 @@ constexpr Pass kPipeline[] = {
     {"canonicalize", Canonicalize},  // last: drops what the others left unused
 };
 
-constexpr size_t kPassesToCanonical = 4;
+constexpr size_t kPassesToCanonical = 6;
 
 std::span<const Pass> PassesOf(PipelinePart part) {
   const std::span<const Pass> all = kPipeline;

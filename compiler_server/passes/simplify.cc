@@ -138,38 +138,6 @@ Value* SimplifyMatmul(Node& node, Builder& b) {
   return changed ? b.Matmul(operands[0], operands[1], transpose[0], transpose[1]) : nullptr;
 }
 
-// [B, H, S, D] made of [B, H / n, S, D] by repeating every head n times.
-Value* BeforeHeadRepeat(Value* value) {
-  const Node* merge = MadeBy(value, OpKind::kReshape);
-  const Node* expand = merge == nullptr ? nullptr : MadeBy(merge->operands[0], OpKind::kExpand);
-  const Node* split = expand == nullptr ? nullptr : MadeBy(expand->operands[0], OpKind::kReshape);
-  if (split == nullptr) return value;
-  const Dims& heads = split->operands[0]->type.sizes;
-  const Dims& apart = expand->operands[0]->type.sizes;
-  const Dims& repeated = expand->type().sizes;
-  if (heads.size() != 4 || apart.size() != 5 || repeated.size() != 5) return value;
-  const Dims expected = {heads[0], heads[1], 1, heads[2], heads[3]};
-  const Dims copies = {heads[0], heads[1], repeated[2], heads[2], heads[3]};
-  const Dims merged = {heads[0], heads[1] * repeated[2], heads[2], heads[3]};
-  const bool fits = apart == expected && repeated == copies && value->type.sizes == merged;
-  return fits ? split->operands[0] : value;
-}
-
-Value* SimplifySdpa(Node& node, Builder& b) {
-  std::vector<Value*> operands = node.operands;
-  Value* key = BeforeHeadRepeat(operands[1]);
-  Value* value = BeforeHeadRepeat(operands[2]);
-  if (key != operands[1] && value != operands[2]) {
-    operands[1] = key;
-    operands[2] = value;
-  }
-  if (operands.size() > 3) {
-    if (const Node* expand = MadeBy(operands[3], OpKind::kExpand))
-      operands[3] = expand->operands[0];
-  }
-  return operands == node.operands ? nullptr : b.Emit(OpKind::kSdpa, operands, node.attrs);
-}
-
 // x op identity = x, if x already has the result's sizes.
 Value* WithoutIdentity(const Node& node) {
   if (node.operands.size() != 2) return nullptr;
@@ -258,8 +226,6 @@ Rule RuleFor(OpKind op) {
       return SimplifyPermute;
     case OpKind::kReshape:
       return SimplifyReshape;
-    case OpKind::kSdpa:
-      return SimplifySdpa;
     case OpKind::kSlice:
       return SimplifySlice;
     default:

@@ -97,6 +97,21 @@ llvm::Value* EmitWholeBlocks(llvm::IRBuilder<>& b, llvm::Value* seed, llvm::Valu
 
 }  // namespace
 
+std::array<llvm::Value*, 4> EmitPhiloxBlocks(llvm::IRBuilder<>& b, llvm::Value* seed,
+                                             llvm::Value* blocks) {
+  Words words = EmitBlocks(b, seed, blocks);
+  const auto lanes = llvm::cast<llvm::FixedVectorType>(blocks->getType())->getNumElements();
+  auto* halves = llvm::FixedVectorType::get(b.getInt32Ty(), 2 * lanes);
+  llvm::SmallVector<int, 16> order;  // lower halves of the words
+  for (int i = 0; i < static_cast<int>(lanes); ++i) {
+    order.push_back(i % 2 == 0 ? i : static_cast<int>(lanes) + i - 1);
+  }
+  for (llvm::Value*& word : words) {
+    word = b.CreateShuffleVector(b.CreateBitCast(word, halves), order);
+  }
+  return words;
+}
+
 llvm::Value* EmitPhiloxUniform(llvm::IRBuilder<>& b, llvm::Value* seed, llvm::Value* first,
                                llvm::Value* index, bool consecutive) {
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(index->getType());

@@ -62,7 +62,7 @@ AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec)
   plan.mask = MaskOf(spec);
   plan.folds_heads = spec.kv_repeat > 1 && spec.m * spec.kv_repeat <= kFoldedRows &&
                      plan.mask != AttentionMask::kPerQuery && !mask_per_head &&
-                     !spec.HasStatistics();
+                     !spec.HasStatistics() && !spec.Drops();
   plan.rows = plan.folds_heads ? spec.m * spec.kv_repeat : spec.m;
   plan.query_vectors = ChoosePanelVectors(target, std::min(plan.rows, kQueriesPerTask));
   plan.query_cols = static_cast<int64_t>(plan.query_vectors) * target.f32_lanes;
@@ -117,7 +117,7 @@ void AddToKey(KernelKey& key, const AttentionSpec& spec) {
   }
   key.Add(spec.batch == 1).Add(static_cast<double>(spec.scale)).Add(spec.causal);
   key.Add(spec.type).Add(spec.mask_type).Add(spec.mask.kind == OperandRef::Kind::kNull);
-  key.Add(spec.HasStatistics());
+  key.Add(spec.HasStatistics()).Add(spec.Drops()).Add(static_cast<double>(spec.keep));
 }
 
 KernelLaunch AttentionLaunch(const AttentionSpec& spec) {
@@ -154,6 +154,10 @@ absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const At
   KernelKey key("attention");
   AddToKey(key, bound);
   KernelLaunch launch = AttentionLaunch(bound);
+  if (bound.Drops()) {
+    if (!bound.HasStatistics()) return InvalidArgument(spec.name, ": dropout without statistics");
+    launch.operands.insert(launch.operands.end(), {bound.seed, bound.offset, bound.base});
+  }
   const int64_t units = spec.batch * (plan.folds_heads ? spec.heads / spec.kv_repeat : spec.heads);
   launch.tasks = static_cast<uint64_t>(units * plan.query_blocks);
   launch.scratch_bytes = static_cast<uint64_t>(AttentionScratch(bound, plan).total);

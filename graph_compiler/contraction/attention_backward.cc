@@ -102,6 +102,9 @@ KernelLaunch MakeLaunch(const AttentionBackwardSpec& spec, const OperandRef& par
   KernelLaunch launch = AttentionLaunch(forward);
   launch.operands.insert(launch.operands.end(), {spec.out_gradient, spec.q_gradient,
                                                  spec.k_gradient, spec.v_gradient, partial});
+  if (forward.Drops()) {
+    launch.operands.insert(launch.operands.end(), {forward.seed, forward.offset, forward.base});
+  }
   const int64_t scores =
       forward.batch * forward.heads * forward.m * forward.n / (forward.causal ? 2 : 1);
   launch.flops = static_cast<uint64_t>(2 * scores * (3 * forward.d + 2 * forward.dv));

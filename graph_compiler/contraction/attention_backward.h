@@ -43,6 +43,7 @@ enum Operand : uint32_t {
   kKGradient,
   kVGradient,
   kPartial,  // of every task, where key heads are split: dK, then dV
+  kSeed,     // and offset and base, where weights are dropped
 };
 
 // Rows of features, in panels of register tiles.

@@ -1,5 +1,8 @@
 #include "graph_compiler/contraction/attention_backward_task.h"
 
+#include <optional>
+
+#include "graph_compiler/contraction/attention_dropout.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/micro_kernel.h"
 
@@ -18,6 +21,7 @@ class Task : public Base {
         score_stride_(plan.query_block * 4) {
     exp_.ops.push_back(MakeOp(Opcode::kAccumulator));
     exp_.ops.push_back(MakeOp(Opcode::kExp, {0}));
+    if (spec_.Drops()) kept_.emplace(e_, frame, spec_, kSeed, plan.key_step);
   }
 
   void Emit(Value* task) {
@@ -91,6 +95,7 @@ class Task : public Base {
   void QueryBlock(Value* number) {
     const Values index = e_.Decompose(number, {spec_.kv_repeat, plan_.query_blocks});
     head_ = e_.Add(e_.Mul(key_head_, spec_.kv_repeat), index[0]);
+    if (kept_.has_value()) kept_->SetHead(batch_, head_);
     first_query_ = e_.Mul(index[1], plan_.query_block);
     queries_ = e_.Min(e_.Sub(e_.Int(spec_.m), first_query_), e_.Int(plan_.query_block));
     const int64_t* out_strides = gradient_.out_gradient_strides;
@@ -216,26 +221,39 @@ class Task : public Base {
     return EmitBody(e_.b, frame_, e_.target(), exp_, position, {x})[1];
   }
 
-  // One vector of queries: scores become weights P, products with V become slopes dS.
+  // One vector of queries: scores become weights P, products with V become slopes dS. A dropped
+  // weight is 0 in P, and nothing came of it that a slope could follow but its share in the sum.
   void Weigh(Value* query) {
     const int lanes = e_.lanes();
     Value* maximum = e_.LoadF32(Place(at_.maximum, query), lanes);
     Value* inverse = e_.LoadF32(Place(at_.inverse, query), lanes);
     Value* dot = e_.LoadF32(Place(at_.dots, query), lanes);
     Value* scale = e_.F32Const(spec_.scale, lanes);
+    Value* factor = e_.F32Const(1 / spec_.keep, lanes);
     Value* weights = Place(at_.weights, query);
     Value* slopes = Place(at_.slopes, query);
-    e_.For(e_.Int(0), keys_, kRowsAtOnce, [&](Value* row) {
+    KeptWeights::Column column;
+    if (kept_.has_value()) column = kept_->At(e_.Add(first_query_, query), first_key_);
+    e_.For(e_.Int(0), keys_, kRowsAtOnce, column.state, [&](Value* row, const Values& so_far) {
+      Values state = so_far;
+      Values kept;
+      if (kept_.has_value()) kept = kept_->Next(column, row, &state);
       Value* offset = e_.Mul(row, score_stride_);
       for (int i = 0; i < kRowsAtOnce; ++i) {
         Value* weight = e_.Address(e_.Address(weights, offset), i * score_stride_);
         Value* slope = e_.Address(e_.Address(slopes, offset), i * score_stride_);
         Value* power = Exp(e_.b.CreateFSub(e_.LoadF32(weight, lanes), maximum));
         Value* p = e_.b.CreateFMul(power, inverse);
-        Value* excess = e_.b.CreateFSub(e_.LoadF32(slope, lanes), dot);
-        e_.StoreF32(weight, p);
+        Value* product = e_.LoadF32(slope, lanes);
+        const auto dropped = [&](Value* x) {
+          if (kept.empty()) return x;
+          return e_.b.CreateSelect(kept[i], e_.b.CreateFMul(x, factor), e_.Zero(lanes));
+        };
+        Value* excess = e_.b.CreateFSub(dropped(product), dot);
+        e_.StoreF32(weight, dropped(p));
         e_.StoreF32(slope, e_.b.CreateFMul(e_.b.CreateFMul(p, scale), excess));
       }
+      return state;
     });
   }
 
@@ -297,6 +315,7 @@ class Task : public Base {
   const int size_;
   const int64_t score_stride_;  // bytes between keys
   Body exp_;
+  std::optional<KeptWeights> kept_;
   Value* key_gradients_ = nullptr;
   Value* value_gradients_ = nullptr;
   Value* head_ = nullptr;

@@ -239,8 +239,9 @@ bool FitsAttentionRows(const TargetInfo& target, const AttentionSpec& spec) {
   using namespace attention_rows;
   const int64_t most = kMostVectors * target.f32_lanes;
   const bool walks_mask = HasMask(spec) && spec.mask_strides[3] > 1;
-  return !spec.HasStatistics() && spec.m <= kMostRows && spec.d <= most && spec.dv <= most &&
-         spec.q_strides[3] == 1 && spec.k_strides[3] == 1 && spec.v_strides[3] == 1 && !walks_mask;
+  return !spec.HasStatistics() && !spec.Drops() && spec.m <= kMostRows && spec.d <= most &&
+         spec.dv <= most && spec.q_strides[3] == 1 && spec.k_strides[3] == 1 &&
+         spec.v_strides[3] == 1 && !walks_mask;
 }
 
 void EmitAttentionRows(KernelCache& cache, const AttentionSpec& spec, EmittedKernels* out) {

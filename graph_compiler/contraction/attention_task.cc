@@ -1,7 +1,10 @@
 #include <cmath>
+#include <functional>
+#include <optional>
 
 #include "graph_compiler/codegen/body.h"
 #include "graph_compiler/contraction/attention.h"
+#include "graph_compiler/contraction/attention_dropout.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 
 namespace hpu::graph_compiler {
@@ -10,7 +13,8 @@ namespace {
 using llvm::Value;
 using Mask = AttentionMask;
 
-constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4, kMaximum = 5, kInverse = 6;
+constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4, kMaximum = 5, kInverse = 6,
+                   kSeed = 7;
 constexpr int kExpRows = 4;  // rows of scores whose exponentials are in flight together
 
 BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
@@ -34,6 +38,7 @@ class AttentionTask {
         score_stride_(plan.query_block * 4) {
     exp_.ops.push_back(MakeOp(Opcode::kAccumulator));
     exp_.ops.push_back(MakeOp(Opcode::kExp, {0}));
+    if (spec.Drops()) kept_.emplace(e_, frame, spec, kSeed, plan.key_block);
   }
 
   void Emit(Value* task) {
@@ -42,6 +47,7 @@ class AttentionTask {
     batch_ = index[0];
     key_head_ = plan_.folds_heads ? index[1] : e_.DivConst(index[1], spec_.kv_repeat);
     head_ = plan_.folds_heads ? e_.Mul(index[1], spec_.kv_repeat) : index[1];
+    if (kept_.has_value()) kept_->SetHead(batch_, head_);
     first_row_ = e_.Mul(index[2], plan_.query_block);
     rows_ = plan_.query_blocks == 1
                 ? e_.Int(plan_.rows)
@@ -233,27 +239,71 @@ class AttentionTask {
     e_.StoreF32(at(scratch_.maximum), maximum);
     e_.StoreF32(at(scratch_.correction), correction);
     Value* column = at(scratch_.scores);
+    // One row; returns what it adds to the sum.
+    const auto step = [&](Value* row, int i, Value* kept) {
+      Value* address =
+          e_.Address(e_.Address(column, e_.Mul(row, score_stride_)), i * score_stride_);
+      Value* p = Exp(e_.b.CreateFSub(e_.LoadF32(address, lanes), shift));
+      e_.StoreF32(address, kept == nullptr ? p : e_.b.CreateSelect(kept, p, e_.Zero(lanes)));
+      return p;
+    };
     const auto steps = [&](Value* row, int count, const Values& sums) {
       Values next = sums;
       for (int i = 0; i < count; ++i) {
-        Value* address =
-            e_.Address(e_.Address(column, e_.Mul(row, score_stride_)), i * score_stride_);
-        Value* p = Exp(e_.b.CreateFSub(e_.LoadF32(address, lanes), shift));
-        e_.StoreF32(address, p);
-        next[i] = e_.b.CreateFAdd(next[i], p);
+        next[i] = e_.b.CreateFAdd(next[i], step(row, i, nullptr));
       }
       return next;
     };
     // The last query of the vector lies in a tile that starts `lanes` - 1 rows below at most.
     Value* keys = KeysRead(e_.Add(col, lanes - 1));
     Value* full = e_.Mul(e_.DivConst(keys, kExpRows), kExpRows);
-    Values sums = e_.For(e_.Int(0), full, kExpRows, Values(kExpRows, e_.Zero(lanes)),
-                         [&](Value* row, const Values& s) { return steps(row, kExpRows, s); });
-    sums =
-        e_.For(full, keys, 1, sums, [&](Value* row, const Values& s) { return steps(row, 1, s); });
+    Values sums(kExpRows, e_.Zero(lanes));
+    if (kept_.has_value()) {
+      sums = DroppedExponentials(col, full, keys, sums, step);
+    } else {
+      sums = e_.For(e_.Int(0), full, kExpRows, sums,
+                    [&](Value* row, const Values& s) { return steps(row, kExpRows, s); });
+      sums = e_.For(full, keys, 1, sums,
+                    [&](Value* row, const Values& s) { return steps(row, 1, s); });
+    }
     Value* sum = e_.Fma(e_.LoadF32(at(scratch_.sum), lanes), correction, sums[0]);
     for (int i = 1; i < kExpRows; ++i) sum = e_.b.CreateFAdd(sum, sums[i]);
     e_.StoreF32(at(scratch_.sum), sum);
+  }
+
+  using Step = std::function<Value*(Value* row, int i, Value* kept)>;
+
+  // `step` of rows up to `full`, a multiple of kExpRows, then of those up to `keys`; the sums.
+  Values DroppedExponentials(Value* col, Value* full, Value* keys, Values sums, const Step& step) {
+    static_assert(kExpRows == KeptWeights::kRows);
+    const KeptWeights::Column column = kept_->At(e_.Add(first_row_, col), first_key_);
+    sums.insert(sums.end(), column.state.begin(), column.state.end());
+    sums = e_.For(e_.Int(0), full, kExpRows, sums, [&](Value* row, const Values& so_far) {
+      Values next(so_far.begin(), so_far.begin() + kExpRows);
+      Values state(so_far.begin() + kExpRows, so_far.end());
+      const Values kept = kept_->Next(column, row, &state);
+      for (int i = 0; i < kExpRows; ++i) {
+        next[i] = e_.b.CreateFAdd(next[i], step(row, i, kept[i]));
+      }
+      next.insert(next.end(), state.begin(), state.end());
+      return next;
+    });
+    Values state(sums.begin() + kExpRows, sums.end());
+    sums.resize(kExpRows);
+    return e_.Choose(
+        e_.b.CreateICmpSLT(full, keys),
+        [&] {
+          const Values kept = kept_->Next(column, full, &state);
+          Values next = sums;
+          for (int i = 0; i + 1 < kExpRows; ++i) {
+            next[i] = e_.Choose(
+                e_.b.CreateICmpSLT(e_.Add(full, i), keys),
+                [&] { return Values{e_.b.CreateFAdd(next[i], step(full, i, kept[i]))}; },
+                [&] { return Values{next[i]}; })[0];
+          }
+          return next;
+        },
+        [&] { return sums; });
   }
 
   // value_rows queries x one panel of value columns: O = O * correction + P V.
@@ -308,6 +358,7 @@ class AttentionTask {
       Value* factor =
           e_.b.CreateSelect(empty, e_.Zero(1), e_.b.CreateFDiv(e_.F32Const(1.0f, 1), sum));
       if (spec_.HasStatistics()) StoreStatistics(row, empty, factor);
+      if (spec_.Drops()) factor = e_.b.CreateFMul(factor, e_.F32Const(1 / spec_.keep, 1));
       e_.For(e_.Int(0), e_.Int(plan_.value_panels), 1, [&](Value* panel) {
         Value* col = e_.Mul(panel, cols);
         Value* from = e_.Address(Scratch(scratch_.output),
@@ -350,6 +401,7 @@ class AttentionTask {
   const int size_;
   const int64_t score_stride_;  // bytes between keys
   Body exp_;
+  std::optional<KeptWeights> kept_;
   Value* batch_ = nullptr;
   Value* head_ = nullptr;  // first one, if heads are folded
   Value* key_head_ = nullptr;

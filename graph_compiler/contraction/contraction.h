@@ -118,9 +118,14 @@ struct AttentionSpec {
   // sum of exp(score - maximum); 0 and 1 for a row whose keys are all hidden, so that its weights
   // are 0. Both or none.
   OperandRef maximum, inverse_sum;
+  // Weights are kept with probability `keep` and divided by it: seed, offset and base of the draw,
+  // i64 each (attention_dropout.h). None where all are kept.
+  float keep = 1;
+  OperandRef seed, offset, base;
   std::string name;
 
   bool HasStatistics() const { return maximum.kind != OperandRef::Kind::kNull; }
+  bool Drops() const { return seed.kind != OperandRef::Kind::kNull; }
 };
 
 // Gradients of q, k and v from that of out. `forward` has what the forward read and, as operands

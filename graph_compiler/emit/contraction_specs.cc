@@ -109,6 +109,12 @@ AttentionSpec SpecOf(const Attention& attention, const std::string& name, const 
     spec.maximum = DenseRef(*attention.maximum, home);
     spec.inverse_sum = DenseRef(*attention.inverse_sum, home);
   }
+  if (attention.draw.has_value()) {
+    spec.keep = attention.keep;
+    spec.seed = DenseRef(attention.draw->seed, home);
+    spec.offset = DenseRef(attention.draw->offset, home);
+    spec.base = DenseRef(attention.draw->base, home);
+  }
   spec.name = name;
   return spec;
 }
@@ -236,7 +242,7 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
   for (const ConstPort& port : node.Ports()) PrintView(out, *port.view, home);
   const auto print_attention = [&](const Attention& attention) {
     out << attention.mask.has_value() << ' ' << attention.maximum.has_value() << ' '
-        << std::hexfloat << attention.scale << ' ' << attention.causal;
+        << std::hexfloat << attention.scale << ' ' << attention.causal << ' ' << attention.keep;
     return out.str();
   };
   if (const auto* attention = std::get_if<Attention>(&node.kind)) {

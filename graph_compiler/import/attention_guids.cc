@@ -3,6 +3,7 @@
 
 #include "graph_compiler/import/guid_table.h"
 #include "graph_compiler/import/importer.h"
+#include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_node_params.h"
 
 namespace hpu::graph_compiler {
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
 }
 
 // Inputs of the gradient behind query, key and value.
-constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8;
+constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8, kOffset = 9;
 
 absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& context) {
   RETURN_IF_ERROR(CheckOperandSizes(context, 1));
@@ -61,11 +62,43 @@ absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& co
 
 View AsRank4(const View& view) { return WithRank(view, 4); }
 
-// Parameters, and the operands from input `first` on: query, key, value, mask.
-absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
+// Whether weights are dropped as the generator of synapse_emulator.h says.
+bool DrawsWeights(Importer& im) { return im.guid_base().starts_with("sdpa_philox"); }
+
+absl::Status ReadSettings(Importer& im, Attention* attention) {
   ns_Sdpa_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
   if (params.dropout.ratio != 0) return Unimplemented("attention with dropout");
+  attention->scale = params.scale;
+  attention->causal = params.is_causal != 0;
+  return absl::OkStatus();
+}
+
+// Seed and offset lie behind the forward's mask; the gradient's offset is its last input.
+absl::Status ReadDraw(Importer& im, size_t first, Attention* attention) {
+  synEmulatorSdpaParams params{};
+  if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
+  if (!(params.keep > 0)) return InvalidArgument("weights are kept with probability ", params.keep);
+  attention->scale = params.scale;
+  attention->causal = params.isCausal != 0;
+  if (params.keep >= 1) return absl::OkStatus();  // all numbers are below
+  attention->keep = params.keep;
+  const size_t seed = first == 0 ? 4 : kSeed;
+  const size_t offset = first == 0 ? 5 : kOffset;
+  for (const size_t i : {seed, offset}) {
+    if (!im.HasInput(i)) return InvalidArgument("input ", i, " is missing");
+    if (im.Input(i).type != MemoryType::kI64 || NumElements(im.Input(i).shape) != 1) {
+      return InvalidArgument("seed and offset are not one i64 each");
+    }
+  }
+  const uint64_t base = static_cast<uint64_t>(params.baseHigh) << 32 | params.baseLow;
+  attention->draw = {im.Input(seed), im.Input(offset),
+                     im.Constant(MemoryType::kI64, {1}, &base, sizeof(base))};
+  return absl::OkStatus();
+}
+
+// Parameters, and the operands from input `first` on: query, key, value, mask.
+absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   for (size_t i = first; i < first + 3; ++i) RETURN_IF_ERROR(CheckFactor(im.Input(i), "operand"));
   if (im.Input(first).shape.size() > 4) return Unimplemented("attention of rank above 4");
   Attention attention;
@@ -79,8 +112,8 @@ absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   if (attention.k.shape[2] == 0 || attention.q.shape[3] == 0) {
     return Unimplemented("attention over no keys or no features");
   }
-  attention.scale = params.scale;
-  attention.causal = params.is_causal != 0;
+  RETURN_IF_ERROR(DrawsWeights(im) ? ReadDraw(im, first, &attention)
+                                   : ReadSettings(im, &attention));
   if (im.HasInput(first + 3)) {
     const Shape scores = {attention.q.shape[0], attention.q.shape[1], attention.q.shape[2],
                           attention.k.shape[2]};
@@ -109,8 +142,8 @@ void Give(Importer& im, const Result& result) {
 
 absl::Status ImportAttention(Importer& im) {
   ASSIGN_OR_RETURN(Attention attention, ReadAttention(im, 0));
-  const bool recomputes = im.guid_base() == "sdpa_recomp_fwd";
-  bool wants_statistics = false;
+  const bool recomputes = im.guid_base() != "sdpa_fwd";
+  bool wants_statistics = attention.draw.has_value();
   for (size_t i = 1; i < im.num_outputs(); ++i) {
     if (!im.IsRead(i)) continue;
     if (!recomputes || i > 2) {
@@ -136,7 +169,8 @@ absl::Status ImportAttention(Importer& im) {
   return absl::OkStatus();
 }
 
-// Inputs: gradient, query, key, value, mask, maximum, inverse sum, seed, result.
+// Inputs: gradient, query, key, value, mask, maximum, inverse sum, seed, result and, of a draw, its
+// offset.
 absl::Status ImportAttentionBackward(Importer& im) {
   if (NumElements(im.Input(1).shape) == 0 || NumElements(im.Input(3).shape) == 0) {
     // Nothing was asked, or nothing came of it.
@@ -150,7 +184,7 @@ absl::Status ImportAttentionBackward(Importer& im) {
   for (const size_t i : {kMaximum, kInverse}) {
     if (!im.HasInput(i)) return InvalidArgument("input ", i, " is missing");
   }
-  if (im.HasInput(kSeed)) return Unimplemented("attention with dropout");
+  if (im.HasInput(kSeed) && !DrawsWeights(im)) return Unimplemented("attention with dropout");
   if (!im.HasInput(kResult)) {
     return Unimplemented("gradient of attention without the forward's result");
   }
@@ -210,6 +244,8 @@ absl::Status ImportRotary(Importer& im) {
 
 const GuidRow kRows[] = {
     {"sdpa_fwd", InferAttention, ImportAttention},
+    {"sdpa_philox_bwd", InferAttentionBackward, ImportAttentionBackward},
+    {"sdpa_philox_fwd", InferAttention, ImportAttention},
     {"sdpa_recomp_bwd", InferAttentionBackward, ImportAttentionBackward},
     {"sdpa_recomp_fwd", InferAttention, ImportAttention},
     {"rotary_pos_embedding_fwd", InferSameAsFirst, ImportRotary},

@@ -84,6 +84,10 @@ std::vector<PortType> ListPorts(Variant& kind) {
     read("k", attention.k);
     read("v", attention.v);
     if (attention.mask.has_value()) read("mask", *attention.mask);
+    if (!attention.draw.has_value()) return;
+    read("seed", attention.draw->seed);
+    read("offset", attention.draw->offset);
+    read("base", attention.draw->base);
   };
   if (auto* gemm = std::get_if<Gemm>(&kind)) {
     read("a", gemm->a);

@@ -102,6 +102,11 @@ struct WeightGradient {
   ConvGeometry geometry;  // of the forward convolution
 };
 
+// State of the generator and where a draw begins, i64 of one element each.
+struct Draw {
+  View seed, offset, base;
+};
+
 // Domain (b, h, m, d). Its body is empty.
 struct Attention {
   View q, k, v;              // (b, h, m or n, d)
@@ -111,6 +116,9 @@ struct Attention {
   std::optional<View> maximum, inverse_sum;
   float scale = 1;
   bool causal = false;
+  // Weights that are kept, and divided by, with this probability; whether, a draw says.
+  float keep = 1;
+  std::optional<Draw> draw;
 };
 
 // Domain (b, h, m, d). Its body is empty.

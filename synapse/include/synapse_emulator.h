@@ -18,6 +18,20 @@ typedef struct synEmulatorPhiloxParams {
   uint32_t baseHigh;
 } synEmulatorPhiloxParams;
 
+// Parameters of nodes sdpa_philox_fwd and sdpa_philox_bwd, which Intel's library has not either:
+// sdpa_recomp_fwd and _bwd with weights dropped as the numbers of that generator say. Weight (b, h,
+// i, j) of the softmax is number ((b * heads + h) * rows + i) * keys + j of the draw; where that is
+// below `keep` the weight is divided by it, else it is 0. Inputs as there (forward: query, key,
+// value, mask; backward: gradient, query, key, value, mask, maximum, inverse sum), then of the
+// forward seed and offset, of the backward seed, the forward's result and offset.
+typedef struct synEmulatorSdpaParams {
+  float scale;
+  uint32_t isCausal;
+  float keep;  // above 0
+  uint32_t baseLow;
+  uint32_t baseHigh;
+} synEmulatorSdpaParams;
+
 typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   // Device addresses are pointers that this process may read and write while no queued work uses
   // the memory, between synEmulatorHostAccessBegin and End. After a write call

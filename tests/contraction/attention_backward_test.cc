@@ -54,7 +54,7 @@ class BackwardRun : public AttentionOperands {
  private:
   std::vector<TestBuffer*> Buffers(TestBuffer& dq, TestBuffer& dk, TestBuffer& dv) {
     return {q_.get(),       k_.get(),    v_.get(), out_.get(), mask_.get(), maximum_.get(),
-            inverse_.get(), dout_.get(), &dq,      &dk,        &dv};
+            inverse_.get(), dout_.get(), &dq,      &dk,        &dv,         &state_};
   }
 
   static void ExpectSame(const TestBuffer& one, TestBuffer& other) {
@@ -94,13 +94,21 @@ class BackwardRun : public AttentionOperands {
     for (int64_t x = 0; x < c_.dv; ++x) {
       g[x] = At(*dout_, gradient_.out_gradient_strides, gradient_.out_gradient_offset, b, h, i, x);
     }
+    for (int64_t x = 0; x < c_.dv; ++x) {
+      double expected = 0;
+      for (int64_t j = 0; j < c_.n; ++j) expected += p[j] * Noise(b, h, i, j) * Value(b, h, j, x);
+      ASSERT_NEAR(At(*out_, spec_.out_strides, spec_.out_offset, b, h, i, x), expected,
+                  Tolerance() * (1 + std::fabs(expected)))
+          << place << " " << x;
+    }
     std::vector<double> dp(c_.n);
     double dot = 0;
     for (int64_t j = 0; j < c_.n; ++j) {
       for (int64_t x = 0; x < c_.dv; ++x) {
         dp[j] += g[x] * Value(b, h, j, x);
-        dv[(key_head * c_.n + j) * c_.dv + x] += p[j] * g[x];
+        dv[(key_head * c_.n + j) * c_.dv + x] += p[j] * Noise(b, h, i, j) * g[x];
       }
+      dp[j] *= Noise(b, h, i, j);
       dot += p[j] * dp[j];
     }
     for (int64_t j = 0; j < c_.n; ++j) {
@@ -117,7 +125,7 @@ class BackwardRun : public AttentionOperands {
   void ExpectNear(const char* name, const TestBuffer& buffer, const int64_t* strides,
                   int64_t offset, int64_t heads, int64_t rows, int64_t cols,
                   const std::vector<double>& expected) {
-    const double tolerance = c_.type == MemoryType::kF32 ? 1e-4 : 0.03;
+    const double tolerance = Tolerance();
     size_t at = 0;
     for (int64_t b = 0; b < c_.b; ++b) {
       for (int64_t h = 0; h < heads; ++h) {
@@ -131,6 +139,8 @@ class BackwardRun : public AttentionOperands {
       }
     }
   }
+
+  double Tolerance() const { return c_.type == MemoryType::kF32 ? 1e-4 : 0.03; }
 
   AttentionBackwardSpec gradient_;
   std::unique_ptr<TestBuffer> maximum_, inverse_, dout_, dq_, dk_, dv_;
@@ -184,6 +194,28 @@ TEST(AttentionBackwardTest, GroupedQueries) {
 TEST(AttentionBackwardTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     CheckAll({{.b = 1, .h = 2, .m = 70, .n = 131, .d = 24, .dv = 40, .type = type}});
+  }
+}
+
+// Lengths whose rows begin with a Philox block and others; blocks of keys with a rest behind them;
+// heads that share keys, causal rows.
+TEST(AttentionBackwardTest, Dropout) {
+  CheckAll(
+      {{.b = 2, .h = 3, .m = 70, .n = 128, .d = 16, .dv = 16, .keep = 0.9f},
+       {.b = 1, .h = 2, .m = 9, .n = 402, .d = 8, .dv = 5, .heads_inside = false, .keep = 0.3f},
+       {.b = 1, .h = 6, .m = 1, .n = 54, .d = 8, .dv = 8, .kv_repeat = 3, .keep = 0.9f},
+       {.b = 1,
+        .h = 2,
+        .m = 70,
+        .n = 131,
+        .d = 24,
+        .dv = 8,
+        .type = MemoryType::kBF16,
+        .keep = 0.9f}});
+  for (const int64_t n : {140, 141}) {
+    AttentionCase c{.b = 1, .h = 2, .m = n, .n = n, .d = 8, .dv = 8, .causal = true, .keep = 0.8f};
+    c.mask = MaskKind::kBoolFull;
+    CheckAll({c});
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "base/philox.h"
 #include "tests/contraction/harness.h"
 
 namespace hpu::graph_compiler {
@@ -19,6 +21,7 @@ struct AttentionCase {
   bool heads_inside =
       true;  // memory order [b, m, h, d] as transformers produce it; else [b, h, m, d]
   bool transposed_keys = false;
+  float keep = 1;  // below 1: weights are dropped
 };
 
 inline std::string Name(const AttentionCase& c) {
@@ -60,6 +63,14 @@ class AttentionOperands {
     spec_.v = Persistent(2);
     spec_.out = Persistent(3);
     MakeMask();
+    if (c.keep < 1) {
+      spec_.keep = c.keep;
+      spec_.seed = Persistent(11);
+      spec_.offset = spec_.base = spec_.seed;
+      spec_.offset.offset = 8;
+      spec_.base.offset = 16;
+    }
+    std::memcpy(state_.data(), kState, sizeof(kState));
     spec_.name = "test";
   }
 
@@ -136,6 +147,15 @@ class AttentionOperands {
     return scores;
   }
 
+  // What dropout makes of weight j of row i: 0 or 1 / keep.
+  double Noise(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (c_.keep == 1) return 1;
+    const auto place = static_cast<uint64_t>(((b * c_.h + h) * c_.m + i) * c_.n + j);
+    const uint64_t block = kState[1] + kState[2] + place / 4;
+    const uint32_t bits = PhiloxBlockOf(kState[0], block)[place % 4];
+    return UniformFromBits(bits) < c_.keep ? 1 / double(c_.keep) : 0;
+  }
+
   // Element j of value row n that (b, h) reads.
   double Value(int64_t b, int64_t h, int64_t n, int64_t j) const {
     return At(*v_, spec_.v_strides, spec_.v_offset, b, h / c_.kv_repeat, n, j);
@@ -145,6 +165,9 @@ class AttentionOperands {
   AttentionCase c_;
   AttentionSpec spec_;
   std::unique_ptr<TestBuffer> q_, k_, v_, out_, mask_;
+  // Seed, offset and base; blocks of a task cross 2^32.
+  static constexpr uint64_t kState[] = {0x123456789abcdef0, 0xfffffff0, 7};
+  TestBuffer state_{MemoryType::kF32, 6};
 };
 
 // Every case at every level that this host runs.

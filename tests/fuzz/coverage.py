@@ -32,7 +32,8 @@ _ITS_OWN_NUMBERS = """
     composite bernoulli, composite native_dropout, composite normal, composite uniform
 """
 _TRAINING = """
-    conv_weight_gradient, max_pool_gradient, max_pool_index, sdpa_backward, sdpa_logsumexp
+    conv_weight_gradient, max_pool_gradient, max_pool_index
+    sdpa_backward, sdpa_logsumexp, sdpa_train, sdpa_train_backward
     composite adaptive_max_pool
     composite binary_cross_entropy
     composite binary_cross_entropy_with_logits, composite col2im, composite diagonal

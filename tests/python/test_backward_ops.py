@@ -91,8 +91,9 @@ def test_attention(mask, causal):
     compiled_whole(check(function, *given, *hidden))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_step_of_attention_keeps_no_scores(dtype):
+def test_a_step_of_attention_keeps_no_scores(dtype, dropout):
     """Of 1,024 rows, forward and backward: less memory than one matrix of scores takes."""
     length, features = 1024, 16
     given = [heads(1, 4, length, features + i)[..., :features].to(dtype) for i in range(4)]
@@ -102,7 +103,9 @@ def test_a_step_of_attention_keeps_no_scores(dtype):
         return torch.autograd.grad(attention(*leaves), leaves, gradient)
 
     def attention(q, k, v):
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, dropout_p=dropout
+        )
 
     on_device = [x.contiguous().to("hpu") for x in given]
     compiled = torch.compile(attention, backend="hpu_backend")
@@ -114,6 +117,8 @@ def test_a_step_of_attention_keeps_no_scores(dtype):
     torch.hpu.synchronize()
     scores = 4 * length * length * dtype.itemsize
     assert torch.hpu.max_memory_allocated() - before < scores
+    if dropout:
+        return  # numbers: test_random.py
     wanted = step(*(x.double() for x in given), attention)
     tolerance = 1e-4 if dtype == torch.float32 else 0.05
     for one, other in zip(ours, wanted, strict=True):

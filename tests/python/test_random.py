@@ -206,17 +206,60 @@ def test_training_is_that_of_eager():
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_drops_what_eager_drops():
-    def attention(q):
-        return F.scaled_dot_product_attention(q, q, q, dropout_p=0.3, is_causal=True)
+def _softmax_attention(q, k, v, mask):
+    weights = torch.matmul(q, k.transpose(-1, -2)) * 0.3 + mask
+    weights = F.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype)
+    return torch.matmul(F.dropout(weights, 0.3), v).transpose(1, 2)
 
-    def gradient(call):
+
+def _repeated(heads):
+    batch, groups, length, size = heads.shape
+    heads = heads[:, :, None].expand(batch, groups, 2, length, size)
+    return heads.reshape(batch, 2 * groups, length, size)
+
+
+_sdpa = F.scaled_dot_product_attention
+ATTENTIONS = {
+    "plain": lambda q, k, v, mask: _sdpa(q, k, v, dropout_p=0.3),
+    "causal": lambda q, k, v, mask: _sdpa(q, k, v, dropout_p=0.3, is_causal=True),
+    "mask": lambda q, k, v, mask: _sdpa(q, k, v, mask, dropout_p=0.3, scale=0.2),
+    "bool mask": lambda q, k, v, mask: _sdpa(q, k, v, mask >= 0, dropout_p=0.3),
+    "softmax": _softmax_attention,
+    "no dropout": lambda q, k, v, mask: F.softmax(q @ k.mT * 0.3 + mask, dim=-1) @ v,
+    "groups": lambda q, k, v, mask: _sdpa(
+        q, k[:, :2], v[:, :2], dropout_p=0.3, is_causal=True, enable_gqa=True
+    ),
+    "repeated heads": lambda q, k, v, mask: _sdpa(
+        q, _repeated(k[:, :2]), _repeated(v[:, :2]), mask, dropout_p=0.3
+    ),
+    "repeated heads without dropout": lambda q, k, v, mask: _sdpa(
+        q, _repeated(k[:, :2]), _repeated(v[:, :2]), is_causal=True
+    ),
+}
+
+
+def _heads(length, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, 4, length, 8, generator=generator)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("length", [7, 20])
+@pytest.mark.parametrize("case", ATTENTIONS)
+def test_attention_drops_what_eager_drops(case, length, dtype):
+    attention = ATTENTIONS[case]
+    mask = _heads(length, 4)[:, :1, :, :1].mT.to("hpu", dtype)
+
+    def step(call):
         torch.hpu.manual_seed(5)
-        q = torch.linspace(-1, 1, 448).reshape(2, 4, 7, 8).to("hpu").requires_grad_()
-        call(q).square().sum().backward()
-        return q.grad
+        q, k, v = (_heads(length, i).to("hpu", dtype).requires_grad_() for i in range(3))
+        y = call(q, k, v, mask)
+        torch.rand(5, device="hpu")  # the generator has moved on when the backward runs
+        return y.detach(), *torch.autograd.grad(y.float().square().sum(), (q, k, v))
 
-    torch.testing.assert_close(gradient(compiled(attention)), gradient(attention))
+    tolerance = 1e-4 if dtype == torch.float32 else 0.05
+    for ours, theirs in zip(step(compiled(attention)), step(attention), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
     assert only_graph().eager_nodes == 0
 
 

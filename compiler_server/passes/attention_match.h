@@ -1,0 +1,72 @@
+// Finds attention that a model spells out, with dropout of its weights and with its gradient.
+//
+//   forward   S = q k^T, scaled, masked;  W = softmax(S);  D = W * noise;  result = D v
+//   gradient  of v: D^T g;  G = W * (noise * g v^T - sum(W * noise * g v^T)), masked, scaled
+//             of q: G k;  of k: G^T q
+//
+// Scores may be scaled (or the query or key before), then masked by additions and by `where` with a
+// hidden value of -1e30 or less; all of it may be reshaped and cast between floats. Nothing else
+// may read what has the size of the scores.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "compiler_server/ir/graph.h"
+
+namespace hpu::compiler {
+
+// Nodes whose results something needs, by what they read.
+class Readers {
+ public:
+  explicit Readers(const ir::Graph& graph);
+
+  const std::vector<ir::Node*>& Of(const ir::Value* value) const { return readers_[value->id]; }
+  // What is returned or written to an input.
+  bool LeavesGraph(const ir::Value* value) const { return leaves_[value->id]; }
+  // The only reader, nullptr if there are several.
+  ir::Node* Only(const ir::Value* value) const;
+  size_t Position(const ir::Node* node) const { return positions_.at(node); }
+
+ private:
+  std::vector<std::vector<ir::Node*>> readers_;
+  std::vector<bool> leaves_;
+  std::unordered_map<const ir::Node*, size_t> positions_;
+};
+
+// What is added to scores: a value, or `where` of a condition with 0 and a hidden value.
+struct ScoreMask {
+  ir::Value* value = nullptr;
+  ir::Value* condition = nullptr;
+  bool hides_if_true = false;
+  double hidden = 0;
+};
+
+// A value of the graph that is a gradient, perhaps with its last two dimensions swapped.
+struct FoundGradient {
+  ir::Value* value = nullptr;
+  bool transposed = false;
+};
+
+struct FoundAttention {
+  const ir::Node* product = nullptr;  // gives the result
+  ir::Dims scores;                    // [batch, heads, queries, keys]
+  ir::Value* query = nullptr;
+  ir::Value* key = nullptr;
+  ir::Value* value = nullptr;
+  bool key_is_transposed = false;  // [.., size, length]
+  bool value_is_transposed = false;
+  double scale = 1;
+  bool causal = false;
+  std::vector<ScoreMask> masks;
+  double keep = 1;  // weights are dropped where a number of `draw` is not below
+  const ir::Node* draw = nullptr;
+  // The gradient, if the graph has it: the first of its nodes, and what there is of it.
+  const ir::Node* gradient = nullptr;
+  ir::Value* result_gradient = nullptr;
+  FoundGradient query_gradient, key_gradient, value_gradient;
+};
+
+std::vector<FoundAttention> FindAttention(const ir::Graph& graph, const Readers& readers);
+
+}  // namespace hpu::compiler
