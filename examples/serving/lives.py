@@ -66,8 +66,8 @@ def draw(lives: Sequence[Life], limit: float, path: Path) -> None:
             bar.set(hatch="//", alpha=0.4)
     bars.bar_label(drawn, [ready_text(life.ready, limit) for life in lives], padding=3)
     bars.invert_yaxis()
-    bars.set(xlabel="seconds from the process's start", title="Ready", xscale="log")
-    bars.margins(x=0.25)
+    bars.set(xlabel="seconds from the process's start", title="Ready")
+    bars.margins(x=0.6)
     for life, colour in zip(lives, colours, strict=True):
         for (name, share), style in zip(_SHARES.items(), ("-", ":"), strict=True):
             times, values = windows(life.samples, share)
@@ -82,6 +82,9 @@ def draw(lives: Sequence[Life], limit: float, path: Path) -> None:
         xscale=scale,
         yscale=scale,
     )
+    for axis in (curves.xaxis, curves.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     curves.grid(which="both", alpha=0.2)
     curves.legend(fontsize="small")
     figure.tight_layout()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -162,21 +163,49 @@ def test_the_example(host):
     assert (plan["shapes"], "problem" in plan) == (12, False)
 
 
-def test_the_daemon_is_killed_in_mid_warm_up(host):
-    """It is started again once; the warm-up goes on, and nothing that was stored is compiled
-    again."""
+def daemon_process():
+    client = native.client_module()
+    found = client.server_process(client.server_paths(os.environ["HPU_CACHE_DIR"])["socket"])
+    return found and found[0]
+
+
+def begin_and_wait(host, compiled):
+    """A warm-up in a process of its own, once so many programs are compiled."""
     process = host.begin("warm", "net.yaml", "--parallel", "1", "--json")
     deadline = time.monotonic() + 120
-    while counters()["compile.compiled"] < 2:
+    while counters()["compile.compiled"] < compiled:
         assert time.monotonic() < deadline
-    client = native.client_module()
-    daemon, _ = client.server_process(client.server_paths(os.environ["HPU_CACHE_DIR"])["socket"])
-    os.kill(daemon, signal.SIGKILL)
+    return process
+
+
+def test_the_daemon_is_killed_in_mid_warm_up(host):
+    """It is started again; the warm-up goes on, and all of its programs are there."""
+    process = begin_and_wait(host, 2)
+    os.kill(daemon_process(), signal.SIGKILL)
     out, err = process.communicate(timeout=300)
     report = json.loads(out)
     assert (report["failed"], report["left"]) == (0, 0), err
     service.reset()
     assert counts(host.run("warm", "net.yaml", "--json")) == [6, 0, 0, 0]
+
+
+def test_no_daemon_lives(host):
+    """The warm-up stops and says so; the same command goes on later."""
+    process = begin_and_wait(host, 1)
+    while process.poll() is None:
+        if daemon := daemon_process():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(daemon, signal.SIGKILL)
+        time.sleep(0.005)
+    report = json.loads(process.communicate()[0])
+    assert process.returncode == 1
+    assert report["left"] > 0 == report["failed"], report
+    assert report["stopped"], report
+    assert "the same command goes on where this one ended" in report["problem"]
+    service.reset()
+    again = host.run("warm", "net.yaml", "--json")
+    assert again["hits"] >= 1
+    assert (again["failed"], again["left"]) == (0, 0)
 
 
 def test_a_program_that_left_the_store_after_the_plan_is_compiled(host):

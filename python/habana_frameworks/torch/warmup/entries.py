@@ -62,7 +62,7 @@ class Model:
         return tuple(placed(value) for value in made)
 
     def call(self, shape: Shape, function: Callable[..., Any] | None = None) -> None:
-        """Once, in the modes of the entry. function: what is called instead of the compiled model."""
+        """Once, in the modes of the entry. function: called instead of the compiled model."""
         function = self._compiled if function is None else function
         inputs = self.inputs(shape)
         autocast = self.entry.autocast
