@@ -25,6 +25,7 @@ void PutKernel(ByteWriter& out, const KernelLaunch& kernel) {
   out.PutString(kernel.name);
   out.Put(kernel.flops);
   out.Put(kernel.bytes);
+  out.Put(kernel.factors);
 }
 
 void PutTensor(ByteWriter& out, const RecipeTensor& tensor) {
@@ -78,7 +79,8 @@ absl::Status GetKernel(ByteReader& in, KernelLaunch* kernel) {
   RETURN_IF_ERROR(GetEnum(in, static_cast<uint32_t>(Engine::kDma), "engine", &kernel->engine));
   RETURN_IF_ERROR(in.GetString(&kernel->name));
   RETURN_IF_ERROR(in.Get(&kernel->flops));
-  return in.Get(&kernel->bytes);
+  RETURN_IF_ERROR(in.Get(&kernel->bytes));
+  return GetEnum(in, static_cast<uint32_t>(Factors::kBf16), "factors", &kernel->factors);
 }
 
 absl::Status GetTensor(ByteReader& in, RecipeTensor* tensor) {

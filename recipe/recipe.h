@@ -19,6 +19,12 @@ enum class IsaLevel : uint8_t { kV2 = 2, kV3 = 3, kV4 = 4, kV4Bf16 = 5, kV4Amx =
 
 enum class Engine : uint8_t { kMme = 0, kTpc = 1, kDma = 2 };
 
+// What the products of a kernel multiply: the peak that it is measured by.
+enum class Factors : uint8_t { kF32 = 0, kBf16 = 1 };
+constexpr const char* FactorName(Factors factors) {
+  return factors == Factors::kBf16 ? "bf16" : "f32";
+}
+
 // Where a kernel finds a buffer.
 struct OperandRef {
   enum class Kind : uint8_t {
@@ -46,6 +52,7 @@ struct KernelLaunch {
   std::string name;    // node names it covers, for profiles
   uint64_t flops = 0;  // multiply-adds count 2
   uint64_t bytes = 0;  // read and written
+  Factors factors = Factors::kF32;
 };
 
 // An operand rearranged for the matrix engine once and kept by the device as long as its source
@@ -99,7 +106,7 @@ struct Recipe {
 };
 
 // Framed by base/container.h with the magic "HPURECIP". Decode checks every index and range.
-inline constexpr uint32_t kRecipeVersion = 2;
+inline constexpr uint32_t kRecipeVersion = 3;
 Bytes EncodeRecipe(const Recipe& recipe);
 // DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);

@@ -174,17 +174,26 @@ absl::StatusOr<std::vector<TraceEvent>> StopTrace(synTraceType type) {
   return events;
 }
 
-absl::StatusOr<HostPeak> MeasureHostPeak() {
+absl::StatusOr<synEmulatorPeak> MeasureHostPeak() {
   Device& device = Device::Get();
   RETURN_IF_ERROR(device.EnsureAcquired());
   RETURN_IF_ERROR(device.Synchronize());
   if (device.api().synEmulatorMeasurePeak == nullptr) {
     return Unimplemented(device.library_path(), " does not measure what its device reaches");
   }
-  HostPeak peak;
-  RETURN_IF_SYN_ERROR(device.api(), synEmulatorMeasurePeak, &peak.flops_per_second,
-                      &peak.bytes_per_second);
+  synEmulatorPeak peak{};
+  RETURN_IF_SYN_ERROR(device.api(), synEmulatorMeasurePeak, &peak);
   return peak;
+}
+
+absl::Status TraceTasks(bool on) {
+  Device& device = Device::Get();
+  RETURN_IF_ERROR(device.EnsureLibrary());
+  if (device.api().synEmulatorTraceTasks == nullptr) {
+    return Unimplemented(device.library_path(), " does not say how long tasks of kernels take");
+  }
+  RETURN_IF_SYN_ERROR(device.api(), synEmulatorTraceTasks, on ? 1 : 0);
+  return absl::OkStatus();
 }
 
 void HostRange::Begin(std::string_view kind, std::string_view name, uint64_t bytes) {

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "synapse/include/synapse_api_types.h"
+#include "synapse/include/synapse_emulator.h"
 
 namespace hpu::runtime {
 
@@ -54,11 +55,11 @@ absl::StatusOr<std::vector<TraceEvent>> StopTrace(synTraceType type);
 absl::StatusOr<uint64_t> TraceClock();
 
 // What the host's CPUs reach at their best; UNIMPLEMENTED on a device that is not emulated.
-struct HostPeak {
-  double flops_per_second = 0;
-  double bytes_per_second = 0;
-};
-absl::StatusOr<HostPeak> MeasureHostPeak();
+absl::StatusOr<synEmulatorPeak> MeasureHostPeak();
+
+// Traced kernels run one task after the other from here on, or no longer, and say what each took
+// (synEmulatorTraceTasks); UNIMPLEMENTED on a device that is not emulated.
+absl::Status TraceTasks(bool on);
 
 // A host interval in the trace, "<kind> <name>", from construction to destruction.
 class HostRange {

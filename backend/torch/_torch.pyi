@@ -286,6 +286,11 @@ def trace_clock() -> int:
 def add_host_interval(name: str, start_ns: int, end_ns: int) -> None:
     """Adds an interval of this thread to the running trace; nothing without one."""
 
-def measure_host_peak() -> tuple[float, float]:
-    """f32 operations and bytes per second that the CPUs behind the emulated device reach at their
-    best; takes about a second. DeviceError on another device."""
+def measure_host_peak() -> tuple[float, float, float, int, int, int]:
+    """What the CPUs behind the emulated device reach at their best, per second: operations with f32
+    factors, with bf16 factors, bytes; and the bytes of their caches of level 1 to 3. Takes about a
+    second. DeviceError on another device."""
+
+def trace_tasks(on: bool) -> None:
+    """While on, traced kernels run one task after the other, and their records say what CPU time
+    each took: args["task_ns"], joined by commas. DeviceError on another device."""

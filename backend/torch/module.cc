@@ -218,10 +218,12 @@ void BindProfiling(py::module_& m) {
   m.def(
       "measure_host_peak",
       [] {
-        const runtime::HostPeak peak = Check(runtime::MeasureHostPeak());
-        return std::pair(peak.flops_per_second, peak.bytes_per_second);
+        const synEmulatorPeak peak = Check(runtime::MeasureHostPeak());
+        return std::tuple(peak.f32FlopsPerSecond, peak.bf16FlopsPerSecond, peak.bytesPerSecond,
+                          peak.l1Bytes, peak.l2Bytes, peak.l3Bytes);
       },
       ReleaseGil());
+  m.def("trace_tasks", [](bool on) { Check(runtime::TraceTasks(on)); }, ReleaseGil());
 }
 
 // pybind11 knows std exceptions; PyTorch's carry their own Python types.

@@ -96,7 +96,7 @@ void PrintMachine(const Machine& machine, int threads) {
   std::printf(
       "{\"threads\": %d, \"f32_gflops\": %.2f, \"bf16_gflops\": %.2f, "
       "\"bf16_instructions\": \"%s\", \"read_gbytes\": %.2f}\n",
-      threads, f32, bf16, machine.bf16_instructions().c_str(), read);
+      threads, f32, bf16, machine.bf16_instructions(), read);
 }
 
 int Main(int argc, char** argv) {

@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "emulator/threads/peak_loops.h"
 #include "tests/contraction/harness.h"
 
 namespace hpu::graph_compiler {
@@ -18,27 +17,27 @@ double Seconds(int threads, const std::function<void()>& run);
 // run(0) on the calling thread, run(1) ... on new ones; returns when all have.
 void OnThreads(int threads, const std::function<void(int)>& run);
 
-// Kernels that do nothing but multiply and add, and nothing but read.
+// Loops that do nothing but multiply and add (peak_loops.h), and a kernel that does nothing but
+// read.
 class Machine {
  public:
   Machine(IsaLevel isa, int threads);
 
-  // repeat: one repetition takes about 2 ms.
-  double PeakGflops(int repeat = 1) const;
+  // repeat: one repetition takes some milliseconds.
+  double PeakGflops(int repeat = 1) const { return Gflops(f32_, repeat); }
   // With the best bf16 instructions there are; where there are none, bf16 is widened and the f32
   // peak is the peak.
-  double Bf16PeakGflops(int repeat = 1) const;
+  double Bf16PeakGflops(int repeat = 1) const { return Gflops(bf16_, repeat); }
   // "AMX", "AVX512_BF16" or "f32".
-  const std::string& bf16_instructions() const { return bf16_instructions_; }
+  const char* bf16_instructions() const { return bf16_.instructions; }
   double ReadGbytes() const;
 
  private:
-  double KernelGflops(uint32_t entry, double flops_per_lane, int repeat) const;
+  double Gflops(const emulator::PeakLoop& loop, int repeat) const;
 
   const int threads_;
-  int lanes_ = 0;
-  std::string bf16_instructions_ = "f32";
-  std::vector<uint32_t> entries_;
+  const emulator::PeakLoop f32_, bf16_;
+  uint32_t read_entry_ = 0;
   std::unique_ptr<MappedImage> image_;
   std::unique_ptr<TestBuffer> memory_;
 };

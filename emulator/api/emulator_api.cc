@@ -1,4 +1,7 @@
 // The emulator's own extension (synapse_emulator.h).
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 
 #include "emulator/api/lookup.h"
@@ -18,6 +21,8 @@ synStatus CopyText(std::string_view text, char* buffer, size_t capacity) {
   buffer[text.size()] = '\0';
   return synSuccess;
 }
+
+uint64_t CacheBytes(int name) { return static_cast<uint64_t>(std::max(sysconf(name), 0L)); }
 
 }  // namespace
 
@@ -76,15 +81,26 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count) {
   });
 }
 
-synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second) {
+synStatus synEmulatorMeasurePeak(synEmulatorPeak* result) {
   return DeviceCall([&](Device& device) -> synStatus {
-    SYN_REQUIRE_ARGUMENT(flops_per_second != nullptr && bytes_per_second != nullptr);
+    SYN_REQUIRE_ARGUMENT(result != nullptr);
     Peak peak;
     if (!device.executor().MeasurePeak(&peak)) {
       return Fail(synOutOfHostMemory, "no memory to measure the memory's bandwidth");
     }
-    *flops_per_second = peak.flops_per_second;
-    *bytes_per_second = peak.bytes_per_second;
+    *result = {.f32FlopsPerSecond = peak.f32_flops_per_second,
+               .bf16FlopsPerSecond = peak.bf16_flops_per_second,
+               .bytesPerSecond = peak.bytes_per_second,
+               .l1Bytes = CacheBytes(_SC_LEVEL1_DCACHE_SIZE),
+               .l2Bytes = CacheBytes(_SC_LEVEL2_CACHE_SIZE),
+               .l3Bytes = CacheBytes(_SC_LEVEL3_CACHE_SIZE)};
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorTraceTasks(uint32_t on) {
+  return Call([&]() -> synStatus {
+    Library::Get().profiler().SetTaskTimes(on != 0);
     return synSuccess;
   });
 }

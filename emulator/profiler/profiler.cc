@@ -12,6 +12,7 @@ namespace {
 
 // A forgotten trace must not eat the host's memory.
 constexpr size_t kMaxRecords = 1 << 20;
+constexpr size_t kTimesPerRecord = 16;
 constexpr uint32_t kEngines = 3;
 constexpr const char* kEngineNames[kEngines] = {"MME", "TPC", "DMA"};
 constexpr const char* kEngineCategories[kEngines] = {"mme", "tpc", "dma"};
@@ -80,7 +81,11 @@ TraceRecord KernelRecord(const KernelLaunch& kernel, const std::string& recipe, 
           .process = TraceProcess::kEngines,
           .lane = EngineLane(kernel.engine, stream),
           .recipe = recipe,
-          .arguments = {{"tasks", kernel.tasks}, {"bytes", kernel.bytes}, {"flops", kernel.flops}}};
+          .arguments = {{"tasks", kernel.tasks},
+                        {"grain", kernel.grain},
+                        {"bytes", kernel.bytes},
+                        {"flops", kernel.flops},
+                        {"factors", FactorName(kernel.factors)}}};
 }
 
 // What a piece of device work says of the host call that queued it.
@@ -112,6 +117,22 @@ void AddArrow(const WorkOrigin& origin, TraceProcess process, uint32_t lane, uin
   records->push_back(std::move(end));
 }
 
+// Records that a launch with these kernels counts as.
+size_t Room(const std::vector<KernelTrace>& kernels) {
+  size_t times = 0;
+  for (const KernelTrace& kernel : kernels) times += kernel.piece_ns.size();
+  return 1 + kernels.size() + times / kTimesPerRecord;
+}
+
+std::string Joined(const std::vector<uint64_t>& numbers) {
+  std::string text;
+  for (const uint64_t number : numbers) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(number);
+  }
+  return text;
+}
+
 bool Wanted(synTraceType type, const TraceRecord& record) {
   if (type == synTraceAll) return true;
   if (record.type == 's' || record.type == 'f') return false;
@@ -126,7 +147,7 @@ void Profiler::Start(synTraceType type) {
   std::erase_if(records_, [&](const TraceRecord& record) { return Wanted(type, record); });
   if (type != synTraceHost) launches_.clear();
   size_ = records_.size();
-  for (const Launch& launch : launches_) size_ += 1 + launch.kernels.size();
+  for (const Launch& launch : launches_) size_ += Room(launch.kernels);
   dropped_ = 0;
   if (type != synTraceDevice) host_.store(true);
   if (type != synTraceHost) device_.store(true);
@@ -178,9 +199,9 @@ void Profiler::Add(TraceRecord record) {
 }
 
 void Profiler::AddLaunch(std::shared_ptr<const Recipe> recipe, const WorkOrigin& origin,
-                         const TraceInterval& interval, std::vector<TraceInterval> kernels) {
+                         const LaunchInterval& interval, std::vector<KernelTrace> kernels) {
   std::lock_guard lock(mutex_);
-  if (!TakeRoom(1 + kernels.size())) return;
+  if (!TakeRoom(Room(kernels))) return;
   launches_.push_back({std::move(recipe), origin, interval, std::move(kernels)});
 }
 
@@ -235,12 +256,19 @@ std::vector<TraceRecord> Profiler::Records(synTraceType type) const {
                      .recipe = recipe.name,
                      .arguments = QueuedBy(origin)});
       all.back().arguments.emplace_back("kernels", uint64_t{launch.kernels.size()});
+      all.back().arguments.emplace_back("threads", uint64_t{launch.interval.threads});
+      all.back().arguments.emplace_back("cpu_ns", launch.interval.cpu_ns);
       AddArrow(origin, TraceProcess::kStreams, origin.stream, launch.interval.start_ns, &all);
       for (size_t k = 0; k < launch.kernels.size(); ++k) {
-        all.push_back(
-            KernelRecord(recipe.kernels[k], recipe.name, origin.stream, launch.kernels[k]));
+        const KernelTrace& kernel = launch.kernels[k];
+        all.push_back(KernelRecord(recipe.kernels[k], recipe.name, origin.stream,
+                                   {kernel.start_ns, kernel.end_ns}));
         std::vector<TraceArgument>& arguments = all.back().arguments;
         arguments.emplace_back("kernel", uint64_t{k});
+        arguments.emplace_back("busy_ns", kernel.busy_ns);
+        if (!kernel.piece_ns.empty()) {
+          arguments.emplace_back("task_ns", Joined(kernel.piece_ns));
+        }
         std::ranges::move(QueuedBy(origin), std::back_inserter(arguments));
       }
     }

@@ -28,8 +28,26 @@ struct TraceInterval {
   uint64_t end_ns = 0;
 };
 
+struct LaunchInterval {
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint32_t threads = 1;
+  uint64_t cpu_ns = 0;  // of the whole process
+};
+
+struct KernelTrace {
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint64_t busy_ns = 0;                 // in which threads ran tasks, added up
+  std::vector<uint64_t> piece_ns = {};  // empty unless task_times()
+};
+
 class Profiler {
  public:
+  // Whether traced kernels are to run piece by piece (synEmulatorTraceTasks).
+  bool task_times() const { return task_times_.load(std::memory_order_relaxed); }
+  void SetTaskTimes(bool on) { task_times_.store(on, std::memory_order_relaxed); }
+
   bool host_tracing() const { return host_.load(std::memory_order_relaxed); }
   bool device_tracing() const { return device_.load(std::memory_order_relaxed); }
 
@@ -44,9 +62,9 @@ class Profiler {
   // Origin of work that the calling thread queues now; unnumbered while nothing is traced.
   WorkOrigin Origin(uint32_t stream);
 
-  // A launch that ran; `kernels`: intervals of the recipe's kernels, in order.
+  // A launch that ran; `kernels`: those of the recipe, in order.
   void AddLaunch(std::shared_ptr<const Recipe> recipe, const WorkOrigin& origin,
-                 const TraceInterval& interval, std::vector<TraceInterval> kernels);
+                 const LaunchInterval& interval, std::vector<KernelTrace> kernels);
   // What rearranged operands for a launch of `recipe`, as one kernel.
   void AddPacking(const std::string& recipe, const KernelLaunch& packing, uint32_t stream,
                   const TraceInterval& interval);
@@ -63,8 +81,8 @@ class Profiler {
   struct Launch {
     std::shared_ptr<const Recipe> recipe;
     WorkOrigin origin;
-    TraceInterval interval;
-    std::vector<TraceInterval> kernels;
+    LaunchInterval interval;
+    std::vector<KernelTrace> kernels;
   };
 
   // The caller holds mutex_. False, and counted: the trace is full.
@@ -73,6 +91,7 @@ class Profiler {
 
   std::atomic<bool> host_{false};
   std::atomic<bool> device_{false};
+  std::atomic<bool> task_times_{false};
   std::atomic<uint64_t> next_number_{1};
   mutable std::mutex mutex_;  // guards what follows
   bool session_ = false;

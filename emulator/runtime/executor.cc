@@ -1,6 +1,7 @@
 #include "emulator/runtime/executor.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "base/prefault.h"
 #include "emulator/base/clock.h"
@@ -26,6 +27,31 @@ ParallelLoop LoopOf(const KernelLaunch& kernel, const KernelCall* call, void* ca
           .tasks = kernel.tasks,
           .grain = kernel.grain,
           .caller_scratch = caller_scratch};
+}
+
+uint64_t CpuNanoseconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Runs the kernel's tasks one piece after the other; what each took (synEmulatorTraceTasks). A
+// kernel that one thread runs is one piece.
+std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
+                                 const ParallelLoop& loop) {
+  constexpr uint64_t kMostPieces = 1024;
+  const uint64_t grains = (kernel.tasks + kernel.grain - 1) / kernel.grain;
+  const uint64_t pieces = one_thread ? 1 : std::min(grains, kMostPieces);
+  std::vector<uint64_t> took(pieces);
+  const auto border = [&](uint64_t n) {
+    return static_cast<int64_t>(std::min(kernel.tasks, grains * n / pieces * kernel.grain));
+  };
+  for (uint64_t i = 0; i < pieces; ++i) {
+    const uint64_t start_ns = CpuNanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    loop.function(loop.context, border(i), border(i + 1), loop.caller_scratch);
+    took[i] = CpuNanoseconds(CLOCK_THREAD_CPUTIME_ID) - start_ns;
+  }
+  return took;
 }
 
 // Packing of several operands as one parallel loop: the tasks of the first, then those of the
@@ -176,7 +202,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
 }
 
 void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
-                          std::vector<TraceInterval>* intervals) {
+                          std::vector<KernelTrace>* traces) {
   const LoadedRecipe& recipe = *request.recipe;
   const std::vector<KernelLaunch>& kernels = recipe.recipe().kernels;
   size_t next_signal = 0;
@@ -191,15 +217,35 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
     const KernelLaunch& kernel = kernels[k];
     const KernelCall call{recipe.function(kernel.entry),
                           run.operands.data() + recipe.first_operand(k)};
-    const uint64_t start_ns = intervals != nullptr ? NowNanoseconds() : 0;
-    if (recipe.runs_on_one_thread(k)) {
+    const ParallelLoop loop = LoopOf(kernel, &call, run.scratch.data());
+    if (traces != nullptr) {
+      traces->push_back(RunTraced(kernel, recipe.runs_on_one_thread(k), loop));
+    } else if (recipe.runs_on_one_thread(k)) {
       RunTasks(&call, 0, static_cast<int64_t>(kernel.tasks), run.scratch.data());
     } else {
-      pool_->Run(LoopOf(kernel, &call, run.scratch.data()));
+      pool_->Run(loop);
     }
-    if (intervals != nullptr) intervals->push_back({start_ns, NowNanoseconds()});
   }
   signal_up_to(static_cast<uint32_t>(kernels.size()));
+}
+
+KernelTrace Executor::RunTraced(const KernelLaunch& kernel, bool one_thread,
+                                const ParallelLoop& loop) {
+  KernelTrace trace{.start_ns = NowNanoseconds()};
+  if (profiler_->task_times()) {
+    trace.piece_ns = TimePieces(kernel, one_thread, loop);
+  } else if (one_thread) {
+    loop.function(loop.context, 0, static_cast<int64_t>(kernel.tasks), loop.caller_scratch);
+  } else {
+    std::atomic<uint64_t> busy_ns{0};
+    ParallelLoop timed = loop;
+    timed.busy_ns = &busy_ns;
+    pool_->Run(timed);
+    trace.busy_ns = busy_ns.load();
+  }
+  trace.end_ns = NowNanoseconds();
+  if (trace.busy_ns == 0) trace.busy_ns = trace.end_ns - trace.start_ns;
+  return trace;
 }
 
 // Addresses of all operands of all kernels, kernel after kernel.
@@ -260,6 +306,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
   thread_local RunState run;
   std::shared_lock pool_lock(pool_mutex_);
   const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
+  const uint64_t start_cpu_ns = start_ns != 0 ? CpuNanoseconds(CLOCK_PROCESS_CPUTIME_ID) : 0;
   clock_.fetch_add(1, std::memory_order_relaxed);
   synStatus status = faults_->Check(FaultPoint::kExecution);
   const uint64_t scratch_bytes = request.recipe->max_scratch_bytes();
@@ -274,11 +321,15 @@ synStatus Executor::Run(const LaunchRequest& request) {
     MemoryAccess access(&packs_);
     UseOperands(request, &access);
     ResolveOperands(request, &run);
-    std::vector<TraceInterval> intervals;
-    RunKernels(request, run, start_ns != 0 ? &intervals : nullptr);
+    std::vector<KernelTrace> traces;
+    RunKernels(request, run, start_ns != 0 ? &traces : nullptr);
     if (start_ns != 0) {
       profiler_->AddLaunch({request.recipe, &request.recipe->recipe()}, request.origin,
-                           {start_ns, NowNanoseconds()}, std::move(intervals));
+                           {.start_ns = start_ns,
+                            .end_ns = NowNanoseconds(),
+                            .threads = pool_->threads(),
+                            .cpu_ns = CpuNanoseconds(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ns},
+                           std::move(traces));
     }
     Count(counters_->launches);
     Count(counters_->kernels, request.recipe->recipe().kernels.size());

@@ -50,9 +50,10 @@ class Executor {
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void UseOperands(const LaunchRequest& request, MemoryAccess* access);
   void DropWritten(const LaunchRequest& request);
-  // `intervals`: filled with those of the kernels; null while nothing is traced.
+  // `traces`: filled with those of the kernels; null while nothing is traced.
   void RunKernels(const LaunchRequest& request, const RunState& run,
-                  std::vector<TraceInterval>* intervals);
+                  std::vector<KernelTrace>* traces);
+  KernelTrace RunTraced(const KernelLaunch& kernel, bool one_thread, const ParallelLoop& loop);
 
   PackCache packs_;
   Counters* const counters_;

@@ -1,6 +1,5 @@
 #include "emulator/threads/peak.h"
 
-#include <immintrin.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,78 +9,17 @@
 
 #include "emulator/base/aligned_buffer.h"
 #include "emulator/base/clock.h"
+#include "emulator/threads/peak_loops.h"
 #include "recipe/isa.h"
 
 namespace hpu::emulator {
 namespace {
 
-// For each of both rates.
+// For each rate.
 constexpr uint64_t kBudgetNs = 300'000'000;
 constexpr int kLeastRuns = 5;
-// Independent chains of multiply-adds: more than latency times units of any core.
-constexpr int kChains = 12;
-constexpr int64_t kRounds = 20'000;  // of all chains, in one task
+constexpr double kTaskFlops = 8e6;
 constexpr uint64_t kTasksPerThread = 8;
-
-using Rounds = float (*)(int64_t rounds);
-
-// Factor and addend keep the sums finite for any number of rounds.
-constexpr float kFactor = 0.5f;
-constexpr float kAddend = 0.25f;
-
-__attribute__((target("avx512f"))) float RoundsV4(int64_t rounds) {
-  const __m512 factor = _mm512_set1_ps(kFactor);
-  const __m512 addend = _mm512_set1_ps(kAddend);
-  __m512 chains[kChains];
-  for (__m512& chain : chains) chain = addend;
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (__m512& chain : chains) chain = _mm512_fmadd_ps(chain, factor, addend);
-  }
-  __m512 sum = addend;
-  for (const __m512& chain : chains) sum = _mm512_add_ps(sum, chain);
-  return _mm512_cvtss_f32(sum);
-}
-
-__attribute__((target("avx2,fma"))) float RoundsV3(int64_t rounds) {
-  const __m256 factor = _mm256_set1_ps(kFactor);
-  const __m256 addend = _mm256_set1_ps(kAddend);
-  __m256 chains[kChains];
-  for (__m256& chain : chains) chain = addend;
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (__m256& chain : chains) chain = _mm256_fmadd_ps(chain, factor, addend);
-  }
-  __m256 sum = addend;
-  for (const __m256& chain : chains) sum = _mm256_add_ps(sum, chain);
-  return _mm256_cvtss_f32(sum);
-}
-
-float RoundsV2(int64_t rounds) {
-  const __m128 factor = _mm_set1_ps(kFactor);
-  const __m128 addend = _mm_set1_ps(kAddend);
-  __m128 chains[kChains];
-  for (__m128& chain : chains) chain = addend;
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (__m128& chain : chains) chain = _mm_add_ps(_mm_mul_ps(chain, factor), addend);
-  }
-  __m128 sum = addend;
-  for (const __m128& chain : chains) sum = _mm_add_ps(sum, chain);
-  return _mm_cvtss_f32(sum);
-}
-
-struct Arithmetic {
-  Rounds function = &RoundsV2;
-  double lanes = 4;
-};
-
-Arithmetic ArithmeticOfHost() {
-  const IsaLevel level = HostIsaLevel().value_or(IsaLevel::kV2);
-  if (level >= IsaLevel::kV4) return {&RoundsV4, 16};
-  if (level >= IsaLevel::kV3) return {&RoundsV3, 8};
-  return {&RoundsV2, 4};
-}
 
 uint64_t ThreadCpuNanoseconds() {
   timespec now{};
@@ -101,7 +39,8 @@ double Best(const Measure& measure) {
 }
 
 struct ArithmeticRun {
-  Arithmetic arithmetic;
+  PeakLoop loop;
+  int64_t rounds = 0;  // of a task
   std::atomic<uint64_t> cpu_ns{0};
 };
 
@@ -109,23 +48,21 @@ void RunArithmetic(const void* context, int64_t begin, int64_t end, void* /*scra
   // The counter is the caller's; loops take their context as constant.
   auto* run = static_cast<ArithmeticRun*>(const_cast<void*>(context));
   const uint64_t start_ns = ThreadCpuNanoseconds();
-  for (int64_t task = begin; task < end; ++task) {
-    volatile float keep = run->arithmetic.function(kRounds);
-    static_cast<void>(keep);
-  }
+  for (int64_t task = begin; task < end; ++task) run->loop.run(run->rounds);
   run->cpu_ns.fetch_add(ThreadCpuNanoseconds() - start_ns, std::memory_order_relaxed);
 }
 
 // By the threads' own CPU time: threads that the system keeps from running do not count, threads
 // that share a core's units do.
-double FlopsPerSecond(ThreadPool& pool) {
-  const Arithmetic arithmetic = ArithmeticOfHost();
+double FlopsPerSecond(ThreadPool& pool, const PeakLoop& loop) {
   const uint64_t tasks = kTasksPerThread * pool.threads();
+  const auto rounds = static_cast<int64_t>(kTaskFlops / loop.flops_per_round);
   const double flops =
-      2.0 * arithmetic.lanes * kChains * static_cast<double>(kRounds) * static_cast<double>(tasks);
+      loop.flops_per_round * static_cast<double>(rounds) * static_cast<double>(tasks);
   return Best([&] {
     ArithmeticRun run;
-    run.arithmetic = arithmetic;
+    run.loop = loop;
+    run.rounds = rounds;
     pool.Run({.function = &RunArithmetic, .context = &run, .tasks = tasks});
     const uint64_t cpu_ns = std::max<uint64_t>(run.cpu_ns.load(), 1);
     return flops * pool.threads() / (static_cast<double>(cpu_ns) / 1e9);
@@ -173,7 +110,9 @@ bool MeasurePeak(ThreadPool& pool, Peak* peak) {
   const AlignedBuffer to(bytes);
   if (from.data() == nullptr || to.data() == nullptr) return false;
   std::memset(from.data(), 1, bytes);  // pages that were never written are all the same one
-  peak->flops_per_second = FlopsPerSecond(pool);
+  const IsaLevel level = HostIsaLevel().value_or(IsaLevel::kV2);
+  peak->f32_flops_per_second = FlopsPerSecond(pool, F32PeakLoop(level));
+  peak->bf16_flops_per_second = FlopsPerSecond(pool, Bf16PeakLoop(level));
   peak->bytes_per_second = BytesPerSecond(pool, {from.data(), to.data()}, bytes);
   return true;
 }

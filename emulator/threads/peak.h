@@ -6,12 +6,14 @@
 namespace hpu::emulator {
 
 struct Peak {
-  double flops_per_second = 0;  // f32 multiply-adds, each counted as two operations
+  double f32_flops_per_second = 0;  // multiply-adds, each counted as two operations
+  double bf16_flops_per_second = 0;
   double bytes_per_second = 0;  // read and written, of buffers that no cache holds
 };
 
 // Best of the runs on all threads of the pool that fit into some tenths of a second each. Other
-// work on the host hardly lowers the first; it lowers the second. False: no memory for the buffers.
+// work on the host hardly lowers the rates of operations; it lowers that of bytes. False: no memory
+// for the buffers.
 bool MeasurePeak(ThreadPool& pool, Peak* peak);
 
 }  // namespace hpu::emulator

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "emulator/base/clock.h"
 #include "emulator/base/spin.h"
 
 namespace hpu::emulator {
@@ -21,6 +22,16 @@ constexpr uint64_t Cursor(uint32_t generation, uint32_t begin, uint32_t end) {
 }
 constexpr uint32_t NextChunk(uint64_t cursor) { return cursor & 0xFFFF; }
 constexpr uint32_t EndChunk(uint64_t cursor) { return cursor >> 16 & 0xFFFF; }
+
+void RunPiece(const ParallelLoop& loop, int64_t begin, int64_t end, void* scratch) {
+  if (loop.busy_ns == nullptr) {
+    loop.function(loop.context, begin, end, scratch);
+    return;
+  }
+  const uint64_t start_ns = NowNanoseconds();
+  loop.function(loop.context, begin, end, scratch);
+  loop.busy_ns->fetch_add(NowNanoseconds() - start_ns, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -52,7 +63,7 @@ void ThreadPool::Run(const ParallelLoop& loop) {
       return;
     }
   }
-  loop.function(loop.context, 0, static_cast<int64_t>(loop.tasks), loop.caller_scratch);
+  RunPiece(loop, 0, static_cast<int64_t>(loop.tasks), loop.caller_scratch);
 }
 
 bool ThreadPool::ReserveScratch(uint64_t bytes) {
@@ -125,8 +136,8 @@ void ThreadPool::Drain(uint32_t participant, uint32_t generation) {
       return static_cast<int64_t>(
           std::min<uint64_t>(loop_.tasks, pieces * n / chunks_ * loop_.grain));
     };
-    loop_.function(loop_.context, border(chunk), border(chunk + 1),
-                   participant == 0 ? loop_.caller_scratch : scratch_[participant].data());
+    RunPiece(loop_, border(chunk), border(chunk + 1),
+             participant == 0 ? loop_.caller_scratch : scratch_[participant].data());
     const uint32_t total = chunks_;
     // After the last increment the loop may be gone.
     if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == total) done_.notify_one();

@@ -22,6 +22,8 @@ struct ParallelLoop {
   uint64_t tasks = 0;
   uint64_t grain = 1;
   void* caller_scratch = nullptr;  // what the calling thread passes; the others pass their own
+  // Not null: gets the time that the threads spend in `function`, added up.
+  std::atomic<uint64_t>* busy_ns = nullptr;
 };
 
 class ThreadPool {

@@ -41,6 +41,26 @@ struct PlacedPacked {
   size_t unit = 0;
 };
 
+// bf16 if all that the contraction multiplies is.
+Factors FactorsOf(const Node& node) {
+  const auto both = [](const View& a, const View& b) {
+    const bool bf16 = a.type == MemoryType::kBF16 && b.type == MemoryType::kBF16;
+    return bf16 ? Factors::kBf16 : Factors::kF32;
+  };
+  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
+  if (const auto* conv = std::get_if<Conv>(&node.kind)) return both(conv->x, conv->w);
+  if (const auto* weight = std::get_if<WeightGradient>(&node.kind)) {
+    return both(weight->x, weight->dy);
+  }
+  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
+    return both(attention->q, attention->k);
+  }
+  if (const auto* backward = std::get_if<AttentionBackward>(&node.kind)) {
+    return both(backward->forward.q, backward->forward.k);
+  }
+  return Factors::kF32;
+}
+
 class RecipeEmitter {
  public:
   RecipeEmitter(const GraphDesc& graph, LoopGraph& loops, const std::vector<FusedKernel>& kernels,
@@ -236,7 +256,9 @@ class RecipeEmitter {
     for (PackedOperand& packed : emitted->packed) {
       packed_number.push_back(AddPacked(std::move(packed), unit));
     }
+    const Factors factors = FactorsOf(node);
     for (KernelLaunch& launch : emitted->launches) {
+      launch.factors = factors;
       for (OperandRef& ref : launch.operands) {
         if (ref.kind == OperandRef::Kind::kPacked) ref.index = packed_number[ref.index];
       }

@@ -74,10 +74,27 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count);
 // that is too small answers synInvalidArgument.
 synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size);
 
-// What the compute threads reach at their best on this host: f32 operations (a multiply-add is two)
-// and bytes read and written of large buffers, per second. Measured by the call, in about a second;
-// other work lowers the second. These are figures of the host's CPUs, not of any card.
-synStatus synEmulatorMeasurePeak(double* flops_per_second, double* bytes_per_second);
+// What the compute threads reach at their best on this host, per second: operations with factors in
+// f32 and in bf16 (a multiply-add is two), and bytes read and written of large buffers. The caches'
+// sizes in bytes, 0: not known; the first two are a core's. Figures of the host's CPUs, not of any
+// card.
+typedef struct synEmulatorPeak {
+  double f32FlopsPerSecond;
+  double bf16FlopsPerSecond;
+  double bytesPerSecond;
+  uint64_t l1Bytes;
+  uint64_t l2Bytes;
+  uint64_t l3Bytes;
+} synEmulatorPeak;
+
+// Measured by the call, in about a second; other work lowers the rate of bytes.
+synStatus synEmulatorMeasurePeak(synEmulatorPeak* peak);
+
+// While `on` is not 0, launches that are traced run their kernels' tasks one after the other on one
+// thread, and the trace says what each took: argument "task_ns" of a kernel, numbers joined by
+// commas, one per piece of `grain` tasks (of several such pieces each where there are more than
+// 1,024).
+synStatus synEmulatorTraceTasks(uint32_t on);
 
 // Whether the device takes the graph, found without generating code. synUnsupported: it has no such
 // node, element type or shape; synInvalidArgument: shapes or parameters that contradict each other.

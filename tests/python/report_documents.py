@@ -71,7 +71,7 @@ def document(text: str = "demo", **changes: Any) -> Document:
         "eager": [EagerSegment(text, text, text, text, text, 3)],
         "cpu_operators": [],
         "recipes": [RecipeTimeline(text, text, 2, 2.0, 1.0, [kernel], 0.125, 4096, 1_000_000)],
-        "peak": Peak(2e11, 1e10),
+        "peak": Peak(2e11, 4e11, 1e10),
         "memory": Memory(
             [MemorySample(0, 0, 0), MemorySample(5, 1 << 20, 2 << 20)], 2.0, 1 << 20, 1 << 30
         ),

@@ -15,6 +15,8 @@ from torch.profiler import ProfilerActivity
 
 from habana_frameworks.torch import cli, native
 from habana_frameworks.torch.utils import profiler
+from habana_frameworks.torch.utils.profiler.host_rates import HostRates
+from habana_frameworks.torch.utils.profiler.profile import Kernel, Launch, Profile
 
 M, K, N = 64, 32, 48
 
@@ -148,13 +150,103 @@ def test_report_adds_up(product):
     assert gemm.peak_share == pytest.approx(rate / report.peak.flops_per_second)
     assert report.peak.flops_per_second > 1e8
     assert report.recipes[0].launches == 5
-    assert report.recipes[0].kernels_ms <= report.recipes[0].total_ms
+    recipe = report.recipes[0]
+    assert recipe.kernels_ms <= recipe.total_ms
+    assert recipe.busy_share + recipe.uneven_share + recipe.between_share == pytest.approx(1)
+    assert recipe.between_share == pytest.approx(1 - recipe.kernels_ms / recipe.total_ms)
+    assert 0 < recipe.busy_share <= 1
+    assert recipe.threads >= 1
+    assert recipe.cpu_per_wall > 0
+    assert all(0 < row.busy_share <= 1.01 for row in report.kernels)
+    waits = sum(row.wait_ms for row in report.kernels)
+    assert waits <= recipe.total_ms - recipe.kernels_ms + 1e-6
+    assert sum(row.kernels for row in report.roofline) == profile.launches[0].kernels
+    assert sum(row.share for row in report.roofline) == pytest.approx(1)
+    for row in report.roofline:
+        assert row.least_share == pytest.approx(row.least_ms / row.best_ms)
     text = report.table(width=200)
     assert "CPU timings" in text
     assert gemm.nodes[0] in text
     assert f"{gemm.flops / 1e6:.3f}" in text
     assert profile.report(measure_peak=False).peak is None
     json.dumps(report.as_dict())
+
+
+def _kernel(index, start_ns, duration_ns, busy_ns, flops=0, moved=1, factors="f32"):
+    return Kernel(
+        f"k{index}", start_ns, duration_ns, "r", 7, index, "mme", 8, 1, moved, flops, factors,
+        busy_ns, [],
+    )  # fmt: skip
+
+
+def test_report_says_where_the_threads_time_went(monkeypatch):
+    """A launch of 1,000 ns on two threads: 100 before the first kernel, 50 between both."""
+    rates = HostRates(2e9, 8e9, 1e9, 0, 0, 0)
+    monkeypatch.setattr(HostRates, "known", staticmethod(lambda: rates))
+    profile = Profile()
+    launch = Launch("r", 0, 1000, "r", 7, 2, threads=2, cpu_ns=1700)
+    kernels = [_kernel(0, 100, 400, 700, 1600, 100, "bf16"), _kernel(1, 550, 450, 450, 0, 225)]
+    monkeypatch.setattr(Profile, "launches", [launch])
+    monkeypatch.setattr(Profile, "kernels", kernels)
+    report = profile.report()
+    (recipe,) = report.recipes
+    assert recipe.busy_share == pytest.approx(1150 / 2000)
+    assert recipe.uneven_share == pytest.approx(550 / 2000)
+    assert recipe.between_share == pytest.approx(300 / 2000)
+    assert recipe.cpu_per_wall == pytest.approx(1.7)
+    first, second = sorted(report.kernels, key=lambda row: row.nodes)
+    assert (first.wait_ms, second.wait_ms) == (pytest.approx(100e-6), pytest.approx(50e-6))
+    assert (first.busy_share, second.busy_share) == (pytest.approx(0.875), pytest.approx(0.5))
+    assert first.peak_share == pytest.approx(4e9 / 8e9)  # of the bf16 peak
+    assert {row.bound: row.least_share for row in report.roofline} == {
+        "arithmetic": pytest.approx(0.5),
+        "memory": pytest.approx(0.5),
+    }
+    assert "uneven" in report.table(width=200)
+
+
+def test_task_times(product):
+    with profiler.profile(tasks=True) as profile:
+        run(product, 2)
+    for kernel in profile.kernels:
+        pieces = -(-kernel.tasks // kernel.grain)
+        assert len(kernel.task_ns) in (1, min(pieces, 1024))
+        assert sum(kernel.task_ns) <= kernel.duration_ns
+    with profiler.profile() as plain:
+        run(product, 1)
+    assert all(kernel.task_ns == [] for kernel in plain.kernels)
+
+
+def test_rates_of_the_host_are_measured_once(monkeypatch, tmp_path, caplog):
+    calls = []
+
+    class Module:
+        is_emulated = staticmethod(lambda: True)
+        isa_level = staticmethod(lambda: "x86-64-v9")
+
+        @staticmethod
+        def measure_host_peak():
+            calls.append(1)
+            return (1e9, 2e9, 3e9, 1, 2, 3)
+
+    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(native, "torch_module", lambda: Module)
+    HostRates.known.cache_clear()
+    try:
+        first = HostRates.known()
+        HostRates.known.cache_clear()
+        assert HostRates.known() == first
+        assert (len(calls), first.flops_of("bf16"), first.flops_of("f32")) == (1, 2e9, 1e9)
+        HostRates.known.cache_clear()
+        (tmp_path / "host_rates.json").write_text("{")
+        assert HostRates.known() == first
+        assert len(calls) == 2
+        assert "measured again" in caplog.text
+        HostRates.forget()
+        HostRates.known()
+        assert len(calls) == 3
+    finally:
+        HostRates.known.cache_clear()
 
 
 def test_chrome_trace(product, tmp_path):

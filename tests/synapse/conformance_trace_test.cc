@@ -84,11 +84,16 @@ class TraceTest : public DeviceTest {
     }
     return events;
   }
-  static uint64_t Argument(const synTraceEvent& event, const std::string& key) {
+  static const synTraceEventArg* Find(const synTraceEvent& event, const std::string& key) {
     const synTraceEventExtraArgs& extra = event.arguments.event.extraArgs;
     for (uint8_t i = 0; i < extra.count; ++i) {
-      if (key == extra.args[i].key) return extra.args[i].value.u64;
+      if (key == extra.args[i].key) return &extra.args[i];
     }
+    return nullptr;
+  }
+  static uint64_t Argument(const synTraceEvent& event, const std::string& key) {
+    const synTraceEventArg* const found = Find(event, key);
+    if (found != nullptr) return found->value.u64;
     ADD_FAILURE() << event.name << " has no argument " << key;
     return 0;
   }
@@ -118,8 +123,16 @@ TEST_F(TraceTest, MatrixProductCountsItsWork) {
   EXPECT_EQ(Argument(kernel, "bytes"), 4 * (kM * kK + kK * kN + kM * kN));
   EXPECT_GE(Argument(kernel, "tasks"), 1u);
   EXPECT_EQ(Argument(kernel, "work"), Argument(launch, "work"));
+  EXPECT_STREQ(Find(kernel, "factors")->value.str, "f32");
+  EXPECT_EQ(Find(kernel, "task_ns"), nullptr);
+  uint32_t threads = 0;
+  EXPECT_SUCCESS(api_->synEmulatorGetComputeThreads(&threads));
+  EXPECT_EQ(Argument(launch, "threads"), threads);
+  EXPECT_GT(Argument(launch, "cpu_ns"), 0u);
   // Measured, and inside the launch.
   EXPECT_GT(kernel.duration, 0);
+  EXPECT_GT(Argument(kernel, "busy_ns"), 0u);
+  EXPECT_LE(Argument(kernel, "busy_ns"), threads * (kernel.duration * 1000 + 1));
   EXPECT_GE(kernel.timestamp, launch.timestamp);
   EXPECT_LE(kernel.timestamp + kernel.duration, launch.timestamp + launch.duration);
 }
@@ -140,6 +153,27 @@ TEST_F(TraceTest, FusedNodesAreListedAndCounted) {
   EXPECT_EQ(Argument(kernel, "bytes"), 3 * 4 * kElements);
 }
 
+TEST_F(TraceTest, TaskTimesAreTakenPieceByPiece) {
+  constexpr uint64_t kRows = 512, kColumns = 768;
+  const synTensor x = Tensor("x", {kColumns, kRows}, true);
+  const synTensor y = Tensor("y", {kColumns, kRows}, true);
+  Node("exp_fwd_f32", "exp", {x}, y);
+  EXPECT_SUCCESS(api_->synEmulatorTraceTasks(1));
+  const auto events = Trace(1);
+  EXPECT_SUCCESS(api_->synEmulatorTraceTasks(0));
+  const synTraceEvent& kernel = events.find("exp")->second;
+  const uint64_t grain = Argument(kernel, "grain");
+  const uint64_t pieces = (Argument(kernel, "tasks") + grain - 1) / grain;
+  ASSERT_GT(pieces, 1u);
+  ASSERT_NE(Find(kernel, "task_ns"), nullptr);
+  std::stringstream text(Find(kernel, "task_ns")->value.str);
+  uint64_t count = 0, sum = 0;
+  for (std::string one; std::getline(text, one, ','); ++count) sum += std::stoull(one);
+  EXPECT_EQ(count, std::min<uint64_t>(pieces, 1024));
+  EXPECT_GT(sum, 0u);
+  EXPECT_LE(sum, kernel.duration * 1000 + 1);
+}
+
 TEST_F(TraceTest, CopiesAreOnTheDmaRow) {
   const uint64_t from = Allocate(4096);
   const uint64_t to = Allocate(4096);
@@ -157,14 +191,16 @@ TEST_F(TraceTest, CopiesAreOnTheDmaRow) {
 }
 
 TEST_F(TraceTest, PeakIsMeasured) {
-  double flops = 0, bytes = 0;
-  EXPECT_STATUS(synInvalidArgument, api_->synEmulatorMeasurePeak(nullptr, &bytes));
-  EXPECT_SUCCESS(api_->synEmulatorMeasurePeak(&flops, &bytes));
+  synEmulatorPeak peak{};
+  EXPECT_STATUS(synInvalidArgument, api_->synEmulatorMeasurePeak(nullptr));
+  EXPECT_SUCCESS(api_->synEmulatorMeasurePeak(&peak));
   // Between a very slow core and a very large machine.
-  EXPECT_GT(flops, 1e8);
-  EXPECT_LT(flops, 1e15);
-  EXPECT_GT(bytes, 1e7);
-  EXPECT_LT(bytes, 1e14);
+  EXPECT_GT(peak.f32FlopsPerSecond, 1e8);
+  EXPECT_LT(peak.f32FlopsPerSecond, 1e15);
+  EXPECT_GT(peak.bf16FlopsPerSecond, 0.5 * peak.f32FlopsPerSecond);
+  EXPECT_LT(peak.bf16FlopsPerSecond, 100 * peak.f32FlopsPerSecond);
+  EXPECT_GT(peak.bytesPerSecond, 1e7);
+  EXPECT_LT(peak.bytesPerSecond, 1e14);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ std::shared_ptr<const Recipe> TwoKernels() {
   recipe.kernels[0].tasks = 5;
   recipe.kernels[0].bytes = 300;
   recipe.kernels[0].flops = 64;
+  recipe.kernels[0].factors = Factors::kBf16;
   recipe.kernels[1].name = "a+b";
   return std::make_shared<const Recipe>(std::move(recipe));
 }
@@ -29,7 +30,8 @@ std::shared_ptr<const Recipe> TwoKernels() {
 constexpr WorkOrigin kOrigin = {.stream = 1, .host_thread = 77, .number = 9, .queued_ns = 1500};
 
 void AddTwoKernels(Profiler& profiler) {
-  profiler.AddLaunch(TwoKernels(), kOrigin, {2000, 9000}, {{2000, 5501}, {6000, 8000}});
+  profiler.AddLaunch(TwoKernels(), kOrigin, {2000, 9000, 4, 5000},
+                     {{2000, 5501, 6000, {40, 7}}, {6000, 8000}});
 }
 
 std::string Json(const Profiler& profiler, synTraceType type) {
@@ -109,12 +111,19 @@ TEST(ProfilerTest, ExportFollowsTheBufferLayout) {
   EXPECT_EQ(kernel.duration, static_cast<long double>(3501) / 1000);
   EXPECT_STREQ(kernel.arguments.event.recipeName, "graph");
   std::map<std::string, uint64_t> numbers;
+  std::map<std::string, std::string> texts;
   const synTraceEventExtraArgs& extra = kernel.arguments.event.extraArgs;
   for (uint8_t i = 0; i < extra.count; ++i) {
-    EXPECT_EQ(extra.args[i].type, SYN_TRACE_ARG_UINT64);
-    numbers[extra.args[i].key] = extra.args[i].value.u64;
+    if (extra.args[i].type == SYN_TRACE_ARG_UINT64) {
+      numbers[extra.args[i].key] = extra.args[i].value.u64;
+    } else {
+      texts[extra.args[i].key] = extra.args[i].value.str;
+    }
   }
+  EXPECT_EQ(texts, (std::map<std::string, std::string>{{"factors", "bf16"}, {"task_ns", "40,7"}}));
   EXPECT_EQ(numbers, (std::map<std::string, uint64_t>{{"tasks", 5},
+                                                      {"grain", 16},
+                                                      {"busy_ns", 6000},
                                                       {"bytes", 300},
                                                       {"flops", 64},
                                                       {"kernel", 0},
@@ -140,7 +149,8 @@ TEST(ProfilerTest, JsonIsEscapedAndKeepsNanoseconds) {
   const std::string text = Json(profiler, synTraceDevice);
   EXPECT_NE(text.find(R"({"ph": "X", "name": "gemm \"1\"", "pid": 1, "tid": 3, "cat": "mme", )"
                       R"("ts": 2.000, "dur": 3.501, "args": {"graph name": "graph", "tasks": 5, )"
-                      R"("bytes": 300, "flops": 64, "kernel": 0, )"),
+                      R"("grain": 16, "bytes": 300, "flops": 64, "factors": "bf16", "kernel": 0, )"
+                      R"("busy_ns": 6000, "task_ns": "40,7", )"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find(R"("name": "thread_name", "pid": 1, "tid": 3, "args": )"
@@ -148,6 +158,14 @@ TEST(ProfilerTest, JsonIsEscapedAndKeepsNanoseconds) {
             std::string::npos)
       << text;
   EXPECT_FALSE(WriteTraceJson({}, "/dev/null/trace.json").ok());
+}
+
+TEST(ProfilerTest, LaunchesSayThreadsAndCpuTime) {
+  Profiler profiler;
+  profiler.Start(synTraceDevice);
+  AddTwoKernels(profiler);
+  EXPECT_NE(Json(profiler, synTraceDevice).find(R"("kernels": 2, "threads": 4, "cpu_ns": 5000)"),
+            std::string::npos);
 }
 
 TEST(ProfilerTest, StartDropsWhatAnEarlierTraceCollected) {
@@ -192,7 +210,7 @@ TEST(ProfilerTest, AFullTraceSaysWhatItLost) {
   Recipe many = AddRecipe(16);
   many.kernels.resize(1 << 20, many.kernels[0]);
   const auto recipe = std::make_shared<const Recipe>(std::move(many));
-  profiler.AddLaunch(recipe, kOrigin, {2, 3}, std::vector<TraceInterval>(1 << 20));
+  profiler.AddLaunch(recipe, kOrigin, {2, 3}, std::vector<KernelTrace>(1 << 20));
   const std::string text = Json(profiler, synTraceAll);
   EXPECT_NE(text.find(R"("dropped_records", "pid": 0, "tid": 0, "args": {"name": "1048577"})"),
             std::string::npos)

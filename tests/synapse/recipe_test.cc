@@ -20,6 +20,7 @@ Recipe RichRecipe() {
   recipe.tensors[0].permutation = {0};
   recipe.tensors[2].external = true;
   recipe.kernels[0].flops = 12345;
+  recipe.kernels[0].factors = Factors::kBf16;
   recipe.kernels[0].scratch_bytes = 4096;
   recipe.kernels[0].operands.push_back(
       {.kind = OperandRef::Kind::kConstant, .index = 0, .offset = 2});
@@ -42,6 +43,7 @@ TEST(RecipeTest, RoundTripGivesEqualBytes) {
   EXPECT_EQ(decoded->tensors[2].name, "out");
   EXPECT_TRUE(decoded->tensors[2].external);
   EXPECT_EQ(decoded->kernels[0].flops, 12345u);
+  EXPECT_EQ(decoded->kernels[0].factors, Factors::kBf16);
   EXPECT_EQ(decoded->packed[0].format, "test copy 100");
   EXPECT_EQ(decoded->const_sections[0].data, (Bytes{9, 8, 7}));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -44,6 +45,22 @@ TEST(ThreadPoolTest, EveryTaskRunsOnceForAnySplit) {
         }
       }
     }
+  }
+}
+
+TEST(ThreadPoolTest, TimeInTasksIsAddedUp) {
+  constexpr uint64_t kTaskNs = 200'000;
+  const auto wait = [](const void*, int64_t begin, int64_t end, void*) {
+    const auto until = std::chrono::steady_clock::now() +
+                       std::chrono::nanoseconds(kTaskNs * static_cast<uint64_t>(end - begin));
+    while (std::chrono::steady_clock::now() < until) {
+    }
+  };
+  for (const uint32_t threads : {1u, 3u}) {
+    ThreadPool pool(threads);
+    std::atomic<uint64_t> busy_ns{0};
+    pool.Run({.function = wait, .tasks = 12, .busy_ns = &busy_ns});
+    EXPECT_GE(busy_ns.load(), 12 * kTaskNs) << threads;
   }
 }
 

@@ -33,10 +33,10 @@ def function_text(target: Any) -> str:
             raise Uncacheable(f"{target} is made of other operators, by code that no name tells")
         return str(target)
     if isinstance(target, torch._ops.OpOverloadPacket):
-        name = str(target._qualified_op_name)  # which overload it is follows from the arguments
-        if name.split("::")[0] not in _OWN_OPS:
-            raise Uncacheable(f"{name} may be any of its overloads, by code that no name tells")
-        return name
+        packet = str(target._qualified_op_name)  # which overload it is follows from the arguments
+        if packet.split("::")[0] not in _OWN_OPS:
+            raise Uncacheable(f"{packet} may be any of its overloads, by code that no name tells")
+        return packet
     module = getattr(target, "__module__", None) or "torch"
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
     if module.split(".")[0] not in _NAMED_ROOTS:

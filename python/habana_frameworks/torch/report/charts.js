@@ -68,6 +68,31 @@ function kernelChart(recipe) {
   return h("div", {class: "lanes"},
     h("div", {class: "labels"}, lanes.map((lane) => h("span", {}, lane.toUpperCase()))), svg);
 }
+// Operations per second over operations per byte, both by powers of ten: a dot a kernel, its area by time.
+function rooflineChart(recipe, peak) {
+  const dots = recipe.kernels.filter((k) => k.flops && k.bytes && k.ms)
+    .map((k) => ({k, intensity: k.flops / k.bytes, rate: k.flops / (k.ms / 1e3)}));
+  if (!dots.length || !peak) return null;
+  const roofs = [["f32", peak.flops_per_second], ["bf16", peak.bf16_flops_per_second]];
+  const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.01)];
+  const [left, right] = range([...dots.map((d) => d.intensity), peak.flops_per_second / peak.bytes_per_second]);
+  const [low, high] = range([...dots.map((d) => d.rate), ...roofs.map((roof) => roof[1])]);
+  const x = (v) => 1000 * (Math.log10(v) - left) / (right - left);
+  const y = (v) => 300 - 300 * (Math.log10(v) - low) / (high - low);
+  const roof = ([name, rate]) => {
+    const ridge = rate / peak.bytes_per_second;
+    const start = Math.max(10 ** left, 10 ** low / peak.bytes_per_second);
+    return s("path", {class: "roof", fill: "none", stroke: "var(--soft)", d: `M${x(start).toFixed(1)} ${y(start * peak.bytes_per_second).toFixed(1)}` +
+      `L${x(ridge).toFixed(1)} ${y(rate).toFixed(1)}H1000`}, s("title", {}, `peak ${name}: ${amount(rate)}FLOP/s`));
+  };
+  return h("div", {class: "roofline"}, s("svg", {class: "chart", viewBox: "0 0 1000 300", height: 300, role: "img",
+    "aria-label": `roofline of ${recipe.recipe}`}, roofs.map(roof), dots.map((d) => s("circle", {
+    class: d.k.engine, cx: x(d.intensity).toFixed(1), cy: y(d.rate).toFixed(1), opacity: 0.7,
+    r: (3 + 17 * Math.sqrt(d.k.ms / (recipe.ms || 1))).toFixed(1),
+  }, s("title", {}, [d.k.nodes.join(" + "), `${amount(d.rate)}FLOP/s, ${d.intensity.toFixed(1)} FLOP/byte`, time(d.k.ms)].join("\n"))))),
+  h("p", {class: "soft small"}, `Roofline: operations a second (10^${low} to 10^${high}) over operations a byte (10^${left} to 10^${right}); lines: this host's ` +
+    "bandwidth and peaks. A dot above the slope had its data in a cache."));
+}
 function memoryChart(memory) {
   const samples = memory.samples;
   const last = samples[samples.length - 1].at_ms || 1;

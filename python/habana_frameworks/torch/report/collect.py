@@ -14,7 +14,7 @@ import torch
 from .. import native
 from ..dynamo.graph_watch import CapturedGraph
 from ..dynamo.records import GraphRecord, Report, report, since
-from ..utils.profiler.report import Peak
+from ..utils.profiler.host_rates import HostRates
 from . import document, dynamo_events, graph_dump, timeline
 from .cures import for_eager
 from .document import CpuOperator, Document, Drawing, EagerSegment, Graph, RecipeTimeline, Stage
@@ -53,7 +53,7 @@ def collect(title: str, recording: Recording | None, known: Report | None = None
         mark, compilations = recording.mark, recording.compilations
     graphs = _graphs(known.graphs, compilations, recording)
     stages = _sum(graphs)
-    peak = Peak.measured() if recording is not None else None
+    peak = HostRates.known() if recording is not None else None
     timelines: list[RecipeTimeline] = []
     left_out = 0
     if recording is not None:
@@ -73,7 +73,9 @@ def collect(title: str, recording: Recording | None, known: Report | None = None
         _eager(known.graphs, graphs),
         _cpu_operators(recording.cpu_operators_before if recording else {}),
         timelines,
-        document.Peak(peak.flops_per_second, peak.bytes_per_second) if peak else None,
+        document.Peak(peak.flops_per_second, peak.bf16_flops_per_second, peak.bytes_per_second)
+        if peak
+        else None,
         recording.memory if recording else None,
         _notes(known, recording, left_out),
     )

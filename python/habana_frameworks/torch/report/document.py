@@ -175,7 +175,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class Peak:
-    flops_per_second: float
+    flops_per_second: float  # with factors in f32
+    bf16_flops_per_second: float
     bytes_per_second: float
 
 

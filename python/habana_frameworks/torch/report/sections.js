@@ -70,6 +70,7 @@ function recipeRow(recipe, open) {
     const whole = recipe.ms || 1;
     return [kernelChart(recipe),
       h("p", {class: "soft small"}, "Stronger colour: nearer to the peak or to the bandwidth. Wheel: zoom in time."),
+      rooflineChart(recipe, report.peak),
       table([["kernel"], ["engine"], ["time", true], ["of launch"], ["bytes", true], ["operations", true], ["of peak"], ["of bandwidth"]],
         order.slice(0, MAX_ROWS).map((k) => [h("code", {}, k.nodes.join(" + ")), k.engine.toUpperCase(), time(k.ms), shareBar(k.ms / whole),
           bytes(k.bytes), amount(k.flops), shareBar(k.peak_share), shareBar(k.bandwidth_share)])),
@@ -97,7 +98,7 @@ function drawingSection() {
 }
 function build() {
   const fitting = (count) => count > 0 && count <= 12;
-  const peak = report.peak ? `measured peak of this host: ${amount(report.peak.flops_per_second)}FLOP/s, ${amount(report.peak.bytes_per_second)}B/s` : "";
+  const peak = report.peak ? `measured peak of this host: ${amount(report.peak.flops_per_second)}FLOP/s f32, ${amount(report.peak.bf16_flops_per_second)}FLOP/s bf16, ${amount(report.peak.bytes_per_second)}B/s` : "";
   const nodes = [
     h("h1", {}, report.title),
     h("div", {class: "soft small"}, [report.created, report.device, ...Object.entries(report.versions).map((v) => v.join(" ")),

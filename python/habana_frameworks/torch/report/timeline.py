@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from ..utils.profiler.host_rates import HostRates
 from ..utils.profiler.profile import Kernel, Launch, Profile
-from ..utils.profiler.report import Peak
 from .document import KernelRun, RecipeTimeline
 
 MAX_RECIPES = 64
@@ -21,7 +21,7 @@ _PREPARE = "hpu::prepare "
 Record = dict[str, Any]
 
 
-def recipe_timelines(profile: Profile, peak: Peak | None) -> tuple[list[RecipeTimeline], int]:
+def recipe_timelines(profile: Profile, peak: HostRates | None) -> tuple[list[RecipeTimeline], int]:
     """By total time, longest first, and how many recipes are left out."""
     launches: dict[str, list[Launch]] = defaultdict(list)
     for launch in profile.launches:
@@ -71,10 +71,15 @@ def _timeline(
     runs: list[Launch],
     best: Launch,
     kernels: list[Kernel],
-    peak: Peak | None,
+    peak: HostRates | None,
 ) -> RecipeTimeline:
     flops = sum(kernel.flops for kernel in kernels)
-    flops_peak = peak.flops_per_second if peak else None
+
+    def flops_peak(kernel: Kernel) -> float | None:
+        return peak.flops_of(kernel.factors) if peak else None
+
+    # Where types mix: the time that all would take at the peaks of theirs.
+    at_peak = sum(k.flops / (flops_peak(k) or 1) for k in kernels) if peak else 0.0
     bytes_peak = peak.bytes_per_second if peak else None
     return RecipeTimeline(
         recipe,
@@ -90,19 +95,19 @@ def _timeline(
                 kernel.duration_ns / 1e6,
                 kernel.bytes,
                 kernel.flops,
-                _share(kernel.flops, kernel.duration_ns, flops_peak),
+                _share(kernel.flops, kernel.duration_ns, flops_peak(kernel)),
                 _share(kernel.bytes, kernel.duration_ns, bytes_peak),
             )
             for kernel in kernels[:MAX_KERNELS]
         ],
-        _share(flops, best.duration_ns, flops_peak),
+        _share(at_peak, best.duration_ns, 1.0),
         sum(kernel.bytes for kernel in kernels),
         flops,
         max(0, len(kernels) - MAX_KERNELS),
     )
 
 
-def _share(amount: int, ns: int, per_second: float | None) -> float | None:
+def _share(amount: float, ns: int, per_second: float | None) -> float | None:
     if not per_second or not amount or not ns:
         return None
     return amount / (ns / 1e9) / per_second

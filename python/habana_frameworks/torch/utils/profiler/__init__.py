@@ -24,15 +24,25 @@ from .report import Report as Report
 
 
 @contextlib.contextmanager
-def profile() -> Iterator[Profile]:
-    """Traces the block. The profile is complete after it; one at a time."""
+def profile(tasks: bool = False) -> Iterator[Profile]:
+    """Traces the block. The profile is complete after it; one at a time.
+
+    tasks: kernels run one task after the other, on one thread, and Kernel.task_ns says what each
+    took. Only the emulated device can.
+    """
     module = native.torch_module()
     result = Profile()
-    module.start_trace()
+    if tasks:
+        module.trace_tasks(True)
     try:
-        yield result
+        module.start_trace()
+        try:
+            yield result
+        finally:
+            result.take(module.stop_trace())
     finally:
-        result.take(module.stop_trace())
+        if tasks:
+            module.trace_tasks(False)
 
 
 def _setup_profiler() -> None:

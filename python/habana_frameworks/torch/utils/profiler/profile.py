@@ -31,6 +31,8 @@ class Launch(Interval):
     recipe: str
     work: int  # the number that its kernels carry too
     kernels: int
+    threads: int  # that compute
+    cpu_ns: int  # CPU time of the whole process meanwhile
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,14 @@ class Kernel(Interval):
     index: int  # in the recipe; -1: rearranged an operand before the first kernel
     engine: str  # mme, tpc or dma
     tasks: int  # independent pieces that the compute threads share
+    grain: int  # tasks that go to one thread together, at least
     bytes: int  # read and written
     flops: int  # operations; a multiply-add is two
+    factors: str  # type of what its products multiply: f32 or bf16
+    busy_ns: int  # in which threads ran its tasks, added up
+    # With profile(tasks=True): CPU time of each piece of `grain` tasks, or of each group of them
+    # where there are more than 1,024.
+    task_ns: list[int]
 
     @property
     def nodes(self) -> list[str]:
@@ -84,6 +92,8 @@ class Profile:
                 r["recipe"],
                 r["args"].get("work", 0),
                 r["args"]["kernels"],
+                r["args"].get("threads", 1),
+                r["args"].get("cpu_ns", 0),
             )
             for r in self._intervals("launch")
         ]
@@ -101,8 +111,12 @@ class Profile:
                 r["args"].get("kernel", -1),
                 r["cat"],
                 r["args"]["tasks"],
+                r["args"].get("grain", 1),
                 r["args"]["bytes"],
                 r["args"]["flops"],
+                r["args"].get("factors", "f32"),
+                r["args"].get("busy_ns", r["duration_ns"]),
+                [int(ns) for ns in r["args"].get("task_ns", "").split(",") if ns],
             )
             for r in self._intervals(*ENGINES)
         ]
@@ -125,8 +139,8 @@ class Profile:
     def report(self, measure_peak: bool = True) -> Report:
         """Times by kernel, engine and recipe. str() of it is a table.
 
-        measure_peak: also measures what this host reaches at its best (about a second, once), for
-        the shares of it.
+        measure_peak: also with what this host reaches at its best (measured once per host, in about
+        a second), for the shares of it.
         """
         return Report.of(self, measure_peak)
 

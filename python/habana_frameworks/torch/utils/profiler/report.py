@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import io
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ... import native
+from .host_rates import HostRates
+from .waiting import Waiting, waiting
 
 if TYPE_CHECKING:
-    from .profile import Kernel, Profile
-
-
-@dataclass(frozen=True)
-class Peak:
-    """Best rates of the CPUs behind the emulated device, measured on this host."""
-
-    flops_per_second: float  # f32 multiply-adds, two operations each
-    bytes_per_second: float  # read and written, of large buffers
-
-    @staticmethod
-    @functools.cache
-    def measured() -> Peak | None:
-        """Measured once per process; None where the device is not the emulated one."""
-        module = native.torch_module()
-        return Peak(*module.measure_host_peak()) if module.is_emulated() else None
+    from .profile import Kernel, Launch, Profile
 
 
 @dataclass(frozen=True)
@@ -43,8 +28,11 @@ class KernelRow:
     tasks: int
     bytes: int  # of one run, like operations
     flops: int
-    peak_share: float | None  # operations per second of the best run, over the measured peak
+    peak_share: float | None  # operations per second of the best run, over the peak of `factors`
     bandwidth_share: float | None  # bytes per second likewise; caches can lift it over 1
+    factors: str  # whose peak it is: f32 or bf16
+    busy_share: float  # of the threads' time while it ran, in which they ran its tasks
+    wait_ms: float  # between the kernel before it in its launch, or the launch's begin, and it
 
 
 @dataclass(frozen=True)
@@ -66,18 +54,33 @@ class RecipeRow:
     total_ms: float
     best_ms: float
     kernels_ms: float  # of all launches; the rest of total_ms is between kernels
+    threads: int
+    # The threads' time in the launches has three parts, whose sum is 1.
+    busy_share: float  # they ran tasks
+    uneven_share: float  # a kernel ran, but had no task for them
+    between_share: float  # no kernel ran
+    cpu_per_wall: float  # CPU seconds of the process in a second of the launches
 
 
-def _shares(
-    peak: Peak | None, flops: int, bytes_moved: int, ns: int
-) -> tuple[float | None, float | None]:
-    if peak is None or ns == 0:
-        return None, None
-    seconds = ns / 1e9
-    return (
-        flops / seconds / peak.flops_per_second if flops else None,
-        bytes_moved / seconds / peak.bytes_per_second if bytes_moved else None,
-    )
+@dataclass(frozen=True)
+class RooflineRow:
+    """The kernels of a recipe whose least time on this host follows from the same rate."""
+
+    recipe: str
+    bound: str  # "arithmetic" or "memory"
+    kernels: int  # of a launch
+    best_ms: float  # sum of the kernels' best runs
+    share: float  # of that sum over all kernels of the recipe
+    flops: int  # of a launch, like bytes
+    bytes: int
+    intensity: float  # operations per byte
+    least_ms: float  # at the peak of their types, or at the bandwidth
+    least_share: float  # least_ms / best_ms; caches can lift it over 1
+
+
+def _per_second(amount: float, ns: int, rate: float) -> float | None:
+    """Share of the rate that amount / ns is; None if there is nothing to say."""
+    return amount / (ns / 1e9) / rate if amount and ns else None
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,15 @@ class Report:
     kernels: list[KernelRow]
     engines: list[EngineRow]
     recipes: list[RecipeRow]
+    roofline: list[RooflineRow]  # empty without a peak
     copies: int
     copies_ms: float
-    peak: Peak | None
+    peak: HostRates | None
 
     @staticmethod
     def of(profile: Profile, measure_peak: bool) -> Report:
-        peak = Peak.measured() if measure_peak else None
+        peak = HostRates.known() if measure_peak else None
+        waits = waiting(profile)
         runs = profile.kernels
         total_ns = sum(k.duration_ns for k in runs) or 1
         by_kernel: dict[tuple[str, int, str], list[Kernel]] = defaultdict(list)
@@ -101,12 +106,16 @@ class Report:
         for run in runs:
             by_kernel[(run.recipe, run.index, run.name)].append(run)
             by_engine[run.engine].append(run)
-        kernels = [_kernel_row(group, total_ns, peak) for group in by_kernel.values()]
+        kernels = [
+            _kernel_row(group, total_ns, peak, waits.before_kernel_ns.get((name, index), 0), waits)
+            for (name, index, _), group in by_kernel.items()
+        ]
         engines = [_engine_row(group, total_ns, peak) for group in by_engine.values()]
         return Report(
             sorted(kernels, key=lambda row: -row.total_ms),
             sorted(engines, key=lambda row: -row.total_ms),
-            sorted(_recipe_rows(profile), key=lambda row: -row.total_ms),
+            sorted(_recipe_rows(profile, waits), key=lambda row: -row.total_ms),
+            _roofline_rows(by_kernel, peak) if peak is not None else [],
             len(profile.copies),
             sum(c.duration_ns for c in profile.copies) / 1e6,
             peak,
@@ -123,6 +132,8 @@ class Report:
         console = Console(file=out, width=width or max(Console().width, 120))
         console.print(_engine_table(self.engines))
         console.print(_recipe_table(self.recipes))
+        if self.roofline:
+            console.print(_roofline_table(self.roofline))
         console.print(_kernel_table(self.kernels[: limit or None]))
         if limit and len(self.kernels) > limit:
             rest = sum(row.share for row in self.kernels[limit:])
@@ -131,7 +142,8 @@ class Report:
             console.print(f"{self.copies} queued copies and fills, {self.copies_ms:.3f} ms")
         if self.peak is not None:
             console.print(
-                f"Peak, measured on this host: {self.peak.flops_per_second / 1e9:.1f} GFLOP/s f32, "
+                f"Peak, measured once on this host: {self.peak.flops_per_second / 1e9:.1f} GFLOP/s "
+                f"f32, {self.peak.bf16_flops_per_second / 1e9:.1f} bf16, "
                 f"{self.peak.bytes_per_second / 1e9:.1f} GB/s. All times are CPU timings of the "
                 "emulated device; they say nothing about a Gaudi card."
             )
@@ -141,7 +153,9 @@ class Report:
         return self.table()
 
 
-def _kernel_row(group: list[Kernel], total_ns: int, peak: Peak | None) -> KernelRow:
+def _kernel_row(
+    group: list[Kernel], total_ns: int, peak: HostRates | None, wait_ns: int, waits: Waiting
+) -> KernelRow:
     first = group[0]
     total = sum(k.duration_ns for k in group)
     best = min(k.duration_ns for k in group)
@@ -156,14 +170,20 @@ def _kernel_row(group: list[Kernel], total_ns: int, peak: Peak | None) -> Kernel
         first.tasks,
         first.bytes,
         first.flops,
-        *_shares(peak, first.flops, first.bytes, best),
+        _per_second(first.flops, best, peak.flops_of(first.factors)) if peak else None,
+        _per_second(first.bytes, best, peak.bytes_per_second) if peak else None,
+        first.factors,
+        sum(k.busy_ns for k in group) / ((total or 1) * waits.threads),
+        wait_ns / 1e6,
     )
 
 
-def _engine_row(group: list[Kernel], total_ns: int, peak: Peak | None) -> EngineRow:
+def _engine_row(group: list[Kernel], total_ns: int, peak: HostRates | None) -> EngineRow:
     total = sum(k.duration_ns for k in group)
     flops = sum(k.flops for k in group)
     moved = sum(k.bytes for k in group)
+    # Operations of several types: their time at the peak of each, over the time they took.
+    seconds_at_peak = sum(k.flops / peak.flops_of(k.factors) for k in group) if peak else 0.0
     return EngineRow(
         group[0].engine,
         len(group),
@@ -171,21 +191,71 @@ def _engine_row(group: list[Kernel], total_ns: int, peak: Peak | None) -> Engine
         total / total_ns,
         flops,
         moved,
-        *_shares(peak, flops, moved, total),
+        _per_second(seconds_at_peak, total, 1),
+        _per_second(moved, total, peak.bytes_per_second) if peak else None,
     )
 
 
-def _recipe_rows(profile: Profile) -> list[RecipeRow]:
-    launches: dict[str, list[int]] = defaultdict(list)
-    kernels: dict[str, int] = defaultdict(int)
+def _recipe_rows(profile: Profile, waits: Waiting) -> list[RecipeRow]:
+    launches: dict[str, list[Launch]] = defaultdict(list)
     for launch in profile.launches:
-        launches[launch.recipe].append(launch.duration_ns)
-    for kernel in profile.kernels:
-        kernels[kernel.recipe] += kernel.duration_ns
-    return [
-        RecipeRow(name, len(ns), sum(ns) / 1e6, min(ns) / 1e6, kernels[name] / 1e6)
-        for name, ns in launches.items()
-    ]
+        launches[launch.recipe].append(launch)
+    rows = []
+    for name, runs in launches.items():
+        total = sum(launch.duration_ns for launch in runs)
+        of = waits.recipes[name]
+        rows.append(
+            RecipeRow(
+                name,
+                len(runs),
+                total / 1e6,
+                min(launch.duration_ns for launch in runs) / 1e6,
+                of.kernels_ns / 1e6,
+                runs[0].threads,
+                *of.shares(total, runs[0].threads),
+                sum(launch.cpu_ns for launch in runs) / (total or 1),
+            )
+        )
+    return rows
+
+
+def _roofline_rows(
+    by_kernel: dict[tuple[str, int, str], list[Kernel]], peak: HostRates
+) -> list[RooflineRow]:
+    groups: dict[tuple[str, str], list[tuple[Kernel, float, int]]] = defaultdict(list)
+    best_of_recipe: dict[str, int] = defaultdict(int)
+    for (recipe, index, _), runs in by_kernel.items():
+        if index < 0:
+            continue  # packs an operand, once
+        kernel = runs[0]
+        best = min(run.duration_ns for run in runs)
+        arithmetic = kernel.flops / peak.flops_of(kernel.factors)
+        memory = kernel.bytes / peak.bytes_per_second
+        bound = "arithmetic" if arithmetic >= memory else "memory"
+        groups[recipe, bound].append((kernel, max(arithmetic, memory), best))
+        best_of_recipe[recipe] += best
+    rows = []
+    for (recipe, bound), kernels in groups.items():
+        best = sum(ns for _, _, ns in kernels)
+        flops = sum(kernel.flops for kernel, _, _ in kernels)
+        moved = sum(kernel.bytes for kernel, _, _ in kernels)
+        least = sum(seconds for _, seconds, _ in kernels)
+        rows.append(
+            RooflineRow(
+                recipe,
+                bound,
+                len(kernels),
+                best / 1e6,
+                best / (best_of_recipe[recipe] or 1),
+                flops,
+                moved,
+                flops / (moved or 1),
+                least * 1e3,
+                least * 1e9 / (best or 1),
+            )
+        )
+    order = {name: -ns for name, ns in best_of_recipe.items()}
+    return sorted(rows, key=lambda row: (order[row.recipe], row.recipe, -row.best_ms))
 
 
 def _percent(share: float | None) -> str:
@@ -223,7 +293,22 @@ def _engine_table(rows: list[EngineRow]) -> Any:
 
 
 def _recipe_table(rows: list[RecipeRow]) -> Any:
-    table = _table("Launches", 1, ["recipe", "launches", "ms", "best ms", "in kernels"])
+    table = _table(
+        "Launches",
+        1,
+        [
+            "recipe",
+            "launches",
+            "ms",
+            "best ms",
+            "in kernels",
+            "threads",
+            "busy",
+            "uneven",
+            "between",
+            "CPU/wall",
+        ],
+    )
     for row in rows:
         table.add_row(
             row.recipe,
@@ -231,6 +316,44 @@ def _recipe_table(rows: list[RecipeRow]) -> Any:
             f"{row.total_ms:.3f}",
             f"{row.best_ms:.3f}",
             _percent(row.kernels_ms / row.total_ms if row.total_ms else None),
+            str(row.threads),
+            _percent(row.busy_share),
+            _percent(row.uneven_share),
+            _percent(row.between_share),
+            f"{row.cpu_per_wall:.2f}",
+        )
+    return table
+
+
+def _roofline_table(rows: list[RooflineRow]) -> Any:
+    table = _table(
+        "Roofline",
+        2,
+        [
+            "recipe",
+            "bound by",
+            "kernels",
+            "best ms",
+            "time",
+            "GFLOP",
+            "GB",
+            "FLOP/byte",
+            "least ms",
+            "of least",
+        ],
+    )
+    for row in rows:
+        table.add_row(
+            row.recipe,
+            row.bound,
+            str(row.kernels),
+            f"{row.best_ms:.3f}",
+            _percent(row.share),
+            f"{row.flops / 1e9:.3f}",
+            f"{row.bytes / 1e9:.3f}",
+            f"{row.intensity:.1f}",
+            f"{row.least_ms:.3f}",
+            _percent(row.least_share),
         )
     return table
 
@@ -253,6 +376,8 @@ def _kernel_table(rows: list[KernelRow]) -> Any:
             "MFLOP",
             "of peak",
             "of bandw.",
+            "busy",
+            "wait ms",
         ],
     )
     for row in rows:
@@ -269,5 +394,7 @@ def _kernel_table(rows: list[KernelRow]) -> Any:
             f"{row.flops / 1e6:.3f}",
             _percent(row.peak_share),
             _percent(row.bandwidth_share),
+            _percent(row.busy_share),
+            f"{row.wait_ms:.3f}",
         )
     return table

@@ -1,0 +1,101 @@
+"""The emulated device's executor as a simulation: measured task times in, time on n cores out.
+
+A launch runs its kernels one after the other, each over all compute threads (emulator/threads/
+thread_pool.cc): its pieces of `grain` tasks are joined to at most four chunks a thread, a thread
+takes those of its own range first, then the others'. A kernel ends when its last chunk has.
+
+What the simulation leaves out: threads share caches and memory bandwidth (a task takes as long as
+it did alone), and their clock falls when many compute.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+from dataclasses import dataclass
+
+CHUNKS_PER_THREAD = 4  # kChunksPerThread of thread_pool.cc
+# What waking the threads and waiting for the last one costs a kernel: the first, and per thread.
+BARRIER_NS = 1000.0
+BARRIER_NS_PER_THREAD = 20.0
+
+
+@dataclass(frozen=True)
+class KernelTasks:
+    """One kernel of a recipe; `pieces`: the time of each piece, or of each group of as many."""
+
+    name: str
+    engine: str
+    tasks: int
+    grain: int
+    pieces: list[int]
+
+    @property
+    def grains(self) -> int:
+        """Pieces that threads can take."""
+        return 1 if len(self.pieces) == 1 else -(-self.tasks // self.grain)
+
+    @property
+    def total_ns(self) -> float:
+        return float(sum(self.pieces))
+
+
+def chunk_times(kernel: KernelTasks, threads: int) -> list[float]:
+    """Of the chunks that so many threads share."""
+    grains, groups = kernel.grains, len(kernel.pieces)
+    chunks = min(grains, threads * CHUNKS_PER_THREAD)
+    ends = [grains * (i + 1) // groups for i in range(groups)]
+    sums = [0, *itertools.accumulate(kernel.pieces)]
+
+    def until(grain: int) -> float:
+        i = bisect.bisect_left(ends, grain)
+        begin = ends[i - 1] if i else 0
+        return sums[i] + kernel.pieces[i] * (grain - begin) / (ends[i] - begin) if grain else 0.0
+
+    borders = [until(grains * c // chunks) for c in range(chunks + 1)]
+    return [end - begin for begin, end in itertools.pairwise(borders)]
+
+
+def kernel_ns(kernel: KernelTasks, threads: int) -> float:
+    """From its start to the end of its last chunk, with what waking and waiting cost."""
+    if threads == 1 or kernel.grains == 1:
+        return kernel.total_ns
+    times = chunk_times(kernel, threads)
+    shares = [
+        list(range(len(times) * i // threads, len(times) * (i + 1) // threads))[::-1]
+        for i in range(threads)
+    ]
+    free = [(0.0, i) for i in range(threads)]
+    end = 0.0
+    while free:
+        now, thread = heapq.heappop(free)
+        share = next((s for s in (*shares[thread:], *shares[:thread]) if s), None)
+        if share is None:
+            continue
+        now += times[share.pop()]
+        end = max(end, now)
+        heapq.heappush(free, (now, thread))
+    return end + BARRIER_NS + BARRIER_NS_PER_THREAD * threads
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A launch on so many cores."""
+
+    threads: int
+    ns: float
+    efficiency: float
+    lost: list[float]  # by kernel: thread time beyond its time on one core, as a share of all
+
+
+def scale(kernels: list[KernelTasks], between_ns: float, threads: int) -> Scaled:
+    """`between_ns`: of a launch in which no kernel runs, on any number of threads."""
+    times = [kernel_ns(kernel, threads) for kernel in kernels]
+    whole = sum(times) + between_ns
+    alone = sum(kernel.total_ns for kernel in kernels) + between_ns
+    lost = [
+        (time * threads - kernel.total_ns) / (whole * threads)
+        for time, kernel in zip(times, kernels, strict=True)
+    ]
+    return Scaled(threads, whole, alone / (whole * threads), lost)

@@ -1,0 +1,107 @@
+"""What the CPUs behind the emulated device reach at their best: the measure of profiles.
+
+Measured once per host and kept in the cache folder's host_rates.json, by CPU, instruction-set level
+and number of compute threads. Nothing else reads it: neither keys nor recipes depend on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ... import native
+
+_log = logging.getLogger("habana_frameworks.torch.utils.profiler")
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class HostRates:
+    """Per second, with all compute threads."""
+
+    flops_per_second: float  # with factors in f32; a multiply-add is two
+    bf16_flops_per_second: float
+    bytes_per_second: float  # read and written, of buffers larger than the caches
+    # Bytes; 0: not known. The first two are a core's.
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    def flops_of(self, factors: str) -> float:
+        """The peak of products whose factors are "f32" or "bf16"."""
+        return self.bf16_flops_per_second if factors == "bf16" else self.flops_per_second
+
+    @staticmethod
+    @functools.cache
+    def known() -> HostRates | None:
+        """As kept, else measured (about a second) and kept; None where the device is not the
+        emulated one."""
+        module = native.torch_module()
+        if not module.is_emulated():
+            return None
+        path = rates_file()
+        kept = _read(path)
+        host = _host(module.isa_level())
+        if host in kept:
+            try:
+                return HostRates(**kept[host])
+            except TypeError as error:
+                _log.warning("%s: host %s: %s; measured again", path, host, error)
+        rates = HostRates(*module.measure_host_peak())
+        _write(path, {**kept, host: asdict(rates)})
+        return rates
+
+    @staticmethod
+    def forget() -> None:
+        """The next `known` measures again, also in other processes that start later."""
+        rates_file().unlink(missing_ok=True)
+        HostRates.known.cache_clear()
+
+
+def rates_file() -> Path:
+    return Path(native.cache_dir()) / "host_rates.json"
+
+
+def _host(isa_level: str) -> str:
+    model = "unknown CPU"
+    try:
+        with open("/proc/cpuinfo") as lines:
+            line = next(line for line in lines if line.startswith("model name"))
+        model = line.partition(":")[2].strip()
+    except (OSError, StopIteration):
+        pass
+    threads = len(os.sched_getaffinity(0))
+    limit = os.environ.get("HPU_EMULATOR_THREADS", "")
+    if limit.isdigit() and int(limit) > 0:
+        threads = min(threads, int(limit))
+    return f"{model}, {isa_level}, {threads} threads"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] == _FORMAT:
+            hosts: dict[str, Any] = content["hosts"]
+            return hosts
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("%s cannot be read (%s); the host's rates are measured again", path, error)
+    return {}
+
+
+def _write(path: Path, hosts: dict[str, Any]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump({"format": _FORMAT, "hosts": hosts}, file, indent=1)
+        os.replace(file.name, path)
+    except OSError as error:
+        _log.warning("the host's rates are not kept: %s", error)

@@ -1,0 +1,55 @@
+"""How the threads' time in launches divides: running tasks, short of tasks, between kernels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+
+@dataclass
+class RecipeTimes:
+    """Of all launches of a recipe."""
+
+    kernels_ns: int = 0  # wall
+    busy_ns: int = 0  # all threads
+
+    def shares(self, launches_ns: int, threads: int) -> tuple[float, float, float]:
+        """Busy, uneven, between: of the threads' time in launches of that long."""
+        whole = (launches_ns or 1) * threads
+        in_kernels = self.kernels_ns * threads
+        return (
+            self.busy_ns / whole,
+            (in_kernels - self.busy_ns) / whole,
+            (launches_ns * threads - in_kernels) / whole,
+        )
+
+
+@dataclass
+class Waiting:
+    threads: int = 1
+    recipes: dict[str, RecipeTimes] = field(default_factory=lambda: defaultdict(RecipeTimes))
+    # By recipe and place of the kernel in it: from the end of what ran before it in its launch.
+    before_kernel_ns: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+
+
+def waiting(profile: Profile) -> Waiting:
+    result = Waiting()
+    began = {}
+    for launch in profile.launches:
+        began[launch.recipe, launch.work] = launch.start_ns
+        result.threads = max(result.threads, launch.threads)
+    ended: dict[tuple[str, int], int] = {}
+    for kernel in profile.kernels:
+        times = result.recipes[kernel.recipe]
+        times.kernels_ns += kernel.duration_ns
+        times.busy_ns += kernel.busy_ns
+        launch_key = (kernel.recipe, kernel.work)
+        before = ended.get(launch_key, began.get(launch_key))
+        if kernel.index >= 0 and before is not None:
+            result.before_kernel_ns[kernel.recipe, kernel.index] += kernel.start_ns - before
+        ended[launch_key] = kernel.start_ns + kernel.duration_ns
+    return result
