@@ -289,7 +289,8 @@ int64_t BoundGemm::batch_count() const {
 
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
   RETURN_IF_ERROR(Check(spec));
-  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec)) return GemmForms(cache, Transposed(spec)).Emit();
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec))
+    return GemmForms(cache, Transposed(spec)).Emit();
   return GemmForms(cache, spec).Emit();
 }
 

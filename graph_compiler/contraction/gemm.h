@@ -19,9 +19,9 @@ namespace hpu::graph_compiler {
 absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec);
 
 // A product whose operands lie where kernels can read them: offsets folded into the references,
-// A in f32, or (streams) in bf16, or (tiles) in dwords of pairs of bf16 or of 8-bit integers (int8.h),
-// where k and the strides of A count dwords. The epilogue's operand numbers are those of `operands`;
-// 0 is A, 1 is B, and where zeros.has_b() 2 is its zero points.
+// A in f32, or (streams) in bf16, or (tiles) in dwords of pairs of bf16 or of 8-bit integers
+// (int8.h), where k and the strides of A count dwords. The epilogue's operand numbers are those of
+// `operands`; 0 is A, 1 is B, and where zeros.has_b() 2 is its zero points.
 struct BoundGemm {
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
