@@ -99,8 +99,8 @@ void AmxTiles::Load(Value* sums) {
 void AmxTiles::LoadRow(Value* sums) {
   for (int half = 0; half < halves(); ++half) {
     for (int v = 0; v < vectors_; ++v) {
-      Call(llvm::Intrinsic::x86_tileloadd64, {Tile(half * kAmxVectors + v),
-                                              e_.Address(sums, v * kRowBytes), e_.Int(0)});
+      Call(llvm::Intrinsic::x86_tileloadd64,
+           {Tile(half * kAmxVectors + v), e_.Address(sums, v * kRowBytes), e_.Int(0)});
     }
   }
 }

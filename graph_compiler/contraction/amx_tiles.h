@@ -1,6 +1,7 @@
-// The inner kernel where the CPU has AMX, in BF16 or INT8: up to 2 x 2 tiles of 16 x 16 accumulators stay in
-// tile registers while k runs. B lies in the panels of AVX512_BF16 (PanelType::kBF16Pairs; of 8-bit integers kI8Quads, and "pairs" below are quads), whose
-// 16 columns of a step are one row of a tile; A is read where it lies, a row of a tile per row.
+// The inner kernel where the CPU has AMX, in BF16 or INT8: up to 2 x 2 tiles of 16 x 16
+// accumulators stay in tile registers while k runs. B lies in the panels of AVX512_BF16
+// (PanelType::kBF16Pairs; of 8-bit integers kI8Quads, and "pairs" below are quads), whose 16
+// columns of a step are one row of a tile; A is read where it lies, a row of a tile per row.
 // Finished accumulators go to memory, where the epilogue reads them row by row.
 //
 // Tiles: 0 to 3 accumulators (2 * half of A + vector of B), 4 and 5 A, 6 and 7 B.

@@ -31,7 +31,8 @@ struct MatrixAccess {
 };
 
 // Of a product of u8 by i8: what stands for 0 in the operands. Its sums are those of
-// (a - a_zero) * (b - b_zero[n]), exact in i32; i32 is then the type of the epilogue's kAccumulator.
+// (a - a_zero) * (b - b_zero[n]), exact in i32; i32 is then the type of the epilogue's
+// kAccumulator.
 struct IntegerZeros {
   int64_t a = 0;
   OperandRef b;  // i64, one per column of the result; kNull: 0

@@ -133,11 +133,10 @@ bool JoinsPairs(const ConvSpec& spec) {
 void TakeIntegers(KernelCache& cache, PanelType type, ConvSpec& spec, EmittedKernels& out) {
   const int64_t per_dword = KPerStep(type);
   const int64_t channels = RoundUp(spec.in_c, per_dword);
-  const bool lies_in_dwords =
-      type == PanelType::kI8Quads && channels == spec.in_c && spec.x_strides[3] == 1 &&
-      spec.x.offset % 4 == 0 &&
-      std::all_of(spec.x_strides, spec.x_strides + 3,
-                  [&](int64_t stride) { return stride % per_dword == 0; });
+  const bool lies_in_dwords = type == PanelType::kI8Quads && channels == spec.in_c &&
+                              spec.x_strides[3] == 1 && spec.x.offset % 4 == 0 &&
+                              std::all_of(spec.x_strides, spec.x_strides + 3,
+                                          [&](int64_t stride) { return stride % per_dword == 0; });
   if (!lies_in_dwords) {
     MatrixAccess x;
     x.buffer = spec.x;

@@ -44,9 +44,9 @@ struct ConvPlan {
   int vectors = 0;
   int64_t panel_cols = 0, panels = 0;  // per group (depthwise: of all channels)
   int64_t panels_per_task = 0, panel_blocks = 0;
-  int amx_depth = 0;   // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
+  int amx_depth = 0;     // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
   uint32_t padding = 0;  // dword of a strip that stands for 0
-  int amx_pixels = 0;  // of an output row that one AMX tile takes; divides tile_w
+  int amx_pixels = 0;    // of an output row that one AMX tile takes; divides tile_w
 
   // (kernel column, channel) is one contiguous run of the input.
   bool fused_columns(const ConvSpec& spec) const {

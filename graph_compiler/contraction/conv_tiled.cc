@@ -175,7 +175,8 @@ class TiledConv {
       a.row_offsets.push_back(0);
     }
     const Values sums = ForEachRun(
-        integers() ? zeros_.Begin(shape) : ZeroTile(e_, shape), [&](Value* kernel_row, Value* kernel_col, const Values& carried) {
+        integers() ? zeros_.Begin(shape) : ZeroTile(e_, shape),
+        [&](Value* kernel_row, Value* kernel_col, const Values& carried) {
           a.start = position_->TapOffset(kernel_row, kernel_col);
           Value* k_before = nullptr;
           TileB b = Weights(panel, kernel_row, kernel_col, &k_before);
@@ -210,9 +211,9 @@ KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvP
   const int64_t channels =
       plan.joined_channels > 0 ? plan.joined_channels : plan.group_in * KPerStep(packed_type);
   KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, channels);
-  launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
-                                               (plan.tiles.max_rows() + kRowsToBeginWith) *
-                                                   plan.panel_cols * 4);
+  launch.scratch_bytes =
+      static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
+                            (plan.tiles.max_rows() + kRowsToBeginWith) * plan.panel_cols * 4);
   const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);
   launch.entry = cache.GetOrAdd(
       key, "conv", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {

@@ -141,9 +141,8 @@ class TiledGemm {
   // What a panel's integers begin at and are corrected by.
   void EnterIntegers(Value* panel, Value* col) {
     Value* sums = e_.Address(b_, e_.Add(e_.Mul(panel, PanelBytes()), gemm_.k * StepBytes()));
-    Value* b_zero = gemm_.zeros.has_b()
-                        ? e_.Address(frame_.Operand(e_.b, kZerosOfB), e_.Mul(col, 8))
-                        : nullptr;
+    Value* b_zero =
+        gemm_.zeros.has_b() ? e_.Address(frame_.Operand(e_.b, kZerosOfB), e_.Mul(col, 8)) : nullptr;
     zeros_.Enter(sums, b_zero, e_.Sub(e_.Int(gemm_.n), col));
   }
   Values BeginTile(TileShape shape) {

@@ -31,15 +31,13 @@ void EmitIntegerRows(IrEmitter& e, PanelType type, const MatrixAccess& a, int64_
     Value* source = e.Address(from, e.Mul(row, a.row_stride));
     Value* target = e.Address(to, e.Mul(row, to_row_bytes));
     const auto copy = [&](Value* col, int lanes) {
-      Value* bytes = e.b.CreateAlignedLoad(IntVector(e, 8, lanes),
-                                           e.Address(source, e.Mul(col, a.col_stride)),
-                                           llvm::Align(1));
+      Value* bytes = e.b.CreateAlignedLoad(
+          IntVector(e, 8, lanes), e.Address(source, e.Mul(col, a.col_stride)), llvm::Align(1));
       e.b.CreateAlignedStore(e.b.CreateZExt(bytes, IntVector(e, bits, lanes)),
                              e.Address(target, e.Mul(col, size)),
                              llvm::Align(static_cast<uint64_t>(size)));
     };
-    e.For(e.Int(0), e.Int(at_once), kCopiedAtOnce,
-          [&](Value* col) { copy(col, kCopiedAtOnce); });
+    e.For(e.Int(0), e.Int(at_once), kCopiedAtOnce, [&](Value* col) { copy(col, kCopiedAtOnce); });
     constexpr int64_t kUnrolled = 8;
     if (cols - at_once <= kUnrolled) {
       for (int64_t col = at_once; col < cols; ++col) copy(e.Int(col), 1);

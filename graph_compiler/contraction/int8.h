@@ -2,7 +2,8 @@
 // level: sum over k of (a - a_zero) * (b - b_zero[n]).
 //
 //   a * b         by dwords of consecutive k. Where the CPU has VNNI (AMX) four u8 of a and four i8
-//                 of b; else two i16 of each, so that no sum saturates, and a is widened by a launch
+//                 of b; else two i16 of each, so that no sum saturates, and a is widened by a
+//                 launch
 //   a_zero        accumulators begin at -a_zero * (sum of b over k), from the end of b's panel
 //   b_zero        the weights of most quantizers have none, but only the values say so: a task that
 //                 finds one subtracts b_zero * (sum of a over k - k * a_zero) from finished sums

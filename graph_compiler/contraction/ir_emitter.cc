@@ -226,9 +226,8 @@ llvm::Value* IrEmitter::DotIntegers(Value* x, Value* y, Value* sum) {
   llvm::Type* dwords = I32(lanes_);
   sum = b.CreateBitCast(sum, dwords);
   if (target_.avx512_bf16) {
-    Value* next =
-        b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {},
-                          {sum, b.CreateBitCast(x, dwords), b.CreateBitCast(y, dwords)});
+    Value* next = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {},
+                                    {sum, b.CreateBitCast(x, dwords), b.CreateBitCast(y, dwords)});
     return b.CreateBitCast(next, F32(lanes_));
   }
   llvm::Type* words = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes_);

@@ -73,8 +73,8 @@ class IrEmitter {
   llvm::Value* LoadPairs(llvm::Value* address, llvm::Value* mask = nullptr);
   // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of f32.
   llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
-  // 8-bit integers, as lanes of f32: sum[i] + the dot product of the dwords a[i] and b[i]. A dword is
-  // four u8 of a by four i8 of b where the CPU has VNNI, else two i16 of each. Never saturates.
+  // 8-bit integers, as lanes of f32: sum[i] + the dot product of the dwords a[i] and b[i]. A dword
+  // is four u8 of a by four i8 of b where the CPU has VNNI, else two i16 of each. Never saturates.
   llvm::Value* DotIntegers(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   llvm::Type* I32(int lanes);
   void PrefetchToL1(llvm::Value* address) { Prefetch(address, 3); }

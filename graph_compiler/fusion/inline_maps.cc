@@ -124,8 +124,7 @@ bool WidensBytes(const Node& node) {
   size_t bytes = 0;
   for (const BodyOp& op : node.body.ops) {
     if (op.op != Opcode::kLoad || !op.access.operand.IsBuffer()) continue;
-    const bool is_byte =
-        op.access.type == MemoryType::kU8 || op.access.type == MemoryType::kI8;
+    const bool is_byte = op.access.type == MemoryType::kU8 || op.access.type == MemoryType::kI8;
     bytes += is_byte ? 1 : 0;
   }
   return bytes == 1 && FullLoads(node) == 1 && CostOf(node.body) <= kCheapCost &&

@@ -230,7 +230,10 @@ class IntegerProduct {
       const auto stride = StrideAlong(*b.zero.access, b_shape, columns);
       const bool dense = stride.has_value() && (*stride == 1 || b_shape[columns] == 1);
       if (!dense || b.zero.access->type != MemoryType::kI64) return;
-      zeros.b = View{b.zero.access->operand.number, MemoryType::kI64, {b_shape[columns]}, {1},
+      zeros.b = View{b.zero.access->operand.number,
+                     MemoryType::kI64,
+                     {b_shape[columns]},
+                     {1},
                      b.zero.access->offset};
     }
     std::optional<Factor> a_scale = ScaleOf(a, operands->a->shape, operands->a->shape.size());
@@ -304,8 +307,8 @@ class IntegerProduct {
           factor.access != nullptr
               ? add({Opcode::kLoad, ScalarType::kF32, {}, 0, 0, *factor.access})
               : add({Opcode::kConstF32, ScalarType::kF32, {}, factor.number, 0, {}});
-      scale = scale == kNoValue ? one
-                                : add({Opcode::kMul, ScalarType::kF32, {scale, one}, 0, 0, {}});
+      scale =
+          scale == kNoValue ? one : add({Opcode::kMul, ScalarType::kF32, {scale, one}, 0, 0, {}});
     }
     scaled = add({Opcode::kMul, ScalarType::kF32, {scaled, scale}, 0, 0, {}});
     std::vector<uint32_t> places;

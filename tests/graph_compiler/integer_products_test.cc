@@ -9,8 +9,8 @@ constexpr float kScale = 0.013f;
 
 std::vector<IsaLevel> Levels() {
   std::vector<IsaLevel> levels;
-  for (const IsaLevel level : {IsaLevel::kV2, IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16,
-                               IsaLevel::kV4Amx}) {
+  for (const IsaLevel level :
+       {IsaLevel::kV2, IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
     if (level <= HostIsaLevel()) levels.push_back(level);
   }
   return levels;
@@ -21,7 +21,8 @@ std::vector<T> RandomIntegers(size_t count, int low, int high, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<T> values(count);
   for (T& value : values) {
-    value = static_cast<T>(low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1)));
+    value =
+        static_cast<T>(low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1)));
   }
   return values;
 }
@@ -108,12 +109,11 @@ struct GemmCase {
 };
 
 TEST_P(IntegerProductsTest, GemmIsExact) {
-  for (const GemmCase& c : {GemmCase{7, 33, 64, 0, WeightZeros::kNone},
-                            GemmCase{40, 70, 37, 125, WeightZeros::kZero},
-                            GemmCase{3, 5, 1, 255, WeightZeros::kSome},
-                            GemmCase{1, 64, 256, 3, WeightZeros::kZero},
-                            GemmCase{150, 48, 4000, 128, WeightZeros::kSome},
-                            GemmCase{65, 32, 192, 77, WeightZeros::kSome}}) {
+  for (const GemmCase& c :
+       {GemmCase{7, 33, 64, 0, WeightZeros::kNone}, GemmCase{40, 70, 37, 125, WeightZeros::kZero},
+        GemmCase{3, 5, 1, 255, WeightZeros::kSome}, GemmCase{1, 64, 256, 3, WeightZeros::kZero},
+        GemmCase{150, 48, 4000, 128, WeightZeros::kSome},
+        GemmCase{65, 32, 192, 77, WeightZeros::kSome}}) {
     GraphBuilder b;
     Quantised q(b, {c.k, c.m}, {c.n, c.k}, c.x_zero, c.w_zeros);
     const uint32_t out = b.Persistent({c.n, c.m});
@@ -184,7 +184,8 @@ TEST_P(IntegerProductsTest, ConvolutionIsExact) {
           }
         }
       }
-      ASSERT_EQ(got[place], q.Result(sum, column)) << c.size << "x" << c.channels << " at " << place;
+      ASSERT_EQ(got[place], q.Result(sum, column))
+          << c.size << "x" << c.channels << " at " << place;
     }
   }
 }

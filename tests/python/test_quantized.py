@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.ao.quantization.fx._decomposed  # noqa: F401  registers the ops
+import torch.ao.quantization.fx._decomposed
 import torch.nn.functional as F
 from helpers import check, compiled_whole
 
@@ -94,7 +94,13 @@ PRODUCTS = {
     "linear of rows": (linear, X.view(2, 3, 32), bytes_of(10, 32), *per_channel(10), BIAS),
     "linear with zeros": (linear, X, bytes_of(10, 32), *per_channel(10, 9), BIAS),
     "convolution": (convolution, IMAGE, bytes_of(10, 5, 3, 3), *per_channel(10), BIAS),
-    "convolution with zeros": (convolution, IMAGE, bytes_of(10, 5, 3, 3), *per_channel(10, 9), BIAS),
+    "convolution with zeros": (
+        convolution,
+        IMAGE,
+        bytes_of(10, 5, 3, 3),
+        *per_channel(10, 9),
+        BIAS,
+    ),
     "pointwise": (convolution, IMAGE, bytes_of(10, 5, 1, 1), *per_channel(10), BIAS),
 }
 

@@ -1,6 +1,6 @@
-// The ops of PyTorch 2 export quantisation, as PyTorch defines them: calculated in f32, rounded half
-// to even. q = clamp(round(x * (1 / scale)) + zero, min, max);  x = (q - zero) * scale.
-// The graph compiler finds products of two such x again (fusion/int8_products).
+// The ops of PyTorch 2 export quantisation, as PyTorch defines them: calculated in f32, rounded
+// half to even. q = clamp(round(x * (1 / scale)) + zero, min, max);  x = (q - zero) * scale. The
+// graph compiler finds products of two such x again (fusion/int8_products).
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -12,9 +12,7 @@ struct Parameters {
 
 // Of one scale: numbers, or tensors of one element.
 Parameters PerTensor(Call& call) {
-  const auto number = [&](double value) {
-    return Expr{&call, call.b.Scalar(value, DType::kF32)};
-  };
+  const auto number = [&](double value) { return Expr{&call, call.b.Scalar(value, DType::kF32)}; };
   const Expr zero = In(call, "zero_point");
   if (call.IsNumber("scale")) {
     const double scale = call.Float("scale");
