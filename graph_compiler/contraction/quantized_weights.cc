@@ -490,8 +490,9 @@ absl::StatusOr<EmittedKernels> EmitQuantizedGemmKernels(KernelCache& cache,
   launch.name = spec.name;
   launch.flops = 2 * static_cast<uint64_t>(spec.m * spec.n * spec.k);
   const int64_t weight_bytes = spec.n * spec.k / (spec.half != 0 ? 2 : 1);
+  const int factors = QuantizedGemm::HasScale(spec) + has_zero;
   const int64_t factor_bytes = spec.k / spec.group * spec.n * MemoryTypeSize(spec.scale.type);
-  launch.bytes = static_cast<uint64_t>(weight_bytes + factor_bytes * (has_zero ? 2 : 1) +
+  launch.bytes = static_cast<uint64_t>(weight_bytes + factor_bytes * factors +
                                        spec.m * spec.k * MemoryTypeSize(spec.x.type)) +
                  EpilogueBytes(spec.epilogue, static_cast<uint64_t>(spec.m * spec.n));
   launch.grain = ChooseGrain(launch.tasks, launch.flops);

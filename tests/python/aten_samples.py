@@ -211,8 +211,14 @@ CASES += [
     a("_weight_int8pack_mm.default", f(2, 6), T((5, 6), torch.int8), f(5)),
     a("_weight_int8pack_mm.default", f(20, 6), T((5, 6), torch.int8), f(5)),
     *(
-        Case("hpu.int4_matmul.default", f(rows, 64), T((64, 32), torch.uint8), 32, f(2, 64, 2),
-             block_columns() or 64)
+        Case(
+            "hpu.int4_matmul.default",
+            f(rows, 64),
+            T((64, 32), torch.uint8),
+            32,
+            f(2, 64, 2),
+            block_columns() or 64,
+        )
         for rows in (2, 20)
     ),
     # convolution
