@@ -93,10 +93,17 @@ class LlamaStep(nn.Module):
     call does the same work, where transformers' StaticCache advances by itself and would run out.
     """
 
-    def __init__(self, layers: int = 12, width: int = 768, heads: int = 12, length: int = 256):
+    def __init__(
+        self,
+        layers: int = 12,
+        width: int = 768,
+        heads: int = 12,
+        length: int = 256,
+        inner: int = 2048,
+    ):
         super().__init__()
         self.heads, self.kv_heads, self.size = heads, heads // 3, width // heads
-        vocabulary, inner, kv_width = 32000, 2048, self.kv_heads * self.size
+        vocabulary, kv_width = 32000, self.kv_heads * self.size
 
         def linears(inputs: int, outputs: int) -> nn.ModuleList:
             return nn.ModuleList(nn.Linear(inputs, outputs, bias=False) for _ in range(layers))

@@ -19,7 +19,7 @@ constexpr int64_t kTasks = 32;  // of 8-bit weights: enough to balance, long run
 constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kUnroll = 4;
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kBytesAhead = 2048;  // of a prefetch along a block
+constexpr int64_t kBytesAhead = 8192;  // of a prefetch along a block
 constexpr int kNibbleOffset = 8;       // what 4 bits hold more than they mean
 
 // Operand numbers of the launch; those of the epilogue follow.
@@ -279,7 +279,7 @@ class QuantizedGemm {
                                      [&](Value* k, const Values& carried) {
                                        return BlockSteps(base, k, steps, row, rows, carried);
                                      });
-          AddGroup(group, first, row, rows, sums, sums_so_far);
+          AddGroup(group, first, row, rows, InOrder(sums), sums_so_far);
           return sums_so_far;
         });
     for (int64_t r = 0; r < rows; ++r) {
@@ -357,28 +357,55 @@ class QuantizedGemm {
   }
 
   // The same at k and k + 1, as dwords of two bf16. A lookup of words reads five bits: the table
-  // has each number twice.
+  // has each number twice. Words that hold two columns of a row each are paired with those of the
+  // next row first, so that nothing is widened before it is looked up; even columns then stand
+  // apart from odd ones until InOrder.
   Values WeightPairs(Value* address) {
     std::vector<llvm::Constant*> table;
     for (int i = 0; i < 32; ++i) {
       const float number = static_cast<float>(i % 16 - kNibbleOffset);
       table.push_back(e_.b.getInt16(static_cast<uint16_t>(std::bit_cast<uint32_t>(number) >> 16)));
     }
-    const auto look_up = [&](Value* words) {
+    const auto look_up = [&](Value* words, int shift) {
+      if (shift > 0) words = e_.b.CreateLShr(words, shift);
       return e_.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_hi_512, {},
                                   {llvm::ConstantVector::get(table), words});
     };
-    Values low, high;
-    for (int64_t place = 0; place < spec_.half; place += e_.lanes()) {
-      Value* even = LoadBytes(e_.Address(address, place));
-      Value* odd = LoadBytes(e_.Address(address, spec_.half + place));
-      Value* words = e_.b.CreateBitCast(e_.b.CreateOr(even, e_.b.CreateShl(odd, 16)),
-                                        Integers(16, 2 * e_.lanes()));
-      low.push_back(look_up(words));
-      high.push_back(look_up(e_.b.CreateLShr(words, 4)));
+    llvm::Type* words_type = Integers(16, 2 * e_.lanes());
+    if (KeepsParity()) {
+      Value* rows = e_.b.CreateAlignedLoad(words_type, address, llvm::Align(1));
+      Value* words = e_.b.CreateShuffleVector(rows, Zipped(0, e_.lanes(), e_.lanes()));
+      return {look_up(words, 0), look_up(words, 8), look_up(words, 4), look_up(words, 12)};
     }
-    low.insert(low.end(), high.begin(), high.end());
-    return low;
+    Value* even = LoadBytes(address);
+    Value* odd = LoadBytes(e_.Address(address, spec_.half));
+    Value* words = e_.b.CreateBitCast(e_.b.CreateOr(even, e_.b.CreateShl(odd, 16)), words_type);
+    return {look_up(words, 0), look_up(words, 4)};
+  }
+
+  // Vectors of sums hold even columns, then odd ones.
+  bool KeepsParity() const { return pairs_ && spec_.half == 2 * e_.lanes(); }
+
+  // first, second, first + 1, second + 1 ... of `count` each.
+  static std::vector<int> Zipped(int first, int second, int count) {
+    std::vector<int> order;
+    for (int i = 0; i < count; ++i) {
+      order.push_back(first + i);
+      order.push_back(second + i);
+    }
+    return order;
+  }
+
+  Values InOrder(Values sums) {
+    if (!KeepsParity()) return sums;
+    const int lanes = e_.lanes(), half = lanes / 2;
+    for (size_t i = 0; i < sums.size(); i += 2) {
+      Value* even = sums[i];
+      Value* odd = sums[i + 1];
+      sums[i] = e_.b.CreateShuffleVector(even, odd, Zipped(0, lanes, half));
+      sums[i + 1] = e_.b.CreateShuffleVector(even, odd, Zipped(half, lanes + half, half));
+    }
+    return sums;
   }
 
   void AddGroup(Value* group, Value* first, Value* row, int64_t rows, const Values& sums,
@@ -463,8 +490,9 @@ absl::StatusOr<EmittedKernels> EmitQuantizedGemmKernels(KernelCache& cache,
   launch.name = spec.name;
   launch.flops = 2 * static_cast<uint64_t>(spec.m * spec.n * spec.k);
   const int64_t weight_bytes = spec.n * spec.k / (spec.half != 0 ? 2 : 1);
+  const int factors = QuantizedGemm::HasScale(spec) + has_zero;
   const int64_t factor_bytes = spec.k / spec.group * spec.n * MemoryTypeSize(spec.scale.type);
-  launch.bytes = static_cast<uint64_t>(weight_bytes + factor_bytes * (has_zero ? 2 : 1) +
+  launch.bytes = static_cast<uint64_t>(weight_bytes + factor_bytes * factors +
                                        spec.m * spec.k * MemoryTypeSize(spec.x.type)) +
                  EpilogueBytes(spec.epilogue, static_cast<uint64_t>(spec.m * spec.n));
   launch.grain = ChooseGrain(launch.tasks, launch.flops);

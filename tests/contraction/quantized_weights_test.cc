@@ -119,8 +119,7 @@ class QuantizedRun {
   std::pair<double, double> Reference(int64_t row, int64_t col) const {
     double sum = 0, magnitude = 0;
     for (int64_t k = 0; k < c_.k; ++k) {
-      const double x =
-          x_.Get(2 + row * spec_.x.row_stride + k * spec_.x.col_stride);
+      const double x = x_.Get(2 + row * spec_.x.row_stride + k * spec_.x.col_stride);
       const int64_t group = k / spec_.group;
       const double scale = c_.groups > 0 ? Factor(spec_.scale, group, col) : 1;
       const double zero = c_.zero ? Factor(spec_.zero, group, col) : 0;
@@ -149,8 +148,7 @@ TEST_P(QuantizedWeights, EightBitsInGroups) {
   for (const int64_t groups : {1, 2, 5}) {
     for (const bool zero : {false, true}) {
       const int64_t k = groups == 2 ? 70 : 320;
-      QuantizedRun({3, 37, k, 0, groups, zero, MemoryType::kBF16, MemoryType::kBF16,
-                    groups % 5})
+      QuantizedRun({3, 37, k, 0, groups, zero, MemoryType::kBF16, MemoryType::kBF16, groups % 5})
           .Check(GetParam());
     }
   }
@@ -197,9 +195,9 @@ TEST(QuantizedWeightsBytes, CountsWeightsOnce) {
   const QuantizedRun eight({1, 64, 128});
   const QuantizedRun four({1, 64, 128, 32, 4, true, MemoryType::kBF16, MemoryType::kBF16, 2});
   const auto bytes = [](const QuantizedRun& run) {
-    return CompiledContraction(IsaLevel::kV2, [&](ContractionEmitter& emitter) {
-             return emitter.EmitQuantizedGemm(run.spec());
-           })
+    return CompiledContraction(
+               IsaLevel::kV2,
+               [&](ContractionEmitter& emitter) { return emitter.EmitQuantizedGemm(run.spec()); })
         .kernels()
         .launches[0]
         .bytes;

@@ -96,6 +96,18 @@ PRODUCTS = (
     ("torch.dot({x}.reshape(-1, {k})[0], {y})", (None, "k")),
     ("torch.outer({x}.reshape(-1), {y})", (None, "n")),
     ("torch.matmul({y}, {x}.transpose(-1, -2))", (None, "n k")),
+    (
+        "torch.ops.aten._weight_int8pack_mm({x}.reshape(-1, {k}).contiguous(),"
+        " ({y} * 40).to(torch.int8), {z}) / 40",
+        (None, "n k", "n"),
+    ),
+    ("F.linear({x}, ({y} * 40).to(torch.int8).to({x}.dtype) * {z}) / 40", (None, "n k", "n 1")),
+    (
+        "torch.ops.aten._weight_int4pack_mm_for_cpu("
+        "F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(),"
+        " ({y}.abs() * 80).to(torch.uint8), 32, {z}) / 8",
+        (None, "64 16", "1 64 2"),
+    ),
 )
 WINDOWS = (
     (3, "F.conv1d({x}, {w3}, stride={s}, padding={p})"),

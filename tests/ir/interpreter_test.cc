@@ -71,8 +71,9 @@ TEST(Interpreter, QuantizedWeightsOfEightAndFourBits) {
     %1 = matmul_quantized %x, %w, %s, %z : f32[1,2]
     %2 = matmul_quantized %x, %b, %s : f32[1,2]
     return %0, %1, %2 })",
-      {Numbers({1, 2}, {1, 10}), Numbers({2, 2}, {1, -2, 3, 4}), Numbers({1, 2, 1}, {0x9a, 0xf0}),
-       Numbers({2, 2}, {2, 3, 5, 7}), Numbers({2, 2}, {1, 0, 0, -1})});
+      {Numbers({1, 2}, {1, 10}), Numbers({2, 2}, {1, -2, 3, 4}, DType::kI8),
+       Numbers({1, 2, 1}, {0x9a, 0xf0}, DType::kU8), Numbers({2, 2}, {2, 3, 5, 7}),
+       Numbers({2, 2}, {1, 0, 0, -1})});
   EXPECT_THAT(result.outputs[0].data, ElementsAre(-19, 43));
   // Column 0: 1 * (1 * 2 + 1) + 10 * (-2 * 5); column 1: 3 * 3 + 10 * (4 * 7 - 1).
   EXPECT_THAT(result.outputs[1].data, ElementsAre(-97, 279));

@@ -247,7 +247,8 @@ const OpCase kOps[] = {
     {"matmul_transposed", "%r = matmul %x, %y {transpose_a = true} : T[6,6]", kFloats},
     {"matmul_quantized", "%w = cast %y : i8[4,6]\n %r = matmul_quantized %x, %w : T[4,4]", kFloats},
     {"matmul_quantized_groups",
-     "%w = cast %y : i8[4,6]\n %f = slice %x {limits = [2,4], starts = [0,0], steps = [1,1]} : T[2,4]\n"
+     "%w = cast %y : i8[4,6]\n %f = slice %x {limits = [2,4], starts = [0,0], steps = [1,1]} : "
+     "T[2,4]\n"
      " %r = matmul_quantized %x, %w, %f, %f : T[4,4]",
      kFloats},
     {"matmul_quantized_blocks",

@@ -9,6 +9,8 @@ import torch
 from aten_case import Case, T
 from recurrent_samples import RECURRENT
 
+from habana_frameworks.torch.dynamo.int4_weights import block_columns
+
 
 def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:
     return T(sizes, strides=strides)
@@ -205,6 +207,20 @@ CASES += [
     a("outer.default", f(3), f(4)),
     a("linear.default", f(2, 3, 4), f(5, 4), f(5)),
     a("linear.default", f(4), f(5, 4)),
+    # quantised weights: of few rows, of many
+    a("_weight_int8pack_mm.default", f(2, 6), T((5, 6), torch.int8), f(5)),
+    a("_weight_int8pack_mm.default", f(20, 6), T((5, 6), torch.int8), f(5)),
+    *(
+        Case(
+            "hpu.int4_matmul.default",
+            f(rows, 64),
+            T((64, 32), torch.uint8),
+            32,
+            f(2, 64, 2),
+            block_columns() or 64,
+        )
+        for rows in (2, 20)
+    ),
     # convolution
     a("conv2d.default", f(2, 3, 6, 7), f(4, 3, 3, 2), f(4), [2, 1], [1, 0], [1, 2]),
     a("conv2d.default", f(1, 4, 5, 5), f(6, 2, 3, 3), None, [1, 1], [1, 1], [1, 1], 2),
