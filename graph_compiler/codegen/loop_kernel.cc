@@ -70,7 +70,8 @@ std::string LoopKernel::Structure() const {
   std::ostringstream out;
   PrintShape(out, outer);
   PrintShape(out, inner);
-  out << vector << ' ' << vector_is_row << row_lanes << serial << ' ' << vector_chunk << ' ' << operands.size();
+  out << vector << ' ' << vector_is_row << row_lanes << serial << ' ' << vector_chunk << ' '
+      << operands.size();
   for (const uint64_t bytes : scratch_bytes) out << ' ' << bytes;
   for (const LoopPass& pass : passes) {
     out << "\npass " << pass.row_level << '\n' << ToText(pass.body);

@@ -1,6 +1,6 @@
 // Convolution of one channel per group, or few: lanes are channels. Sums of a tile of a few pixels
-// stay in registers over all taps. One channel per group and contiguous channels: x is read where it
-// lies, pixels of an output row after each other and all channels of a tile, so that memory is
+// stay in registers over all taps. One channel per group and contiguous channels: x is read where
+// it lies, pixels of an output row after each other and all channels of a tile, so that memory is
 // walked in order. Else a task walks over blocks of channels, and copies the strip for each.
 #include <algorithm>
 
@@ -115,8 +115,7 @@ class DepthwiseConv {
                       e_.Int(spec_.kernel_h));
       };
       at.first_kernel_row = kernel_rows(e_.Sub(e_.Int(0), top));
-      at.end_kernel_row =
-          e_.Max(kernel_rows(e_.Sub(e_.Int(spec_.in_h), top)), at.first_kernel_row);
+      at.end_kernel_row = e_.Max(kernel_rows(e_.Sub(e_.Int(spec_.in_h), top)), at.first_kernel_row);
       Value* start = e_.Add(e_.Mul(position_->image(), strides[0]), e_.Mul(top, strides[1]));
       const auto tile = [&](int count, Value* first, int64_t begin, int64_t end) {
         at.count = count;
@@ -203,9 +202,8 @@ class DepthwiseConv {
       }
       return sums;
     };
-    const Values sums =
-        e_.For(at.first_kernel_row, at.end_kernel_row, 1, ZeroTile(e_, shape),
-               [&](Value* row, const Values& s) { return kernel_row(row, s); });
+    const Values sums = e_.For(at.first_kernel_row, at.end_kernel_row, 1, ZeroTile(e_, shape),
+                               [&](Value* row, const Values& s) { return kernel_row(row, s); });
     TilePlace place = PlaceOf(e_.Int(0), channel);
     place.row_index = [&](Value* pixel) { return Values{output_row, e_.Add(at.first, pixel)}; };
     EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);

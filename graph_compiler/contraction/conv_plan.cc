@@ -25,8 +25,9 @@ constexpr int64_t kMostUnrolledTaps = 7;
 constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
 constexpr int64_t kDepthwisePixels = 4096;
 constexpr int64_t kPixelsInPlace = 512;
-constexpr int64_t kPanelBlocksInPlace = 4;  // at most: channels that lie together are walked together
-constexpr int64_t kWidestEdge = 16;         // columns of padding on a side, whose tiles are unrolled
+constexpr int64_t kPanelBlocksInPlace =
+    4;                               // at most: channels that lie together are walked together
+constexpr int64_t kWidestEdge = 16;  // columns of padding on a side, whose tiles are unrolled
 
 bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   if (spec.x_type != MemoryType::kF32 || spec.x_strides[3] != 1) return false;
@@ -166,8 +167,8 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
     CutEvenly(plan, spec);
     ChooseTasks(plan, spec, 1, CeilDiv(plan.panels, kPanelBlocksInPlace));
   }
-  plan.tiles_of_rows = plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps &&
-                       spec.out_w % plan.tile_w == 0;
+  plan.tiles_of_rows =
+      plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps && spec.out_w % plan.tile_w == 0;
   if (!plan.tiles_of_rows) {
     plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
     return plan;

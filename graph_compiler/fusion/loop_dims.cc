@@ -188,8 +188,16 @@ class DimOrder {
     if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
   }
 
+  // Nothing is calculated: dimensions stay whole for copies that exchange two of them
+  // (contraction/transpose_copy.h).
+  bool IsCopy() const {
+    return std::all_of(kernel_.passes.begin(), kernel_.passes.end(),
+                       [](const LoopPass& pass) { return pass.body.ops.size() == 1; });
+  }
+
   // Of a map: a task walks rows that follow each other, up to about `chunk` elements.
   void TakeRows(int64_t chunk) {
+    if (IsCopy()) return;
     int64_t elements = kernel_.vector;
     int64_t tasks = NumElements(kernel_.outer);
     while (!kernel_.outer.empty()) {
@@ -219,7 +227,8 @@ class DimOrder {
   // tasks stay many.
   int RowLanes() {
     int64_t cost = 0;
-    for (const LoopPass& pass : kernel_.passes) cost = std::max(cost, int64_t{TotalCost(pass.body)});
+    for (const LoopPass& pass : kernel_.passes)
+      cost = std::max(cost, int64_t{TotalCost(pass.body)});
     if (cost > kShortBody) return kRowLanes;
     int lanes = kRowLanes;
     const int64_t rows = NumElements(kernel_.outer) * kernel_.vector;
