@@ -210,7 +210,6 @@ Result InferMaxPoolGradient(const Call& call) {
   return One(x.dtype, x.sizes);
 }
 
-
 namespace {
 
 // q, k, v from operand `first` on, and the mask.

@@ -51,11 +51,11 @@ void EmitMaxPoolGradient(const NodeLowering& at, Params params) {
   const Layouts layouts{{"WHCN", "WHCN", "WHCN"}, {"WHCN"}};
   const DType dtype = at.out[0].dtype;
   const Tensor result = graph.Intermediate(dtype, first);
-  graph.Node(std::string("pt_maxpool_2d_bwd_").append(GuidSuffix(dtype)),
-             {graph.Transposed(at.in[0], kToChannelsFirst),
-              graph.Transposed(at.in[2], kToChannelsFirst),
-              graph.Transposed(at.in[1], kToChannelsFirst)},
-             {result}, params, &layouts);
+  graph.Node(
+      std::string("pt_maxpool_2d_bwd_").append(GuidSuffix(dtype)),
+      {graph.Transposed(at.in[0], kToChannelsFirst), graph.Transposed(at.in[2], kToChannelsFirst),
+       graph.Transposed(at.in[1], kToChannelsFirst)},
+      {result}, params, &layouts);
   graph.Transpose(result, at.out[0], kToChannelsLast);
 }
 

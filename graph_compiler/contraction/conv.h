@@ -39,7 +39,7 @@ struct ConvPlan {
   bool strip = true;                    // else x is read in place
   int64_t tile_h = 0, tile_w = 0;
   int64_t blocks_h = 0, blocks_w = 0;
-  RowTiles tiles;  // of tile_h * tile_w pixels
+  RowTiles tiles;              // of tile_h * tile_w pixels
   bool tiles_of_rows = false;  // depthwise: of the tile_w pixels of an output row instead
   int vectors = 0;
   int64_t panel_cols = 0, panels = 0;  // per group (depthwise: of all channels)

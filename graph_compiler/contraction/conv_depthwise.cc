@@ -1,6 +1,9 @@
-// Convolution of one channel per group, or few: lanes are channels. A task walks over blocks of
-// channels; for each it copies the strip and computes tiles of a few pixels, whose sums stay in
-// registers over all taps.
+// Convolution of one channel per group, or few: lanes are channels. Sums of a tile of a few pixels
+// stay in registers over all taps. One channel per group and contiguous channels: x is read where
+// it lies, pixels of an output row after each other and all channels of a tile, so that memory is
+// walked in order. Else a task walks over blocks of channels, and copies the strip for each.
+#include <algorithm>
+
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/epilogue.h"
 
@@ -20,9 +23,10 @@ class DepthwiseConv {
         e_.Decompose(task, {spec_.batch, plan_.blocks_h, plan_.blocks_w, plan_.panel_blocks});
     ConvTask position(e_, frame_, spec_, plan_, index[0], index[1], index[2]);
     position_ = &position;
-    position.FillPixelTable();
     Value* first_panel = e_.Mul(index[3], plan_.panels_per_task);
     Value* end_panel = e_.Min(e_.Add(first_panel, plan_.panels_per_task), e_.Int(plan_.panels));
+    if (!plan_.strip) return RowsInPlace(first_panel, end_panel);
+    position.FillPixelTable();
     e_.For(first_panel, end_panel, 1, [&](Value* panel) {
       Value* channel = e_.Mul(panel, plan_.panel_cols);
       Value* channels = e_.Int(plan_.panel_cols);
@@ -50,45 +54,146 @@ class DepthwiseConv {
            [&](Value* pixel) { Tile(tiles.tail_rows, pixel, panel, channel); });
   }
 
+  // Neighbouring pixels of an output row, from column `first` on, with what they read.
+  struct RowTile {
+    int count = 0;
+    Value* first = nullptr;  // output column
+    Value* input = nullptr;  // of channel 0, under the first tap of the first pixel
+    int64_t col_bytes = 0, row_bytes = 0;
+    MemoryType type = MemoryType::kF32;
+    // Columns of the input that exist, counted from `input`; kernel rows likewise.
+    int64_t begin = 0, end = 0;
+    Value* first_kernel_row = nullptr;
+    Value* end_kernel_row = nullptr;
+  };
+
+  int64_t Columns(int count) const {
+    return (count - 1) * spec_.stride_w + (spec_.kernel_w - 1) * spec_.dilation_w + 1;
+  }
+
   void PanelByRows(Value* panel, Value* channel) {
     const RowTiles& tiles = plan_.tiles;
     const int64_t main_end = tiles.main_rows * tiles.main_count;
+    const auto tile = [&](int count, Value* pixel) {
+      const Values index = position_->PixelIndex(pixel);
+      RowTile at;
+      at.count = count;
+      at.first = index[1];
+      at.input = e_.Address(position_->InputBase(channel), position_->PixelOffset(pixel));
+      at.col_bytes = plan_.strip_channels * 4;
+      at.row_bytes = plan_.strip_cols(spec_) * at.col_bytes;
+      at.end = Columns(count);
+      at.first_kernel_row = e_.Int(0);
+      at.end_kernel_row = e_.Int(spec_.kernel_h);
+      Tile(at, index[0], panel, channel);
+    };
     e_.For(e_.Int(0), position_->rows(), 1, [&](Value* row) {
       Value* first = e_.Mul(row, plan_.tile_w);
       Value* tail = e_.Add(first, main_end);
-      e_.For(first, tail, tiles.main_rows,
-             [&](Value* pixel) { RowTile(tiles.main_rows, pixel, panel, channel); });
+      e_.For(first, tail, tiles.main_rows, [&](Value* p) { tile(tiles.main_rows, p); });
       if (tiles.tail_count == 0) return;
       e_.For(tail, e_.Add(first, plan_.tile_w), tiles.tail_rows,
-             [&](Value* pixel) { RowTile(tiles.tail_rows, pixel, panel, channel); });
+             [&](Value* p) { tile(tiles.tail_rows, p); });
     });
   }
 
-  // Pixels of one output row: a column of the strip is loaded once for all that it is a tap of.
-  void RowTile(int count, Value* pixel, Value* panel, Value* channel) {
-    const TileShape shape{count, plan_.vectors};
+  // x where it lies. Kernel rows outside the image are left out; so are columns, which are known
+  // for every tile: those that reach over an edge have code of their own.
+  void RowsInPlace(Value* first_panel, Value* end_panel) {
+    const int size = MemoryTypeSize(spec_.x_type);
+    const int64_t* strides = spec_.x_strides;
+    RowTile at;
+    at.type = spec_.x_type;
+    at.col_bytes = strides[2] * size;
+    at.row_bytes = strides[1] * size;
+    e_.For(e_.Int(0), position_->rows(), 1, [&](Value* h) {
+      Value* row = e_.Add(position_->first_h(), h);
+      Value* top = e_.Add(e_.Mul(row, spec_.stride_h), -spec_.pad_top);
+      const auto kernel_rows = [&](Value* pixels) {  // that cover so many rows of the image
+        Value* some = e_.Max(pixels, e_.Int(0));
+        return e_.Min(e_.DivConst(e_.Add(some, spec_.dilation_h - 1), spec_.dilation_h),
+                      e_.Int(spec_.kernel_h));
+      };
+      at.first_kernel_row = kernel_rows(e_.Sub(e_.Int(0), top));
+      at.end_kernel_row = e_.Max(kernel_rows(e_.Sub(e_.Int(spec_.in_h), top)), at.first_kernel_row);
+      Value* start = e_.Add(e_.Mul(position_->image(), strides[0]), e_.Mul(top, strides[1]));
+      const auto tile = [&](int count, Value* first, int64_t begin, int64_t end) {
+        at.count = count;
+        at.first = first;
+        at.begin = begin;
+        at.end = end;
+        Value* left = e_.Add(e_.Mul(first, spec_.stride_w), -spec_.pad_left);
+        Value* offset = e_.Mul(e_.Add(start, e_.Mul(left, strides[2])), size);
+        Value* input = e_.Address(frame_.Operand(e_.b, 0), offset);
+        e_.For(first_panel, end_panel, 1, [&](Value* panel) {
+          Value* channel = e_.Mul(panel, plan_.panel_cols);
+          at.input = e_.Address(input, e_.Mul(channel, size));
+          Tile(at, row, panel, channel);
+        });
+      };
+      TilesOfRow(tile);
+    });
+  }
+
+  // Calls tile(count, first column, begin, end), in a loop for neighbours that read no padding.
+  template <typename F>
+  void TilesOfRow(const F& tile) {
+    const RowTiles& tiles = plan_.tiles;
+    int64_t column = 0;
+    const auto walk = [&](int count, int64_t times) {
+      const auto left = [&](int64_t first) { return first * spec_.stride_w - spec_.pad_left; };
+      const auto inside = [&](int64_t first) {
+        return left(first) >= 0 && left(first) + Columns(count) <= spec_.in_w;
+      };
+      for (int64_t i = 0; i < times;) {
+        int64_t run = 0;
+        while (i + run < times && inside(column + run * count)) ++run;
+        if (run > 0) {
+          e_.For(e_.Int(column), e_.Int(column + run * count), count,
+                 [&](Value* first) { tile(count, first, 0, Columns(count)); });
+        } else {
+          run = 1;
+          const int64_t begin = std::max<int64_t>(0, -left(column));
+          tile(count, e_.Int(column), begin, std::min(Columns(count), spec_.in_w - left(column)));
+        }
+        column += run * count;
+        i += run;
+      }
+    };
+    walk(tiles.main_rows, tiles.main_count);
+    walk(tiles.tail_rows, tiles.tail_count);
+  }
+
+  // A column of the image is loaded once for all that it is a tap of.
+  void Tile(const RowTile& at, Value* output_row, Value* panel, Value* channel) {
+    const TileShape shape{at.count, plan_.vectors};
     const TileShape one{1, plan_.vectors};
-    const int64_t row_bytes = plan_.panel_cols * 4;
-    const int64_t kernel_row_bytes = spec_.kernel_w * row_bytes;
-    const int64_t col_bytes = position_->PixelStride() / spec_.stride_w;
-    const int64_t columns =
-        (count - 1) * spec_.stride_w + (spec_.kernel_w - 1) * spec_.dilation_w + 1;
+    const int64_t tap_bytes = plan_.panel_cols * 4;
+    const int64_t kernel_row_bytes = spec_.kernel_w * tap_bytes;
     Value* weights =
         e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, spec_.kernel_h * kernel_row_bytes));
-    Value* base = e_.Address(position_->InputBase(channel), position_->PixelOffset(pixel));
-    const auto kernel_row = [&](Value* row, Values sums) {
-      Value* input = e_.Address(base, position_->TapOffset(row, e_.Int(0)));
-      Value* first = e_.Address(weights, e_.Mul(row, kernel_row_bytes));
+    const auto load = [&](Value* row, int64_t column) {
+      Values x;
+      for (int v = 0; v < plan_.vectors; ++v) {
+        const int64_t bytes =
+            column * at.col_bytes + int64_t{v} * e_.lanes() * MemoryTypeSize(at.type);
+        x.push_back(e_.LoadWide(e_.Address(row, bytes), at.type, e_.lanes()));
+      }
+      return x;
+    };
+    const auto kernel_row = [&](Value* number, Values sums) {
+      Value* row = e_.Address(at.input, e_.Mul(number, spec_.dilation_h * at.row_bytes));
+      Value* first = e_.Address(weights, e_.Mul(number, kernel_row_bytes));
       std::vector<Values> w;
       for (int64_t tap = 0; tap < spec_.kernel_w; ++tap) {
-        w.push_back(LoadTile(e_, one, e_.Address(first, tap * row_bytes), 0));
+        w.push_back(LoadTile(e_, one, e_.Address(first, tap * tap_bytes), 0));
       }
-      for (int64_t column = 0; column < columns; ++column) {
+      for (int64_t column = at.begin; column < at.end; ++column) {
         Values x;
         for (int64_t tap = 0; tap < spec_.kernel_w; ++tap) {
           const int64_t from = column - tap * spec_.dilation_w;
-          if (from < 0 || from % spec_.stride_w != 0 || from / spec_.stride_w >= count) continue;
-          if (x.empty()) x = LoadTile(e_, one, e_.Address(input, column * col_bytes), 0);
+          if (from < 0 || from % spec_.stride_w != 0 || from / spec_.stride_w >= at.count) continue;
+          if (x.empty()) x = load(row, column);
           for (size_t v = 0; v < x.size(); ++v) {
             Value*& sum = sums[static_cast<size_t>(from / spec_.stride_w) * x.size() + v];
             sum = e_.Fma(x[v], w[static_cast<size_t>(tap)][v], sum);
@@ -97,13 +202,10 @@ class DepthwiseConv {
       }
       return sums;
     };
-    const Values sums = e_.For(e_.Int(0), e_.Int(spec_.kernel_h), 1, ZeroTile(e_, shape),
+    const Values sums = e_.For(at.first_kernel_row, at.end_kernel_row, 1, ZeroTile(e_, shape),
                                [&](Value* row, const Values& s) { return kernel_row(row, s); });
-    const Values first_index = position_->PixelIndex(pixel);
-    TilePlace place = PlaceOf(pixel, channel);
-    place.row_index = [&](Value* row) {
-      return Values{first_index[0], e_.b.CreateAdd(first_index[1], e_.Sub(row, pixel))};
-    };
+    TilePlace place = PlaceOf(e_.Int(0), channel);
+    place.row_index = [&](Value* pixel) { return Values{output_row, e_.Add(at.first, pixel)}; };
     EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
   }
 

@@ -24,6 +24,10 @@ constexpr int64_t kMostUnrolledTaps = 7;
 // Of a depthwise task, whose rows above and below its own pixels are a large part of its reading.
 constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
 constexpr int64_t kDepthwisePixels = 4096;
+constexpr int64_t kPixelsInPlace = 512;
+constexpr int64_t kPanelBlocksInPlace =
+    4;                               // at most: channels that lie together are walked together
+constexpr int64_t kWidestEdge = 16;  // columns of padding on a side, whose tiles are unrolled
 
 bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   if (spec.x_type != MemoryType::kF32 || spec.x_strides[3] != 1) return false;
@@ -133,6 +137,17 @@ bool TakesDepthwise(const TargetInfo& target, const ConvSpec& spec) {
          (size == 1 || (size * 2 <= target.f32_lanes && target.f32_lanes % size == 0));
 }
 
+namespace {
+
+bool DepthwiseInPlace(const ConvPlan& plan, const ConvSpec& spec) {
+  const int64_t right = (spec.out_w - 1) * spec.stride_w - spec.pad_left +
+                        (spec.kernel_w - 1) * spec.dilation_w - (spec.in_w - 1);
+  return plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps && spec.x_strides[3] == 1 &&
+         spec.out_c % plan.panel_cols == 0 && spec.pad_left <= kWidestEdge && right <= kWidestEdge;
+}
+
+}  // namespace
+
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   ConvPlan plan;
   plan.lane_group = spec.in_c / spec.groups;
@@ -142,10 +157,18 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
   plan.strip_channels = plan.panel_cols;
-  ChooseTile(plan, spec, kDepthwisePixels, kDepthwiseStripBytes);
-  ChooseTasks(plan, spec, 1, 1);
-  plan.tiles_of_rows = plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps &&
-                       spec.out_w % plan.tile_w == 0;
+  plan.strip = !DepthwiseInPlace(plan, spec);
+  if (plan.strip) {
+    ChooseTile(plan, spec, kDepthwisePixels, kDepthwiseStripBytes);
+    ChooseTasks(plan, spec, 1, 1);
+  } else {
+    plan.tile_w = spec.out_w;
+    plan.tile_h = std::clamp<int64_t>(kPixelsInPlace / plan.tile_w, 1, spec.out_h);
+    CutEvenly(plan, spec);
+    ChooseTasks(plan, spec, 1, CeilDiv(plan.panels, kPanelBlocksInPlace));
+  }
+  plan.tiles_of_rows =
+      plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps && spec.out_w % plan.tile_w == 0;
   if (!plan.tiles_of_rows) {
     plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
     return plan;

@@ -193,8 +193,16 @@ class DimOrder {
     if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
   }
 
+  // Nothing is calculated: dimensions stay whole for copies that exchange two of them
+  // (contraction/transpose_copy.h).
+  bool IsCopy() const {
+    return std::all_of(kernel_.passes.begin(), kernel_.passes.end(),
+                       [](const LoopPass& pass) { return pass.body.ops.size() == 1; });
+  }
+
   // Of a map: a task walks rows that follow each other, up to about `chunk` elements.
   void TakeRows(int64_t chunk) {
+    if (IsCopy()) return;
     int64_t elements = kernel_.vector;
     int64_t tasks = NumElements(kernel_.outer);
     while (!kernel_.outer.empty()) {

@@ -203,8 +203,7 @@ absl::Status ImportMaxPool(Importer& im) {
   wide.strides.insert(wide.strides.end(), {0, 0});
   const View place = ResultOf(im, 1, image);
   ReduceWindows(
-      im, x, place, ReduceKind::kMin, pool.h, pool.w,
-      [&](WindowBody& window, BodyBuilder& body) {
+      im, x, place, ReduceKind::kMin, pool.h, pool.w, [&](WindowBody& window, BodyBuilder& body) {
         const E element = window.Element(lowest);
         const E found = body.Load(Access{wide.value, wide.type, wide.strides, wide.offset});
         const E flat = window.Row() * static_cast<double>(pool.w.in) + window.Column();
@@ -225,8 +224,8 @@ constexpr int64_t kMostUnrolledWindows = 9;
 // Windows along a dimension that an element of the image may lie in.
 int64_t WindowsAround(const Window& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
 
-// gradient, x, flat positions of maxima -> gradient of x: an element gathers from the windows around
-// it those whose maximum it was. x gives sizes only.
+// gradient, x, flat positions of maxima -> gradient of x: an element gathers from the windows
+// around it those whose maximum it was. x gives sizes only.
 absl::Status ImportMaxPoolGradient(Importer& im) {
   ASSIGN_OR_RETURN(Pool pool, ReadPool(im.node()));
   const Image image = ImageOf(im, 0);
@@ -252,8 +251,8 @@ absl::Status ImportMaxPoolGradient(Importer& im) {
   };
   // Number `back` before the last window that may hold the element.
   const auto window_at = [&](const Window& w, size_t dim, E back) {
-    const E last =
-        Binary(Opcode::kFloorDiv, along(dim, w.pad_begin), body.ConstInt(ScalarType::kI64, w.stride));
+    const E last = Binary(Opcode::kFloorDiv, along(dim, w.pad_begin),
+                          body.ConstInt(ScalarType::kI64, w.stride));
     return last - back;
   };
   const auto within = [](E at, int64_t size) {
@@ -292,6 +291,7 @@ absl::Status ImportMaxPoolGradient(Importer& im) {
     node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
   }
   node.body = body.Take();
+  node.keep_apart = image.copied;  // the copy that follows would look up windows in its own order
   im.AddNode(std::move(node));
   FinishResult(im, 0, image, out);
   return absl::OkStatus();

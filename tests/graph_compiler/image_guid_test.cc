@@ -63,8 +63,8 @@ TEST_P(ImageGuidTest, PoolingWithPadding) {
   }
 }
 
-// Windows that overlap, few around an element (spelled out) and many (a loop); images whose channels
-// lie beside each other, apart, and apart but many enough to be copied.
+// Windows that overlap, few around an element (spelled out) and many (a loop); images whose
+// channels lie beside each other, apart, and apart but many enough to be copied.
 TEST_P(ImageGuidTest, MaxPoolGradient) {
   struct Case {
     int32_t kernel, stride, pad;
@@ -81,9 +81,8 @@ TEST_P(ImageGuidTest, MaxPoolGradient) {
     GraphBuilder b;
     // Persistent tensors in their own order, the node's by views.
     const auto given = [&](size_t width, size_t height, synDataType type, uint32_t* view) {
-      const uint32_t tensor =
-          c.channels_last ? b.Persistent({c.channels, width, height, 1}, type)
-                          : b.Persistent({width, height, c.channels, 1}, type);
+      const uint32_t tensor = c.channels_last ? b.Persistent({c.channels, width, height, 1}, type)
+                                              : b.Persistent({width, height, c.channels, 1}, type);
       *view = tensor;
       if (c.channels_last) {
         *view = b.Temporary({width, height, c.channels, 1}, type);
@@ -115,8 +114,8 @@ TEST_P(ImageGuidTest, MaxPoolGradient) {
             return size_t(first + int64_t((i * 7 + j * 3 + k * 5 + salt) % size_t(end - first)));
           };
           const size_t place = pick(i, h, 0) * w + pick(j, w, 1);
-          const size_t o = c.channels_last ? (i * out_w + j) * c.channels + k
-                                           : (k * out_h + i) * out_w + j;
+          const size_t o =
+              c.channels_last ? (i * out_w + j) * c.channels + k : (k * out_h + i) * out_w + j;
           places[o] = int32_t(place);
           wanted[k * w * h + place] += gradients[o];
         }

@@ -256,8 +256,8 @@ ChannelStatistics StatisticsOfChannels(Expr x) {
   const Expr part_squares = Sum(within * within, part);
   const Expr mean = Mean(part_mean, own);
   const Expr between = part_mean - mean;
-  const Expr squares = Sum(part_squares, own) + Sum(between * between, own) *
-                                                    static_cast<double>(part_size);
+  const Expr squares =
+      Sum(part_squares, own) + Sum(between * between, own) * static_cast<double>(part_size);
   return {mean, squares * (1 / static_cast<double>(count))};
 }
 

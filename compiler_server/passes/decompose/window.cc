@@ -116,14 +116,14 @@ void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilat
     if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
     return call.b.Permute(call.b.Reshape(value, sizes), {0, 2, 3, 1});
   };
-  Value* y = call.b.Emit(
-      OpKind::kMaxPoolGradient,
-      {last(call.b.Cast(grad, x->type.dtype)), last(call.Tensor("indices")), last(x)},
-      {{AttrKey::kKernel, window.kernel},
-       {AttrKey::kStride, window.stride},
-       {AttrKey::kPads, window.pads},
-       {AttrKey::kDilation, dilation},
-       {AttrKey::kCeil, ceil}});
+  Value* y =
+      call.b.Emit(OpKind::kMaxPoolGradient,
+                  {last(call.b.Cast(grad, x->type.dtype)), last(call.Tensor("indices")), last(x)},
+                  {{AttrKey::kKernel, window.kernel},
+                   {AttrKey::kStride, window.stride},
+                   {AttrKey::kPads, window.pads},
+                   {AttrKey::kDilation, dilation},
+                   {AttrKey::kCeil, ceil}});
   if (call.refused()) return;
   call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
 }

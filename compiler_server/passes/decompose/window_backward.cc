@@ -1,6 +1,6 @@
-// Gradients of average pooling and resizing. Averages and interpolations are linear along each dimension:
-// the way back multiplies by the transposed weights, which are made of positions, or spreads evenly
-// where windows do not overlap.
+// Gradients of average pooling and resizing. Averages and interpolations are linear along each
+// dimension: the way back multiplies by the transposed weights, which are made of positions, or
+// spreads evenly where windows do not overlap.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/expression.h"
