@@ -106,6 +106,20 @@ bool Holds(DType wide, DType narrow) {
   return wide_signed && IsInteger(narrow) && DTypeSize(wide) > DTypeSize(narrow);
 }
 
+// A value that was widened, then reshaped or permuted, then narrowed again: without the casts.
+Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
+  if (const Node* cast = MadeBy(x, OpKind::kCast)) {
+    Value* source = cast->operands[0];
+    return source->type.dtype == dtype && Holds(x->type.dtype, dtype) ? source : nullptr;
+  }
+  const Node* permute = MadeBy(x, OpKind::kPermute);
+  const Node* move = permute != nullptr ? permute : MadeBy(x, OpKind::kReshape);
+  Value* source = move == nullptr ? nullptr : WithoutDetour(move->operands[0], dtype, b);
+  if (source == nullptr) return nullptr;
+  return permute == nullptr ? b.Reshape(source, x->type.sizes)
+                            : b.Permute(source, permute->Ints(AttrKey::kPerm));
+}
+
 Value* SimplifyCast(Node& node, Builder& b) {
   Value* x = node.operands[0];
   const DType dtype = node.type().dtype;
@@ -114,6 +128,7 @@ Value* SimplifyCast(Node& node, Builder& b) {
     Value* source = inner->operands[0];
     if (Holds(x->type.dtype, source->type.dtype)) return b.Cast(source, dtype);
   }
+  if (Value* narrow = WithoutDetour(x, dtype, b)) return narrow;
   const auto value = Uniform(x);
   // Small whole numbers are the same in every type but bool.
   const bool whole = value && *value == static_cast<int>(*value) && *value >= 0 && *value <= 127;

@@ -257,9 +257,10 @@ def test_attention_drops_what_eager_drops(case, length, dtype):
         torch.rand(5, device="hpu")  # the generator has moved on when the backward runs
         return y.detach(), *torch.autograd.grad(y.float().square().sum(), (q, k, v))
 
-    tolerance = 1e-4 if dtype == torch.float32 else 0.05
+    tolerance = 1e-5 if dtype == torch.float32 else 0.03  # of the largest: results are rounded
     for ours, theirs in zip(step(compiled(attention)), step(attention), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+        bound = tolerance * theirs.abs().max().item()
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=bound)
     assert only_graph().eager_nodes == 0
 
 
