@@ -1,5 +1,7 @@
 // Pooling and resizing, in channels-last form between permutations as convolutions are.
-#include "compiler_server/passes/decompose/call.h"
+#include <algorithm>
+
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -83,14 +85,75 @@ void EmitMaxPool(Call& call, int64_t spatial) {
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
 
+// Windows of adaptive pooling along one dimension: output o covers [floor(o * in / out), ceil((o +
+// 1)
+// * in / out)).
+struct AdaptiveWindows {
+  int64_t longest = 0;
+  Value* index = nullptr;  // [outputs * longest]: each window's inputs, its last as often as needed
+};
+AdaptiveWindows WindowsOf(Call& call, int64_t inputs, int64_t outputs) {
+  AdaptiveWindows windows;
+  for (int64_t o = 0; o < outputs; ++o) {
+    const int64_t end = ((o + 1) * inputs + outputs - 1) / outputs;
+    windows.longest = std::max(windows.longest, end - o * inputs / outputs);
+  }
+  const auto in = static_cast<double>(inputs);
+  const auto out = static_cast<double>(outputs);
+  const Expr output{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, outputs), {outputs, 1})};
+  const Expr place{&call, call.b.Iota(0, 1, DType::kI32, windows.longest)};
+  const Expr begin = Apply(OpKind::kFloorDiv, output * in, out);
+  const Expr end = Apply(OpKind::kFloorDiv, output * in + (in + out - 1), out);
+  const Expr index = Apply(OpKind::kMin, begin + place, end - 1.0);
+  windows.index = call.b.Reshape(index.value, {outputs * windows.longest});
+  return windows;
+}
+
+// Laid out side by side, windows that differ and overlap are even.
+void UnevenMaxPool(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const Dims in = x->type.sizes;
+  const Dims& out = call.type().sizes;
+  const size_t rank = in.size();
+  const int64_t images = NumElements(std::span(in).first(rank - 2));
+  const AdaptiveWindows rows = WindowsOf(call, in[rank - 2], out[rank - 2]);
+  const AdaptiveWindows columns = WindowsOf(call, in[rank - 1], out[rank - 1]);
+  x = call.b.Reshape(x, {1, images, in[rank - 2], in[rank - 1]});
+  x = call.b.Gather(call.b.Gather(x, rows.index, 2), columns.index, 3);
+  x = call.b.Permute(x, {0, 2, 3, 1});
+  const Dims kernel = {rows.longest, columns.longest};
+  const auto emit = [&](OpKind op) {
+    Value* y = call.b.Emit(op, {x},
+                           {{AttrKey::kKernel, kernel},
+                            {AttrKey::kStride, kernel},
+                            {AttrKey::kPads, Dims{0, 0, 0, 0}},
+                            {AttrKey::kDilation, Dims{1, 1}},
+                            {AttrKey::kCeil, false}});
+    return call.b.Permute(y, {0, 3, 1, 2});
+  };
+  std::vector<Value*> results = {call.b.Reshape(emit(OpKind::kMaxPool), out)};
+  if (call.result_count() > 1 && call.used(1)) {
+    const Expr flat{&call, call.b.Reshape(emit(OpKind::kMaxPoolIndex), {NumElements(out)})};
+    const auto width = static_cast<double>(out[rank - 1] * columns.longest);
+    const Expr row = Apply(OpKind::kFloorDiv, flat, width);
+    const Expr read_row{&call, call.b.Gather(rows.index, row.value, 0)};
+    const Expr read_column{&call, call.b.Gather(columns.index, (flat - row * width).value, 0)};
+    const Expr place = read_row * static_cast<double>(in[rank - 1]) + read_column;
+    results.push_back(call.b.Reshape(call.b.Cast(place.value, call.type(1).dtype), out));
+  }
+  call.Return(std::move(results));
+}
+
 // adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
 void AdaptiveMaxPool2d(Call& call) {
   const Dims in = call.Tensor(kSelf)->type.sizes;
   const Dims& out = call.type().sizes;
   const size_t rank = in.size();
-  if (rank < 3 || out.size() != rank || in[rank - 2] % out[rank - 2] != 0 ||
-      in[rank - 1] % out[rank - 1] != 0) {
-    return call.Refuse("uneven pooling of ", ir::ToText(in));
+  if (rank < 3 || out.size() != rank || call.type().elements() == 0) {
+    return call.Refuse("pooling of ", ir::ToText(in));
+  }
+  if (in[rank - 2] % out[rank - 2] != 0 || in[rank - 1] % out[rank - 1] != 0) {
+    return UnevenMaxPool(call);
   }
   const Dims kernel = {in[rank - 2] / out[rank - 2], in[rank - 1] / out[rank - 1]};
   GiveMaxPool(call, 2, {kernel, kernel, {0, 0, 0, 0}}, {1, 1}, false);

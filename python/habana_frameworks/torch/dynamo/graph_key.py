@@ -118,8 +118,10 @@ GRAPH_MAKERS = (
     "graph_capture",
     "inputs",
     "joint",
+    "own_decompositions",
     "recorder",
     "snippet",
+    "volume_pooling",
     "whole_ops",
     "wire",
 )
