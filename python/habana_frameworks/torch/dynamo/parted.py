@@ -66,7 +66,7 @@ def part(
         return build(module, example_inputs)
     except Exception as error:
         if failed:
-            raise failed[0] from error
+            raise failed[0] from None
         _log.debug("AOTAutograd failed", exc_info=True)
         first_line = str(error).partition("\n")[0]
         raise CaptureError(f"{type(error).__name__}: {first_line}") from error
