@@ -41,4 +41,11 @@ constexpr uint64_t PhiloxBlocks(uint64_t numbers) { return numbers / 4 + (number
 // A number of [0, 1) with 24 bits, all that an f32 of that interval can have evenly.
 constexpr float UniformFromBits(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
+// Whether integers of [low, high) are drawn as floor(u * (high - low)) + low in f32: it holds them
+// all, and the 2^24 values of u meet each of them in proportions that differ by 1/16 at most.
+constexpr bool DrawsExactIntegers(int64_t low, int64_t high) {
+  constexpr int64_t kLargest = int64_t{1} << 24;
+  return -kLargest <= low && low < high && high <= kLargest && high - low <= int64_t{1} << 20;
+}
+
 }  // namespace hpu

@@ -1,6 +1,6 @@
 #include "backend/torch/generator.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/EmptyTensor.h>
 
 #include <cstring>
 #include <mutex>
@@ -51,8 +51,9 @@ void HpuGenerator::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> HpuGenerator::get_state() const {
-  const at::Tensor state =
-      at::empty({static_cast<int64_t>(sizeof(place_))}, at::TensorOptions().dtype(at::kByte));
+  // Real memory, also while a mode makes fakes of what is dispatched.
+  const at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(sizeof(place_))},
+                                                 at::TensorOptions().dtype(at::kByte));
   std::memcpy(state.mutable_data_ptr(), &place_, sizeof(place_));
   return state.getIntrusivePtr();
 }

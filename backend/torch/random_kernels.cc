@@ -7,7 +7,9 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "backend/torch/fallback.h"
 #include "backend/torch/generator.h"
@@ -171,6 +173,34 @@ Tensor& Normal(Tensor& self, double mean, double std, MaybeGenerator generator) 
   });
 }
 
+// Integers of [low, high), which f32 holds exactly. Rounded, the product may be the range itself.
+template <typename T>
+void FillIntegers(const RandomPlace& place, int64_t low, int64_t high, Tensor& values) {
+  T* data = values.mutable_data_ptr<T>();
+  const auto range = static_cast<float>(high - low);
+  Draw(place, static_cast<uint64_t>(values.numel()), [&](uint64_t i, uint32_t bits) {
+    const float number = std::min(std::floor(UniformFromBits(bits) * range), range - 1);
+    data[i] = static_cast<T>(static_cast<int64_t>(number) + low);
+  });
+}
+
+Tensor& RandomFrom(Tensor& self, int64_t from, std::optional<int64_t> to,
+                   MaybeGenerator generator) {
+  const bool held = self.scalar_type() == at::kLong || self.scalar_type() == at::kInt;
+  if (!held || !to.has_value() || !DrawsExactIntegers(from, *to)) {
+    return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(random_, from)>::call(self, from, to,
+                                                                                  generator);
+  }
+  const RandomPlace place = TakeFor(self, generator);
+  return Write(self, [&](Tensor& values) {
+    AT_DISPATCH_INDEX_TYPES(values.scalar_type(), "random_hpu",
+                            [&] { FillIntegers<index_t>(place, from, *to, values); });
+  });
+}
+Tensor& RandomTo(Tensor& self, int64_t to, MaybeGenerator generator) {
+  return RandomFrom(self, 0, to, std::move(generator));
+}
+
 std::tuple<Tensor, Tensor> NativeDropout(const Tensor& input, double p, std::optional<bool> train) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
@@ -187,6 +217,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("bernoulli_.Tensor", &BernoulliTensor);
   m.impl("native_dropout", &NativeDropout);
   m.impl("normal_", &Normal);
+  m.impl("random_.from", &RandomFrom);
+  m.impl("random_.to", &RandomTo);
 }
 
 }  // namespace hpu::torch_backend

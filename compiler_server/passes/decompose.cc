@@ -9,9 +9,9 @@
 namespace hpu::compiler {
 namespace {
 
-const std::unordered_map<std::string_view, Handler>& Handlers() {
+const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
   static const auto* const handlers = [] {
-    auto* map = new std::unordered_map<std::string_view, Handler>;
+    auto* map = new std::unordered_map<std::string_view, HandlerRow>;
     for (const auto rows : {PointwiseRows(),      ReduceRows(),        NormRows(),
                             ContractRows(),       AttentionRows(),     ConvRows(),
                             ViewRows(),           MovementRows(),      IndexRows(),
@@ -21,7 +21,7 @@ const std::unordered_map<std::string_view, Handler>& Handlers() {
                             ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows(),
                             RandomRows(),         QuantizeRows(),      QuantizedWeightRows()}) {
       for (const HandlerRow& row : rows) {
-        HPU_CHECK(map->emplace(row.target, row.handler).second, "two handlers for one ATen target");
+        HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }
     }
     return map;
@@ -29,12 +29,17 @@ const std::unordered_map<std::string_view, Handler>& Handlers() {
   return *handlers;
 }
 
-// Runs the target's handler; refused() if there is none.
-void Rewrite(Call& call) {
+// Runs a handler of the target, its first or the other; refused() if there is none.
+void Rewrite(Call& call, bool first) {
   if (const auto op = ir::ElementwiseFromAten(call.target())) return RewriteElementwise(call, *op);
-  const auto handler = Handlers().find(call.target());
-  if (handler == Handlers().end()) return call.Refuse("no rule for this operator");
-  handler->second(call);
+  const auto row = Handlers().find(call.target());
+  if (row == Handlers().end()) return call.Refuse("no rule for this operator");
+  (first ? row->second.handler : row->second.otherwise)(call);
+}
+
+bool HasOtherHandler(std::string_view target) {
+  const auto row = Handlers().find(target);
+  return row != Handlers().end() && row->second.otherwise != nullptr;
 }
 
 // What was built must be what the capture declared, and recipes must be able to hold it.
@@ -87,9 +92,15 @@ absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
     if (DrawsRandom(node) && eager_draw != nullptr) {
       call.Refuse("numbers are drawn in order, and ", eager_draw->aten->target, " runs eagerly");
     } else {
-      Rewrite(call);
+      Rewrite(call, true);
     }
-    const absl::Status status = CheckResult(call, builder.Since(mark), context);
+    absl::Status status = CheckResult(call, builder.Since(mark), context);
+    if (!status.ok() && HasOtherHandler(call.target())) {
+      builder.Rewind(mark);
+      graph.draws = draws;
+      Rewrite(call, false);
+      status = CheckResult(call, builder.Since(mark), context);
+    }
     if (!status.ok()) {
       builder.Rewind(mark);
       graph.draws = draws;

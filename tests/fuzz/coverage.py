@@ -29,7 +29,8 @@ LINES = 24  # long programs: Dynamo's share is per program
 # before the capture sees it (decomposed_early).
 _ITS_OWN_NUMBERS = """
     random_uniform
-    composite bernoulli, composite native_dropout, composite normal, composite uniform
+    composite bernoulli, composite native_dropout, composite normal, composite randint
+    composite uniform
 """
 _TRAINING = """
     conv_weight_gradient, max_pool_gradient, max_pool_index

@@ -121,6 +121,8 @@ UNFOLDED = [
     a("unfold_backward.default", f(2, 3, 3, 4), [2, 9, 3], 1, 4, 2),
     a("pixel_unshuffle.default", f(2, 3, 4, 6), 2),
     a("adaptive_max_pool2d.default", f(2, 3, 6, 8), [3, 2]),
+    a("adaptive_max_pool2d.default", f(2, 3, 7, 5), [3, 2]),
+    a("adaptive_max_pool2d.default", f(3, 4, 6), [5, 4]),
     a("max.dim", b(3, 7), 1),
 ]
 
@@ -249,6 +251,11 @@ CONVOLUTIONS = [
     conv(f(2, 4, 4, 5), f(4, 3, 2, 2), 2, groups=2, transposed=True),
     conv(f(2, 3, 5), f(3, 2, 3), 2, transposed=True),
     conv(h(2, 3, 6, 7), h(4, 3, 3, 3), 1, 1),
+    conv(f(2, 3, 4, 5, 6), f(4, 3, 2, 3, 2)),
+    conv(f(2, 4, 6, 5, 7), f(6, 2, 3, 2, 3), 2, 1, 1, 2),
+    conv(f(1, 4, 7, 6, 5), f(4, 1, 3, 3, 3), 1, 2, 2, 4),
+    conv(f(2, 4, 3, 4, 3), f(4, 3, 2, 2, 3), 2, 1, 1, 2, transposed=True, more=1),
+    conv(h(1, 3, 4, 4, 4), h(4, 3, 3, 3, 3), 1, 1),
 ]
 
 # Target classes are indices below 3, which is ignored in some.

@@ -91,6 +91,32 @@ def test_attention(mask, causal):
     compiled_whole(check(function, *given, *hidden))
 
 
+@pytest.mark.parametrize("shared", [1, 2])
+def test_attention_whose_heads_share_keys(shared):
+    q, k, v = heads(2, 4, 6, 8), heads(2, shared, 6, 8) + 1, heads(2, shared, 6, 8) - 1
+
+    def function(q, k, v):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        y = torch.nn.functional.scaled_dot_product_attention(
+            *leaves, is_causal=True, enable_gqa=True
+        )
+        return y, *torch.autograd.grad(y, leaves, q * 2)
+
+    on_device = [x.to("hpu") for x in (q, k, v)]
+    fresh_process()
+    leaves = [x.requires_grad_() for x in on_device]
+    y = torch.compile(
+        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=True
+        ),
+        backend="hpu_backend",
+    )(*leaves)
+    ours = [y, *torch.autograd.grad(y, leaves, q.to("hpu") * 2)]
+    for mine, other in zip(ours, function(q, k, v), strict=True):
+        torch.testing.assert_close(mine.detach().cpu(), other, rtol=1e-4, atol=1e-5)
+    assert report().eager_segments == 0
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_of_attention_keeps_no_scores(dtype, dropout):
@@ -204,11 +230,11 @@ def test_embedding_of_many_rows_is_the_same_on_any_number_of_threads():
     torch.testing.assert_close(results[0], function(grad.cpu(), index), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [-1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_embedding_bag(mode, padding, weighted):
-    if weighted and mode == 1:
+    if weighted and mode != 0:
         pytest.skip("PyTorch weighs sums only")
 
     def function(table, grad, index, offsets, *each):
@@ -222,7 +248,8 @@ def test_embedding_bag(mode, padding, weighted):
 
     index = torch.tensor([0, 2, 4, 4, 1, 2, 2, 0])
     each = [heads(8)] if weighted else []
-    inputs = [heads(5, 6), heads(3, 6), index, torch.tensor([0, 3, 7])]
+    # The third bag has nothing but padding 2, the fourth has no rows.
+    inputs = [heads(5, 6), heads(4, 6), index, torch.tensor([0, 5, 7, 7])]
     compiled_whole(check(function, *inputs, *each))
 
 

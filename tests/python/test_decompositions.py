@@ -43,6 +43,25 @@ DECOMPOSED = {
     "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), IMAGE),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), IMAGE),
     "max_pool3d": (lambda x: F.max_pool3d(x, 2), IMAGE),
+    "bilinear": (F.bilinear, X, Y, torch.ones(3, 6, 6).cumsum(0).cumsum(2) / 20),
+    "rrelu": (F.rrelu, X),
+    "conv_tbc": (lambda x: torch.conv_tbc(x[0], x[1, :3], x[1, 0, 0], 1), IMAGE),
+    "copysign": (torch.copysign, X, Y),
+    "copysign of a zero": (lambda x: torch.copysign(x, torch.tensor(-0.0, device=x.device)), X),
+    "round to decimals": (lambda x: (x.round(decimals=1), (x * 99).round(decimals=-1)), X),
+    "cdist": (torch.cdist, X, Y),
+    "kthvalue": (lambda x: torch.kthvalue(x, 2, 0), X),
+    "median": (lambda x: (torch.median(x, 1), torch.median(x, 0, True)), X),
+    "put": (lambda x, i: x.put(i, x[0, :4], accumulate=True), X, CLASSES),
+    "masked_scatter": (lambda x, y: x.masked_scatter(y > 0.5, y.flip(0)), X, Y),
+    "searchsorted": (lambda x, y: torch.searchsorted(x.sort(-1).values, y, right=True), X, Y),
+    "repeat_interleave": (
+        lambda x, n: x.repeat_interleave(n, 0, output_size=10),
+        X,
+        CLASSES,
+    ),
+    "histc": (lambda x: torch.histc(x, 5, -1, 1), X),
+    "shift": (lambda n: n << 3, CLASSES),
 }
 
 

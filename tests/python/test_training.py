@@ -102,18 +102,6 @@ def test_outputs_that_are_inputs_or_views_of_them():
     only_graph()
 
 
-def test_views_of_one_intermediate_run_eagerly():
-    def function(w):
-        y = w * 2
-        return y.view(-1), y.t()
-
-    w = leaf()
-    first, second = compiled(function)(w)
-    (first.sum() + second.sum()).backward()
-    assert_close(w.grad, torch.full((4, 4), 4.0))
-    assert "views of one tensor" in report().graphs[-1].reason
-
-
 def test_frozen_parameters_get_no_gradient():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to("hpu")
     model[0].requires_grad_(False)
@@ -155,22 +143,6 @@ def test_gradients_have_memory_of_their_own():
     assert first.grad.data_ptr() != second.grad.data_ptr()
     assert_close(first.grad, torch.full((4, 4), 3.0))
     assert_close(second.grad, torch.full((4, 4), 3.0))
-
-
-def test_a_custom_function_runs_eagerly_and_right():
-    class Triple(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * x
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * 3
-
-    w = leaf()
-    compiled(lambda w: Triple.apply(w).sum())(w).backward()
-    assert_close(w.grad, torch.full((4, 4), 3.0))
-    assert "higher-order" in report().graphs[-1].reason
 
 
 def test_an_activation_in_place():

@@ -48,6 +48,12 @@ ir::Attrs AttrsOf(Call& call, const Value* q) {
   return {{AttrKey::kScale, ScaleOf(call, q)}, {AttrKey::kCausal, call.Bool("is_causal")}};
 }
 
+// True if groups of queries' heads share a head of the keys and one of the values.
+bool HeadsAreGroups(const Value* q, const Value* k, const Value* v) {
+  const int64_t heads = k->type.sizes[1];
+  return heads > 0 && heads == v->type.sizes[1] && q->type.sizes[1] % heads == 0;
+}
+
 void EmitAttention(Call& call, Value* mask_input, bool grouped) {
   Value* query = call.Tensor("query");
   if (call.Float("dropout_p") != 0) return call.Refuse("attention with dropout");
@@ -59,7 +65,8 @@ void EmitAttention(Call& call, Value* mask_input, bool grouped) {
   if (call.refused()) return;
   // One head for all queries (Falcon) is the same as groups of all heads.
   const bool one_head = k->type.sizes[1] == 1 && v->type.sizes[1] == 1;
-  if (!grouped && !one_head && k->type.sizes[1] != q->type.sizes[1]) {
+  const bool equal = k->type.sizes[1] == q->type.sizes[1];
+  if (!equal && !one_head && !(grouped && HeadsAreGroups(q, k, v))) {
     return call.Refuse("attention that broadcasts heads");
   }
   std::vector<Value*> operands = WithMask({q, k, v}, mask);
@@ -79,11 +86,27 @@ void Attention(Call& call) {
   EmitAttention(call, call.OptionalTensor("attn_mask"), call.Bool("enable_gqa"));
 }
 void FlashAttentionForCpu(Call& call) {
-  EmitAttention(call, call.OptionalTensor("attn_mask"), false);
+  EmitAttention(call, call.OptionalTensor("attn_mask"), true);
 }
 void FlashAttention(Call& call) { EmitAttention(call, nullptr, false); }
 void EfficientAttention(Call& call) {
   EmitAttention(call, call.OptionalTensor("attn_bias"), false);
+}
+
+// Each head of keys or values as often as queries' heads share it, and the way back.
+Value* ForEachHead(Call& call, Value* x, int64_t heads) {
+  const Dims& sizes = x->type.sizes;
+  if (sizes[1] == heads) return x;
+  const Dims apart = {sizes[0], sizes[1], 1, sizes[2], sizes[3]};
+  const Dims copied = {sizes[0], sizes[1], heads / sizes[1], sizes[2], sizes[3]};
+  Value* expanded = call.b.Expand(call.b.Reshape(x, apart), copied);
+  return call.b.Reshape(expanded, {sizes[0], heads, sizes[2], sizes[3]});
+}
+Value* SumOfGroup(Call& call, Value* x, int64_t heads) {
+  const Dims& sizes = x->type.sizes;
+  if (sizes[1] == heads) return x;
+  const Dims apart = {sizes[0], heads, sizes[1] / heads, sizes[2], sizes[3]};
+  return call.b.Reduce(OpKind::kReduceSum, call.b.Reshape(x, apart), {2}, false);
 }
 
 // Gradients of query, key and value; the weights are computed again where they are used.
@@ -98,6 +121,10 @@ void EmitAttentionBackward(Call& call, std::string_view grad_name, Value* mask_i
   Value* grad = FourDims(call, call.Tensor(grad_name));
   Value* out = FourDims(call, call.Tensor("out"));
   if (call.refused()) return;
+  if (!HeadsAreGroups(q, k, v)) return call.Refuse("attention that broadcasts heads");
+  const int64_t shared = k->type.sizes[1];
+  k = ForEachHead(call, k, q->type.sizes[1]);
+  v = ForEachHead(call, v, q->type.sizes[1]);
   const Dims rows = {q->type.sizes[0], q->type.sizes[1], q->type.sizes[2], 1};
   Value* logsumexp = call.b.Cast(call.Tensor("logsumexp"), Widened(q->type.dtype));
   const ir::Node* node = call.b.EmitNode(
@@ -106,7 +133,8 @@ void EmitAttentionBackward(Call& call, std::string_view grad_name, Value* mask_i
   if (call.refused()) return;
   std::vector<Value*> results;
   for (size_t i = 0; i < 3; ++i) {
-    results.push_back(call.b.Reshape(node->results[i], call.type(i).sizes));
+    Value* gradient = i == 0 ? node->results[i] : SumOfGroup(call, node->results[i], shared);
+    results.push_back(call.b.Reshape(gradient, call.type(i).sizes));
   }
   call.Return(std::move(results));
 }

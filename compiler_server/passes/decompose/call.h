@@ -102,6 +102,7 @@ using Handler = void (*)(Call& call);
 struct HandlerRow {
   std::string_view target;
   Handler handler;
+  Handler otherwise = nullptr;  // where no recipe can hold what `handler` makes of a call
 };
 
 // The families; each row is a target that it rewrites.

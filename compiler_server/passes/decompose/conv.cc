@@ -1,7 +1,7 @@
 // Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups,
 // K]. Each call is wrapped in the permutations that get there; passes/layout moves them out of
-// chains.
-#include "compiler_server/passes/decompose/conv_window.h"
+// chains. Three spatial dimensions are two where the device has no node for them.
+#include "compiler_server/passes/decompose/volume.h"
 
 namespace hpu::compiler {
 namespace {
@@ -62,6 +62,34 @@ void EmitConvTranspose(Call& call, ConvWindow window) {
   Finish(call, call.b.Emit(OpKind::kConvTranspose, {x, weight}, WindowAttrs(window), &type), bias);
 }
 
+// The same for three spatial dimensions, on images.
+void EmitVolumeConv(Call& call, ConvWindow window, bool transposed) {
+  Value* x = call.Tensor(kInput);
+  Value* weight = call.Tensor(kWeight);
+  Value* bias = call.OptionalTensor(kBias);
+  if (call.refused()) return;
+  if (x->type.rank() != 5 || x->type.elements() == 0 || call.type().elements() == 0) {
+    return call.Refuse("convolution of ", ToText(x->type));
+  }
+  const DepthWindow depth = TakeDepth(window, weight->type.sizes[2]);
+  const Dims last = ChannelsLast(5);
+  x = call.b.Permute(x, last);
+  weight = PlaneWeight(call, weight);
+  if (!transposed) {
+    Value* y =
+        call.b.Emit(OpKind::kConv, {DepthToChannels(call, x, depth), weight}, WindowAttrs(window));
+    return Finish(call, Volumes(call, y, x->type.sizes[0]), bias);
+  }
+  Dims sizes;
+  for (int64_t dim : last) sizes.push_back(call.type().sizes[dim]);
+  Value* images = Images(call, x);
+  const TensorType seen = ir::Contiguous(
+      call.dtype(), {images->type.sizes[0], sizes[2], sizes[3], depth.kernel * sizes[4]});
+  Value* y = call.b.Emit(OpKind::kConvTranspose, {images, weight}, WindowAttrs(window), &seen);
+  if (call.refused()) return;
+  Finish(call, ChannelsToDepth(call, y, depth, sizes), bias);
+}
+
 // Number of spatial dimensions, or a refusal (unbatched inputs have another rank than the weight).
 int64_t SpatialDims(Call& call) {
   const int64_t rank = call.Tensor(kInput)->type.rank();
@@ -73,18 +101,20 @@ int64_t SpatialDims(Call& call) {
 }
 
 // convNd(x, weight, bias, stride, padding, dilation, groups)
-void Conv(Call& call) {
+ConvWindow ReadWindow(Call& call) {
   const int64_t spatial = SpatialDims(call);
   ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
   window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
   window.groups = call.Int("groups");
-  EmitConv(call, std::move(window));
+  return window;
 }
+void Conv(Call& call) { EmitConv(call, ReadWindow(call)); }
+void VolumeConv(Call& call) { EmitVolumeConv(call, ReadWindow(call), false); }
 
 // convNd.padding: "same" (stride 1 only) or "valid"
-void ConvPadding(Call& call) {
+ConvWindow ReadPadding(Call& call) {
   const int64_t spatial = SpatialDims(call);
   ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
@@ -96,44 +126,37 @@ void ConvPadding(Call& call) {
     const int64_t total = same ? window.dilation[i] * (kernel - 1) : 0;
     window.pads.insert(window.pads.end(), {total / 2, total - total / 2});
   }
-  EmitConv(call, std::move(window));
+  return window;
 }
+void ConvPadding(Call& call) { EmitConv(call, ReadPadding(call)); }
+void VolumeConvPadding(Call& call) { EmitVolumeConv(call, ReadPadding(call), false); }
 
 // convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...)
 void Convolution(Call& call) {
-  const int64_t spatial = SpatialDims(call);
-  ConvWindow window;
-  window.stride = PerDimension(call, call.Ints("stride"), spatial);
-  window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
-  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
-  window.groups = call.Int("groups");
-  if (call.Bool("transposed")) return EmitConvTranspose(call, std::move(window));
-  EmitConv(call, std::move(window));
+  const bool transposed = call.Bool("transposed");
+  ConvWindow window = ReadWindow(call);
+  transposed ? EmitConvTranspose(call, std::move(window)) : EmitConv(call, std::move(window));
+}
+void VolumeConvolution(Call& call) {
+  EmitVolumeConv(call, ReadWindow(call), call.Bool("transposed"));
 }
 
 // conv_transposeNd(x, weight, bias, stride, padding, output_padding, groups, dilation)
-void ConvTranspose(Call& call) {
-  const int64_t spatial = SpatialDims(call);
-  ConvWindow window;
-  window.stride = PerDimension(call, call.Ints("stride"), spatial);
-  window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
-  window.groups = call.Int("groups");
-  window.dilation = PerDimension(call, call.Ints("dilation"), spatial);
-  EmitConvTranspose(call, std::move(window));
-}
+void ConvTranspose(Call& call) { EmitConvTranspose(call, ReadWindow(call)); }
+void VolumeConvTranspose(Call& call) { EmitVolumeConv(call, ReadWindow(call), true); }
 
 constexpr HandlerRow kRows[] = {
-    {"aten._convolution.default", Convolution},
+    {"aten._convolution.default", Convolution, VolumeConvolution},
     {"aten.conv1d.default", Conv},
     {"aten.conv1d.padding", ConvPadding},
     {"aten.conv2d.default", Conv},
     {"aten.conv2d.padding", ConvPadding},
-    {"aten.conv3d.default", Conv},
-    {"aten.conv3d.padding", ConvPadding},
+    {"aten.conv3d.default", Conv, VolumeConv},
+    {"aten.conv3d.padding", ConvPadding, VolumeConvPadding},
     {"aten.conv_transpose1d.default", ConvTranspose},
     {"aten.conv_transpose2d.input", ConvTranspose},
-    {"aten.conv_transpose3d.input", ConvTranspose},
-    {"aten.convolution.default", Convolution},
+    {"aten.conv_transpose3d.input", ConvTranspose, VolumeConvTranspose},
+    {"aten.convolution.default", Convolution, VolumeConvolution},
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 // own.
 #include <algorithm>
 
-#include "compiler_server/passes/decompose/conv_window.h"
 #include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/volume.h"
 
 namespace hpu::compiler {
 namespace {
@@ -61,7 +61,7 @@ void ConvolutionBackward(Call& call) {
   Value* weight = call.Tensor("weight");
   const int64_t spatial = x->type.rank() - 2;
   const std::vector<bool> wanted = call.Bools("output_mask");
-  if ((spatial != 1 && spatial != 2) || wanted.size() != 3 || x->type.elements() == 0 ||
+  if (spatial < 1 || spatial > 3 || wanted.size() != 3 || x->type.elements() == 0 ||
       gradient->type.elements() == 0) {
     return call.Refuse("gradient of a convolution of ", ToText(x->type));
   }
@@ -76,13 +76,21 @@ void ConvolutionBackward(Call& call) {
     window.dilation.insert(window.dilation.begin(), 1);
   }
   if (call.refused()) return;
-  const auto last = [&](Value* value) {
-    return call.b.Permute(WithHeight(call, value), ChannelsLast(4));
-  };
-  Value* images = last(x);
-  Value* gradients = last(gradient);
   const bool transposed = call.Bool("transposed");
-  Conv conv{window, images, gradients, call.b.Permute(WithHeight(call, weight), WeightPerm(4))};
+  const bool volume = spatial == 3;
+  const DepthWindow depth = volume ? TakeDepth(window, weight->type.sizes[2]) : DepthWindow{};
+  // Of a volume, the side that the window slides over has what it sees along the depth as channels.
+  const auto last = [&](Value* value, bool slid_over) {
+    value = WithHeight(call, value);
+    value = call.b.Permute(value, ChannelsLast(value->type.rank()));
+    if (!volume) return value;
+    return slid_over ? DepthToChannels(call, value, depth) : Images(call, value);
+  };
+  Value* images = last(x, !transposed);
+  Value* gradients = last(gradient, transposed);
+  Value* flat_weight =
+      volume ? PlaneWeight(call, weight) : call.b.Permute(WithHeight(call, weight), WeightPerm(4));
+  Conv conv{window, images, gradients, flat_weight};
   // Transposed, the result is what the window slid over, and the way back is a convolution.
   if (transposed) std::swap(conv.image, conv.result);
   std::vector<Value*> results(3);
@@ -91,15 +99,24 @@ void ConvolutionBackward(Call& call) {
                    ? call.b.Emit(OpKind::kConv, {gradients, conv.weight}, WindowAttrs(window))
                    : InputGradient(call, conv);
     if (call.refused()) return;
-    results[0] = call.b.Reshape(call.b.Permute(y, ChannelsFirst(4)), call.type(0).sizes);
+    if (volume) {
+      Dims sizes;
+      for (int64_t dim : ChannelsLast(5)) sizes.push_back(x->type.sizes[dim]);
+      y = transposed ? Volumes(call, y, sizes[0]) : ChannelsToDepth(call, y, depth, sizes);
+    }
+    y = call.b.Permute(y, ChannelsFirst(y->type.rank()));
+    results[0] = call.b.Reshape(y, call.type(0).sizes);
   }
   if (wanted[1] && call.used(1)) {
     Value* y = WeightGradient(call, conv);
     if (call.refused()) return;
-    results[1] = call.b.Reshape(call.b.Permute(y, {3, 2, 0, 1}), call.type(1).sizes);
+    y = volume ? VolumeWeight(call, y, call.type(1).sizes) : call.b.Permute(y, {3, 2, 0, 1});
+    results[1] = call.b.Reshape(y, call.type(1).sizes);
   }
   if (wanted[2] && call.used(2)) {
-    results[2] = Declared(call, 2, Sum(In(call, gradients), {0, 1, 2}, false));
+    const bool unfolded = volume && transposed;
+    Value* plain = unfolded ? Images(call, call.b.Permute(gradient, ChannelsLast(5))) : gradients;
+    results[2] = Declared(call, 2, Sum(In(call, plain), {0, 1, 2}, false));
   }
   call.Return(std::move(results));
 }

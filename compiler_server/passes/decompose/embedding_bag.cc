@@ -1,4 +1,6 @@
 // Bags of embeddings: rows of a table summed by bag, and the gradient of the table.
+#include <limits>
+
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
 
@@ -20,7 +22,6 @@ Bags ReadBags(Call& call, int64_t bags) {
   Value* index = call.Tensor("indices");
   Value* offsets = call.Tensor("offsets");
   const int64_t mode = call.Int("mode");
-  if (mode != kSum && mode != kMean) call.Refuse("embedding bags of mode ", mode);
   if (index->type.rank() != 1 || offsets->type.rank() != 1 || index->type.elements() == 0 ||
       bags == 0) {
     call.Refuse("embedding bags of ", ToText(index->type));
@@ -52,19 +53,61 @@ Bags ReadBags(Call& call, int64_t bags) {
   return result;
 }
 
+// Largest elements of each bag's rows by column, and the index of the row that has each, the first
+// of equals; 0 for bags without rows. Padding does not count.
+struct Maxima {
+  Expr value;  // [bags, columns]
+  Expr index;
+};
+Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
+  const int64_t count = bags.index->type.elements();
+  const int64_t columns = weight->type.sizes[1];
+  const Dims sizes = {bags.size.sizes()[0], columns};
+  const auto join = [&](OpKind op, double start, Expr source) {
+    Value* index = call.b.Expand(call.b.Reshape(bags.bag, {count, 1}), {count, columns});
+    Value* first = call.b.Full(start, DType::kF32, sizes);
+    return Expr{&call,
+                call.b.Emit(op, {first, index, source.value}, {{AttrKey::kDim, int64_t{0}}})};
+  };
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  const Expr rows = In(call, call.b.Gather(weight, bags.index, 0));
+  const Expr counts = bags.weight > 0.0;
+  const Expr largest = join(OpKind::kScatterMax, kNone, Where(counts, rows, kNone));
+  const Expr of_row{&call, call.b.Gather(largest.value, bags.bag, 0)};
+  const auto last = static_cast<double>(count - 1);
+  const Expr places{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kF32, count), {count, 1})};
+  const Expr first = join(OpKind::kScatterMin, last,
+                          Where(counts & (rows == of_row), Expand(places, rows.sizes()), last));
+  Value* flat = call.b.Cast(Reshape(first, {sizes[0] * columns}).value, DType::kI32);
+  const Expr index{&call, call.b.Reshape(call.b.Gather(bags.index, flat, 0), sizes)};
+  const Expr filled = Reshape(bags.size, {sizes[0], 1}) > 0.0;
+  return {Where(filled, largest, 0.0), Where(filled, index, 0.0)};
+}
+
 // _embedding_bag(weight, indices, offsets, ...) -> sums, bag of each index, sizes of bags, and what
 // only the mode of maxima fills. Sizes that no gradient here reads may be empty.
 void EmbeddingBag(Call& call) {
   const Bags bags = ReadBags(call, call.type().sizes[0]);
   if (call.refused()) return;
-  const Expr rows = In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)) * bags.weight;
-  Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
-  const Expr sums{&call, AddRows(call, zeros, 0, bags.bag, rows.value)};
-  std::vector<Value*> results = {Declared(call, 0, sums)};
+  const bool of_maxima = call.Int("mode") == kMax;
+  Maxima maxima;
+  std::vector<Value*> results;
+  if (of_maxima) {
+    maxima = MaximaOf(call, bags, call.Tensor("weight"));
+    results = {Declared(call, 0, maxima.value)};
+  } else {
+    const Expr rows = In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)) * bags.weight;
+    Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
+    results = {Declared(call, 0, {&call, AddRows(call, zeros, 0, bags.bag, rows.value)})};
+  }
   const Value* statistics[] = {bags.bag, bags.size.value};
   for (size_t i = 1; i < call.result_count(); ++i) {
     const TensorType& type = call.type(i);
     const bool fits = i <= 2 && statistics[i - 1]->type.sizes == type.sizes;
+    if (i == 3 && of_maxima && type.sizes == maxima.index.sizes()) {
+      results.push_back(Declared(call, i, maxima.index));
+      continue;
+    }
     results.push_back(fits ? call.b.Cast(i == 1 ? bags.bag : bags.size.value, type.dtype)
                            : call.b.Full(0, type.dtype, type.sizes));
   }
@@ -78,10 +121,17 @@ void EmbeddingBagBackward(Call& call) {
   if (call.Bool("scale_grad_by_freq")) return call.Refuse("embedding bags scaled by frequency");
   if (call.Bool("sparse")) return call.Refuse("sparse gradient");
   if (grad->type.rank() != 2) return call.Refuse("embedding bags of ", ToText(grad->type));
+  Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
+  if (call.Int("mode") == kMax) {
+    Value* size = call.b.Reshape(call.Tensor("bag_size"), {grad->type.sizes[0], 1});
+    const Expr filled{&call, call.b.Binary(OpKind::kGt, size, 0.0)};
+    const Expr given = Where(filled, In(call, grad), 0.0);
+    Value* index = call.Tensor("maximum_indices");
+    return Give(call, {&call, AddAt(call, zeros, 0, index, given.value)});
+  }
   const Bags bags = ReadBags(call, grad->type.sizes[0]);
   if (call.refused()) return;
   const Expr rows = In(call, call.b.Gather(grad, bags.bag, 0)) * bags.weight;
-  Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
   Give(call, {&call, AddRows(call, zeros, 0, bags.index, rows.value)});
 }
 

@@ -91,6 +91,18 @@ void Normal(Call& call) {
   call.Return(call.b.Cast(numbers, call.dtype()));
 }
 
+// As f32, in which they are whole numbers. Rounded, the product may be the range itself.
+void GiveIntegers(Call& call, int64_t low, int64_t high) {
+  const auto range = static_cast<double>(high - low);
+  Value* numbers = call.b.Binary(OpKind::kMul, Draw(call, call.type().sizes), range);
+  numbers = call.b.Binary(OpKind::kMin, call.b.Unary(OpKind::kFloor, numbers), range - 1);
+  if (low != 0) numbers = call.b.Binary(OpKind::kAdd, numbers, static_cast<double>(low));
+  call.Return(call.b.Cast(numbers, call.dtype()));
+}
+void Integers(Call& call) {
+  GiveIntegers(call, call.Has("low") ? call.Int("low") : 0, call.Int("high"));
+}
+
 double KeptScale(double p) { return p == 1 ? 0 : 1 / (1 - p); }
 
 void Dropout(Call& call) {
@@ -124,6 +136,10 @@ constexpr HandlerRow kRows[] = {
     {"aten.normal_functional.default", Normal},
     {"aten.rand.default", Rand},
     {"aten.rand_like.default", Rand},
+    {"aten.randint.default", Integers},
+    {"aten.randint.low", Integers},
+    {"aten.randint_like.default", Integers},
+    {"aten.randint_like.low_dtype", Integers},
     {"aten.randn.default", Randn},
     {"aten.randn_like.default", Randn},
     {"aten.uniform.default", Uniform},
@@ -133,9 +149,27 @@ constexpr HandlerRow kRows[] = {
 
 std::span<const HandlerRow> RandomRows() { return kRows; }
 
+namespace {
+
+// True for integers that f32 holds and a type that recipes do.
+bool DrawsIntegers(const ir::Node& node) {
+  const DType dtype = node.type().dtype;
+  int64_t low = 0;
+  int64_t high = 0;
+  for (const auto& [name, argument] : node.aten->args) {
+    const auto* number = std::get_if<int64_t>(&argument.value);
+    if (number != nullptr && name == "low") low = *number;
+    if (number != nullptr && name == "high") high = *number;
+  }
+  return (dtype == DType::kI64 || dtype == DType::kI32) && DrawsExactIntegers(low, high);
+}
+
+}  // namespace
+
 bool RecipesDraw(const ir::Node& node) {
   const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
   if (std::none_of(std::begin(kRows), std::end(kRows), known)) return false;
+  if (node.aten->target.starts_with("aten.randint")) return DrawsIntegers(node);
   const DType dtype = node.type().dtype;
   const bool chance = node.aten->target.starts_with("aten.bernoulli");
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||

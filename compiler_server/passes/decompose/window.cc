@@ -1,7 +1,9 @@
 // Pooling and resizing, in channels-last form between permutations as convolutions are.
+#include <algorithm>
 #include <optional>
 
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
 
 namespace hpu::compiler {
 namespace {
@@ -85,23 +87,82 @@ void EmitMaxPool(Call& call, int64_t spatial) {
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
 
-// The window of adaptive pooling from sizes `in` to `out`; refuses uneven ones.
-std::optional<PoolWindow> EvenWindow(Call& call, const Dims& in, const Dims& out) {
-  const size_t rank = in.size();
-  if (rank < 3 || out.size() != rank || in[rank - 2] % out[rank - 2] != 0 ||
-      in[rank - 1] % out[rank - 1] != 0) {
-    call.Refuse("uneven pooling of ", ir::ToText(in));
-    return std::nullopt;
+// Windows of adaptive pooling along one dimension: output o covers
+// [floor(o * in / out), ceil((o + 1) * in / out)).
+struct AdaptiveWindows {
+  int64_t longest = 0;
+  Value* index = nullptr;  // [outputs * longest]: each window's inputs, its last as often as needed
+};
+AdaptiveWindows WindowsOf(Call& call, int64_t inputs, int64_t outputs) {
+  AdaptiveWindows windows;
+  for (int64_t o = 0; o < outputs; ++o) {
+    const int64_t end = ((o + 1) * inputs + outputs - 1) / outputs;
+    windows.longest = std::max(windows.longest, end - o * inputs / outputs);
   }
+  const auto in = static_cast<double>(inputs);
+  const auto out = static_cast<double>(outputs);
+  const Expr output{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, outputs), {outputs, 1})};
+  const Expr place{&call, call.b.Iota(0, 1, DType::kI32, windows.longest)};
+  const Expr begin = Apply(OpKind::kFloorDiv, output * in, out);
+  const Expr end = Apply(OpKind::kFloorDiv, output * in + (in + out - 1), out);
+  const Expr index = Apply(OpKind::kMin, begin + place, end - 1.0);
+  windows.index = call.b.Reshape(index.value, {outputs * windows.longest});
+  return windows;
+}
+
+// Laid out side by side, windows that differ and overlap are even.
+void UnevenMaxPool(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const Dims in = x->type.sizes;
+  const Dims& out = call.type().sizes;
+  const size_t rank = in.size();
+  const int64_t images = NumElements(std::span(in).first(rank - 2));
+  const AdaptiveWindows rows = WindowsOf(call, in[rank - 2], out[rank - 2]);
+  const AdaptiveWindows columns = WindowsOf(call, in[rank - 1], out[rank - 1]);
+  x = call.b.Reshape(x, {1, images, in[rank - 2], in[rank - 1]});
+  x = call.b.Gather(call.b.Gather(x, rows.index, 2), columns.index, 3);
+  x = call.b.Permute(x, {0, 2, 3, 1});
+  const Dims kernel = {rows.longest, columns.longest};
+  const auto emit = [&](OpKind op) {
+    Value* y = call.b.Emit(op, {x},
+                           {{AttrKey::kKernel, kernel},
+                            {AttrKey::kStride, kernel},
+                            {AttrKey::kPads, Dims{0, 0, 0, 0}},
+                            {AttrKey::kDilation, Dims{1, 1}},
+                            {AttrKey::kCeil, false}});
+    return call.b.Permute(y, {0, 3, 1, 2});
+  };
+  std::vector<Value*> results = {call.b.Reshape(emit(OpKind::kMaxPool), out)};
+  if (call.result_count() > 1 && call.used(1)) {
+    const Expr flat{&call, call.b.Reshape(emit(OpKind::kMaxPoolIndex), {NumElements(out)})};
+    const auto width = static_cast<double>(out[rank - 1] * columns.longest);
+    const Expr row = Apply(OpKind::kFloorDiv, flat, width);
+    const Expr read_row{&call, call.b.Gather(rows.index, row.value, 0)};
+    const Expr read_column{&call, call.b.Gather(columns.index, (flat - row * width).value, 0)};
+    const Expr place = read_row * static_cast<double>(in[rank - 1]) + read_column;
+    results.push_back(call.b.Reshape(call.b.Cast(place.value, call.type(1).dtype), out));
+  }
+  call.Return(std::move(results));
+}
+
+// The window of adaptive pooling from sizes `in` to `out`, if all are of one size.
+std::optional<PoolWindow> EvenWindow(const Dims& in, const Dims& out) {
+  const size_t rank = in.size();
+  if (in[rank - 2] % out[rank - 2] != 0 || in[rank - 1] % out[rank - 1] != 0) return std::nullopt;
   const Dims kernel = {in[rank - 2] / out[rank - 2], in[rank - 1] / out[rank - 1]};
   return PoolWindow{kernel, kernel, {0, 0, 0, 0}};
 }
 
 // adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
 void AdaptiveMaxPool2d(Call& call) {
-  const std::optional<PoolWindow> window =
-      EvenWindow(call, call.Tensor(kSelf)->type.sizes, call.type().sizes);
-  if (window.has_value()) GiveMaxPool(call, 2, *window, {1, 1}, false);
+  const Dims in = call.Tensor(kSelf)->type.sizes;
+  const Dims& out = call.type().sizes;
+  if (in.size() < 3 || out.size() != in.size() || call.type().elements() == 0) {
+    return call.Refuse("pooling of ", ir::ToText(in));
+  }
+  const std::optional<PoolWindow> window = EvenWindow(in, out);
+  if (!window.has_value()) return UnevenMaxPool(call);
+  GiveMaxPool(call, 2, *window, {1, 1}, false);
 }
 
 // Every window's gradient into the place of its maximum. (grad, x, ..., indices)
@@ -132,10 +193,34 @@ void MaxPool2dBackward(Call& call) {
   GiveMaxPoolGradient(call, window, ForPlane(call, call.Ints("dilation"), 2, 1),
                       call.Bool("ceil_mode"));
 }
+
+// The same where windows differ: channels last, so that neighbours in memory are summed side by
+// side. (grad, x, indices)
+void UnevenMaxPoolBackward(Call& call) {
+  Value* grad = call.Tensor("grad_output");
+  Dims sizes = call.Tensor(kSelf)->type.sizes;
+  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
+  const Dims& small = grad->type.sizes;
+  const int64_t windows = small[small.size() - 2] * small.back();
+  const auto last = [&](Value* x) {
+    return call.b.Permute(call.b.Reshape(x, {sizes[0], sizes[1], windows}), {0, 2, 1});
+  };
+  Value* zeros =
+      call.b.Full(0, Widened(grad->type.dtype), {sizes[0], sizes[2] * sizes[3], sizes[1]});
+  Value* sum = AddAt(call, zeros, 1, last(call.Tensor("indices")),
+                     last(call.b.Cast(grad, zeros->type.dtype)));
+  sum = call.b.Permute(sum, {0, 2, 1});
+  Give(call, {&call, call.b.Reshape(sum, call.type().sizes)});
+}
 void AdaptiveMaxPool2dBackward(Call& call) {
-  const std::optional<PoolWindow> window =
-      EvenWindow(call, call.Tensor(kSelf)->type.sizes, call.Tensor("grad_output")->type.sizes);
-  if (window.has_value()) GiveMaxPoolGradient(call, *window, {1, 1}, false);
+  const Value* grad = call.Tensor("grad_output");
+  const Dims in = call.Tensor(kSelf)->type.sizes;
+  if (in.size() < 3 || grad->type.sizes.size() != in.size() || grad->type.elements() == 0) {
+    return call.Refuse("gradient of pooling of ", ir::ToText(in));
+  }
+  const std::optional<PoolWindow> window = EvenWindow(in, grad->type.sizes);
+  if (!window.has_value()) return UnevenMaxPoolBackward(call);
+  GiveMaxPoolGradient(call, *window, {1, 1}, false);
 }
 
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)

@@ -120,8 +120,10 @@ GRAPH_MAKERS = (
     "inputs",
     "int4_weights",
     "joint",
+    "own_decompositions",
     "recorder",
     "snippet",
+    "volume_pooling",
     "whole_ops",
     "wire",
 )

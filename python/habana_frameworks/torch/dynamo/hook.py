@@ -14,10 +14,12 @@ import torch.fx
 
 from .. import native
 from ..internal import cache_artifacts
-from . import deferred, graph_watch, records
+from . import deferred, graph_watch, parted, records
 from .binding import Compiled, bind_program, describe_program, log_record, warn_once
+from .checkpoints import inlined
 from .compile_backend import passes, shared_layer
 from .dynamic_graph import DynamicGraph
+from .eligibility import eager_reason
 from .explanation import FrozenMiss, miss_text
 from .function_text import Uncacheable
 from .graph_capture import capture_graph
@@ -27,10 +29,11 @@ from .graph_watch import CapturedGraph
 from .host_numbers import split_numbers
 from .inputs import example_values, graph_inputs, has_symbols
 from .options import OptionError, key_options, resolve, without_effect
+from .parted import BACKWARD
 from .progress import CompileProgress
 from .ranges import host_range
 from .records import GraphRecord
-from .request import Request, Settings
+from .request import Part, Request, Settings
 from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
 from .start import graphs
 from .wire import CaptureError
@@ -63,48 +66,37 @@ def hpu_backend(
     for sentence in without_effect(settings):
         warn_once(sentence)
     keep = functools.partial(graphs.note, gm) if settings["start_without_tracing"] else _ignore
-    name = f"graph_{records.graph_count()}"
-    source = source_of(gm)
-    compile_id = str(torch._guards.CompileContext.current_compile_id() or "")
-    record = GraphRecord(name, source, compile_id)
-    reason = _eager_reason(gm, example_inputs, settings)
+    record = GraphRecord(
+        f"graph_{records.graph_count()}",
+        source_of(gm),
+        str(torch._guards.CompileContext.current_compile_id() or ""),
+    )
+    reason = eager_reason(gm, example_inputs, settings, DEVICE)
     if reason:
         return _eager(gm, record, reason, keep)
+    return _compiled(gm, example_inputs, settings, record, keep)
+
+
+def _compiled(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    record: GraphRecord,
+    keep: Keep,
+) -> Compiled:
+    """By the ladder. record: new."""
     try:
         numbers = split_numbers(gm)
         module = numbers.module if numbers else gm
-        request = Request(module, graph_inputs(module), settings, name, source, compile_id)
+        inputs = graph_inputs(module)
+        request = Request(module, inputs, settings, record.name, record.source, record.compile_id)
     except CaptureError as error:
-        return _eager(gm, record, str(error), keep)
+        return _in_parts(gm, example_inputs, settings, record, str(error), keep)
     if numbers:
         return numbers.bind(DynamicGraph(request, _compile_shape, service.forget))
     if has_symbols(example_inputs):
         return DynamicGraph(request, _compile_shape, service.forget)
     return compile_static(request, example_inputs, example_values(gm), record, keep)
-
-
-def _eager_reason(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> str:
-    """Why a graph is not for the compiler at all; "" if it is."""
-    if not settings["use_compiled_recipes"]:
-        return "option use_compiled_recipes is off"
-    tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
-    trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    if not settings["inference"] and not trains:
-        return "option inference is off"
-    if any(isinstance(v, list) for v in example_inputs):
-        return "an input is a list"
-    devices = {t.device.type for t in tensors}
-    if tensors and DEVICE not in devices:
-        warn_once(
-            f"a graph with tensors on {', '.join(sorted(devices))} only runs eagerly: "
-            'move the model and its inputs to the device with .to("hpu")'
-        )
-        return f"no input is on {DEVICE}"
-    if devices - {DEVICE, "cpu"}:
-        return f"inputs on {', '.join(sorted(devices))}"
-    return ""
 
 
 def _ignore(record: GraphRecord) -> None:
@@ -121,7 +113,46 @@ def _eager(
     warn_once(f"{record.name} runs eagerly: {reason}")
     shared_layer.log_decisions(gm, set())
     keep(record)
-    return gm.forward
+    return inlined(gm).forward
+
+
+def _in_parts(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    record: GraphRecord,
+    reason: str,
+    keep: Keep,
+) -> Compiled:
+    """What AOTAutograd makes of a graph that our capture refuses, compiled; else the graph without
+    its checkpoints; else eager. A start would need AOTAutograd's own state, so none is kept."""
+
+    def compile_part(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        part = Part(name, reason)
+        inner = Request(
+            graph,
+            graph_inputs(graph),
+            settings,
+            f"{record.name}_{name}",
+            record.source,
+            record.compile_id,
+            part,
+        )
+        if has_symbols(inputs):
+            return DynamicGraph(inner, _compile_shape, service.forget)
+        return compile_static(inner, inputs, None, inner.new_record())
+
+    try:
+        return parted.part(gm, example_inputs, compile_part)
+    except CaptureError as error:
+        flat = inlined(gm)
+        if flat is gm:
+            return _eager(gm, record, f"{reason}; in parts: {error}", keep)
+        warn_once(
+            f"{record.name}: its activation checkpoints save no memory by themselves; the compiler "
+            f"decides what is computed again: {error}"
+        )
+        return _compiled(flat, example_inputs, settings, record, keep)
 
 
 def compile_static(
@@ -200,14 +231,31 @@ def _without_program(
     keep: Keep,
 ) -> Compiled:
     """Eager, unless the user, or a warm-up, wants to know why there is no program."""
-    lasting = not isinstance(error, NoProgram) or error.lasting
-    if isinstance(error, NoProgram):
-        if request.settings["frozen"] and error.code == "NOT_FOUND":
-            raise FrozenMiss(miss_text(record, request.source, str(error))) from error
-        _show(request, example_inputs, values, record)
-        if not lasting and (request.settings["require_server"] or deferred.current() is not None):
-            raise error
+    if isinstance(error, CaptureError):
+        return _refused(request, example_inputs, error, record, keep)
+    lasting = error.lasting
+    if error.code == "NOT_FOUND" and request.settings["frozen"]:
+        raise FrozenMiss(miss_text(record, request.source, str(error))) from error
+    _show(request, example_inputs, values, record)
+    if not lasting and (request.settings["require_server"] or deferred.current() is not None):
+        raise error
     return _eager(request.module, record, str(error), keep if lasting else _ignore)
+
+
+def _refused(
+    request: Request,
+    example_inputs: Sequence[Any],
+    error: CaptureError,
+    record: GraphRecord,
+    keep: Keep,
+) -> Compiled:
+    """What becomes of a graph that cannot be captured."""
+    if request.part is None:
+        return _in_parts(request.module, example_inputs, request.settings, record, str(error), keep)
+    # A backward comes too late to take its forward back.
+    if request.part.name != BACKWARD:
+        raise error
+    return _eager(request.module, record, str(error))
 
 
 def _climb(
@@ -253,7 +301,7 @@ def _look_up(
             graph = _capture(request, example_inputs, values, record)
     except CaptureError as error:
         if front_end is not None:
-            service.remember_failure(front_end.key, str(error))
+            service.remember_failure(front_end.key, error)
         raise
     return CompileJob(
         graph,
@@ -273,7 +321,7 @@ def _compile(
             return service.compile(job, record, progress)
     except NoProgram as error:
         if job.front_end is not None and error.lasting:
-            service.remember_failure(job.front_end.key, str(error))
+            service.remember_failure(job.front_end.key, error)
         raise
 
 

@@ -83,13 +83,16 @@ def _refuse_absolute_offsets(module: torch.fx.GraphModule) -> None:
                 raise CaptureError("as_strided with an offset into an input's memory")
 
 
+def of_compiled_autograd(module: torch.fx.GraphModule) -> bool:
+    """True if it calls opaque C++ functions of the process: their writes to .grad cannot be
+    recorded."""
+    return any(getattr(n.target, "__module__", "") == _AUTOGRAD_CALLS for n in module.graph.nodes)
+
+
 def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
     """Sorts the sources of a graph. CaptureError for attributes that are not tensors, and for
     offsets that have no meaning in a program."""
     inputs = GraphInputs([], {}, {})
-    # Opaque C++ functions of the process: their writes to .grad cannot be recorded.
-    if any(getattr(n.target, "__module__", "") == _AUTOGRAD_CALLS for n in module.graph.nodes):
-        raise CaptureError("the graph is a part of a backward that compiled autograd traced")
     _refuse_absolute_offsets(module)
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -126,7 +129,7 @@ def has_offset(value: Any) -> bool:
 
 def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
     """A fake of a graph input that starts at the first element of its memory."""
-    if not has_offset(value):
+    if not has_offset(value) and not isinstance(value, FakeTensor):
         return mode.from_tensor(value, static_shapes=True)
     with mode:
         return torch.empty_strided(

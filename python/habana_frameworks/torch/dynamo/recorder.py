@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .aten_rules import ATEN_RULES
-from .decompositions import find_decomposition, overwrites_all
+from .decompositions import find_decomposition
+from .own_decompositions import overwrites_all
 from .snippet import Call, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import (
@@ -272,6 +273,8 @@ class RecordingMode(TorchDispatchMode):
             if decomposed is not None:
                 return decomposed
         result = func(*args, **kwargs)
+        if name == "aten._local_scalar_dense.default" and type(result) in (int, float, bool):
+            return result  # of a constant, which PyTorch's fakes follow
         if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
             self.recorder.rename(result, args[0])
         else:

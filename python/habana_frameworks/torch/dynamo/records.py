@@ -24,6 +24,8 @@ class GraphRecord:
     traced: bool = True
     # True: for a size that no call had yet (dynamic_graph.py).
     ahead: bool = False
+    # Of a part that AOTAutograd made (parted.py): why our own capture refused the whole.
+    parted_because: str = ""
     # Why it, or its lookup in the store, was skipped.
     reason: str = ""
     # Why what the store had was compiled anew.
@@ -51,7 +53,7 @@ class GraphRecord:
     def lines(self) -> list[str]:
         """Where its program came from and what runs eagerly, for people."""
         if self.origin == "eager":
-            return [f"{self.name}: eager: {self.reason}"]
+            return [f"{self.name}: eager: {self.reason}", *self._parted()]
         found = "hit" if self.origin in ("store", "memory") else "miss"
         return [
             f"{self.name}: {found}, {self.origin}, {'' if self.traced else 'not traced, '}"
@@ -61,9 +63,15 @@ class GraphRecord:
             f"{self.nodes} nodes ({self.eager_nodes} eager); key {self.key_ms:.1f} ms, "
             f"fetch {self.fetch_ms:.1f} ms, capture {self.capture_ms:.1f} ms, "
             f"compile {self.compile_ms:.1f} ms, load {self.load_ms:.1f} ms",
+            *self._parted(),
             *([f"  compiled anew: {self.unusable}"] if self.unusable else []),
             *(f"  eager: {step.removeprefix('eager ')}" for step in self.eager_steps),
         ]
+
+    def _parted(self) -> list[str]:
+        if not self.parted_because:
+            return []
+        return [f"  a part that AOTAutograd made, for {self.parted_because}"]
 
 
 @dataclass(frozen=True)

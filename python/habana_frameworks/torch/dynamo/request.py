@@ -16,6 +16,14 @@ Settings = dict[str, bool | int | float | str]
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a graph of AOTAutograd is of a Dynamo graph (parted.py)."""
+
+    name: str  # "forward", "backward" or "inference"
+    reason: str  # why our own capture did not take the whole
+
+
+@dataclass(frozen=True)
 class Request:
     """One Dynamo graph to compile."""
 
@@ -25,6 +33,7 @@ class Request:
     name: str
     source: str
     compile_id: str
+    part: Part | None = None  # None: the whole Dynamo graph
 
     def attributes(self) -> list[torch.Tensor]:
         return [attribute(self.module, path) for path in self.inputs.attributes]
@@ -43,4 +52,7 @@ class Request:
         return replace(self, settings={**self.settings, **changed})
 
     def new_record(self) -> GraphRecord:
-        return GraphRecord(self.name, self.source, self.compile_id)
+        record = GraphRecord(self.name, self.source, self.compile_id)
+        if self.part is not None:
+            record.parted_because = self.part.reason
+        return record

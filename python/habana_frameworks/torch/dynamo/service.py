@@ -21,6 +21,7 @@ import torch
 from .. import native
 from .local_daemon import open_client, remedy
 from .records import GraphRecord
+from .wire import CaptureError
 
 # A server that could not be had is asked for again after this time.
 _RETRY_AFTER_S = 30.0
@@ -90,7 +91,7 @@ class Service:
         self._down_reason = ""
         # Guarded by _lock; least recently used first.
         self._programs: OrderedDict[bytes, Loaded] = OrderedDict()
-        self._failed: dict[bytes, str] = {}
+        self._failed: dict[bytes, CaptureError | NoProgram] = {}
 
     def forked(self) -> bool:
         """True in a child of the process that made this object: gRPC and the device are gone."""
@@ -152,11 +153,11 @@ class Service:
     # --- programs ----------------------------------------------------------------------------
 
     def remembered(self, key: bytes) -> Loaded | None:
-        """A program of this process; NoProgram if the key is known to have none."""
+        """A program of this process; CaptureError or NoProgram if the key is known to have none."""
         with self._lock:
-            reason = self._failed.get(key)
-            if reason is not None:
-                raise NoProgram(reason, lasting=True)
+            failed = self._failed.get(key)
+            if failed is not None:
+                raise failed.with_traceback(None)
             loaded = self._programs.get(key)
             if loaded is not None:
                 self._programs.move_to_end(key)
@@ -328,9 +329,9 @@ class Service:
                 self._programs.popitem(last=False)
         return loaded
 
-    def remember_failure(self, key: bytes, reason: str) -> None:
+    def remember_failure(self, key: bytes, error: CaptureError | NoProgram) -> None:
         with self._lock:
-            self._failed[key] = reason
+            self._failed[key] = error
 
 
 # Status codes that the same graph will meet again.

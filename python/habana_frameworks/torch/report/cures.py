@@ -7,11 +7,8 @@ import re
 _EAGER = (
     (
         r"higher-order operation",
-        "Call custom autograd functions and activation checkpointing outside of what is compiled.",
-    ),
-    (
-        r"views of one tensor that gradients flow through",
-        "Return one of the views and take the other from it outside, or clone one.",
+        "Call functions of functions (torch.cond, while_loop), and activation checkpoints with "
+        "random numbers in them, outside of what is compiled.",
     ),
     (r"no input is on hpu", 'Move the model and its inputs to the device: .to("hpu").'),
     (r"inputs on ", "Give the graph inputs on hpu or the CPU only."),

@@ -1,0 +1,284 @@
+"""Decompositions that PyTorch lacks, of ATen ops for which the compile server has no rule.
+
+Results have the strides of the op's (recorder.py checks). NotImplementedError: arguments for which
+the op stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from .volume_pooling import VOLUME_POOLING
+
+_aten: Any = torch.ops.aten
+
+
+def _weight_norm_backward(
+    grad_w: torch.Tensor,
+    saved_v: torch.Tensor,
+    saved_g: torch.Tensor,
+    saved_norms: torch.Tensor,
+    dim: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of w = v * (g / |v|), a norm for each place in `dim`. The CPU kernel, which an eager step
+    would call, takes every operand as contiguous without looking."""
+    others = [d for d in range(saved_v.dim()) if d != dim]
+    along = (grad_w * saved_v).sum(others, keepdim=True) / saved_norms
+    grad_v = (saved_g / saved_norms) * (grad_w - saved_v * (along / saved_norms))
+    return grad_v.to(saved_v.dtype).contiguous(), along.to(saved_g.dtype).contiguous()
+
+
+def overwrites_all(
+    self: torch.Tensor,
+    src: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> bool:
+    """True for an as_strided_scatter that replaces every element of a contiguous tensor."""
+    expected = 1
+    for n, step in sorted(zip(size, stride, strict=True), key=lambda pair: pair[1]):
+        if n != 1 and step != expected:
+            return False
+        expected *= n
+    return self.is_contiguous() and self.numel() == expected and not storage_offset
+
+
+def _as_strided_scatter(
+    self: torch.Tensor,
+    src: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> torch.Tensor:
+    """Of one that overwrites all: its source in the order of memory."""
+    order = sorted(range(src.dim()), key=lambda d: -stride[d])
+    return src.permute(order).reshape(self.shape).clone()
+
+
+def _replication_pad3d_backward(
+    grad_output: torch.Tensor, self: torch.Tensor, padding: Sequence[int]
+) -> torch.Tensor:
+    """The depth's first, as the height of planes that are rows."""
+    depth, height, width = self.shape[-3:]
+    left, right, top, bottom, front, back = padding
+    padded = grad_output.shape[-2] * grad_output.shape[-1]
+    count = self.numel() // (depth * height * width)
+    grad = _aten.replication_pad2d_backward(
+        grad_output.reshape(count, 1, -1, padded),
+        self.new_empty((count, 1, depth, padded)),
+        [0, 0, front, back],
+    )
+    grad = grad.reshape(count, depth, *grad_output.shape[-2:])
+    like = self.reshape(count, depth, height, width)
+    grad = _aten.replication_pad2d_backward(grad, like, [left, right, top, bottom])
+    result: torch.Tensor = grad.reshape(self.shape)
+    return result
+
+
+def _trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    for dim in expand1:
+        i1 = i1.unsqueeze(dim)
+    for dim in expand2:
+        i2 = i2.unsqueeze(dim)
+    for dim in expand3:
+        i3 = i3.unsqueeze(dim)
+    product = i1 * i2 * i3
+    return product.sum(list(sumdim)) if sumdim else product
+
+
+def _conv_tbc(
+    self: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
+) -> torch.Tensor:
+    image, kernel = self.permute(1, 2, 0), weight.permute(2, 1, 0)
+    y: torch.Tensor = _aten.convolution(image, kernel, bias, [1], [pad], [1], False, [0], 1)
+    return y.permute(2, 0, 1).contiguous()
+
+
+def _copysign(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    dtype = torch.result_type(self, other)
+    if not dtype.is_floating_point:
+        raise NotImplementedError
+    other = other.to(dtype)
+    negative = (other < 0) | ((other == 0) & (other.reciprocal() < 0))
+    size = self.to(dtype).abs()
+    return torch.where(negative, -size, size)
+
+
+def _round_decimals(self: torch.Tensor, *, decimals: int) -> torch.Tensor:
+    if decimals == 0:
+        return self.round()
+    ten = float(10 ** abs(decimals))
+    return (self * ten).round() / ten if decimals > 0 else (self / ten).round() * ten
+
+
+def _rrelu(
+    self: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if training:
+        raise NotImplementedError
+    return _aten.leaky_relu(self, (lower + upper) / 2), noise.clone()
+
+
+def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+    if p != 2:
+        raise NotImplementedError
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).square().sum(-1).sqrt()
+
+
+def _cdist_backward(
+    grad: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: float, cdist: torch.Tensor
+) -> torch.Tensor:
+    """Of equal points, whose distance has no gradient: 0."""
+    if p != 2:
+        raise NotImplementedError
+    share = torch.where(cdist == 0, 0.0, grad / cdist)
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return (share.unsqueeze(-1) * difference).sum(-2).expand(x1.shape).contiguous()
+
+
+def _kth(
+    self: torch.Tensor, k: int, dim: int, keepdim: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The k-th smallest value (from 0) and its place; whether the largest, NaN, is among them."""
+    values, places = self.sort(dim)
+    value, place = values.narrow(dim, k, 1), places.narrow(dim, k, 1)
+    last = values.narrow(dim, self.shape[dim] - 1, 1)
+    has_nan = last != last
+    if keepdim:
+        return value.contiguous(), place.contiguous(), has_nan
+    value, place, has_nan = (x.squeeze(dim).contiguous() for x in (value, place, has_nan))
+    return value, place, has_nan
+
+
+def _kthvalue(
+    self: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if self.dim() == 0:
+        raise NotImplementedError
+    value, place, _ = _kth(self, k - 1, dim, keepdim)
+    return value, place
+
+
+def _median(
+    self: torch.Tensor, dim: int, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lower of two in the middle; NaN where there is one."""
+    if self.dim() == 0 or not self.is_floating_point():
+        raise NotImplementedError
+    value, place, has_nan = _kth(self, (self.shape[dim] - 1) // 2, dim, keepdim)
+    first_nan = (self != self).to(torch.float32).argmax(dim, keepdim)
+    return torch.where(has_nan, float("nan"), value), torch.where(has_nan, first_nan, place)
+
+
+def _put(
+    self: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
+) -> torch.Tensor:
+    flat = self.reshape(-1)
+    put = _aten.index_put(flat, [index.reshape(-1)], source.reshape(-1), accumulate)
+    result: torch.Tensor = put.reshape(self.shape)
+    return result
+
+
+def _masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """Each place of the mask reads as many elements behind the source's first as places precede."""
+    self, mask = torch.broadcast_tensors(self, mask)
+    read = (mask.reshape(-1).cumsum(0) - 1).clamp(min=0)
+    given = source.reshape(-1).index_select(0, read).reshape(mask.shape)
+    return torch.where(mask, given, self).contiguous()
+
+
+def _masked_scatter_backward(
+    grad_output: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]
+) -> torch.Tensor:
+    mask = mask.expand(grad_output.shape).reshape(-1)
+    count = 1
+    for size in sizes:
+        count *= size
+    read = (mask.cumsum(0) - 1).clamp(min=0)
+    given = torch.where(mask, grad_output.reshape(-1), 0.0)
+    result: torch.Tensor = _aten.scatter_add(given.new_zeros(count), 0, read, given).reshape(sizes)
+    return result
+
+
+def _searchsorted(
+    sorted_sequence: torch.Tensor,
+    self: torch.Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Counts what lies before: quadratic work, none of it in order."""
+    if sorter is not None:
+        raise NotImplementedError
+    edges, values = sorted_sequence.unsqueeze(-2), self.unsqueeze(-1)
+    before = edges <= values if right or side == "right" else edges < values
+    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    if output_size is None:
+        raise NotImplementedError
+    places = torch.arange(output_size, dtype=repeats.dtype, device=repeats.device)
+    ends = repeats.cumsum(0).to(repeats.dtype)
+    return (ends <= places.unsqueeze(-1)).sum(-1, dtype=repeats.dtype)
+
+
+def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    if min >= max:
+        raise NotImplementedError  # the bounds are those of the data
+    flat = self.reshape(-1)
+    place = ((flat - min) * bins / (max - min)).floor().clamp(max=bins - 1)
+    inside = (flat >= min) & (flat <= max)
+    hits = (place.unsqueeze(-1) == torch.arange(bins, device=self.device)) & inside.unsqueeze(-1)
+    return hits.sum(0).to(self.dtype)
+
+
+def _shift_left(self: torch.Tensor, other: int) -> torch.Tensor:
+    if self.dtype not in (torch.int32, torch.int64) or not 0 <= other < 31:
+        raise NotImplementedError
+    return self * (1 << other)
+
+
+OWN: dict[OpOverload, Callable[..., Any]] = {
+    _aten.__lshift__.Scalar: _shift_left,
+    _aten._cdist_backward.default: _cdist_backward,
+    _aten._cdist_forward.default: _cdist,
+    _aten._trilinear.default: _trilinear,
+    _aten._weight_norm_interface_backward.default: _weight_norm_backward,
+    _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.conv_tbc.default: _conv_tbc,
+    _aten.copysign.Tensor: _copysign,
+    _aten.histc.default: _histc,
+    _aten.kthvalue.default: _kthvalue,
+    _aten.masked_scatter.default: _masked_scatter,
+    _aten.masked_scatter_backward.default: _masked_scatter_backward,
+    _aten.median.dim: _median,
+    _aten.put.default: _put,
+    _aten.repeat_interleave.Tensor: _repeat_interleave,
+    _aten.replication_pad3d_backward.default: _replication_pad3d_backward,
+    _aten.round.decimals: _round_decimals,
+    _aten.rrelu_with_noise_functional.default: _rrelu,
+    _aten.searchsorted.Tensor: _searchsorted,
+    **VOLUME_POOLING,
+}

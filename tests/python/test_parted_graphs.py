@@ -1,0 +1,234 @@
+"""Graphs that our own capture refuses: AOTAutograd's forward and backward are compiled, and the
+report says why it was asked. Beside CPU eager.
+
+Guide rows: FALL-1, FALL-2 (eager segments).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from training_case import assert_close, compiled, leaf, matrix
+
+from habana_frameworks.torch.dynamo import report
+from habana_frameworks.torch.dynamo.service import service
+
+
+class Tripled(torch.autograd.Function):
+    """A gradient that is not the function's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * 3 * x
+
+
+class KeptUnchecked(torch.autograd.Function):
+    """A tensor that is kept without save_for_backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.doubled = x * 2
+        return ctx.doubled * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2 * ctx.doubled
+
+
+def parts(reason: str, names: tuple[str, ...] = ("forward", "backward"), eager_nodes: int = 0):
+    """The report's graphs are these parts of one graph, compiled for this reason."""
+    graphs = report().graphs
+    assert [g.name.rpartition("_")[2] for g in graphs] == list(names)
+    for graph in graphs:
+        assert graph.origin != "eager", graph.reason
+        assert reason in graph.parted_because
+        assert any("AOTAutograd" in line and reason in line for line in graph.lines())
+    assert sum(graph.eager_nodes for graph in graphs) == eager_nodes
+
+
+@pytest.mark.parametrize(("function", "factor"), [(Tripled, 3), (KeptUnchecked, 4)])
+def test_a_custom_function(function, factor):
+    w = leaf()
+    compiled(lambda w: function.apply(w).sum())(w).backward()
+    assert_close(w.grad, factor * matrix())
+    parts("higher-order operation")
+
+
+def test_the_second_time_a_graph_is_met_in_a_process():
+    for _ in range(2):
+        w = leaf(3, 5)
+        compiled(lambda w: (w.exp(), Tripled.apply(w).sum())[1])(w).backward()
+        assert_close(w.grad, 3 * matrix(3, 5))
+    parts("higher-order operation")
+    assert [graph.origin for graph in report().graphs] == ["memory", "memory"]
+
+
+def test_programs_come_from_the_store():
+    def run():
+        w = leaf(3, 7)
+        compiled(lambda w: Tripled.apply(w).cos().sum())(w).backward()
+        return w.grad.cpu()
+
+    first = run()
+    service.forget_programs()
+    assert torch.equal(run(), first)
+    assert [graph.origin for graph in report().graphs] == ["store", "store"]
+
+
+def test_views_of_one_intermediate_share_their_memory():
+    def function(w):
+        y = w * 2
+        return y.view(-1), y.t()
+
+    w = leaf()
+    first, second = compiled(function)(w)
+    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+    (first.sum() + (second * second).sum()).backward()
+    assert_close(w.grad, 2 + 8 * matrix())
+    parts("views of one tensor")
+
+
+def test_a_written_input_that_gradients_flow_through():
+    def function(y):
+        y.mul_(2)
+        return (y * y).sum()
+
+    x = leaf()
+    y = x * 1
+    compiled(function)(y).backward()
+    assert_close(y, 2 * matrix())
+    assert_close(x.grad, 8 * matrix())
+    parts("in-place operation")
+
+
+def test_an_embedding_that_renorms_its_weight():
+    cpu = nn.Embedding(10, 8, max_norm=1.0)
+    device = copy.deepcopy(cpu).to("hpu")
+    index = torch.tensor([1, 2, 5, 2])
+    compiled(device)(index.to("hpu")).square().sum().backward()
+    cpu(index).square().sum().backward()
+    assert_close(device.weight, cpu.weight)
+    assert_close(device.weight.grad, cpu.weight.grad)
+    parts("writes to an input that gradients flow through", eager_nodes=1)
+
+
+def test_an_activation_checkpoint():
+    cpu = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    device = copy.deepcopy(cpu).to("hpu")
+    compiled(lambda x: checkpoint(device, x, use_reentrant=False).sum())(
+        matrix().to("hpu")
+    ).backward()
+    cpu(matrix()).sum().backward()
+    for ours, theirs in zip(device.parameters(), cpu.parameters(), strict=True):
+        assert_close(ours.grad, theirs.grad)
+    parts("higher-order operation")
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_an_activation_checkpoint_that_draws(compiles):
+    """The mask of the backward is that of the forward, compiled and eagerly."""
+    x = torch.ones(64, 64).to("hpu").requires_grad_()
+    drop = nn.Dropout(0.5)
+
+    def part(x):
+        return checkpoint(lambda x: drop(x * x), x * 1, use_reentrant=False)
+
+    y = compiled(lambda x: checkpoint(part, x, use_reentrant=False), use_compiled_recipes=compiles)(
+        x
+    )
+    y.sum().backward()
+    assert torch.equal(x.grad, 2 * y)
+    assert 0.4 < (y == 0).float().mean().item() < 0.6
+    (graph,) = report().graphs
+    assert (graph.origin != "eager", graph.eager_nodes) == (compiles, 0)
+
+
+def test_sizes_that_change():
+    def function(w, x):
+        return Tripled.apply(w * x.shape[0] + x.sum(0)).sum()
+
+    run = compiled(function)
+    for rows in (3, 5, 7):
+        w, cpu = leaf(4), matrix(4).requires_grad_()
+        x = matrix(rows, 4)
+        run(w, x.to("hpu")).backward()
+        function(cpu, x).backward()
+        assert_close(w.grad, cpu.grad, rtol=1e-4, atol=1e-4)
+    assert all(graph.origin != "eager" for graph in report().graphs)
+
+
+def test_second_derivatives_are_refused():
+    w = leaf()
+    loss = compiled(lambda w: Tripled.apply(w).sum())(w)
+    (gradient,) = torch.autograd.grad(loss, w, create_graph=True)
+    assert_close(gradient, 3 * matrix())
+    with pytest.raises(RuntimeError, match="double backward"):
+        gradient.sum().backward()
+
+
+def test_a_gradient_that_is_differentiated_inside_the_graph():
+    linear = nn.Linear(4, 4)
+    device = copy.deepcopy(linear).to("hpu")
+
+    def penalty(layer, x):
+        (gradient,) = torch.autograd.grad(layer(x).tanh().sum(), x, create_graph=True)
+        return (gradient * gradient).sum()
+
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        compiled(lambda x: penalty(device, x))(leaf()).backward()
+    penalty(linear, matrix().requires_grad_()).backward()
+    assert_close(device.weight.grad, linear.weight.grad)
+    assert report().eager_segments == 0
+
+
+def test_transforms_of_functions():
+    cubes = torch.func.vmap(torch.func.grad(lambda x: (x**3).sum()))
+    w = leaf()
+    compiled(lambda w: cubes(w).sum())(w).backward()
+    assert_close(w.grad, 6 * matrix())
+    assert report().eager_segments == 0
+
+
+def test_a_view_of_a_written_input_without_gradients():
+    def function(x):
+        x.add_(1)
+        return x.t()
+
+    x = matrix().to("hpu")
+    with torch.no_grad():
+        y = compiled(function)(x)
+        assert_close(y, (matrix() + 1).t())
+        x.add_(1)
+    assert_close(y, (matrix() + 2).t())
+    parts("a view of an input that it writes to", ("inference",))
+
+
+def test_a_branch_on_data_runs_eagerly():
+    def function(x):
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    for sign in (1, -1):
+        x = matrix().abs() * sign
+        w = x.to("hpu").requires_grad_()
+        y = compiled(function)(w)
+        y.sum().backward()
+        assert_close(y, function(x))
+        assert_close(w.grad, x.cos() if sign > 0 else -x.sin())
+    assert "in parts: the graph has a higher-order operation" in report().graphs[-1].reason
+
+
+def test_eager_steps_that_are_forbidden_are_an_error():
+    w = leaf()
+    run = compiled(lambda w: Tripled.apply(w.lgamma()).sum(), use_eager_fallback=False)
+    with pytest.raises(Exception, match="use_eager_fallback is off"):
+        run(w)
