@@ -167,6 +167,39 @@ def test_a_miss_after_a_load_is_traced(private_cache):
     assert answer["traced"] == [False, True] and answer["right"]
 
 
+BOTH_BUILDERS = """
+import json, torch
+from torch._dynamo.guards import CheckFunctionManager
+from torch._dynamo.output_graph import OutputGraphCommon
+import habana_frameworks.torch.dynamo.compile_backend.backends
+from habana_frameworks.torch.dynamo.start import dynamo_guards, journal
+
+class Both(dynamo_guards._Check):
+    def __init__(self, frame, state, values):
+        super().__init__(frame, state, values)
+        theirs = CheckFunctionManager(frame.f_code, OutputGraphCommon(state))
+        texts.extend([str(self.guard_manager), str(theirs.guard_manager)])
+
+texts = []
+dynamo_guards._Check = Both
+model = torch.nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True).to("hpu").eval()
+x = torch.ones(1, 4, 8, device="hpu")
+with torch.no_grad():
+    torch.compile(model, backend="hpu_backend")(x, x).cpu()
+print(json.dumps([texts, [outcome.reason for outcome in journal.outcomes()]]))
+"""
+
+
+def test_a_start_has_the_guards_that_dynamos_own_builder_makes(private_cache):
+    """Word for word, also what they compare with."""
+    environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    output_of(BOTH_BUILDERS, **environment)
+    texts, reasons = json.loads(output_of(BOTH_BUILDERS, **environment).stdout.splitlines()[-1])
+    assert set(reasons) == {""} and len(texts) == 2 * len(reasons)
+    assert texts[::2] == texts[1::2]
+    assert sum(text.count("TENSOR_MATCH") for text in texts) >= 20
+
+
 def test_what_others_signed_is_not_read(private_cache):
     process(private_cache, "net")
     (private_cache / "start" / "key").write_bytes(bytes(32))
