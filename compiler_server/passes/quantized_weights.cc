@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler_server/ir/rewrite.h"
+#include "compiler_server/passes/decompose/quantized.h"
 
 namespace hpu::compiler {
 namespace {

@@ -11,9 +11,6 @@
 
 namespace hpu::compiler {
 
-// Rows up to which one pass over the bytes of the weights pays; more rows amortise widening them.
-inline constexpr int64_t kMostQuantizedRows = 16;
-
 absl::Status RecogniseQuantizedWeights(ir::Graph& graph, const PassContext& context);
 
 }  // namespace hpu::compiler

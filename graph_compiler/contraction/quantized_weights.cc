@@ -19,7 +19,7 @@ constexpr int64_t kTasks = 32;  // of 8-bit weights: enough to balance, long run
 constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kUnroll = 4;
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kBytesAhead = 8192;  // of a prefetch along a block
+constexpr int64_t kBytesAhead = 2048;  // of a prefetch along a block
 constexpr int kNibbleOffset = 8;       // what 4 bits hold more than they mean
 
 // Operand numbers of the launch; those of the epilogue follow.

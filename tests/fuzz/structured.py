@@ -98,14 +98,17 @@ PRODUCTS = (
     ("torch.matmul({y}, {x}.transpose(-1, -2))", (None, "n k")),
     (
         "torch.ops.aten._weight_int8pack_mm({x}.reshape(-1, {k}).contiguous(),"
-        " ({y} * 40).to(torch.int8), {z}) / 40",
+        " ({y} * 40).clamp(-128, 127).to(torch.int8), {z}) / 40",
         (None, "n k", "n"),
     ),
-    ("F.linear({x}, ({y} * 40).to(torch.int8).to({x}.dtype) * {z}) / 40", (None, "n k", "n 1")),
+    (
+        "F.linear({x}, ({y} * 40).clamp(-128, 127).to(torch.int8).to({x}.dtype) * {z}) / 40",
+        (None, "n k", "n 1"),
+    ),
     (
         "torch.ops.aten._weight_int4pack_mm_for_cpu("
         "F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(),"
-        " ({y}.abs() * 80).to(torch.uint8), 32, {z}) / 8",
+        " ({y}.abs() * 80).clamp(max=255).to(torch.uint8), 32, {z}) / 8",
         (None, "64 16", "1 64 2"),
     ),
 )
@@ -264,7 +267,9 @@ def product(g: Grower) -> Proposal:
     sizes = {"k": k, "n": g.random.choice((1, 2, 3, 5, 8, 17, 31, 64)), "1": 1}
     names = {"x": x.name, "k": k}
     for name, shape in zip("yz", operands[1:], strict=False):
-        names[name] = g.fresh([sizes[size] for size in shape.split()], x.tensor.dtype)
+        names[name] = g.fresh(
+            [sizes.get(size) or int(size) for size in shape.split()], x.tensor.dtype
+        )
     return f"{form.format(**names)} * {1 / max(k, 1) ** 0.5:.4f}", False
 
 

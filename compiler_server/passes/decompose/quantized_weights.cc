@@ -1,7 +1,8 @@
 // Products with quantised weights: of few rows as one op that reads the weights as they are, of
 // more with weights widened first.
+#include "compiler_server/passes/decompose/quantized.h"
+
 #include "compiler_server/passes/decompose/expression.h"
-#include "compiler_server/passes/quantized_weights.h"
 
 namespace hpu::compiler {
 namespace {

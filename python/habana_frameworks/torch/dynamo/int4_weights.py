@@ -38,7 +38,10 @@ def int4_matmul(
             f"hpu::int4_matmul: weights in blocks of {columns} columns, but PyTorch's kernels here "
             f"take blocks of {block_columns()} (ATEN_CPU_CAPABILITY): pack them again"
         )
-    return torch.ops.aten._weight_int4pack_mm_for_cpu(x, weights, group, scales_and_zeros)
+    y: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
+        x, weights, group, scales_and_zeros
+    )
+    return y
 
 
 @int4_matmul.register_fake
