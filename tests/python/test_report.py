@@ -110,7 +110,8 @@ def test_eager_segments_say_why_and_what_cures(recorded):
     assert second.graph == "graph_3"
     assert (whole.what, whole.cure) == (
         "the whole graph",
-        "Return one of the views and take the other from it outside, or clone one.",
+        "Call functions of functions (torch.cond, while_loop), and activation checkpoints with "
+        "random numbers in them, outside of what is compiled.",
     )
     assert recorded.cpu_operators[0].operator == "lgamma"
     assert recorded.cpu_operators[0].calls == 3

@@ -15,8 +15,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, compiled, leaf, matrix, only_graph
 
-from habana_frameworks.torch.dynamo import report
-
 
 def test_forward_and_backward_are_a_recipe_each():
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))

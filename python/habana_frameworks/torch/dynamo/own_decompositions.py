@@ -109,12 +109,10 @@ def _conv_tbc(
 
 
 def _copysign(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    dtype = torch.result_type(self, other)
-    if not dtype.is_floating_point:
+    if self.dtype != other.dtype or not self.is_floating_point():
         raise NotImplementedError
-    other = other.to(dtype)
     negative = (other < 0) | ((other == 0) & (other.reciprocal() < 0))
-    size = self.to(dtype).abs()
+    size = self.abs()
     return torch.where(negative, -size, size)
 
 
@@ -163,9 +161,10 @@ def _kth(
     value, place = values.narrow(dim, k, 1), places.narrow(dim, k, 1)
     last = values.narrow(dim, self.shape[dim] - 1, 1)
     has_nan = last != last
-    if keepdim:
-        return value.contiguous(), place.contiguous(), has_nan
-    value, place, has_nan = (x.squeeze(dim).contiguous() for x in (value, place, has_nan))
+    found = (
+        (value, place, has_nan) if keepdim else [x.squeeze(dim) for x in (value, place, has_nan)]
+    )
+    value, place, has_nan = (x.clone(memory_format=torch.contiguous_format) for x in found)
     return value, place, has_nan
 
 
