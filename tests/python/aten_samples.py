@@ -6,7 +6,7 @@ f, i, b and h are f32, i64, bool and bf16 tensors of the given sizes.
 from __future__ import annotations
 
 import torch
-import torch.ao.quantization.fx._decomposed  # noqa: F401  registers quantized_decomposed
+import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T
 from recurrent_samples import RECURRENT
 
