@@ -13,7 +13,6 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kRowsToBeginWith = 1;  // in scratch, after a tile: of sums of integers (AMX)
 constexpr uint32_t kZerosOfWeights = 2;  // operand
 
 class TiledConv {
@@ -211,9 +210,9 @@ KernelLaunch EmitTiledConv(KernelCache& cache, const ConvSpec& spec, const ConvP
   const int64_t channels =
       plan.joined_channels > 0 ? plan.joined_channels : plan.group_in * KPerStep(packed_type);
   KernelLaunch launch = MakeConvLaunch(spec, plan, spec.groups, channels);
-  launch.scratch_bytes =
-      static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
-                            (plan.tiles.max_rows() + kRowsToBeginWith) * plan.panel_cols * 4);
+  launch.scratch_bytes = static_cast<uint64_t>(ConvTask::ScratchBytes(spec, plan) +
+                                               plan.tiles.max_rows() * plan.panel_cols * 4) +
+                         RowToBeginWithBytes(packed_type, plan.panel_cols);
   const KernelKey key = ConvKey("conv", spec, plan).Add(packed_type);
   launch.entry = cache.GetOrAdd(
       key, "conv", [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {

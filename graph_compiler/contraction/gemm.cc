@@ -198,8 +198,9 @@ class GemmForms {
   }
 
   static bool HasDwords(const MatrixAccess& a, int64_t per_dword) {
-    return MemoryTypeSize(a.type) * per_dword == 4 && a.buffer.offset % 4 == 0 &&
-           a.col_stride == 1 && a.row_stride % per_dword == 0 &&
+    const bool aligned = a.type != MemoryType::kU8 || a.buffer.offset % 4 == 0;
+    return MemoryTypeSize(a.type) * per_dword == 4 && aligned && a.col_stride == 1 &&
+           a.row_stride % per_dword == 0 &&
            std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
                        [&](int64_t stride) { return stride % per_dword == 0; });
   }

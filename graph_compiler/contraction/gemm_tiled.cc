@@ -23,8 +23,7 @@ using llvm::Value;
 // fetch from memory.
 constexpr uint64_t kBytesWorthPrefetching = 4 << 20;
 constexpr int64_t kStepsWorthPrefetching = 32;
-constexpr int64_t kRowsToBeginWith = 1;  // in scratch, after a tile: of sums of integers (AMX)
-constexpr uint32_t kZerosOfB = 2;        // operand
+constexpr uint32_t kZerosOfB = 2;  // operand
 
 bool PrefetchesEpilogue(const BoundGemm& gemm, const GemmBlocks& blocks) {
   const auto results = static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n);
@@ -60,11 +59,11 @@ class TiledGemm {
     return static_cast<uint64_t>(blocks.panels_per_task * PanelPartialBytes(blocks));
   }
   static uint64_t TileBufferBytes(const GemmBlocks& blocks) {
-    return static_cast<uint64_t>((blocks.tiles.max_rows() + kRowsToBeginWith) * blocks.panel_cols *
-                                 4);
+    return static_cast<uint64_t>(blocks.tiles.max_rows() * blocks.panel_cols * 4);
   }
-  static uint64_t ScratchBytes(const GemmBlocks& blocks, PanelForm form) {
-    uint64_t bytes = PartialBytes(blocks) + TileBufferBytes(blocks);
+  static uint64_t ScratchBytes(const GemmBlocks& blocks, PanelForm form, PanelType packed_type) {
+    uint64_t bytes = PartialBytes(blocks) + TileBufferBytes(blocks) +
+                     RowToBeginWithBytes(packed_type, blocks.panel_cols);
     if (form == PanelForm::kPackedByTask) {
       bytes += static_cast<uint64_t>(blocks.k_block * blocks.panel_cols * 4);
     }
@@ -342,7 +341,7 @@ KernelLaunch EmitTiledGemm(KernelCache& cache, const BoundGemm& gemm, PanelForm 
   KernelLaunch launch;
   launch.operands = gemm.operands;
   launch.tasks = static_cast<uint64_t>(gemm.batch_count()) * blocks.tasks_per_matrix();
-  launch.scratch_bytes = TiledGemm::ScratchBytes(blocks, form);
+  launch.scratch_bytes = TiledGemm::ScratchBytes(blocks, form, packed_type);
   launch.engine = Engine::kMme;
   launch.name = gemm.name;
   launch.flops = gemm.total_flops;

@@ -25,6 +25,11 @@ inline PanelType IntegerPanels(const TargetInfo& target) {
   return target.avx512_bf16 ? PanelType::kI8Quads : PanelType::kI16Pairs;
 }
 
+// Of the row in scratch, after a tile, by way of which AMX's tiles begin.
+inline uint64_t RowToBeginWithBytes(PanelType type, int64_t panel_cols) {
+  return IsInteger(type) ? static_cast<uint64_t>(panel_cols * 4) : 0;
+}
+
 // The dword of A that stands for 0.
 uint32_t ZeroDword(PanelType type, int64_t a_zero);
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "graph_compiler/codegen/convert.h"
+#include "graph_compiler/contraction/int8_panel.h"
 #include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
@@ -56,7 +57,6 @@ class PanelCopier {
         dims_(DimensionsOfK(panel)) {}
 
   void Full() {
-    if (integers()) return Integers(e_.Int(panel_.panel_cols));
     if (HasPairsByVectors()) return PairsByVectors(nullptr);
     if (panel_.fills_up_k()) return Scalars(e_.Int(panel_.panel_cols));
     if (panel_.col_stride == 1) return RowsContiguous();
@@ -65,10 +65,7 @@ class PanelCopier {
   }
 
   // Columns from `cols` on are 0.
-  void Short(Value* cols) {
-    if (integers()) return Integers(cols);
-    HasPairsByVectors() ? PairsByVectors(cols) : Scalars(cols);
-  }
+  void Short(Value* cols) { HasPairsByVectors() ? PairsByVectors(cols) : Scalars(cols); }
 
   // Element by element, columns from `cols` on and what fills up k are 0.
   void Scalars(Value* cols) {
@@ -100,30 +97,12 @@ class PanelCopier {
   }
 
  private:
-  bool integers() const { return IsInteger(panel_.packed_type); }
   bool narrow() const { return panel_.packed_type != PanelType::kF32; }
   bool pairs() const { return panel_.packed_type == PanelType::kBF16Pairs; }
   int64_t row_vectors() const { return row_bytes_ / (lanes_ * 4); }
   // Columns of the source that one vector of a row holds.
   int64_t vector_cols() const {
     return panel_.packed_type == PanelType::kBF16Vectors ? 2 * lanes_ : lanes_;
-  }
-
-  void Integers(Value* cols) {
-    Scalars(cols);
-    const int64_t steps = panel_.k() / KPerStep(panel_.packed_type);
-    const bool quads = panel_.packed_type == PanelType::kI8Quads;
-    Value* ones = e_.Splat(e_.b.getInt32(quads ? 0x01010101 : 0x00010001), lanes_);
-    ones = e_.b.CreateBitCast(ones, e_.F32(lanes_));
-    for (int64_t v = 0; v < row_vectors(); ++v) {
-      Value* column = e_.Address(to_, v * lanes_ * 4);
-      const Values sum = e_.For(
-          e_.Int(0), e_.Int(steps), 1, {e_.Zero(lanes_)}, [&](Value* k, const Values& carried) {
-            Value* row = e_.LoadF32(e_.Address(column, e_.Mul(k, row_bytes_)), lanes_);
-            return Values{e_.DotIntegers(ones, row, carried[0])};
-          });
-      e_.StoreF32(e_.Address(column, steps * row_bytes_), sum[0]);
-    }
   }
 
   // Step k of the panel is one of the source.
@@ -257,11 +236,9 @@ class PanelCopier {
         Value* next = e_.Address(address, dims_.back().source_stride * source_size_);
         return Zip(LoadHalves(address, lanes_), LoadHalves(next, lanes_), 0, lanes_);
       }
-      case PanelType::kI8Quads:
-      case PanelType::kI16Pairs:
-        break;  // Integers
+      default:  // int8_panel.h
+        return nullptr;
     }
-    return nullptr;
   }
 
   // `lanes` dwords along a column, of consecutive k.
@@ -273,13 +250,9 @@ class PanelCopier {
         Value* partner = e_.Address(address, lanes_ * panel_.col_stride * source_size_);
         return Zip(LoadHalves(address, lanes_), LoadHalves(partner, lanes_), 0, lanes_);
       }
-      case PanelType::kBF16Pairs:
-        break;  // PairColumns
-      case PanelType::kI8Quads:
-      case PanelType::kI16Pairs:
-        break;  // Integers
+      default:  // PairColumns, int8_panel.h
+        return nullptr;
     }
-    return nullptr;
   }
 
   void Store(Value* address, Value* dwords) {
@@ -382,14 +355,7 @@ class PanelCopier {
 
   void StoreElement(Value* from, Value* exists, Value* k, Value* col) {
     Value* to = e_.Address(to_, PackedOffset(k, col));
-    if (integers()) {
-      const int64_t size = PackedSize(panel_.packed_type);
-      llvm::Type* type = e_.b.getIntNTy(static_cast<unsigned>(8 * size));
-      Value* byte = e_.b.CreateAlignedLoad(e_.b.getInt8Ty(), from, llvm::Align(1));
-      Value* element = e_.b.CreateSelect(exists, byte, e_.b.getInt8(0));
-      e_.b.CreateAlignedStore(e_.b.CreateSExt(element, type), to,
-                              llvm::Align(static_cast<uint64_t>(size)));
-    } else if (narrow()) {
+    if (narrow()) {
       Value* element = e_.b.CreateSelect(exists, LoadHalves(from, 1), e_.b.getInt16(0));
       e_.b.CreateAlignedStore(element, to, llvm::Align(2));
     } else {
@@ -415,10 +381,13 @@ int64_t PanelCopy::k() const {
 }
 
 void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to) {
+  Value* all = e.Int(panel.panel_cols);
+  if (IsInteger(panel.packed_type)) return EmitIntegerPanel(e, panel, from, to, all);
   PanelCopier(e, panel, from, to).Full();
 }
 
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to, Value* cols) {
+  if (IsInteger(panel.packed_type)) return EmitIntegerPanel(e, panel, from, to, cols);
   PanelCopier(e, panel, from, to).Short(cols);
 }
 

@@ -263,7 +263,7 @@ TEST(ConvTest, RefusesWhatItCannotDo) {
   spec.groups = 1;
   spec.x_type = MemoryType::kI8;
   EXPECT_EQ(ToText(emitter.EmitConv(spec).status()),
-            "UNIMPLEMENTED: conv7: convolution operands must be f32, bf16 or f16");
+            "UNIMPLEMENTED: conv7: convolution operands must be f32, bf16 or f16, or u8 and i8");
 }
 
 }  // namespace

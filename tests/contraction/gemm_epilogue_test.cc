@@ -214,7 +214,7 @@ TEST(GemmErrorTest, NamesNodeAndReason) {
   spec.name = "bmm3";
   spec.a.type = MemoryType::kI32;
   EXPECT_EQ(ToText(emitter.EmitGemm(spec).status()),
-            "UNIMPLEMENTED: bmm3: gemm operands must be f32, bf16 or f16");
+            "UNIMPLEMENTED: bmm3: gemm operands must be f32, bf16 or f16, or u8 and i8");
   spec.a.type = MemoryType::kF32;
   spec.batch = {2};
   EXPECT_EQ(ToText(emitter.EmitGemm(spec).status()),

@@ -46,11 +46,15 @@ _TRAINING = """
     scatter_max, scatter_min, scatter_mul
     composite soft_margin_loss, composite softshrink, composite unfold
 """
+_QUANTISED = """
+    composite dequantize, composite quantize
+"""
 EXCLUDED = {
     name.strip(): reason
     for names, reason in (
         (_ITS_OWN_NUMBERS, "its numbers are not those of CPU eager: tests/python/test_random.py"),
         (_TRAINING, "training: tests/python/backward_samples.py"),
+        (_QUANTISED, "only quantizers make such graphs: tests/python/test_quantized.py"),
     )
     for line in names.strip().splitlines()
     for name in line.split(",")

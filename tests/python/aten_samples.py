@@ -6,6 +6,7 @@ f, i, b and h are f32, i64, bool and bf16 tensors of the given sizes.
 from __future__ import annotations
 
 import torch
+import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T
 from recurrent_samples import RECURRENT
 
@@ -402,3 +403,15 @@ CASES += [
     a("upsample_bilinear2d.default", f(1, 2, 6, 7), [3, 4], False),
 ]
 CASES += RECURRENT
+U8, I8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
+CASES += [
+    Case(f"quantized_decomposed.{name}", *args)
+    for name, *args in (
+        ("quantize_per_tensor.default", f(3, 5), 0.1, 7, *U8),
+        ("quantize_per_tensor.default", h(3, 5), 0.013, -7, *I8),
+        ("dequantize_per_tensor.default", T((3, 5), torch.uint8), 0.1, 7, *U8),
+        ("dequantize_per_tensor.tensor", T((3, 5), torch.uint8), f(), i(1), *U8),
+        ("dequantize_per_channel.default", T((3, 5), torch.int8), f(3), i(3), 0, *I8),
+        ("dequantize_per_channel.default", T((3, 5), torch.int8), f(5), None, 1, *I8),
+    )
+]
