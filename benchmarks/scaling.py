@@ -35,6 +35,7 @@ def measure(name: str, dtype: str, tasks: bool, launches: int) -> list[dict[str,
     from cases import make_case
 
     from habana_frameworks.torch.utils import profiler
+    from habana_frameworks.torch.utils.profiler.profile import Kernel
 
     case = make_case(name, {"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
     model = torch.compile(case.model.to("hpu"), backend="hpu_backend")
@@ -48,7 +49,7 @@ def measure(name: str, dtype: str, tasks: bool, launches: int) -> list[dict[str,
                 torch.hpu.synchronize()
     between: dict[str, int] = {}
     in_kernels: dict[tuple[str, int], int] = defaultdict(int)
-    runs: dict[tuple[str, int], list[profiler.profile.Kernel]] = defaultdict(list)  # type: ignore
+    runs: dict[tuple[str, int], list[Kernel]] = defaultdict(list)
     for kernel in profile.kernels:
         in_kernels[kernel.recipe, kernel.work] += kernel.duration_ns
         if kernel.index >= 0:

@@ -56,7 +56,8 @@ class TiledGemm {
   }
   static uint64_t PartialBytes(const GemmBlocks& blocks) {
     if (blocks.k_blocks == 1) return 0;
-    return static_cast<uint64_t>(blocks.panels_per_task * PanelPartialBytes(blocks));
+    return static_cast<uint64_t>(blocks.panels_per_task * blocks.tasks_joined *
+                                 PanelPartialBytes(blocks));
   }
   static uint64_t TileBufferBytes(const GemmBlocks& blocks) {
     return static_cast<uint64_t>(blocks.tiles.max_rows() * blocks.panel_cols * 4);
@@ -91,10 +92,24 @@ class TiledGemm {
     tile_buffer_ = e_.Address(frame_.scratch, static_cast<int64_t>(PartialBytes(blocks_)));
     task_panel_ = e_.Address(tile_buffer_, static_cast<int64_t>(TileBufferBytes(blocks_)));
 
-    Value* first_panel = e_.Mul(panel_block, blocks_.panels_per_task);
-    Value* end_panel = e_.Min(e_.Add(first_panel, blocks_.panels_per_task), e_.Int(blocks_.panels));
+    const int64_t joined = blocks_.tasks_joined;
+    if (joined == 1) return Panels(panel_block, e_.Add(panel_block, 1));
+    // Tasks that this call has of the block of rows run in groups; the first of a group runs it.
+    Value* first = e_.Max(frame_.task_begin, e_.Sub(task, panel_block));
+    Value* leads = e_.b.CreateICmpEQ(e_.RemConst(e_.Sub(task, first), joined), e_.Int(0));
+    e_.If(leads, [&] {
+      Value* left = e_.Min(e_.Sub(frame_.task_end, task), e_.Int(joined));
+      Panels(panel_block, e_.Min(e_.Add(panel_block, left), e_.Int(blocks_.panel_blocks)));
+    });
+  }
+
+ private:
+  // Those of the blocks [begin, end).
+  void Panels(Value* begin, Value* end) {
+    Value* first_panel = e_.Mul(begin, blocks_.panels_per_task);
+    Value* end_panel = e_.Min(e_.Mul(end, blocks_.panels_per_task), e_.Int(blocks_.panels));
     EachBlockOfK([&](Value* k0) {
-      if (blocks_.panels_per_task == 1) return Panel(first_panel, k0);
+      if (blocks_.panels_per_task * blocks_.tasks_joined == 1) return Panel(first_panel, k0);
       e_.For(first_panel, end_panel, 1, [&](Value* panel) {
         partials_ = e_.Address(frame_.scratch,
                                e_.Mul(e_.Sub(panel, first_panel), PanelPartialBytes(blocks_)));
@@ -104,7 +119,6 @@ class TiledGemm {
     if (blocks_.amx_depth > 0) AmxTiles::Release(e_);
   }
 
- private:
   void EachBlockOfK(const std::function<void(Value* k0)>& block) {
     if (blocks_.k_blocks == 1) return block(e_.Int(0));
     e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block, block);
@@ -310,8 +324,8 @@ class TiledGemm {
 void AddBlocks(KernelKey& key, const GemmBlocks& blocks) {
   key.Add(blocks.tiles.main_rows).Add(blocks.tiles.main_count).Add(blocks.tiles.tail_rows);
   key.Add(blocks.tiles.tail_count).Add(blocks.vectors).Add(blocks.k_block);
-  key.Add(blocks.tiles_per_block).Add(blocks.panels_per_task).Add(blocks.rows_first);
-  key.Add(blocks.amx_depth);
+  key.Add(blocks.tiles_per_block).Add(blocks.panels_per_task).Add(blocks.tasks_joined);
+  key.Add(blocks.rows_first).Add(blocks.amx_depth);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kPanelBytesInL2 = 192 * 1024;  // a panel streams from L2 as fast as from L1
 constexpr int64_t kABytesInL2 = 448 * 1024;
-constexpr int64_t kPanelTasksWanted = 8;
+constexpr int64_t kJoinedTasksWanted = 8;
+constexpr int64_t kMostTasksJoined = 8;
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 512 * 1024;  // A of this size stays in L2 across panels
@@ -24,8 +25,8 @@ double TileCost(int rows, int vectors) {
   return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
 }
 
-// Long k is cut so that a task's rows of A stay in L2 while its panels pass; then more than one
-// panel per task should pass.
+// Long k is cut so that a task's rows of A stay in L2 while panels pass; then more than one panel
+// should pass, of one task or of several that a thread runs together.
 void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
   const int64_t rows = std::min(m, blocks.tiles_per_block * blocks.tiles.max_rows());
   const int64_t longest = std::min(kABytesInL2 / (std::max<int64_t>(1, rows) * 4),
@@ -38,8 +39,8 @@ void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
   if (blocks.amx_depth > 0) blocks.k_block = RoundUp(blocks.k_block, blocks.amx_depth);
   blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
   if (blocks.k_blocks > 1) {
-    blocks.panels_per_task = std::max(blocks.panels_per_task,
-                                      std::clamp<int64_t>(blocks.panels / kPanelTasksWanted, 1, 8));
+    blocks.tasks_joined = std::clamp<int64_t>(
+        CeilDiv(blocks.panels, blocks.panels_per_task) / kJoinedTasksWanted, 1, kMostTasksJoined);
   }
 }
 
@@ -128,7 +129,7 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
       CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1, blocks.panels);
   ChooseKBlocks(blocks, m, k);
   blocks.panel_blocks = CeilDiv(blocks.panels, blocks.panels_per_task);
-  blocks.rows_first = m * k * 4 <= kResidentABytes;
+  blocks.rows_first = m * k * 4 <= kResidentABytes && blocks.tasks_joined == 1;
   return blocks;
 }
 

@@ -38,6 +38,9 @@ struct GemmBlocks {
   int64_t tiles_per_block = 0;
   int64_t row_blocks = 0;
   int64_t panels_per_task = 0;
+  // So many consecutive tasks of a block of rows are run as one where a thread has them anyway:
+  // they share the visit of A. Panels are computed alike either way. Only where rows are not first.
+  int64_t tasks_joined = 1;
   int64_t panel_blocks = 0;
   bool rows_first = false;  // consecutive tasks share a panel (else a block of rows)
   int amx_depth = 0;        // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "graph_compiler/contraction/tiling.h"
 #include "tests/contraction/harness.h"
 
 namespace hpu::graph_compiler {
@@ -162,6 +163,24 @@ TEST(GemmTest, StableWeights) {
             {.m = 17, .n = 5, .k = 900, .b_transposed = true, .stable = true},
             {.m = 29, .n = 40, .k = 1031, .stable = true},
             {.m = 9, .n = 24, .k = 31, .stable = true, .b_spread = 3}});
+}
+
+// However a thread's tasks join: shares of 7 begin and end inside groups.
+TEST(GemmTest, LongProductsOfManyPanels) {
+  CheckAll({{.m = 30, .n = 600, .k = 1700, .stable = true}, {.m = 26, .n = 600, .k = 1600}});
+}
+
+// A does not stay in L2 as a whole: a task a panel, of which one thread joins several.
+TEST(GemmTest, LongProductsHaveATaskAPanel) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
+    const TargetInfo target = TargetInfoFor(isa);
+    const GemmBlocks blocks =
+        ChooseGemmBlocks(target, 1, 128, 1536, 3072, {.vectors = ChoosePanelVectors(target, 1536)});
+    EXPECT_GT(blocks.k_blocks, 1);
+    EXPECT_EQ(blocks.panel_blocks, blocks.panels);
+    EXPECT_GT(blocks.tasks_joined, 1);
+    EXPECT_FALSE(blocks.rows_first);
+  }
 }
 
 TEST(GemmTest, Activations) {
