@@ -20,6 +20,7 @@ constexpr int kFewestAmxPixels = 4;
 constexpr int kDepthwiseRows = 4;
 constexpr int kMostDepthwiseRows = 8;
 constexpr int kDepthwiseVectors = 2;
+constexpr int kMostDepthwiseVectors = 3;  // one channel per group and registers for it
 constexpr int64_t kMostUnrolledTaps = 7;
 // Of a depthwise task, whose rows above and below its own pixels are a large part of its reading.
 constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
@@ -153,7 +154,9 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.lane_group = spec.in_c / spec.groups;
   plan.group_in = 1;
   plan.group_out = 1;
-  plan.vectors = ChoosePanelVectors(target, spec.out_c, kDepthwiseVectors);
+  const bool wide = plan.lane_group == 1 && target.vector_registers >= 32;
+  plan.vectors =
+      ChoosePanelVectors(target, spec.out_c, wide ? kMostDepthwiseVectors : kDepthwiseVectors);
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
   plan.strip_channels = plan.panel_cols;

@@ -202,6 +202,37 @@ TEST(ConvTest, Depthwise) {
              .stable = false}});
 }
 
+// Channels in whole vectors are read where they lie. Tiles inside the image and over its edges, on
+// both sides at once too; rows of the kernel outside it; columns that no pixel needs.
+TEST(ConvTest, DepthwiseInPlace) {
+  ConvCase edges{.n = 2, .c = 48, .h = 11, .w = 29, .ko = 48, .kh = 3, .kw = 3};
+  edges.pad_h = edges.pad_w = 1;
+  edges.groups = 48;
+  edges.bias_relu_residual = edges.in_place_residual = true;
+  ConvCase large = edges;
+  large.kh = large.kw = 7;
+  large.pad_h = large.pad_w = 3;
+  ConvCase narrow = large;
+  narrow.h = 2;
+  narrow.w = 3;
+  ConvCase strided = edges;
+  strided.stride = 2;
+  strided.kw = 5;
+  strided.pad_w = 2;
+  ConvCase dilated = edges;
+  dilated.dilation_h = dilated.dilation_w = 3;
+  dilated.pad_h = dilated.pad_w = 3;
+  ConvCase unpadded = edges;
+  unpadded.pad_h = unpadded.pad_w = 0;
+  std::vector<ConvCase> cases = {edges, large, narrow, strided, dilated, unpadded};
+  for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
+    cases.push_back(large);
+    cases.back().type = type;
+    cases.back().bias_relu_residual = cases.back().in_place_residual = false;
+  }
+  CheckAll(cases);
+}
+
 TEST(ConvTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     ConvCase dense = {.n = 1, .c = 16, .h = 9, .w = 11, .ko = 64, .kh = 3, .kw = 3};

@@ -268,6 +268,49 @@ TEST_P(FusionTest, GemmTakesBiasGeluAndResidual) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
+// A gradient is stored for one sum, so that its product with x, which only the other sum reads, is
+// made there: one value in the workspace, not two.
+TEST_P(FusionTest, WhatOnlyReductionsReadIsMadeInThem) {
+  const uint64_t m = 30, k = 24, n = 40;
+  GraphBuilder b;
+  const uint32_t dy = b.Persistent({k, m});
+  const uint32_t w = b.Persistent({n, k});
+  const uint32_t x = b.Persistent({n, m});
+  const uint32_t sum = b.Persistent({n, 1});
+  const uint32_t weighted = b.Persistent({n, 1});
+  const uint32_t gradient = b.Temporary({n, m});
+  const uint32_t product = b.Temporary({n, m});
+  b.Node("gemm", {dy, w}, {gradient}, synGEMMParams{0, 0});
+  b.Node("mult_fwd_f32", {gradient, x}, {product});
+  b.Node("reduce_sum_multi_dim_fwd_f32", {gradient}, {sum}, ns_Reduction_ParamsV2{2, 1});
+  b.Node("reduce_sum_multi_dim_fwd_f32", {product}, {weighted}, ns_Reduction_ParamsV2{2, 1});
+  GraphRun run(b.graph);
+  const auto dys = RandomFloats(k * m);
+  const auto ws = RandomFloats(n * k, 2);
+  const auto xs = RandomFloats(n * m, 3);
+  run.Set(dy, dys);
+  run.Set(w, ws);
+  run.Set(x, xs);
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(run.recipe.kernels.size(), 2u);
+  EXPECT_LT(run.recipe.workspace_bytes, 2 * n * m * sizeof(float));
+  std::vector<float> sums(n), weighted_sums(n);
+  for (size_t j = 0; j < n; ++j) {
+    double total = 0, weighted_total = 0;
+    for (size_t i = 0; i < m; ++i) {
+      double g = 0;
+      for (size_t l = 0; l < k; ++l) g += double(dys[i * k + l]) * ws[l * n + j];
+      total += g;
+      weighted_total += g * xs[i * n + j];
+    }
+    sums[j] = static_cast<float>(total);
+    weighted_sums[j] = static_cast<float>(weighted_total);
+  }
+  ExpectNear(run.Get<float>(sum), sums, 1e-5);
+  ExpectNear(run.Get<float>(weighted), weighted_sums, 1e-5);
+}
+
 TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
   // (B, S, H*D) -> heads -> transposed -> scaled -> back: one elementwise kernel.
   GraphBuilder b;

@@ -108,7 +108,8 @@ struct Split {
 TEST_P(ReductionTest, LongReductionsAreCutInFixedPieces) {
   for (const Split& split :
        {Split{{200'000}, 1, 2}, Split{{100'003}, 1, 3}, Split{{300, 20, 13}, 7, 2},
-        Split{{100'000, 3}, 1, 2}, Split{{64, 2000}, 2, 2}, Split{{20'011, 1, 5}, 5, 3}}) {
+        Split{{100'000, 3}, 1, 2}, Split{{64, 2000}, 2, 2}, Split{{20'011, 1, 5}, 5, 3},
+        Split{{320, 20, 13}, 6, 2}}) {
     Dims kept = split.sizes;
     for (size_t d = 0; d < kept.size(); ++d) {
       if ((split.mask >> d & 1) != 0) kept[d] = 1;
