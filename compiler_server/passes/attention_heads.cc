@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "compiler_server/ir/rewrite.h"
-#include "compiler_server/passes/attention_match.h"
+#include "compiler_server/passes/readers.h"
 
 namespace hpu::compiler {
 namespace {

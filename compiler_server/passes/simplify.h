@@ -3,7 +3,7 @@
 //   %1 = reshape %x ; %2 = reshape %1                        ==>  %2 = reshape %x
 //   %1 = expand %s ; %2 = add %x, %1                         ==>  %2 = add %x, %s
 //   mul by 1, add of 0, casts there and back, permutes that undo each other, slices of slices,
-//   permutes of dimensions of size 1, key and value heads repeated for attention
+//   permutes of dimensions of size 1, values widened, moved and narrowed again
 // One walk forwards; every rule is local. Leaves unused nodes behind for canonicalize.
 #pragma once
 

@@ -46,6 +46,21 @@ TEST(AttentionsGradient, FitsTheForward) {
   EXPECT_THAT(message("%l: f32[1,2,3]", "%q, %q, %q, %q, %q, %l"), HasSubstr("[sdpa_backward_c2]"));
 }
 
+// Nodes of three results, too.
+TEST(AttentionInTraining, DrawsWhereItDrops) {
+  const auto message = [](const std::string& operands, const std::string& keep) {
+    const auto graph =
+        Parse("graph @g(%q: f32[1,2,3,4], %s: i64[2]) { %a, %b, %c = sdpa_train %q, %q, %q" +
+              operands + " {base = 0, keep = " + keep +
+              ", scale = 1.0} : f32[1,2,3,4], f32[1,2,3,1], f32[1,2,3,1] return %a }");
+    return std::string(graph.status().message());
+  };
+  EXPECT_EQ(message("", "1.0"), "");
+  EXPECT_THAT(message("", "1.5"), HasSubstr("[sdpa_train_c1]"));
+  EXPECT_THAT(message("", "0.5"), HasSubstr("[sdpa_train_c2]"));
+  EXPECT_THAT(message(", none, %s, %s", "0.5"), HasSubstr("[sdpa_train_c3]"));
+}
+
 constexpr const char* kX = "%x: f32[2,3]";
 constexpr const char* kXI = "%x: f32[2,3], %i: i64[2]";
 
