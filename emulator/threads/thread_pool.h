@@ -58,7 +58,7 @@ class ThreadPool {
   // Sends workers that were last seen on the caller's CPU to its other ones: the system may let
   // both share it for milliseconds, beside an idle one. It never leaves the caller's affinity mask.
   void LeaveMyCpu();
-  void RunOnAllThreads(const ParallelLoop& loop, uint32_t chunks);
+  void RunOnAllThreads(const ParallelLoop& loop, uint64_t pieces);
 
   const uint32_t threads_;
   std::unique_ptr<Share[]> shares_;
@@ -66,6 +66,7 @@ class ThreadPool {
   std::mutex running_;  // held by the caller whose loop uses the threads
   // The running loop. Read only by threads that took a chunk of it, which keeps it running.
   ParallelLoop loop_;
+  uint64_t pieces_ = 0;  // of `grain` tasks, the last one maybe shorter
   uint32_t chunks_ = 0;
 
   alignas(64) std::atomic<uint32_t> generation_{0};

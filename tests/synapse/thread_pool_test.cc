@@ -64,6 +64,24 @@ TEST(ThreadPoolTest, TimeInTasksIsAddedUp) {
   }
 }
 
+// Neighbours stay together first; at the end there are small chunks to even out the threads.
+TEST(ThreadPoolTest, ChunksShrinkTowardsTheEndOfAShare) {
+  struct Sizes {
+    std::mutex mutex;
+    std::map<int64_t, int64_t> begin_to_size;
+  } sizes;
+  const auto note = [](const void* context, int64_t begin, int64_t end, void*) {
+    auto* all = const_cast<Sizes*>(static_cast<const Sizes*>(context));
+    std::lock_guard lock(all->mutex);
+    all->begin_to_size[begin] = end - begin;
+  };
+  ThreadPool(2).Run({.function = note, .context = &sizes, .tasks = 128, .grain = 2});
+  const std::map<int64_t, int64_t> wanted = {
+      {0, 16},  {16, 16}, {32, 8}, {40, 8},  {48, 4},  {52, 4},  {56, 4},  {60, 4},
+      {64, 16}, {80, 16}, {96, 8}, {104, 8}, {112, 4}, {116, 4}, {120, 4}, {124, 4}};
+  EXPECT_EQ(sizes.begin_to_size, wanted);
+}
+
 TEST(ThreadPoolTest, ManyCallersAtOnce) {
   ThreadPool pool(3);
   std::vector<std::thread> callers;
