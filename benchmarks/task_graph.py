@@ -1,8 +1,9 @@
 """The emulated device's executor as a simulation: measured task times in, time on n cores out.
 
 A launch runs its kernels one after the other, each over all compute threads (emulator/threads/
-thread_pool.cc): its pieces of `grain` tasks are joined to at most four chunks a thread, a thread
-takes those of its own range first, then the others'. A kernel ends when its last chunk has.
+thread_pool.cc): its pieces of `grain` tasks are joined to at most eight chunks a thread that
+shrink, a thread takes those of its own range first, then the others'. A kernel ends when its last
+chunk has.
 
 What the simulation leaves out: threads share caches and memory bandwidth (a task takes as long as
 it did alone), and their clock falls when many compute.
@@ -15,7 +16,8 @@ import heapq
 import itertools
 from dataclasses import dataclass
 
-CHUNKS_PER_THREAD = 4  # kChunksPerThread of thread_pool.cc
+CHUNK_BORDERS = (0, 8, 16, 20, 24, 26, 28, 30, 32)  # kChunkBorders of thread_pool.cc
+CHUNKS_PER_THREAD = len(CHUNK_BORDERS) - 1
 # What waking the threads and waiting for the last one costs a kernel: the first, and per thread.
 BARRIER_NS = 1000.0
 BARRIER_NS_PER_THREAD = 20.0
@@ -41,6 +43,19 @@ class KernelTasks:
         return float(sum(self.pieces))
 
 
+def chunk_begins(pieces: int, chunks: int) -> list[int]:
+    """Where chunks begin, and where the last one ends, in pieces."""
+    if pieces <= chunks:
+        return [pieces * c // chunks for c in range(chunks + 1)]
+    threads = chunks // CHUNKS_PER_THREAD
+    shares = [(pieces * t // threads, pieces * (t + 1) // threads) for t in range(threads)]
+    return [
+        begin + (end - begin) * border // CHUNK_BORDERS[-1]
+        for begin, end in shares
+        for border in CHUNK_BORDERS[:-1]
+    ] + [pieces]
+
+
 def chunk_times(kernel: KernelTasks, threads: int) -> list[float]:
     """Of the chunks that so many threads share."""
     grains, groups = kernel.grains, len(kernel.pieces)
@@ -53,7 +68,7 @@ def chunk_times(kernel: KernelTasks, threads: int) -> list[float]:
         begin = ends[i - 1] if i else 0
         return sums[i] + kernel.pieces[i] * (grain - begin) / (ends[i] - begin) if grain else 0.0
 
-    borders = [until(grains * c // chunks) for c in range(chunks + 1)]
+    borders = [until(begin) for begin in chunk_begins(grains, chunks)]
     return [end - begin for begin, end in itertools.pairwise(borders)]
 
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "compiler_server/ir/rewrite.h"
-#include "compiler_server/passes/decompose/quantized.h"
+#include "compiler_server/passes/decompose/quantized_weights.h"
 
 namespace hpu::compiler {
 namespace {

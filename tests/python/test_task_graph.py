@@ -34,8 +34,8 @@ def test_a_long_task_is_not_split():
 
 
 def test_chunks_join_neighbours():
-    """Two threads take at most eight chunks; a group of pieces is divided evenly."""
-    assert chunk_times(kernel([1] * 16), 2) == [2.0] * 8
+    """Of a thread's share, half lies in two chunks; a group of pieces is divided evenly."""
+    assert chunk_times(kernel([1] * 64), 2) == [8.0, 8, 4, 4, 2, 2, 2, 2] * 2
     assert chunk_times(kernel([40, 80], tasks=8), 2) == [10.0] * 4 + [20.0] * 4
 
 

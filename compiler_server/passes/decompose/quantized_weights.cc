@@ -1,6 +1,6 @@
 // Products with quantised weights: of few rows as one op that reads the weights as they are, of
 // more with weights widened first.
-#include "compiler_server/passes/decompose/quantized.h"
+#include "compiler_server/passes/decompose/quantized_weights.h"
 
 #include "compiler_server/passes/decompose/expression.h"
 
@@ -16,7 +16,7 @@ void Int8PackMm(Call& call) {
   if (weights->type.dtype != DType::kI8 || x->type.rank() != 2 || weights->type.rank() != 2) {
     return call.Refuse("weights ", ToText(weights->type), " for x ", ToText(x->type));
   }
-  Value* y = x->type.sizes[0] <= kMostQuantizedWeightRows
+  Value* y = x->type.sizes[0] <= kMostQuantizedRows
                  ? call.b.Emit(OpKind::kMatmulQuantized, {x, weights})
                  : call.b.Matmul(x, call.b.Cast(weights, x->type.dtype), false, true);
   call.Return(call.b.Binary(OpKind::kMul, y, scales));
@@ -69,7 +69,7 @@ void Int4Matmul(Call& call) {
   };
   Value* scale = factor(0);
   Value* zero = factor(1);
-  if (x->type.sizes[0] <= kMostQuantizedWeightRows) {
+  if (x->type.sizes[0] <= kMostQuantizedRows) {
     return call.Return(call.b.Emit(OpKind::kMatmulQuantized, {x, blocks, scale, zero}));
   }
   call.Return(call.b.Matmul(x, WidenBlocks(call, blocks, scale, zero, x->type.dtype)));
