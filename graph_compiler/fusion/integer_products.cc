@@ -117,9 +117,11 @@ class Walk {
   Node node_;
 };
 
+// Behind a widening of integers, which changes no number.
 const BodyOp* WithoutCast(const Body& body, const BodyOp* op) {
-  while (op->op == Opcode::kCast) op = &body.ops[op->args[0]];
-  return op;
+  if (op->op != Opcode::kCast || op->type != ScalarType::kF32) return op;
+  const BodyOp* from = &body.ops[op->args[0]];
+  return from->type == ScalarType::kF32 ? op : from;
 }
 
 bool ReadFactor(const Body& body, uint32_t value, Factor* factor) {

@@ -111,10 +111,11 @@ class DimOrder {
     });
   }
 
-  // Drops dimensions of size 1 and merges neighbours, within rows and within columns.
+  // Drops dimensions of size 1 and merges neighbours, within rows and within columns. One column
+  // stays: a kernel without any is a map.
   void MergeDims(size_t* num_rows) {
     for (size_t d = domain_.size(); d-- > 0;) {
-      if (domain_[d] != 1) continue;
+      if (domain_[d] != 1 || (d == *num_rows && d + 1 == domain_.size())) continue;
       Erase(d);
       if (d < *num_rows) --*num_rows;
     }
@@ -202,7 +203,7 @@ class DimOrder {
 
   // Of a map: a task walks rows that follow each other, up to about `chunk` elements.
   void TakeRows(int64_t chunk) {
-    if (IsCopy()) return;
+    if (IsCopy() || kernel_.vector == 0) return;
     int64_t elements = kernel_.vector;
     int64_t tasks = NumElements(kernel_.outer);
     while (!kernel_.outer.empty()) {

@@ -16,6 +16,11 @@ constexpr int64_t kMostPieces = 128;  // of one dimension
 // apart as rows are many. More of them than a cache has room for are read again by a later pass.
 constexpr int64_t kLongestColumn = 256;
 
+int64_t ReducedElements(const Node& node) {
+  return NumElements(
+      Shape(node.domain.end() - static_cast<int64_t>(node.loop().reduced), node.domain.end()));
+}
+
 // Rows that lie side by side in memory, unlike columns, share vectors.
 bool RowsAreLanes(const Node& node) {
   const size_t num_rows = node.domain.size() - node.loop().reduced;
@@ -93,16 +98,17 @@ class Splitter {
       ++dim;
       --reduced;
     }
-    if (reduced == 0 && rest == 0) {  // nothing is folded any more: rows are too short
+    if (ReducedElements(node) == 1) {  // nothing is folded any more: rows are too short
       graph_.nodes.push_back(whole);
       return;
     }
     EmitParts(whole, std::move(node), dim, rest);
   }
 
-  // A divisor of `size` between `wanted` and kMostPieces, or `wanted`.
+  // A divisor of `size` between `wanted` and kMostPieces that leaves something to fold, or
+  // `wanted`.
   static int64_t PiecesOf(int64_t size, int64_t wanted) {
-    for (int64_t count = wanted; count <= kMostPieces; ++count) {
+    for (int64_t count = wanted; count <= std::min(kMostPieces, size / 2); ++count) {
       if (size % count == 0) return count;
     }
     return wanted;
@@ -130,6 +136,7 @@ class Splitter {
       const int64_t size = whole.domain[dim];
       tail.loop().reduced = whole.domain.size() - dim;
       Restrict(tail, dim, size - rest, rest);
+      if (ReducedElements(tail) == 1) tail.loop().reduced = 0;  // folding one element is none
       Access last = partial;
       last.strides.resize(dim);
       last.strides.resize(tail.domain.size(), 0);

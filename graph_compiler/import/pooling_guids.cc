@@ -133,7 +133,7 @@ class WindowBody {
   // The window's element, or `outside` beyond the image.
   E Element(double outside) {
     Access access{x_.value, x_.type, {x_.strides[0], x_.strides[1], 0, 0, 0, 0}, x_.offset};
-    if (!h_.Leaves() && !w_.Leaves()) {
+    if (!Leaves()) {
       access.strides = {x_.strides[0],
                         x_.strides[1],
                         x_.strides[2] * h_.stride,
@@ -151,10 +151,17 @@ class WindowBody {
                        clamp(column, w_.in) * static_cast<double>(x_.strides[3]);
     const int64_t limit = (h_.in - 1) * x_.strides[2] + (w_.in - 1) * x_.strides[3] + 1;
     const E value = body_.LoadIndirect(access, position, 1, limit);
+    return Select(Inside(), value, ConstLike(value, outside));
+  }
+
+  bool Leaves() const { return h_.Leaves() || w_.Leaves(); }
+
+  // Whether the window's element lies in the image.
+  E Inside() {
     const auto within = [](E at, int64_t size) {
       return And(at >= ConstLike(at, 0), at < static_cast<double>(size));
     };
-    return Select(And(within(row, h_.in), within(column, w_.in)), value, ConstLike(value, outside));
+    return And(within(Row(), h_.in), within(Column(), w_.in));
   }
 
  private:
@@ -212,8 +219,9 @@ absl::Status ImportMaxPool(Importer& im) {
           hit = Or(hit, body.Op(Opcode::kIsNan, ScalarType::kBool, {element}));
         }
         const E none = body.ConstInt(ScalarType::kI32, std::numeric_limits<int32_t>::max());
-        const E inside = flat >= ConstLike(flat, 0);
-        return Select(And(hit, inside), Cast(flat, ScalarType::kI32), none);
+        // Padding is as low as an image of -inf, and never a place.
+        if (window.Leaves()) hit = And(hit, window.Inside());
+        return Select(hit, Cast(flat, ScalarType::kI32), none);
       });
   FinishResult(im, 1, image, place);
   return absl::OkStatus();

@@ -109,7 +109,10 @@ TEST_P(ReductionTest, LongReductionsAreCutInFixedPieces) {
   for (const Split& split :
        {Split{{200'000}, 1, 2}, Split{{100'003}, 1, 3}, Split{{300, 20, 13}, 7, 2},
         Split{{100'000, 3}, 1, 2}, Split{{64, 2000}, 2, 2}, Split{{20'011, 1, 5}, 5, 3},
-        Split{{320, 20, 13}, 6, 2}}) {
+        Split{{320, 20, 13}, 6, 2}, Split{{1024, 257}, 2, 3}, Split{{512, 577}, 2, 3},
+        Split{{300, 353}, 2, 3}, Split{{600, 257, 4}, 2, 3}, Split{{768, 17, 16}, 6, 3},
+        Split{{768, 37, 8}, 6, 3}, Split{{1024, 67, 4}, 6, 3}, Split{{600, 53, 5}, 6, 3},
+        Split{{256, 19, 19}, 6, 3}, Split{{64, 65'537}, 2, 3}}) {
     Dims kept = split.sizes;
     for (size_t d = 0; d < kept.size(); ++d) {
       if ((split.mask >> d & 1) != 0) kept[d] = 1;

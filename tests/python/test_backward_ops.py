@@ -210,6 +210,20 @@ def test_max_pool(size, window):
     compiled_whole(check(function, heads(*size)))
 
 
+def test_max_pool_of_minus_infinity():
+    """Padding is as low, and never the place of a maximum."""
+    x = torch.full((1, 1, 6, 6), -torch.inf)
+    x[0, 0, 0, 1] = 1
+
+    def function(x):
+        y, index = aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])
+        return index, aten.max_pool2d_with_indices_backward(
+            torch.ones_like(y), x, [3, 3], [2, 2], [1, 1], [1, 1], False, index
+        )
+
+    compiled_whole(check(function, x))
+
+
 def test_embedding_of_many_rows_is_the_same_on_any_number_of_threads():
     index = torch.arange(700).mul(37).remainder(11)
 
