@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .wire import CaptureError, is_static
 
@@ -90,12 +91,15 @@ def of_compiled_autograd(module: torch.fx.GraphModule) -> bool:
 
 
 def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
-    """Sorts the sources of a graph. CaptureError for attributes that are not tensors, and for
-    offsets that have no meaning in a program."""
+    """Sorts the sources of a graph. CaptureError for attributes that are not tensors, for inputs
+    that are tensors made of others, and for offsets that have no meaning in a program."""
     inputs = GraphInputs([], {}, {})
     _refuse_absolute_offsets(module)
     for node in module.graph.nodes:
         if node.op == "placeholder":
+            example = node.meta.get("example_value")
+            if is_traceable_wrapper_subclass(example):
+                raise CaptureError(f"input {node.name} is a {type(example).__name__}")
             inputs.placeholders.append(node)
         elif node.op == "get_attr":
             path = str(node.target)

@@ -102,6 +102,9 @@ class GraphWriter:
         for slot, value in zip(snippet.inputs, inputs, strict=True):
             values[slot] = value
         for slot, tensor in snippet.constants:
+            # Their memory, if they have any, is not what they are.
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                raise CaptureError(f"the graph calculates with a {type(tensor).__name__}")
             if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise CaptureError(
                     "a function transform (torch.func) cannot be captured; call it outside of what "

@@ -1,0 +1,52 @@
+"""Tensors made of other tensors (torchao's quantised weights are): AOTAutograd takes them apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers import fresh_process
+from torch.testing._internal.two_tensor import TwoTensor
+
+from habana_frameworks.torch.dynamo import report
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    fresh_process()
+
+
+def pair(device: str) -> TwoTensor:
+    return TwoTensor(torch.arange(6.0).reshape(2, 3).to(device), torch.ones(2, 3).to(device))
+
+
+def check(summary, reason: str) -> None:
+    assert summary.eager_segments == 0
+    (record,) = summary.graphs
+    assert record.origin == "compiled"
+    assert record.parted_because == reason
+
+
+def test_an_input_that_is_made_of_others():
+    def function(x, y):
+        return (x @ y).relu() + 1
+
+    y = torch.randn(3, 4)
+    got = torch.compile(function, backend="hpu_backend")(pair("hpu"), y.to("hpu"))
+    want = function(pair("cpu"), y)
+    assert type(got) is TwoTensor
+    torch.testing.assert_close(got.a.cpu(), want.a)
+    torch.testing.assert_close(got.b.cpu(), want.b)
+    check(report(), "input l_x_ is a TwoTensor")
+
+
+def test_a_graph_that_makes_one():
+    def function(a, b, y):
+        return (TwoTensor(a, b) @ y).sum()
+
+    a, b, y = torch.randn(2, 3), torch.randn(2, 3), torch.randn(3, 4)
+    compiled = torch.compile(function, backend="hpu_backend")
+    got = compiled(*(x.to("hpu") for x in (a, b, y)))
+    want = function(a, b, y)
+    torch.testing.assert_close(got.a.cpu(), want.a)
+    torch.testing.assert_close(got.b.cpu(), want.b)
+    assert report().eager_segments == 0
