@@ -145,7 +145,7 @@ def test_a_plan_foretells_time_and_memory(host):
     peak = hpu.max_memory_allocated() - before
     foretold = entry["weight_bytes"] + entry["call_bytes"] + entry["waiting_bytes"]
     assert peak <= foretold <= 2 * peak
-    assert plan["seconds"] / 5 < report["seconds"] < plan["seconds"] * 5
+    assert plan["seconds"] / 10 < report["seconds"] < plan["seconds"] * 10
 
 
 def test_the_time_of_a_plan():
