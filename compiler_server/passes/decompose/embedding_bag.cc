@@ -85,8 +85,8 @@ Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
 }
 
 // _embedding_bag(weight, indices, offsets, ...) -> sums, bag of each index, sizes of bags, and what
-// only the mode of maxima fills. What no gradient of the mode reads is empty or zeros. Beside a last
-// offset PyTorch declares one size more than there are bags.
+// only the mode of maxima fills. What no gradient of the mode reads is empty or zeros. Beside a
+// last offset PyTorch declares one size more than there are bags.
 void EmbeddingBag(Call& call) {
   const Bags bags = ReadBags(call, call.type().sizes[0]);
   if (call.refused()) return;
