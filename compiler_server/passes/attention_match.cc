@@ -101,15 +101,25 @@ bool IsCausal(Value* condition, std::span<const int64_t> matrix) {
   }
 }
 
-// Its opposite, key > query.
+// Its opposite, key > query, also as torch.triu makes it: key >= query + 1.
 bool HidesLaterKeys(Value* condition, std::span<const int64_t> matrix) {
   const Node* node = MakerOf(condition, matrix);
   if (node == nullptr) return false;
   switch (node->op) {
+    case OpKind::kReshape:
+      return HidesLaterKeys(node->operands[0], matrix);
+    case OpKind::kWhere:
+      return Uniform(node->operands[1]) == 1 && Uniform(node->operands[2]) == 0 &&
+             HidesLaterKeys(node->operands[0], matrix);
     case OpKind::kLogicalNot:
       return IsCausal(node->operands[0], matrix);
     case OpKind::kEq:
       return Uniform(node->operands[1]) == 0 && IsCausal(node->operands[0], matrix);
+    case OpKind::kGe: {
+      const Node* next = MadeBy(node->operands[1], OpKind::kAdd);
+      return next != nullptr && IsPlace(node->operands[0], false) &&
+             IsPlace(next->operands[0], true) && Uniform(next->operands[1]) == 1;
+    }
     case OpKind::kGt:
       return IsPlace(node->operands[0], false) && IsPlace(node->operands[1], true);
     case OpKind::kLt:
