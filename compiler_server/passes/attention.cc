@@ -1,7 +1,9 @@
 #include "compiler_server/passes/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
+#include <utility>
 
 #include "compiler_server/ir/rewrite.h"
 #include "compiler_server/passes/attention_heads.h"
@@ -28,13 +30,22 @@ struct Emitted {
   const Node* forward = nullptr;
 };
 
-Value* EmitMask(Builder& b, const ScoreMask& mask, DType dtype) {
-  if (mask.value != nullptr) return b.Cast(Rewriter::Resolve(mask.value), dtype);
-  Value* shown = b.Scalar(0, dtype);
-  Value* hidden = b.Scalar(mask.hidden, dtype);
-  return b.Emit(OpKind::kWhere,
-                {Rewriter::Resolve(mask.condition), mask.hides_if_true ? hidden : shown,
-                 mask.hides_if_true ? shown : hidden});
+// The masks in one, in the order in which scores met them: what is hidden later hides all before.
+Value* EmitMask(Builder& b, const std::vector<ScoreMask>& masks, DType dtype) {
+  Value* all = nullptr;
+  for (const ScoreMask& mask : masks) {
+    if (mask.value != nullptr) {
+      Value* added = b.Cast(Rewriter::Resolve(mask.value), dtype);
+      all = all == nullptr ? added : b.Binary(OpKind::kAdd, all, added);
+      continue;
+    }
+    Value* shown = all == nullptr ? b.Scalar(0, dtype) : all;
+    Value* hidden = b.Scalar(mask.hidden, dtype);
+    all = b.Emit(OpKind::kWhere,
+                 {Rewriter::Resolve(mask.condition), mask.hides_if_true ? hidden : shown,
+                  mask.hides_if_true ? shown : hidden});
+  }
+  return all;
 }
 
 // x as [batch, heads, rows, columns], without the views in between that cancel.
@@ -72,9 +83,22 @@ bool IsOnlyCastTo(const Readers& readers, const Value* value, DType dtype) {
   });
 }
 
+// Hidden values of a wider type as the narrow one has them: -inf would make a query without shown
+// keys zeros, where PyTorch gives the mean of the values. False if scores could be as low.
+bool NarrowHidden(DType narrow, std::vector<ScoreMask>* masks) {
+  constexpr double kLowestBf16 = -0x1.FEp127;
+  for (ScoreMask& mask : *masks) {
+    if (mask.value != nullptr || std::isinf(mask.hidden)) continue;
+    if (narrow != DType::kBF16) return false;
+    mask.hidden = std::max(mask.hidden, kLowestBf16);
+  }
+  return true;
+}
+
 // PyTorch widens bf16 and f16 before it multiplies and narrows what comes of it. The node does so
-// itself.
-void Narrow(Builder& b, const Readers& readers, const FoundAttention& found, Emitted* emitted) {
+// itself: operands and masks are narrowed where nothing else is done with them.
+void Narrow(const Readers& readers, const FoundAttention& found, Emitted* emitted,
+            std::vector<ScoreMask>* masks) {
   Value** const operands[] = {&emitted->query, &emitted->key, &emitted->value};
   const Node* cast = emitted->query->producer;
   if (cast == nullptr || cast->op != OpKind::kCast) return;
@@ -92,8 +116,10 @@ void Narrow(Builder& b, const Readers& readers, const FoundAttention& found, Emi
   for (const ScoreMask& mask : found.masks) {
     if (mask.value != nullptr && !IsCastFrom(mask.value, narrow)) return;
   }
+  std::vector<ScoreMask> narrowed = *masks;
+  if (!NarrowHidden(narrow, &narrowed)) return;
+  *masks = std::move(narrowed);
   for (Value** operand : operands) *operand = (*operand)->producer->operands[0];
-  if (emitted->mask != nullptr) emitted->mask = b.Cast(emitted->mask, narrow);
 }
 
 // And the generator's state, if weights are dropped.
@@ -114,11 +140,9 @@ Emitted EmitForward(Builder& b, const Readers& readers, const FoundAttention& fo
       AsMatrices(b, found.key, {scores[0], scores[1], scores[3], size}, found.key_is_transposed);
   emitted.value = AsMatrices(b, found.value, {scores[0], scores[1], scores[3], width},
                              found.value_is_transposed);
-  for (const ScoreMask& mask : found.masks) {
-    Value* term = EmitMask(b, mask, found.query->type.dtype);
-    emitted.mask = emitted.mask == nullptr ? term : b.Binary(OpKind::kAdd, emitted.mask, term);
-  }
-  Narrow(b, readers, found, &emitted);
+  std::vector<ScoreMask> masks = found.masks;
+  Narrow(readers, found, &emitted, &masks);
+  emitted.mask = EmitMask(b, masks, emitted.query->type.dtype);
   emitted.attrs = {{AttrKey::kScale, found.scale}, {AttrKey::kCausal, found.causal}};
   std::vector<Value*> operands = {emitted.query, emitted.key, emitted.value};
   if (found.draw == nullptr && found.gradient == nullptr) {

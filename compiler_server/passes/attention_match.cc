@@ -4,7 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <unordered_set>
+
+#include "compiler_server/passes/attention_conditions.h"
 
 namespace hpu::compiler {
 namespace {
@@ -17,16 +20,6 @@ using ir::Value;
 
 constexpr double kHidden = -1e30;
 constexpr int64_t kMostFeatures = 512;  // one task holds a block of queries of all features
-
-std::optional<double> Uniform(const Value* value) {
-  const Node* full = value->producer;
-  if (full == nullptr || full->op != OpKind::kFull) return std::nullopt;
-  return full->Float(AttrKey::kValue);
-}
-
-const Node* MadeBy(const Value* value, OpKind op) {
-  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
-}
 
 bool IsFloatCast(const Node& node) {
   return node.op == OpKind::kCast && IsFloat(node.type().dtype) &&
@@ -43,40 +36,19 @@ Value* Core(Value* value) {
   return value;
 }
 
+// Whether neither operand of a product is broadcast, and the last two dimensions of the result are
+// these.
+bool IsPlainProduct(const Node& product, std::span<const int64_t> matrix) {
+  const Dims& sizes = product.type().sizes;
+  const auto batch_end = sizes.end() - 2;
+  return std::equal(batch_end, sizes.end(), matrix.begin(), matrix.end()) &&
+         std::ranges::all_of(product.operands, [&](const Value* operand) {
+           const Dims& own = operand->type.sizes;
+           return own.size() == sizes.size() && std::equal(sizes.begin(), batch_end, own.begin());
+         });
+}
+
 bool AreEqual(double x, double y) { return std::fabs(x - y) <= 1e-5 * std::fabs(y); }
-
-// iota of [n], from 0, in the last dimension (or the one before it) of a matrix.
-bool IsPlace(Value* value, bool of_rows) {
-  const Dims& sizes = value->type.sizes;
-  const Node* iota = MadeBy(Core(value), OpKind::kIota);
-  if (iota == nullptr || iota->Float(AttrKey::kStart) != 0 || iota->Float(AttrKey::kStep) != 1) {
-    return false;
-  }
-  const size_t back = of_rows ? 2 : 1;
-  return sizes.size() >= back && sizes[sizes.size() - back] == value->type.elements();
-}
-
-// key <= query, as torch.tril makes it.
-bool IsCausal(Value* condition) {
-  const Node* node = condition->producer;
-  if (node == nullptr) return false;
-  switch (node->op) {
-    case OpKind::kReshape:
-      return condition->type.rank() >= 2 && node->operands[0]->type.rank() >= 2 &&
-             std::equal(condition->type.sizes.end() - 2, condition->type.sizes.end(),
-                        node->operands[0]->type.sizes.end() - 2) &&
-             IsCausal(node->operands[0]);
-    case OpKind::kWhere:
-      return Uniform(node->operands[1]) == 1 && Uniform(node->operands[2]) == 0 &&
-             IsCausal(node->operands[0]);
-    case OpKind::kLe:
-      return IsPlace(node->operands[0], false) && IsPlace(node->operands[1], true);
-    case OpKind::kGe:
-      return IsPlace(node->operands[0], true) && IsPlace(node->operands[1], false);
-    default:
-      return false;
-  }
-}
 
 // One candidate: the product of weights and values.
 class Match {
@@ -86,6 +58,7 @@ class Match {
   std::optional<FoundAttention> Run() {
     if (!MatchForward()) return std::nullopt;
     if (!MatchGradient() && gradient_nodes_) return std::nullopt;
+    if (gradient_nodes_ && !GradientStops()) return std::nullopt;
     TakeScaleOf(&found_.query, found_.query_gradient);
     TakeScaleOf(&found_.key, found_.key_gradient);
     if (!Fits() || !OnlyTheseRead()) return std::nullopt;
@@ -94,6 +67,9 @@ class Match {
 
  private:
   using Reads = std::vector<Node*>;
+
+  // [queries, keys]
+  std::span<const int64_t> Matrix() const { return std::span(found_.scores).last(2); }
 
   void Take(const Node* node) { taken_.insert(node); }
 
@@ -177,6 +153,7 @@ class Match {
     if (!TakeSoftmax() || !ReadNoise(factor)) return false;
     scores_sizes_ = softmax->type().sizes;
     if (!MatchScores(softmax->operands[0])) return false;
+    if (!IsPlainProduct(product, std::span(product.type().sizes).last(2))) return false;
     Take(&product);
     products_.insert(&product);
     found_.product = &product;
@@ -241,7 +218,7 @@ class Match {
     if (kept_ == nullptr) return factor == 1;
     const Node* below = MadeBy(kept_, OpKind::kLt);
     const Node* draw =
-        below == nullptr ? nullptr : MadeBy(Core(below->operands[0]), OpKind::kRandomUniform);
+        below == nullptr ? nullptr : MadeBy(Unshaped(below->operands[0]), OpKind::kRandomUniform);
     const auto keep = below == nullptr ? std::nullopt : Uniform(below->operands[1]);
     if (draw == nullptr || !keep || !(*keep > 0 && *keep < 1) || !AreEqual(factor * *keep, 1) ||
         draw->type().elements() != NumElements(found_.scores)) {
@@ -258,7 +235,7 @@ class Match {
     if (node == nullptr) return false;
     switch (node->op) {
       case OpKind::kMatmul:
-        if (node->Bool(AttrKey::kTransposeA)) return false;
+        if (node->Bool(AttrKey::kTransposeA) || !IsPlainProduct(*node, Matrix())) return false;
         found_.query = node->operands[0];
         found_.key = node->operands[1];
         found_.key_is_transposed = !node->Bool(AttrKey::kTransposeB);
@@ -314,7 +291,7 @@ class Match {
     const Node* where = MadeBy(value, OpKind::kWhere);
     const bool hides = where != nullptr && Uniform(where->operands[1]) == 0 &&
                        Uniform(where->operands[2]) == -std::numeric_limits<double>::infinity();
-    if (hides && IsCausal(where->operands[0])) {
+    if (hides && IsCausal(where->operands[0], Matrix())) {
       found_.causal = true;
     } else {
       found_.masks.push_back({.value = value});
@@ -435,6 +412,16 @@ class Match {
     return true;
   }
 
+  // A query whose keys all have one finite hidden value has equal weights, of which no gradient
+  // reaches the scores: `where` stops it. An added mask does not, so no query may be such.
+  bool GradientStops() const {
+    return std::ranges::all_of(found_.masks, [&](const ScoreMask& mask) {
+      if (mask.condition == nullptr || std::isinf(mask.hidden)) return true;
+      return mask.hides_if_true ? HidesLaterKeys(mask.condition, Matrix())
+                                : IsCausal(mask.condition, Matrix());
+    });
+  }
+
   // where(condition, 0, slopes) of one of the masks.
   bool HidesAgain(const Node& node, const Value* slopes) const {
     if (node.op != OpKind::kWhere) return false;
@@ -465,8 +452,7 @@ class Match {
   // A query or key that is x times a number: x, if nothing else reads the product and its gradient
   // is multiplied in turn.
   void TakeScaleOf(Value** operand, FoundGradient& gradient) {
-    Value* scaled = *operand;
-    while (MadeBy(scaled, OpKind::kReshape) != nullptr) scaled = scaled->producer->operands[0];
+    Value* scaled = Unshaped(*operand);
     const Node* node = MadeBy(scaled, OpKind::kMul);
     if (node == nullptr || Leaves(scaled)) return;
     const Reads reads = ReadersOf(scaled);

@@ -6,7 +6,8 @@
 //
 // Scores may be scaled (or the query or key before), then masked by additions and by `where` with a
 // hidden value of -1e30 or less; all of it may be reshaped and cast between floats. Nothing else
-// may read what has the size of the scores.
+// may read what has the size of the scores. Batches are not broadcast. With a gradient, a finite
+// hidden value is one of later keys only.
 #pragma once
 
 #include <vector>
@@ -16,7 +17,7 @@
 
 namespace hpu::compiler {
 
-// What is added to scores: a value, or `where` of a condition with 0 and a hidden value.
+// A value that is added to scores, or a condition under which a hidden value replaces them.
 struct ScoreMask {
   ir::Value* value = nullptr;
   ir::Value* condition = nullptr;

@@ -144,7 +144,10 @@ class Joiner {
     });
     const bool joins = std::any_of(kinds.begin(), kinds.end(),
                                    [](const auto& entry) { return entry.second.size() > 1; });
-    if (!joins && (scatters == rest.end() || terms.size() == 1)) return nullptr;
+    const int64_t whole = std::count_if(terms.begin(), terms.end(), [&](const Value* term) {
+      return term->type.sizes == sum.type().sizes;
+    });
+    if (!joins && (scatters == rest.end() || whole < 2)) return nullptr;
     Value* result = nullptr;
     const auto add = [&](Value* term) {
       result = result == nullptr ? term : rewriter_.builder().Binary(OpKind::kAdd, result, term);
@@ -155,7 +158,12 @@ class Joiner {
     }
     for (Value* term : std::span(rest.begin(), scatters)) add(term);
     for (Value* term : std::span(scatters, rest.end())) {
-      result = result == nullptr ? term : ScatterOnto(result, *term->producer);
+      // What would be broadcast is nothing to start from.
+      if (result != nullptr && result->type.sizes == sum.type().sizes) {
+        result = ScatterOnto(result, *term->producer);
+      } else {
+        add(term);
+      }
     }
     return result;
   }

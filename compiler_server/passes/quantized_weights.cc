@@ -20,7 +20,8 @@ using ir::Value;
 struct Step {
   OpKind op;  // kMul, kAdd, kSub
   Value* factor = nullptr;
-  bool columns_first = true;  // of the factor, if it has two dimensions
+  int rank = 2;               // of the weights there: 3 if they are split into groups
+  bool columns_first = true;  // of the weights there, if their rank is 2
 };
 
 struct Pattern {
@@ -101,7 +102,7 @@ class Matcher {
     }
     const Pattern before = *pattern;
     const bool columns_first = columns_first_;
-    pattern->steps.push_back({node.op, factor, columns_first_});
+    pattern->steps.push_back({node.op, factor, node.type().rank(), columns_first_});
     if (Walk(node.operands[main], pattern)) return true;
     *pattern = before;
     columns_first_ = columns_first;
@@ -121,15 +122,17 @@ class Matcher {
   bool columns_first_ = true;
 };
 
-// A factor as f32 or narrower float [groups, N].
-Value* AsFactor(Builder& b, const Pattern& pattern, const Step& step, DType dtype) {
+// A factor as [groups, N], in f32 unless it is all there is: products and differences of factors
+// would be rounded, and rounding of a zero point is multiplied by the sum of x.
+Value* AsFactor(Builder& b, const Pattern& pattern, const Step& step) {
   const int64_t columns = pattern.weights->type.sizes[0];
   Value* factor = step.factor;
-  if (!IsFloat(factor->type.dtype)) factor = b.Cast(factor, dtype);
+  if (pattern.steps.size() > 1 || !IsFloat(factor->type.dtype)) {
+    factor = b.Cast(factor, DType::kF32);
+  }
   Dims sizes = factor->type.sizes;
-  const bool grouped = sizes.size() == 3;
-  sizes.insert(sizes.begin(), grouped ? 0 : 2 - sizes.size(), 1);
-  if (grouped) {
+  sizes.insert(sizes.begin(), step.rank - sizes.size(), 1);
+  if (step.rank == 3) {
     sizes.pop_back();
   } else if (!step.columns_first) {
     std::swap(sizes[0], sizes[1]);
@@ -144,24 +147,22 @@ struct Factors {
   Value* zero = nullptr;
 };
 
-Factors EmitFactors(Builder& b, const Pattern& pattern, DType dtype) {
+Factors EmitFactors(Builder& b, const Pattern& pattern) {
   Factors result;
   const int64_t columns = pattern.weights->type.sizes[0];
   const auto join = [&](OpKind op, Value* x, Value* y) {
-    const DType wide =
-        DTypeSize(x->type.dtype) >= DTypeSize(y->type.dtype) ? x->type.dtype : y->type.dtype;
-    return b.Binary(op, b.Cast(x, wide), b.Cast(y, wide));
+    return x == nullptr ? y : b.Binary(op, x, y);
   };
   for (size_t i = pattern.steps.size(); i-- > 0;) {
     const Step& step = pattern.steps[i];
-    Value* factor = AsFactor(b, pattern, step, dtype);
+    Value* factor = AsFactor(b, pattern, step);
     if (step.op == OpKind::kMul) {
       if (result.zero != nullptr) result.zero = join(OpKind::kMul, result.zero, factor);
-      result.scale = result.scale == nullptr ? factor : join(OpKind::kMul, result.scale, factor);
+      result.scale = join(OpKind::kMul, result.scale, factor);
       continue;
     }
     if (step.op == OpKind::kSub) factor = b.Unary(OpKind::kNeg, factor);
-    result.zero = result.zero == nullptr ? factor : join(OpKind::kAdd, result.zero, factor);
+    result.zero = join(OpKind::kAdd, result.zero, factor);
   }
   if (result.zero != nullptr && result.scale == nullptr) {
     result.scale = b.Full(1, result.zero->type.dtype, {pattern.groups, columns});
@@ -179,12 +180,11 @@ absl::Status RecogniseQuantizedWeights(ir::Graph& graph, const PassContext& cont
     Builder& b = rewriter.builder();
     const size_t mark = b.Mark();
     std::vector<Value*> operands = {node.operands[0], pattern.weights};
-    const Factors factors = EmitFactors(b, pattern, node.type().dtype);
+    const Factors factors = EmitFactors(b, pattern);
     if (factors.scale != nullptr) operands.push_back(factors.scale);
     if (factors.zero != nullptr) operands.push_back(factors.zero);
     const Node* product = b.EmitNode(OpKind::kMatmulQuantized, std::move(operands));
-    RETURN_IF_ERROR(b.status());
-    if (!context.accept(*product).ok()) {
+    if (!b.status().ok() || !context.accept(*product).ok()) {
       b.Rewind(mark);
       return ir::Visit::kKeep;
     }

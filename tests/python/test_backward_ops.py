@@ -9,6 +9,7 @@ import os
 
 import pytest
 import torch
+import torch.nn.functional as F
 from aten_case import Case, T
 from backward_samples import CASES
 from helpers import check, compiled_whole, fresh_process
@@ -159,6 +160,41 @@ def test_log_sigmoid():
     compiled_whole(check(function, heads(3, 9), heads(9)))
 
 
+def hidden_rows() -> torch.Tensor:
+    """A mask under which the first query has no keys."""
+    shown = torch.ones(1, 1, 8, 8, dtype=torch.bool)
+    shown[..., 0, :] = False
+    shown[..., 3, 4:] = False
+    return shown
+
+
+def spelt_out(q, k, v, shown):
+    scores = q.float() @ k.float().transpose(-1, -2) * 0.25
+    scores = scores.masked_fill(~shown, torch.finfo(scores.dtype).min)
+    return (scores.softmax(-1) @ v.float()).to(q.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_query_whose_keys_are_all_hidden_gives_the_mean_of_values(dtype):
+    given = [heads(1, 2, 8, size).to(dtype) for size in (16, 16, 12)]
+    limit = 1e-5 if dtype == torch.float32 else 2e-2
+    compiled_whole(check(spelt_out, *given, hidden_rows(), rtol=limit, atol=limit))
+
+
+def test_no_gradient_of_scores_reaches_what_is_hidden():
+    given, grad = [heads(1, 2, 8, size) for size in (16, 17, 18)], heads(1, 2, 8, 18)
+    given[1] = given[1][..., :16].contiguous()
+    theirs = [x.clone().requires_grad_() for x in given]
+    ours = [x.to("hpu").requires_grad_() for x in given]
+    spelt_out(*theirs, hidden_rows()).backward(grad)
+    fresh_process()
+    compiled = torch.compile(spelt_out, backend="hpu_backend")
+    compiled(*ours, hidden_rows().to("hpu")).backward(grad.to("hpu"))
+    assert theirs[0].grad[..., 0, :].abs().max() == 0
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.grad.cpu(), other.grad, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 1)])
 def test_gradients_left_out(mask):
     def function(grad, x, weight, row, *vectors):
@@ -265,6 +301,45 @@ def test_embedding_bag(mode, padding, weighted):
     # The third bag has nothing but padding 2, the fourth has no rows.
     inputs = [heads(5, 6), heads(4, 6), index, torch.tensor([0, 5, 7, 7])]
     compiled_whole(check(function, *inputs, *each))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("by_frequency", [False, True])
+def test_embedding_bags_with_a_last_offset(mode, by_frequency):
+    if by_frequency and mode == "max":
+        pytest.skip("PyTorch scales no maxima")
+    index = torch.tensor([0, 2, 4, 4, 1, 2, 2, 0])
+    offsets = torch.tensor([0, 2, 5, 5, 8])
+
+    def function(table, index, offsets):
+        return F.embedding_bag(
+            index, table, offsets, mode=mode, include_last_offset=True,
+            scale_grad_by_freq=by_frequency,
+        )  # fmt: skip
+
+    table, grad = heads(5, 6), heads(4, 6)
+    theirs, ours = table.clone().requires_grad_(), table.to("hpu").requires_grad_()
+    expected = function(theirs, index, offsets)
+    expected.backward(grad)
+    fresh_process()
+    compiled = torch.compile(function, backend="hpu_backend")
+    result = compiled(ours, index.to("hpu"), offsets.to("hpu"))
+    result.backward(grad.to("hpu"))
+    torch.testing.assert_close(result.cpu(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-5, atol=1e-5)
+    if not by_frequency:
+        compiled_whole(report())
+
+
+@pytest.mark.parametrize("size", [(6,), (1, 6), (9, 1), ()])
+def test_rows_added_at_an_index_beside_a_broadcast_term(size):
+    index = torch.tensor([0, 8, 3, 3, 5])
+
+    def function(rows, index, bias, y):
+        return (torch.zeros(9, 6, device=rows.device).index_add(0, index, rows) + bias) * y
+
+    bias = torch.randn(size) if size else 0.5
+    compiled_whole(check(function, heads(5, 6), index, bias, heads(9, 6)))
 
 
 OPTIMIZERS = {

@@ -177,6 +177,30 @@ def test_groups_and_zero_points_spelt_out(rows, groups):
     check(grouped, torch.randn(rows, 96), worth, (weights, scale, zero), parts)
 
 
+def test_a_large_zero_point_beside_bf16_is_not_rounded():
+    """The sum of x multiplies what a rounded zero point is off by."""
+    torch.manual_seed(1)
+    weights = (torch.randn(64, 4096) * 8 + 100).round().clamp(-128, 127).to(torch.int8)
+    scale = (torch.rand(64, 1, 1) * 0.01 + 0.01).bfloat16()
+    zero = torch.full((64, 1, 1), 100, dtype=torch.int8)
+    worth = (weights.double() - 100) * scale.double()[:, 0]
+    parts = (weights.double().abs() + 100) * scale.double()[:, 0]
+    x = torch.rand(1, 4096).bfloat16()
+    check(grouped, x, worth, (weights, scale, zero), parts)
+
+
+@pytest.mark.parametrize("columns", [4, 8])
+def test_a_scale_of_groups_is_none_of_columns(columns):
+    weights, _ = int8_weights(columns, 16, torch.float32)
+    scale = torch.rand(4, 1) + 0.5
+
+    def function(x, w, s):
+        return x @ (w.float().view(columns, 4, 4) * s).view(columns, 16).t()
+
+    worth = (weights.double().view(columns, 4, 4) * scale).view(columns, 16)
+    check(function, torch.randn(2, 16), worth, (weights, scale))
+
+
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_scale_before_or_behind_the_product(behind):
     weights, scales = int8_weights(64, 96, torch.bfloat16)

@@ -85,7 +85,8 @@ Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
 }
 
 // _embedding_bag(weight, indices, offsets, ...) -> sums, bag of each index, sizes of bags, and what
-// only the mode of maxima fills. Sizes that no gradient here reads may be empty.
+// only the mode of maxima fills. What no gradient of the mode reads is empty or zeros. Beside a
+// last offset PyTorch declares one size more than there are bags.
 void EmbeddingBag(Call& call) {
   const Bags bags = ReadBags(call, call.type().sizes[0]);
   if (call.refused()) return;
@@ -100,16 +101,21 @@ void EmbeddingBag(Call& call) {
     Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
     results = {Declared(call, 0, {&call, AddRows(call, zeros, 0, bags.bag, rows.value)})};
   }
-  const Value* statistics[] = {bags.bag, bags.size.value};
+  const int64_t bag_count = bags.size.sizes()[0];
+  const bool has_end = call.type(2).sizes == Dims{bag_count + 1};  // beside the last offset
+  Value* sizes = bags.size.value;
+  if (has_end) sizes = call.b.Concat({sizes, call.b.Full(0, DType::kF32, {1})}, 0);
+  Value* const statistics[] = {bags.bag, sizes, of_maxima ? maxima.index.value : nullptr};
   for (size_t i = 1; i < call.result_count(); ++i) {
     const TensorType& type = call.type(i);
-    const bool fits = i <= 2 && statistics[i - 1]->type.sizes == type.sizes;
-    if (i == 3 && of_maxima && type.sizes == maxima.index.sizes()) {
-      results.push_back(Declared(call, i, maxima.index));
-      continue;
+    Value* statistic = statistics[i - 1];
+    if (statistic == nullptr || type.elements() == 0) {
+      results.push_back(call.b.Full(0, type.dtype, type.sizes));
+    } else if (statistic->type.sizes == type.sizes) {
+      results.push_back(call.b.Cast(statistic, type.dtype));
+    } else {
+      return call.Refuse("embedding bags whose statistic ", i, " is ", ToText(type));
     }
-    results.push_back(fits ? call.b.Cast(i == 1 ? bags.bag : bags.size.value, type.dtype)
-                           : call.b.Full(0, type.dtype, type.sizes));
   }
   call.Return(std::move(results));
 }
@@ -123,7 +129,12 @@ void EmbeddingBagBackward(Call& call) {
   if (grad->type.rank() != 2) return call.Refuse("embedding bags of ", ToText(grad->type));
   Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
   if (call.Int("mode") == kMax) {
-    Value* size = call.b.Reshape(call.Tensor("bag_size"), {grad->type.sizes[0], 1});
+    const int64_t bags = grad->type.sizes[0];
+    Value* size = call.Tensor("bag_size");
+    if (size->type.rank() != 1 || size->type.sizes[0] < bags) {
+      return call.Refuse("sizes of ", bags, " embedding bags in ", ToText(size->type));
+    }
+    size = call.b.Reshape(call.b.Slice(size, 0, 0, bags), {bags, 1});
     const Expr filled{&call, call.b.Binary(OpKind::kGt, size, 0.0)};
     const Expr given = Where(filled, In(call, grad), 0.0);
     Value* index = call.Tensor("maximum_indices");
