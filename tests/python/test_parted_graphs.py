@@ -7,7 +7,9 @@ Guide rows: FALL-1, FALL-2 (eager segments).
 from __future__ import annotations
 
 import copy
+import gc
 import time
+import weakref
 
 import pytest
 import torch
@@ -85,6 +87,27 @@ def test_programs_come_from_the_store():
     service.forget_programs()
     assert torch.equal(run(), first)
     assert [graph.origin for graph in report().graphs] == ["store", "store"]
+
+
+def test_a_remembered_refusal_keeps_no_frames():
+    """The exception kept its traceback, and with it the caller's locals."""
+
+    def function(w):
+        y = w * 2
+        return y.view(-1), y.t()
+
+    def step():
+        w, local = leaf(3, 11), matrix(7, 7)
+        first, second = compiled(function)(w)
+        (first.sum() + second.sum()).backward()
+        return weakref.ref(w), weakref.ref(local)
+
+    service.forget_programs()
+    held = step()
+    torch._dynamo.reset()
+    gc.collect()
+    assert service._failed
+    assert [reference() for reference in held] == [None, None]
 
 
 def test_views_of_one_intermediate_share_their_memory():

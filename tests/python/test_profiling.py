@@ -250,7 +250,7 @@ def test_rates_of_the_host_are_measured_once(monkeypatch, tmp_path, caplog):
         HostRates.forget()
         HostRates.known()
         assert len(calls) == 3
-        for wrong in ('[]', '{"%s": []}', '{"%s": {"flops_per_second": "fast"}}', zero_rates):
+        for wrong in ("[]", '{"%s": []}', '{"%s": {"flops_per_second": "fast"}}', zero_rates):
             HostRates.known.cache_clear()
             hosts = wrong.replace("%s", _host("x86-64-v9"))
             path.write_text(f'{{"format": 1, "hosts": {hosts}}}')

@@ -160,7 +160,8 @@ def _in_parts(
         return inlined(gm).forward
 
     try:
-        return unshared(gm, example_inputs, parted.part(gm, example_inputs, compile_part), on_overlap)
+        in_parts = parted.part(gm, example_inputs, compile_part)
+        return unshared(gm, example_inputs, in_parts, on_overlap)
     except CaptureError as error:
         record.parts.clear()
         flat = inlined(gm)

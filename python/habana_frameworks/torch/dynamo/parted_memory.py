@@ -21,9 +21,9 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
     A value that is there twice is one tensor; what lies in the memory of an input or of an earlier
     output is a view of it.
     """
-    nodes = [*graph.graph.find_nodes(op="placeholder")]
-    inputs = len(nodes)
-    nodes += graph.graph.output_node().args[0]
+    outputs: Any = graph.graph.output_node().args[0]
+    nodes: list[Any] = [*graph.graph.find_nodes(op="placeholder"), *outputs]
+    inputs = len(nodes) - len(outputs)
     # Of an output: that or the input before it (by place in `nodes`) of which it is a view, and
     # whether it is the very value.
     shared: list[tuple[int, int, bool]] = []
@@ -84,7 +84,7 @@ def unshared(
 
 
 def _written(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
-    """Places of the inputs that the graph writes to; all of them where it cannot be run on fakes."""
+    """Places of the inputs that the graph writes to; all where it cannot be run on fakes."""
     tensors = [i for i, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
     examples = without_symbols(example_inputs)
     if examples is None:
@@ -98,7 +98,8 @@ def _written(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> lis
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    address: int = tensor.untyped_storage()._cdata
+    return address
 
 
 def _overlaps(inputs: Sequence[Any], written: Sequence[int]) -> set[tuple[int, int]]:
@@ -133,4 +134,4 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in steps)
     size = tensor.element_size()
-    return tensor.storage_offset() * size, (last + 1) * size
+    return int(tensor.storage_offset()) * size, (int(last) + 1) * size

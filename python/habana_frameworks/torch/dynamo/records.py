@@ -51,7 +51,7 @@ class GraphRecord:
     content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        # What AOTAutograd made of it, if it was parted: listed in its place. No field of the report.
+        # What AOTAutograd made of it, if it was parted: the report lists them in its place.
         self.parts: list[GraphRecord] = []
 
     def programs(self) -> list[GraphRecord]:

@@ -333,6 +333,7 @@ class Service:
     def remember_failure(self, key: bytes, error: CaptureError | NoProgram) -> None:
         # Anew each time: an exception keeps the frames that it went through, with all they hold.
         text = str(error)
+        again: Callable[[], CaptureError | NoProgram]
         again = functools.partial(CaptureError, text)
         if isinstance(error, NoProgram):
             again = functools.partial(NoProgram, text, error.lasting, error.code)

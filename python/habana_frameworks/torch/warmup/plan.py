@@ -146,9 +146,7 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int
             traces = _trace_seconds(model, shapes)
     except EntryError as error:
         problem = str(error)
-    return EntryPlan(
-        entry.name, count, first[0], weights, *first[1:], making, *traces, problem
-    )
+    return EntryPlan(entry.name, count, first[0], weights, *first[1:], making, *traces, problem)
 
 
 def _weight_bytes(module: Any) -> int:
