@@ -24,23 +24,18 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
     outputs: Any = graph.graph.output_node().args[0]
     nodes: list[Any] = [*graph.graph.find_nodes(op="placeholder"), *outputs]
     inputs = len(nodes) - len(outputs)
-    # Of an output: that or the input before it (by place in `nodes`) of which it is a view, and
-    # whether it is the very value.
+    # An output; the input or earlier output, by place in `nodes`, that it is or is a view of;
+    # whether it is the same value.
     shared: list[tuple[int, int, bool]] = []
-    first: dict[Any, int] = {}
+    of_memory: dict[int, int] = {}  # its first place
+    of_value: dict[torch.fx.Node, int] = {}
     for i, node in enumerate(nodes):
         value = example_of(node) if isinstance(node, torch.fx.Node) else None
         if not isinstance(value, torch.Tensor):
             continue
-        base = first.setdefault(value.untyped_storage()._cdata, i)
-        if i >= inputs:
-            same = first.setdefault(node, i)
-            if same < i:
-                shared.append((i - inputs, same, True))
-            elif base < i:
-                shared.append((i - inputs, base, False))
-        else:
-            first[node] = i
+        base, same = of_memory.setdefault(_memory(value), i), of_value.setdefault(node, i)
+        if i >= inputs and base < i:
+            shared.append((i - inputs, same if same < i else base, same < i))
     if not shared:
         return call
 
