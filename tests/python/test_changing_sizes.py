@@ -172,6 +172,48 @@ def test_a_graph_that_spent_its_seconds_takes_what_is_stored(fresh, caplog):
     assert "sizes that no store has run eagerly from now on" in said[0]
 
 
+def views(x):
+    """A graph that becomes parts (parted.py)."""
+    y = x * 2.5
+    return y.view(-1), y.t()
+
+
+def train_on(function, *rows):
+    for n in rows:
+        w = torch.ones(n, 5).to("hpu").requires_grad_()
+        first, second = function(w)
+        (first.sum() + second.sum()).backward()
+        assert w.grad.cpu().eq(5).all()
+
+
+def test_bounds_hold_for_sizes_that_become_parts(fresh):
+    function = dynamic(views, dynamic_programs=1, compile_ahead=0)
+    train_on(function, 4, 5, 6, 7)
+    assert service.program_count() == 2  # forward and backward of the newest
+    assert report().dropped_shapes == 3
+    torch._dynamo.reset()
+    records.reset()
+    function = dynamic(views, dynamic_program_mb=0, compile_ahead=0)
+    train_on(function, 4, 5, 6, 7)
+    assert report().dropped_shapes == 3
+
+
+def test_parts_that_spent_their_seconds_take_what_is_stored(fresh):
+    stored = dynamic(views)
+    train_on(stored, 4)
+    stored(torch.ones(8, 5).to("hpu").requires_grad_())  # its forward alone
+    torch._dynamo.reset()
+    service.forget_programs()
+    records.reset()
+    train_on(dynamic(views, dynamic_compile_s=0.0), 4, 8, 9)
+    assert [(g.name.rpartition("_")[2], g.origin) for g in report().graphs] == [
+        ("forward", "store"),
+        ("backward", "store"),
+        ("forward", "store"),
+        ("backward", "eager"),
+    ]
+
+
 def test_a_size_without_a_program_is_asked_for_once(fresh):
     function = dynamic(attend, dynamic_compile_s=1e-9)
     for rows in (3, 5, 5, 5):

@@ -55,6 +55,11 @@ DECOMPOSED = {
     "put": (lambda x, i: x.put(i, x[0, :4], accumulate=True), X, CLASSES),
     "masked_scatter": (lambda x, y: x.masked_scatter(y > 0.5, y.flip(0)), X, Y),
     "searchsorted": (lambda x, y: torch.searchsorted(x.sort(-1).values, y, right=True), X, Y),
+    "searchsorted with NaN": (
+        lambda x, y: (torch.searchsorted(x, y), torch.searchsorted(x, y, right=True)),
+        torch.tensor([1.0, 2.0, 3.0]),
+        torch.tensor([0.5, torch.nan, 2.0, torch.inf]),
+    ),
     "repeat_interleave": (
         lambda x, n: x.repeat_interleave(n, 0, output_size=10),
         X,

@@ -7,6 +7,9 @@ Guide rows: FALL-1, FALL-2 (eager segments).
 from __future__ import annotations
 
 import copy
+import gc
+import time
+import weakref
 
 import pytest
 import torch
@@ -14,8 +17,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, compiled, leaf, matrix
 
-from habana_frameworks.torch.dynamo import report
+from habana_frameworks.torch.dynamo import hook, report
 from habana_frameworks.torch.dynamo.service import service
+from habana_frameworks.torch.dynamo.wire import CaptureError
 
 
 class Tripled(torch.autograd.Function):
@@ -83,6 +87,27 @@ def test_programs_come_from_the_store():
     service.forget_programs()
     assert torch.equal(run(), first)
     assert [graph.origin for graph in report().graphs] == ["store", "store"]
+
+
+def test_a_remembered_refusal_keeps_no_frames():
+    """The exception kept its traceback, and with it the caller's locals."""
+
+    def function(w):
+        y = w * 2
+        return y.view(-1), y.t()
+
+    def step():
+        w, local = leaf(3, 11), matrix(7, 7)
+        first, second = compiled(function)(w)
+        (first.sum() + second.sum()).backward()
+        return weakref.ref(w), weakref.ref(local)
+
+    service.forget_programs()
+    held = step()
+    torch._dynamo.reset()
+    gc.collect()
+    assert service._failed
+    assert [reference() for reference in held] == [None, None]
 
 
 def test_views_of_one_intermediate_share_their_memory():
@@ -232,3 +257,143 @@ def test_eager_steps_that_are_forbidden_are_an_error():
     run = compiled(lambda w: Tripled.apply(w.lgamma()).sum(), use_eager_fallback=False)
     with pytest.raises(Exception, match="use_eager_fallback is off"):
         run(w)
+
+
+@pytest.mark.parametrize("refused", ["a draw", "complex numbers"])
+def test_a_forward_that_is_refused_when_sizes_change(refused):
+    """A part with symbols was captured at its first call, too late to take the graph back."""
+    drop = nn.Dropout(0.5)
+
+    def squared(x):
+        if refused == "a draw":
+            return drop(x * x)
+        pairs = torch.view_as_complex(x.reshape(x.shape[0], -1, 2))
+        return torch.view_as_real(pairs * pairs).flatten(1)
+
+    run = compiled(lambda x: checkpoint(squared, x * 1, use_reentrant=False))
+    for rows in (8, 6, 5):
+        w, cpu = leaf(rows, 8), matrix(rows, 8).requires_grad_()
+        y = run(w)
+        y.sum().backward()
+        if refused == "a draw":
+            assert_close(w.grad * w, 2 * y.cpu())
+        else:
+            squared(cpu).sum().backward()
+            assert_close(w.grad, cpu.grad)
+
+
+def test_a_later_size_that_is_refused_runs_eagerly(monkeypatch):
+    def function(x):
+        return Tripled.apply(x).sum()
+
+    run = compiled(function, compile_ahead=0)
+    for rows in (3, 5):
+        run(leaf(rows, 4)).backward()
+
+    def refuse(*_):
+        raise CaptureError("not this size")
+
+    monkeypatch.setattr(hook, "_capture", refuse)
+    w = leaf(7, 4, seed=1)
+    service.forget_programs()
+    monkeypatch.setattr(hook.service, "fetch", lambda *_: None)
+    run(w).backward()
+    assert_close(w.grad, 3 * matrix(7, 4, seed=1))
+    assert [g.reason for g in report().graphs[-2:]] == ["not this size"] * 2
+
+
+def test_sizes_of_parts_are_foretold():
+    """AOTAutograd notes example values under another name than Dynamo."""
+
+    def function(x):
+        return Tripled.apply(x).sum()
+
+    run = compiled(function)
+    for rows in (4, 8, 12):
+        run(leaf(rows, 3)).backward()
+    until = time.monotonic() + 20
+    while not any(g.ahead for g in report().graphs) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert any(g.ahead and g.parted_because for g in report().graphs)
+
+
+def as_strided_gradient(gradient, x):
+    return torch.as_strided(gradient.contiguous(), (4, 4), (1, 4), 0) * 3 * x
+
+
+def branching_gradient(gradient, x):
+    return torch.cond(x.sum() > 0, lambda g, x: g * x, lambda g, x: g - x, (gradient, x))
+
+
+@pytest.mark.parametrize(
+    ("backward", "origins"),
+    [(as_strided_gradient, ["compiled", "compiled"]), (branching_gradient, ["compiled", "eager"])],
+)
+def test_a_backward_with_what_no_capture_takes(backward, origins):
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return backward(gradient, *ctx.saved_tensors)
+
+    w, cpu = leaf(), matrix().requires_grad_()
+    compiled(lambda w: Function.apply(w).sin())(w).backward(matrix(seed=1).to("hpu"))
+    Function.apply(cpu).sin().backward(matrix(seed=1))
+    assert_close(w.grad, cpu.grad)
+    assert [(g.origin == "eager") for g in report().graphs] == [o == "eager" for o in origins]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h: (h, Tripled.apply(h + 1)),
+        lambda h: (h, Tripled.apply(h.t() + 1)),
+        lambda h: (h[1:].exp(), Tripled.apply(h[1:]).exp()),
+    ],
+    ids=["twice", "a view", "exponentials"],
+)
+def test_an_output_that_is_written_before_the_backward(function):
+    """Saved for the backward and returned it was two tensors over one memory, each with its own
+    count of writes: a wrong gradient without an error."""
+    w = leaf()
+    outputs = compiled(lambda w: function(w @ w))(w)
+    with torch.no_grad():
+        for output in outputs:
+            output.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        sum(output.sum() for output in outputs).backward()
+    assert all(graph.parted_because for graph in report().graphs)
+
+
+def writes_with_gradients(y, z):
+    y.mul_(2)
+    return (y * z).sum()
+
+
+def writes_without(y, z):
+    y.mul_(2)
+    return y.t(), y * z
+
+
+@pytest.mark.parametrize("function", [writes_with_gradients, writes_without])
+def test_inputs_that_overlap_in_a_later_call(function):
+    """AOTAutograd's graph reads z before y is written."""
+    run = compiled(function)
+    gradients = function is writes_with_gradients
+    for shared in (False, True, False):
+        for target, call in (("hpu", run), ("cpu", function)):
+            x = matrix().to(target).requires_grad_(gradients)
+            y = x * 1
+            z = y.detach() if shared else y.detach().clone()
+            with torch.set_grad_enabled(gradients):
+                result = call(y, z)
+            if target == "hpu":
+                ours = [y, z, *(result if isinstance(result, tuple) else (result,))]
+        theirs = [y, z, *(result if isinstance(result, tuple) else (result,))]
+        for our, their in zip(ours, theirs, strict=True):
+            assert_close(our, their, rtol=1e-4)
+    assert report().eager_segments == 0

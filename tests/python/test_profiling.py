@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from torch.profiler import ProfilerActivity
 
 from habana_frameworks.torch import cli, native
 from habana_frameworks.torch.utils import profiler
-from habana_frameworks.torch.utils.profiler.host_rates import HostRates
+from habana_frameworks.torch.utils.profiler.host_rates import HostRates, _host
 from habana_frameworks.torch.utils.profiler.profile import Kernel, Launch, Profile
 
 M, K, N = 64, 32, 48
@@ -229,7 +230,10 @@ def test_rates_of_the_host_are_measured_once(monkeypatch, tmp_path, caplog):
             calls.append(1)
             return (1e9, 2e9, 3e9, 1, 2, 3)
 
-    monkeypatch.setenv("HPU_CACHE_DIR", str(tmp_path))
+    path = tmp_path / "cache" / "host_rates.json"
+    rates = dict.fromkeys((f.name for f in dataclasses.fields(HostRates)), 1)
+    zero_rates = json.dumps({"%s": {**rates, "bytes_per_second": 0}})
+    monkeypatch.setenv("HPU_CACHE_DIR", str(path.parent))
     monkeypatch.setattr(native, "torch_module", lambda: Module)
     HostRates.known.cache_clear()
     try:
@@ -238,13 +242,30 @@ def test_rates_of_the_host_are_measured_once(monkeypatch, tmp_path, caplog):
         assert HostRates.known() == first
         assert (len(calls), first.flops_of("bf16"), first.flops_of("f32")) == (1, 2e9, 1e9)
         HostRates.known.cache_clear()
-        (tmp_path / "host_rates.json").write_text("{")
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        path.write_text("{")
         assert HostRates.known() == first
         assert len(calls) == 2
         assert "measured again" in caplog.text
         HostRates.forget()
         HostRates.known()
         assert len(calls) == 3
+        for wrong in ("[]", '{"%s": []}', '{"%s": {"flops_per_second": "fast"}}', zero_rates):
+            HostRates.known.cache_clear()
+            hosts = wrong.replace("%s", _host("x86-64-v9"))
+            path.write_text(f'{{"format": 1, "hosts": {hosts}}}')
+            assert HostRates.known() == first
+        assert len(calls) == 7
+        HostRates.known.cache_clear()
+        path.unlink()
+
+        def full(*_):
+            raise OSError("no space left")
+
+        monkeypatch.setattr(os, "replace", full)
+        assert HostRates.known() == first
+        assert "no space left" in caplog.text
+        assert list(path.parent.iterdir()) == []
     finally:
         HostRates.known.cache_clear()
 

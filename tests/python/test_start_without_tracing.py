@@ -355,3 +355,43 @@ def test_sizes_after_a_start_are_what_they_were_after_its_trace(private_cache, t
     }
     counts = [output_of(GROWING, **environment).stdout.split() for _ in range(2)]
     assert counts == [["4", "4", "0"], ["0", "4", "1"]]
+
+
+HELD = """
+import gc, weakref, torch
+import habana_frameworks.torch
+from habana_frameworks.torch.dynamo import report
+import held
+
+model = held.Net().to("hpu").eval()
+x = torch.ones(8, 16).to("hpu")
+run = torch.compile(model, backend="hpu_backend", dynamic=False)
+with torch.no_grad():
+    run(x)
+of_input, of_model = weakref.ref(x), weakref.ref(model)
+del x
+gc.collect()
+print(report().graphs[-1].traced, of_input() is None, end=" ")
+del run, model
+torch._dynamo.reset()
+gc.collect()
+print(of_model() is None)
+"""
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+"""
+
+
+def test_a_start_keeps_neither_the_model_nor_its_first_inputs(private_cache, tmp_path):
+    (tmp_path / "held.py").write_text(NET)
+    environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
+    said = [output_of(HELD, **environment).stdout.split() for _ in range(2)]
+    assert said == [["True", "True", "True"], ["False", "True", "True"]]

@@ -85,11 +85,26 @@ def test_dropout_in_attention():
     assert (report().graphs[-1].origin, report().graphs[-1].eager_nodes) == ("compiled", 0)
 
 
-def test_gradient_inside_a_graph_runs_eagerly():
-    """A failed capture left the transform behind, and the program ended."""
-    transformed = check(lambda x: torch.func.grad(lambda y: (y * y).sum())(x), torch.ones(2, 3))
-    assert "a function transform (torch.func)" in transformed.graphs[-1].reason
+def test_gradient_inside_a_graph():
+    """A failed capture left the transform behind, and the program ended. AOTAutograd takes it."""
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    transformed = check(lambda x: torch.func.grad(lambda y: (y * y).sum())(x), x)
+    (graph,) = transformed.graphs
+    assert (graph.origin, graph.eager_nodes) == ("compiled", 0)
+    assert graph.parted_because == "a function transform (torch.func) cannot be captured"
     check(lambda x: x + 1, torch.ones(2))
+
+
+def test_a_transform_while_writes_are_not_captured():
+    """The reason was that the graph writes to tensors, which it does not."""
+    graph = check(
+        lambda x: torch.vmap(lambda row: row.sum() * row)(x),
+        torch.ones(3, 2),
+        keep_input_mutations=False,
+    ).graphs[-1]
+    assert (graph.parted_because or graph.reason) == (
+        "a function transform (torch.func) is not captured while option keep_input_mutations is off"
+    )
 
 
 def _linear_recurrence(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

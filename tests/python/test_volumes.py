@@ -56,6 +56,31 @@ def test_forward_and_gradients(case):
     only_graph()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.AvgPool3d((4, 32, 32)),
+        nn.AvgPool3d((2, 32, 32), 1, (1, 3, 3)),
+        nn.AdaptiveAvgPool3d((1, 1, 1)),
+    ],
+    ids=["plain", "padding", "adaptive"],
+)
+def test_averages_of_large_windows(pool, dtype):
+    """A window's sum is larger than f16 holds; of each direction's average nothing is rounded."""
+    x = (matrix(1, 2, 4, 32, 32).abs() * 200).to(dtype)
+    exact = x.double().requires_grad_()
+    ours, theirs = x.to("hpu").requires_grad_(), pool(exact)
+    y = compiled(pool)(ours)
+    y.float().sum().backward()
+    theirs.sum().backward()
+    rounding = torch.finfo(dtype).eps
+    assert y.dtype == ours.grad.dtype == dtype
+    assert_close(y.double(), theirs, rtol=rounding, atol=0)
+    assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-7)
+    only_graph()
+
+
 def test_places_of_maxima():
     pool = nn.MaxPool3d((2, 3, 2), (2, 1, 2), return_indices=True)
     x = torch.randint(0, 4, (2, 3, 6, 7, 8)).float()  # with many equals

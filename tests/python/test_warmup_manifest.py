@@ -15,6 +15,7 @@ from habana_frameworks.torch.warmup.manifest import (
     parse_manifest,
     read_manifest,
 )
+from habana_frameworks.torch.warmup.plan import make_plan
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/warmup/encoder.yaml"
 GOOD = """\
@@ -105,3 +106,30 @@ def test_inputs_are_made():
     assert x.dtype is torch.bfloat16
     assert x.unique().numel() > 5
     assert x.equal(tensor(InputSpec(("batch", 7), torch.bfloat16), "x", Shape(2)))
+
+
+LINEAR = """
+version: 1
+parallel: 8
+models:
+  - name: linear
+    model: planned:make
+    inputs:
+      input: {shape: [batch, sequence, 8], dtype: float32}
+    batch: [64, 65, 66]
+    sequence: [128]
+"""
+
+
+def test_what_does_not_fit_counts_the_inputs_that_wait(tmp_path, monkeypatch):
+    (tmp_path / "planned.py").write_text("import torch\ndef make(): return torch.nn.Linear(8, 8)\n")
+    (tmp_path / "linear.yaml").write_text(LINEAR)
+    monkeypatch.syspath_prepend(tmp_path)
+    manifest = read_manifest(tmp_path / "linear.yaml")
+    (entry,) = make_plan(manifest, {}, 10**9).entries
+    together = entry.weight_bytes + entry.call_bytes
+    assert entry.waiting_bytes > 0
+    free = together + entry.waiting_bytes - 1
+    (refused,) = make_plan(manifest, {}, free).entries
+    assert refused.waiting_bytes == entry.waiting_bytes
+    assert f"66x128 takes {free + 1} bytes, {free} are free" in refused.problem

@@ -279,7 +279,7 @@ class Capture:
         if node.target is _vmap_increment_nesting:
             # Calls up to the end of the transform run with other shapes than they are written
             # with, so they are recorded while it is active.
-            raise NeedsFunctionalization(str(node.target))
+            raise NeedsFunctionalization("a function transform (torch.func)")
         if node.target == "copy_" or isinstance(node.target, torch._ops.HigherOrderOperator):
             self._refuse(node)
         signature = _Signature()

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,6 +50,11 @@ class _Shape:
     call: Compiled
     record: GraphRecord  # a warm-up fills it in after the shape is here
     ahead: bool  # made ahead, and not called yet
+    warm_up: bool = False  # made by one
+
+    def compile_s(self) -> float:
+        """What counts of it."""
+        return 0.0 if self.warm_up else self.record.compile_s()
 
 
 class DynamicGraph:
@@ -75,8 +80,7 @@ class DynamicGraph:
         self._lock = threading.Lock()
         # Guarded by _lock; least recently called first.
         self._by_shape: OrderedDict[tuple[Any, ...], _Shape] = OrderedDict()
-        self._compile_s = 0.0
-        self._ahead_s = 0.0
+        self._dropped_s = {True: 0.0, False: 0.0}  # of shapes that are not kept; made ahead or not
         self._forecast = SizeForecast(int(settings["compile_ahead"]))
         self._worker: threading.Thread | None = None
 
@@ -97,7 +101,7 @@ class DynamicGraph:
 
     def _make(self, args: Sequence[Any], shape: tuple[Any, ...]) -> Compiled:
         with self._lock:
-            spent = self._compile_s >= self._bounds.compile_s
+            spent = self._spent_s(ahead=False) >= self._bounds.compile_s
         if not spent:
             return self._compile(self._request, args, shape, ahead=False)
         warn_once(
@@ -105,7 +109,7 @@ class DynamicGraph:
             "(option dynamic_compile_s); sizes that no store has run eagerly from now on. Pad "
             "inputs to a few sizes: habana_frameworks.torch.warmup.Buckets"
         )
-        frozen = self._request.with_settings(frozen=True)
+        frozen = replace(self._request.with_settings(frozen=True), spent=True)
         try:
             return self._compile(frozen, args, shape, ahead=False)
         except FrozenMiss:
@@ -119,36 +123,47 @@ class DynamicGraph:
         record = request.new_record()
         record.ahead = ahead
         call = self._compile_shape(request, args, record)
-        seconds = (record.capture_ms + record.request_ms) * 1e-3
-        with self._lock:
-            if ahead:
-                self._ahead_s += seconds
-            else:
-                self._compile_s += seconds
-        if ahead and record.origin == "eager":
-            return call  # for a passing reason, perhaps: whoever calls with that size asks again
+        if ahead and all(program.origin == "eager" for program in record.programs()):
+            # For a passing reason, perhaps: whoever calls with that size asks again.
+            with self._lock:
+                self._dropped_s[ahead] += record.compile_s()
+            return call
         return self._keep(shape, call, record)
 
     def _keep(self, shape: tuple[Any, ...], call: Compiled, record: GraphRecord) -> Compiled:
+        made = _Shape(call, record, record.ahead, deferred.current() is not None)
         with self._lock:
             if shape in self._by_shape:  # another thread was first
+                self._dropped_s[record.ahead] += made.compile_s()
                 return call
-            self._by_shape[shape] = _Shape(call, record, record.ahead)
+            self._by_shape[shape] = made
             dropped = self._drop_cold()
         for cold in dropped:
             records.count_dropped_shape()
-            self._forget(cold.record.front_end_key)
+            for program in cold.record.programs():
+                self._forget(program.front_end_key)
         return call
+
+    def add(self, args: Sequence[Any], call: Compiled, record: GraphRecord) -> None:
+        """A shape that is compiled already."""
+        self._keep(_shape_of(args), call, record)
+
+    def _spent_s(self, ahead: bool) -> float:
+        """Seconds of compilation. _lock is held. A part may be compiled long after its shape was
+        kept (a backward, at its first call), so records are read when it is asked."""
+        kept = (s for s in self._by_shape.values() if s.record.ahead == ahead)
+        return self._dropped_s[ahead] + sum(s.compile_s() for s in kept)
 
     def _drop_cold(self) -> list[_Shape]:
         """Those that go. _lock is held; the newest stays, whatever its size."""
         dropped = []
-        size = sum(shape.record.program_bytes for shape in self._by_shape.values())
+        size = sum(_program_bytes(shape.record) for shape in self._by_shape.values())
         while len(self._by_shape) > 1 and (
             len(self._by_shape) > self._bounds.programs or size > self._bounds.bytes
         ):
             _, cold = self._by_shape.popitem(last=False)
-            size -= cold.record.program_bytes
+            size -= _program_bytes(cold.record)
+            self._dropped_s[cold.record.ahead] += cold.compile_s()
             dropped.append(cold)
         return dropped
 
@@ -163,9 +178,8 @@ class DynamicGraph:
             self._forecast.met(self._symbols.read(args))
             growing = self._forecast.growing
             # What is guessed takes no more time than what was asked for: none where all is stored.
-            wanted = self._ahead_s < self._compile_s and self._forecast.pending(
-                self._symbols.allowed
-            )
+            paid = self._spent_s(ahead=True) < self._spent_s(ahead=False)
+            wanted = paid and self._forecast.pending(self._symbols.allowed)
             if wanted and self._worker is None:
                 like = [_without_history(a) for a in args]
                 state = _ThreadState()
@@ -202,7 +216,8 @@ class DynamicGraph:
 
     def _next_ahead(self) -> Sizes | None:
         """_lock is held."""
-        over = self._ahead_s >= self._compile_s or self._compile_s >= self._bounds.compile_s
+        asked_s = self._spent_s(ahead=False)
+        over = self._spent_s(ahead=True) >= asked_s or asked_s >= self._bounds.compile_s
         if over or not threading.main_thread().is_alive():
             return None
         return self._forecast.take(self._symbols.allowed)
@@ -213,6 +228,10 @@ class DynamicGraph:
             if shape in self._by_shape:
                 return
         self._compile(request, args, shape, ahead=True)
+
+
+def _program_bytes(record: GraphRecord) -> int:
+    return sum(program.program_bytes for program in record.programs())
 
 
 def _shape_of(args: Sequence[Any]) -> tuple[Any, ...]:

@@ -49,7 +49,9 @@ def capture_graph(
             return builder, capture.writer.node_count
         try:
             return attempt(functional=False)
-        except NeedsFunctionalization:
+        except NeedsFunctionalization as need:
             if not keep_input_mutations:
-                raise CaptureError("the graph writes to tensors") from None
+                raise CaptureError(
+                    f"{need} is not captured while option keep_input_mutations is off"
+                ) from None
             return attempt(functional=True)

@@ -27,9 +27,10 @@ from .graph_key import graph_factors
 from .graph_label import label, source_of
 from .graph_watch import CapturedGraph
 from .host_numbers import split_numbers
-from .inputs import example_values, graph_inputs, has_symbols
+from .inputs import GraphInputs, example_values, graph_inputs, has_symbols, without_symbols
 from .options import OptionError, key_options, resolve, without_effect
 from .parted import BACKWARD
+from .parted_memory import unshared
 from .progress import CompileProgress
 from .ranges import host_range
 from .records import GraphRecord
@@ -123,28 +124,46 @@ def _in_parts(
     record: GraphRecord,
     reason: str,
     keep: Keep,
+    spent: bool = False,
 ) -> Compiled:
     """What AOTAutograd makes of a graph that our capture refuses, compiled; else the graph without
     its checkpoints; else eager. A start would need AOTAutograd's own state, so none is kept."""
 
     def compile_part(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-        part = Part(name, reason)
         inner = Request(
             graph,
-            graph_inputs(graph),
+            GraphInputs([], {}, {}),
             settings,
             f"{record.name}_{name}",
             record.source,
             record.compile_id,
-            part,
+            Part(name, reason),
+            spent,
         )
-        if has_symbols(inputs):
-            return DynamicGraph(inner, _compile_shape, service.forget)
-        return compile_static(inner, inputs, None, inner.new_record())
+        first = inner.new_record()
+        record.parts.append(first)
+        try:
+            inner = dataclasses.replace(inner, inputs=graph_inputs(graph))
+        except CaptureError as error:
+            return _refused(inner, inputs, error, first, _ignore)
+        if not has_symbols(inputs):
+            return compile_static(inner, inputs, None, first)
+        dynamic = DynamicGraph(inner, _compile_later_shape, service.forget)
+        # A forward that is refused at its first call would come too late.
+        example = None if name == BACKWARD else without_symbols(inputs)
+        if example is not None:
+            dynamic.add(example, compile_static(inner, example, None, first), first)
+        return dynamic
+
+    def on_overlap() -> Compiled:
+        warn_once(f"{record.name}: inputs share memory with one that is written; run eagerly")
+        return inlined(gm).forward
 
     try:
-        return parted.part(gm, example_inputs, compile_part)
+        in_parts = parted.part(gm, example_inputs, compile_part)
+        return unshared(gm, example_inputs, in_parts, on_overlap)
     except CaptureError as error:
+        record.parts.clear()
         flat = inlined(gm)
         if flat is gm:
             return _eager(gm, record, f"{reason}; in parts: {error}", keep)
@@ -222,6 +241,16 @@ def _compile_shape(request: Request, arguments: Sequence[Any], record: GraphReco
     return compile_static(request, arguments, None, record)
 
 
+def _compile_later_shape(
+    request: Request, arguments: Sequence[Any], record: GraphRecord
+) -> Compiled:
+    """Of a part, which cannot be taken back any more."""
+    try:
+        return _compile_shape(request, arguments, record)
+    except CaptureError as error:
+        return _eager(request.module, record, str(error))
+
+
 def _without_program(
     request: Request,
     example_inputs: Sequence[Any],
@@ -235,6 +264,8 @@ def _without_program(
         return _refused(request, example_inputs, error, record, keep)
     lasting = error.lasting
     if error.code == "NOT_FOUND" and request.settings["frozen"]:
+        if request.spent and request.part is not None and request.part.name == BACKWARD:
+            return _eager(request.module, record, str(error))  # its forward was stored
         raise FrozenMiss(miss_text(record, request.source, str(error))) from error
     _show(request, example_inputs, values, record)
     if not lasting and (request.settings["require_server"] or deferred.current() is not None):
@@ -251,7 +282,12 @@ def _refused(
 ) -> Compiled:
     """What becomes of a graph that cannot be captured."""
     if request.part is None:
-        return _in_parts(request.module, example_inputs, request.settings, record, str(error), keep)
+        if record.ahead:  # in a thread of its own: AOTAutograd's state is of the whole process
+            raise error
+        settings = request.settings
+        return _in_parts(
+            request.module, example_inputs, settings, record, str(error), keep, request.spent
+        )
     # A backward comes too late to take its forward back.
     if request.part.name != BACKWARD:
         raise error

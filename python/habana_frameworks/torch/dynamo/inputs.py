@@ -57,14 +57,19 @@ def _is_constant(module: torch.nn.Module, path: str, value: torch.Tensor) -> boo
     return value.numel() * value.element_size() <= CONSTANT_BYTES
 
 
+def example_of(node: torch.fx.Node) -> Any:
+    """What Dynamo, or AOTAutograd in its graphs, notes of a node's value; None: nothing."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
 _AS_STRIDED = frozenset(
     {"as_strided", "as_strided_", torch.as_strided, torch.ops.aten.as_strided.default}
 )
 
 
 def _memory(node: torch.fx.Node) -> int | None:
-    """Which memory a node's tensor lies in, by Dynamo's example values."""
-    value = node.meta.get("example_value")
+    """Which memory a node's tensor lies in, by the example values."""
+    value = example_of(node)
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
@@ -125,6 +130,33 @@ def has_symbols(values: Sequence[Any]) -> bool:
         if isinstance(value, torch.Tensor) and not is_static(value):
             return True
     return False
+
+
+def without_symbols(values: Sequence[Any]) -> list[Any] | None:
+    """Fake tensors and numbers of the sizes that the symbols had when they were made; None if one
+    of them depends on data."""
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    numbers = [number for value in values for number in _numbers(value)]
+    if not all(n.node.has_hint() for n in numbers if isinstance(n, symbols)):
+        return None
+    mode = FakeTensorMode()
+
+    def known(value: Any) -> Any:
+        if isinstance(value, symbols):
+            return value.node.hint
+        if not isinstance(value, torch.Tensor):
+            return value
+        shape, stride = map(known, value.shape), map(known, value.stride())
+        with mode:
+            return torch.empty_strided(
+                tuple(shape), tuple(stride), dtype=value.dtype, device=value.device
+            )
+
+    return [known(value) for value in values]
+
+
+def _numbers(value: Any) -> Sequence[Any]:
+    return [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) else [value]
 
 
 def has_offset(value: Any) -> bool:

@@ -227,12 +227,12 @@ def _searchsorted(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Counts what lies before: quadratic work, none of it in order."""
+    """Counts what lies before: quadratic work, none of it in order. NaN is larger than all."""
     if sorter is not None:
         raise NotImplementedError
     edges, values = sorted_sequence.unsqueeze(-2), self.unsqueeze(-1)
-    before = edges <= values if right or side == "right" else edges < values
-    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+    behind = edges > values if right or side == "right" else edges >= values
+    return (~behind).sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:

@@ -17,6 +17,7 @@ import torch.fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .binding import Compiled
+from .parted_memory import with_shared_versions
 from .wire import CaptureError
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
@@ -48,7 +49,10 @@ def part(
                 # What AOTAutograd has parted is not to be differentiated again, and its fake mode
                 # is not that of the capture.
                 with torch.no_grad(), _disable_current_modes():
-                    return make_boxed_func(compile_part(name, graph, inputs))
+                    call = compile_part(name, graph, inputs)
+                    if name == FORWARD:
+                        call = with_shared_versions(graph, call)
+                    return make_boxed_func(call)
             except BaseException as error:
                 failed.append(error)
                 raise

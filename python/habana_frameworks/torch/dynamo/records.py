@@ -50,6 +50,18 @@ class GraphRecord:
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
     content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
+    def __post_init__(self) -> None:
+        # What AOTAutograd made of it, if it was parted: the report lists them in its place.
+        self.parts: list[GraphRecord] = []
+
+    def programs(self) -> list[GraphRecord]:
+        """Itself, or its parts."""
+        return self.parts or [self]
+
+    def compile_s(self) -> float:
+        """What its programs took of this process, so far."""
+        return sum(p.capture_ms + p.request_ms for p in self.programs()) * 1e-3
+
     def lines(self) -> list[str]:
         """Where its program came from and what runs eagerly, for people."""
         if self.origin == "eager":

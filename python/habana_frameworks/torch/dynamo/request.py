@@ -34,6 +34,7 @@ class Request:
     source: str
     compile_id: str
     part: Part | None = None  # None: the whole Dynamo graph
+    spent: bool = False  # its sizes took their seconds (dynamic_graph.py), therefore it is frozen
 
     def attributes(self) -> list[torch.Tensor]:
         return [attribute(self.module, path) for path in self.inputs.attributes]

@@ -7,6 +7,7 @@ broken installation costs one wait and one warning, not one per graph.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -91,7 +92,7 @@ class Service:
         self._down_reason = ""
         # Guarded by _lock; least recently used first.
         self._programs: OrderedDict[bytes, Loaded] = OrderedDict()
-        self._failed: dict[bytes, CaptureError | NoProgram] = {}
+        self._failed: dict[bytes, Callable[[], CaptureError | NoProgram]] = {}
 
     def forked(self) -> bool:
         """True in a child of the process that made this object: gRPC and the device are gone."""
@@ -157,7 +158,7 @@ class Service:
         with self._lock:
             failed = self._failed.get(key)
             if failed is not None:
-                raise failed.with_traceback(None)
+                raise failed()
             loaded = self._programs.get(key)
             if loaded is not None:
                 self._programs.move_to_end(key)
@@ -330,8 +331,14 @@ class Service:
         return loaded
 
     def remember_failure(self, key: bytes, error: CaptureError | NoProgram) -> None:
+        # Anew each time: an exception keeps the frames that it went through, with all they hold.
+        text = str(error)
+        again: Callable[[], CaptureError | NoProgram]
+        again = functools.partial(CaptureError, text)
+        if isinstance(error, NoProgram):
+            again = functools.partial(NoProgram, text, error.lasting, error.code)
         with self._lock:
-            self._failed[key] = error
+            self._failed[key] = again
 
 
 # Status codes that the same graph will meet again.

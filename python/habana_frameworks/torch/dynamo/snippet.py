@@ -106,10 +106,7 @@ class GraphWriter:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 raise CaptureError(f"the graph calculates with a {type(tensor).__name__}")
             if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-                raise CaptureError(
-                    "a function transform (torch.func) cannot be captured; call it outside of what "
-                    "is compiled"
-                )
+                raise CaptureError("a function transform (torch.func) cannot be captured")
             values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:
             if call.draws_random and call.device != self.device:

@@ -9,6 +9,8 @@ import sympy
 import torch
 import torch.fx
 
+from .inputs import example_of
+
 # Values of the symbols, by symbol.
 Sizes = dict[sympy.Symbol, int]
 
@@ -25,7 +27,7 @@ class GraphSymbols:
     """
 
     def __init__(self, placeholders: Sequence[torch.fx.Node]) -> None:
-        self._examples = [node.meta.get("example_value") for node in placeholders]
+        self._examples = [example_of(node) for node in placeholders]
         # Where the value of a symbol stands: argument, then dimension or None for a number.
         self._places: dict[sympy.Symbol, tuple[int, int | None]] = {}
         free: set[sympy.Symbol] = set()

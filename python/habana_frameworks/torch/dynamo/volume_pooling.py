@@ -19,6 +19,11 @@ def _three(values: Sequence[int]) -> list[int]:
     return [values[0]] * 3 if len(values) == 1 else list(values)
 
 
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """Sums of a window do not fit into f16, and averages of averages are to be rounded once."""
+    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def _planes(x: torch.Tensor) -> torch.Tensor:
     """[.., D, H, W] as images with a channel per depth."""
     return x.reshape(-1, *x.shape[-3:])
@@ -79,10 +84,10 @@ def _avg_pool3d(
     divisor_override: int | None = None,
 ) -> torch.Tensor:
     window = _Window(kernel_size, stride, padding, ceil_mode)
-    y = _aten.avg_pool2d(_planes(self), *window.plane)
+    y = _aten.avg_pool2d(_planes(_wide(self)), *window.plane)
     z = _aten.avg_pool2d(_columns(y), *window.depth)
     z = z.reshape(*self.shape[:-3], z.shape[2], *y.shape[-2:])
-    return window.divided(z, self.shape, count_include_pad, divisor_override)
+    return window.divided(z, self.shape, count_include_pad, divisor_override).to(self.dtype)
 
 
 def _avg_pool3d_backward(
@@ -96,31 +101,31 @@ def _avg_pool3d_backward(
     divisor_override: int | None,
 ) -> torch.Tensor:
     window = _Window(kernel_size, stride, padding, ceil_mode)
-    grad = window.divided(grad_output, self.shape, count_include_pad, divisor_override)
-    grad, like = _planes(grad), _planes(self)
+    grad = window.divided(_wide(grad_output), self.shape, count_include_pad, divisor_override)
+    grad, like = _planes(grad), _planes(_wide(self))
     rows = like.new_empty((like.shape[0], 1, like.shape[1], grad.shape[-2] * grad.shape[-1]))
     along = _aten.avg_pool2d_backward(_columns(grad), rows, *window.depth)
     along = along.reshape(like.shape[0], like.shape[1], *grad.shape[-2:])
     result: torch.Tensor = _aten.avg_pool2d_backward(along, like, *window.plane).reshape(self.shape)
-    return result
+    return result.to(self.dtype)
 
 
 def _adaptive_avg_pool3d(self: torch.Tensor, output_size: Sequence[int]) -> torch.Tensor:
     depth, height, width = _three(output_size)
-    y = _aten._adaptive_avg_pool2d(_planes(self), [height, width])
+    y = _aten._adaptive_avg_pool2d(_planes(_wide(self)), [height, width])
     z = _aten._adaptive_avg_pool2d(_columns(y), [depth, height * width])
     result: torch.Tensor = z.reshape(*self.shape[:-3], depth, height, width)
-    return result
+    return result.to(self.dtype)
 
 
 def _adaptive_avg_pool3d_backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
-    grad, like = _planes(grad_output), _planes(self)
+    grad, like = _planes(_wide(grad_output)), _planes(_wide(self))
     height, width = grad.shape[-2:]
     rows = like.new_empty((like.shape[0], 1, like.shape[1], height * width))
     along = _aten._adaptive_avg_pool2d_backward(_columns(grad), rows)
     along = along.reshape(like.shape[0], like.shape[1], height, width)
     result: torch.Tensor = _aten._adaptive_avg_pool2d_backward(along, like).reshape(self.shape)
-    return result
+    return result.to(self.dtype)
 
 
 def _joined(

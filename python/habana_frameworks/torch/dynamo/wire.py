@@ -23,7 +23,8 @@ class CaptureError(Exception):
 
 
 class NeedsFunctionalization(Exception):
-    """The graph writes to a tensor; it has to be traced under functionalization."""
+    """The graph writes to a tensor or transforms a function; it has to be traced under
+    functionalization. The text names what does."""
 
 
 def is_static(tensor: torch.Tensor) -> bool:

@@ -121,15 +121,14 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int
     weights = _weight_bytes(model.module)
     shapes = entry.buckets.shapes()
     refused = []
-    first: tuple[Shape, int] | None = None
-    waiting = 0
+    first: tuple[Shape, int, int] | None = None
     for index, shape in enumerate(shapes):
         try:
             needed = _call_bytes(model, shape)
             waiting = sum(_input_bytes(model, s) for s in shapes[index + 1 : index + waits])
         except EntryError as error:
             return EntryPlan(entry.name, count, shape, weights, problem=str(error))
-        first = first or (shape, needed)
+        first = first or (shape, needed, waiting)
         if weights + needed + waiting <= free:
             break  # so do the smaller ones
         refused.append(shape)
@@ -138,7 +137,7 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int
     if refused:
         problem = (
             f"{len(refused)} of {count} shapes do not fit: {first[0]} takes "
-            f"{weights + first[1]} bytes, {max(free, 0)} are free; leave out "
+            f"{weights + sum(first[1:])} bytes, {max(free, 0)} are free; leave out "
             + ", ".join(str(shape) for shape in refused)
         )
     traces = (0.0, 0.0)
@@ -147,9 +146,7 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int
             traces = _trace_seconds(model, shapes)
     except EntryError as error:
         problem = str(error)
-    return EntryPlan(
-        entry.name, count, first[0], weights, first[1], waiting, making, *traces, problem
-    )
+    return EntryPlan(entry.name, count, first[0], weights, *first[1:], making, *traces, problem)
 
 
 def _weight_bytes(module: Any) -> int:

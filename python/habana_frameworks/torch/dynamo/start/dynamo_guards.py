@@ -42,6 +42,8 @@ class _Check(CheckFunctionManager):
     def __init__(self, frame: DynamoFrameType, state: OutputGraphGuardsState, values: Values):
         self._values = values
         super().__init__(frame.f_code, OutputGraphCommon(state))
+        # The frame's code keeps this for as long as it lives; not the model and its first inputs.
+        del self._values
 
     def build_guards(
         self,
@@ -68,6 +70,7 @@ class _Check(CheckFunctionManager):
         )
         for guard in sorted_guards:
             guard.create(builder)
+        del builder.values
         return builder, manager
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import os
+import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +53,8 @@ class HostRates:
         host = _host(module.isa_level())
         if host in kept:
             try:
-                return HostRates(**kept[host])
-            except TypeError as error:
+                return _checked(kept[host])
+            except (TypeError, ValueError) as error:
                 _log.warning("%s: host %s: %s; measured again", path, host, error)
         rates = HostRates(*module.measure_host_peak())
         _write(path, {**kept, host: asdict(rates)})
@@ -89,6 +91,8 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
         if content["format"] == _FORMAT:
             hosts: dict[str, Any] = content["hosts"]
+            if not isinstance(hosts, dict):
+                raise TypeError("its hosts are no object")
             return hosts
     except FileNotFoundError:
         pass
@@ -97,11 +101,29 @@ def _read(path: Path) -> dict[str, Any]:
     return {}
 
 
+def _checked(row: Any) -> HostRates:
+    """What was kept of a host. TypeError, ValueError: that is no set of rates."""
+    rates = HostRates(**row)
+    for field in fields(rates):
+        value = getattr(rates, field.name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"{field.name} is a {type(value).__name__}")
+        least = 0 if field.name.endswith("_bytes") else sys.float_info.min
+        if not least <= value < math.inf:
+            raise ValueError(f"{field.name} is {value}")
+    return rates
+
+
 def _write(path: Path, hosts: dict[str, Any]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # as the client does
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump({"format": _FORMAT, "hosts": hosts}, file, indent=1)
-        os.replace(file.name, path)
+            try:
+                json.dump({"format": _FORMAT, "hosts": hosts}, file, indent=1)
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
     except OSError as error:
         _log.warning("the host's rates are not kept: %s", error)
