@@ -98,10 +98,12 @@ def best_inductor(figures: dict[str, list[Run]]) -> tuple[str, float] | None:
 
 def best_peer(results: Results, case: str) -> tuple[str, float] | None:
     """The fastest of all that others have, and its median in milliseconds; for a bf16 row a runtime
-    may calculate in f32."""
+    may calculate in f32. None where one of them has not been run, be it to fail."""
     found = [best for best in (best_inductor(results[case]),) if best]
     name, _, dtype = case.rpartition(" ")
     rows = [results[case], results.get(f"{name} f32", {})] if dtype == "bf16" else [results[case]]
+    if not found or not all(any(by.get(contender) for by in rows) for contender in RUNTIMES):
+        return None
     for contender in RUNTIMES:
         medians = [median(by.get(contender, []), "steady_ms") for by in rows]
         found += [(contender, value) for value in medians if value is not None]

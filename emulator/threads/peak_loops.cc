@@ -12,6 +12,9 @@ constexpr int kChains = 12;
 constexpr float kFactor = 0.5f;
 constexpr float kAddend = 0.25f;
 
+// Written out for each width: GCC does not inline a template for any of them into functions of
+// other instruction sets.
+
 __attribute__((target("avx512f"))) void F32V4(int64_t rounds) {
   const __m512 factor = _mm512_set1_ps(kFactor);
   const __m512 addend = _mm512_set1_ps(kAddend);

@@ -344,13 +344,7 @@ absl::Status ImportDedw(Importer& im) {
              [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
     return absl::OkStatus();
   }
-  Node node;
-  node.kind = WeightGradient{x, dy, GeometryOf(params, im.node())};
-  node.domain = out.shape;
-  BodyBuilder body;
-  body.Store(body.Accumulator(0, ScalarType::kF32), Importer::AccessOf(out, node.domain));
-  node.body = body.Take();
-  im.AddNode(std::move(node));
+  im.AddContraction(WeightGradient{x, dy, GeometryOf(params, im.node())}, out);
   return absl::OkStatus();
 }
 

@@ -212,6 +212,16 @@ Access Importer::Iota(const Shape& strides, int64_t offset) {
   return Access{Operand(Operand::Kind::kIota, 0), MemoryType::kI64, strides, offset};
 }
 
+void Importer::AddContraction(decltype(Node::kind) kind, const View& out) {
+  Node node;
+  node.kind = std::move(kind);
+  node.domain = out.shape;
+  BodyBuilder body;
+  body.Store(body.Accumulator(0, ScalarType::kF32), AccessOf(out, node.domain));
+  node.body = body.Take();
+  AddNode(std::move(node));
+}
+
 void Importer::AddNode(Node node) {
   if (node.name.empty()) node.name = node_->name;
   node.phase = phase_;

@@ -93,6 +93,8 @@ class Importer {
   View Constant(MemoryType type, const Shape& shape, const void* data, size_t bytes);
 
   void AddNode(Node node);
+  // A contraction whose sums are stored as they are.
+  void AddContraction(decltype(Node::kind) kind, const View& out);
   LoopGraph& loop_graph() { return result_; }
 
  private:

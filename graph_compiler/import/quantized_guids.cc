@@ -64,13 +64,7 @@ absl::Status ImportQuantizedMatmul(Importer& im) {
   if (weights.strides[last] != 1 || !dense_k || weights.strides[0] < 0) {
     weights = im.Contiguous(weights);
   }
-  Node node;
-  node.kind = std::move(gemm);
-  node.domain = out.shape;
-  BodyBuilder body;
-  body.Store(body.Accumulator(0, ScalarType::kF32), Importer::AccessOf(out, node.domain));
-  node.body = body.Take();
-  im.AddNode(std::move(node));
+  im.AddContraction(std::move(gemm), out);
   return absl::OkStatus();
 }
 

@@ -75,20 +75,15 @@ void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
              [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
     return;
   }
-  Node node;
-  node.kind = Conv{x,
-                   w,
-                   {.dilation_h = phases[0].dilation,
-                    .dilation_w = phases[1].dilation,
-                    .pad_top = pads[0],
-                    .pad_left = pads[1],
-                    .groups = groups,
-                    .direct = im.node().deterministic}};
-  node.domain = out.shape;
-  BodyBuilder body;
-  body.Store(body.Accumulator(0, ScalarType::kF32), Importer::AccessOf(out, node.domain));
-  node.body = body.Take();
-  im.AddNode(std::move(node));
+  im.AddContraction(Conv{x,
+                         w,
+                         {.dilation_h = phases[0].dilation,
+                          .dilation_w = phases[1].dilation,
+                          .pad_top = pads[0],
+                          .pad_left = pads[1],
+                          .groups = groups,
+                          .direct = im.node().deterministic}},
+                    out);
 }
 
 // (r, s, c / groups, k) as (c, k / groups, r, s): a copy where channels of both sides are in
