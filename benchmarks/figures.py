@@ -41,6 +41,17 @@ def geometric_mean(found: Sequence[float]) -> float | None:
     return statistics.geometric_mean(found) if found else None
 
 
+def memory_ratios(results: Results) -> dict[str, float]:
+    """Peak memory of our training step over Inductor's."""
+    found = {
+        case: quotient(
+            *(median(steady_runs(by, name), "peak_memory_bytes") for name in ("hpu", "inductor"))
+        )  # fmt: skip
+        for case, by in results.items()
+    }
+    return {case: ratio for case, ratio in found.items() if ratio is not None}
+
+
 def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
     """b of cost = a * size ** b from the first to the last point: 1 is linear, 0 is constant."""
     if len(sizes) < 2 or min(*sizes, *costs) <= 0 or sizes[0] == sizes[-1]:
@@ -155,8 +166,9 @@ def first_ratios(results: Results, above: str, below: str) -> dict[str, float]:
     return found
 
 
-def peak_live_bytes(events: Iterable[tuple[int, int]]) -> int:
-    """Most bytes alive at a time, of blocks that are freed before the end (outputs are not).
+def peak_live_bytes(events: Iterable[tuple[int, int]], kept: bool = False) -> int:
+    """Most bytes alive at a time, of blocks that are freed before the end (outputs are not), or,
+    with `kept`, of all.
 
     events: (address, bytes), negative bytes for a free, in order of time. Frees of blocks that
     were allocated before the first event are not counted.
@@ -172,8 +184,9 @@ def peak_live_bytes(events: Iterable[tuple[int, int]]) -> int:
             blocks[at.pop(address)][2] = now
     changes = [0] * (now + 2)
     for size, begin, end in blocks:
-        if end >= 0:
+        if end >= 0 or kept:
             changes[begin] += size
+        if end >= 0:
             changes[end] -= size
     live = highest = 0
     for change in changes:

@@ -217,16 +217,13 @@ def hpu_memory(case: Case) -> dict[str, Any]:
     return {"workspace_bytes": most, "recipes": recipes}
 
 
-def inductor_memory(case: Case) -> dict[str, Any]:
-    """Peak of the buffers that one call allocates and frees again, bytes; outputs and what oneDNN
-    or MKL allocate for themselves are not among them."""
-    call: Call = CONTENDERS["inductor"](case)
-    call()
+def allocations(call: Call) -> tuple[list[tuple[int, int]], Any]:
+    """(address, bytes) of what PyTorch's CPU allocator gives in a call, and takes back (negative),
+    in order of time; and the call's result."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as p:
         result = call()
-    outputs = sum(t.untyped_storage().nbytes() for t in outputs_of(result))
     events = []
     pending = list(p.profiler.kineto_results.experimental_event_tree())
     while pending:
@@ -235,8 +232,17 @@ def inductor_memory(case: Case) -> dict[str, Any]:
         fields = event.extra_fields
         if type(fields).__name__ == "_ExtraFields_Allocation":
             events.append((event.start_time_ns, fields.ptr, fields.alloc_size))
-    events.sort()
-    peak = peak_live_bytes((pointer, size) for _, pointer, size in events)
+    return [(pointer, size) for _, pointer, size in sorted(events)], result
+
+
+def inductor_memory(case: Case) -> dict[str, Any]:
+    """Peak of the buffers that one call allocates and frees again, bytes; outputs and what oneDNN
+    or MKL allocate for themselves are not among them."""
+    call: Call = CONTENDERS["inductor"](case)
+    call()
+    events, result = allocations(call)
+    outputs = sum(t.untyped_storage().nbytes() for t in outputs_of(result))
+    peak = peak_live_bytes(events)
     return {"workspace_bytes": peak, "allocations": len(events), "output_bytes": outputs}
 
 

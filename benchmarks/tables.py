@@ -15,6 +15,7 @@ from figures import (
     geometric_mean,
     least,
     median,
+    memory_ratios,
     most,
     quotient,
     steady_ratios,
@@ -161,9 +162,10 @@ def peak_table(results: Results) -> list[str]:
 
 
 def training_table(results: Results) -> list[str]:
-    """Milliseconds of a step, median (least), our lead and the share of the peak."""
+    """Milliseconds of a step, median (least), our lead, share of the peak and peak memory."""
     names = _present(results, ("CPU eager", "inductor", "hpu"))
     eager, inductor = steady_ratios(results, "CPU eager"), steady_ratios(results, "inductor")
+    memory = memory_ratios(results)
     rows = []
     for case, by in results.items():
         runs = [steady_runs(by, name) for name in names]
@@ -172,11 +174,13 @@ def training_table(results: Results) -> list[str]:
         share = median(by.get("hpu cold", []), "share")
         segments = most(steady_runs(by, "hpu"), "eager_segments")
         rows.append([case, *cells, number(eager.get(case)), number(inductor.get(case)),
-                     "-" if share is None else f"{share:.0%}",
+                     "-" if share is None else f"{share:.0%}", number(memory.get(case)),
                      number_or_dash(segments)])  # fmt: skip
-    means = [number(geometric_mean(list(ratios.values()))) for ratios in (eager, inductor)]
-    rows.append(["geometric mean", *[""] * len(names), *means, "", ""])
-    header = ["model", *names, "x eager", "x Inductor", "share of peak", "eager segments"]
+    ratios = (eager, inductor, memory)
+    means = [number(geometric_mean(list(of.values()))) for of in ratios]
+    rows.append(["geometric mean", *[""] * len(names), *means[:2], "", means[2], ""])
+    header = ["model", *names, "x eager", "x Inductor", "share of peak", "memory / Inductor's",
+              "eager segments"]  # fmt: skip
     return table(header, rows)
 
 
@@ -287,7 +291,8 @@ def page(sections: Sections) -> list[str]:
         parts += [
             ("Training",
              "Milliseconds per step (forward, loss, backward, AdamW; bf16: autocast): median of "
-             "processes (least of all steps).", training_table(training)),
+             "processes (least of all steps). Memory: at the peak of a step, above parameters, "
+             "optimizer's state and inputs.", training_table(training)),
             ("First training step",
              "Milliseconds, the optimizer's compilation included: median of processes.",
              first_table(training, _TRAINING_FIRST)),

@@ -12,6 +12,7 @@ from figures import (
     leads,
     leads_over_peers,
     median,
+    memory_ratios,
     most,
     quotient,
     steady_ratios,
@@ -198,6 +199,7 @@ def _training(results: Results) -> list[Verdict]:
 
     share = _peak("training step: share of the multiply-add peak, GEMM-bound models", results,
                   "hpu cold", 0.75)  # fmt: skip
+    memory = memory_ratios(results)
     shares = sum(median(by.get("hpu cold", []), "share") is not None for by in results.values())
     return [
         no_less("training step: Inductor / ours", "mean ≥ 1.25, each ≥ 1.05",
@@ -205,6 +207,8 @@ def _training(results: Results) -> list[Verdict]:
         no_less("training step: CPU eager / ours", "mean ≥ 1.3",
               steady_ratios(results, "CPU eager"), 0.0, 1.3),
         _of_all(share, shares, 2 * len(GEMM_BOUND_TRAINING)),
+        _of_all(at_most("training step: peak memory / Inductor's", "≤ 1", memory, 1.0),
+                len(memory), TRAINING_ROWS),
         no_more("first training step, cold / `aot_eager`", "≤ 1.2", "hpu cold", "aot_eager", 1.2),
         no_less("first training step, cold: Inductor cold / ours", "≥ 5",
               first_ratios(results, "inductor", "hpu cold"), 5.0, 0.0),

@@ -18,9 +18,11 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from figures import peak_live_bytes
 from training_cases import FULL, TRAINING_CASES
 
 BACKENDS = {
@@ -38,6 +40,25 @@ PEAK_ROUNDS = 3
 ADAMW_BYTES = 7 * 4
 
 Step = Callable[[], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A whole step, which returns its loss, and what lives between steps."""
+
+    device: str
+    step: Step
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    inputs: dict[str, torch.Tensor]
+
+    def state_bytes(self) -> int:
+        """Parameters, buffers, the optimizer's state and inputs; no gradients."""
+        lasting = [*self.model.parameters(), *self.model.buffers(), *self.inputs.values()]
+        for state in self.optimizer.state.values():
+            lasting += [value for value in state.values() if isinstance(value, torch.Tensor)]
+        storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in lasting)}
+        return sum(storages.values())
 
 
 def _device(contender: str) -> str:
@@ -58,8 +79,7 @@ def _synchronize(device: str) -> None:
         torch.hpu.synchronize()
 
 
-def make_step(contender: str, name: str, layers: int, bf16: bool) -> Step:
-    """A whole step; returns its loss."""
+def make_training(contender: str, name: str, layers: int, bf16: bool) -> Training:
     device = _device(contender)
     model, inputs = TRAINING_CASES[name](layers)
     model.train().to(device)
@@ -78,7 +98,21 @@ def make_step(contender: str, name: str, layers: int, bf16: bool) -> Step:
         _synchronize(device)
         return loss
 
-    return step
+    return Training(device, step, model, optimizer, given)
+
+
+def peak_memory(training: Training) -> int:
+    """Most bytes that live during a step besides those of `state_bytes`: gradients, what the
+    backward keeps, and what a program needs for itself. On the CPU what PyTorch's allocator gives,
+    not what libraries allocate for themselves; on the device everything."""
+    training.optimizer.zero_grad()
+    if training.device == "hpu":
+        torch.hpu.reset_peak_memory_stats()
+        training.step()
+        return int(torch.hpu.max_memory_allocated()) - training.state_bytes()
+    from probe import allocations
+
+    return peak_live_bytes(allocations(training.step)[0], kept=True)
 
 
 def make_update(contender: str, layers: int) -> tuple[Step, int]:
@@ -202,8 +236,11 @@ def main() -> None:
             figures["bytes_per_second"] = moved / figures["steady_ms"] * 1e3
             figures["bandwidth"] = memory_bandwidth()
     else:
-        step = make_step(options.contender, options.case, options.layers, bf16)
+        training = make_training(options.contender, options.case, options.layers, bf16)
+        step = training.step
         figures = measure(step, options.seconds)
+        if options.seconds > 0:
+            figures["peak_memory_bytes"] = peak_memory(training)
         if options.peak:
             figures |= share_of_peak(step, options.case, options.layers, bf16)
     if options.contender.startswith("hpu"):

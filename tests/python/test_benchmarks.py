@@ -84,6 +84,22 @@ def test_peak_counts_what_is_freed_again():
     # The same address twice.
     assert figures.peak_live_bytes([(1, 10), (1, -10), (1, 30), (1, -30)]) == 30
     assert figures.peak_live_bytes([]) == 0
+    # Of a training step also what lives on counts.
+    assert figures.peak_live_bytes([(1, 10), (2, 30), (1, -10), (3, 5)], kept=True) == 40
+
+
+def test_memory_of_a_training_step_is_ours_over_inductors():
+    results = {
+        "a f32": {"inductor": [{"peak_memory_bytes": 8}], "hpu warm": [{"peak_memory_bytes": 6}]},
+        "b f32": {"hpu cold": [{"peak_memory_bytes": 6}]},
+    }
+    assert figures.memory_ratios(results) == {"a f32": 0.75}
+    found = {v.figure: v for v in targets.verdicts({"training": results})}
+    verdict = found["training step: peak memory / Inductor's"]
+    assert (verdict.met, verdict.measured) == (
+        None,
+        "mean 0.75 ×, worst 0.75 × (a f32); 1 of 14 rows",
+    )
 
 
 def test_remaining_time_follows_the_pace_so_far():
