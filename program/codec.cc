@@ -248,7 +248,7 @@ template <typename Codec, Is<SavedValue> T>
 void Fields(Codec& codec, T& saved) {
   Fields(codec, saved.output);
   Fields(codec, saved.input);
-  codec.Flag(saved.consumable);
+  codec.Flag(saved.donated);
 }
 
 template <typename Codec, Is<Derivative::Pair> T>

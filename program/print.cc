@@ -198,7 +198,7 @@ std::string PrintProgram(const Program& program) {
   for (const SavedValue& saved : program.saved) {
     out << "saved " << name(saved.output.function) << " output " << saved.output.index << " -> "
         << name(saved.input.function) << " input " << saved.input.index
-        << (saved.consumable ? " consumable" : "") << "\n";
+        << (saved.donated ? " donated" : "") << "\n";
   }
   for (const Derivative& derivative : program.derivatives) {
     out << name(derivative.backward) << " is the derivative of " << name(derivative.forward)

@@ -119,9 +119,9 @@ struct FunctionSlot {
 // backward, a number, the offset of random numbers that are to be drawn again.
 struct SavedValue {
   FunctionSlot output;
-  FunctionSlot input;       // of a later function; nothing else fills it
-  bool consumable = false;  // nobody else holds it: its memory may be reused, unless the graph is
-                            // retained
+  FunctionSlot input;    // of a later function; nothing else fills it
+  bool donated = false;  // nobody else holds it: once its last reader ran its memory may be reused,
+                         // unless the graph is retained
 };
 
 // Function `backward` computes gradients of function `forward`.

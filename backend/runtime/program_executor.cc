@@ -15,10 +15,6 @@
 namespace hpu::runtime {
 namespace {
 
-constexpr uint64_t kAlignment = 128;  // of buffers, as the program format promises
-
-uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
-
 // Of a recipe, in messages.
 std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
 
@@ -160,11 +156,35 @@ void ProgramExecutor::PlanBuffers() {
   for (const ProgramTensor& tensor : function().tensors) {
     if (tensor.placement == Placement::kConstant) constant_is_read_[tensor.index] = true;
   }
-  scratch_offset_.resize(function().buffer_bytes.size());
-  for (size_t i = 0; i < function().buffer_bytes.size(); ++i) {
-    if (buffer_is_visible_[i]) continue;
-    scratch_offset_[i] = scratch_bytes_;
-    scratch_bytes_ += RoundUp(function().buffer_bytes[i]);
+  const auto count = static_cast<uint32_t>(function().steps.size());
+  std::vector<uint32_t> first(function().buffer_bytes.size(), count);
+  std::vector<uint32_t> last(first.size());
+  last_step_of_input_.resize(function().inputs.size());
+  for (uint32_t step = 0; step < count; ++step) {
+    ForEachTensorNeeded(function().steps[step], [&](uint32_t tensor) {
+      const ProgramTensor& entry = function().tensors[tensor];
+      if (entry.placement == Placement::kInput) last_step_of_input_[entry.index] = step;
+      if (entry.placement != Placement::kBuffer) return;
+      first[entry.index] = std::min(first[entry.index], step);
+      last[entry.index] = step;
+    });
+  }
+  for (const Step& step : function().steps) {
+    if (!std::holds_alternative<EagerStep>(step)) continue;
+    ForEachTensorNeeded(step, [&](uint32_t tensor) {
+      const ProgramTensor& entry = function().tensors[tensor];
+      if (entry.placement == Placement::kInput) last_step_of_input_[entry.index].reset();
+    });
+  }
+  steps_.resize(count + 1);
+  for (uint32_t i = 0; i < first.size(); ++i) {
+    if (buffer_is_visible_[i]) {
+      steps_[first[i]].visible.push_back(i);
+    } else if (first[i] < count) {
+      steps_[first[i]].hidden.push_back(i);
+      steps_[last[i]].dead.push_back(i);
+      hides_buffers_ = true;
+    }
   }
 }
 
@@ -234,23 +254,31 @@ absl::Status ProgramExecutor::BeginCall(Stream& stream, std::span<uint64_t> slot
   }
   for (uint32_t i = 0; i < constants_.size(); ++i) slots[ConstantSlot(i)] = ConstantAddress(i);
   ++GetCounters().programs;
-  if (scratch_bytes_ == 0) return absl::OkStatus();
+  if (!hides_buffers_) return absl::OkStatus();
   call->device_ = &stream.device();
-  ASSIGN_OR_RETURN(call->scratch_, stream.device().allocator().Allocate(scratch_bytes_, stream));
-  for (uint32_t i = 0; i < scratch_offset_.size(); ++i) {
-    if (!buffer_is_visible_[i]) slots[BufferSlot(i)] = call->scratch_->address + scratch_offset_[i];
-  }
+  call->blocks_.resize(function().buffer_bytes.size());
   return absl::OkStatus();
 }
 
 ProgramExecutor::Call::~Call() {
-  if (scratch_ != nullptr) device_->allocator().Free(scratch_);
+  for (DeviceBlock* block : blocks_) {
+    if (block != nullptr) device_->allocator().Free(block);
+  }
 }
 
-absl::Status ProgramExecutor::RunStep(uint32_t step, Stream& stream,
-                                      std::span<const uint64_t> slots) {
-  return std::visit([&](const auto& kind) { return Execute(kind, step, stream, slots); },
-                    function().steps[step]);
+absl::Status ProgramExecutor::RunStep(uint32_t step, Stream& stream, std::span<uint64_t> slots,
+                                      Call* call) {
+  for (const uint32_t buffer : steps_[step].hidden) {
+    const uint64_t bytes = std::max<uint64_t>(function().buffer_bytes[buffer], 1);
+    ASSIGN_OR_RETURN(call->blocks_[buffer], stream.device().allocator().Allocate(bytes, stream));
+    slots[BufferSlot(buffer)] = call->blocks_[buffer]->address;
+  }
+  RETURN_IF_ERROR(std::visit([&](const auto& kind) { return Execute(kind, step, stream, slots); },
+                             function().steps[step]));
+  for (const uint32_t buffer : steps_[step].dead) {
+    stream.device().allocator().Free(std::exchange(call->blocks_[buffer], nullptr));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& stream,
@@ -282,7 +310,7 @@ absl::Status ProgramExecutor::Run(Stream& stream, std::span<uint64_t> slots) {
   Call call;
   RETURN_IF_ERROR(BeginCall(stream, slots, &call));
   for (uint32_t step = 0; step < function().steps.size(); ++step) {
-    RETURN_IF_ERROR(RunStep(step, stream, slots));
+    RETURN_IF_ERROR(RunStep(step, stream, slots, &call));
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,8 @@
 //
 //   ExecutionFrame: one base address per slot, filled by the caller before the first launch
 //     [ inputs | buffers | constants | program tensors made by eager steps ]
-//   Constants and the buffers that nobody outside sees are filled by BeginCall.
+//   Constants are filled by BeginCall, the buffers that nobody outside sees by the step that is the
+//   first to touch them.
 //
 // Slots of inputs hold the address of the input's first element; of eager tensors likewise.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -61,10 +63,18 @@ class ProgramExecutor {
   uint32_t SlotOf(uint32_t tensor) const;
 
   // True if an output or an eager step refers to the buffer: then the caller allocates it and sets
-  // its slot. The others live for one call and are handled here.
+  // its slot before the first step that touches it. The others live from the first to the last
+  // step that touches them and are handled here.
   bool BufferIsVisible(uint32_t buffer) const { return buffer_is_visible_[buffer]; }
+  // Visible buffers that the step is the first to touch; behind the last step: those that none
+  // does.
+  const std::vector<uint32_t>& VisibleFrom(uint32_t step) const { return steps_[step].visible; }
+  // The last step that touches the input's memory; nullopt: none does, or an eager one, whose
+  // results may be views of it.
+  std::optional<uint32_t> LastStepOf(uint32_t input) const { return last_step_of_input_[input]; }
 
-  // Scratch memory of one call; given back, in stream order, at the end of its life.
+  // Memory of one call that nobody outside sees; given back, in stream order, at the end of its
+  // life if no step did.
   class Call {
    public:
     Call() = default;
@@ -75,14 +85,14 @@ class ProgramExecutor {
    private:
     friend class ProgramExecutor;
     Device* device_ = nullptr;
-    DeviceBlock* scratch_ = nullptr;
+    std::vector<DeviceBlock*> blocks_;  // by buffer, while it lives; empty: the function has none
   };
 
-  // Fills the slots of constants and of buffers that are not visible. The first call copies the
-  // constants and const sections to the device. `slots` has slot_count() entries.
+  // Fills the slots of constants. The first call copies the constants and const sections to the
+  // device. `slots` has slot_count() entries.
   absl::Status BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Queues function().steps[step], which is no EagerStep. Asynchronous.
-  absl::Status RunStep(uint32_t step, Stream& stream, std::span<const uint64_t> slots);
+  // Queues function().steps[step], which is no EagerStep. Asynchronous. Steps run in order.
+  absl::Status RunStep(uint32_t step, Stream& stream, std::span<uint64_t> slots, Call* call);
   // Runs a program without eager steps from the input and visible-buffer slots set by the caller.
   absl::Status Run(Stream& stream, std::span<uint64_t> slots);
 
@@ -99,6 +109,13 @@ class ProgramExecutor {
     std::shared_ptr<LoadedRecipe> recipe;
     std::vector<synLaunchTensorInfo> table;
     std::vector<Patch> patches;
+  };
+
+  // Buffers by the step that is the first or the last to touch them.
+  struct StepBuffers {
+    std::vector<uint32_t> visible;  // from here on
+    std::vector<uint32_t> hidden;   // from here on
+    std::vector<uint32_t> dead;     // hidden ones, behind it
   };
 
   ProgramExecutor(std::string name, std::shared_ptr<const Program> program, uint32_t function)
@@ -128,9 +145,10 @@ class ProgramExecutor {
   std::vector<PreparedLaunch> launches_;
   std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
   std::vector<bool> buffer_is_visible_;
-  std::vector<bool> constant_is_read_;    // by the program's constants
-  std::vector<uint64_t> scratch_offset_;  // of buffers that are not visible
-  uint64_t scratch_bytes_ = 0;
+  std::vector<bool> constant_is_read_;  // by the program's constants
+  std::vector<StepBuffers> steps_;      // by step, and one behind the last
+  std::vector<std::optional<uint32_t>> last_step_of_input_;
+  bool hides_buffers_ = false;
   uint32_t slot_count_ = 0;
 
   std::mutex mutex_;  // guards the tables while one is patched and copied, and the placing below

@@ -90,6 +90,7 @@ struct CompiledFunction::Frame {
   std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
   c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
   runtime::ProgramExecutor::Call call;
+  bool donated = false;
 
   const at::Tensor& Input(size_t index) const { return *inputs[index]; }
 };
@@ -105,9 +106,6 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
       draws_ += function.inputs[i].draws;
     }
   }
-  for (uint32_t i = 0; i < function.buffer_bytes.size(); ++i) {
-    if (executor_->BufferIsVisible(i)) visible_buffers_.push_back(i);
-  }
   for (const ProgramTensor& tensor : function.tensors) TypeOf(tensor.spec.dtype, name());
   for (const ProgramOutput& output : function.outputs) {
     constant_outputs_.push_back(PrepareOutput(output));
@@ -119,6 +117,7 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
                            : nullptr);
     step_labels_.push_back(LabelOf(step, program()));
   }
+  donated_.resize(function.steps.size());
 }
 
 CompiledFunction::Input CompiledFunction::PrepareInput(size_t index) const {
@@ -251,8 +250,9 @@ void CompiledFunction::CheckOverlap(const Frame& frame) const {
   }
 }
 
-void CompiledFunction::AllocateBuffers(Frame& frame) const {
-  for (const uint32_t buffer : visible_buffers_) {
+// Those that outputs are made of, or eager steps read, from the first step on that touches them.
+void CompiledFunction::AllocateBuffers(Frame& frame, size_t step) const {
+  for (const uint32_t buffer : executor_->VisibleFrom(static_cast<uint32_t>(step))) {
     c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
     frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
     frame.storages[buffer] = std::move(storage);
@@ -274,9 +274,27 @@ PyObject* CompiledFunction::Call(PyObject* const* arguments, size_t count) {
   return result.release();
 }
 
-std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs) {
+void CompiledFunction::Donate(const std::vector<uint32_t>& inputs) {
+  for (const uint32_t input : inputs) {
+    const std::optional<uint32_t> last = executor_->LastStepOf(input);
+    if (last.has_value()) donated_[*last].push_back(input);
+  }
+}
+
+// Stream order keeps the memory until the step is done. The tensor stays, without elements' memory.
+void CompiledFunction::GiveBackInputs(const Frame& frame, size_t step) const {
+  for (const uint32_t input : donated_[step]) {
+    const c10::Storage& storage = frame.Input(input).storage();
+    storage.set_nbytes(0);
+    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(0));
+  }
+}
+
+std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs,
+                                              bool donated) {
   HPU_CHECK(inputs.size() == inputs_.size(), "inputs of another function");
   Frame frame(StreamOfCall(), *executor_);
+  frame.donated = donated;
   for (size_t i = 0; i < inputs.size(); ++i) BindInput(frame, i, inputs[i]);
   Execute(frame);
   std::vector<at::Tensor> outputs;
@@ -302,7 +320,6 @@ std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> i
 void CompiledFunction::Execute(Frame& frame) {
   if (!mutated_.empty()) CheckOverlap(frame);
   BindRandomState(frame);
-  AllocateBuffers(frame);
   Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
   // One look for the whole call: a look per step would show in the time of a small program.
   if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
@@ -329,14 +346,17 @@ void CompiledFunction::RunSteps(Frame& frame, bool recorded) {
       RunStep(frame, step);
     }
   }
+  AllocateBuffers(frame, eager_.size());
 }
 
-void CompiledFunction::RunStep(Frame& frame, size_t step) const {
+void CompiledFunction::RunStep(Frame& frame, size_t step) {
+  AllocateBuffers(frame, step);
   if (eager_[step] != nullptr) {
     RunEager(frame, step);
   } else {
-    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots));
+    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots, &frame.call));
   }
+  if (frame.donated) GiveBackInputs(frame, step);
 }
 
 void CompiledFunction::RunEager(Frame& frame, size_t step) const {

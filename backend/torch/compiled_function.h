@@ -27,7 +27,11 @@ class CompiledFunction {
   // output, undefined for what is no tensor. An output that is an input is that tensor. Random
   // state is taken from the device's generator where it is null: else it is that of an earlier
   // call.
-  std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs);
+  // `donated`: the inputs named by Donate are given back.
+  std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false);
+  // Inputs whose storage is the call's alone where it says so: it loses its memory behind the last
+  // step that touches one. Before the first call.
+  void Donate(const std::vector<uint32_t>& inputs);
 
   // The tensor that argument `index` is; null where the function takes a number. TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
@@ -66,12 +70,13 @@ class CompiledFunction {
   bool Fits(const at::Tensor& tensor, const Input& input) const;
   [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
-  void AllocateBuffers(Frame& frame) const;
+  void AllocateBuffers(Frame& frame, size_t step) const;
+  void GiveBackInputs(const Frame& frame, size_t step) const;
   // From bound inputs to everything that outputs are made of.
   void Execute(Frame& frame);
   // `recorded`: some profiler hears of the steps.
   void RunSteps(Frame& frame, bool recorded);
-  void RunStep(Frame& frame, size_t step) const;
+  void RunStep(Frame& frame, size_t step);
   void RunEager(Frame& frame, size_t step) const;
   at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
   PyObject* MakeOutput(Frame& frame, size_t index, PyObject* const* arguments) const;
@@ -80,10 +85,10 @@ class CompiledFunction {
   const std::string label_;               // in torch.profiler
   std::vector<std::string> step_labels_;  // per step
   std::vector<Input> inputs_;
-  std::vector<uint32_t> state_inputs_;     // of the generator
-  uint64_t draws_ = 0;                     // counters that a call takes from it
-  std::vector<uint32_t> mutated_;          // inputs that some step writes
-  std::vector<uint32_t> visible_buffers_;  // buffers with a storage of their own
+  std::vector<uint32_t> state_inputs_;          // of the generator
+  uint64_t draws_ = 0;                          // counters that a call takes from it
+  std::vector<uint32_t> mutated_;               // inputs that some step writes
+  std::vector<std::vector<uint32_t>> donated_;  // inputs, by the last step that touches them
   // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as
   // the process: programs may be destroyed after the interpreter.
   std::vector<PyObject*> constant_outputs_;

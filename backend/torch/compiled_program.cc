@@ -1,8 +1,10 @@
 #include "backend/torch/compiled_program.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 
@@ -22,6 +24,7 @@ namespace {
 // Where a node keeps its program: a byte on the CPU at the program's address, whose deleter lets go
 // of it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
 constexpr char kProgram[] = "program";
+constexpr char kHooked[] = "hooked";
 constexpr char kTwice[] =
     "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "
     "differentiated again: the backward of a compiled graph has no backward of its own. Run the "
@@ -85,6 +88,11 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
   for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
     place_of_tangent_.push_back(place[pair.forward]);
   }
+  std::vector<uint32_t> donated;
+  for (const SavedValue& value : program().saved) {
+    if (value.donated) donated.push_back(value.input.index);
+  }
+  backward().Donate(donated);
 }
 
 struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
@@ -109,6 +117,8 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable(not_differentiable);
     context->set_materialize_grads(false);
+    // What hooks give back later may be tensors of theirs.
+    context->saved_data[kHooked] = at::SavedTensorDefaultHooks::get_hooks().has_value();
     context->saved_data[kProgram] =
         at::from_blob(program.get(), {1}, [program](void*) {}, at::TensorOptions(at::kByte));
     return returned;
@@ -121,7 +131,11 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     variable_list gradients(1);  // the program itself has none
     {
       const at::NoGradGuard no_grad;
-      const variable_list outputs = program->RunBackward(context->get_saved_variables(), tangents);
+      // Autograd lets go of them behind this call anyway, unless the graph is retained.
+      const bool donated = !torch::autograd::get_current_graph_task_keep_graph() &&
+                           !context->saved_data[kHooked].toBool();
+      const variable_list outputs =
+          program->RunBackward(context->get_saved_variables(), tangents, donated);
       for (const uint32_t i : program->tensor_inputs_) {
         const int64_t gradient = program->gradient_of_input_[i];
         gradients.push_back(gradient < 0 ? at::Tensor() : outputs[static_cast<size_t>(gradient)]);
@@ -132,7 +146,9 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
 };
 
 // `saved`: by input of the backward. `tangents`: by output of the node; may be undefined.
-variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents) {
+// `donated`: what is saved may lose its memory.
+variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents,
+                                           bool donated) {
   const std::vector<ProgramInput>& inputs = backward().function().inputs;
   const std::vector<Derivative::Pair>& pairs = program().derivatives[0].tangents;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -141,7 +157,7 @@ variable_list CompiledProgram::RunBackward(variable_list saved, const variable_l
   }
   std::vector<const at::Tensor*> arguments;
   for (const at::Tensor& tensor : saved) arguments.push_back(&tensor);
-  return backward().Run(arguments);
+  return backward().Run(arguments, donated);
 }
 
 PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {

@@ -37,7 +37,7 @@ class CompiledProgram : public torch::CustomClassHolder {
   struct Gradients;  // the autograd function
   PyObject* CallWithBackward(PyObject* const* arguments, size_t count);
   std::vector<at::Tensor> RunBackward(std::vector<at::Tensor> saved,
-                                      const std::vector<at::Tensor>& tangents);
+                                      const std::vector<at::Tensor>& tangents, bool donated);
 
   std::vector<std::unique_ptr<CompiledFunction>> functions_;
   // With a backward. By input of the forward: the output of the backward that is its gradient; -1:

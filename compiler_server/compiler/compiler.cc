@@ -96,9 +96,10 @@ void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Pro
   }
   for (uint32_t i = 0; i < parts.saved.size(); ++i) {
     const uint32_t output = parts.saved[i];
-    const bool own =
-        output >= parts.returned && forward.outputs[output].kind == ProgramOutput::Kind::kTensor;
-    program->saved.push_back({{0, output}, {1, i}, /*consumable=*/own});
+    // What an eager operator made may be memory that others hold.
+    const bool own = parts.backward.inputs()[i].donated &&
+                     forward.tensors[forward.outputs[output].index].placement == Placement::kBuffer;
+    program->saved.push_back({{0, output}, {1, i}, /*donated=*/own});
     // The backward draws the forward's numbers again.
     if (forward.outputs[output].kind != ProgramOutput::Kind::kInput) continue;
     const ProgramInput& given = forward.inputs[forward.outputs[output].index];
@@ -123,65 +124,72 @@ struct CompiledRecipe {
   Bytes bytes;
 };
 
-CompiledRecipe CompileRecipe(const SynapseFunctions& functions, SynGraph& graph,
-                             const std::string& name) {
-  CompiledRecipe result;
+// By launch; equal launches have one recipe.
+struct CompiledRecipes {
+  std::vector<CompiledRecipe> recipes;
+  std::vector<uint32_t> of_launch;
+};
+
+void CompileRecipe(const SynapseFunctions& functions, SynGraph& graph, const std::string& name,
+                   CompiledRecipe* result) {
   absl::StatusOr<synRecipeHandle> handle = graph.Compile(name);
   if (!handle.ok()) {
-    result.status = handle.status();
-    return result;
+    result->status = handle.status();
+    return;
   }
   const RecipeHandle recipe(functions, *handle);
   absl::StatusOr<Bytes> bytes = SerializeRecipe(functions, recipe.get());
-  result.status = bytes.status();
-  if (bytes.ok()) result.bytes = *std::move(bytes);
-  return result;
+  result->status = bytes.status();
+  if (bytes.ok()) result->bytes = *std::move(bytes);
 }
 
-// Compiles all recipes, several at a time where there are several; else the library may use the
+// Compiles what differs, several at a time where there are several; else the library may use the
 // threads. A recipe's name is made of its content, so that equal recipes of two graphs are equal
 // bytes.
-absl::StatusOr<std::vector<CompiledRecipe>> CompileRecipes(const SynapseFunctions& functions,
-                                                           LoweredProgram& lowered,
-                                                           const CompileOptions& options,
-                                                           Progress& progress) {
-  std::vector<CompiledRecipe> results(lowered.recipes.size());
+absl::StatusOr<CompiledRecipes> CompileRecipes(const SynapseFunctions& functions,
+                                               LoweredProgram& lowered,
+                                               const CompileOptions& options, Progress& progress) {
+  CompiledRecipes results;
+  std::map<Digest, uint32_t> known;
+  std::vector<SynGraph*> graphs;
+  for (const LoweredRecipe& launch : lowered.recipes) {
+    const Digest digest = launch.graph->ContentDigest();
+    const auto [entry, is_new] = known.emplace(digest, static_cast<uint32_t>(graphs.size()));
+    results.of_launch.push_back(entry->second);
+    if (!is_new) continue;
+    graphs.push_back(launch.graph.get());
+    results.recipes.push_back({.status = {}, .name = ToHex(digest).substr(0, 8), .bytes = {}});
+  }
   const size_t threads =
       std::max(options.threads != 0 ? options.threads : std::thread::hardware_concurrency(), 1U);
-  const size_t at_once = std::clamp<size_t>(results.size(), 1, threads);
+  const size_t at_once = std::clamp<size_t>(graphs.size(), 1, threads);
   ASSIGN_OR_RETURN(
       const ConfigurationLease lease,
       ConfigurationLease::Take(functions, {options.isa_level, options.visualization_dir,
                                            threads / at_once, options.disabled_recipe_passes}));
   std::atomic<size_t> done = 0;
-  ParallelFor(results.size(), at_once, [&](size_t i) {
-    SynGraph& graph = *lowered.recipes[i].graph;
-    const std::string digest = ToHex(graph.ContentDigest()).substr(0, 8);
-    const std::string name = "recipe_" + digest;
-    results[i] = CompileRecipe(functions, graph,
-                               options.visualization_dir.empty() ? name : kDumpPrefix + name);
-    results[i].name = digest;
-    progress("recipe", ++done, results.size());
+  ParallelFor(graphs.size(), at_once, [&](size_t i) {
+    CompiledRecipe& recipe = results.recipes[i];
+    const std::string name = "recipe_" + recipe.name;
+    CompileRecipe(functions, *graphs[i],
+                  options.visualization_dir.empty() ? name : kDumpPrefix + name, &recipe);
+    progress("recipe", ++done, graphs.size());
   });
   return results;
 }
 
-// Fills Program::recipes; equal recipes become one.
-absl::Status Assemble(LoweredProgram& lowered, std::vector<CompiledRecipe> compiled,
-                      CompiledProgram* result) {
+// Fills Program::recipes.
+absl::Status Assemble(LoweredProgram& lowered, CompiledRecipes compiled, CompiledProgram* result) {
   Program& program = lowered.program;
-  std::map<Digest, uint32_t> known;
-  for (size_t i = 0; i < compiled.size(); ++i) {
-    RETURN_IF_ERROR_AT(compiled[i].status, "recipe " + compiled[i].name);
-    const Digest digest = Sha256(compiled[i].bytes);
-    const auto [entry, is_new] =
-        known.emplace(digest, static_cast<uint32_t>(program.recipes.size()));
-    const LoweredRecipe& recipe = lowered.recipes[i];
-    ProgramFunction& function = program.functions[recipe.function];
-    std::get<LaunchStep>(function.steps[recipe.step]).recipe = entry->second;
-    if (!is_new) continue;
-    program.recipes.push_back({digest, compiled[i].bytes.size()});
-    result->recipes.push_back(std::move(compiled[i].bytes));
+  for (CompiledRecipe& recipe : compiled.recipes) {
+    RETURN_IF_ERROR_AT(recipe.status, "recipe " + recipe.name);
+    program.recipes.push_back({Sha256(recipe.bytes), recipe.bytes.size()});
+    result->recipes.push_back(std::move(recipe.bytes));
+  }
+  for (size_t i = 0; i < lowered.recipes.size(); ++i) {
+    const LoweredRecipe& launch = lowered.recipes[i];
+    ProgramFunction& function = program.functions[launch.function];
+    std::get<LaunchStep>(function.steps[launch.step]).recipe = compiled.of_launch[i];
   }
   RETURN_IF_ERROR_AT(ValidateProgram(program), "the program that was built");
   result->program = EncodeProgram(program);
@@ -256,7 +264,7 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   {
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);
-    const LoweringOptions lowering{*device, options.key.deterministic};
+    const LoweringOptions lowering{*device, options.key.deterministic, options.least_part_bytes};
     for (const Part& part : parts) {
       RETURN_IF_ERROR_AT(LowerGraph(*part.graph, functions_, lowering, part.name, &lowered),
                          where(part));
@@ -265,7 +273,7 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   }
   {
     const StageTimer timer("recipes", &result.statistics);
-    absl::StatusOr<std::vector<CompiledRecipe>> recipes =
+    absl::StatusOr<CompiledRecipes> recipes =
         CompileRecipes(functions_, lowered, options, progress);
     RETURN_IF_ERROR_AT(recipes.status(), context);
     RETURN_IF_ERROR_AT(Assemble(lowered, *std::move(recipes), &result), context);

@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/parts.h"
 #include "proto/options_generated.h"
 #include "synapse/loader.h"
 
@@ -25,9 +26,10 @@ struct CompileOptions {
   std::string isa_level;               // emulator only: "x86-64-v3"; empty = this host's
   KeyOptions key;                      // proto/options.yaml
   std::set<std::string> disabled_passes;
-  std::string disabled_recipe_passes;  // emulator only: of its graph compiler, with commas
-  std::string visualization_dir;       // dumps of every stage; empty = none
-  unsigned threads = 0;                // that compile at the same time; 0 = one per CPU
+  std::string disabled_recipe_passes;          // emulator only: of its graph compiler, with commas
+  std::string visualization_dir;               // dumps of every stage; empty = none
+  unsigned threads = 0;                        // that compile at the same time; 0 = one per CPU
+  int64_t least_part_bytes = kLeastPartBytes;  // of a function that is cut (lowering/parts.h)
   // "import", pass names, "lower", "recipe"; never called by two threads at once.
   std::function<void(std::string_view stage, uint32_t done, uint32_t total)> progress;
 };

@@ -89,6 +89,7 @@ struct Input {
   std::string name;        // "%name" in text form; unique
   bool on_cpu = false;
   InputRole role = InputRole::kCaller;
+  bool donated = false;  // nobody else holds its memory: what reads it last may end its life
 };
 
 struct Constant {
@@ -157,7 +158,9 @@ class Graph {
     Value* offset = nullptr;
   };
   RandomState AddRandomState();
-  void SetRole(InputRole role) { inputs_.back().role = role; }  // of the last input
+  // Of the last input.
+  void SetRole(InputRole role) { inputs_.back().role = role; }
+  void SetDonated() { inputs_.back().donated = true; }
   // Inputs that the caller gives: all but the generator's state.
   size_t caller_inputs() const;
   Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major

@@ -122,14 +122,16 @@ class Parser {
       }
       TensorType type = Type();
       Define(name, graph_.AddInput(name, std::move(type), lexer_.Try("cpu")));
-      RandomState();
+      Role();
     } while (lexer_.ok() && lexer_.Try(","));
     lexer_.Expect(")");
   }
 
   // Behind the type of an input.
-  void RandomState() {
-    if (lexer_.Try("seed")) {
+  void Role() {
+    if (lexer_.Try("donated")) {
+      graph_.SetDonated();
+    } else if (lexer_.Try("seed")) {
       graph_.SetRole(InputRole::kSeed);
     } else if (lexer_.Try("offset")) {
       graph_.SetRole(InputRole::kOffset);

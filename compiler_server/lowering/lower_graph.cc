@@ -82,7 +82,7 @@ absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
   function.name = std::move(name);
   function.node_count = graph.captured_nodes;
   AddInputs(graph, &function);
-  ASSIGN_OR_RETURN(const SegmentPlan plan, SegmentPlan::Create(graph));
+  ASSIGN_OR_RETURN(const SegmentPlan plan, SegmentPlan::Create(graph, options.least_part_bytes));
   MemoryPlan memory(graph, plan, program, function);
   EagerSteps eager(plan, memory, function);
   for (const Segment& segment : plan.segments()) {

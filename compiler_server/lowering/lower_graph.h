@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "compiler_server/ir/graph.h"
+#include "compiler_server/lowering/parts.h"
 #include "compiler_server/lowering/syn_graph.h"
 #include "program/program.h"
 #include "synapse/loader.h"
@@ -18,6 +19,7 @@ namespace hpu::compiler {
 struct LoweringOptions {
   synDeviceType device = synDeviceGaudi2;
   bool deterministic = false;
+  int64_t least_part_bytes = kLeastPartBytes;  // of a function that is cut (parts.h)
 };
 
 struct LoweredRecipe {

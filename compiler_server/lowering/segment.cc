@@ -5,6 +5,7 @@
 
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
+#include "compiler_server/lowering/parts.h"
 
 namespace hpu::compiler {
 namespace {
@@ -107,7 +108,8 @@ absl::Status SegmentPlan::CheckNodes() const {
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
   Stage last_draw;
-  for (const Node* node : graph_->nodes()) {
+  for (size_t i = 0; i < graph_->nodes().size(); ++i) {
+    const Node* node = graph_->nodes()[i];
     // Calls that draw random numbers draw them in the graph's order.
     const bool draws = node->aten != nullptr && node->aten->draws_random;
     Stage after = draws ? last_draw : Stage();
@@ -119,6 +121,7 @@ int SegmentPlan::AssignStages(int first_level) {
       stage.recipe = KindOf(*node) == NodeKind::kRecipe;
       const bool next = after.recipe && !stage.recipe;
       stage.level = std::max(after.level + (next ? 1 : 0), stage.recipe ? 0 : first_level);
+      stage.part = stage.recipe ? parts_[i] : 0;
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
     if (draws) last_draw = stage;
@@ -141,7 +144,7 @@ int SegmentPlan::AssignStages(int first_level) {
 // Recipes do them, the earliest that has the value.
 void SegmentPlan::PlaceWrites() {
   const auto recipe_after = [](const Stage& stage) {
-    return Stage{std::max(stage.level, 0), true};
+    return Stage{std::max(stage.level, 0), true, stage.recipe ? stage.part : 0};
   };
   storage_stage_.assign(graph_->storages().size(), Stage());
   std::vector<bool> taken(graph_->value_count());
@@ -158,7 +161,7 @@ void SegmentPlan::PlaceWrites() {
   }
   // Mutations happen together, after every value is there and every reader of the mutated inputs is
   // done. (Within a recipe, control edges put them last.)
-  mutation_stage_ = {0, true};
+  mutation_stage_ = {0, true, 0};
   std::vector<bool> mutated(graph_->value_count());
   for (const ir::Mutation& mutation : graph_->mutations()) {
     mutated[graph_->inputs()[mutation.input].value->id] = true;
@@ -210,13 +213,14 @@ void SegmentPlan::Collect() {
   }
 }
 
-absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph) {
+absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph, int64_t least_part_bytes) {
   SegmentPlan plan(graph);
   plan.pinned_.assign(graph.value_count(), false);
   plan.stage_.resize(graph.value_count());
   plan.FindUpdatedInputs();
   plan.PinEagerOperands();
   RETURN_IF_ERROR(plan.CheckNodes());
+  plan.parts_ = PlanParts(graph, plan, least_part_bytes);
   // Starting with the others pays when recipes need their results: then one recipe may do.
   const int recipe_first = plan.AssignStages(1);
   const int others_first = plan.AssignStages(0);

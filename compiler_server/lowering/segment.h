@@ -3,7 +3,8 @@
 // Every node has a kind. Each gets a stage as early as its operands allow: so many recipes run
 // before it. Hence the number of recipes is the length of the longest chain of recipes with a step
 // of another kind between each two. All recipe nodes of a stage are one recipe: nothing in it
-// depends on a later stage, hence it is convex. The others run in the graph's order.
+// depends on a later stage, hence it is convex. The others run in the graph's order. Where memory
+// is to be given back on the way, a stage's nodes are cut into parts (parts.h), a recipe each.
 //
 // Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
 // every step that reads them, so that only values with memory of their own cross between steps.
@@ -48,8 +49,9 @@ struct RootView {
 
 class SegmentPlan {
  public:
-  // UNIMPLEMENTED: a node that neither a recipe holds nor ATen can run.
-  static absl::StatusOr<SegmentPlan> Create(const ir::Graph& graph);
+  // `least_part_bytes`: see PlanParts. UNIMPLEMENTED: a node that neither a recipe holds nor ATen
+  // can run.
+  static absl::StatusOr<SegmentPlan> Create(const ir::Graph& graph, int64_t least_part_bytes);
 
   // In execution order; none is empty.
   const std::vector<Segment>& segments() const { return segments_; }
@@ -72,8 +74,9 @@ class SegmentPlan {
  private:
   // When a node runs. At one level, steps of other kinds come before the recipe.
   struct Stage {
-    int level = -1;  // recipes that run before it; -1: there before the first step
+    int level = -1;  // stages of recipes before it; -1: there before the first step
     bool recipe = false;
+    uint32_t part = 0;  // of the recipe nodes of a level
     bool known() const { return level >= 0; }
     auto operator<=>(const Stage&) const = default;
   };
@@ -88,6 +91,7 @@ class SegmentPlan {
 
   const ir::Graph* graph_;
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
+  std::vector<uint32_t> parts_;                 // by position in the graph's order
   std::vector<bool> pinned_;          // by value id: views and sources that get a stage after all
   std::vector<Stage> stage_;          // by value id
   std::vector<bool> eager_storage_;   // by storage number

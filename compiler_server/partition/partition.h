@@ -22,8 +22,8 @@ struct PartitionedGraph {
   // Inputs and outputs of the training graph without tangents and gradients, in their order; behind
   // the outputs, what is saved and not returned.
   ir::Graph forward;
-  // Inputs: saved values, then tangents in the order of the pairs. Outputs: gradients in their
-  // order.
+  // Inputs: saved values, donated if the caller does not get them, then tangents in the order of
+  // the pairs. Outputs: gradients in their order.
   ir::Graph backward;
   std::vector<uint32_t> saved;  // output of `forward` that is input i of `backward`
   uint32_t returned = 0;  // outputs of `forward` that the caller gets; the others are saved only

@@ -71,7 +71,7 @@ backward: 2 nodes, 0 eager
   launch recipe 1 (saved=%0, tangent=%1) -> (g=%2)
   output 0: %2
   output 1: None
-saved forward output 8 -> backward input 0 consumable
+saved forward output 8 -> backward input 0 donated
 saved forward output 9 -> backward input 2
 backward is the derivative of forward
   tangent of output 0 -> input 1

@@ -75,6 +75,34 @@ TEST(ProgramExecutor, BuffersThatNobodySeesAreMadePerCall) {
   EXPECT_EQ(TestDevice().allocator().stats().in_use, in_use);
 }
 
+// A chain of four launches over three hidden buffers: two of them live at any time.
+TEST(ProgramExecutor, HiddenBuffersLiveFromTheirFirstStepToTheirLast) {
+  const Bytes recipe = AddRecipe(kCount);
+  Program program = OneLaunch(kCount, recipe);
+  ProgramFunction& forward = program.functions[0];
+  const ProgramTensor buffer = forward.tensors[1];
+  for (uint32_t i = 1; i < 4; ++i) {
+    forward.buffer_bytes.push_back(kBytes);
+    forward.tensors.push_back(buffer);
+    forward.tensors[i + 1].index = i;
+    forward.steps.push_back(LaunchStep{0, {{"x", i, false}, {"y", i + 1, true}}});
+  }
+  forward.outputs[0].index = 4;
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ((*executor)->VisibleFrom(0), std::vector<uint32_t>{});
+  EXPECT_EQ((*executor)->VisibleFrom(3), std::vector<uint32_t>{3});
+  EXPECT_EQ((*executor)->LastStepOf(0), 0U);
+  DeviceAllocator& allocator = TestDevice().allocator();
+  allocator.ResetPeak();
+  const uint64_t in_use = allocator.stats().in_use;
+  EXPECT_EQ(RunOn(**executor)[1], 32);
+  const uint64_t block = (kBytes + DeviceAllocator::kBlockAlignment - 1) /
+                         DeviceAllocator::kBlockAlignment * DeviceAllocator::kBlockAlignment;
+  EXPECT_EQ(allocator.stats().max_in_use - in_use, 4 * block);  // and the caller's x and y
+  EXPECT_EQ(allocator.stats().in_use, in_use);
+}
+
 TEST(ProgramExecutor, OffsetsReachInsideInputs) {
   const Bytes recipe = AddRecipe(kCount / 2);
   Program program = OneLaunch(kCount, recipe);

@@ -1,0 +1,100 @@
+"""What a training step holds: a backward in parts gives back what it has read (decision 0030)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from training_case import compiled, only_graph
+
+LAYERS, ROWS, WIDTH = 8, 1024, 1024
+GRADIENTS = LAYERS * (WIDTH * WIDTH + WIDTH) * 4
+
+
+def make_run():
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
+    model = nn.Sequential(*layers).to("hpu")
+    x = torch.randn(ROWS, WIDTH).to("hpu")
+    run = compiled(model)
+    for _ in range(2):  # workspaces and constants are there
+        run(x).sum().backward()
+        model.zero_grad()
+    return model, lambda: run(x).sum()
+
+
+@pytest.fixture(scope="module")
+def parted():
+    return make_run()
+
+
+def peak_of(function):
+    torch.hpu.synchronize()
+    torch.hpu.reset_peak_memory_stats()
+    before = torch.hpu.memory_allocated()
+    function()
+    return torch.hpu.max_memory_allocated() - before
+
+
+def test_what_is_saved_makes_room_for_gradients(parted):
+    model, run = parted
+    before = torch.hpu.memory_allocated()
+    loss = run()
+    saved = torch.hpu.memory_allocated() - before
+    assert saved > GRADIENTS / 2
+    peak = peak_of(loss.backward)
+    model.zero_grad()
+    assert peak < GRADIENTS - saved / 2
+    # A graph that is retained keeps what it saved: all gradients come on top.
+    retained = run()
+    assert peak_of(lambda: retained.backward(retain_graph=True)) >= GRADIENTS
+    model.zero_grad()
+    assert only_graph().recipes >= 3  # the forward's, and of the backward what differs
+
+
+def test_gradients_of_a_retained_graph_are_those_of_the_last_time(parted):
+    model, run = parted
+    loss = run()
+    loss.backward(retain_graph=True)
+    once = [parameter.grad.clone() for parameter in model.parameters()]
+    loss.backward()
+    for parameter, gradient in zip(model.parameters(), once, strict=True):
+        assert torch.equal(parameter.grad, 2 * gradient)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        loss.backward()
+    model.zero_grad()
+
+
+def test_what_a_hook_of_saved_tensors_holds_stays(parted):
+    model, run = parted
+    held = []
+
+    def pack(tensor):
+        held.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = run()
+    before = [tensor.detach().clone() for tensor in held]
+    loss.backward()
+    assert len(held) > LAYERS
+    for tensor, copy in zip(held, before, strict=True):
+        assert torch.equal(tensor, copy)
+    model.zero_grad()
+
+
+def test_gradients_are_those_of_the_cpu(parted):
+    model, run = parted
+    run().backward()
+    reference = nn.Sequential(
+        *[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
+    )
+    reference.load_state_dict({name: value.cpu() for name, value in model.state_dict().items()})
+    torch.manual_seed(0)
+    for _ in range(LAYERS):  # what made the weights draws before the input
+        nn.Linear(WIDTH, WIDTH)
+    reference(torch.randn(ROWS, WIDTH)).sum().backward()
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        difference = (ours.grad.cpu() - theirs.grad).abs().max()
+        assert difference <= 1e-4 * theirs.grad.abs().max()
+    model.zero_grad()
