@@ -24,20 +24,20 @@ def find_hpu_opt() -> pathlib.Path | None:
 @contextlib.contextmanager
 def captured_graphs() -> Iterator[list[bytes]]:
     """Collects what hpu_backend sends to the compile server."""
-    from habana_frameworks.torch.dynamo import hook
+    from habana_frameworks.torch.dynamo import ladder
 
     graphs: list[bytes] = []
-    capture = hook._capture
+    capture = ladder.capture
 
     def recording(*args: Any) -> bytes:
         graphs.append(capture(*args))
         return graphs[-1]
 
-    hook._capture = recording
+    ladder.capture = recording
     try:
         yield graphs
     finally:
-        hook._capture = capture
+        ladder.capture = capture
 
 
 def elements(tensor: torch.Tensor) -> list[Any]:

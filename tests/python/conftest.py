@@ -97,7 +97,7 @@ def store(monkeypatch):
     from ladder import new_process
 
     from habana_frameworks.torch import native
-    from habana_frameworks.torch.dynamo import binding, hook, records
+    from habana_frameworks.torch.dynamo import binding, ladder, records
     from habana_frameworks.torch.dynamo.service import service
 
     made = fake_service.Store()
@@ -106,7 +106,7 @@ def store(monkeypatch):
     monkeypatch.setattr(native, "client_module", lambda: client)
     monkeypatch.setattr(native, "torch_module", lambda: device)
     monkeypatch.setattr(native, "server_binary", lambda: "server")
-    monkeypatch.setattr(hook, "DEVICE", "cpu")
+    monkeypatch.setattr(ladder, "DEVICE", "cpu")
     monkeypatch.setattr(binding, "_warned", set())
     monkeypatch.setattr(fake_service.Program, "alias_error", False)
     monkeypatch.setattr(fake_service.Program, "load_errors", [])

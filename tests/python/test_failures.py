@@ -33,12 +33,12 @@ def test_server_killed_between_capture_and_compile(private_cache):
     """The connection is there when the compilation is asked for; the server is not."""
     before = """
 import os, signal
-from habana_frameworks.torch.dynamo import hook, service
-capture = hook._capture
+from habana_frameworks.torch.dynamo import ladder, service
+capture = ladder.capture
 def kill_then_capture(*arguments):
     os.kill(service.service.connect().hello()["pid"], signal.SIGKILL)
     return capture(*arguments)
-hook._capture = kill_then_capture
+ladder.capture = kill_then_capture
 """
     assert run(private_cache, before)["origin"] == "compiled"
 
@@ -71,7 +71,7 @@ def test_server_that_never_answers_costs_a_bounded_time(private_cache, tmp_path)
 LARGE_GRAPH = """
 import torch
 from habana_frameworks.torch import native
-from habana_frameworks.torch.dynamo import hook
+from habana_frameworks.torch.dynamo import ladder
 
 def capture(*arguments):
     builder = native.torch_module().GraphBuilder("large")
@@ -79,7 +79,7 @@ def capture(*arguments):
     builder.set_outputs([builder.Value(constant)])
     return builder.serialize()
 
-hook._capture = capture
+ladder.capture = capture
 """
 
 
@@ -131,8 +131,8 @@ if child == 0:
         except RuntimeError as error:
             ended += "cannot be used after fork" in str(error)
     torch._dynamo.reset()
-    from habana_frameworks.torch.dynamo import hook
-    hook.DEVICE = "cpu"  # past the check of devices, to the ladder
+    from habana_frameworks.torch.dynamo import ladder
+    ladder.DEVICE = "cpu"  # past the check of devices, to the ladder
     got = torch.compile(lambda x: x + 1, backend="hpu_backend")(x)
     reason = report().graphs[-1].reason
     ended += torch.equal(got, x + 1) and "forked after the backend was used" in reason
@@ -163,13 +163,13 @@ assert os.waitpid(child, 0)[1] == 0
 def test_interrupt_while_compiling(private_cache):
     """Ctrl-C ends the wait at once; the server lives on."""
     before = """
-from habana_frameworks.torch.dynamo import hook
-class Announcing(hook.CompileProgress):
+from habana_frameworks.torch.dynamo import ladder
+class Announcing(ladder.CompileProgress):
     def __enter__(self):
         print("compiling", flush=True)
         time.sleep(0.2)
         return self
-hook.CompileProgress = Announcing
+ladder.CompileProgress = Announcing
 """
     process = subprocess.Popen(
         command(before),

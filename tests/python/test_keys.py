@@ -11,12 +11,12 @@ from failing_process import hpu_compile, log_of, run
 
 # The call of another graph under a given front-end key.
 ATTACK = """
-from habana_frameworks.torch.dynamo import hook
-honest = hook._front_end_key
+from habana_frameworks.torch.dynamo import ladder
+honest = ladder.front_end_key
 def of_another_graph(*arguments):
     key = honest(*arguments)
-    return hook.FrontEndKey(bytes.fromhex({key!r}), key.factors, key.label)
-hook._front_end_key = of_another_graph
+    return ladder.FrontEndKey(bytes.fromhex({key!r}), key.factors, key.label)
+ladder.front_end_key = of_another_graph
 def function(x, w):
     return torch.softmax(torch.relu(x @ w) + 7, -1) * 2
 """
@@ -34,7 +34,7 @@ def test_another_graphs_front_end_key_is_its_writers_own_loss(private_cache: Pat
     (program,) = programs(private_cache)
     (key,) = program["front_end_keys"]
     # A wrong alias is written by a compilation, which the hook starts on a miss only.
-    write = ATTACK.format(key=key) + "hook.service.fetch = lambda key, record: None\n"
+    write = ATTACK.format(key=key) + "ladder.service.fetch = lambda key, record: None\n"
     assert run(private_cache, write)["origin"] == "compiled"
     stored = {row["key"]: row for row in programs(private_cache)}
     assert len(stored) == 2
@@ -43,7 +43,7 @@ def test_another_graphs_front_end_key_is_its_writers_own_loss(private_cache: Pat
     assert "alias replaced front_end_key=" + key in log_of(hpu_compile(private_cache, "status"))
     # A process of A that compiles gets A (PROGRAM compares with eager) and ends the wrong alias.
     captured = (
-        "from habana_frameworks.torch.dynamo import hook\nhook.service.fetch = lambda *_: None"
+        "from habana_frameworks.torch.dynamo import ladder\nladder.service.fetch = lambda *_: None"
     )
     assert run(private_cache, captured)["origin"] == "store"
     assert run(private_cache)["origin"] == "store"
@@ -108,16 +108,16 @@ def test_a_program_that_arrives_damaged_is_compiled_anew(private_cache: Path) ->
     good = public_key.read_bytes()
     before = f"""
 from pathlib import Path
-from habana_frameworks.torch.dynamo import hook
+from habana_frameworks.torch.dynamo import ladder
 key, good = Path({str(public_key)!r}), bytes.fromhex({good.hex()!r})
-fetch = hook.service.fetch
+fetch = ladder.service.fetch
 def fetch_with_a_wrong_key(*arguments):
     key.write_bytes(bytes(32))
     try:
         return fetch(*arguments)
     finally:
         key.write_bytes(good)
-hook.service.fetch = fetch_with_a_wrong_key
+ladder.service.fetch = fetch_with_a_wrong_key
 """
     after = 'assert "is signed by key" in graph.unusable, graph.unusable'
     assert run(private_cache, before, after)["origin"] == "compiled"

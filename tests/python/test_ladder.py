@@ -11,7 +11,7 @@ import pytest
 import torch
 from ladder import W, X, affine, compiled, new_process, run
 
-from habana_frameworks.torch.dynamo import explain, hook, report
+from habana_frameworks.torch.dynamo import explain, hook, ladder, report
 from habana_frameworks.torch.dynamo.compile_backend import passes, shared_layer
 
 
@@ -33,7 +33,7 @@ def test_hit_captures_nothing(store, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("captured on a hit")
 
-    monkeypatch.setattr(hook, "_capture", refuse)
+    monkeypatch.setattr(ladder, "capture", refuse)
     assert run(affine, X, W).hits == 1
 
 
@@ -199,7 +199,7 @@ def test_grad_mode_without_gradients_is_compiled(store):
 
 
 def test_tensors_elsewhere_mean_eager_with_advice(store, monkeypatch, caplog):
-    monkeypatch.setattr(hook, "DEVICE", "hpu")
+    monkeypatch.setattr(ladder, "DEVICE", "hpu")
     with caplog.at_level(logging.WARNING):
         summary = run(affine, X, W)
     assert summary.graphs[-1].reason == "no input is on hpu"

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, compiled, leaf, matrix
 
-from habana_frameworks.torch.dynamo import hook, report
+from habana_frameworks.torch.dynamo import ladder, report
 from habana_frameworks.torch.dynamo.service import service
 from habana_frameworks.torch.dynamo.wire import CaptureError
 
@@ -293,10 +293,10 @@ def test_a_later_size_that_is_refused_runs_eagerly(monkeypatch):
     def refuse(*_):
         raise CaptureError("not this size")
 
-    monkeypatch.setattr(hook, "_capture", refuse)
+    monkeypatch.setattr(ladder, "capture", refuse)
     w = leaf(7, 4, seed=1)
     service.forget_programs()
-    monkeypatch.setattr(hook.service, "fetch", lambda *_: None)
+    monkeypatch.setattr(ladder.service, "fetch", lambda *_: None)
     run(w).backward()
     assert_close(w.grad, 3 * matrix(7, 4, seed=1))
     assert [g.reason for g in report().graphs[-2:]] == ["not this size"] * 2

@@ -1,11 +1,9 @@
-"""hpu_backend: from a Dynamo graph to a callable, by the ladder memory, store, compile, eager."""
+"""hpu_backend: from a Dynamo graph to a callable: by the ladder (ladder.py), in parts, or eager."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,36 +12,25 @@ import torch.fx
 
 from .. import native
 from ..internal import cache_artifacts
-from . import deferred, graph_watch, parted, records
+from . import deferred, graph_watch, ladder, parted, records
 from .binding import Compiled, bind_program, describe_program, log_record, warn_once
 from .checkpoints import inlined
-from .compile_backend import passes, shared_layer
+from .compile_backend import shared_layer
 from .dynamic_graph import DynamicGraph
 from .eligibility import eager_reason
 from .explanation import FrozenMiss, miss_text
-from .function_text import Uncacheable
-from .graph_capture import capture_graph
-from .graph_key import graph_factors
-from .graph_label import label, source_of
+from .graph_label import source_of
 from .graph_watch import CapturedGraph
 from .host_numbers import split_numbers
 from .inputs import GraphInputs, example_values, graph_inputs, has_symbols, without_symbols
 from .options import OptionError, key_options, resolve, without_effect
 from .parted import BACKWARD
 from .parted_memory import unshared
-from .progress import CompileProgress
-from .ranges import host_range
 from .records import GraphRecord
 from .request import Part, Request, Settings
-from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
+from .service import CompileJob, Loaded, NoProgram, service
 from .start import graphs
 from .wire import CaptureError
-
-# TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
-_log = logging.getLogger("habana_frameworks.torch.dynamo")
-
-# Where graphs must compute; tests of the ladder without a device say "cpu".
-DEVICE = "hpu"
 
 # What is told what became of a graph.
 Keep = Callable[[GraphRecord], None]
@@ -72,7 +59,7 @@ def hpu_backend(
         source_of(gm),
         str(torch._guards.CompileContext.current_compile_id() or ""),
     )
-    reason = eager_reason(gm, example_inputs, settings, DEVICE)
+    reason = eager_reason(gm, example_inputs, settings, ladder.DEVICE)
     if reason:
         return _eager(gm, record, reason, keep)
     return _compiled(gm, example_inputs, settings, record, keep)
@@ -196,14 +183,14 @@ def compile_static(
 
     warm_up = deferred.current()
     if warm_up is None:
-        return bind(lambda: _climb(request, example_inputs, values, record), keep)
+        return bind(lambda: ladder.climb(request, example_inputs, values, record), keep)
     try:
-        found = _look_up(request, example_inputs, values, record)
+        found = ladder.look_up(request, example_inputs, values, record)
     except (CaptureError, NoProgram) as error:
         return _without_program(request, example_inputs, values, error, record, keep)
     if isinstance(found, CompileJob):
         job = dataclasses.replace(found, warm_up=True)
-        program = warm_up.submit(lambda: _compile(request, job, record, None))
+        program = warm_up.submit(lambda: ladder.compile_job(request, job, record, None))
     elif warm_up.launches:
         return _bind(request, example_inputs, values, found, record, keep)
     else:
@@ -294,144 +281,6 @@ def _refused(
     return _eager(request.module, record, str(error))
 
 
-def _climb(
-    request: Request,
-    example_inputs: Sequence[Any],
-    values: dict[torch.fx.Node, Any] | None,
-    record: GraphRecord,
-) -> Loaded:
-    """Memory, store, compile."""
-    with host_range(f"hpu::prepare {request.name}"):
-        found = _look_up(request, example_inputs, values, record)
-        if isinstance(found, Loaded):
-            return found
-        progress_mode = str(request.settings["show_progress"])
-        with CompileProgress(request.name, progress_mode) as progress:
-            return _compile(request, found, record, progress)
-
-
-def _look_up(
-    request: Request,
-    example_inputs: Sequence[Any],
-    values: dict[torch.fx.Node, Any] | None,
-    record: GraphRecord,
-) -> Loaded | CompileJob:
-    """A program from memory or store; or what the server is to be asked for."""
-    options = key_options(request.settings)
-    front_end = _front_end_key(request, example_inputs, options, record)
-    if front_end is not None:
-        remembered = service.remembered(front_end.key)
-        if remembered is not None:
-            record.origin = "memory"
-            return remembered
-        try:
-            with host_range(f"hpu::fetch {request.name}"):
-                loaded = service.fetch(front_end.key, record)
-        except UnusableProgram as error:
-            record.unusable = str(error)
-        else:
-            if loaded is not None:
-                return loaded
-    try:
-        with host_range(f"hpu::capture {request.name}"):
-            graph = _capture(request, example_inputs, values, record)
-    except CaptureError as error:
-        if front_end is not None:
-            service.remember_failure(front_end.key, error)
-        raise
-    return CompileJob(
-        graph,
-        options,
-        front_end,
-        float(request.settings["compile_timeout_s"]),
-        warm_up=request.settings["compile_priority"] == "warm-up",
-        frozen=bool(request.settings["frozen"]),
-    )
-
-
-def _compile(
-    request: Request, job: CompileJob, record: GraphRecord, progress: CompileProgress | None
-) -> Loaded:
-    try:
-        with host_range(f"hpu::compile {request.name}"):
-            return service.compile(job, record, progress)
-    except NoProgram as error:
-        if job.front_end is not None and error.lasting:
-            service.remember_failure(job.front_end.key, error)
-        raise
-
-
-def _front_end_key(
-    request: Request,
-    example_inputs: Sequence[Any],
-    options: Mapping[str, str],
-    record: GraphRecord,
-) -> FrontEndKey | None:
-    """None: what the graph refers to cannot be described, so it is captured in every process."""
-    started = time.perf_counter()
-    build_id = service.build_id
-    inputs = [*example_inputs, *request.attributes()]
-    try:
-        factors = graph_factors(request.module, request.inputs, inputs)
-    except Uncacheable as error:
-        record.cacheable = False
-        record.reason = f"captured in every process: {error}"
-        return None
-    builder = native.client_module().KeyBuilder()
-    device = native.torch_module()
-    for factor in (
-        ("compiler", build_id),
-        ("device", device.device_kind()),
-        ("isa_level", device.isa_level()),
-        *sorted(options.items()),
-        *factors,
-    ):
-        builder.field(*factor)
-    key: bytes = builder.digest()
-    record.front_end_key = key.hex()
-    record.factors = list(builder.factors())
-    record.key_ms = (time.perf_counter() - started) * 1e3
-    return FrontEndKey(key, record.factors, label(request.name, request.source))
-
-
-def _capture(
-    request: Request,
-    example_inputs: Sequence[Any],
-    values: dict[torch.fx.Node, Any] | None,
-    record: GraphRecord,
-) -> bytes:
-    """The serialised graph. CaptureError says why there is none."""
-    started = time.perf_counter()
-    torch_module = native.torch_module()
-
-    def new_builder() -> Any:
-        builder = torch_module.GraphBuilder(request.name)
-        return passes.GraphListing(builder) if passes.logger.enabled(logging.DEBUG) else builder
-
-    try:
-        builder, record.nodes = capture_graph(
-            request.module,
-            request.inputs,
-            example_inputs,
-            values,
-            new_builder,
-            DEVICE,
-            bool(request.settings["keep_input_mutations"]),
-            request.requires_grad(example_inputs),
-        )
-    except (CaptureError, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        _log.debug("capture of %s failed", request.name, exc_info=True)
-        first_line = str(error).partition("\n")[0]
-        raise CaptureError(f"capture failed: {type(error).__name__}: {first_line}") from error
-    if isinstance(builder, passes.GraphListing):
-        builder.log()
-    graph: bytes = builder.serialize()
-    record.capture_ms = (time.perf_counter() - started) * 1e3
-    return graph
-
-
 def _show(
     request: Request,
     example_inputs: Sequence[Any],
@@ -443,7 +292,7 @@ def _show(
     graph_watch.show(
         record,
         lambda: CapturedGraph(
-            _capture(request, example_inputs, values, request.new_record()),
+            ladder.capture(request, example_inputs, values, request.new_record()),
             key_options(request.settings),
             device.device_kind(),
             device.isa_level(),
