@@ -50,3 +50,22 @@ def test_a_graph_that_makes_one():
     torch.testing.assert_close(got.a.cpu(), want.a)
     torch.testing.assert_close(got.b.cpu(), want.b)
     assert report().eager_segments == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_of_torchao(dtype):
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 32)
+    ).to(dtype)
+    quantize_(model, Int8WeightOnlyConfig())
+    x = torch.randn(5, 64, dtype=dtype)
+    with torch.no_grad():
+        want = model(x)
+        got = torch.compile(model.to("hpu"), backend="hpu_backend")(x.to("hpu"))
+    # Roundings of two layers, whose values are about 1.
+    tolerance = 16 * torch.finfo(dtype).eps
+    torch.testing.assert_close(got.cpu(), want, rtol=0, atol=tolerance)
+    check(report(), "input l_fn_modules_0_parameters_weight_ is a Int8Tensor")
