@@ -158,9 +158,8 @@ class Graph {
     Value* offset = nullptr;
   };
   RandomState AddRandomState();
-  // Of the last input.
-  void SetRole(InputRole role) { inputs_.back().role = role; }
-  void SetDonated() { inputs_.back().donated = true; }
+  void SetRole(InputRole role) { inputs_.back().role = role; }  // of the last input
+  void Donate(size_t input) { inputs_[input].donated = true; }  // which is a tensor
   // Inputs that the caller gives: all but the generator's state.
   size_t caller_inputs() const;
   Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major

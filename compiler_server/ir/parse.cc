@@ -130,7 +130,7 @@ class Parser {
   // Behind the type of an input.
   void Role() {
     if (lexer_.Try("donated")) {
-      graph_.SetDonated();
+      graph_.Donate(graph_.inputs().size() - 1);
     } else if (lexer_.Try("seed")) {
       graph_.SetRole(InputRole::kSeed);
     } else if (lexer_.Try("offset")) {

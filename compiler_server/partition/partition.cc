@@ -345,7 +345,7 @@ class Partitioner {
       backward_->Map(saved_values_[i],
                      backward.AddInput("saved" + std::to_string(i), output.view.type, on_cpu));
       const bool returned = saved_outputs_[i] < outputs_;
-      if (!returned && output.kind == Output::Kind::kTensor) backward.SetDonated();
+      if (!returned && output.kind == Output::Kind::kTensor) backward.Donate(i);
     }
     for (const auto& [output, tangent] : graph_.tangents) {
       const ir::Input& input = graph_.inputs()[tangent];

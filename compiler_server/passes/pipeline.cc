@@ -8,6 +8,7 @@
 #include "compiler_server/passes/fold.h"
 #include "compiler_server/passes/layout.h"
 #include "compiler_server/passes/memory.h"
+#include "compiler_server/passes/merge_products.h"
 #include "compiler_server/passes/products.h"
 #include "compiler_server/passes/quantized_weights.h"
 #include "compiler_server/passes/simplify.h"
@@ -24,6 +25,7 @@ constexpr Pass kPipeline[] = {
     {"canonicalize", Canonicalize},     // what attention was spelled out of must not be saved
     // kToLowerable begins here.
     {"quantized-weights", RecogniseQuantizedWeights},
+    {"merge-products", MergeProducts},
     {"products", JoinProducts},  // after partition: what it joins is saved and used piece by piece
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part

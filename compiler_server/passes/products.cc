@@ -110,19 +110,31 @@ class Joiner {
 
   // Terms of a kind are what one node can compute.
   struct Kind {
+    DType dtype = DType::kInvalid;  // calculated in; the sum's, or one that it widens
     bool is_product = false;
     std::array<bool, 2> transposed = {};
     auto operator<=>(const Kind&) const = default;
   };
-  bool KindOf(const Value* term, const Node& sum, Kind* kind) const {
-    if (!UsedOnce(term) || term->type.sizes != sum.type().sizes) return false;
-    if (IsMatrixProduct(term)) {
-      const Node& product = *term->producer;
-      const Dims& sizes = term->type.sizes;
-      *kind = {true, {product.Bool(AttrKey::kTransposeA), product.Bool(AttrKey::kTransposeB)}};
+  // `term` becomes what a node of the kind computes. Sums of products of bf16 in f32 (autocast) are
+  // rounded to bf16 once, when all of them are in.
+  bool KindOf(const Value** term, const Node& sum, Kind* kind) const {
+    if (!UsedOnce(*term) || (*term)->type.sizes != sum.type().sizes) return false;
+    const Node* cast = (*term)->producer;
+    if (cast != nullptr && cast->op == OpKind::kCast) {
+      const DType narrow = cast->operands[0]->type.dtype;
+      if (!IsFloat(narrow) || DTypeSize(narrow) >= DTypeSize(cast->type().dtype)) return false;
+      *term = cast->operands[0];
+      if (!UsedOnce(*term)) return false;
+    }
+    *kind = {.dtype = (*term)->type.dtype};
+    if (IsMatrixProduct(*term)) {
+      const Node& product = *(*term)->producer;
+      const Dims& sizes = product.type().sizes;
+      kind->is_product = true;
+      kind->transposed = {product.Bool(AttrKey::kTransposeA), product.Bool(AttrKey::kTransposeB)};
       return sizes[0] * sizes[1] > Depth(product) * (sizes[0] + sizes[1]);
     }
-    return ColumnSum(term) != nullptr;
+    return ColumnSum(*term) != nullptr;
   }
 
   Value* JoinSum(const Node& sum) {
@@ -132,8 +144,9 @@ class Joiner {
     std::vector<Value*> rest;
     for (Value* term : terms) {
       Kind kind;
-      if (KindOf(term, sum, &kind)) {
-        kinds[kind].push_back(term);
+      const Value* source = term;
+      if (KindOf(&source, sum, &kind)) {
+        kinds[kind].push_back(source);
       } else {
         rest.push_back(term);
       }
@@ -154,7 +167,8 @@ class Joiner {
     };
     for (const auto& [kind, members] : kinds) {
       Value* joined = kind.is_product ? JoinedProduct(kind, members) : JoinedColumnSum(members);
-      add(rewriter_.builder().Reshape(joined, sum.type().sizes));
+      joined = rewriter_.builder().Reshape(joined, sum.type().sizes);
+      add(rewriter_.builder().Cast(joined, sum.type().dtype));
     }
     for (Value* term : std::span(rest.begin(), scatters)) add(term);
     for (Value* term : std::span(scatters, rest.end())) {
