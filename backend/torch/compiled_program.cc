@@ -25,6 +25,11 @@ namespace {
 // of it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
 constexpr char kProgram[] = "program";
 constexpr char kHooked[] = "hooked";
+constexpr char kReleased[] = "released";
+constexpr char kBackwardTwice[] =
+    "Trying to backward through the graph a second time: a first backward of this compiled graph, "
+    "which failed on its way, has released what the graph saved. Run the forward again, or specify "
+    "retain_graph=True";
 constexpr char kTwice[] =
     "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "
     "differentiated again: the backward of a compiled graph has no backward of its own. Run the "
@@ -134,6 +139,8 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
       // Autograd lets go of them behind this call anyway, unless the graph is retained.
       const bool donated = !torch::autograd::get_current_graph_task_keep_graph() &&
                            !context->saved_data[kHooked].toBool();
+      TORCH_CHECK(context->saved_data.count(kReleased) == 0, kBackwardTwice);
+      if (donated) context->saved_data[kReleased] = true;
       const variable_list outputs =
           program->RunBackward(context->get_saved_variables(), tangents, donated);
       for (const uint32_t i : program->tensor_inputs_) {

@@ -88,18 +88,35 @@ struct Part {
   ir::Graph* graph = nullptr;
 };
 
+// By buffer: an eager step has it and may keep it in a result that is a view of it.
+std::vector<bool> BuffersOfEagerSteps(const ProgramFunction& function) {
+  std::vector<bool> found(function.buffer_bytes.size());
+  for (const Step& step : function.steps) {
+    if (!std::holds_alternative<EagerStep>(step)) continue;
+    ForEachTensorNeeded(step, [&](uint32_t tensor) {
+      const ProgramTensor& entry = function.tensors[tensor];
+      if (entry.placement == Placement::kBuffer) found[entry.index] = true;
+    });
+  }
+  return found;
+}
+
 // What the backward takes of the forward: program.h, SavedValue and Derivative.
 void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Program* program) {
   ProgramFunction& forward = program->functions[0];
   for (uint32_t k = parts.returned; k < forward.outputs.size(); ++k) {
     forward.outputs[k].returned = false;
   }
+  const std::vector<bool> eager = BuffersOfEagerSteps(forward);
   for (uint32_t i = 0; i < parts.saved.size(); ++i) {
     const uint32_t output = parts.saved[i];
-    // What an eager operator made may be memory that others hold.
-    const bool own = parts.backward.inputs()[i].donated &&
-                     forward.tensors[forward.outputs[output].index].placement == Placement::kBuffer;
-    program->saved.push_back({{0, output}, {1, i}, /*donated=*/own});
+    bool donated = parts.backward.inputs()[i].donated;
+    if (donated) {
+      // What an eager operator made or was given may be memory that others hold.
+      const ProgramTensor& tensor = forward.tensors[forward.outputs[output].index];
+      donated = tensor.placement == Placement::kBuffer && !eager[tensor.index];
+    }
+    program->saved.push_back({{0, output}, {1, i}, donated});
     // The backward draws the forward's numbers again.
     if (forward.outputs[output].kind != ProgramOutput::Kind::kInput) continue;
     const ProgramInput& given = forward.inputs[forward.outputs[output].index];

@@ -1,4 +1,4 @@
-// Cuts a function that holds much memory into parts, which are recipes of their own and run one
+// Cuts a function with donated inputs into parts, which are recipes of their own and run one
 // after the other: what a part reads last is given back before the next one runs, and what a part
 // makes exists from then on only. Without it a backward holds all that the forward saved beside all
 // gradients.
@@ -17,8 +17,9 @@ namespace hpu::compiler {
 
 class SegmentPlan;
 
-// Parts of a function that is long enough, and the least that one is worth a launch for: a launch
-// takes microseconds, 8 MiB of memory take about a millisecond to fill and read.
+// A part's share is all bytes over kParts, but the least that is worth a launch (a launch takes
+// microseconds, 8 MiB of memory about a millisecond to fill and read). Parts have between 1/2 and
+// 3/2 of it, or more where no place is narrow.
 inline constexpr int64_t kParts = 12;
 inline constexpr int64_t kLeastPartBytes = 8 << 20;
 

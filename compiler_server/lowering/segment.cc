@@ -104,7 +104,7 @@ absl::Status SegmentPlan::CheckNodes() const {
 }
 
 // Steps of other kinds start at `first_level`: 0, before the first recipe, or 1, after it. Returns
-// the number of recipes.
+// the number of levels that have a recipe.
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
   Stage last_draw;

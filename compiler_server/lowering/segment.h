@@ -3,8 +3,8 @@
 // Every node has a kind. Each gets a stage as early as its operands allow: so many recipes run
 // before it. Hence the number of recipes is the length of the longest chain of recipes with a step
 // of another kind between each two. All recipe nodes of a stage are one recipe: nothing in it
-// depends on a later stage, hence it is convex. The others run in the graph's order. Where memory
-// is to be given back on the way, a stage's nodes are cut into parts (parts.h), a recipe each.
+// depends on a later stage, hence it is convex. The others run in the graph's order. Of a function
+// with donated inputs a stage's nodes are cut further, into parts (parts.h), a recipe each.
 //
 // Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
 // every step that reads them, so that only values with memory of their own cross between steps.

@@ -152,10 +152,11 @@ Tensor SegmentLowering::Get(Value* value) {
   return tensors_[value->id] = Load(*home);
 }
 
-// Memory that a value has before this recipe starts: not if it, or what it is a view of, is made
-// here.
+// Memory that a value has before this recipe starts: not if it is made here, or is a view that
+// every reader repeats.
 std::optional<Memory> SegmentLowering::OutsideMemory(Value& value) {
-  const int segment = plan_.SegmentOf(*plan_.Root(&value));
+  if (&value != plan_.Root(&value)) return std::nullopt;
+  const int segment = plan_.SegmentOf(value);
   if (segment >= 0 && &plan_.segments()[static_cast<size_t>(segment)] == &segment_) {
     return std::nullopt;
   }

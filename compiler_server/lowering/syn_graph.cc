@@ -131,6 +131,7 @@ void SynGraph::Node(const std::string& guid, const std::vector<Tensor>& inputs,
   if (!status_.ok()) return;
   std::vector<synTensor> in, out;
   digest_.Field(guid).Number(params.size).Raw(params.data, params.size);
+  digest_.Number(static_cast<int64_t>(inputs.size())).Number(static_cast<int64_t>(outputs.size()));
   for (const Tensor& tensor : inputs) {
     in.push_back(tensor.handle);
     digest_.Number(tensor.handle == nullptr ? 0 : tensor.ordinal);

@@ -6,7 +6,7 @@
 // computed again: matrix products, convolutions, attention, reductions, sorts, whatever runs as an
 // ATen call (it may draw random numbers), and what writes an input's memory.
 //
-// Runs between `simplify` and the passes that lay out memory, on canonical IR: elementwise ops and
+// Runs between `attention` and the passes that lay out memory, on canonical IR: elementwise ops and
 // views are cheap there and seen one by one.
 #pragma once
 

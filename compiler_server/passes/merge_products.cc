@@ -20,7 +20,7 @@ using ir::Value;
 bool HasFewRows(const Node& node) {
   return node.op == OpKind::kMatmul && node.operands[0]->type.rank() == 2 &&
          node.operands[1]->type.rank() == 2 && !node.Bool(AttrKey::kTransposeA) &&
-         node.operands[0]->type.sizes[0] <= kFewRows && node.operands[0]->type.sizes[0] > 0;
+         node.operands[0]->type.sizes[0] <= kFewRows && node.operands[0]->type.elements() > 0;
 }
 
 // What a cast, or a chain of views and casts, is made of.

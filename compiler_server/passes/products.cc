@@ -121,8 +121,10 @@ class Joiner {
     if (!UsedOnce(*term) || (*term)->type.sizes != sum.type().sizes) return false;
     const Node* cast = (*term)->producer;
     if (cast != nullptr && cast->op == OpKind::kCast) {
-      const DType narrow = cast->operands[0]->type.dtype;
-      if (!IsFloat(narrow) || DTypeSize(narrow) >= DTypeSize(cast->type().dtype)) return false;
+      // A sum of f16 could be infinite where that of its casts is not.
+      if (cast->operands[0]->type.dtype != DType::kBF16 || cast->type().dtype != DType::kF32) {
+        return false;
+      }
       *term = cast->operands[0];
       if (!UsedOnce(*term)) return false;
     }

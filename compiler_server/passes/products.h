@@ -3,7 +3,7 @@
 //   %1 = matmul %a, %x {transpose_a}                %1 = concat %a, %b {dim = 0}
 //   %2 = matmul %b, %y {transpose_a}          ==>   %2 = concat %x, %y {dim = 0}
 //   %3 = add %1, %2                                 %3 = matmul %1, %2 {transpose_a}
-// Sums of columns (a bias's gradient) likewise, and with casts to a wider type in between. Where
+// Sums of columns (a bias's gradient) likewise, and with casts of bf16 to f32 in between. Where
 // results are larger than the operands, writing and adding them costs more than joining the
 // operands. And rows that meet the same matrix, and are joined behind it:
 //   concat(matmul(%a, %w), matmul(%b, %w))    ==>   matmul(concat(%a, %b), %w)

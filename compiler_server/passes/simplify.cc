@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "compiler_server/ir/rewrite.h"
@@ -227,12 +228,44 @@ Value* SimplifyElementwise(Node& node, Builder& b) {
   return b.Emit(node.op, std::move(operands), node.attrs, &type);
 }
 
+// Zeros around the pixels are the convolution's own padding. x is [N, spatial, C], perhaps turned
+// so from what was padded.
+Value* SimplifyConv(Node& node, Builder& b) {
+  Value* x = node.operands[0];
+  const int rank = x->type.rank();
+  Dims perm(static_cast<size_t>(rank));
+  std::iota(perm.begin(), perm.end(), 0);
+  const Node* permute = MadeBy(x, OpKind::kPermute);
+  if (permute != nullptr) perm = permute->Ints(AttrKey::kPerm);
+  const Node* pad = MadeBy(permute != nullptr ? permute->operands[0] : x, OpKind::kPad);
+  if (pad == nullptr || pad->Float(AttrKey::kValue) != 0) return nullptr;
+  const Dims& low = pad->Ints(AttrKey::kLow);
+  const Dims& high = pad->Ints(AttrKey::kHigh);
+  Dims pads = node.Ints(AttrKey::kPads);
+  for (size_t d = 0; d < perm.size(); ++d) {
+    const auto from = static_cast<size_t>(perm[d]);
+    const bool spatial = d > 0 && d + 1 < perm.size();
+    if (low[from] < 0 || high[from] < 0) return nullptr;
+    if (!spatial && (low[from] != 0 || high[from] != 0)) return nullptr;
+    if (!spatial) continue;
+    pads[2 * (d - 1)] += low[from];
+    pads[2 * (d - 1) + 1] += high[from];
+  }
+  std::vector<Value*> operands = node.operands;
+  operands[0] = permute == nullptr ? pad->operands[0] : b.Permute(pad->operands[0], perm);
+  ir::Attrs attrs = node.attrs;
+  attrs.Set(AttrKey::kPads, std::move(pads));
+  return b.Emit(node.op, std::move(operands), std::move(attrs));
+}
+
 Rule RuleFor(OpKind op) {
   switch (op) {
     case OpKind::kCast:
       return SimplifyCast;
     case OpKind::kConcat:
       return SimplifyConcat;
+    case OpKind::kConv:
+      return SimplifyConv;
     case OpKind::kExpand:
       return SimplifyExpand;
     case OpKind::kMatmul:

@@ -11,9 +11,12 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, compiled, leaf, matrix, only_graph
+
+from habana_frameworks.torch.dynamo.functional import copies_blocks
 
 
 def test_forward_and_backward_are_a_recipe_each():
@@ -118,6 +121,32 @@ def test_a_weight_that_is_used_twice():
     model(x).sum().backward()
     assert_close(device_model[0].weight.grad, model[0].weight.grad)
     only_graph()
+
+
+@pytest.mark.parametrize(
+    ("whole", "resizing"),
+    [
+        (True, {"scale_factor": 2}),
+        (True, {"scale_factor": (2.0, 3.0), "mode": "nearest-exact"}),
+        (True, {"size": (12, 15)}),
+        (True, {"size": 30}),
+        (False, {"size": (9, 7)}),
+        (False, {"scale_factor": 1.7}),
+        (False, {"scale_factor": 1.7, "mode": "bilinear"}),
+        (False, {"scale_factor": 2.0, "mode": "bicubic"}),
+    ],
+)
+def test_resizing(whole, resizing):
+    def function(x):
+        return F.interpolate(x.sin(), **resizing).square().sum()
+
+    x = matrix(2, 3, 6, 5).requires_grad_()
+    device_x = leaf(2, 3, 6, 5)
+    compiled(function)(device_x).backward()
+    function(x).backward()
+    assert_close(device_x.grad, x.grad, atol=1e-5)
+    only_graph()
+    assert copies_blocks(x, **resizing) == whole  # else gathers and scatters
 
 
 def test_hooks_and_accumulation():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from training_case import compiled, only_graph
+from training_case import compiled, leaf, matrix, only_graph
 
 LAYERS, ROWS, WIDTH = 8, 1024, 1024
 GRADIENTS = LAYERS * (WIDTH * WIDTH + WIDTH) * 4
@@ -81,6 +81,34 @@ def test_what_a_hook_of_saved_tensors_holds_stays(parted):
     for tensor, copy in zip(held, before, strict=True):
         assert torch.equal(tensor, copy)
     model.zero_grad()
+
+
+def test_what_an_eager_step_was_given_stays():
+    def function(x, w):
+        h = x @ w
+        return h.sin().sum(), h.view(torch.int32)  # bytes of what the backward reads
+
+    x, w = matrix(4, 4, seed=1).to("hpu"), leaf(4, 4)
+    loss, seen = compiled(function)(x, w)
+    before = seen.clone()
+    loss.backward()
+    assert torch.equal(seen, before)
+    torch.testing.assert_close(seen.cpu().view(torch.float32), matrix(4, 4, seed=1) @ matrix(4, 4))
+
+
+def test_a_backward_that_failed_on_its_way_is_not_repeated():
+    w = leaf()
+    out = compiled(lambda w: (w @ w).sin())(w)
+
+    def fail(*_):
+        raise ValueError("a hook fails")
+
+    handle = out.grad_fn.register_hook(fail)
+    with pytest.raises(ValueError, match="a hook fails"):
+        out.sum().backward()
+    handle.remove()
+    with pytest.raises(RuntimeError, match="has released what the graph saved"):
+        out.sum().backward()
 
 
 def test_gradients_are_those_of_the_cpu(parted):

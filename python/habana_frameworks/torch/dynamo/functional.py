@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.nn.functional as F
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
@@ -126,6 +127,22 @@ def record_functional(
     return FunctionalRecording(recorder.finish(final_result), final_result, mutated)
 
 
+def copies_blocks(
+    input: torch.Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *_: Any,
+    **__: Any,
+) -> bool:  # fmt: skip
+    """F.interpolate of images copies each pixel into a block of them."""
+    if mode not in ("nearest", "nearest-exact") or input.dim() != 4:
+        return False
+    if size is None:
+        factors = (
+            [scale_factor] * 2 if isinstance(scale_factor, (int, float)) else list(scale_factor)
+        )
+        return all(float(factor).is_integer() for factor in factors)
+    sizes = [size] * 2 if isinstance(size, int) else list(size)
+    return all(new % old == 0 for new, old in zip(sizes, input.shape[2:], strict=True))
+
+
 class GraphRunner(torch.fx.Interpreter):
     """Runs a graph on functional tensors."""
 
@@ -139,4 +156,8 @@ class GraphRunner(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
+        if target is F.interpolate and copies_blocks(*args, **kwargs):
+            # The Python dispatcher would make gathers of it, and scatters of its gradient.
+            with torch._C._DisablePythonDispatcher():
+                return super().call_function(target, args, kwargs)
         return super().call_function(target, args, kwargs)
