@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "graph_compiler/contraction/attention_dropout.h"
+#include "graph_compiler/contraction/attention_weight.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/micro_kernel.h"
 
@@ -19,8 +20,6 @@ class Task : public Base {
         at_(plan),
         size_(MemoryTypeSize(spec.forward.type)),
         score_stride_(plan.query_block * 4) {
-    exp_.ops.push_back(MakeOp(Opcode::kAccumulator));
-    exp_.ops.push_back(MakeOp(Opcode::kExp, {0}));
     if (spec_.Drops()) kept_.emplace(e_, frame, spec_, kSeed, plan.key_step);
   }
 
@@ -214,13 +213,6 @@ class Task : public Base {
     StoreTile(e_, ScoreShape(), target, score_stride_, values);
   }
 
-  Value* Exp(Value* x) {
-    BodyPosition position;
-    position.index = {e_.Int(0)};
-    position.lanes = e_.lanes();
-    return EmitBody(e_.b, frame_, e_.target(), exp_, position, {x})[1];
-  }
-
   // One vector of queries: scores become weights P, products with V become slopes dS. A dropped
   // weight is 0 in P, and nothing came of it that a slope could follow but its share in the sum.
   void Weigh(Value* query) {
@@ -242,7 +234,8 @@ class Task : public Base {
       for (int i = 0; i < kRowsAtOnce; ++i) {
         Value* weight = e_.Address(e_.Address(weights, offset), i * score_stride_);
         Value* slope = e_.Address(e_.Address(slopes, offset), i * score_stride_);
-        Value* power = Exp(e_.b.CreateFSub(e_.LoadF32(weight, lanes), maximum));
+        Value* power =
+            EmitWeight(e_, frame_, e_.b.CreateFSub(e_.LoadF32(weight, lanes), maximum), e_.lanes());
         Value* p = e_.b.CreateFMul(power, inverse);
         Value* product = e_.LoadF32(slope, lanes);
         const auto dropped = [&](Value* x) {
@@ -314,7 +307,6 @@ class Task : public Base {
   const Scratch at_;
   const int size_;
   const int64_t score_stride_;  // bytes between keys
-  Body exp_;
   std::optional<KeptWeights> kept_;
   Value* key_gradients_ = nullptr;
   Value* value_gradients_ = nullptr;

@@ -29,7 +29,7 @@ class JoinTask : public RowsTask {
       Values sums =
           e_.For(e_.Int(0), e_.Int(plan_.chunks), 1, init, [&](Value* chunk, const Values& so_far) {
             Value* from = part(chunk);
-            Value* weight = Exp(e_.b.CreateFSub(e_.LoadF32(e_.Address(from, end), 1), shift), 1);
+            Value* weight = Weight(e_.b.CreateFSub(e_.LoadF32(e_.Address(from, end), 1), shift), 1);
             Values next = so_far;
             for (int64_t v = 0; v < plan_.value_vectors; ++v) {
               Value* sum = e_.LoadF32(e_.Address(from, v * lanes_ * 4), lanes_);

@@ -165,7 +165,7 @@ class ChunkTask : public RowsTask {
     const Values sum =
         e_.For(e_.Int(0), keys_, lanes_, {e_.Zero(lanes_)}, [&](Value* key, const Values& so_far) {
           Value* address = ScoreAddress(row, key);
-          Value* p = Exp(e_.b.CreateFSub(e_.LoadF32(address, lanes_), shift), lanes_);
+          Value* p = Weight(e_.b.CreateFSub(e_.LoadF32(address, lanes_), shift), lanes_);
           e_.StoreF32(address, p);
           return Values{e_.b.CreateFAdd(so_far[0], p)};
         });

@@ -5,6 +5,7 @@
 
 #include "graph_compiler/codegen/body.h"
 #include "graph_compiler/contraction/attention.h"
+#include "graph_compiler/contraction/attention_weight.h"
 #include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler::attention_rows {
@@ -48,12 +49,7 @@ class RowsTask {
  public:
   RowsTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
            const AttentionSpec& spec, const RowPlan& plan)
-      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), lanes_(e_.lanes()) {
-    exp_.ops.push_back(Accumulator());
-    exp_.ops.push_back(Accumulator());
-    exp_.ops[1].op = Opcode::kExp;
-    exp_.ops[1].args = {0};
-  }
+      : e_(builder, target), frame_(frame), spec_(spec), plan_(plan), lanes_(e_.lanes()) {}
 
  protected:
   void SetUnit(llvm::Value* unit) {
@@ -69,12 +65,7 @@ class RowsTask {
     return plan_.folds_heads ? e_.Add(head_, row / spec_.m) : head_;
   }
 
-  llvm::Value* Exp(llvm::Value* x, int lanes) {
-    BodyPosition position;
-    position.index = {e_.Int(0)};
-    position.lanes = lanes;
-    return EmitBody(e_.b, frame_, e_.target(), exp_, position, {x})[1];
-  }
+  llvm::Value* Weight(llvm::Value* x, int lanes) { return EmitWeight(e_, frame_, x, lanes); }
 
   // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
   llvm::Value* Shift(llvm::Value* maximum) {
@@ -110,7 +101,6 @@ class RowsTask {
   const AttentionSpec& spec_;
   const RowPlan& plan_;
   const int lanes_;
-  Body exp_;
   llvm::Value* batch_ = nullptr;
   llvm::Value* head_ = nullptr;  // first one, if heads are folded
   llvm::Value* key_head_ = nullptr;

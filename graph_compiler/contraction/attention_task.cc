@@ -5,6 +5,7 @@
 #include "graph_compiler/codegen/body.h"
 #include "graph_compiler/contraction/attention.h"
 #include "graph_compiler/contraction/attention_dropout.h"
+#include "graph_compiler/contraction/attention_weight.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 
 namespace hpu::graph_compiler {
@@ -36,8 +37,6 @@ class AttentionTask {
         scratch_(spec, plan),
         size_(MemoryTypeSize(spec.type)),
         score_stride_(plan.query_block * 4) {
-    exp_.ops.push_back(MakeOp(Opcode::kAccumulator));
-    exp_.ops.push_back(MakeOp(Opcode::kExp, {0}));
     if (spec.Drops()) kept_.emplace(e_, frame, spec, kSeed, plan.key_block);
   }
 
@@ -219,13 +218,6 @@ class AttentionTask {
     return block;
   }
 
-  Value* Exp(Value* x) {
-    BodyPosition position;
-    position.index = {e_.Int(0)};
-    position.lanes = e_.lanes();
-    return EmitBody(e_.b, frame_, e_.target(), exp_, position, {x})[1];
-  }
-
   // One vector of queries: new maximum and sum, scores become exp(score - maximum).
   void Exponentials(Value* col) {
     const int lanes = e_.lanes();
@@ -235,7 +227,7 @@ class AttentionTask {
     // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
     Value* none = e_.b.CreateFCmpOEQ(maximum, e_.F32Const(-INFINITY, lanes));
     Value* shift = e_.b.CreateSelect(none, e_.Zero(lanes), maximum);
-    Value* correction = Exp(e_.b.CreateFSub(old_maximum, shift));
+    Value* correction = EmitWeight(e_, frame_, e_.b.CreateFSub(old_maximum, shift), e_.lanes());
     e_.StoreF32(at(scratch_.maximum), maximum);
     e_.StoreF32(at(scratch_.correction), correction);
     Value* column = at(scratch_.scores);
@@ -243,7 +235,8 @@ class AttentionTask {
     const auto step = [&](Value* row, int i, Value* kept) {
       Value* address =
           e_.Address(e_.Address(column, e_.Mul(row, score_stride_)), i * score_stride_);
-      Value* p = Exp(e_.b.CreateFSub(e_.LoadF32(address, lanes), shift));
+      Value* p =
+          EmitWeight(e_, frame_, e_.b.CreateFSub(e_.LoadF32(address, lanes), shift), e_.lanes());
       e_.StoreF32(address, kept == nullptr ? p : e_.b.CreateSelect(kept, p, e_.Zero(lanes)));
       return p;
     };
@@ -400,7 +393,6 @@ class AttentionTask {
   const AttentionScratch scratch_;
   const int size_;
   const int64_t score_stride_;  // bytes between keys
-  Body exp_;
   std::optional<KeptWeights> kept_;
   Value* batch_ = nullptr;
   Value* head_ = nullptr;  // first one, if heads are folded

@@ -5,6 +5,8 @@ Guide rows: MODE-11..15 (torch.compile), FALL-1, FALL-2 (eager segments), CACHE-
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -290,3 +292,18 @@ def test_threads_share_a_program():
     for thread in threads:
         thread.join()
     assert not errors
+
+
+@pytest.mark.parametrize("queries", [2, 48])
+def test_keys_that_are_almost_hidden_have_no_denormal_weight(queries):
+    """exp(-100) is a denormal; times 1e38 it would be seen. -80 is no denormal."""
+    query, key = torch.zeros(1, 1, queries, 16), torch.zeros(1, 1, 40, 16)
+    value = torch.ones(1, 1, 40, 16)
+    value[:, :, 7], value[:, :, 9] = 1e38, 1e36
+    mask = torch.zeros(1, 1, queries, 40)
+    mask[..., 7], mask[..., 9] = -100.0, -80.0
+    attention = torch.nn.functional.scaled_dot_product_attention
+    compiled = torch.compile(lambda *given: attention(*given), backend="hpu_backend")
+    got = compiled(*(given.to("hpu") for given in (query, key, value, mask))).cpu()
+    want = 1 + 1e36 * math.exp(-80) / 38
+    torch.testing.assert_close(got, torch.full_like(got, want), rtol=1e-6, atol=0)
