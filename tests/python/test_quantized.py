@@ -126,6 +126,7 @@ class Net(torch.nn.Module):
 
 
 def test_model_of_a_quantizer():
+    pytest.importorskip("torchao", reason="quantizer of PyTorch 2 export")
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 

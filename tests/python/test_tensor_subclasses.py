@@ -54,6 +54,7 @@ def test_a_graph_that_makes_one():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_of_torchao(dtype):
+    pytest.importorskip("torchao", reason="weight-only quantisation")
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
     torch.manual_seed(0)
