@@ -32,8 +32,12 @@ class BodyEmitter {
 
   void EmitOps(bool invariant_only) {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (values_[i] == nullptr && !(invariant_only && varies_[i])) values_[i] = EmitOp(i);
+      if (!(invariant_only && varies_[i])) Emit(i);
     }
+  }
+
+  void Emit(size_t i) {
+    if (values_[i] == nullptr) values_[i] = EmitOp(i);
   }
 
   void EmitStores() {
@@ -157,6 +161,28 @@ std::vector<llvm::Value*> EmitBody(llvm::IRBuilder<>& builder, const KernelFrame
   emitter.EmitOps(/*invariant_only=*/false);
   emitter.EmitStores();
   return emitter.TakeSplatted();
+}
+
+std::vector<std::vector<llvm::Value*>> EmitBodies(llvm::IRBuilder<>& builder,
+                                                  const KernelFrame& frame,
+                                                  const TargetInfo& target, const Body& body,
+                                                  const std::vector<BodyPosition>& positions,
+                                                  const std::vector<llvm::Value*>& accumulators,
+                                                  const std::vector<llvm::Value*>& known) {
+  std::vector<BodyEmitter> emitters;
+  emitters.reserve(positions.size());
+  for (const BodyPosition& position : positions) {
+    emitters.emplace_back(builder, frame, target, body, position, accumulators).Preset(known);
+  }
+  for (size_t i = 0; i < body.ops.size(); ++i) {
+    for (BodyEmitter& emitter : emitters) emitter.Emit(i);
+  }
+  std::vector<std::vector<llvm::Value*>> values;
+  for (BodyEmitter& emitter : emitters) {
+    emitter.EmitStores();
+    values.push_back(emitter.TakeSplatted());
+  }
+  return values;
 }
 
 std::vector<llvm::Value*> EmitInvariants(llvm::IRBuilder<>& builder, const KernelFrame& frame,

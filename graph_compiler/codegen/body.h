@@ -33,6 +33,16 @@ std::vector<llvm::Value*> EmitBody(llvm::IRBuilder<>& builder, const KernelFrame
                                    const std::vector<llvm::Value*>& accumulators,
                                    const std::vector<llvm::Value*>* known = nullptr);
 
+// The same for runs of elements that do not depend on each other, interleaved op by op: a body
+// longer than what a core looks ahead would otherwise run at the latency of its chain of ops.
+// `known` holds for all of them.
+std::vector<std::vector<llvm::Value*>> EmitBodies(llvm::IRBuilder<>& builder,
+                                                  const KernelFrame& frame,
+                                                  const TargetInfo& target, const Body& body,
+                                                  const std::vector<BodyPosition>& positions,
+                                                  const std::vector<llvm::Value*>& accumulators,
+                                                  const std::vector<llvm::Value*>& known);
+
 // Emits the ops whose value is the same for all lanes; null in the result for the others. Scalars
 // throughout; the last index of `position` is not read. Serves hoisting out of the vector loop.
 // `accumulators` holds null for those that vary.

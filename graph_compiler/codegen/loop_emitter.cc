@@ -12,16 +12,9 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Ops whose code is long are not repeated by unrolling.
-int UnrollOf(const LoopPass& pass) {
-  size_t weight = 0;
-  for (const BodyOp& op : pass.body.ops) {
-    weight += IsMathOpcode(op.op) ? 8 : op.op == Opcode::kPhiloxUniform ? 24 : 1;
-  }
-  const bool folds = !pass.results.empty();
-  if (weight <= 12) return 4;
-  return folds || weight <= 24 ? 2 : 1;
-}
+// Vectors of an iteration. Short bodies save loop overhead; of long ones a core sees less than an
+// iteration ahead, so that independent chains of ops must stand in one (EmitBodies).
+constexpr int kUnroll = 4;
 
 class LoopEmitter {
  public:
@@ -155,7 +148,7 @@ class LoopEmitter {
 
   void EmitColumns(const LoopPass& pass, llvm::Value* begin, llvm::Value* end) {
     const int lanes = ColumnLanes();
-    const int unroll = kernel_.vector >= lanes * 4 ? UnrollOf(pass) : 1;
+    const int unroll = kernel_.vector >= lanes * kUnroll ? kUnroll : 1;
     PassFold fold(b_, frame_, target_, pass, unroll, lanes);
     ForInner(0, [&] { EmitVectorLoop(pass, begin, end, lanes, unroll, fold); });
     SetAccumulators(pass, fold.Finish(/*horizontal=*/true));
@@ -184,12 +177,18 @@ class LoopEmitter {
     if (unroll > 1) {
       llvm::Value* stop = full_end(int64_t{lanes} * unroll);
       For(at, stop, int64_t{lanes} * unroll, [&](llvm::Value* i) {
+        std::vector<BodyPosition> positions;
         for (int u = 0; u < unroll; ++u) {
-          EmitAt(pass, b_.CreateAdd(i, Int(int64_t{u} * lanes)), lanes, nullptr, invariants, fold,
-                 static_cast<size_t>(u));
+          index_.back() = b_.CreateAdd(i, Int(int64_t{u} * lanes));
+          positions.push_back({index_, lanes, nullptr});
         }
+        const auto values =
+            EmitBodies(b_, frame_, target_, pass.body, positions, accumulators_, invariants);
+        for (size_t u = 0; u < values.size(); ++u) fold.Accumulate(u, values[u], nullptr);
       });
       at = stop;
+      const int64_t step = int64_t{lanes} * unroll;
+      if (kernel_.vector % step == 0 && kernel_.vector_chunk % step == 0) return;
     }
     llvm::Value* stop = full_end(lanes);
     For(at, stop, lanes,

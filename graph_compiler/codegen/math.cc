@@ -1,5 +1,7 @@
 #include "graph_compiler/codegen/math.h"
 
+#include <cmath>
+
 #include "graph_compiler/codegen/float_math.h"
 #include "graph_compiler/codegen/math64.h"
 
@@ -10,6 +12,7 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLn2 = 0.6931471805599453;
 // ln 2 in two parts; the first has few enough bits that n * kLn2High is exact for |n| < 2^13.
 constexpr double kLn2High = 0.693359375;
 constexpr double kLn2Low = -2.1219444005469058e-4;
@@ -23,10 +26,9 @@ class Math32 : public FloatMath {
   Value Exp(Value x) const {
     x = AtLeast(AtMost(x, 89.0), -105.0);
     const Reduced reduced = Reduce(x);
-    Value tail = Mul(reduced.r, reduced.r);
-    Value sum = Add(Const(1.0), Fma(tail, ExpTail(reduced.r), reduced.r));
     Value half = b.CreateAShr(reduced.n, Int(1));
-    return Mul(Mul(sum, PowerOfTwo(half)), PowerOfTwo(b.CreateSub(reduced.n, half)));
+    Value scaled = Mul(ExpReduced(reduced.r), PowerOfTwo(half));
+    return Mul(scaled, PowerOfTwo(b.CreateSub(reduced.n, half)));
   }
 
   // 2^n (e^r - 1) + (2^n - 1): for small x n is 0 and nothing cancels.
@@ -70,8 +72,8 @@ class Math32 : public FloatMath {
                                   0.020650572111004801, -0.0057170284877870652});  // [0, 0.625]
     Value small = Fma(Mul(square, magnitude), q, magnitude);
     Value large = AtMost(magnitude, 10.0);
-    Value exponential = ExpInRange(Add(large, large));
-    large = Sub(Const(1.0), Div(Const(2.0), Add(exponential, Const(1.0))));
+    const Power power = Split(Add(large, large), 0, Reduction::kCoarse);
+    large = Sub(Const(1.0), Div(Const(2.0), Fma(power.sum, power.scale, Const(1.0))));
     return CopySign(Select(Less(magnitude, Const(0.625)), small, large), x);
   }
 
@@ -87,15 +89,24 @@ class Math32 : public FloatMath {
     Value p = Polynomial(
         large, {-1.1286370775710841, -0.6351980234700039, -0.10615906883058778, 0.02369458459305183,
                 -0.0036103516095417674, 0.00031486072024675, -1.0433401851355034e-5});  // [0.9, 4]
-    large = Sub(Const(1.0), ExpInRange(Mul(large, p)));
+    const Power power = Split(Mul(large, p), 0, Reduction::kCoarse);
+    large = Sub(Const(1.0), Mul(power.sum, power.scale));
     return CopySign(Select(Less(magnitude, Const(0.95)), small, large), x);
   }
 
-  // With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for negative x.
+  // 1 / (1 + e^-x). Both parts of the quotient are scaled, so that where it is a denormal its
+  // divisor is finite; beyond 20 nothing is added to 1.
   Value Sigmoid(Value x) const {
-    Value exponential = Exp(Neg(Abs(x)));
-    Value numerator = Select(Less(x, Const(0.0)), exponential, Const(1.0));
-    return Div(numerator, Add(Const(1.0), exponential));
+    constexpr int kScale = -24;
+    const Power power = Split(Neg(AtLeast(AtMost(x, 20.0), -105.0)), kScale, Reduction::kFine);
+    Value one = Const(std::ldexp(1.0, kScale));
+    return Div(one, Fma(power.sum, power.scale, one));
+  }
+
+  // e^x where the result is normal and finite.
+  Value ExpInRange(Value x) const {
+    const Power power = Split(x, 0, Reduction::kFine);
+    return Mul(power.sum, power.scale);
   }
 
  private:
@@ -106,14 +117,36 @@ class Math32 : public FloatMath {
     Value r;  // x - n ln 2
   };
 
+  // How exact r is for a large n: to a rounding, or to n * 2e-9 (where e^x counts for less then).
+  enum class Reduction { kFine, kCoarse };
+
   // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the sum.
+  static constexpr double kMagic = 12582912.0;
+
+  Value Remainder(Value x, Value n, Reduction reduction) const {
+    if (reduction == Reduction::kCoarse) return Fma(n, Const(-kLn2), x);
+    return Fma(n, Const(-kLn2Low), Fma(n, Const(-kLn2High), x));
+  }
+
   Reduced Reduce(Value x) const {
-    constexpr double kMagic = 12582912.0;
     Value shifted = Fma(x, Const(kLog2E), Const(kMagic));
-    Value n = Sub(shifted, Const(kMagic));
-    Value r = Fma(n, Const(-kLn2High), x);
-    r = Fma(n, Const(-kLn2Low), r);
+    Value r = Remainder(x, Sub(shifted, Const(kMagic)), Reduction::kFine);
     return {b.CreateSub(Bits(shifted), Bits(Const(kMagic))), r};
+  }
+
+  // 2^exponent e^x = sum * scale.
+  struct Power {
+    Value sum;    // e^r
+    Value scale;  // 2^(n + exponent)
+  };
+
+  // The scale must be a normal number: its biased exponent stands in the low bits of `shifted`, and
+  // the shift drops the others.
+  Power Split(Value x, int exponent, Reduction reduction) const {
+    const double magic = kMagic + 127 + exponent;
+    Value shifted = Fma(x, Const(kLog2E), Const(magic));
+    Value r = Remainder(x, Sub(shifted, Const(magic)), reduction);
+    return {ExpReduced(r), FromBits(b.CreateShl(Bits(shifted), Int(23)))};
   }
 
   // (e^r - 1 - r) / r^2
@@ -122,16 +155,11 @@ class Math32 : public FloatMath {
                           0.0083689058347831433, 0.0013950703007467558});  // [-ln2/2, ln2/2]
   }
 
+  // e^r
+  Value ExpReduced(Value r) const { return Add(Const(1.0), Fma(Mul(r, r), ExpTail(r), r)); }
+
   Value PowerOfTwo(Value n) const {
     return FromBits(b.CreateShl(b.CreateAdd(n, Int(127)), Int(23)));
-  }
-
-  // e^x where the result is normal and finite.
-  Value ExpInRange(Value x) const {
-    const Reduced reduced = Reduce(x);
-    Value tail = Mul(reduced.r, reduced.r);
-    Value sum = Add(Const(1.0), Fma(tail, ExpTail(reduced.r), reduced.r));
-    return Mul(sum, PowerOfTwo(reduced.n));
   }
 };
 
@@ -151,6 +179,10 @@ bool IsMathOpcode(Opcode op) {
     default:
       return IsMath64Opcode(op);
   }
+}
+
+llvm::Value* EmitExpInRange(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::Value* x) {
+  return Math32(builder, target, x->getType()).ExpInRange(x);
 }
 
 llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,

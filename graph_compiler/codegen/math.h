@@ -23,4 +23,8 @@ bool IsMathOpcode(Opcode op);
 llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
                       const std::vector<llvm::Value*>& args);
 
+// e^x with the error of kExp where the result is a normal number (x from -87 to 88); elsewhere
+// wrong.
+llvm::Value* EmitExpInRange(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::Value* x);
+
 }  // namespace hpu::graph_compiler

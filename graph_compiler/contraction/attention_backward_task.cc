@@ -235,7 +235,7 @@ class Task : public Base {
         Value* weight = e_.Address(e_.Address(weights, offset), i * score_stride_);
         Value* slope = e_.Address(e_.Address(slopes, offset), i * score_stride_);
         Value* power =
-            EmitWeight(e_, frame_, e_.b.CreateFSub(e_.LoadF32(weight, lanes), maximum), e_.lanes());
+            EmitWeight(e_, e_.b.CreateFSub(e_.LoadF32(weight, lanes), maximum), e_.lanes());
         Value* p = e_.b.CreateFMul(power, inverse);
         Value* product = e_.LoadF32(slope, lanes);
         const auto dropped = [&](Value* x) {

@@ -65,7 +65,7 @@ class RowsTask {
     return plan_.folds_heads ? e_.Add(head_, row / spec_.m) : head_;
   }
 
-  llvm::Value* Weight(llvm::Value* x, int lanes) { return EmitWeight(e_, frame_, x, lanes); }
+  llvm::Value* Weight(llvm::Value* x, int lanes) { return EmitWeight(e_, x, lanes); }
 
   // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
   llvm::Value* Shift(llvm::Value* maximum) {

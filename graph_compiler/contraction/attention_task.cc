@@ -227,7 +227,7 @@ class AttentionTask {
     // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
     Value* none = e_.b.CreateFCmpOEQ(maximum, e_.F32Const(-INFINITY, lanes));
     Value* shift = e_.b.CreateSelect(none, e_.Zero(lanes), maximum);
-    Value* correction = EmitWeight(e_, frame_, e_.b.CreateFSub(old_maximum, shift), e_.lanes());
+    Value* correction = EmitWeight(e_, e_.b.CreateFSub(old_maximum, shift), e_.lanes());
     e_.StoreF32(at(scratch_.maximum), maximum);
     e_.StoreF32(at(scratch_.correction), correction);
     Value* column = at(scratch_.scores);
@@ -235,8 +235,7 @@ class AttentionTask {
     const auto step = [&](Value* row, int i, Value* kept) {
       Value* address =
           e_.Address(e_.Address(column, e_.Mul(row, score_stride_)), i * score_stride_);
-      Value* p =
-          EmitWeight(e_, frame_, e_.b.CreateFSub(e_.LoadF32(address, lanes), shift), e_.lanes());
+      Value* p = EmitWeight(e_, e_.b.CreateFSub(e_.LoadF32(address, lanes), shift), e_.lanes());
       e_.StoreF32(address, kept == nullptr ? p : e_.b.CreateSelect(kept, p, e_.Zero(lanes)));
       return p;
     };

@@ -1,6 +1,6 @@
 #include "graph_compiler/contraction/attention_weight.h"
 
-#include "graph_compiler/codegen/body.h"
+#include "graph_compiler/codegen/math.h"
 
 namespace hpu::graph_compiler {
 
@@ -12,22 +12,10 @@ constexpr float kLeast = -87.0f;  // exp is 1.6e-38, the smallest normal number 
 
 }  // namespace
 
-Value* EmitWeight(IrEmitter& e, const KernelFrame& frame, Value* x, int lanes) {
-  Body exp;
-  BodyOp given;
-  given.op = Opcode::kAccumulator;
-  given.type = ScalarType::kF32;
-  exp.ops.push_back(given);
-  given.op = Opcode::kExp;
-  given.args = {0};
-  exp.ops.push_back(given);
-  BodyPosition position;
-  position.index = {e.Int(0)};
-  position.lanes = lanes;
+Value* EmitWeight(IrEmitter& e, Value* x, int lanes) {
   Value* hidden = e.b.CreateFCmpOLT(x, e.F32Const(kLeast, lanes));
   Value* bounded = e.b.CreateSelect(hidden, e.F32Const(kLeast, lanes), x);
-  Value* weight = EmitBody(e.b, frame, e.target(), exp, position, {bounded})[1];
-  return e.b.CreateSelect(hidden, e.Zero(lanes), weight);
+  return e.b.CreateSelect(hidden, e.Zero(lanes), EmitExpInRange(e.b, e.target(), bounded));
 }
 
 }  // namespace hpu::graph_compiler

@@ -9,6 +9,6 @@ namespace hpu::graph_compiler {
 // exp(x) of scores less the largest of their row, f32 in `lanes` lanes (1: a scalar). 0 where it
 // would be a denormal: beside a weight of 1 it changes no sum, and CPUs take about 150 cycles for
 // each product with one (models hide keys by adding -100).
-llvm::Value* EmitWeight(IrEmitter& e, const KernelFrame& frame, llvm::Value* x, int lanes);
+llvm::Value* EmitWeight(IrEmitter& e, llvm::Value* x, int lanes);
 
 }  // namespace hpu::graph_compiler
