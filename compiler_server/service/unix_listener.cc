@@ -131,6 +131,7 @@ absl::StatusOr<bool> UnixListener::Restore() {
   mkdir(folder.c_str(), 0700);
   RETURN_IF_ERROR(CheckPrivate(folder));
   if (!lock_.InPlace()) RETURN_IF_ERROR(TakeLock());
+  if (socket_.InPlace()) return true;
   EndAcceptLoop();
   RETURN_IF_ERROR(Listen());
   Start(server_);
@@ -159,22 +160,32 @@ void UnixListener::AcceptLoop() {
   while (true) {
     pollfd waiting[2] = {{listen_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (poll(waiting, 2, -1) < 0 && errno != EINTR) return;
-    if (waiting[1].revents != 0) return;
-    const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
-      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
-      HPU_LOG(kError, "connection not accepted error=" << std::strerror(errno));
-      // Out of descriptors: let others be closed before trying again.
-      poll(&waiting[1], 1, 100);
-      continue;
+    const bool ends = waiting[1].revents != 0;
+    // Who connected before the end is served: closing the socket would cut them off.
+    while (AcceptOne() && ends) {
     }
-    if (!IsSameUser(fd)) {
-      HPU_LOG(kWarning, "connection of another user refused");
-      close(fd);
-      continue;
-    }
-    grpc::AddInsecureChannelFromFd(server_, fd);
+    if (ends) return;
   }
+}
+
+bool UnixListener::AcceptOne() {
+  const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) {
+    if (errno == EINTR || errno == ECONNABORTED) return true;
+    if (errno == EAGAIN) return false;
+    HPU_LOG(kError, "connection not accepted error=" << std::strerror(errno));
+    // Out of descriptors: let others be closed before trying again.
+    pollfd wake{wake_fd_, POLLIN, 0};
+    poll(&wake, 1, 100);
+    return false;
+  }
+  if (!IsSameUser(fd)) {
+    HPU_LOG(kWarning, "connection of another user refused");
+    close(fd);
+    return true;
+  }
+  grpc::AddInsecureChannelFromFd(server_, fd);
+  return true;
 }
 
 }  // namespace hpu::server

@@ -49,6 +49,8 @@ class UnixListener {
   void WriteState(const char* state) const;
   void EndAcceptLoop();
   void AcceptLoop();
+  // False: nobody waits, or there is no room.
+  bool AcceptOne();
 
   const std::string path_;
   int lock_fd_ = -1;

@@ -2,10 +2,14 @@
 #include "compiler_server/service/unix_listener.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -48,6 +52,32 @@ TEST(UnixListener, LockFileSaysAStateAtEveryMoment) {
   reader.join();
   EXPECT_EQ(empty, 0) << "of " << read;
   EXPECT_EQ(TextOf(lock), pid + " stopping\n");
+}
+
+int Connect(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+TEST(UnixListener, ALostLockCutsNobodyOff) {
+  store::TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path("").c_str(), 0700), 0);
+  const std::string socket = folder.path("s");
+  auto listener = UnixListener::Bind(socket);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const int client = Connect(socket);  // waits to be accepted
+  ASSERT_EQ(unlink((socket + ".lock").c_str()), 0);
+  const auto restored = (*listener)->Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_TRUE(*restored);
+  EXPECT_EQ(TextOf(socket + ".lock"), std::to_string(getpid()) + " serving\n");
+  pollfd state{client, POLLIN, 0};
+  EXPECT_EQ(poll(&state, 1, 0), 0) << "the connection was closed";
+  close(client);
 }
 
 }  // namespace
