@@ -219,8 +219,7 @@ absl::Status CompileServer::LookAfterFiles() {
   }
   ASSIGN_OR_RETURN(const bool restored, listener_->Restore());
   if (restored) {
-    HPU_LOG(kWarning,
-            "socket or lock was removed, listening again socket=" << options_.socket_path);
+    HPU_LOG(kWarning, "socket or lock was removed, made again socket=" << options_.socket_path);
   }
   return absl::OkStatus();
 }

@@ -19,4 +19,9 @@ bool FileIdentity::InPlace() const {
          info.st_ino == inode_;
 }
 
+bool FileIdentity::IsOf(int fd) const {
+  struct stat info{};
+  return existed_ && fstat(fd, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+}
+
 }  // namespace hpu::server

@@ -14,6 +14,8 @@ class FileIdentity {
 
   // False if the path leads nowhere or to another file.
   bool InPlace() const;
+  // The descriptor is of this file.
+  bool IsOf(int fd) const;
 
  private:
   std::string path_;

@@ -78,9 +78,14 @@ absl::Status UnixListener::TakeLock() {
     }
     usleep(kLockPollMicros);
   }
+  const FileIdentity found(path);
+  if (!found.IsOf(fd)) {
+    close(fd);
+    return Error(absl::StatusCode::kAlreadyExists, "another compile server replaced ", path);
+  }
+  lock_ = found;
   if (lock_fd_ >= 0) close(lock_fd_);
   lock_fd_ = fd;
-  lock_ = FileIdentity(path);
   WriteState("serving");
   return absl::OkStatus();
 }
@@ -134,11 +139,13 @@ absl::StatusOr<bool> UnixListener::Restore() {
   if (socket_.InPlace()) return true;
   EndAcceptLoop();
   RETURN_IF_ERROR(Listen());
-  Start(server_);
+  if (server_ != nullptr) Start(server_);
   return true;
 }
 
 void UnixListener::EndAcceptLoop() {
+  // Who connects from now on is refused, who waits is accepted still.
+  shutdown(listen_fd_, SHUT_RD);
   eventfd_write(wake_fd_, 1);
   if (thread_.joinable()) thread_.join();
   eventfd_t count = 0;
@@ -161,7 +168,8 @@ void UnixListener::AcceptLoop() {
     pollfd waiting[2] = {{listen_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (poll(waiting, 2, -1) < 0 && errno != EINTR) return;
     const bool ends = waiting[1].revents != 0;
-    // Who connected before the end is served: closing the socket would cut them off.
+    // Who connected before the end is served: closing the socket would cut them off. (Without room
+    // for their descriptors it does.)
     while (AcceptOne() && ends) {
     }
     if (ends) return;
@@ -172,7 +180,7 @@ bool UnixListener::AcceptOne() {
   const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EINTR || errno == ECONNABORTED) return true;
-    if (errno == EAGAIN) return false;
+    if (errno == EAGAIN || errno == EINVAL) return false;  // EINVAL: shut down, and nobody waits
     HPU_LOG(kError, "connection not accepted error=" << std::strerror(errno));
     // Out of descriptors: let others be closed before trying again.
     pollfd wake{wake_fd_, POLLIN, 0};

@@ -34,11 +34,12 @@ class UnixListener {
   // Begins to accept; `server` must outlive the listener.
   void Start(grpc::Server* server);
 
-  // Makes good what others removed meanwhile: takes the lock again, listens again. True if there
-  // was something to do; not after Stop(). Errors as Bind.
+  // Makes good what others removed meanwhile: takes the lock again, listens again if the socket is
+  // gone. Who waits to be accepted is. True if there was something to do; not after Stop(). Errors
+  // as Bind.
   absl::StatusOr<bool> Restore();
 
-  // Stops accepting and removes the socket file; open connections stay. Any thread.
+  // Removes the socket file, accepts who waits, then nobody; open connections stay. Any thread.
   void Stop();
 
  private:

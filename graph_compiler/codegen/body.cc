@@ -154,13 +154,8 @@ std::vector<bool> VariesAlongLanes(const Body& body, size_t num_dims,
 std::vector<llvm::Value*> EmitBody(llvm::IRBuilder<>& builder, const KernelFrame& frame,
                                    const TargetInfo& target, const Body& body,
                                    const BodyPosition& position,
-                                   const std::vector<llvm::Value*>& accumulators,
-                                   const std::vector<llvm::Value*>* known) {
-  BodyEmitter emitter(builder, frame, target, body, position, accumulators);
-  if (known != nullptr) emitter.Preset(*known);
-  emitter.EmitOps(/*invariant_only=*/false);
-  emitter.EmitStores();
-  return emitter.TakeSplatted();
+                                   const std::vector<llvm::Value*>& accumulators) {
+  return EmitBodies(builder, frame, target, body, {position}, accumulators).front();
 }
 
 std::vector<std::vector<llvm::Value*>> EmitBodies(llvm::IRBuilder<>& builder,
@@ -168,11 +163,12 @@ std::vector<std::vector<llvm::Value*>> EmitBodies(llvm::IRBuilder<>& builder,
                                                   const TargetInfo& target, const Body& body,
                                                   const std::vector<BodyPosition>& positions,
                                                   const std::vector<llvm::Value*>& accumulators,
-                                                  const std::vector<llvm::Value*>& known) {
+                                                  const std::vector<llvm::Value*>* known) {
   std::vector<BodyEmitter> emitters;
   emitters.reserve(positions.size());
   for (const BodyPosition& position : positions) {
-    emitters.emplace_back(builder, frame, target, body, position, accumulators).Preset(known);
+    emitters.emplace_back(builder, frame, target, body, position, accumulators);
+    if (known != nullptr) emitters.back().Preset(*known);
   }
   for (size_t i = 0; i < body.ops.size(); ++i) {
     for (BodyEmitter& emitter : emitters) emitter.Emit(i);

@@ -22,26 +22,23 @@ struct BodyPosition {
 
 // Emits all ops and stores. `accumulators[i]` stands for kAccumulator with imm_int i; each is a
 // vector of `lanes` (or a scalar, splatted). Returns the value of every op: vectors of `lanes`
-// (scalars when lanes == 1). May add basic blocks: the builder ends where code goes on.
-//
-// `known[i]`, if given and not null, is op i's value (a scalar where it is the same for all lanes):
-// the op is not emitted again. Ops whose value does not depend on the last dimension are computed
-// once as scalars.
+// (scalars when lanes == 1). May add basic blocks: the builder ends where code goes on. Ops whose
+// value does not depend on the last dimension are computed once as scalars.
 std::vector<llvm::Value*> EmitBody(llvm::IRBuilder<>& builder, const KernelFrame& frame,
                                    const TargetInfo& target, const Body& body,
                                    const BodyPosition& position,
-                                   const std::vector<llvm::Value*>& accumulators,
-                                   const std::vector<llvm::Value*>* known = nullptr);
+                                   const std::vector<llvm::Value*>& accumulators);
 
-// The same for runs of elements that do not depend on each other, interleaved op by op: a body
-// longer than what a core looks ahead would otherwise run at the latency of its chain of ops.
-// `known` holds for all of them.
+// The same for runs of elements, interleaved op by op, stores last: a body longer than what a core
+// looks ahead would otherwise run at the latency of its chain of ops. No run may read what another
+// stores. `known[i]`, if given and not null, is op i's value in all of them (a scalar where it is
+// the same for all lanes): the op is not emitted again.
 std::vector<std::vector<llvm::Value*>> EmitBodies(llvm::IRBuilder<>& builder,
                                                   const KernelFrame& frame,
                                                   const TargetInfo& target, const Body& body,
                                                   const std::vector<BodyPosition>& positions,
                                                   const std::vector<llvm::Value*>& accumulators,
-                                                  const std::vector<llvm::Value*>& known);
+                                                  const std::vector<llvm::Value*>* known = nullptr);
 
 // Emits the ops whose value is the same for all lanes; null in the result for the others. Scalars
 // throughout; the last index of `position` is not read. Serves hoisting out of the vector loop.

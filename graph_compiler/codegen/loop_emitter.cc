@@ -7,7 +7,7 @@
 #include "graph_compiler/codegen/convert.h"
 #include "graph_compiler/codegen/fold.h"
 #include "graph_compiler/codegen/ir_loops.h"
-#include "graph_compiler/codegen/math.h"
+#include "graph_compiler/codegen/math64.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -15,6 +15,16 @@ namespace {
 // Vectors of an iteration. Short bodies save loop overhead; of long ones a core sees less than an
 // iteration ahead, so that independent chains of ops must stand in one (EmitBodies).
 constexpr int kUnroll = 4;
+
+// Code of hundreds of instructions, partly with branches, between which nothing is interleaved.
+bool IsLongOp(const BodyOp& op) { return op.op == Opcode::kPhiloxUniform || IsMath64Opcode(op.op); }
+
+int UnrollOf(const LoopPass& pass, const TargetInfo& target) {
+  if (std::any_of(pass.body.ops.begin(), pass.body.ops.end(), IsLongOp)) return 1;
+  // Each fold keeps an accumulator per vector in a register.
+  const auto folds = static_cast<int>(pass.results.size());
+  return folds * kUnroll > target.vector_registers / 2 ? kUnroll / 2 : kUnroll;
+}
 
 class LoopEmitter {
  public:
@@ -148,19 +158,24 @@ class LoopEmitter {
 
   void EmitColumns(const LoopPass& pass, llvm::Value* begin, llvm::Value* end) {
     const int lanes = ColumnLanes();
-    const int unroll = kernel_.vector >= lanes * kUnroll ? kUnroll : 1;
+    // Serial kernels have rows as lanes (ChooseVector): what a store leaves they may read next.
+    const int most = kernel_.serial ? 1 : UnrollOf(pass, target_);
+    const int unroll = kernel_.vector >= lanes * most ? most : 1;
     PassFold fold(b_, frame_, target_, pass, unroll, lanes);
     ForInner(0, [&] { EmitVectorLoop(pass, begin, end, lanes, unroll, fold); });
     SetAccumulators(pass, fold.Finish(/*horizontal=*/true));
   }
 
-  void EmitAt(const LoopPass& pass, llvm::Value* at, int lanes, llvm::Value* mask,
-              const std::vector<llvm::Value*>& invariants, PassFold& fold, size_t copy) {
-    index_.back() = at;
-    const BodyPosition position{index_, lanes, mask};
+  void EmitAt(const LoopPass& pass, llvm::Value* at, int lanes, llvm::Value* mask, int runs,
+              const std::vector<llvm::Value*>& invariants, PassFold& fold) {
+    std::vector<BodyPosition> positions;
+    for (int run = 0; run < runs; ++run) {
+      index_.back() = b_.CreateAdd(at, Int(int64_t{run} * lanes));
+      positions.push_back({index_, lanes, mask});
+    }
     const auto values =
-        EmitBody(b_, frame_, target_, pass.body, position, accumulators_, &invariants);
-    fold.Accumulate(copy, values, mask);
+        EmitBodies(b_, frame_, target_, pass.body, positions, accumulators_, &invariants);
+    for (size_t run = 0; run < values.size(); ++run) fold.Accumulate(run, values[run], mask);
   }
 
   void EmitVectorLoop(const LoopPass& pass, llvm::Value* begin, llvm::Value* end, int lanes,
@@ -169,35 +184,22 @@ class LoopEmitter {
     const BodyPosition here{index_, lanes, nullptr};
     const auto invariants = EmitInvariants(b_, frame_, target_, pass.body, here, accumulators_);
     llvm::Value* count = b_.CreateSub(end, begin);
-    const auto full_end = [&](int64_t step) {
-      llvm::Value* whole = b_.CreateMul(b_.CreateUDiv(count, Int(step)), Int(step));
-      return b_.CreateAdd(begin, whole);
-    };
     llvm::Value* at = begin;
-    if (unroll > 1) {
-      llvm::Value* stop = full_end(int64_t{lanes} * unroll);
-      For(at, stop, int64_t{lanes} * unroll, [&](llvm::Value* i) {
-        std::vector<BodyPosition> positions;
-        for (int u = 0; u < unroll; ++u) {
-          index_.back() = b_.CreateAdd(i, Int(int64_t{u} * lanes));
-          positions.push_back({index_, lanes, nullptr});
-        }
-        const auto values =
-            EmitBodies(b_, frame_, target_, pass.body, positions, accumulators_, invariants);
-        for (size_t u = 0; u < values.size(); ++u) fold.Accumulate(u, values[u], nullptr);
-      });
+    // All whole groups of `runs` vectors; false if nothing can be left after them.
+    const auto emit_runs = [&](int runs) {
+      const int64_t step = int64_t{lanes} * runs;
+      llvm::Value* whole = b_.CreateMul(b_.CreateUDiv(count, Int(step)), Int(step));
+      llvm::Value* stop = b_.CreateAdd(begin, whole);
+      For(at, stop, step,
+          [&](llvm::Value* i) { EmitAt(pass, i, lanes, nullptr, runs, invariants, fold); });
       at = stop;
-      const int64_t step = int64_t{lanes} * unroll;
-      if (kernel_.vector % step == 0 && kernel_.vector_chunk % step == 0) return;
-    }
-    llvm::Value* stop = full_end(lanes);
-    For(at, stop, lanes,
-        [&](llvm::Value* i) { EmitAt(pass, i, lanes, nullptr, invariants, fold, 0); });
-    const bool whole = kernel_.vector % lanes == 0 && kernel_.vector_chunk % lanes == 0;
-    if (lanes == 1 || whole) return;
+      return kernel_.vector % step != 0 || kernel_.vector_chunk % step != 0;
+    };
+    if (unroll > 1 && !emit_runs(unroll)) return;
+    if (!emit_runs(1) || lanes == 1) return;
     // At most one masked vector is left.
-    For(stop, end, lanes, [&](llvm::Value* i) {
-      EmitAt(pass, i, lanes, TailMask(b_.CreateSub(end, i), lanes), invariants, fold, 0);
+    For(at, end, lanes, [&](llvm::Value* i) {
+      EmitAt(pass, i, lanes, TailMask(b_.CreateSub(end, i), lanes), 1, invariants, fold);
     });
   }
 

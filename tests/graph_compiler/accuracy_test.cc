@@ -80,11 +80,11 @@ void Note(Worst& worst, const Function& function, double x, double y, double got
 // trigonometric functions, and where the kernels change formula.
 std::vector<float> SpecialPoints() {
   std::vector<float> points = {
-      0.0f,     0.2f,       0.35f,      0.5f,        0.625f,       0.69314718f, 0.95f,    1.0f,
-      1.41421f, 2.4142f,    3.0f,       4.0f,        5.4f,         9.0f,        10.0f,    13.0f,
-      14.0f,    16.6f,      17.3f,      20.0f,       30.0f,        43.6f,       87.3365f, 88.3763f,
-      88.7228f, 89.0f,      89.4159f,   103.279f,    103.972f,     104.0f,      105.0f,   300.0f,
-      1e4f,     1048576.0f, 8388608.0f, 16367173.0f, 3.402823e38f, HUGE_VALF};
+      0.0f,     0.2f,     0.35f,      0.5f,       0.625f,      0.69314718f,  0.95f,    1.0f,
+      1.41421f, 2.4142f,  3.0f,       4.0f,       5.4f,        9.0f,         10.0f,    13.0f,
+      14.0f,    16.6f,    16.635532f, 17.3f,      20.0f,       30.0f,        43.6f,    87.3365f,
+      88.3763f, 88.7228f, 89.0f,      89.4159f,   103.279f,    103.972f,     104.0f,   105.0f,
+      300.0f,   1e4f,     1048576.0f, 8388608.0f, 16367173.0f, 3.402823e38f, HUGE_VALF};
   for (uint32_t exponent = 0; exponent < 255; ++exponent)
     points.push_back(FromBits(exponent << 23));
   for (int i = 1; i <= 64; ++i) points.push_back(static_cast<float>(i * M_PI_2));

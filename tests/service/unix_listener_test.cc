@@ -1,6 +1,8 @@
-// The lock file beside a socket: what others read of the server that holds it.
+// A socket and the lock file beside it: what others read of the server, and files that are removed.
 #include "compiler_server/service/unix_listener.h"
 
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,10 +11,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "tests/store/store_testing.h"
 
@@ -78,6 +83,40 @@ TEST(UnixListener, ALostLockCutsNobodyOff) {
   pollfd state{client, POLLIN, 0};
   EXPECT_EQ(poll(&state, 1, 0), 0) << "the connection was closed";
   close(client);
+}
+
+// A server's first words of HTTP/2 come without being asked.
+TEST(UnixListener, WhoWaitsWhenTheSocketIsLostIsServed) {
+  store::TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path("").c_str(), 0700), 0);
+  const std::string socket = folder.path("s");
+  grpc::ServerBuilder builder;
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue = builder.AddCompletionQueue();
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  auto listener = UnixListener::Bind(socket);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::vector<int> clients(100);
+  for (int& client : clients) client = Connect(socket);
+  (*listener)->Start(server.get());
+  ASSERT_EQ(unlink(socket.c_str()), 0);
+  const auto restored = (*listener)->Restore();
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_TRUE(*restored);
+  clients.push_back(Connect(socket));
+  for (const int client : clients) {
+    pollfd state{client, POLLIN, 0};
+    char word = 0;
+    EXPECT_EQ(poll(&state, 1, 5000), 1);
+    EXPECT_EQ(read(client, &word, 1), 1) << std::strerror(errno);
+    close(client);
+  }
+  (*listener)->Stop();
+  server->Shutdown();
+  queue->Shutdown();
+  void* tag = nullptr;
+  for (bool ok = false; queue->Next(&tag, &ok);) {
+  }
 }
 
 }  // namespace
