@@ -10,6 +10,7 @@
 #include "graph_compiler/fusion/epilogues.h"
 #include "graph_compiler/fusion/inline_maps.h"
 #include "graph_compiler/fusion/integer_products.h"
+#include "graph_compiler/fusion/rounded_weights.h"
 #include "graph_compiler/fusion/split_reductions.h"
 #include "graph_compiler/ir/verify.h"
 #include "graph_compiler/plan/schedule.h"
@@ -42,6 +43,10 @@ absl::Status RunInlineConstants(Compilation& compilation) {
 
 absl::Status RunIntegerProducts(Compilation& compilation) {
   return Fuse(compilation, UseIntegerProducts);
+}
+
+absl::Status RunRoundedWeights(Compilation& compilation) {
+  return Fuse(compilation, ReadRoundedWeights);
 }
 
 absl::Status RunInlineWidened(Compilation& compilation) {
@@ -86,6 +91,7 @@ constexpr Pass kPipeline[] = {
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
     {"integer-products", RunIntegerProducts, true},  // after constants, which scales are
     {"inline-widened", RunInlineWidened, true},      // before epilogues, which would store them
+    {"rounded-weights", RunRoundedWeights, true},    // before maps, which would grow the copies
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers
     {"inline-maps", RunInlineMaps, true},
     {"split-reductions", RunSplitReductions, true},  // after maps: sizes and walks are final

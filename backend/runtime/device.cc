@@ -213,16 +213,7 @@ absl::Status Device::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Device::EmptyCache() {
-  RETURN_IF_ERROR(CheckUsable());
-  for (std::atomic<Stream*>& slot : streams_) {
-    Stream* stream = slot.load(std::memory_order_acquire);
-    if (stream == nullptr) continue;
-    std::lock_guard lock(stream->launch_mutex());
-    stream->ReleaseWorkspace();
-  }
-  return allocator_->EmptyCache();
-}
+absl::Status Device::EmptyCache() { return allocator_->EmptyCache(); }
 
 void Device::BeginHostAccess(uint64_t address, uint64_t bytes) {
   if (api_->synEmulatorHostAccessBegin != nullptr) api_->synEmulatorHostAccessBegin(address, bytes);

@@ -80,7 +80,7 @@ class Device {
   uint32_t NextStreamId();
   absl::Status Synchronize();
   absl::Status MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes);
-  // Gives cached blocks and idle scratch memory back to the device.
+  // Gives cached blocks back to the device.
   absl::Status EmptyCache();
   // For DirectAccess.
   void BeginHostAccess(uint64_t address, uint64_t bytes);

@@ -10,6 +10,7 @@
 #include "backend/runtime/copy.h"
 #include "backend/runtime/counters.h"
 #include "backend/runtime/device.h"
+#include "backend/runtime/device_allocator.h"
 #include "backend/runtime/syn_status.h"
 
 namespace hpu::runtime {
@@ -17,6 +18,28 @@ namespace {
 
 // Of a recipe, in messages.
 std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
+
+// Scratch memory of one launch.
+class Workspace {
+ public:
+  explicit Workspace(DeviceAllocator& allocator) : allocator_(allocator) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() {
+    if (block_ != nullptr) allocator_.Free(block_);
+  }
+
+  absl::Status Allocate(uint64_t bytes, Stream& stream) {
+    if (bytes == 0) return absl::OkStatus();
+    ASSIGN_OR_RETURN(block_, allocator_.Allocate(bytes, stream));
+    return absl::OkStatus();
+  }
+  uint64_t address() const { return block_ == nullptr ? 0 : block_->address; }
+
+ private:
+  DeviceAllocator& allocator_;
+  DeviceBlock* block_ = nullptr;
+};
 
 // Refuses what the format can say and nothing here does. (Steps say so themselves: Prepare.)
 // `saves`: another function takes what this one saves, and autograd sees its outputs.
@@ -286,15 +309,16 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
   PreparedLaunch& launch = launches_[launch_of_step_[step]];
-  std::lock_guard stream_lock(stream.launch_mutex());
-  ASSIGN_OR_RETURN(const uint64_t workspace, stream.Workspace(launch.recipe->workspace_bytes()));
+  // Given back once the launch is queued: whatever this stream puts there runs behind it.
+  Workspace workspace(device.allocator());
+  RETURN_IF_ERROR(workspace.Allocate(launch.recipe->workspace_bytes(), stream));
   std::lock_guard lock(mutex_);
   for (const Patch& patch : launch.patches) {
     launch.table[patch.entry].pTensorAddress = slots[patch.slot] + patch.offset;
   }
   const synStatus status = device.api().synLaunchWithExternalEvents(
-      stream.handle(), launch.table.data(), static_cast<uint32_t>(launch.table.size()), workspace,
-      launch.recipe->handle(), nullptr, 0, 0);
+      stream.handle(), launch.table.data(), static_cast<uint32_t>(launch.table.size()),
+      workspace.address(), launch.recipe->handle(), nullptr, 0, 0);
   if (status != synSuccess) {
     return Annotate(ToStatus(device.api(), status, "synLaunchWithExternalEvents"),
                     "program " + name_ + ": recipe " + launch.recipe->name());

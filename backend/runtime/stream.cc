@@ -1,7 +1,6 @@
 #include "backend/runtime/stream.h"
 
 #include "backend/runtime/device.h"
-#include "backend/runtime/device_allocator.h"
 #include "backend/runtime/syn_status.h"
 
 namespace hpu::runtime {
@@ -45,21 +44,6 @@ absl::Status Stream::WaitStream(Stream& other) {
   Event tail;
   RETURN_IF_ERROR(tail.Record(other));
   return Wait(tail);
-}
-
-absl::StatusOr<uint64_t> Stream::Workspace(uint64_t bytes) {
-  if (bytes == 0) return 0;
-  if (workspace_ == nullptr || workspace_->bytes < bytes) {
-    // Freed first: the allocator may hand the same memory to this stream again.
-    ReleaseWorkspace();
-    ASSIGN_OR_RETURN(workspace_, device_.allocator().Allocate(bytes, *this));
-  }
-  return workspace_->address;
-}
-
-void Stream::ReleaseWorkspace() {
-  if (workspace_ != nullptr) device_.allocator().Free(workspace_);
-  workspace_ = nullptr;
 }
 
 Event::~Event() {

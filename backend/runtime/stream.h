@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
 #include "base/status.h"
 #include "synapse/include/synapse_api_types.h"
@@ -12,7 +11,6 @@
 namespace hpu::runtime {
 
 class Device;
-struct DeviceBlock;
 class Event;
 
 class Stream {
@@ -34,20 +32,10 @@ class Stream {
   absl::Status Wait(Event& event);
   absl::Status WaitStream(Stream& other);
 
-  // Held from asking for scratch memory to the launch that uses it: launches of one stream may
-  // share a workspace because they run one after another.
-  std::mutex& launch_mutex() { return launch_mutex_; }
-  // Device address of at least `bytes` of scratch, 0 for 0 bytes. Needs launch_mutex().
-  absl::StatusOr<uint64_t> Workspace(uint64_t bytes);
-  // Gives the scratch back to the allocator. Needs launch_mutex().
-  void ReleaseWorkspace();
-
  private:
   Device& device_;
   const uint32_t id_;
   const synStreamHandle handle_;
-  std::mutex launch_mutex_;
-  DeviceBlock* workspace_ = nullptr;  // guarded by launch_mutex_
 };
 
 // A point in a stream. Not safe for use by two threads at once. Never recorded counts as complete.

@@ -88,6 +88,23 @@ struct Part {
   ir::Graph* graph = nullptr;
 };
 
+// Whether most of what the graph reads stays the same from call to call: not where it has gradients
+// of most, as all the weights of a model in training. (Of a model whose adapters are trained, most
+// stays.)
+bool WeightsStay(const ir::Graph& graph) {
+  int64_t trained = 0, all = 0;
+  std::vector<bool> has_gradient(graph.inputs().size(), false), is_tangent = has_gradient;
+  for (const ir::Gradient& gradient : graph.gradients) has_gradient[gradient.input] = true;
+  for (const ir::Tangent& tangent : graph.tangents) is_tangent[tangent.tangent] = true;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (graph.inputs()[i].value == nullptr || is_tangent[i]) continue;  // null: a scalar
+    const int64_t bytes = graph.inputs()[i].value->type.bytes();
+    all += bytes;
+    if (has_gradient[i]) trained += bytes;
+  }
+  return 2 * trained < all || all == 0;
+}
+
 // By buffer: an eager step has it and may keep it in a result that is a view of it.
 std::vector<bool> BuffersOfEagerSteps(const ProgramFunction& function) {
   std::vector<bool> found(function.buffer_bytes.size());
@@ -281,7 +298,8 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   {
     const StageTimer timer("lower", &result.statistics);
     progress("lower", 0, 1);
-    const LoweringOptions lowering{*device, options.key.deterministic, options.least_part_bytes};
+    const LoweringOptions lowering{*device, options.key.deterministic, WeightsStay(graph),
+                                   options.least_part_bytes};
     for (const Part& part : parts) {
       RETURN_IF_ERROR_AT(LowerGraph(*part.graph, functions_, lowering, part.name, &lowered),
                          where(part));

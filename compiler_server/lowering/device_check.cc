@@ -71,7 +71,7 @@ absl::Status DeviceCheck::Ask(const ir::Node& node) const {
   const bool calculates = std::ranges::any_of(
       node.results, [](const ir::Value* result) { return result->type.elements() > 0; });
   if (!calculates) return absl::OkStatus();
-  SynGraph graph(functions_, device_, deterministic_);
+  SynGraph graph(functions_, {device_, deterministic_});
   NodeLowering at{graph, node, {}, {}};
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const ir::Value* operand = node.operands[i];

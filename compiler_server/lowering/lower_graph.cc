@@ -91,7 +91,8 @@ absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
       function.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
       continue;
     }
-    auto syn = std::make_unique<SynGraph>(functions, options.device, options.deterministic);
+    auto syn = std::make_unique<SynGraph>(
+        functions, SynGraphOptions{options.device, options.deterministic, options.inference});
     SegmentLowering lowering(graph, plan, segment, memory, *syn);
     RETURN_IF_ERROR(lowering.Run());
     if (syn->node_count() == 0) continue;  // only tensors without elements

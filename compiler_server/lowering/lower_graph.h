@@ -19,6 +19,7 @@ namespace hpu::compiler {
 struct LoweringOptions {
   synDeviceType device = synDeviceGaudi2;
   bool deterministic = false;
+  bool inference = true;                       // weights stay the same from call to call
   int64_t least_part_bytes = kLeastPartBytes;  // of a function that is cut (parts.h)
 };
 

@@ -43,10 +43,13 @@ int FcdAxis(int64_t dim, int rank) {
   return static_cast<int>(known - 1 - (dim < 0 ? dim + known : dim));
 }
 
-SynGraph::SynGraph(const SynapseFunctions& functions, synDeviceType device, bool deterministic)
-    : functions_(functions), deterministic_(deterministic) {
-  digest_.Number(device).Number(deterministic);
-  Check(functions_.synGraphCreate(&graph_, device), "synGraphCreate");
+SynGraph::SynGraph(const SynapseFunctions& functions, const SynGraphOptions& options)
+    : functions_(functions), deterministic_(options.deterministic) {
+  digest_.Number(options.device).Number(options.deterministic).Number(options.inference);
+  if (!Check(functions_.synGraphCreate(&graph_, options.device), "synGraphCreate")) return;
+  const synGraphAttribute inference = GRAPH_ATTRIBUTE_INFERENCE;
+  const uint64_t value = options.inference ? 1 : 0;
+  Check(functions_.synGraphSetAttribute(graph_, &inference, &value, 1), "synGraphSetAttribute");
 }
 
 SynGraph::~SynGraph() {

@@ -67,10 +67,16 @@ struct Layouts {
   std::vector<const char*> outputs;
 };
 
+struct SynGraphOptions {
+  synDeviceType device = synDeviceGaudi2;
+  bool deterministic = false;  // set on every node
+  bool inference = true;       // GRAPH_ATTRIBUTE_INFERENCE
+};
+
 class SynGraph {
  public:
-  // `functions` must outlive the graph. `deterministic` is set on every node.
-  SynGraph(const SynapseFunctions& functions, synDeviceType device, bool deterministic);
+  // `functions` must outlive the graph.
+  SynGraph(const SynapseFunctions& functions, const SynGraphOptions& options);
   ~SynGraph();
   SynGraph(const SynGraph&) = delete;
   SynGraph& operator=(const SynGraph&) = delete;

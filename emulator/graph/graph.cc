@@ -115,6 +115,8 @@ GraphDesc Graph::Describe(const std::string& name) const {
   GraphDesc desc;
   desc.name = name;
   desc.device_type = type_;
+  const auto inference = attributes_.find(GRAPH_ATTRIBUTE_INFERENCE);
+  desc.inference = inference != attributes_.end() && inference->second.iAttrVal != 0;
   std::unordered_map<const Tensor*, uint32_t> index;
   for (const std::shared_ptr<Tensor>& tensor : UsedTensors()) {
     index.emplace(tensor.get(), static_cast<uint32_t>(desc.tensors.size()));

@@ -126,7 +126,9 @@ bool HasHalfInstructions(const TargetInfo& target) { return target.isa >= IsaLev
 }  // namespace
 
 llvm::Type* ElementType(llvm::LLVMContext& context, MemoryType type) {
-  if (type == MemoryType::kF32) return llvm::Type::getFloatTy(context);
+  if (type == MemoryType::kF32 || type == MemoryType::kF32ToBF16) {
+    return llvm::Type::getFloatTy(context);
+  }
   return llvm::Type::getIntNTy(context, 8 * static_cast<unsigned>(MemoryTypeSize(type)));
 }
 
@@ -165,6 +167,8 @@ llvm::Value* Widen(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::V
       return raw;
     case MemoryType::kBF16:
       return Bf16ToF32(builder, raw);
+    case MemoryType::kF32ToBF16:
+      return Bf16ToF32(builder, F32ToBf16(builder, raw));
     case MemoryType::kF16:
       if (!HasHalfInstructions(target)) return SmallToF32(builder, raw, kHalf);
       return builder.CreateFPExt(
@@ -210,6 +214,8 @@ llvm::Value* Narrow(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::
       return F32ToSmall(builder, value, kE4M3);
     case MemoryType::kBool:
       return builder.CreateZExt(value, WithLanesOf(builder.getInt8Ty(), shape));
+    case MemoryType::kF32ToBF16:
+      break;  // nothing is written as it
     case MemoryType::kI8:
     case MemoryType::kU8:
     case MemoryType::kI16:

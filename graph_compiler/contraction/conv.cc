@@ -107,7 +107,7 @@ constexpr int64_t kMostJoinedChannels = 8;
 
 // AVX512_BF16 multiplies pairs of bf16.
 bool TakesPairs(const TargetInfo& target, const ConvSpec& spec) {
-  return target.avx512_bf16 && spec.x_type == MemoryType::kBF16 && spec.w_type == MemoryType::kBF16;
+  return target.avx512_bf16 && spec.x_type == MemoryType::kBF16 && HoldsBF16(spec.w_type);
 }
 
 // Channels lie in pairs.
@@ -166,29 +166,23 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
   w.type = spec.w_type;
   w.col_stride = spec.w_strides[0];
   w.stable = spec.w_stable;
+  w.row_stride = spec.w_strides[1];
   PanelFormat format;
   format.panel_cols = plan.panel_cols;
   format.packed_type = packed_type;
-  PackedOperand packed;
-  w.row_stride = spec.w_strides[1];
   format.outer_k_sizes = {spec.kernel_h, spec.kernel_w};
   format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
-  if (depthwise) {
-    packed = EmitPanelPacking(cache, {}, w, plan.lane_group, spec.out_c, format);
-  } else {
+  std::vector<int64_t> batch;
+  int64_t k = plan.lane_group, n = spec.out_c;
+  if (!depthwise) {
     w.batch_strides = {plan.group_out * spec.w_strides[0]};
-    packed =
-        EmitPanelPacking(cache, {spec.groups}, w, spec.in_c / spec.groups, plan.group_out, format);
+    batch = {spec.groups};
+    k = spec.in_c / spec.groups;
+    n = plan.group_out;
   }
-  if (spec.w_stable) {
-    out.packed.push_back(std::move(packed));
-    return {OperandRef::Kind::kPacked, static_cast<uint32_t>(out.packed.size() - 1), 0};
-  }
-  const OperandRef panels{OperandRef::Kind::kWorkspace, kExtraWorkspace, out.workspace_bytes};
-  out.workspace_bytes += (packed.packed_bytes + 127) / 128 * 128;
-  packed.kernel.operands = {packed.source, panels};
-  out.launches.push_back(std::move(packed.kernel));
-  return panels;
+  if (!spec.w_stable) return StagePanels(cache, batch, w, k, n, format, out);
+  out.packed.push_back(EmitPanelPacking(cache, batch, w, k, n, format));
+  return {OperandRef::Kind::kPacked, static_cast<uint32_t>(out.packed.size() - 1), 0};
 }
 
 }  // namespace
@@ -228,7 +222,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
   if (joins_pairs) plan.joined_channels = spec.in_c;
   if (pairs) {
     packed_type = PanelType::kBF16Pairs;
-  } else if (!depthwise && spec.w_type == MemoryType::kBF16 && plan.vectors % 2 == 0) {
+  } else if (!depthwise && HoldsBF16(spec.w_type) && plan.vectors % 2 == 0) {
     packed_type = PanelType::kBF16Vectors;
   }
 

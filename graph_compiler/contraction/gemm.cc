@@ -177,9 +177,18 @@ class GemmForms {
 
   bool integers() const { return IsIntegerProduct(gemm_.a.type, gemm_.b.type); }
 
+  // Matrices of A that meet the same B.
+  int64_t SharersOfB() const {
+    int64_t count = 1;
+    for (size_t i = 0; i < gemm_.batch.size(); ++i) {
+      if (gemm_.b.batch_strides[i] == 0) count *= gemm_.batch[i];
+    }
+    return count;
+  }
+
   // Every block of rows would pack the same panels.
   bool StagesPanels(PanelForm form) const {
-    return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) > 1 &&
+    return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) * SharersOfB() > 1 &&
            !HasNegativeStride(gemm_.b);
   }
 
@@ -187,8 +196,8 @@ class GemmForms {
   // about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
     if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
-    if (gemm_.a.type != MemoryType::kBF16 || gemm_.b.type != MemoryType::kBF16) return false;
-    if (form != PanelForm::kPacked && gemm_.m < kRowsWorthStaging) return false;
+    if (gemm_.a.type != MemoryType::kBF16 || !HoldsBF16(gemm_.b.type)) return false;
+    if (form != PanelForm::kPacked && gemm_.m * SharersOfB() < kRowsWorthStaging) return false;
     return ReadsDwordsInPlace() || gemm_.n >= kRowsWorthStaging;
   }
 
@@ -251,8 +260,7 @@ class GemmForms {
     } else if (StagesPanels(form)) {
       stages_panels = true;
       form = PanelForm::kPacked;
-    } else if (form == PanelForm::kPacked && gemm_.b.type == MemoryType::kBF16 &&
-               use.vectors % 2 == 0) {
+    } else if (form == PanelForm::kPacked && HoldsBF16(gemm_.b.type) && use.vectors % 2 == 0) {
       packed_type = PanelType::kBF16Vectors;
     }
     use.packed_by_task = form == PanelForm::kPackedByTask;

@@ -49,8 +49,7 @@ class StreamedGemm {
         cols_per_task_(cols_per_task),
         a_size_(MemoryTypeSize(gemm.a.type)),
         b_size_(MemoryTypeSize(gemm.b.type)),
-        pairs_(target.avx512_bf16 && gemm.a.type == MemoryType::kBF16 &&
-               gemm.b.type == MemoryType::kBF16) {
+        pairs_(target.avx512_bf16 && HoldsBF16(gemm.a.type) && HoldsBF16(gemm.b.type)) {
     const int64_t blocks = CeilDiv(gemm.n, cols_per_task);
     first_col_ = e_.Mul(e_.RemConst(task, blocks), cols_per_task);
     batch_index_ = e_.Decompose(e_.DivConst(task, blocks), gemm.batch);
@@ -136,7 +135,8 @@ class StreamedGemm {
 
   Values DotStep(const Values& columns, Value* k, Value* mask, Values sums) {
     const auto load = [&](Value* address, MemoryType type) {
-      return pairs_ ? e_.LoadPairs(address, mask) : e_.LoadWide(address, type, e_.lanes(), mask);
+      return pairs_ ? e_.LoadBF16(address, type, 2 * e_.lanes(), mask)
+                    : e_.LoadWide(address, type, e_.lanes(), mask);
     };
     Values a;
     for (int64_t row = 0; row < gemm_.m; ++row) {

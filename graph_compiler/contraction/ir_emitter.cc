@@ -204,8 +204,12 @@ llvm::Value* IrEmitter::LoadWide(Value* address, MemoryType type, int lanes, Val
   return Widen(b, target_, raw, type);
 }
 
-llvm::Value* IrEmitter::LoadPairs(Value* address, Value* mask) {
-  llvm::Type* words = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes_);
+llvm::Value* IrEmitter::LoadBF16(Value* address, MemoryType type, int lanes, Value* mask) {
+  if (type != MemoryType::kBF16) {
+    return Narrow(b, target_, LoadWide(address, MemoryType::kF32, lanes, mask), ScalarType::kF32,
+                  MemoryType::kBF16);
+  }
+  llvm::Type* words = WithLanes(b.getInt16Ty(), lanes);
   if (mask == nullptr) return b.CreateAlignedLoad(words, address, llvm::Align(2));
   return b.CreateMaskedLoad(words, address, llvm::Align(2), mask,
                             llvm::Constant::getNullValue(words));

@@ -69,9 +69,11 @@ class IrEmitter {
   // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
-  // AVX512_BF16. `lanes` pairs of consecutive bf16; with `mask` (twice as many lanes) as above.
-  llvm::Value* LoadPairs(llvm::Value* address, llvm::Value* mask = nullptr);
-  // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of f32.
+  // Bits of `lanes` consecutive elements that are numbers of bf16 (HoldsBF16); `mask` as above.
+  llvm::Value* LoadBF16(llvm::Value* address, MemoryType type, int lanes,
+                        llvm::Value* mask = nullptr);
+  // AVX512_BF16. sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of
+  // f32.
   llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   // 8-bit integers, as lanes of f32: sum[i] + the dot product of the dwords a[i] and b[i]. A dword
   // is four u8 of a by four i8 of b where the CPU has VNNI, else two i16 of each. Never saturates.

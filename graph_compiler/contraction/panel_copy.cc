@@ -174,7 +174,8 @@ class PanelCopier {
       Value* from = e_.Address(from_, e_.Mul(begin, 2 * source_size_));
       if (cols == nullptr) {
         Value* next = e_.Address(from_, panel_.panel_cols * panel_.col_stride * source_size_);
-        Prefetch(e_.Address(next, e_.Mul(begin, row_bytes_)), rows * row_bytes_);
+        const int64_t pairs_bytes = row_bytes_ / 2 * source_size_;  // of a row, in the source
+        Prefetch(e_.Address(next, e_.Mul(begin, pairs_bytes)), rows * pairs_bytes);
       }
       for (int64_t v = 0; v < row_vectors(); ++v) {
         Values columns;
@@ -204,14 +205,9 @@ class PanelCopier {
     return CeilDiv(existing, 2);
   }
 
-  llvm::Type* Halves(int lanes) { return WithLanes(e_.b.getInt16Ty(), lanes); }
   // What `mask` leaves out is not touched and reads as 0; null = nothing.
   Value* LoadHalves(Value* address, int lanes, Value* mask = nullptr) {
-    if (mask == nullptr) {
-      return e_.b.CreateAlignedLoad(Halves(lanes), address, llvm::Align(2));
-    }
-    return e_.b.CreateMaskedLoad(Halves(lanes), address, llvm::Align(2), mask,
-                                 llvm::Constant::getNullValue(Halves(lanes)));
+    return e_.LoadBF16(address, panel_.type, lanes, mask);
   }
   // Dwords (low[i], high[i]) of halves that lie at `low` and `high` in the vectors x, y.
   Value* Zip(Value* x, Value* y, int low, int high) {

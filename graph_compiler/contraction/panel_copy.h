@@ -19,7 +19,8 @@
 namespace hpu::graph_compiler {
 
 struct PanelCopy {
-  MemoryType type = MemoryType::kF32;  // of the source; kBF16 or kI8 unless the panel is f32
+  MemoryType type =
+      MemoryType::kF32;  // of the source; of numbers of bf16, or kI8, unless the panel is f32
   PanelType packed_type = PanelType::kF32;
   bool read_next = false;  // by the kernel that follows
   int64_t panel_cols = 0;
@@ -31,7 +32,9 @@ struct PanelCopy {
   // Of the panel, with what is filled up.
   int64_t k() const;
   bool fills_up_k() const { return fastest_k != k_sizes.back(); }
-  bool keeps_bits() const { return MemoryTypeSize(type) == PackedSize(packed_type); }
+  bool keeps_bits() const {
+    return type != MemoryType::kF32ToBF16 && MemoryTypeSize(type) == PackedSize(packed_type);
+  }
   int64_t sum_bytes() const { return IsInteger(packed_type) ? panel_cols * 4 : 0; }
   int64_t panel_bytes() const { return k() * panel_cols * PackedSize(packed_type) + sum_bytes(); }
 };

@@ -44,7 +44,7 @@ struct PlacedPacked {
 // bf16 if all that the contraction multiplies is.
 Factors FactorsOf(const Node& node) {
   const auto both = [](const View& a, const View& b) {
-    const bool bf16 = a.type == MemoryType::kBF16 && b.type == MemoryType::kBF16;
+    const bool bf16 = HoldsBF16(a.type) && HoldsBF16(b.type);
     return bf16 ? Factors::kBf16 : Factors::kF32;
   };
   if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
@@ -135,7 +135,7 @@ class RecipeEmitter {
     return recipe_.tensors[tensor_index_[value.tensor]];
   }
 
-  // Values whose memory no kernel of this recipe writes.
+  // Values whose memory no kernel of this recipe writes, and which are worth packing.
   void FindStable(const std::vector<bool>& written) {
     const std::vector<std::vector<ValueId>> overlaps = FindOverlaps(loops_);
     stable_.assign(loops_.values.size(), false);
@@ -145,6 +145,21 @@ class RecipeEmitter {
       if (value.home != Home::kPersistent || written[v]) continue;
       stable_[v] = std::none_of(overlaps[v].begin(), overlaps[v].end(),
                                 [&](ValueId other) { return written[other]; });
+    }
+    if (!graph_.inference) KeepShared();
+  }
+
+  // Of weights that change from launch to launch those that several products read: packed once for
+  // all, and in memory as long as the recipe's other weights are. The others are staged one after
+  // another in the same workspace.
+  void KeepShared() {
+    std::vector<uint32_t> products(loops_.values.size(), 0);
+    for (const Node& node : loops_.nodes) {
+      if (!node.IsProduct()) continue;
+      for (const ConstPort& port : node.Ports()) ++products[port.view->value];
+    }
+    for (ValueId v = 0; v < loops_.values.size(); ++v) {
+      if (loops_.values[v].home == Home::kPersistent && products[v] < 2) stable_[v] = false;
     }
   }
 

@@ -11,8 +11,7 @@ namespace hpu::graph_compiler {
 namespace {
 
 // Bounds the code of one kernel. Within a pass values are registers, spilled at worst, which costs
-// less than passing them through memory: a chain of more than 48 members as one kernel takes 7.1 ms
-// where three kernels take 7.8.
+// less than passing them through memory (docs/decisions/0005).
 constexpr size_t kMostMembers = 96;
 // Kernels that are tried as a sibling's: a value that thousands read would take their square.
 constexpr size_t kMostSiblings = 64;

@@ -49,6 +49,9 @@ struct NodeDesc {
 struct GraphDesc {
   std::string name;
   synDeviceType device_type = synDeviceGaudi2;
+  // GRAPH_ATTRIBUTE_INFERENCE: what no node writes stays the same over many launches, so that it
+  // pays to keep it packed. Else it is a weight in training.
+  bool inference = true;
   std::vector<TensorDesc> tensors;
   std::vector<NodeDesc> nodes;  // in creation order, which is a topological order for data edges
 };

@@ -40,6 +40,10 @@ bool IsUnsigned(MemoryType type) { return RowOf(type).is_unsigned; }
 
 bool IsFactorType(MemoryType type) { return RowOf(type).factor; }
 
+bool HoldsBF16(MemoryType type) {
+  return type == MemoryType::kBF16 || type == MemoryType::kF32ToBF16;
+}
+
 const char* TypeName(ScalarType type) { return TypeName(KeptType(type)); }
 
 MemoryType KeptType(ScalarType type) {

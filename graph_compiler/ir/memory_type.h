@@ -29,6 +29,8 @@ MemoryType KeptType(ScalarType type);
 // Whether the rounding of a store that is loaded again may be left out.
 bool MayStayUnrounded(MemoryType type);
 bool IsUnsigned(MemoryType type);
+// Whether elements are numbers of bf16 as they are loaded.
+bool HoldsBF16(MemoryType type);
 // Whether products and convolutions multiply elements of the type.
 bool IsFactorType(MemoryType type);
 

@@ -82,6 +82,27 @@ TEST(CompilerFacade, LeavesOutPassesOfTheGraphCompiler) {
   EXPECT_EQ(CompileText(text, options)->recipes, whole->recipes);
 }
 
+// What most of a training graph's bytes are decides: a model whose adapters alone are trained keeps
+// its weights packed.
+TEST(CompilerFacade, OnlyWeightsThatStayAreKeptPacked) {
+  const auto workspace = [](const std::string& trained) {
+    const auto compiled = CompileText(
+        "graph @g(%x: f32[512,64], %w: f32[64,640], %a: f32[64,8], %t: f32[512,640], %u: "
+        "f32[512,8]) {\n %0 = matmul %x, %w : f32[512,640]\n %1 = matmul %x, %a : f32[512,8]\n"
+        " %2 = matmul %x, %t {transpose_a = true} : f32[64,640]\n"
+        " %3 = matmul %x, %u {transpose_a = true} : f32[64,8]\n return %0, %1, %" +
+            trained + "\n tangent %t of 0\n tangent %u of 1\n gradient 2 of %" +
+            (trained == "2" ? "w" : "a") + "\n}",
+        {});
+    EXPECT_TRUE(compiled.ok()) << ToText(compiled.status());
+    const auto info = DescribeRecipe(*TheDevice()->functions, compiled->recipes[0]);
+    EXPECT_TRUE(info.ok()) << ToText(info.status());
+    return info->workspace_bytes;
+  };
+  EXPECT_GE(workspace("2"), 64U * 640 * 4);
+  EXPECT_EQ(workspace("3"), 0U);
+}
+
 TEST(CompilerFacade, CompilesForTheLevelAskedFor) {
   CompileOptions options;
   options.isa_level = "x86-64-v2";

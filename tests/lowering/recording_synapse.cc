@@ -139,6 +139,12 @@ void SetGraphCalls(SynapseFunctions& functions) {
     Get().calls << "synGraphCreate " << static_cast<int>(type) << "\n";
     return synSuccess;
   };
+  functions.synGraphSetAttribute = [](synGraphHandle, const synGraphAttribute* attributes,
+                                      const uint64_t* values, uint32_t) {
+    Get().calls << "synGraphSetAttribute " << static_cast<int>(*attributes) << " " << *values
+                << "\n";
+    return synSuccess;
+  };
   functions.synGraphDestroy = [](synGraphHandle) { return synSuccess; };
   functions.synSectionCreate = [](synSectionHandle* section, uint64_t, synGraphHandle) {
     *section = NewHandle<synSectionHandle>("section" + std::to_string(Get().sections++));

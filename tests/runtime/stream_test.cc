@@ -67,18 +67,6 @@ TEST(Event, ElapsedTimeNeedsTimingAndCompletion) {
   EXPECT_LT(*elapsed, 10000.0);
 }
 
-TEST(Stream, WorkspaceGrowsAndIsKept) {
-  Stream& stream = TestStream(3);
-  std::lock_guard lock(stream.launch_mutex());
-  EXPECT_EQ(*stream.Workspace(0), 0u);
-  const uint64_t small = *stream.Workspace(1000);
-  EXPECT_NE(small, 0u);
-  EXPECT_EQ(small % 128, 0u);
-  EXPECT_EQ(*stream.Workspace(500), small);
-  EXPECT_NE(*stream.Workspace(4 << 20), 0u);
-  stream.ReleaseWorkspace();
-}
-
 TEST(Device, StreamIdsAreBounded) {
   EXPECT_EQ(TestDevice().GetStream(Device::kMaxStreams).status().code(),
             absl::StatusCode::kInvalidArgument);

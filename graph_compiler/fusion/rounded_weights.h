@@ -1,0 +1,15 @@
+// Products read weights of f32 and round them, where a map rounds a copy for them (autocast):
+//
+//   %c = bf16(%w)              w: f32, which lies in memory anyway
+//   %y = gemm %x, %c     ==>   %y = gemm %x, f32>bf16 %w
+//
+// The copy was read once, to be packed into panels; it costs as much memory again.
+#pragma once
+
+#include "graph_compiler/fusion/fusion_state.h"
+
+namespace hpu::graph_compiler {
+
+void ReadRoundedWeights(FusionState& state);
+
+}  // namespace hpu::graph_compiler
