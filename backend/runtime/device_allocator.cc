@@ -31,12 +31,6 @@ uint64_t SegmentBytes(uint64_t bytes) {
   return RoundUp(bytes, kLargeRounding);
 }
 
-// Of a large block only a remainder worth keeping is cut off.
-bool WorthSplitting(const DeviceBlock& block, uint64_t bytes) {
-  const uint64_t rest = block.bytes - bytes;
-  return block.small ? rest >= DeviceAllocator::kBlockAlignment : rest > kSmallRequest;
-}
-
 bool MeansOutOfMemory(synStatus status) {
   // 26 is what the 1.16 library answers.
   return status == synOutOfDeviceMemory || status == synFailedToAllocateDeviceMemory ||
@@ -81,7 +75,8 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::Allocate(uint64_t bytes, Stream& s
   if (block == nullptr) {
     ASSIGN_OR_RETURN(block, TakeSegment(rounded, stream, small));
   }
-  if (WorthSplitting(*block, rounded)) Split(block, rounded);
+  // However little is left: it joins its neighbour once that is free.
+  if (block->bytes > rounded) Split(block, rounded);
   block->allocated = true;
   stats_.in_use += block->bytes;
   stats_.max_in_use = std::max(stats_.max_in_use, stats_.in_use);

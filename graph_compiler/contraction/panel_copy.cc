@@ -6,6 +6,7 @@
 
 #include "graph_compiler/codegen/convert.h"
 #include "graph_compiler/contraction/int8_panel.h"
+#include "graph_compiler/contraction/tap_panel.h"
 #include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
@@ -251,13 +252,7 @@ class PanelCopier {
     }
   }
 
-  void Store(Value* address, Value* dwords) {
-    auto* store = e_.b.CreateAlignedStore(dwords, address, llvm::Align(lanes_ * 4));
-    if (panel_.read_next) return;
-    store->setMetadata(
-        llvm::LLVMContext::MD_nontemporal,
-        llvm::MDNode::get(e_.b.getContext(), llvm::ConstantAsMetadata::get(e_.b.getInt32(1))));
-  }
+  void Store(Value* address, Value* dwords) { StorePanelRow(e_, panel_, address, dwords); }
 
   void Prefetch(Value* address, int64_t bytes) {
     for (int64_t line = 0; line < bytes; line += kLineBytes) {
@@ -376,14 +371,24 @@ int64_t PanelCopy::k() const {
          fastest_k;
 }
 
+void StorePanelRow(IrEmitter& e, const PanelCopy& panel, Value* address, Value* dwords) {
+  auto* store = e.b.CreateAlignedStore(dwords, address, llvm::Align(e.lanes() * 4));
+  if (panel.read_next) return;
+  store->setMetadata(
+      llvm::LLVMContext::MD_nontemporal,
+      llvm::MDNode::get(e.b.getContext(), llvm::ConstantAsMetadata::get(e.b.getInt32(1))));
+}
+
 void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to) {
   Value* all = e.Int(panel.panel_cols);
   if (IsInteger(panel.packed_type)) return EmitIntegerPanel(e, panel, from, to, all);
+  if (HasTapsTogether(e.target(), panel)) return EmitTapPanel(e, panel, from, to, nullptr);
   PanelCopier(e, panel, from, to).Full();
 }
 
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, Value* from, Value* to, Value* cols) {
   if (IsInteger(panel.packed_type)) return EmitIntegerPanel(e, panel, from, to, cols);
+  if (HasTapsTogether(e.target(), panel)) return EmitTapPanel(e, panel, from, to, cols);
   PanelCopier(e, panel, from, to).Short(cols);
 }
 

@@ -44,6 +44,8 @@ void EmitPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm
 // Of a panel of which only `cols` columns exist; the others become 0.
 void EmitShortPanelCopy(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to,
                         llvm::Value* cols);
+// Writes a vector of a panel's row, past the caches unless the panel is read next.
+void StorePanelRow(IrEmitter& e, const PanelCopy& panel, llvm::Value* address, llvm::Value* dwords);
 // The way back: writes the elements of the first `cols` columns of the panel at `panel_address` to
 // their places from `source` on. For panels that keep the bits of their elements.
 void EmitPanelRestore(IrEmitter& e, const PanelCopy& panel, llvm::Value* source,

@@ -16,6 +16,7 @@ struct Layout {
   int64_t row_stride = 0, col_stride = 0;
   std::vector<int64_t> outer_sizes = {}, outer_strides = {};
   int64_t batch = 1, batch_stride = 0;
+  int64_t first = 0;  // place of element (0, 0)
 
   int64_t total_k() const {
     int64_t total = k;
@@ -24,7 +25,7 @@ struct Layout {
   }
   // Element (k, n) of matrix b in the source.
   int64_t Source(int64_t b, int64_t row, int64_t col) const {
-    int64_t offset = b * batch_stride + col * col_stride + row % k * row_stride;
+    int64_t offset = first + b * batch_stride + col * col_stride + row % k * row_stride;
     int64_t outer = row / k;
     for (size_t i = outer_sizes.size(); i-- > 0; outer /= outer_sizes[i]) {
       offset += outer % outer_sizes[i] * outer_strides[i];
@@ -38,6 +39,12 @@ Layout Plain(int64_t n, int64_t k) { return {"[k,n]", n, k, n, 1}; }
 // (ko, c, kh, kw) with taps outside of channels.
 Layout Conv(int64_t n, int64_t c, int64_t taps) {
   return {"conv", n, c, taps * taps, c * taps * taps, {taps, taps}, {taps, 1}};
+}
+// The weight of a convolution's gradient by its image: channels change places, taps are reversed.
+Layout ConvFlipped(int64_t n, int64_t c, int64_t taps) {
+  Layout flipped{"conv flipped", n, c, n * taps * taps, taps * taps, {taps, taps}, {-taps, -1}};
+  flipped.first = taps * taps - 1;
+  return flipped;
 }
 Layout ConvChannelsLast(int64_t n, int64_t c, int64_t taps) {
   return {"conv channels last", n, c, 1, c * taps * taps, {taps, taps}, {taps * c, c}};
@@ -72,6 +79,9 @@ std::vector<Layout> Layouts() {
           Conv(64, 2, 1),
           Conv(64, 3, 7),
           Conv(20, 1, 3),
+          Conv(64, 4, 5),
+          ConvFlipped(64, 6, 3),
+          ConvFlipped(41, 3, 5),
           ConvChannelsLast(40, 5, 2)};
 }
 
@@ -172,7 +182,8 @@ TEST(PackingTest, PairsAreFilledUpWithZeros) {
   for (const IsaLevel isa : TestedLevels()) {
     const int64_t cols = 2 * TargetInfoFor(isa).f32_lanes;
     for (const Layout& layout : {Linear(64, 197), Linear(50, 66), Linear(5, 31), Linear(33, 64),
-                                 Plain(64, 197), Plain(50, 66), Plain(5, 31), Plain(33, 64)}) {
+                                 Plain(64, 197), Plain(50, 66), Plain(5, 31), Plain(33, 64),
+                                 Conv(40, 5, 3), ConvFlipped(64, 6, 2)}) {
       for (const int64_t zeros : {0, 1, 7, 30, 100}) {
         SCOPED_TRACE(LevelName(isa) + " " + layout.name + " " + std::to_string(layout.n) + "x" +
                      std::to_string(layout.k) + " and " + std::to_string(zeros));
