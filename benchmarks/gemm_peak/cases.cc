@@ -31,8 +31,10 @@ Case BatchGemm(int64_t batch, int64_t m, int64_t n, int64_t k) {
           {batch * m * k, batch * k * n, batch * m * n}};
 }
 
-Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bias_gelu = false) {
+Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bias_gelu = false,
+          MemoryType type = MemoryType::kF32) {
   GemmSpec spec;
+  spec.a.type = spec.b.type = type;
   spec.m = m;
   spec.n = n;
   spec.k = k;
@@ -43,8 +45,8 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
   spec.b.row_stride = transposed ? 1 : n;
   spec.b.col_stride = transposed ? k : 1;
   spec.b.stable = stable;
-  spec.b.buffer_bytes = static_cast<uint64_t>(4 * n * k);
-  spec.epilogue = StoreBody(MemoryType::kF32, {n, 1});
+  spec.b.buffer_bytes = static_cast<uint64_t>(MemoryTypeSize(type) * n * k);
+  spec.epilogue = StoreBody(type, {n, 1});
   if (bias_gelu) {
     Body& body = spec.epilogue;
     BodyOp load = MakeOp(Opcode::kLoad);
@@ -63,11 +65,13 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
   }
   spec.epilogue_operands = {Persistent(2), Persistent(1)};
   spec.name = "gemm";
-  return {"gemm " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
+  return {std::string("gemm ") + (type == MemoryType::kF32 ? "" : "bf16 ") + std::to_string(m) +
+              "x" + std::to_string(n) + "x" + std::to_string(k) +
               (transposed ? " [n,k]" : " [k,n]") + (stable ? "" : " unpacked") +
               (bias_gelu ? " +bias gelu" : ""),
           [spec](ContractionEmitter& emitter) { return emitter.EmitGemm(spec); },
-          {m * k, n * k, m * n}};
+          {m * k, n * k, m * n},
+          type};
 }
 
 // Channels last, padding kernel / 2, weights (ko, c, kh, kw) dense.
@@ -153,6 +157,13 @@ std::vector<Case> Cases() {
   cases.push_back(Gemm(1024, 1024, 1024, false, true));
   cases.push_back(Gemm(196, 256, 1024, true, true));
   cases.push_back(Gemm(49, 2048, 512, true, true));
+  for (const bool stable : {true, false}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{768, 768}, {3072, 768}, {768, 3072}}) {
+      for (const int64_t m : {128, 1024}) {
+        cases.push_back(Gemm(m, n, k, true, stable, false, MemoryType::kBF16));
+      }
+    }
+  }
   cases.push_back(BatchGemm(1024, 8, 8, 8));
   cases.push_back(BatchGemm(1024, 5, 7, 3));
   cases.push_back(BatchGemm(96, 64, 64, 64));

@@ -13,7 +13,8 @@ namespace hpu::graph_compiler {
 struct Case {
   std::string name;
   EmitFn emit;
-  std::vector<int64_t> buffer_elements;  // f32; the last one is written
+  std::vector<int64_t> buffer_elements;  // the last one is written
+  MemoryType type = MemoryType::kF32;    // of all buffers
 };
 
 std::vector<Case> Cases();

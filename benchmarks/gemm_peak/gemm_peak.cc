@@ -4,7 +4,8 @@
 //   gemm_peak --machine [--threads N]     # JSON: the machine's own peaks, no contraction
 //
 // Peak and contraction are measured in turn, so that a machine whose speed drifts still gives a
-// meaningful ratio. One-row products are compared with the measured read bandwidth instead.
+// meaningful ratio, in the type of the operands. One-row products are compared with the measured
+// read bandwidth instead.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -35,7 +36,7 @@ Result Measure(const Case& test, const Options& options, const Machine& machine)
   std::vector<std::unique_ptr<TestBuffer>> storage;
   std::vector<TestBuffer*> buffers;
   for (const int64_t elements : test.buffer_elements) {
-    storage.push_back(std::make_unique<TestBuffer>(MemoryType::kF32, elements));
+    storage.push_back(std::make_unique<TestBuffer>(test.type, elements));
     storage.back()->FillRandom(static_cast<uint32_t>(storage.size()));
     buffers.push_back(storage.back().get());
   }
@@ -51,7 +52,8 @@ Result Measure(const Case& test, const Options& options, const Machine& machine)
   double best = 1e9;
   compiled.RunPacked(buffers, 1, false);
   for (int round = 0; round < 8; ++round) {
-    result.peak = std::max(result.peak, machine.PeakGflops());
+    result.peak = std::max(result.peak, test.type == MemoryType::kBF16 ? machine.Bf16PeakGflops()
+                                                                       : machine.PeakGflops());
     result.bandwidth = std::max(result.bandwidth, machine.ReadGbytes());
     const int repeat = std::max(1, static_cast<int>(1e9 / flops));
     const double seconds = Seconds(options.threads, [&] {
