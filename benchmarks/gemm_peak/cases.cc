@@ -106,8 +106,10 @@ Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, i
 
 // Operands as transformers lay them out: [batch, position, head, feature]; keys and values of a
 // single query come from a cache [batch, head, position, feature].
-Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d, bool causal) {
+Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d, bool causal,
+               MemoryType type = MemoryType::kF32) {
   AttentionSpec spec;
+  spec.type = type;
   spec.batch = 1;
   spec.heads = heads;
   spec.kv_repeat = kv_repeat;
@@ -129,11 +131,12 @@ Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d
   spec.v = Persistent(2);
   spec.out = Persistent(3);
   spec.name = "attention";
-  return {"attention h" + std::to_string(heads) + "/" + std::to_string(key_heads) + " " +
-              std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(d) +
-              (causal ? " causal" : ""),
+  return {std::string("attention ") + (type == MemoryType::kF32 ? "h" : "bf16 h") +
+              std::to_string(heads) + "/" + std::to_string(key_heads) + " " + std::to_string(m) +
+              "x" + std::to_string(n) + "x" + std::to_string(d) + (causal ? " causal" : ""),
           [spec](ContractionEmitter& emitter) { return emitter.EmitAttention(spec); },
-          {heads * m * d, key_heads * n * d, key_heads * n * d, heads * m * d}};
+          {heads * m * d, key_heads * n * d, key_heads * n * d, heads * m * d},
+          type};
 }
 
 }  // namespace
@@ -173,6 +176,9 @@ std::vector<Case> Cases() {
   cases.push_back(Attention(12, 1, 1024, 1024, 64, true));
   cases.push_back(Attention(32, 1, 1, 1024, 64, false));
   cases.push_back(Attention(32, 4, 1, 1024, 64, false));
+  cases.push_back(Attention(12, 1, 128, 128, 64, false, MemoryType::kBF16));
+  cases.push_back(Attention(12, 1, 197, 197, 64, false, MemoryType::kBF16));
+  cases.push_back(Attention(12, 1, 1024, 1024, 64, true, MemoryType::kBF16));
   // ResNet-50, batch 1.
   cases.push_back(Conv(224, 3, 64, 7, 2));
   cases.push_back(Conv(56, 64, 64, 1, 1));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/attention_forms.h"
 #include "graph_compiler/contraction/attention_rows.h"
 #include "graph_compiler/contraction/tiling.h"
 
@@ -11,15 +13,42 @@ namespace {
 constexpr int64_t kQueriesPerTask = 64;
 constexpr int64_t kLongestKeyBlock = 128;  // scores of a task: 32 KiB
 constexpr int64_t kFoldedRows = 16;
-constexpr int64_t kSlackBytes = 256;  // tiles may read past the last row of scores
+constexpr int64_t kSlackBytes = 256;   // tiles may read past the last row of scores
+constexpr int64_t kKeysPerGroup = 32;  // that are made rows of pairs together
 
 // Blocks whose last one is not shorter than a tile: its last tile may then move back and repeat
 // some keys instead of reading keys that do not exist.
 int64_t ChooseKeyBlock(int64_t n, int64_t shortest) {
   if (n <= kLongestKeyBlock) return n;
   int64_t block = kLongestKeyBlock;
+  for (; block > 0; block -= kKeysPerGroup) {
+    if (n % block == 0 || n % block >= shortest) return block;
+  }
+  block = kLongestKeyBlock;
   while (n % block != 0 && n % block < shortest) --block;
   return block;
+}
+
+// As even as tiles of at most `most` rows allow.
+int EvenRows(int64_t rows, int most) {
+  return static_cast<int>(CeilDiv(rows, CeilDiv(rows, most)));
+}
+
+// Whether products of pairs can read the operands: features of queries and keys lie in pairs.
+bool LiesInPairs(const TargetInfo& target, const AttentionSpec& spec) {
+  return target.avx512_bf16 && spec.type == MemoryType::kBF16 && spec.d % 2 == 0 &&
+         spec.q_strides[3] == 1 && spec.q_strides[2] % 2 == 0 && spec.k_strides[3] == 1;
+}
+
+void PlanPairs(const TargetInfo& target, const AttentionSpec& spec, AttentionPlan& plan) {
+  plan.pairs = true;
+  const int64_t used_rows = std::min(plan.rows, kQueriesPerTask);
+  plan.query_vectors = ChoosePanelVectors(target, used_rows, kAmxVectors);
+  if (target.amx_bf16) {
+    plan.score_depth = AmxDepth(spec.d / 2);
+    const int64_t keys = RoundUp(std::min(spec.n, kLongestKeyBlock), kWeightsAtOnce);
+    plan.value_depth = AmxDepthFilledUp(keys / 2);
+  }
 }
 
 }  // namespace
@@ -65,26 +94,41 @@ AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec)
                      !spec.HasStatistics() && !spec.Drops();
   plan.rows = plan.folds_heads ? spec.m * spec.kv_repeat : spec.m;
   plan.query_vectors = ChoosePanelVectors(target, std::min(plan.rows, kQueriesPerTask));
+  if (!plan.folds_heads && LiesInPairs(target, spec)) PlanPairs(target, spec, plan);
   plan.query_cols = static_cast<int64_t>(plan.query_vectors) * target.f32_lanes;
   const int64_t blocks = CeilDiv(plan.rows, kQueriesPerTask);
   plan.query_block = RoundUp(CeilDiv(plan.rows, blocks), plan.query_cols);
   plan.query_blocks = CeilDiv(plan.rows, plan.query_block);
 
-  const int max_key_rows = MaxTileRows(target, plan.query_vectors);
+  constexpr int kMostAmxRows = kAmxHalves * kAmxRows;
+  const int max_tile_rows = MaxTileRows(target, plan.query_vectors);
+  const int max_key_rows = plan.score_depth > 0 ? kMostAmxRows : max_tile_rows;
   plan.key_block = ChooseKeyBlock(spec.n, max_key_rows);
-  plan.key_rows = static_cast<int>(CeilDiv(plan.key_block, CeilDiv(plan.key_block, max_key_rows)));
+  plan.key_rows = EvenRows(plan.key_block, max_key_rows);
   plan.value_vectors = ChoosePanelVectors(target, spec.dv);
   plan.value_cols = static_cast<int64_t>(plan.value_vectors) * target.f32_lanes;
   plan.value_panels = CeilDiv(spec.dv, plan.value_cols);
   const int64_t used_rows = std::min(plan.rows, plan.query_block);
-  const int max_value_rows = MaxTileRows(target, plan.value_vectors);
-  plan.value_rows = static_cast<int>(CeilDiv(used_rows, CeilDiv(used_rows, max_value_rows)));
+  plan.score_rows = RoundUp(plan.key_block, kWeightsAtOnce);
+  if (plan.pairs) {
+    plan.value_rows = EvenRows(spec.dv, plan.value_depth > 0 ? kMostAmxRows : max_tile_rows);
+    plan.output_features = RoundUp(spec.dv, plan.value_rows);
+    plan.score_rows = std::max(plan.score_rows, plan.FilledPairs(plan.key_block));
+    plan.value_stride = RoundUp(plan.key_block, kKeysPerGroup) / 2 + kKeysPerGroup / 2;
+    plan.output_rows = plan.query_block;
+    return plan;
+  }
+  plan.value_rows = EvenRows(used_rows, MaxTileRows(target, plan.value_vectors));
   plan.output_rows = RoundUp(used_rows, plan.value_rows);
 
   const bool is_f32 = spec.type == MemoryType::kF32;
   plan.keys_in_place = is_f32 && spec.k_strides[3] == 1;
   plan.values_in_place = is_f32 && spec.v_strides[3] == 1 && spec.dv % plan.value_cols == 0;
   return plan;
+}
+
+int64_t AttentionPlan::FilledPairs(int64_t block_keys) const {
+  return RoundUp(RoundUp(block_keys, kWeightsAtOnce) / 2, std::max(1, value_depth));
 }
 
 AttentionScratch::AttentionScratch(const AttentionSpec& spec, const AttentionPlan& plan) {
@@ -95,14 +139,18 @@ AttentionScratch::AttentionScratch(const AttentionSpec& spec, const AttentionPla
     return offset;
   };
   queries = place(plan.query_block * spec.d);
-  scores = place(plan.key_block * plan.query_block + kSlackBytes / 4);
+  scores = place(plan.score_rows * plan.query_block + kSlackBytes / 4);
   maximum = place(plan.query_block);
   block_maximum = place(plan.query_block);
   sum = place(plan.query_block);
   correction = place(std::max(plan.query_block, plan.output_rows));
-  output = place(plan.output_rows * plan.value_panels * plan.value_cols);
-  keys = place(plan.keys_in_place ? 0 : plan.key_block * spec.d);
-  values = place(plan.values_in_place ? 0 : plan.key_block * plan.value_panels * plan.value_cols);
+  output_rows = place(plan.output_rows * plan.value_panels * plan.value_cols);
+  output_panels = place(plan.query_block * plan.output_features);
+  keys = place(plan.keys_in_place || plan.pairs ? 0 : plan.key_block * spec.d);
+  const int64_t value_rows = plan.key_block * plan.value_panels * plan.value_cols;
+  values = place(plan.pairs             ? plan.output_features * plan.value_stride
+                 : plan.values_in_place ? 0
+                                        : value_rows);
   mask = place(plan.mask == AttentionMask::kPerQuery ? plan.key_block * plan.query_block : 0);
   total = at;
 }
@@ -165,7 +213,8 @@ absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const At
   launch.entry =
       cache.GetOrAdd(key, "attention",
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
-                       EmitAttentionTask(builder, target, frame, bound, plan, task);
+                       const auto make = plan.pairs ? MakePairsAttention : MakeF32Attention;
+                       make(builder, target, frame, bound, plan)->Emit(task);
                      });
   out.launches.push_back(std::move(launch));
   return out;

@@ -9,6 +9,8 @@
 //     O = O * exp(old maximum - new maximum) + P V
 //   out = O / sum
 //
+// attention_forms.h: in which form the two products are computed.
+//
 // A row whose keys are all masked (every score -inf) gives 0, as PyTorch's kernels do. Causal means
 // key j <= query i, both counted from 0 (PyTorch's top-left rule); tiles of scores above the
 // diagonal are neither computed nor read. Where a few queries share a key head (decoding with
@@ -36,6 +38,9 @@ void BindOffset(OperandRef& ref, int64_t& offset, MemoryType type);
 // What reaches the code, whatever its form.
 void AddToKey(KernelKey& key, const AttentionSpec& spec);
 
+// Rows of scores whose exponentials are in flight together.
+inline constexpr int kWeightsAtOnce = 4;
+
 struct AttentionPlan {
   bool folds_heads = false;  // query rows are (head of the group, query)
   int64_t rows = 0;          // query rows of one unit: m, or kv_repeat * m
@@ -47,23 +52,28 @@ struct AttentionPlan {
   int key_rows = 0;       // S^T tile
   int value_vectors = 0;  // O panel
   int64_t value_cols = 0, value_panels = 0;
-  int value_rows = 0;       // O tile
+  int value_rows = 0;       // O tile: queries; in pairs: features
   int64_t output_rows = 0;  // query_block rounded up to whole O tiles
   bool keys_in_place = false, values_in_place = false;
   AttentionMask mask = AttentionMask::kNone;
+
+  // The form of pairs (attention_forms.h).
+  bool pairs = false;
+  int score_depth = 0, value_depth = 0;  // pairs that a tile of AMX multiplies; 0: vectors
+  int64_t score_rows = 0;                // of a panel of scores
+  int64_t output_features = 0;           // dv in whole tiles
+  int64_t value_stride = 0;              // dwords from a row of V^T to the next
+  // Pairs that a block of so many keys is filled up to.
+  int64_t FilledPairs(int64_t block_keys) const;
 };
 AttentionPlan PlanAttention(const TargetInfo& target, const AttentionSpec& spec);
 
 // Offsets of the parts of a task's scratch, bytes.
 struct AttentionScratch {
   AttentionScratch(const AttentionSpec& spec, const AttentionPlan& plan);
-  int64_t queries, scores, maximum, block_maximum, sum, correction, output, keys, values, mask;
+  int64_t queries, scores, maximum, block_maximum, sum, correction, output_rows, output_panels,
+      keys, values, mask;
   int64_t total;
 };
-
-// Emits one task.
-void EmitAttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& target,
-                       const KernelFrame& frame, const AttentionSpec& spec,
-                       const AttentionPlan& plan, llvm::Value* task);
 
 }  // namespace hpu::graph_compiler

@@ -176,5 +176,36 @@ TEST(AmxConvTest, AgreesWithVectors) {
   }
 }
 
+// Results: attention_test, which runs at this level too.
+TEST(AmxAttentionTest, BothProductsAreTiles) {
+  if (!CanRunAmx() || HostIsaLevel() == IsaLevel::kV4Amx)
+    GTEST_SKIP() << "counts what is interpreted";
+  AttentionSpec spec;
+  spec.batch = spec.heads = 1;
+  spec.m = 64;
+  spec.n = 160;
+  spec.d = spec.dv = 64;
+  spec.type = MemoryType::kBF16;
+  for (int64_t* strides : {spec.q_strides, spec.k_strides, spec.v_strides, spec.out_strides}) {
+    strides[2] = 64;
+    strides[3] = 1;
+  }
+  spec.q = Persistent(0);
+  spec.k = Persistent(1);
+  spec.v = Persistent(2);
+  spec.out = Persistent(3);
+  spec.name = "test";
+  TestBuffer q(MemoryType::kBF16, 64 * 64), k(MemoryType::kBF16, 160 * 64), v = k, out = q;
+  for (TestBuffer* buffer : {&q, &k, &v}) buffer->FillRandom(1);
+  CompiledContraction compiled(IsaLevel::kV4Amx,
+                               [&](ContractionEmitter& e) { return e.EmitAttention(spec); });
+  const long before = AmxProductsInterpreted();
+  compiled.Run({&q, &k, &v, &out, nullptr});
+  // 16 x 16 results of 32 terms each.
+  constexpr long kScores = (160 / 16) * (64 / 16) * (64 / 32);
+  constexpr long kOutputs = (64 / 16) * (64 / 16) * (160 / 32);
+  EXPECT_EQ(AmxProductsInterpreted() - before, kScores + kOutputs);
+}
+
 }  // namespace
 }  // namespace hpu::graph_compiler

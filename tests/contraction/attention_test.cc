@@ -129,6 +129,50 @@ TEST(AttentionTest, LongDecodingIsSplitOverKeys) {
   EXPECT_EQ(kernels.launches[1].tasks, 2u);
 }
 
+// Weights are rounded to bf16 where its pairs are multiplied: even features, contiguous; the others
+// as f32.
+TEST(AttentionTest, PairsOfBF16) {
+  constexpr MemoryType kType = MemoryType::kBF16;
+  CheckAll(
+      {{.b = 2, .h = 3, .m = 128, .n = 128, .d = 64, .dv = 64, .type = kType},
+       {.b = 1, .h = 2, .m = 70, .n = 131, .d = 16, .dv = 23, .type = kType},
+       {.b = 1, .h = 2, .m = 70, .n = 131, .d = 17, .dv = 23, .type = kType},
+       {.b = 1, .h = 2, .m = 9, .n = 7, .d = 8, .dv = 5, .type = kType},
+       {.b = 1, .h = 1, .m = 7, .n = 1, .d = 2, .dv = 1, .type = kType},
+       {.b = 1, .h = 6, .m = 40, .n = 50, .d = 24, .dv = 24, .kv_repeat = 3, .type = kType},
+       {.b = 1, .h = 1, .m = 20, .n = 1030, .d = 32, .dv = 32, .type = kType},
+       {.b = 1, .h = 2, .m = 197, .n = 257, .d = 80, .dv = 72, .type = kType},
+       {.b = 1, .h = 2, .m = 33, .n = 40, .d = 16, .dv = 16, .type = kType, .heads_inside = false},
+       {.b = 1,
+        .h = 2,
+        .m = 33,
+        .n = 40,
+        .d = 16,
+        .dv = 16,
+        .type = kType,
+        .heads_inside = false,
+        .transposed_keys = true}});
+  CheckAll({{.b = 1, .h = 2, .m = 128, .n = 128, .d = 64, .dv = 64, .causal = true, .type = kType},
+            {.b = 1, .h = 1, .m = 300, .n = 300, .d = 32, .dv = 16, .causal = true, .type = kType},
+            {.b = 1, .h = 1, .m = 30, .n = 300, .d = 16, .dv = 16, .causal = true, .type = kType},
+            {.b = 2, .h = 2, .m = 190, .n = 400, .d = 48, .dv = 40, .causal = true, .type = kType},
+            {.b = 1, .h = 1, .m = 150, .n = 20, .d = 16, .dv = 16, .causal = true, .type = kType}});
+  for (const MaskKind mask : {MaskKind::kAdditivePerKey, MaskKind::kAdditiveFull,
+                              MaskKind::kBoolFull, MaskKind::kMaskAll}) {
+    CheckAll({{.b = 2, .h = 2, .m = 70, .n = 150, .d = 16, .dv = 16, .mask = mask, .type = kType},
+              {.b = 1,
+               .h = 2,
+               .m = 20,
+               .n = 33,
+               .d = 32,
+               .dv = 20,
+               .causal = true,
+               .mask = mask,
+               .type = kType},
+              {.b = 1, .h = 2, .m = 20, .n = 300, .d = 64, .dv = 16, .mask = mask, .type = kType}});
+  }
+}
+
 TEST(AttentionTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     CheckAll({{.b = 1, .h = 2, .m = 70, .n = 131, .d = 24, .dv = 40, .type = type},
