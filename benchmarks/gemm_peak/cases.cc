@@ -139,6 +139,43 @@ Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d
           type};
 }
 
+// Of one key head a task; the statistics are any numbers.
+Case AttentionGradient(int64_t heads, int64_t m, int64_t d, bool causal, MemoryType type) {
+  AttentionBackwardSpec spec;
+  AttentionSpec& forward = spec.forward;
+  forward.batch = 1;
+  forward.heads = heads;
+  forward.m = forward.n = m;
+  forward.d = forward.dv = d;
+  forward.scale = 0.125f;
+  forward.causal = causal;
+  forward.type = type;
+  const int64_t strides[] = {0, d, heads * d, 1};
+  for (int64_t* to : {forward.q_strides, forward.k_strides, forward.v_strides, forward.out_strides,
+                      spec.out_gradient_strides, spec.q_gradient_strides, spec.k_gradient_strides,
+                      spec.v_gradient_strides}) {
+    std::copy_n(strides, 4, to);
+  }
+  forward.q = Persistent(0);
+  forward.k = Persistent(1);
+  forward.v = Persistent(2);
+  forward.out = Persistent(3);
+  forward.maximum = forward.inverse_sum = Persistent(4);
+  spec.out_gradient = Persistent(5);
+  spec.q_gradient = Persistent(6);
+  spec.k_gradient = Persistent(7);
+  spec.v_gradient = Persistent(8);
+  forward.name = "attention_gradient";
+  const int64_t elements = heads * m * d;
+  std::vector<int64_t> buffers(9, elements);
+  buffers[4] = heads * m * 4 / MemoryTypeSize(type);
+  return {std::string("attention gradient ") + (type == MemoryType::kF32 ? "h" : "bf16 h") +
+              std::to_string(heads) + " " + std::to_string(m) + "x" + std::to_string(d) +
+              (causal ? " causal" : ""),
+          [spec](ContractionEmitter& emitter) { return emitter.EmitAttentionBackward(spec); },
+          buffers, type};
+}
+
 }  // namespace
 
 std::vector<Case> Cases() {
@@ -179,6 +216,10 @@ std::vector<Case> Cases() {
   cases.push_back(Attention(12, 1, 128, 128, 64, false, MemoryType::kBF16));
   cases.push_back(Attention(12, 1, 197, 197, 64, false, MemoryType::kBF16));
   cases.push_back(Attention(12, 1, 1024, 1024, 64, true, MemoryType::kBF16));
+  for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
+    cases.push_back(AttentionGradient(24, 128, 64, false, type));
+    cases.push_back(AttentionGradient(24, 1024, 64, true, type));
+  }
   // ResNet-50, batch 1.
   cases.push_back(Conv(224, 3, 64, 7, 2));
   cases.push_back(Conv(56, 64, 64, 1, 1));

@@ -77,22 +77,25 @@ void AmxTiles::Release(IrEmitter& e) {
   e.b.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
 }
 
-void AmxTiles::ForEachSum(const std::function<void(Value* tile, int64_t offset)>& visit) {
+void AmxTiles::ForEachSum(
+    int64_t row_stride,
+    const std::function<void(Value* tile, int64_t offset, int64_t row_stride)>& visit) {
+  if (row_stride == 0) row_stride = vectors_ * kRowBytes;
   for (int half = 0; half < halves(); ++half) {
     for (int v = 0; v < vectors_; ++v) {
-      visit(Tile(half * kAmxVectors + v), (half * rows_[0] * vectors_ + v) * kRowBytes);
+      visit(Tile(half * kAmxVectors + v), half * rows_[0] * row_stride + v * kRowBytes, row_stride);
     }
   }
 }
 
 void AmxTiles::Zero() {
-  ForEachSum([&](Value* tile, int64_t) { Call(llvm::Intrinsic::x86_tilezero, {tile}); });
+  ForEachSum(0,
+             [&](Value* tile, int64_t, int64_t) { Call(llvm::Intrinsic::x86_tilezero, {tile}); });
 }
 
-void AmxTiles::Load(Value* sums) {
-  ForEachSum([&](Value* tile, int64_t offset) {
-    Call(llvm::Intrinsic::x86_tileloadd64,
-         {tile, e_.Address(sums, offset), e_.Int(vectors_ * kRowBytes)});
+void AmxTiles::Load(Value* sums, int64_t row_stride) {
+  ForEachSum(row_stride, [&](Value* tile, int64_t offset, int64_t stride) {
+    Call(llvm::Intrinsic::x86_tileloadd64, {tile, e_.Address(sums, offset), e_.Int(stride)});
   });
 }
 
@@ -105,10 +108,9 @@ void AmxTiles::LoadRow(Value* sums) {
   }
 }
 
-void AmxTiles::Store(Value* sums) {
-  ForEachSum([&](Value* tile, int64_t offset) {
-    Call(llvm::Intrinsic::x86_tilestored64,
-         {tile, e_.Address(sums, offset), e_.Int(vectors_ * kRowBytes)});
+void AmxTiles::Store(Value* sums, int64_t row_stride) {
+  ForEachSum(row_stride, [&](Value* tile, int64_t offset, int64_t stride) {
+    Call(llvm::Intrinsic::x86_tilestored64, {tile, e_.Address(sums, offset), e_.Int(stride)});
   });
 }
 

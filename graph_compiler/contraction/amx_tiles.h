@@ -47,19 +47,22 @@ class AmxTiles {
   // Back to the state in which the CPU need not save tiles; at the end of every task.
   static void Release(IrEmitter& e);
 
-  // Accumulators from and to dense rows of vectors * 16 f32, those of the first half first.
+  // Accumulators from and to rows of vectors * 16 f32, those of the first half first; rows lie
+  // `row_stride` bytes apart, 0: dense.
   void Zero();
-  void Load(llvm::Value* sums);
+  void Load(llvm::Value* sums, int64_t row_stride = 0);
   // Every row from one.
   void LoadRow(llvm::Value* sums);
-  void Store(llvm::Value* sums);
+  void Store(llvm::Value* sums, int64_t row_stride = 0);
   // `steps` pairs of k, a multiple of the depth.
   void Accumulate(const AmxA& a, const TileB& b, llvm::Value* steps);
 
  private:
   int halves() const { return rows_[1] > 0 ? 2 : 1; }
-  // `visit` gets an accumulator and the bytes that lie before its first row.
-  void ForEachSum(const std::function<void(llvm::Value* tile, int64_t offset)>& visit);
+  // `visit` gets an accumulator, the bytes that lie before its first row and between rows.
+  void ForEachSum(
+      int64_t row_stride,
+      const std::function<void(llvm::Value* tile, int64_t offset, int64_t row_stride)>& visit);
   void Call(llvm::Intrinsic::ID id, const Values& arguments);
   llvm::Value* Tile(int number) { return e_.b.getInt8(static_cast<uint8_t>(number)); }
 

@@ -34,12 +34,6 @@ int EvenRows(int64_t rows, int most) {
   return static_cast<int>(CeilDiv(rows, CeilDiv(rows, most)));
 }
 
-// Whether products of pairs can read the operands: features of queries and keys lie in pairs.
-bool LiesInPairs(const TargetInfo& target, const AttentionSpec& spec) {
-  return target.avx512_bf16 && spec.type == MemoryType::kBF16 && spec.d % 2 == 0 &&
-         spec.q_strides[3] == 1 && spec.q_strides[2] % 2 == 0 && spec.k_strides[3] == 1;
-}
-
 void PlanPairs(const TargetInfo& target, const AttentionSpec& spec, AttentionPlan& plan) {
   plan.pairs = true;
   const int64_t used_rows = std::min(plan.rows, kQueriesPerTask);
@@ -52,6 +46,11 @@ void PlanPairs(const TargetInfo& target, const AttentionSpec& spec, AttentionPla
 }
 
 }  // namespace
+
+bool LiesInPairs(const TargetInfo& target, const AttentionSpec& spec) {
+  return target.avx512_bf16 && spec.type == MemoryType::kBF16 && spec.d % 2 == 0 &&
+         spec.q_strides[3] == 1 && spec.q_strides[2] % 2 == 0 && spec.k_strides[3] == 1;
+}
 
 absl::Status CheckAttention(const AttentionSpec& spec) {
   if (!IsFactorType(spec.type)) {

@@ -32,6 +32,8 @@ absl::StatusOr<EmittedKernels> EmitAttentionKernels(KernelCache& cache, const At
 // of the whole; tasks are the caller's.
 KernelLaunch AttentionLaunch(const AttentionSpec& spec);
 absl::Status CheckAttention(const AttentionSpec& spec);
+// Whether products of pairs of bf16 can read queries and keys: features lie in pairs.
+bool LiesInPairs(const TargetInfo& target, const AttentionSpec& spec);
 // Offsets of views go to their operands.
 AttentionSpec WithBoundOffsets(const AttentionSpec& spec);
 void BindOffset(OperandRef& ref, int64_t& offset, MemoryType type);

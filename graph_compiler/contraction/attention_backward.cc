@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/attention.h"
+#include "graph_compiler/contraction/attention_backward_task.h"
 #include "graph_compiler/contraction/tiling.h"
 
 namespace hpu::graph_compiler {
@@ -15,28 +17,40 @@ constexpr int64_t kKeysPerBlock = 120;  // with as many queries: weights and slo
 constexpr int64_t kTasksWanted = 16;
 constexpr int64_t kJoinRows = 64;
 constexpr int64_t kSlackFloats = 64;  // tiles may read past the last row of slopes
+constexpr int kMostVectors = 4;
+constexpr int64_t kWidePairs = 32;  // elements that a row of pairs is written by
+
+bool TakesPairs(const TargetInfo& target, const AttentionBackwardSpec& spec) {
+  return LiesInPairs(target, spec.forward) && spec.forward.dv % 2 == 0 &&
+         spec.out_gradient_strides[3] == 1 && spec.out_gradient_strides[2] % 2 == 0;
+}
 
 }  // namespace
 
-Features::Features(const TargetInfo& target, int64_t count)
+Features::Features(const TargetInfo& target, int64_t count, int most_vectors)
     : size(count),
-      vectors(ChoosePanelVectors(target, count)),
+      vectors(ChoosePanelVectors(target, count, most_vectors)),
       rows(MaxTileRows(target, vectors)),
       cols(static_cast<int64_t>(vectors) * target.f32_lanes),
       panels(CeilDiv(size, cols)),
       width(panels * cols) {}
 
-Plan::Plan(const TargetInfo& target, const AttentionSpec& spec)
-    : units(spec.batch * spec.heads / spec.kv_repeat),
-      query_vectors(ChoosePanelVectors(target, std::min(spec.m, kQueriesPerBlock))),
-      query_cols(static_cast<int64_t>(query_vectors) * target.f32_lanes),
-      query_block(RoundUp(std::min(spec.m, kQueriesPerBlock), query_cols)),
-      query_blocks(CeilDiv(spec.m, query_block)),
-      key_rows(MaxTileRows(target, query_vectors)),
-      d(target, spec.d),
-      dv(target, spec.dv),
-      mask(MaskOf(spec)) {
+Plan::Plan(const TargetInfo& target, const AttentionBackwardSpec& gradient)
+    : units(gradient.forward.batch * gradient.forward.heads / gradient.forward.kv_repeat),
+      d(target, gradient.forward.d, TakesPairs(target, gradient) ? kAmxVectors : kMostVectors),
+      dv(target, gradient.forward.dv, TakesPairs(target, gradient) ? kAmxVectors : kMostVectors),
+      mask(MaskOf(gradient.forward)),
+      pairs(TakesPairs(target, gradient)) {
+  const AttentionSpec& spec = gradient.forward;
+  amx = pairs && target.amx_bf16 && AmxDepth(spec.d / 2) > 0 && AmxDepth(spec.dv / 2) > 0;
+  query_vectors = ChoosePanelVectors(target, std::min(spec.m, kQueriesPerBlock),
+                                     pairs ? kAmxVectors : kMostVectors);
+  query_cols = static_cast<int64_t>(query_vectors) * target.f32_lanes;
+  query_block = RoundUp(std::min(spec.m, kQueriesPerBlock), query_cols);
+  query_blocks = CeilDiv(spec.m, query_block);
   splits = std::clamp<int64_t>(CeilDiv(kTasksWanted, units), 1, spec.kv_repeat * query_blocks);
+  key_rows = MaxTileRows(target, query_vectors);
+  if (amx) key_rows = d.rows = dv.rows = kAmxHalves * kAmxRows;
   key_step = std::lcm(std::lcm(key_rows, kRowsAtOnce), std::lcm(d.rows, dv.rows));
   key_block = kKeysPerBlock;
   EvenBlocks(spec.n, key_block);
@@ -44,6 +58,13 @@ Plan::Plan(const TargetInfo& target, const AttentionSpec& spec)
   keys = RoundUp(spec.n, key_block);
   join_rows = kJoinRows;
   join_blocks = EvenBlocks(spec.n, join_rows);
+  query_sums = query_block * d.width;
+  if (!pairs) return;
+  feature_rows = static_cast<int>(CeilDiv(spec.d, CeilDiv(spec.d, key_rows)));
+  query_sums = query_block * RoundUp(spec.d, feature_rows);
+  key_stride = RoundUp(spec.d, kWidePairs);
+  value_stride = RoundUp(spec.dv, kWidePairs);
+  column_stride = RoundUp(keys, kWidePairs) + kWidePairs;
 }
 
 Scratch::Scratch(const Plan& plan) {
@@ -54,18 +75,24 @@ Scratch::Scratch(const Plan& plan) {
     return offset;
   };
   const int64_t own_sums = plan.splits == 1 ? plan.keys : 0;
-  keys = place(plan.keys * plan.d.width);
-  values = place(plan.keys * plan.dv.width);
+  // Rows of pairs take half a float an element.
+  keys = place(plan.keys * (plan.pairs ? plan.key_stride / 2 : plan.d.width));
+  values = place(plan.keys * (plan.pairs ? plan.value_stride / 2 : plan.dv.width));
+  key_columns =
+      place(plan.pairs ? RoundUp(plan.d.size, plan.feature_rows) * plan.column_stride / 2 : 0);
   key_gradients = place(own_sums * plan.d.width);
   value_gradients = place(own_sums * plan.dv.width);
-  query_rows = place(plan.query_block * plan.d.width);
+  query_rows = place(plan.query_block * plan.d.width / (plan.pairs ? 2 : 1));
   out_rows = place(plan.query_block * plan.dv.width);
+  out_pairs = place(plan.pairs ? plan.query_block * plan.dv.width / 2 : 0);
   query_panels = place(plan.query_block * plan.d.size);
   out_panels = place(plan.query_block * plan.dv.size);
   result_rows = place(plan.query_block * plan.dv.width);
   query_gradients = place(RoundUp(plan.query_block, plan.d.rows) * plan.d.width);
+  query_sums = plan.pairs ? place(plan.query_sums) : query_gradients;
   weights = place(plan.key_block * plan.query_block);
   slopes = place(plan.key_block * plan.query_block + kSlackFloats);
+  slope_pairs = place(plan.pairs ? plan.key_block * plan.query_block / 2 : 0);
   mask = place(plan.mask == AttentionMask::kPerQuery ? plan.key_block * plan.query_block : 0);
   maximum = place(plan.query_block);
   inverse = place(plan.query_block);
@@ -130,7 +157,7 @@ absl::StatusOr<EmittedKernels> EmitAttentionBackwardKernels(KernelCache& cache,
   }
   const AttentionBackwardSpec bound = Bound(spec);
   const TargetInfo& target = cache.module().target();
-  const Plan plan(target, bound.forward);
+  const Plan plan(target, bound);
   OperandRef partial;
   if (plan.splits > 1) {
     partial = {OperandRef::Kind::kWorkspace, kExtraWorkspace, 0};
@@ -144,7 +171,8 @@ absl::StatusOr<EmittedKernels> EmitAttentionBackwardKernels(KernelCache& cache,
   launch.entry =
       cache.GetOrAdd(KeyOf("attention_backward", bound), "attention_backward",
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
-                       EmitTask(builder, target, frame, bound, plan, task);
+                       const auto make = plan.pairs ? MakePairsTask : MakeF32Task;
+                       make(builder, target, frame, bound, plan)->Emit(task);
                      });
   out.launches.push_back(launch);
   if (plan.splits == 1) return out;

@@ -11,9 +11,9 @@
 //     dQ is stored
 //   dK, dV are stored
 //
-// Five products, each once. Where that gives too few tasks, the blocks of queries of a key head are
-// dealt to several tasks, whose dK and dV a second launch adds in order. How many follows from
-// shapes alone, so results do not depend on the number of threads.
+// Five products, each once, as f32 or as pairs of bf16. Where that gives too few tasks, the blocks
+// of queries of a key head are dealt to several tasks, whose dK and dV a second launch adds in
+// order. How many follows from shapes alone, so results do not depend on the number of threads.
 #pragma once
 
 #include "graph_compiler/contraction/attention_mask.h"
@@ -48,7 +48,7 @@ enum Operand : uint32_t {
 
 // Rows of features, in panels of register tiles.
 struct Features {
-  Features(const TargetInfo& target, int64_t count);
+  Features(const TargetInfo& target, int64_t count, int most_vectors);
   int64_t size;
   int vectors;
   int rows;  // of a tile
@@ -57,7 +57,7 @@ struct Features {
 };
 
 struct Plan {
-  Plan(const TargetInfo& target, const AttentionSpec& spec);
+  Plan(const TargetInfo& target, const AttentionBackwardSpec& spec);
   int64_t units;  // batch x key heads
   int64_t splits;
   int query_vectors;
@@ -68,7 +68,14 @@ struct Plan {
   int64_t keys;  // n rounded up to whole blocks
   int64_t join_rows, join_blocks;
   Features d, dv;
+  int64_t query_sums;  // floats of dQ, as it is summed up
   AttentionMask mask;
+
+  // Products of pairs of bf16 (attention_backward_pairs.cc), in tiles of AMX or in vectors.
+  bool pairs = false, amx = false;
+  int feature_rows = 0;                      // of a tile of dQ^T
+  int64_t key_stride = 0, value_stride = 0;  // elements of a staged row
+  int64_t column_stride = 0;                 // of a row of K^T
 
   int64_t partial_floats() const { return keys * (d.width + dv.width); }
 };
@@ -77,13 +84,12 @@ struct Plan {
 struct Scratch {
   explicit Scratch(const Plan& plan);
   int64_t keys, values, key_gradients, value_gradients;
-  int64_t query_rows, out_rows, result_rows, query_panels, out_panels, query_gradients;
+  int64_t query_rows, out_rows, result_rows, query_panels, out_panels, query_gradients, query_sums;
   int64_t weights, slopes, mask, maximum, inverse, dots;
+  int64_t key_columns, out_pairs, slope_pairs;  // of pairs alone
   int64_t total;
 };
 
-void EmitTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
-              const AttentionBackwardSpec& spec, const Plan& plan, llvm::Value* task);
 // Adds the parts of some rows of dK and dV.
 void EmitJoin(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
               const AttentionBackwardSpec& spec, const Plan& plan, llvm::Value* task);

@@ -197,6 +197,43 @@ TEST(AttentionBackwardTest, NarrowTypes) {
   }
 }
 
+// Weights and slopes are rounded to bf16 where its pairs are multiplied: even features, contiguous;
+// the others as f32. Rests of every kind: of tiles and blocks of keys, of queries, of features.
+TEST(AttentionBackwardTest, PairsOfBF16) {
+  constexpr MemoryType kType = MemoryType::kBF16;
+  CheckAll({{.b = 2, .h = 2, .m = 128, .n = 128, .d = 64, .dv = 64, .type = kType},
+            {.b = 1, .h = 2, .m = 70, .n = 131, .d = 16, .dv = 24, .type = kType},
+            {.b = 1, .h = 2, .m = 70, .n = 131, .d = 16, .dv = 23, .type = kType},
+            {.b = 1, .h = 2, .m = 9, .n = 7, .d = 8, .dv = 6, .type = kType},
+            {.b = 1, .h = 1, .m = 1, .n = 1, .d = 32, .dv = 16, .type = kType},
+            {.b = 1, .h = 6, .m = 40, .n = 50, .d = 24, .dv = 40, .kv_repeat = 3, .type = kType},
+            {.b = 1, .h = 1, .m = 90, .n = 257, .d = 80, .dv = 72, .type = kType},
+            {.b = 1,
+             .h = 2,
+             .m = 33,
+             .n = 40,
+             .d = 16,
+             .dv = 16,
+             .type = kType,
+             .heads_inside = false}});
+  CheckAll({{.b = 1, .h = 2, .m = 128, .n = 128, .d = 64, .dv = 64, .causal = true, .type = kType},
+            {.b = 1, .h = 1, .m = 141, .n = 300, .d = 32, .dv = 16, .causal = true, .type = kType},
+            {.b = 1, .h = 1, .m = 150, .n = 20, .d = 16, .dv = 16, .causal = true, .type = kType}});
+  for (const MaskKind mask : {MaskKind::kAdditivePerKey, MaskKind::kAdditiveFull,
+                              MaskKind::kBoolFull, MaskKind::kMaskAll}) {
+    CheckAll({{.b = 1, .h = 2, .m = 70, .n = 150, .d = 16, .dv = 16, .mask = mask, .type = kType},
+              {.b = 1,
+               .h = 2,
+               .m = 20,
+               .n = 33,
+               .d = 32,
+               .dv = 20,
+               .causal = true,
+               .mask = mask,
+               .type = kType}});
+  }
+}
+
 // Lengths whose rows begin with a Philox block and others; blocks of keys with a rest behind them;
 // heads that share keys, causal rows.
 TEST(AttentionBackwardTest, Dropout) {
