@@ -18,10 +18,10 @@ namespace hpu::compiler {
 class SegmentPlan;
 
 // A part's share is all bytes over kParts, but the least that is worth a launch (a launch takes
-// microseconds, 8 MiB of memory about a millisecond to fill and read). Parts have between 1/2 and
+// microseconds, 1 MiB of memory about a hundred to fill and read). Parts have between 1/2 and
 // 3/2 of it, or more where no place is narrow.
 inline constexpr int64_t kParts = 12;
-inline constexpr int64_t kLeastPartBytes = 8 << 20;
+inline constexpr int64_t kLeastPartBytes = 1 << 20;
 
 // By position in the graph's order: the part of the node, 0, 1, 2...; a node's operands are made in
 // its own part or an earlier one. All 0 where the function stays whole. What is free in `plan` gets
