@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("--world-size", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path(), help="for loss.svg and digits.pt")
     args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
 
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16

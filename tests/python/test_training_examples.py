@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 def run_script(script: str, *arguments: str) -> str:
     command = [sys.executable, str(ROOT / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    # Tests share the cores; OpenMP's threads of one would spin while those of another work.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -25,20 +28,29 @@ def figures_behind(text: str, out: str) -> list[float]:
     return [float(found) for found in re.findall(re.escape(text) + r"\D*([0-9.e-]+)", out)]
 
 
-@pytest.mark.parametrize("model", ["gpt", "bert"])
+# BERT takes steps enough to learn from neighbours.
+LANGUAGE_MODELS = {
+    "gpt": ("--size", "32", "--layers", "2", "--batch", "4", "--steps", "12"),
+    "bert": ("--size", "64", "--layers", "1", "--batch", "16", "--steps", "600"),
+}
+
+
+@pytest.mark.parametrize("model", LANGUAGE_MODELS)
 def test_the_example_of_language_models(model, tmp_path):
-    sizes = ("--size", "32", "--layers", "2", "--batch", "4", "--steps", "12")
-    arguments = ("--model", model, *sizes, "--folder", str(tmp_path))
+    arguments = ("--model", model, *LANGUAGE_MODELS[model], "--folder", str(tmp_path))
     out = run_script("examples/training/language_model.py", *arguments)
     assert "0 eager segments" in out
     losses = re.findall(r"step +\d+: loss ([0-9.]+), CPU eager ([0-9.]+)", out)
-    assert len(losses) == 6
+    assert len(losses) >= 5
     for ours, theirs in losses:
         assert abs(float(ours) - float(theirs)) < 1e-2
     assert len(apart := figures_behind("losses differ by ", out)) == 2
     assert max(apart) < 1e-2
     assert "on hpu:\n" in out
     assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+    if model == "bert":
+        ((right, guessed),) = re.findall(r"(\d+)% of .* gaps are filled .* be (\d+)%", out)
+        assert int(right) > 1.4 * int(guessed)
 
 
 def test_the_example_of_photographs(tmp_path):
@@ -53,7 +65,8 @@ def test_the_example_of_photographs(tmp_path):
 
 def test_the_guides_program(tmp_path):
     """P1 of the guide: equal log lines on hpu and on the CPU, up to rounding."""
-    out = run_script("examples/training/digits.py", "--epochs", "2", "--folder", str(tmp_path))
+    folder = tmp_path / "made"
+    out = run_script("examples/training/digits.py", "--epochs", "2", "--folder", str(folder))
     assert "0 eager segments" in out
     lines = [line for line in out.splitlines() if line.startswith("Train Epoch: ")]
     ours, theirs = lines[: len(lines) // 2], lines[len(lines) // 2 :]
@@ -63,7 +76,7 @@ def test_the_guides_program(tmp_path):
         assert mine.rpartition(" ")[0] == other.rpartition(" ")[0]
         assert abs(float(mine.split()[-1]) - float(other.split()[-1])) < 1e-2
     assert "differ by" in out
-    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2
+    assert (folder / "loss.svg").read_text().count("<polyline") == 2
 
 
 # Losses to begin with: ln 10; the power of the noise, of which nothing is known yet.
