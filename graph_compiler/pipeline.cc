@@ -10,6 +10,7 @@
 #include "graph_compiler/fusion/epilogues.h"
 #include "graph_compiler/fusion/inline_maps.h"
 #include "graph_compiler/fusion/integer_products.h"
+#include "graph_compiler/fusion/read_constants.h"
 #include "graph_compiler/fusion/rounded_weights.h"
 #include "graph_compiler/fusion/split_reductions.h"
 #include "graph_compiler/ir/verify.h"
@@ -34,6 +35,11 @@ absl::Status RunEarlyCopies(Compilation& compilation) {
 
 absl::Status RunBufferOutputs(Compilation& compilation) {
   BufferOutputs(compilation.graph);
+  return absl::OkStatus();
+}
+
+absl::Status RunReadConstants(Compilation& compilation) {
+  ReadConstants(compilation.graph);
   return absl::OkStatus();
 }
 
@@ -88,6 +94,7 @@ absl::Status RunSchedule(Compilation& compilation) {
 constexpr Pass kPipeline[] = {
     {"early-copies", RunEarlyCopies, true},  // before buffering, which a phase of its own spares
     {"buffer-outputs", RunBufferOutputs},    // nothing later changes what must be buffered
+    {"read-constants", RunReadConstants, true},
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
     {"integer-products", RunIntegerProducts, true},  // after constants, which scales are
     {"inline-widened", RunInlineWidened, true},      // before epilogues, which would store them

@@ -176,13 +176,22 @@ llvm::Value* Shift(llvm::IRBuilder<>& b, bool left, llvm::Value* x, llvm::Value*
   return b.CreateSelect(in_range, b.CreateShl(x, safe), Zero(x));
 }
 
+// A constant that is no NaN in any lane.
+bool IsNumber(const llvm::Value* x) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(x);
+  if (constant == nullptr) return false;
+  if (constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return number != nullptr && !number->isNaN();
+}
+
 llvm::Value* FloatExtremum(llvm::IRBuilder<>& b, bool max, llvm::Value* x, llvm::Value* y) {
   // The machine's instruction returns its second operand when either is NaN, so a constant goes
   // first and a variable first operand needs one more selection.
-  if (llvm::isa<llvm::Constant>(y)) std::swap(x, y);
+  if (IsNumber(y)) std::swap(x, y);
   llvm::Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
   llvm::Value* result = b.CreateSelect(first, x, y);
-  if (llvm::isa<llvm::Constant>(x)) return result;
+  if (IsNumber(x)) return result;
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, result);
 }
 

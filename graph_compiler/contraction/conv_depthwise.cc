@@ -65,6 +65,10 @@ class DepthwiseConv {
     int64_t begin = 0, end = 0;
     Value* first_kernel_row = nullptr;
     Value* end_kernel_row = nullptr;
+    // Of channels. The last panel in place has as many vectors as it needs, the last of them with
+    // lanes that nothing may be read for.
+    int vectors = 0;
+    Value* last_lanes = nullptr;  // mask; null: all exist
   };
 
   int64_t Columns(int count) const {
@@ -85,6 +89,7 @@ class DepthwiseConv {
       at.end = Columns(count);
       at.first_kernel_row = e_.Int(0);
       at.end_kernel_row = e_.Int(spec_.kernel_h);
+      at.vectors = plan_.vectors;
       Tile(at, index[0], panel, channel);
     };
     e_.For(e_.Int(0), position_->rows(), 1, [&](Value* row) {
@@ -102,6 +107,8 @@ class DepthwiseConv {
   void RowsInPlace(Value* first_panel, Value* end_panel) {
     const int size = MemoryTypeSize(spec_.x_type);
     const int64_t* strides = spec_.x_strides;
+    const int64_t full_panels = spec_.out_c / plan_.panel_cols;
+    const int64_t rest = spec_.out_c % plan_.panel_cols;
     RowTile at;
     at.type = spec_.x_type;
     at.col_bytes = strides[2] * size;
@@ -125,11 +132,21 @@ class DepthwiseConv {
         Value* left = e_.Add(e_.Mul(first, spec_.stride_w), -spec_.pad_left);
         Value* offset = e_.Mul(e_.Add(start, e_.Mul(left, strides[2])), size);
         Value* input = e_.Address(frame_.Operand(e_.b, 0), offset);
-        e_.For(first_panel, end_panel, 1, [&](Value* panel) {
+        const auto panel_tile = [&](Value* panel) {
           Value* channel = e_.Mul(panel, plan_.panel_cols);
           at.input = e_.Address(input, e_.Mul(channel, size));
           Tile(at, row, panel, channel);
-        });
+        };
+        at.vectors = plan_.vectors;
+        at.last_lanes = nullptr;
+        e_.For(first_panel, e_.Min(end_panel, e_.Int(full_panels)), 1, panel_tile);
+        if (rest == 0) return;
+        at.vectors = static_cast<int>(CeilDiv(rest, e_.lanes()));
+        if (rest % e_.lanes() != 0) {
+          at.last_lanes = e_.LaneMask(e_.Int(rest % e_.lanes()), e_.lanes());
+        }
+        e_.If(e_.b.CreateICmpSGT(end_panel, e_.Int(full_panels)),
+              [&] { panel_tile(e_.Int(full_panels)); });
       };
       TilesOfRow(tile);
     });
@@ -166,18 +183,19 @@ class DepthwiseConv {
 
   // A column of the image is loaded once for all that it is a tap of.
   void Tile(const RowTile& at, Value* output_row, Value* panel, Value* channel) {
-    const TileShape shape{at.count, plan_.vectors};
-    const TileShape one{1, plan_.vectors};
+    const TileShape shape{at.count, at.vectors};
+    const TileShape one{1, at.vectors};
     const int64_t tap_bytes = plan_.panel_cols * 4;
     const int64_t kernel_row_bytes = spec_.kernel_w * tap_bytes;
     Value* weights =
         e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, spec_.kernel_h * kernel_row_bytes));
     const auto load = [&](Value* row, int64_t column) {
       Values x;
-      for (int v = 0; v < plan_.vectors; ++v) {
+      for (int v = 0; v < at.vectors; ++v) {
         const int64_t bytes =
             column * at.col_bytes + int64_t{v} * e_.lanes() * MemoryTypeSize(at.type);
-        x.push_back(e_.LoadWide(e_.Address(row, bytes), at.type, e_.lanes()));
+        Value* mask = v + 1 == at.vectors ? at.last_lanes : nullptr;
+        x.push_back(e_.LoadWide(e_.Address(row, bytes), at.type, e_.lanes(), mask));
       }
       return x;
     };

@@ -140,11 +140,13 @@ bool TakesDepthwise(const TargetInfo& target, const ConvSpec& spec) {
 
 namespace {
 
-bool DepthwiseInPlace(const ConvPlan& plan, const ConvSpec& spec) {
+bool DepthwiseInPlace(const TargetInfo& target, const ConvPlan& plan, const ConvSpec& spec) {
+  const bool has_masks = target.isa >= IsaLevel::kV3;
   const int64_t right = (spec.out_w - 1) * spec.stride_w - spec.pad_left +
                         (spec.kernel_w - 1) * spec.dilation_w - (spec.in_w - 1);
   return plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps && spec.x_strides[3] == 1 &&
-         spec.out_c % plan.panel_cols == 0 && spec.pad_left <= kWidestEdge && right <= kWidestEdge;
+         (has_masks || spec.out_c % plan.panel_cols == 0) && spec.pad_left <= kWidestEdge &&
+         right <= kWidestEdge;
 }
 
 }  // namespace
@@ -160,7 +162,7 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
   plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
   plan.strip_channels = plan.panel_cols;
-  plan.strip = !DepthwiseInPlace(plan, spec);
+  plan.strip = !DepthwiseInPlace(target, plan, spec);
   if (plan.strip) {
     ChooseTile(plan, spec, kDepthwisePixels, kDepthwiseStripBytes);
     ChooseTasks(plan, spec, 1, 1);

@@ -10,14 +10,20 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kLineBytes = 64;
-// Longest body that is repeated for every row of a tile.
-constexpr size_t kMaxInlineOps = 8;
+// Longest body that is repeated for every row of a tile, in instructions per vector: a norm's scale
+// and shift, a residual and a limit on both sides fit.
+constexpr size_t kMostInlineInstructions = 10;
 
 bool IsShort(const Body& body) {
   const bool simple = std::all_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
     return op.op <= Opcode::kFma && op.op != Opcode::kDiv;
   });
-  return simple && body.ops.size() + body.stores.size() <= kMaxInlineOps;
+  const auto free = std::count_if(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.op == Opcode::kAccumulator || op.op == Opcode::kConstF32 ||
+           op.op == Opcode::kConstInt;
+  });
+  const size_t instructions = body.ops.size() - static_cast<size_t>(free) + body.stores.size();
+  return simple && instructions <= kMostInlineInstructions;
 }
 
 // The sum is i32, in the bits of an f32.

@@ -45,7 +45,13 @@ class MatrixCopy {
     const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
     const bool few = fixed != nullptr && fixed->getSExtValue() <= kMaxUnrolledScalars &&
                      fixed->getSExtValue() >= target_.padded_cols;
-    e_.For(e_.Int(0), rows_, 1, [&](Value* row) {
+    Value* done = e_.Int(0);
+    if (few && source_.row_stride == 1 && target_.row_stride == fixed->getSExtValue()) {
+      done = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
+      e_.For(e_.Int(0), done, lanes_,
+             [&](Value* row) { CopyInterleaved(row, target_.row_stride); });
+    }
+    e_.For(done, rows_, 1, [&](Value* row) {
       if (!few) return CopyScalars(row, e_.Int(0));
       for (int64_t col = 0; col < fixed->getSExtValue(); ++col) CopyScalar(row, e_.Int(col));
     });
@@ -92,6 +98,30 @@ class MatrixCopy {
     e_.For(from, cols_, 1, [&](Value* col) { CopyScalar(row, col); });
     e_.For(cols_, e_.Int(target_.padded_cols), 1,
            [&](Value* col) { e_.StoreF32(TargetAddress(row, col), e_.Zero(1)); });
+  }
+
+  // As many rows as lanes, which follow each other without a gap: `count` vectors, to which columns
+  // are added one by one.
+  void CopyInterleaved(Value* row, int64_t count) {
+    Values columns;
+    for (int64_t col = 0; col < count; ++col) {
+      columns.push_back(e_.LoadWide(SourceAddress(row, e_.Int(col)), source_.type, lanes_));
+    }
+    for (int64_t v = 0; v < count; ++v) {
+      Value* joined = columns[0];
+      for (int64_t col = 1; col < count; ++col) {
+        std::vector<int> order;
+        for (int64_t lane = 0; lane < lanes_; ++lane) {
+          const int64_t element = v * lanes_ + lane;
+          const auto from_row = static_cast<int>(element / count);
+          const int64_t at = element % count;
+          const int before = col == 1 ? from_row : static_cast<int>(lane);
+          order.push_back(at < col ? before : at == col ? lanes_ + from_row : 0);
+        }
+        joined = e_.b.CreateShuffleVector(joined, columns[static_cast<size_t>(col)], order);
+      }
+      e_.StoreF32(e_.Address(TargetAddress(row, e_.Int(0)), v * lanes_ * 4), joined);
+    }
   }
 
   // A block of lanes rows x `width` columns, at most lanes; missing columns read the last one (a

@@ -15,7 +15,11 @@ constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 512 * 1024;  // A of this size stays in L2 across panels
 constexpr int64_t kTasksWanted = 64;
-constexpr int64_t kFewestTilesPerBlock = 8;    // passes over a panel that pay for fetching it
+constexpr int64_t kFewestTilesPerBlock = 8;  // passes over a panel that pay for fetching it
+// So few tasks would leave threads idle at the end, odd numbers of them most of all: then blocks of
+// rows are cut further where all of A stays in L2, so that a thread runs those of a panel in turn.
+constexpr int64_t kFewTasks = 8;
+constexpr int64_t kFewestTilesOfResidentA = 2;
 constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
 
@@ -123,13 +127,20 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
          row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {
     row_blocks *= 2;
   }
+  const bool resident = m * k * 4 <= kResidentABytes;
+  const int64_t fewest_tiles = resident ? kFewestTilesOfResidentA : kFewestTilesPerBlock;
+  const int64_t most =
+      std::min(blocks.tiles.count() / fewest_tiles, m * blocks.panel_cols * k * 2 / kMinTaskFlops);
+  while (batch * row_blocks * blocks.panels < kFewTasks && row_blocks < most) {
+    row_blocks = std::min(2 * row_blocks, most);
+  }
   blocks.tiles_per_block = CeilDiv(blocks.tiles.count(), row_blocks);
   blocks.row_blocks = CeilDiv(blocks.tiles.count(), blocks.tiles_per_block);
   blocks.panels_per_task = std::clamp<int64_t>(
       CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1, blocks.panels);
   ChooseKBlocks(blocks, m, k);
   blocks.panel_blocks = CeilDiv(blocks.panels, blocks.panels_per_task);
-  blocks.rows_first = m * k * 4 <= kResidentABytes && blocks.tasks_joined == 1;
+  blocks.rows_first = resident && blocks.tasks_joined == 1;
   return blocks;
 }
 

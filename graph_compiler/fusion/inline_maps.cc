@@ -13,6 +13,8 @@ namespace {
 constexpr int kCheapCost = 6;         // recomputed rather than stored
 constexpr int kBroadcastCost = 4;     // recomputed for every element of a larger domain
 constexpr int64_t kShortestRow = 16;  // elements; f32 lanes of the widest vectors
+// Elements of an epilogue for which a kernel more costs more than calculating in each of them.
+constexpr int64_t kFewElements = 4096;
 constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
 
 int CostOf(const Body& body) {
@@ -148,7 +150,8 @@ bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<ui
       return false;
     }
     // Inside a product's epilogue or a serial loop nothing is hoisted out of the element loop.
-    if (grows && cost > kBroadcastCost && !node.Is<Loop>()) return false;
+    const bool few = NumElements(node.domain) <= kFewElements;
+    if (grows && cost > (few ? kBroadcastCost : 0) && !node.Is<Loop>()) return false;
     if (node.Is<Loop>() && node.loop().serial > 0 && cost > kCheapCost) return false;
   }
   return true;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <optional>
 
+#include "graph_compiler/fusion/read_constants.h"
 #include "graph_compiler/ir/access_algebra.h"
 
 namespace hpu::graph_compiler {
@@ -137,17 +137,9 @@ bool ReadFactor(const Body& body, uint32_t value, Factor* factor) {
 
 // The number that a constant of the recipe is everywhere.
 void ReadConstant(const LoopGraph& graph, const Shape& shape, Factor* factor) {
-  if (factor->access == nullptr || factor->access->type != MemoryType::kF32) return;
-  const Value& value = graph.values[factor->access->operand.number];
-  if (value.home != Home::kConstant) return;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] > 1 && factor->access->strides[d] != 0) return;
-  }
-  float number = 0;
-  const uint64_t place =
-      value.byte_offset + static_cast<uint64_t>(factor->access->offset) * sizeof(number);
-  std::memcpy(&number, graph.constants.data() + place, sizeof(number));
-  *factor = {number, nullptr};
+  if (factor->access == nullptr) return;
+  const std::optional<float> number = KnownNumber(graph, shape, *factor->access);
+  if (number.has_value()) *factor = {*number, nullptr};
 }
 
 // f32(q), with q's access.

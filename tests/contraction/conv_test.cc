@@ -233,6 +233,49 @@ TEST(ConvTest, DepthwiseInPlace) {
   CheckAll(cases);
 }
 
+// Channels that are no whole vectors, as many networks have them, likewise: the last panel is
+// narrower, and of its last vector only the channels that exist are touched.
+TEST(ConvTest, DepthwiseInPlaceOfAnyChannels) {
+  std::vector<ConvCase> cases;
+  for (const int64_t channels : {5, 8, 16, 24, 33, 40, 72, 112, 120}) {
+    ConvCase c{.n = 2, .c = channels, .h = 9, .w = 13, .ko = channels, .kh = 3, .kw = 3};
+    c.pad_h = c.pad_w = 1;
+    c.groups = channels;
+    c.bias_relu_residual = true;
+    cases.push_back(c);
+    c.stride = 2;
+    c.kh = c.kw = 5;
+    c.pad_h = c.pad_w = 2;
+    c.bias_relu_residual = false;
+    c.type = channels % 16 == 0 ? MemoryType::kF16 : MemoryType::kBF16;
+    cases.push_back(c);
+  }
+  CheckAll(cases);
+}
+
+// What decides the time is whether the channels are copied first.
+TEST(ConvTest, DepthwiseOfAnyChannelsIsNotCopied) {
+  ConvCase c{.n = 1, .c = 40, .h = 9, .w = 13, .ko = 40, .kh = 3, .kw = 3};
+  c.groups = 40;
+  const ConvSpec spec = ConvRun(c).spec();
+  EXPECT_FALSE(PlanDepthwiseConv(TargetInfoFor(IsaLevel::kV4), spec).strip);
+  EXPECT_FALSE(PlanDepthwiseConv(TargetInfoFor(IsaLevel::kV3), spec).strip);
+}
+
+// Rows of the strip that are longer than vectors, of two and three planes.
+TEST(ConvTest, ChannelsThatLieApartAreInterleaved) {
+  std::vector<ConvCase> cases;
+  for (const int64_t channels : {2, 3}) {
+    ConvCase c{.n = 2, .c = channels, .h = 7, .w = 53, .ko = 20, .kh = 3, .kw = 3};
+    c.pad_h = c.pad_w = 1;
+    c.nchw_input = true;
+    cases.push_back(c);
+    c.type = MemoryType::kF16;
+    cases.push_back(c);
+  }
+  CheckAll(cases);
+}
+
 TEST(ConvTest, NarrowTypes) {
   for (const MemoryType type : {MemoryType::kBF16, MemoryType::kF16}) {
     ConvCase dense = {.n = 1, .c = 16, .h = 9, .w = 11, .ko = 64, .kh = 3, .kw = 3};

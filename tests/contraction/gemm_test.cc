@@ -183,6 +183,22 @@ TEST(GemmTest, LongProductsHaveATaskAPanel) {
   }
 }
 
+// Threads should not wait for one of five tasks; what has tasks enough, or little to do, stays
+// whole.
+TEST(GemmTest, FewPanelsAreCutByRowsToo) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
+    const TargetInfo target = TargetInfoFor(isa);
+    const auto tasks = [&](int64_t m, int64_t n, int64_t k) {
+      const PanelUse use{.vectors = ChoosePanelVectors(target, n)};
+      return ChooseGemmBlocks(target, 1, m, n, k, use).tasks_per_matrix();
+    };
+    EXPECT_GE(tasks(49, 160, 960), 8u);
+    EXPECT_GE(tasks(196, 64, 384), 8u);
+    EXPECT_GE(tasks(784, 32, 192), 8u);
+    EXPECT_EQ(tasks(12, 16, 64), 1u);
+  }
+}
+
 TEST(GemmTest, Activations) {
   CheckAll({{.m = 64, .n = 64, .k = 32},
             {.m = 101, .n = 67, .k = 19},
