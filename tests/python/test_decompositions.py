@@ -67,6 +67,38 @@ DECOMPOSED = {
     ),
     "histc": (lambda x: torch.histc(x, 5, -1, 1), X),
     "shift": (lambda n: n << 3, CLASSES),
+    "shift right": (lambda n: (n - 4) >> 1, CLASSES),
+    "median of all": (torch.median, X),
+    "fmax": (
+        lambda x, y: (torch.fmax(x, y), torch.fmin(y, x)),
+        torch.tensor([1.0, torch.nan, 3.0, torch.nan, torch.inf]),
+        torch.tensor([0.5, 1.5, torch.nan, torch.nan, -2.0]),
+    ),
+    "index_reduce": (
+        lambda x, i: [
+            x.index_reduce(0, i, x[:2], kind, include_self=itself)
+            for kind in ("amax", "amin", "mean", "prod")
+            for itself in (True, False)
+        ],
+        X,
+        torch.tensor([2, 2]),
+    ),
+    "diagonal_scatter": (
+        lambda x: [
+            torch.diagonal_scatter(x, x[:3, 0], 3),
+            torch.diagonal_scatter(x, x[:3, 1], -1),
+            torch.diagonal_scatter(x.view(2, 3, 4), x[:3, :2], -1, 2, 0),
+        ],
+        X,
+    ),
+    "triangles": (
+        lambda x: (
+            x[tuple(torch.tril_indices(4, 6, 1, device=x.device))],
+            x[tuple(torch.triu_indices(4, 6, -1, device=x.device))],
+            x[tuple(torch.triu_indices(4, 6, 2, device=x.device))],
+        ),
+        X,
+    ),
 }
 
 

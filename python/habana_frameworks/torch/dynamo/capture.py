@@ -132,7 +132,9 @@ def clean_tracing_state() -> Iterator[None]:
 
 def _leave_dual_level() -> None:
     """Ends forward-mode differentiation if a graph has begun it; there is one level at most.
-    Nothing in PyTorch says whether it is there: Dynamo's graphs enter it past forward_ad's count."""
+
+    Nothing in PyTorch says whether it is there: Dynamo's graphs do not enter it by forward_ad.
+    """
     with suppress(RuntimeError):
         torch._C._exit_dual_level(level=0)
 
