@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
 from .volume_pooling import VOLUME_POOLING
 
 _aten: Any = torch.ops.aten
@@ -377,6 +378,8 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.diagonal_scatter.default: _diagonal_scatter,
     _aten.fmax.default: _fmax,
     _aten.fmin.default: _fmin,
+    _aten.grid_sampler_2d.default: grid_sampler_2d,
+    _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
     _aten.histc.default: _histc,
     _aten.index_reduce.default: _index_reduce,
     _aten.kthvalue.default: _kthvalue,
