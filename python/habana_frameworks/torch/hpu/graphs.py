@@ -7,7 +7,7 @@ operations, one program for each set of shapes. A capture by hand (HPUGraph) is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -55,8 +55,7 @@ def _compiled(callable_: _Wrapped) -> _Wrapped:
             lambda *args, **kwargs: call(*args, **kwargs), backend="hpu_backend"
         )
         return callable_
-    compiled: _Wrapped = torch.compile(callable_, backend="hpu_backend")
-    return compiled
+    return cast(_Wrapped, torch.compile(callable_, backend="hpu_backend"))
 
 
 def wrap_in_hpu_graph(
@@ -154,5 +153,4 @@ class ModuleCacher:
         )
         if inplace:
             return _compiled(model)
-        beside: nn.Module = torch.compile(model, backend="hpu_backend")
-        return beside
+        return cast(nn.Module, torch.compile(model, backend="hpu_backend"))
