@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -57,6 +58,18 @@ Tensor EmptyStrided(IntArrayRef size, IntArrayRef stride, std::optional<at::Scal
   CheckFactory(layout, device, pin_memory);
   return at::detail::empty_strided_generic(size, stride, &GetDeviceAllocator(), kKeys,
                                            c10::dtype_or_default(dtype));
+}
+
+// A tensor without memory whose elements are 0, as forward-mode differentiation makes for what has
+// no tangent. PyTorch puts real zeros in its place where its elements are read.
+Tensor EfficientZeros(IntArrayRef size, std::optional<at::ScalarType> dtype,
+                      std::optional<at::Layout> layout, std::optional<at::Device> device,
+                      std::optional<bool> pin_memory) {
+  CheckFactory(layout, device, pin_memory);
+  at::native::ZeroTensorAllocator allocator(kHpuDevice);
+  return at::detail::empty_generic(size, &allocator,
+                                   kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(dtype), std::nullopt);
 }
 
 // ---- storage and metadata ----
@@ -278,6 +291,7 @@ void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("empty.memory_format", &Empty);
   m.impl("empty_strided", &EmptyStrided);
+  m.impl("_efficientzerotensor", &EfficientZeros);
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
   m.impl("_reshape_alias", &at::native::_reshape_alias);

@@ -181,9 +181,9 @@ TEST(PackingTest, PanelsHoldEveryElementInItsPlace) {
 TEST(PackingTest, PairsAreFilledUpWithZeros) {
   for (const IsaLevel isa : TestedLevels()) {
     const int64_t cols = 2 * TargetInfoFor(isa).f32_lanes;
-    for (const Layout& layout : {Linear(64, 197), Linear(50, 66), Linear(5, 31), Linear(33, 64),
-                                 Plain(64, 197), Plain(50, 66), Plain(5, 31), Plain(33, 64),
-                                 Conv(40, 5, 3), ConvFlipped(64, 6, 2)}) {
+    for (const Layout& layout :
+         {Linear(64, 197), Linear(50, 66), Linear(5, 31), Linear(33, 64), Plain(64, 197),
+          Plain(50, 66), Plain(5, 31), Plain(33, 64), Conv(40, 5, 3), ConvFlipped(64, 6, 2)}) {
       for (const int64_t zeros : {0, 1, 7, 30, 100}) {
         SCOPED_TRACE(LevelName(isa) + " " + layout.name + " " + std::to_string(layout.n) + "x" +
                      std::to_string(layout.k) + " and " + std::to_string(zeros));

@@ -103,6 +103,33 @@ def test_scalar_on_cpu_mixes_with_device_tensors():
     compiled_whole(check(lambda x, s: x * s + 1, A, torch.tensor(2.5)))
 
 
+def test_complex_numbers_run_eagerly_for_a_reason_of_one_sentence():
+    x, rotation = torch.randn(2, 4), torch.polar(torch.ones(2), torch.randn(2))
+
+    def rotate(x, rotation):
+        return torch.view_as_real(torch.view_as_complex(x.view(2, 2, 2)) * rotation).flatten(1)
+
+    reason = (
+        "is complex, and recipes hold real numbers (a rotation can be computed with cosine and "
+        "sine)"
+    )
+    (graph,) = check(rotate, x, rotation).graphs
+    assert graph.reason == f"input l_rotation_ {reason}"
+    fresh_process()
+    spectrum = torch.compile(lambda x: torch.fft.rfft(x).abs(), backend="hpu_backend")
+    spectrum(x.to("hpu").requires_grad_()).sum().backward()
+    (graph,) = report().graphs
+    assert graph.reason == f"the result of aten._fft_r2c.default {reason}"
+
+
+def test_a_mode_of_inductor_is_accepted(caplog):
+    fresh_process()
+    function = torch.compile(lambda x: x + 2, backend="hpu_backend", mode="max-autotune")
+    assert function(torch.ones(2, device="hpu")).tolist() == [3, 3]
+    assert "mode='max-autotune' has no effect" in caplog.text
+    compiled_whole(report())
+
+
 def test_new_shape_compiles_a_new_program():
     fresh_process()
     compiled = torch.compile(lambda x: x.relu() + 1, backend="hpu_backend", dynamic=False)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import check, compiled_whole
+from helpers import check, compiled_whole, fresh_process
+
+from habana_frameworks.torch.dynamo import report
 
 X = torch.linspace(-2, 2, 24).view(4, 6).cos()
 Y = torch.linspace(-1, 3, 24).view(4, 6).sin()
@@ -67,6 +69,38 @@ DECOMPOSED = {
     ),
     "histc": (lambda x: torch.histc(x, 5, -1, 1), X),
     "shift": (lambda n: n << 3, CLASSES),
+    "shift right": (lambda n: (n - 4) >> 1, CLASSES),
+    "median of all": (torch.median, X),
+    "fmax": (
+        lambda x, y: (torch.fmax(x, y), torch.fmin(y, x)),
+        torch.tensor([1.0, torch.nan, 3.0, torch.nan, torch.inf]),
+        torch.tensor([0.5, 1.5, torch.nan, torch.nan, -2.0]),
+    ),
+    "index_reduce": (
+        lambda x, i: [
+            x.index_reduce(0, i, x[:2], kind, include_self=itself)
+            for kind in ("amax", "amin", "mean", "prod")
+            for itself in (True, False)
+        ],
+        X,
+        torch.tensor([2, 2]),
+    ),
+    "diagonal_scatter": (
+        lambda x: [
+            torch.diagonal_scatter(x, x[:3, 0], 3),
+            torch.diagonal_scatter(x, x[:3, 1], -1),
+            torch.diagonal_scatter(x.view(2, 3, 4), x[:3, :2], -1, 2, 0),
+        ],
+        X,
+    ),
+    "triangles": (
+        lambda x: (
+            x[tuple(torch.tril_indices(4, 6, 1, device=x.device))],
+            x[tuple(torch.triu_indices(4, 6, -1, device=x.device))],
+            x[tuple(torch.triu_indices(4, 6, 2, device=x.device))],
+        ),
+        X,
+    ),
 }
 
 
@@ -74,6 +108,31 @@ DECOMPOSED = {
 def test_ends_in_recipes(case):
     function, *inputs = DECOMPOSED[case]
     compiled_whole(check(function, *inputs, rtol=1e-5, atol=1e-5))
+
+
+@pytest.mark.parametrize("of_image", [True, False], ids=["image and grid", "grid"])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_gradients_of_grid_sample(mode, padding_mode, align_corners, of_image):
+    """Points inside of the images, outside, and on a corner pixel."""
+    points = torch.rand(2, 5, 3, 2, generator=torch.Generator().manual_seed(0)) * 3 - 1.5
+    points[0, 0, 0] = -1
+    weights = torch.arange(120.0).view(2, 4, 5, 3).cos()
+    found = []
+    fresh_process()
+    for kind in ("hpu", "cpu"):
+        image = IMAGE[..., :5].to(kind, copy=True).requires_grad_(of_image)
+        grid = points.to(kind, copy=True).requires_grad_()
+        sample = F.grid_sample
+        if kind == "hpu":
+            sample = torch.compile(F.grid_sample, backend="hpu_backend")
+        sampled = sample(image, grid, mode, padding_mode, align_corners)
+        (sampled * weights.to(kind)).sum().backward()
+        found.append([sampled.detach(), grid.grad, *([image.grad] if of_image else [])])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-5, atol=1e-5)
+    compiled_whole(report())
 
 
 def test_under_functionalization():
@@ -90,6 +149,11 @@ def test_under_functionalization():
         # Its decomposition calculates in f64.
         ("logspace", lambda x: x + torch.logspace(0, 1, 6, device=x.device), (X,)),
         ("lgamma", torch.lgamma, (PROBABILITY,)),
+        (
+            "grid_sampler_2d",
+            lambda x, y: F.grid_sample(x, y, padding_mode="reflection", align_corners=False),
+            (IMAGE, IMAGE[..., :2] * 2),
+        ),
     ],
 )
 def test_stays_one_op_where_a_part_is_unknown(op, function, inputs):

@@ -220,6 +220,19 @@ def test_autograd_through_eager_ops():
         torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
 
 
+def test_forward_mode_through_eager_ops():
+    """What has no tangent gets one of zeros without memory, which ended the process."""
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    theirs = torch.func.jvp(layer, (x,), (x,))
+    x = x.to("hpu")
+    ours = torch.func.jvp(layer.to("hpu"), (x,), (x,))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.cpu(), other)
+    zeros = torch._efficientzerotensor((2, 3), device="hpu")
+    assert zeros.cpu().tolist() == (zeros + 0).cpu().tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
 def test_optimizer_step_matches_cpu():
     weights = torch.randn(4, 4)
     results = []

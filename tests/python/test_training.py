@@ -112,6 +112,24 @@ def test_frozen_parameters_get_no_gradient():
     only_graph()
 
 
+def test_a_parameter_without_dimensions():
+    """The forms of a temperature; in the last one the gradient's strides were asked for with no
+    dimensions given, and the graph ran eagerly."""
+    constant = torch.arange(3.0)
+    for function in (
+        lambda s: s * 2,
+        lambda s: (torch.eye(3, device=s.device) * s.exp()).sum(),
+        lambda s: (constant.to(s.device) * s.exp()).sum(),
+    ):
+        ours, theirs = (
+            torch.tensor(0.5, device=kind, requires_grad=True) for kind in ("hpu", "cpu")
+        )
+        compiled(function)(ours).backward()
+        function(theirs).backward()
+        only_graph()
+        assert_close(ours.grad, theirs.grad)
+
+
 def test_a_weight_that_is_used_twice():
     linear = nn.Linear(4, 4)
     model = nn.Sequential(linear, nn.Tanh(), linear)

@@ -95,6 +95,22 @@ def test_gradient_inside_a_graph():
     check(lambda x: x + 1, torch.ones(2))
 
 
+def test_forward_mode_inside_a_graph():
+    """A failed attempt to capture it left forward-mode differentiation and its transforms on, and
+    Dynamo found that its own guards do not hold."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(4, 3), torch.randn(4)
+    theirs = torch.func.hessian(lambda y: layer(y).tanh().sum())(x)
+    torch._dynamo.reset()
+    layer.to("hpu")
+    hessian = torch.compile(
+        torch.func.hessian(lambda y: layer(y).tanh().sum()), backend="hpu_backend"
+    )
+    torch.testing.assert_close(hessian(x.to("hpu")).cpu(), theirs)
+    assert report().graphs[-1].origin == "compiled"
+    check(lambda x: x + 1, torch.ones(2))
+
+
 def test_a_transform_while_writes_are_not_captured():
     """The reason was that the graph writes to tensors, which it does not."""
     graph = check(

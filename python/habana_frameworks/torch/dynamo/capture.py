@@ -10,11 +10,12 @@ functionalization instead (functional.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 import torch.fx
 from torch._functorch.predispatch import _vmap_increment_nesting
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -106,14 +107,36 @@ def clean_tracing_state() -> Iterator[None]:
     Autocast's cache of converted weights is off: it holds tensors of Dynamo's own tracing. A
     capture that fails between the ends of a torch.func transform leaves no transform behind.
     """
+    functorch = torch._C._functorch
     cached = torch.is_autocast_cache_enabled()
-    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    depth = functorch.get_dynamic_layer_stack_depth()
+    dual = forward_ad._current_level >= 0
+    tangents = torch._C._is_fwd_grad_enabled()
+    refused = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
+    except BaseException:
+        if not dual:
+            _leave_dual_level()
+        raise
     finally:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        torch._C._set_fwd_grad_enabled(tangents)
+        if refused is None:
+            torch._C._autograd._saved_tensors_hooks_enable()
+        else:
+            torch._C._autograd._saved_tensors_hooks_disable(refused)
         torch.set_autocast_cache_enabled(cached)
+
+
+def _leave_dual_level() -> None:
+    """Ends forward-mode differentiation if a graph has begun it; there is one level at most.
+
+    Nothing in PyTorch says whether it is there: Dynamo's graphs do not enter it by forward_ad.
+    """
+    with suppress(RuntimeError):
+        torch._C._exit_dual_level(level=0)
 
 
 class Capture:

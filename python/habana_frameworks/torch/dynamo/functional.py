@@ -149,6 +149,8 @@ class GraphRunner(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule, attributes: dict[str, torch.Tensor]) -> None:
         super().__init__(module)
         self.attributes = attributes
+        # The reason of a refusal is one sentence, not a trace of the user's program.
+        self.extra_traceback = False
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.attributes[str(target)]

@@ -41,15 +41,19 @@ def hpu_backend(
     example_inputs: Sequence[Any],
     *,
     options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
     **kwargs: Any,
 ) -> Compiled:
     """The torch.compile backend.
 
     options: see docs/options.md. OptionError (a ValueError) names a wrong key or value. Whatever
-    else goes wrong, the answer is a callable that gives eager's result.
+    else goes wrong, the answer is a callable that gives eager's result. mode: Inductor's, accepted
+    because scripts pass it to every backend.
     """
     if kwargs:
         raise OptionError(f"hpu_backend takes only `options`, not {', '.join(sorted(kwargs))}")
+    if mode is not None:
+        warn_once(f"mode={mode!r} has no effect: it chooses among Inductor's ways to compile")
     settings = resolve(options)
     for sentence in without_effect(settings):
         warn_once(sentence)
@@ -116,6 +120,9 @@ def _in_parts(
     """What AOTAutograd makes of a graph that our capture refuses, compiled; else the graph without
     its checkpoints; else eager. A start would need AOTAutograd's own state, so none is kept."""
 
+    if any(isinstance(v, torch.Tensor) and v.is_complex() for v in example_inputs):
+        return _eager(gm, record, reason, keep)  # its parts would have the same input
+
     def compile_part(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         inner = Request(
             graph,
@@ -153,7 +160,9 @@ def _in_parts(
         record.parts.clear()
         flat = inlined(gm)
         if flat is gm:
-            return _eager(gm, record, f"{reason}; in parts: {error}", keep)
+            refused = str(error)
+            both = reason if refused == reason else f"{reason}; in parts: {refused}"
+            return _eager(gm, record, both, keep)
         warn_once(
             f"{record.name}: its activation checkpoints save no memory by themselves; the compiler "
             f"decides what is computed again: {error}"

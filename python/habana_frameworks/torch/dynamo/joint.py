@@ -79,7 +79,7 @@ def _like_parameter(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Te
         strides, sizes = parameter.stride(), parameter.shape
         order.sort(key=lambda d: (-strides[d], -sizes[d], d))
     inverse = [order.index(d) for d in range(parameter.dim())]
-    return gradient.permute(*order).contiguous().permute(*inverse)
+    return gradient.permute(order).contiguous().permute(inverse)
 
 
 def record_joint(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
 from .volume_pooling import VOLUME_POOLING
 
 _aten: Any = torch.ops.aten
@@ -259,8 +260,114 @@ def _shift_left(self: torch.Tensor, other: int) -> torch.Tensor:
     return self * (1 << other)
 
 
+def _shift_right(self: torch.Tensor, other: int) -> torch.Tensor:
+    if self.dtype not in (torch.int32, torch.int64) or not 0 <= other < 31:
+        raise NotImplementedError
+    return self // (1 << other)
+
+
+def _median_of_all(self: torch.Tensor) -> torch.Tensor:
+    return _median(self.reshape(-1), 0)[0]
+
+
+def _fmax(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where one is NaN, the other."""
+    if not self.is_floating_point() or self.dtype != other.dtype:
+        raise NotImplementedError
+    larger = torch.where(other.isnan(), self, torch.maximum(self, other))
+    return torch.where(self.isnan(), other, larger)
+
+
+def _fmin(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if not self.is_floating_point() or self.dtype != other.dtype:
+        raise NotImplementedError
+    smaller = torch.where(other.isnan(), self, torch.minimum(self, other))
+    return torch.where(self.isnan(), other, smaller)
+
+
+def _index_reduce(
+    self: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> torch.Tensor:
+    if not self.dim() or not self.is_floating_point():
+        raise NotImplementedError
+    sizes = [1] * self.dim()
+    sizes[dim] = -1
+    places = index.reshape(sizes).expand(source.shape)
+    result: torch.Tensor = _aten.scatter_reduce(
+        self, dim, places, source, reduce, include_self=include_self
+    )
+    return result
+
+
+def _diagonal_scatter(
+    self: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    matrices = self.movedim((dim1, dim2), (-2, -1))
+    rows, columns = matrices.shape[-2:]
+    row = torch.arange(rows, device=self.device).unsqueeze(1)
+    on_diagonal = torch.arange(columns, device=self.device) - row == offset
+    # Above the main diagonal an element is counted by its row, below by its column.
+    length = rows if offset >= 0 else columns
+    values = _aten.constant_pad_nd(src, [0, length - src.shape[-1]])
+    values = values.unsqueeze(-1 if offset >= 0 else -2)
+    placed = torch.where(on_diagonal, values, matrices)
+    return placed.movedim((-2, -1), (dim1, dim2)).contiguous()
+
+
+def _triangle(
+    counts: torch.Tensor, firsts: torch.Tensor, total: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """Row and column of each of `total` elements: a row has so many, from a column on."""
+    ends = counts.cumsum(0)
+    place = torch.arange(total, device=counts.device)
+    row = (ends <= place.unsqueeze(-1)).sum(-1)
+    column = place - (ends - counts).index_select(0, row) + firsts.index_select(0, row)
+    return torch.stack((row, column)).to(dtype)
+
+
+def _tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = torch.long,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    total = sum(min(max(r + offset + 1, 0), col) for r in range(row))
+    if not total:
+        raise NotImplementedError
+    counts = (torch.arange(row, device=device) + offset + 1).clamp(0, col)
+    return _triangle(counts, torch.zeros_like(counts), total, dtype or torch.long)
+
+
+def _triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = torch.long,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    total = sum(col - min(max(r + offset, 0), col) for r in range(row))
+    if not total:
+        raise NotImplementedError
+    firsts = (torch.arange(row, device=device) + offset).clamp(0, col)
+    return _triangle(col - firsts, firsts, total, dtype or torch.long)
+
+
 OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.__lshift__.Scalar: _shift_left,
+    _aten.__rshift__.Scalar: _shift_right,
     _aten._cdist_backward.default: _cdist_backward,
     _aten._cdist_forward.default: _cdist,
     _aten._trilinear.default: _trilinear,
@@ -268,10 +375,17 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.as_strided_scatter.default: _as_strided_scatter,
     _aten.conv_tbc.default: _conv_tbc,
     _aten.copysign.Tensor: _copysign,
+    _aten.diagonal_scatter.default: _diagonal_scatter,
+    _aten.fmax.default: _fmax,
+    _aten.fmin.default: _fmin,
+    _aten.grid_sampler_2d.default: grid_sampler_2d,
+    _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
     _aten.histc.default: _histc,
+    _aten.index_reduce.default: _index_reduce,
     _aten.kthvalue.default: _kthvalue,
     _aten.masked_scatter.default: _masked_scatter,
     _aten.masked_scatter_backward.default: _masked_scatter_backward,
+    _aten.median.default: _median_of_all,
     _aten.median.dim: _median,
     _aten.put.default: _put,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
@@ -279,5 +393,7 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.round.decimals: _round_decimals,
     _aten.rrelu_with_noise_functional.default: _rrelu,
     _aten.searchsorted.Tensor: _searchsorted,
+    _aten.tril_indices.default: _tril_indices,
+    _aten.triu_indices.default: _triu_indices,
     **VOLUME_POOLING,
 }

@@ -17,6 +17,7 @@ import torch.fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .binding import Compiled
+from .capture import clean_tracing_state
 from .parted_memory import with_shared_versions
 from .wire import CaptureError
 
@@ -67,7 +68,8 @@ def part(
         keep_inference_input_mutations=True,
     )
     try:
-        return build(module, example_inputs)
+        with clean_tracing_state():
+            return build(module, example_inputs)
     except Exception as error:
         if failed:
             raise failed[0] from None

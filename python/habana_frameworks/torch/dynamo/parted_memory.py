@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from .binding import Compiled
+from .capture import clean_tracing_state
 from .inputs import example_of, propagate, without_symbols
 from .wire import is_static
 
@@ -85,7 +86,8 @@ def _written(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> lis
     if examples is None:
         return tensors
     try:
-        values = propagate(module, examples)
+        with clean_tracing_state():
+            values = propagate(module, examples)
     except Exception:
         return tensors
     placeholders = module.graph.find_nodes(op="placeholder")

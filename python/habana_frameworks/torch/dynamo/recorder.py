@@ -312,15 +312,18 @@ def _share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
     """True for results of the same types and strides; one that is an argument itself must be its
-    view for the op too."""
+    view for the op too. None is a result that was not asked for."""
     given = {id(leaf) for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)}
     ours, theirs = pytree.tree_leaves(result), pytree.tree_leaves(expected)
     return len(ours) == len(theirs) and all(
-        isinstance(x, torch.Tensor)
-        and isinstance(y, torch.Tensor)
-        and (id(x) not in given or _share_memory(x, y))
-        and x.device == y.device
-        and meta_of(x) == meta_of(y)
+        (x is None and y is None)
+        or (
+            isinstance(x, torch.Tensor)
+            and isinstance(y, torch.Tensor)
+            and (id(x) not in given or _share_memory(x, y))
+            and x.device == y.device
+            and meta_of(x) == meta_of(y)
+        )
         for x, y in zip(ours, theirs, strict=True)
     )
 

@@ -42,8 +42,13 @@ def check_plain(tensor: torch.Tensor, what: str) -> None:
         raise CaptureError(f"{what} has layout {tensor.layout}; only strided tensors are compiled")
     if tensor.dtype not in element_types():
         raise CaptureError(f"{what} has element type {tensor.dtype}, which no graph can hold")
-    if tensor.is_complex() or tensor.is_neg():
-        raise CaptureError(f"{what} is complex or a negated view")
+    if tensor.is_complex():
+        raise CaptureError(
+            f"{what} is complex, and recipes hold real numbers (a rotation can be computed with "
+            "cosine and sine)"
+        )
+    if tensor.is_neg():
+        raise CaptureError(f"{what} is a negated view")
     if not is_static(tensor):
         raise CaptureError(f"{what} has a size that depends on data or is symbolic")
 

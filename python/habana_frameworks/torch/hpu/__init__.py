@@ -10,8 +10,13 @@ from typing import Any
 import torch
 
 from .. import native
+from . import graphs as graphs
 from . import metrics as metrics
 from . import torch_profiler as torch_profiler
+from .graphs import ModuleCacher as ModuleCacher
+from .graphs import make_graphed_callables as make_graphed_callables
+from .graphs import wrap_in_hpu_graph as wrap_in_hpu_graph
+from .graphs import wrap_in_hpu_graph_func as wrap_in_hpu_graph_func
 from .memory import empty_cache as empty_cache
 from .memory import max_memory_allocated as max_memory_allocated
 from .memory import max_memory_cached as max_memory_cached
@@ -64,8 +69,10 @@ from .switches import enable_optim_output_sif as enable_optim_output_sif
 from .switches import enable_quantization as enable_quantization
 from .switches import enable_recompute_sdp as enable_recompute_sdp
 from .switches import get_dynamic_shape_status as get_dynamic_shape_status
+from .switches import get_sync_debug_mode as get_sync_debug_mode
 from .switches import recompute_sdp_enabled as recompute_sdp_enabled
 from .switches import sdp_kernel as sdp_kernel
+from .switches import set_sync_debug_mode as set_sync_debug_mode
 
 # torch.utils.checkpoint asks for it, and keeps no random state for a backend without.
 _initialized = True
@@ -197,7 +204,8 @@ def __getattr__(name: str) -> Any:
     """The typed tensor constructors: torch.hpu.FloatTensor([1, 2]) or FloatTensor(2, 3)."""
     dtype = _LEGACY_TYPES.get(name)
     if dtype is None:
-        raise AttributeError(f"torch.hpu has no attribute {name!r}")
+        hint = graphs.ABSENT.get(name)
+        raise AttributeError(f"torch.hpu has no attribute {name!r}" + (f": {hint}" if hint else ""))
 
     def construct(*args: Any) -> torch.Tensor:
         if args and all(isinstance(a, int) for a in args):

@@ -12,6 +12,8 @@ from ..internal import bridge_config
 from ..internal.notices import without_effect
 
 _recompute_sdp = True
+_SYNC_DEBUG_MODES = ("default", "warn", "error")
+_sync_debug_mode = 0
 
 
 def enable_dynamic_shape() -> None:
@@ -78,7 +80,7 @@ def enable_recompute_sdp(enabled: bool) -> None:
     _recompute_sdp = bool(enabled)
     without_effect(
         "enable_recompute_sdp()",
-        "torch's scaled_dot_product_attention does not ask, and there is no FusedSDPA",
+        "the compiler decides what the backward of attention computes again",
     )
 
 
@@ -96,3 +98,18 @@ def sdp_kernel(enable_recompute: bool = True) -> Iterator[dict[str, bool]]:
         yield {}
     finally:
         enable_recompute_sdp(before)
+
+
+def set_sync_debug_mode(mode: int | str) -> None:
+    """Whether a call that waits for the device warns (1, "warn") or raises (2, "error")."""
+    global _sync_debug_mode
+    if mode not in (0, 1, 2, *_SYNC_DEBUG_MODES):
+        raise ValueError(f"set_sync_debug_mode({mode!r}): expected 0 to 2, or {_SYNC_DEBUG_MODES}")
+    _sync_debug_mode = _SYNC_DEBUG_MODES.index(mode) if isinstance(mode, str) else mode
+    if _sync_debug_mode:
+        without_effect(f"set_sync_debug_mode({mode!r})", "waiting for the device is not reported")
+
+
+def get_sync_debug_mode() -> int:
+    """What was last asked for; 0 at first."""
+    return _sync_debug_mode

@@ -1,0 +1,156 @@
+"""HPU graphs under the names that scripts written for Gaudi use.
+
+What they wrap is compiled by hpu_backend: its programs are launched without Python between their
+operations, one program for each set of shapes. A capture by hand (HPUGraph) is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import nn
+
+from ..internal.notices import without_effect
+
+_Wrapped = TypeVar("_Wrapped", bound=Callable[..., Any])
+
+# Names of the bridge that are not here: what to use instead.
+ABSENT = dict.fromkeys(
+    ("HPUGraph", "graph", "is_current_stream_capturing", "CachedParams", "GraphModel"),
+    'there is no capture by hand; torch.compile(function, backend="hpu_backend") makes programs of '
+    "whole functions",
+) | dict.fromkeys(
+    ("TensorPacker", "input_hash", "copy_to"),
+    "it belongs to captures by hand; compiled programs need no copies of their inputs",
+)
+
+_WHY = {
+    "asynchronous": "launches do not wait for the device anyway",
+    "disable_tensor_cache": "a program keeps no tensors between calls",
+    "dry_run": "what is compiled is also run",
+    "max_graphs": "every shape is a program of its own, within the bounds of options "
+    "dynamic_programs and dynamic_program_mb",
+    "use_lfu": "programs are kept within the bounds of option dynamic_programs",
+    "allow_unused_input": "inputs may be unused",
+    "have_grad_accumulation": "gradients accumulate as without it",
+    "verbose": "TORCH_LOGS=habana_frameworks.torch.dynamo says what became of each graph",
+    "warmups": "a program is made at the first call with its shapes",
+}
+
+
+def _tell(arguments: dict[str, Any]) -> None:
+    for name, value in arguments.items():
+        if value:
+            without_effect(f"{name}={value}", _WHY[name])
+
+
+def _compiled(callable_: _Wrapped) -> _Wrapped:
+    """A module stays the same object; of a function there is a new one."""
+    if isinstance(callable_, nn.Module):
+        # nn.Module.compile leaves the classes of torch.nn as they are; a copy is not compiled.
+        call = callable_._call_impl
+        callable_._compiled_call_impl = torch.compile(
+            lambda *args, **kwargs: call(*args, **kwargs), backend="hpu_backend"
+        )
+        return callable_
+    return cast(_Wrapped, torch.compile(callable_, backend="hpu_backend"))
+
+
+def wrap_in_hpu_graph(
+    module: nn.Module,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> nn.Module:
+    """The module, compiled in place."""
+    _tell(
+        {
+            "asynchronous": asynchronous,
+            "disable_tensor_cache": disable_tensor_cache,
+            "dry_run": dry_run,
+            "max_graphs": max_graphs,
+        }
+    )
+    return _compiled(module)
+
+
+def wrap_in_hpu_graph_func(
+    func: _Wrapped,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> _Wrapped:
+    """The function, compiled."""
+    _tell(
+        {
+            "asynchronous": asynchronous,
+            "disable_tensor_cache": disable_tensor_cache,
+            "dry_run": dry_run,
+            "max_graphs": max_graphs,
+        }
+    )
+    return _compiled(func)
+
+
+def make_graphed_callables(
+    callables: Callable[..., Any] | Sequence[Callable[..., Any]],
+    sample_args: Sequence[Any],
+    warmups: int = 0,
+    allow_unused_input: bool = False,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+) -> Any:
+    """Each callable compiled, with its backward; sample_args are not run."""
+    _tell(
+        {
+            "warmups": warmups,
+            "allow_unused_input": allow_unused_input,
+            "asynchronous": asynchronous,
+            "disable_tensor_cache": disable_tensor_cache,
+            "dry_run": dry_run,
+        }
+    )
+    if callable(callables):
+        return _compiled(callables)
+    return tuple(_compiled(one) for one in callables)
+
+
+class ModuleCacher:
+    """Compiles modules for training: in place, or a module beside the given one, which shares its
+    parameters."""
+
+    def __init__(self, max_graphs: int = 10) -> None:
+        self.max_graphs = max_graphs
+
+    def __call__(
+        self,
+        model: nn.Module,
+        use_lfu: bool = False,
+        inplace: bool = True,
+        allow_unused_input: bool = False,
+        asynchronous: bool = False,
+        have_grad_accumulation: bool = False,
+        log_frequency: int = 100,
+        verbose: bool = False,
+        disable_tensor_cache: bool = False,
+        dry_run: bool = False,
+    ) -> nn.Module:
+        _tell(
+            {
+                "use_lfu": use_lfu,
+                "allow_unused_input": allow_unused_input,
+                "asynchronous": asynchronous,
+                "have_grad_accumulation": have_grad_accumulation,
+                "verbose": verbose,
+                "disable_tensor_cache": disable_tensor_cache,
+                "dry_run": dry_run,
+            }
+        )
+        if inplace:
+            return _compiled(model)
+        return cast(nn.Module, torch.compile(model, backend="hpu_backend"))
