@@ -193,6 +193,18 @@ DIFFERENCES["helpers: comment edited"] = Difference(
 # ---- models --------------------------------------------------------------------------------------
 
 _set_of("net", "attribute of a module", _model, "slope", 0.25)
+
+
+@_differs("net", "after")
+def _attribute_that_hides_a_buffer(setup: Setup) -> None:
+    vars(setup.function)["offset"] = setup.function.offset + 1
+
+
+@_differs("net", "after")
+def _attribute_that_hides_a_part(setup: Setup) -> None:
+    vars(setup.function)["out"] = torch.nn.Linear(8, 8).eval().to("hpu")
+
+
 _set_of("net", "text of a module", _model, "mode", "none")
 _set_of("net", "function of a module", _model, "chosen", F.silu)
 _set_of("net", "list of a module", _model, "sizes", [1.0, 3.0])

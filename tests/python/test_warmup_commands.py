@@ -246,7 +246,11 @@ def test_factories_that_fail_and_shapes_that_do_not_fit(host):
     (host.folder / "two.yaml").write_text(manifest)
     told = host.run("warm", "two.yaml", code=1)
     assert "6 compiled, 6 failed, 0 left" in told
-    assert "EntryError: model: app:broken raised FileNotFoundError: no weights here" in told
+    line = 1 + manifest.splitlines().index("  - name: other")
+    assert f"line {line}, model: app:broken raised FileNotFoundError: no weights here" in told
+    told = host.run("warm", "two.yaml", "--plan", code=1)
+    assert "12 shapes, no time is told where something is refused; " in told
+    assert "other: 6 shapes, refused" in told and "of None" not in told
     (host.folder / "huge.yaml").write_text(MANIFEST.replace("[1, 2]", "[1, 1000000000]"))
     told = host.run("warm", "huge.yaml", "--plan", code=1)
     assert "net: 3 of 6 shapes do not fit: 1000000000x12 takes " in told

@@ -62,7 +62,11 @@ def test_fields():
         ("[4, 1]", "four", "m.yaml:5: models[0].batch: 'four': expected a list of sizes"),
         ("high: 48", "high: 8", "m.yaml:7: models[0].sequence: low 16 is above high 8"),
         (", step: 16", "", "m.yaml:7: models[0].sequence.linear.step: it is missing"),
-        ("step: 16", "stop: 16", "m.yaml:7: models[0].sequence.linear.step: it is missing"),
+        (
+            "step: 16",
+            "stop: 16",
+            "m.yaml:7: models[0].sequence.linear.step: it is missing; is `stop` meant?",
+        ),
         ("linear", "cubic", "m.yaml:7: models[0].sequence: expected a list of sizes, `linear"),
         ("dtype: bfloat16", "dtype: int8", "m.yaml:8: models[0].dtype: 'int8': expected one of"),
         ("deterministic", "determined", "m.yaml:9: models[0].options: "),

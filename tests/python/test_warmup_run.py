@@ -184,6 +184,17 @@ def test_what_runs_eagerly_is_a_failure(fresh):
     assert "runs eagerly: option use_compiled_recipes is off" in done.rows[0].error
 
 
+def test_what_keeps_a_service_from_being_ready_is_in_the_log(fresh, caplog):
+    ready = []
+    shape = BUCKETS.shapes()[0]
+    handle = warmup.start(caller(use_compiled_recipes=False), [shape], on_ready=ready.append)
+    handle._thread.join(60)
+    assert handle.done and not handle.ready and not ready
+    (told,) = [r.getMessage() for r in caplog.records if r.name.endswith("torch.warmup")]
+    assert "not every shape is there: 1 shapes in " in told
+    assert f"; {shape}: graph_0 runs eagerly: option use_compiled_recipes is off" in told
+
+
 def test_a_model_that_is_not_compiled_is_a_failure(fresh):
     shape = BUCKETS.shapes()[0]
     done = warmup.run(lambda shape: function(torch.ones(shape, device="hpu")), [shape])

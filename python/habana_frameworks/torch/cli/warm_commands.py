@@ -97,7 +97,9 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
     plan = make_plan(manifest, daemon_client().stats(), free_bytes)
     if arguments.json:
         return plan.as_dict()
-    if plan.seconds is None:
+    if plan.problem:
+        time = "no time is told where something is refused"
+    elif plan.seconds is None:
         time = "the server has compiled nothing yet that tells the time"
     else:
         time = (
@@ -107,6 +109,9 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
         )
     print(f"{plan.shapes} shapes, {time}; {size(plan.free_bytes)} of device memory are free")
     for entry in plan.entries:
+        if entry.largest is None:
+            print(f"{entry.name}: {entry.shapes} shapes, refused")
+            continue
         print(
             f"{entry.name}: {entry.shapes} shapes, weights {size(entry.weight_bytes)}, a call of "
             f"{entry.largest} at most {size(entry.call_bytes)}, inputs that wait meanwhile "

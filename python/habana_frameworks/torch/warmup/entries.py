@@ -44,14 +44,14 @@ class Model:
         spec = self.entry.inputs
         if not isinstance(spec, str):
             return {name: tensor(one, name, shape).to(self.device) for name, one in spec.items()}
-        with _named(spec, "inputs"):
+        with _named(self.entry, spec, "inputs"):
             made = _function(spec)(shape.batch, shape.sequence)
         if isinstance(made, torch.Tensor):
             made = (made,)
         if not isinstance(made, (Mapping, tuple, list)):
             raise EntryError(
-                f"inputs: {spec} gave {type(made).__name__}: expected a tensor, a dict by name or "
-                "a tuple"
+                f"line {self.entry.line}, inputs: {spec} gave {type(made).__name__}: expected a "
+                "tensor, a dict by name or a tuple"
             )
 
         def placed(value: Any) -> Any:
@@ -134,13 +134,14 @@ def tensor(spec: InputSpec, name: str, shape: Shape) -> torch.Tensor:
 
 
 def _made(entry: Entry, device: str) -> Any:
-    with _named(entry.model, "model"):
+    with _named(entry, entry.model, "model"):
         made = _function(entry.model)(**entry.arguments)
         if isinstance(made, torch.nn.Module):
             made = made.eval().to(device=device, dtype=entry.dtype)
     if not callable(made):
         raise EntryError(
-            f"model: {entry.model} gave {type(made).__name__}: expected a module or a function"
+            f"line {entry.line}, model: {entry.model} gave {type(made).__name__}: expected a "
+            "module or a function"
         )
     return made
 
@@ -152,9 +153,11 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _named(function: str, field: str) -> Iterator[None]:
+def _named(entry: Entry, function: str, field: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         text = " ".join(str(error).split())
-        raise EntryError(f"{field}: {function} raised {type(error).__name__}: {text}") from error
+        raise EntryError(
+            f"line {entry.line}, {field}: {function} raised {type(error).__name__}: {text}"
+        ) from error

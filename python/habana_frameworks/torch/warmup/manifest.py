@@ -5,6 +5,7 @@ docs/warmup.md describes it. Values are plain; every error names the file's line
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -140,6 +141,11 @@ class _Fields:
         line = self.line if node is None else node.start_mark.line + 1
         return ManifestError(f"{self._path}:{line}: {self._where}{name}: {text}")
 
+    def _missing(self, name: str) -> ManifestError:
+        """Names the field that may be it, misspelt."""
+        near = difflib.get_close_matches(name, set(self._nodes) - set(self._known), 1)
+        return self.error(name, "it is missing" + (f"; is `{near[0]}` meant?" if near else ""))
+
     def names(self) -> list[str]:
         return list(self._nodes)
 
@@ -151,7 +157,7 @@ class _Fields:
         self._known.append(name)
         if name not in self._nodes:
             if default is ...:
-                raise self.error(name, "it is missing")
+                raise self._missing(name)
             return default
         loader = yaml.SafeLoader("")
         try:
@@ -167,7 +173,7 @@ class _Fields:
     def fields(self, name: str) -> _Fields:
         self._known.append(name)
         if name not in self._nodes:
-            raise self.error(name, "it is missing")
+            raise self._missing(name)
         return _Fields(self._path, f"{self._where}{name}.", self._nodes[name])
 
     def list_of_fields(self, name: str) -> list[_Fields]:

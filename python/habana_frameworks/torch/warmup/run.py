@@ -60,7 +60,14 @@ class Handle:
             if self._report is None:
                 self._report = self._warm_up.report("the warm-up broke; the log says more")
             self._ended.set()
-        if self._on_ready is not None and self.ready:
+        if not self._report.complete:
+            errors = [f"; {row.shape}: {row.error}" for row in self._report.rows if row.error]
+            _log.warning(
+                "the warm-up has ended and not every shape is there: %s%s",
+                self._report.summary(),
+                errors[0] if errors else "",
+            )
+        elif self._on_ready is not None:
             _tell(self._on_ready, self._report)
 
     @property
@@ -112,7 +119,7 @@ def start(
 
     on_progress, on_ready: called in the warm-up's thread; on_ready with the report, if every shape
     is there. parallel: requests at the compile server at the same time (8). What goes wrong with a
-    shape is in its row of the report; nothing is raised.
+    shape is in its row of the report, the first of it in the log; nothing is raised.
     """
     return Handle(run, _shapes(buckets), on_progress, on_ready, parallel)
 

@@ -73,13 +73,24 @@ def short_digest(text: str) -> str:
 
 def tensor_text(tensor: torch.Tensor) -> str:
     """All that Dynamo's guards of a tensor see, without its elements."""
+    text = _tensor_text(
+        type(tensor),
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride() if tensor.layout == torch.strided else tensor.layout,
+        tensor.device,
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+    )
     attributes = getattr(tensor, "__dict__", {})
     marks = [f"{name}={attributes[name]!r}" for name in _MARKS if name in attributes]
-    return (
-        f"{type_name(type(tensor))} {tensor.dtype} {tuple(tensor.shape)} "
-        f"{tensor.stride() if tensor.layout == torch.strided else tensor.layout} {tensor.device} "
-        f"{tensor.requires_grad} {torch._C._dispatch_keys(tensor).raw_repr()} {' '.join(marks)}"
-    )
+    return f"{text} {' '.join(marks)}" if marks else text
+
+
+@functools.lru_cache(maxsize=4096)
+def _tensor_text(kind: type, *others: Any) -> str:
+    """Of many tensors: those of a deep model are much the same in all its layers."""
+    return f"{type_name(kind)} {' '.join(map(str, others))}"
 
 
 class Describer:

@@ -1,25 +1,31 @@
 """Dynamo's own guards on the values of a frame, built from stored ones.
 
-Dynamo's builder looks every value up by text that it evaluates, and keeps for each guard what only
-exports and its logs read. Here the values are those that the facts were compared with (Values), and
-nothing is kept; which guards there are, and what each checks in C++, is Dynamo's alone.
+The tree of guards is made by the calls that are stored (guard_tree.py). Where these could not be
+written down, Dynamo's builder makes it: that looks every value up by text that it evaluates, and
+keeps for each guard what only exports and its logs read; here the values are those that the facts
+were compared with (Values), and nothing is kept. Which guards there are, and what each checks in
+C++, is Dynamo's alone either way.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
 from torch._C._dynamo.guards import GlobalStateGuard
+from torch._dynamo import guards as their_guards
 from torch._dynamo.guards import CheckFunctionManager, GuardBuilder, GuardManagerWrapper
 from torch._dynamo.output_graph import OutputGraphCommon, OutputGraphGuardsState
 from torch._guards import Guard, Source
 
+from . import guard_tree
 from .describe import Refused
-from .guard_facts import StoredGuard, Values
+from .guard_facts import ATTRIBUTES, OF_ROOT, Place, StoredGuard, Values
+from .guard_tree import Recorder, StoredTree, Unwritable
 
 
 class _Builder(GuardBuilder):
@@ -34,8 +40,38 @@ class _Builder(GuardBuilder):
         guarded = self.key_order_guarded_dict_ids
         return bool(guarded) and source.name != "" and id(self.get(source)) in guarded
 
+    def add_python_lambda_leaf_guard_to_root(
+        self, code_parts: list[str], verbose_code_parts: list[str], *_: Any, **__: Any
+    ) -> None:
+        """Whether objects are the same. The function's text takes long to make."""
+        tree, variables = self.values.tree, their_guards._get_closure_vars()
+        text = guard_tree.text_of(tree.same_objects_function) if tree else _function_of(code_parts)
+        made: dict[str, Any] = {}
+        exec(text, {"G": self.scope["G"]}, made)
+        function = made["___make_guard_fn"](*variables.values())
+        self.guard_manager.root.add_epilogue_lambda_guard(function, verbose_code_parts, None)
+
     def _set_guard_export_info(self, *_: Any, **__: Any) -> None:
         """For exports, and for people who look at a trace's guards."""
+
+
+def _function_of(code_parts: list[str]) -> str:
+    variables = ", ".join(their_guards._get_closure_vars())
+    return their_guards.build_guard_function(code_parts, variables)[1]
+
+
+class _Manager(GuardManagerWrapper):
+    """Of a stored tree it is known which nodes lead to tensors; Dynamo searches others for them."""
+
+    def __init__(self, searched: bool) -> None:
+        super().__init__()
+        self._searched = searched
+
+    def collect_diff_guard_sources(self) -> Any:
+        if self._searched:
+            self._searched = False  # a later trace asks again, for what has failed meanwhile
+            return self.diff_guard_sources
+        return super().collect_diff_guard_sources()
 
 
 class _Check(CheckFunctionManager):
@@ -54,24 +90,38 @@ class _Check(CheckFunctionManager):
         *_: Any,
         **__: Any,
     ) -> tuple[GuardBuilder, GuardManagerWrapper]:
-        manager = GuardManagerWrapper()
+        tree = self._values.tree
+        manager = _Manager(searched=tree is not None)
         manager.diff_guard_sources = existing_diff_guard_sources
-        builder = _Builder.__new__(_Builder)
-        builder.values = self._values  # __init__ looks values up
-        builder.__init__(  # type: ignore[misc]
-            f_code,
-            self.id_ref,
-            lambda source: source.name,
-            self.lookup_weakrefs,
-            output_graph.local_scope,
-            output_graph.global_scope,
-            manager,
-            self,
-        )
+        builder = _builder(self._values, f_code, output_graph, manager, self)
         for guard in sorted_guards:
             guard.create(builder)
-        del builder.values
+        if tree is not None:
+            guard_tree.grow(tree, self._values.nodes, output_graph.global_scope, builder)
         return builder, manager
+
+    def compile_check_fn(self, builder: Any, *args: Any, **kwargs: Any) -> None:
+        super().compile_check_fn(builder, *args, **kwargs)
+        del builder.values
+
+
+def _builder(
+    values: Values, f_code: Any, state: OutputGraphGuardsState, manager: Any, check: Any
+) -> _Builder:
+    """check: as CheckFunctionManager, for what a builder asks of it."""
+    builder = _Builder.__new__(_Builder)
+    builder.values = values  # __init__ looks values up
+    builder.__init__(  # type: ignore[misc]
+        f_code,
+        check.id_ref,
+        lambda source: source.name,
+        check.lookup_weakrefs,
+        state.local_scope,
+        state.global_scope,
+        manager,
+        check,
+    )
+    return builder
 
 
 def build(
@@ -82,10 +132,75 @@ def build(
     values: Values,
 ) -> Any:
     """All of Dynamo's guards, on the values of this frame. Raises Refused: they do not hold."""
+    if values.tree is not None:
+        key_order, stored = [], [guard for guard in stored if guard[1] in OF_ROOT]
+    scopes = frame.f_locals, frame.f_globals
+    made = _Check(frame, _state(scopes, stored, key_order, builtins_name, values), values)
+    if not made.guard_manager.check(frame.f_locals):
+        raise Refused("Dynamo's guards do not hold here")
+    return made.guard_manager
+
+
+def write_tree(
+    f_code: types.CodeType,
+    scopes: tuple[dict[str, Any], dict[str, Any]],
+    stored: list[StoredGuard],
+    key_order: list[Source],
+    values: Values,
+    made_up: Collection[str],
+) -> tuple[StoredTree, list[StoredGuard]]:
+    """The tree as calls, and the guards, whose places are nodes of it where they have one.
+
+    scopes: locals and globals of the frame; made_up: names of globals that Dynamo made up.
+    Raises Unwritable.
+    """
+    taped = [guard for guard in stored if guard[1] not in OF_ROOT]
+    recorder = Recorder(scopes[0], made_up)
+    state = _state(scopes, taped, key_order, None, values)
+    check = types.SimpleNamespace(
+        output_graph=state, id_ref=recorder.id_ref, lookup_weakrefs=recorder.lookup_weakrefs
+    )
+    try:
+        builder = _builder(values, f_code, state, recorder, check)
+        for guard in _guards(taped):
+            guard.create_fn(builder, guard)
+        tree = recorder.finish(builder, _function_of)
+        places = _places(taped, builder._cached_guard_managers, values)
+    except Exception as error:
+        raise Unwritable(f"{type(error).__name__}: {error}") from error
+    finally:
+        recorder.forget()
+    return tree, [
+        (places.get(id(place), place), kind, recorder.shared(keywords), recorder.shared(fact))
+        for place, kind, keywords, fact in stored
+    ]
+
+
+def _places(stored: list[StoredGuard], nodes: dict[str, Any], values: Values) -> dict[int, Place]:
+    """By address of a guard's source: where that is in the tree, for those that are."""
+
+    def place_of(source: Any) -> Place:
+        node = nodes.get(source.name)
+        if node is not None and guard_tree.same(node.value, values.get(source)):
+            return node.index  # type: ignore[no-any-return]
+        if type(source) in ATTRIBUTES and isinstance(base := place_of(source.base), int):
+            return base, source.member
+        return source
+
+    return {id(source): place_of(source) for source, *_ in stored}
+
+
+def _state(
+    scopes: tuple[dict[str, Any], dict[str, Any]],
+    stored: list[StoredGuard],
+    key_order: list[Source],
+    builtins_name: str | None,
+    values: Values,
+) -> OutputGraphGuardsState:
     guards: Any = _guards(stored)  # looked through once; a set of Dynamo's would hash each source
-    state = OutputGraphGuardsState(
-        local_scope=frame.f_locals,
-        global_scope=frame.f_globals,
+    return OutputGraphGuardsState(
+        local_scope=scopes[0],
+        global_scope=scopes[1],
         torch_function_mode_stack=[],
         guard_on_key_order=set(key_order),
         input_source_to_sizes_strides=_tensor_sizes(stored, values),
@@ -98,10 +213,6 @@ def build(
         skip_guards_check=True,
         name_of_builtins_dict_key_in_fglobals=builtins_name,
     )
-    made = _Check(frame, state, values)
-    if not made.guard_manager.check(frame.f_locals):
-        raise Refused("Dynamo's guards do not hold here")
-    return made.guard_manager
 
 
 def _guards(stored: list[StoredGuard]) -> list[Guard]:
@@ -112,7 +223,9 @@ def _guards(stored: list[StoredGuard]) -> list[Guard]:
         if kind == "EMPTY_NN_MODULE_HOOKS_DICT" and skip_hooks:
             continue
         maker: Callable[..., Any] = getattr(GuardBuilder, kind)
-        guards.append(Guard(source, functools.partial(maker, **keywords) if keywords else maker))
+        create = functools.partial(maker, **keywords) if keywords else maker
+        assert isinstance(source, Source)  # others are made by the tree's calls
+        guards.append(Guard(source, create))
     return guards
 
 
@@ -120,7 +233,7 @@ def _tensor_sizes(stored: list[StoredGuard], values: Values) -> dict[Source, Any
     """What Dynamo keeps of each guarded tensor beside the guard."""
     sizes: dict[Source, Any] = {}
     for source, kind, _, _ in stored:
-        if kind == "TENSOR_MATCH":
+        if kind == "TENSOR_MATCH" and isinstance(source, Source):
             tensor = values.get(source)
             sizes[source] = {"size": tensor.size(), "stride": tensor.stride()}
     return sizes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch._dynamo.guards import _get_closure_vars
 from torch._dynamo.source import (
@@ -26,21 +26,28 @@ from torch._dynamo.source import (
 from torch._dynamo.utils import normalize_range_iter, tuple_iterator_len
 from torch._guards import Guard, Source
 
+from . import guard_tree
 from .describe import Describer, Refused, Unknown, short_digest, tensor_text, type_name
+from .guard_tree import StoredTree
 
-# source, kind, arguments of the guard's maker by name, fact
-StoredGuard = tuple[Source, str, dict[str, Any], str]
+# Where a guard's value is: at a node of the guard tree, at an attribute of a node's value, or,
+# where there is no such node, where a source leads to.
+Place = int | tuple[int, str] | Source
+# place, kind, arguments of the guard's maker by name, fact
+StoredGuard = tuple[Place, str, dict[str, Any], str]
 
 # Facts are stored as they are up to this length, so that a miss can be explained by reading.
 _READABLE = 64
 
 
+@functools.lru_cache(maxsize=4096)
 def _shown(text: str) -> str:
     return text if len(text) <= _READABLE else f"{text[:24]}... {short_digest(text)}"
 
 
 class Values:
-    """Looks sources up among the locals and globals of a frame, each once.
+    """Looks sources up among the locals and globals of a frame, each once, and has the values of
+    the guard tree's nodes, once they have been followed.
 
     Most sources are attributes and items of modules; of these kinds the value is taken directly,
     which is what Dynamo's text of them evaluates to. Dynamo evaluates all others.
@@ -52,6 +59,26 @@ class Values:
         self._evaluated: dict[Source, Any] = {}
         # By address; the source is kept so that the address stays its own.
         self._found: dict[int, tuple[Source, Any]] = {}
+        self.tree: StoredTree | None = None
+        self.nodes: list[Any] = []
+
+    def follow(self, tree: StoredTree) -> None:
+        """Raises Absent."""
+        self.tree, self.nodes = tree, guard_tree.follow(tree, self._scope["L"], self._scope["G"])
+
+    def name(self, place: Place) -> str:
+        if isinstance(place, Source):
+            return place.name
+        assert self.tree is not None
+        index, *members = (place,) if isinstance(place, int) else place
+        return ".".join([guard_tree.name_of(self.tree, index), *members])
+
+    def at(self, place: Place) -> Any:
+        if type(place) is int:
+            return self.nodes[place]
+        if type(place) is tuple:
+            return getattr(self.nodes[place[0]], place[1])
+        return self.get(cast(Source, place))
 
     def get(self, source: Source) -> Any:
         found = self._found.get(id(source))
@@ -63,7 +90,7 @@ class Values:
 
     def _look_up(self, source: Any) -> Any:
         kind = type(source)
-        if kind in _ATTRIBUTES:
+        if kind in ATTRIBUTES:
             return getattr(self.get(source.base), source.member)
         if kind in _SAME_AS_BASE:
             return self.get(source.base)
@@ -76,20 +103,24 @@ class Values:
         return source.get_value(self._scope, self._closure, self._evaluated)
 
 
-_ATTRIBUTES = frozenset({AttrSource, UnspecializedParamBufferSource})
+ATTRIBUTES = frozenset({AttrSource, UnspecializedParamBufferSource})
 _SAME_AS_BASE = frozenset({UnspecializedNNModuleSource, UnspecializedBuiltinNNModuleSource})
 
 
 class _Look:
-    """One guard's value, seen in one process."""
+    """One guard's value at a time, seen in one process."""
 
-    def __init__(
-        self, value: Any, keywords: dict[str, Any], values: Values, describer: Describer
-    ) -> None:
-        self.value = value
-        self.keywords = keywords
+    value: Any
+    keywords: dict[str, Any]
+
+    def __init__(self, values: Values, describer: Describer) -> None:
         self.values = values
         self.describer = describer
+
+    def fact(self, kind: str, value: Any, keywords: dict[str, Any]) -> str:
+        """Raises Unknown."""
+        self.value, self.keywords = value, keywords
+        return _shown(_FACTS[kind](self))
 
     def constant(self) -> str:
         return self.describer.value(self.value)
@@ -171,11 +202,10 @@ _FACTS: dict[str, Callable[[_Look], str]] = {
     "TYPE_MATCH": _Look.type,
     "WEAKREF_ALIVE": _Look.type_alone,
 }
-# Guards of the process's state, which is part of a start's key.
-_OF_STATE = frozenset(
+# Guards of the process's state, which is part of a start's key: of the tree's root alone, and all.
+OF_ROOT = frozenset(
     {
         "AUTOGRAD_SAVED_TENSORS_HOOKS",
-        "DEFAULT_DEVICE",
         "DETERMINISTIC_ALGORITHMS",
         "DUAL_LEVEL",
         "FSDP_TRAINING_STATE",
@@ -185,6 +215,7 @@ _OF_STATE = frozenset(
         "TORCH_FUNCTION_STATE",
     }
 )
+_OF_STATE = OF_ROOT | {"DEFAULT_DEVICE"}
 
 
 def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
@@ -199,6 +230,7 @@ def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
 def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list[StoredGuard]:
     """Raises Refused: a guard of a kind, or on a value, that has no fact."""
     stored: list[StoredGuard] = []
+    look = _Look(values, describer)
     for guard in guards:
         source = guard.originating_source
         kind = guard.create_fn_name()
@@ -207,11 +239,10 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
         keywords = _arguments(guard, kind)
         text = ""
         if kind not in _OF_STATE:
-            fact = _FACTS.get(kind)
-            if fact is None:
+            if kind not in _FACTS:
                 raise Refused(f"a guard of kind {kind} on {guard.name}")
             try:
-                text = _shown(fact(_Look(values.get(source), keywords, values, describer)))
+                text = look.fact(kind, values.get(source), keywords)
             except Unknown as error:
                 raise Refused(f"the guard {kind} on {guard.name} is about {error}") from error
         stored.append((source, kind, keywords, text))
@@ -220,28 +251,28 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
 
 def difference(stored: Sequence[StoredGuard], values: Values, describer: Describer) -> str:
     """The first fact that is another one here, for people; "" if there is none."""
-    for source, kind, keywords, there in stored:
+    look = _Look(values, describer)
+    for place, kind, keywords, there in stored:
         if kind in _OF_STATE:
             continue
         try:
-            look = _Look(values.get(source), keywords, values, describer)
-            here = _shown(_FACTS[kind](look))
+            here = look.fact(kind, values.at(place), keywords)
         except Unknown as error:
-            return f"{source.name} is {error}"
+            return f"{values.name(place)} is {error}"
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            return f"{source.name} is not there: {error}"
+            return f"{values.name(place)} is not there: {error}"
         if here != there:
-            return f"{source.name} is {here}, not {there}"
+            return f"{values.name(place)} is {here}, not {there}"
     return ""
 
 
 def described(stored: Sequence[StoredGuard], values: Values) -> list[Any]:
     """The functions and classes whose content is in the facts."""
     found: list[Any] = []
-    for source, kind, _, _ in stored:
+    for place, kind, _, _ in stored:
         fact = _FACTS.get(kind)
         if fact is _Look.identity:
-            found.append(values.get(source))
+            found.append(values.at(place))
         elif fact is _Look.type:
-            found.append(type(values.get(source)))
+            found.append(type(values.at(place)))
     return found

@@ -22,6 +22,7 @@ from . import dynamo_guards, guard_facts, pickles
 from .describe import Describer, Refused
 from .graphs import StoredGraph
 from .guard_facts import Values
+from .guard_tree import Absent
 from .trace import Builtins, Global, Start, StoredFunction, StoredModule, WeakReference
 from .world import difference as world_difference
 
@@ -52,6 +53,11 @@ class Candidate:
         for name, made in self.start.globals.items():
             if isinstance(made, WeakReference):
                 self._scope[name] = weakref.ref(self._values.get(made.source))
+        if self.start.tree is not None:
+            try:
+                self._values.follow(self.start.tree)
+            except Absent as error:
+                return str(error)
         text = guard_facts.difference(self.start.guards, self._values, describer)
         return text or world_difference(self.start.world, describer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 import weakref
 from collections.abc import Sequence
@@ -15,9 +16,13 @@ from torch._guards import Guard, Source
 
 from . import guard_facts, pickles
 from .describe import Describer, Refused
+from .dynamo_guards import write_tree
 from .graphs import StoredGraph, take
 from .guard_facts import StoredGuard, Values
+from .guard_tree import StoredTree, Unwritable
 from .world import World, WorldRecorder
+
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Start:
 
     world: World
     guards: list[StoredGuard]
+    tree: StoredTree | None  # None: Dynamo's builder makes it of the guards
     key_order: list[Source]  # dictionaries whose order of keys is guarded
     code: types.CodeType  # what Dynamo made of the frame
     globals: dict[str, Global]  # by the names that Dynamo made up
@@ -93,9 +99,10 @@ def _global(
     if value is get_builtins_dict(scope):
         return Builtins()
     if isinstance(value, weakref.ReferenceType):
-        for source, _, _, _ in guards:
-            if name not in source.name and values.get(source) is value():
-                return WeakReference(source)
+        for place, *_ in guards:  # sources: there is no tree yet
+            assert isinstance(place, Source)
+            if name not in place.name and values.get(place) is value():
+                return WeakReference(place)
     raise Refused(f"Dynamo keeps a {type(value).__name__} of this process in a global")
 
 
@@ -108,6 +115,20 @@ def _refuse_symbols(output: OutputGraph) -> None:
         raise Refused("it is an export")
     if _bytecode_hooks:
         raise Refused("somebody else rewrites its bytecode")
+
+
+def _with_tree(
+    guards: list[StoredGuard], output: OutputGraph, frame_code: types.CodeType, values: Values
+) -> tuple[list[StoredGuard], StoredTree | None]:
+    scopes = output.local_scope, output.global_scope
+    key_order = list(output.guard_on_key_order)
+    names = output.installed_globals
+    try:
+        tree, guards = write_tree(frame_code, scopes, guards, key_order, values, names)
+    except Unwritable as error:
+        _log.debug("its guards are left to Dynamo's builder: %s", error)
+        return guards, None
+    return guards, tree
 
 
 def make_start(
@@ -129,7 +150,7 @@ def make_start(
         raise Refused(f"traced code cannot be found by its name: {world.missing[0]}")
     start = Start(
         world.places,
-        guards,
+        *_with_tree(guards, output, frame_code, values),
         list(output.guard_on_key_order),
         made_code,
         names,
