@@ -93,6 +93,11 @@ DECOMPOSED = {
         ],
         X,
     ),
+    "grid_sample of one channel": (
+        lambda x, y: F.grid_sample(x, y, align_corners=True),
+        IMAGE[:, :1],
+        IMAGE[..., 2:4] * 1.5,
+    ),
     "triangles": (
         lambda x: (
             x[tuple(torch.tril_indices(4, 6, 1, device=x.device))],

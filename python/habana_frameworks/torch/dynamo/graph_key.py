@@ -117,6 +117,7 @@ GRAPH_MAKERS = (
     "fake_ops",
     "functional",
     "graph_capture",
+    "grid_sampling",
     "inputs",
     "int4_weights",
     "joint",

@@ -72,6 +72,12 @@ def _rows(images: torch.Tensor) -> torch.Tensor:
     return images.permute(0, 2, 3, 1).reshape(-1, images.shape[1])
 
 
+def _images(rows: torch.Tensor, count: int, height: int, width: int) -> torch.Tensor:
+    images = rows.reshape(count, height, width, -1).permute(0, 3, 1, 2)
+    # Not contiguous(), which keeps the strides of a single channel.
+    return images.clone(memory_format=torch.contiguous_format)
+
+
 def grid_sampler_2d(
     input: torch.Tensor,
     grid: torch.Tensor,
@@ -88,8 +94,7 @@ def grid_sampler_2d(
         read = torch.zeros((), device=rows.device)
         for row, share_x, share_y, _, _ in at.corners():
             read = read + rows.index_select(0, row) * (share_x * share_y).unsqueeze(1)
-    images = read.reshape(at.count, at.out_height, at.out_width, at.channels)
-    return images.permute(0, 3, 1, 2).contiguous()
+    return _images(read, at.count, at.out_height, at.out_width)
 
 
 def grid_sampler_2d_backward(
@@ -117,6 +122,6 @@ def grid_sampler_2d_backward(
                 value = (rows.index_select(0, row) * gradient).sum(1)
                 moved_x = moved_x + (value if right else -value) * share_y
                 moved_y = moved_y + (value if below else -value) * share_x
-    images = summed.reshape(at.count, at.height, at.width, at.channels).permute(0, 3, 1, 2)
+    images = _images(summed, at.count, at.height, at.width)
     moved = torch.stack((moved_x * at.slope_x, moved_y * at.slope_y), -1).reshape(grid.shape)
-    return images.contiguous() if output_mask[0] else None, moved if output_mask[1] else None
+    return images if output_mask[0] else None, moved if output_mask[1] else None
