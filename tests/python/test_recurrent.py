@@ -10,6 +10,7 @@ import copy
 import pytest
 import torch
 from helpers import fresh_process
+from processes import output_of
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -56,6 +57,28 @@ def test_compiled_to_recipes(name, unbatched):
         assert_same(compiled(x.to("hpu")), expected)
     (graph,) = report().graphs
     assert (graph.origin == "eager", graph.eager_nodes, graph.recipes) == (False, 0, 1)
+
+
+IN_A_THREAD = """
+import threading, torch
+import habana_frameworks.torch.dynamo.compile_backend.backends
+from habana_frameworks.torch.dynamo import report
+
+def work():
+    with torch.no_grad():
+        model(torch.ones(5, 2, 6, device="hpu"))
+
+model = torch.compile(torch.nn.GRU(6, 8).to("hpu"), backend="hpu_backend")
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(len(report().graphs), report().eager_segments)
+"""
+
+
+def test_compiled_in_a_thread_of_a_service():
+    """What is set in torch._dynamo.config holds in the thread that sets it."""
+    assert output_of(IN_A_THREAD).stdout.split() == ["1", "0"]
 
 
 def test_a_given_state_and_a_model_around():

@@ -182,7 +182,8 @@ def _places(stored: list[StoredGuard], nodes: dict[str, Any], values: Values) ->
     def place_of(source: Any) -> Place:
         node = nodes.get(source.name)
         if node is not None and guard_tree.same(node.value, values.get(source)):
-            return node.index  # type: ignore[no-any-return]
+            index: int = node.index
+            return index
         if type(source) in ATTRIBUTES and isinstance(base := place_of(source.base), int):
             return base, source.member
         return source
