@@ -122,6 +122,7 @@ GRAPH_MAKERS = (
     "joint",
     "own_decompositions",
     "recorder",
+    "recurrent",
     "snippet",
     "volume_pooling",
     "whole_ops",
