@@ -52,11 +52,11 @@ RecurrentGradients LstmBackward(Call& call, const RecurrentStep& step, const Rec
   Expr cell = hidden * out * OfTanh(tanh);
   if (after.cell != nullptr) cell = In(call, after.cell) + cell;
   RecurrentGradients gradients;
-  gradients.input = gradients.product =
-      Joined(call,
-             {cell * candidate * OfSigmoid(in), cell * In(call, step.before.cell) * OfSigmoid(forget),
-              cell * in * OfTanh(candidate), hidden * tanh * OfSigmoid(out)},
-             product);
+  gradients.input = gradients.product = Joined(
+      call,
+      {cell * candidate * OfSigmoid(in), cell * In(call, step.before.cell) * OfSigmoid(forget),
+       cell * in * OfTanh(candidate), hidden * tanh * OfSigmoid(out)},
+      product);
   gradients.before.cell = call.b.Cast((cell * forget).value, step.before.cell->type.dtype);
   return gradients;
 }
@@ -85,15 +85,13 @@ RecurrentGradients GruBackward(Call& call, const RecurrentStep& step, const Recu
                                DType product) {
   const Expr reset = step.gates[0], update = step.gates[1], candidate = step.gates[2];
   const Expr hidden = In(call, after.hidden);
-  const Expr of_update =
-      hidden * (In(call, step.before.hidden) - candidate) * OfSigmoid(update);
+  const Expr of_update = hidden * (In(call, step.before.hidden) - candidate) * OfSigmoid(update);
   const Expr of_candidate = hidden * (1.0 - update) * OfTanh(candidate);
   const Expr of_reset = of_candidate * step.gates[3] * OfSigmoid(reset);
   RecurrentGradients gradients;
   gradients.input = Joined(call, {of_reset, of_update, of_candidate}, product);
   gradients.product = Joined(call, {of_reset, of_update, of_candidate * reset}, product);
-  gradients.before.hidden =
-      call.b.Cast((hidden * update).value, step.before.hidden->type.dtype);
+  gradients.before.hidden = call.b.Cast((hidden * update).value, step.before.hidden->type.dtype);
   return gradients;
 }
 
@@ -113,8 +111,7 @@ RecurrentGradients RnnBackward(Call& call, const RecurrentStep& step, const Recu
   const Expr hidden = In(call, after.hidden);
   const Expr y = In(call, step.after.hidden);
   // NaN lets the gradient through, as threshold_backward does.
-  const Expr sum =
-      activation == OpKind::kTanh ? hidden * OfTanh(y) : Where(y <= 0.0, 0.0, hidden);
+  const Expr sum = activation == OpKind::kTanh ? hidden * OfTanh(y) : Where(y <= 0.0, 0.0, hidden);
   Value* joined = call.b.Cast(sum.value, product);
   return {.input = joined, .product = joined};
 }

@@ -41,13 +41,13 @@ struct RecurrentGradients {
 
 struct RecurrentKind {
   std::string_view name;
-  // `input`: [B, gates * H], what the step's input gives, biases of both sides included but for what
-  // a cell wants apart.
+  // `input`: [B, gates * H], what the step's input gives, biases of both sides included but for
+  // what a cell wants apart.
   RecurrentStep (*forward)(Call& call, Value* input, const RecurrentState& before,
                            const RecurrentWeights& weights) = nullptr;
   // `after`: gradients of step.unprojected, and of the cell or nullptr.
-  RecurrentGradients (*backward)(Call& call, const RecurrentStep& step,
-                                 const RecurrentState& after, DType product) = nullptr;
+  RecurrentGradients (*backward)(Call& call, const RecurrentStep& step, const RecurrentState& after,
+                                 DType product) = nullptr;
   // False: the hidden side's bias is added inside the cell.
   bool adds_hidden_bias = true;
   bool has_cell_state = false;
