@@ -1,4 +1,5 @@
-"""nn.LSTM, nn.GRU and nn.RNN: recipes where they are compiled, one CPU call where they run eagerly.
+"""nn.LSTM, nn.GRU and nn.RNN: recipes where they are compiled, with their gradients, one CPU call
+where they run eagerly.
 
 Guide rows: FALL-1, FALL-2 (eager segments), MODE-3 (eager mode).
 """
@@ -12,10 +13,11 @@ import torch
 from helpers import fresh_process
 from processes import output_of
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from habana_frameworks.torch import native
-from habana_frameworks.torch.dynamo import report
+from habana_frameworks.torch.dynamo import recurrent, report
 
 MODELS = {
     "LSTM": lambda: nn.LSTM(6, 8),
@@ -36,6 +38,22 @@ def assert_same(ours, theirs):
     for x, y in zip(leaves(ours), leaves(theirs), strict=True):
         assert x.device.type == "hpu"
         torch.testing.assert_close(x.detach().cpu(), y.detach(), rtol=1e-5, atol=1e-5)
+
+
+def with_gradients(model, x, state):
+    """Results, and the gradients of a weighted sum of them."""
+    results = leaves(model(x, state))
+    weights = [torch.linspace(-1, 1, r.numel()).reshape(r.shape).to(r.device) for r in results]
+    loss = sum((r * w).sum() for r, w in zip(results, weights, strict=True))
+    given = [x, *leaves([] if state is None else state), *model.parameters()]
+    return [*results, *torch.autograd.grad(loss, given)]
+
+
+def on_hpu(value):
+    """Leaves that want a gradient."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("hpu").requires_grad_()
+    return None if value is None else tuple(map(on_hpu, value))
 
 
 def leaves(value):
@@ -81,6 +99,105 @@ def test_compiled_in_a_thread_of_a_service():
     assert output_of(IN_A_THREAD).stdout.split() == ["1", "0"]
 
 
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("name", [name for name in MODELS if "dropout" not in name])
+def test_gradients(name, given):
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    x = torch.randn(5, 3, 6, requires_grad=True)
+    state = None
+    if given:
+        state = model(x)[1]
+        state = tuple(map(torch.randn_like, leaves(state)))
+        state = state if "LSTM" in name else state[0]
+        for tensor in leaves(state):
+            tensor.requires_grad_()
+    expected = with_gradients(model, x, state)
+    fresh_process()
+    compiled = torch.compile(copy.deepcopy(model).to("hpu"), backend="hpu_backend")
+    assert_same(with_gradients(compiled, on_hpu(x), on_hpu(state)), expected)
+    (graph,) = report().graphs
+    assert (graph.origin, graph.eager_nodes) == ("compiled", 0)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_only_the_last_state_gets_a_gradient(kind):
+    torch.manual_seed(0)
+    model = getattr(nn, kind)(6, 8, 2)
+    x = torch.randn(5, 3, 6)
+
+    def loss(model, x):
+        return leaves(model(x)[1])[-1].square().sum()
+
+    loss(model, x).backward()
+    fresh_process()
+    ours = copy.deepcopy(model).to("hpu")
+    torch.compile(loss, backend="hpu_backend")(ours, x.to("hpu")).backward()
+    for p, q in zip(ours.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(p.grad.cpu(), q.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["training", "training in bf16", "inference in bf16"])
+def test_as_many_calls_are_recorded_for_more_steps(mode):
+    model = nn.LSTM(6, 8, 2, bidirectional=True, batch_first=True).to("hpu")
+    nodes = []
+    for steps in (3, 40):
+        fresh_process()
+        compiled = torch.compile(model, backend="hpu_backend", dynamic=False)
+        with (
+            torch.set_grad_enabled("training" in mode),
+            torch.autocast("hpu", torch.bfloat16, enabled="bf16" in mode),
+        ):
+            compiled(torch.randn(2, steps, 6, device="hpu"))
+        (graph,) = report().graphs
+        assert (graph.origin, graph.eager_nodes) == ("compiled", 0)
+        nodes.append(graph.nodes)
+    assert nodes[0] == nodes[1]
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_dynamo_traces_no_steps(mode, monkeypatch):
+    """As fake tensors: each call of PyTorch's composition is one of them."""
+    dispatch = FakeTensorMode.dispatch
+    calls = []
+
+    def counted(self, func, *more):
+        calls.append(func)
+        return dispatch(self, func, *more)
+
+    monkeypatch.setattr(FakeTensorMode, "dispatch", counted)
+    compiled = torch.compile(nn.GRU(6, 8, device="hpu"), backend="hpu_backend", dynamic=False)
+    for steps in (3, 40):
+        calls.clear()
+        with mode():
+            y, _ = compiled(torch.ones(steps, 2, 6, device="hpu"))
+        assert y.shape == (steps, 2, 8)
+        assert 0 < len(calls) < 150
+
+
+def test_gradients_of_gradients():
+    """What a graph that differentiates twice makes of a layer."""
+    torch.manual_seed(0)
+    x, state = torch.randn(4, 2, 3), torch.randn(2, 5)
+    weights = [torch.randn(15, n) for n in (3, 5)]
+
+    def second(run, x, state, weights):
+        given = [t.detach().requires_grad_() for t in (x, state, *weights)]
+        (grad,) = torch.autograd.grad(run(*given).square().sum(), given[0], create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), given)
+
+    def whole(x, state, *weights):
+        return torch.gru(x, state.unsqueeze(0), weights, False, 1, 0.0, True, False, False)[0]
+
+    def layer(*tensors):
+        return recurrent._Layer.apply("gru", 1, False, *tensors)[0]
+
+    expected = second(whole, x, state, weights)
+    ours = second(layer, x.to("hpu"), state.to("hpu"), [w.to("hpu") for w in weights])
+    for p, q in zip(ours, expected, strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=1e-4, atol=1e-4)
+
+
 def test_a_given_state_and_a_model_around():
     class Tagger(nn.Module):
         def __init__(self):
@@ -115,6 +232,18 @@ def test_more_steps_than_a_recipe_takes_run_eagerly_as_one_call():
         assert_same(torch.compile(model.to("hpu"), backend="hpu_backend")(x.to("hpu")), expected)
     assert report().graphs[-1].eager_nodes == 1
     assert "4097 steps; a recipe takes at most 4096" in str(report())
+
+
+def test_gradients_of_more_steps_than_a_recipe_takes():
+    torch.manual_seed(0)
+    model = nn.RNN(2, 2)
+    x = torch.randn(4097, 1, 2, requires_grad=True)
+    expected = with_gradients(model, x, None)
+    fresh_process()
+    compiled = torch.compile(copy.deepcopy(model).to("hpu"), backend="hpu_backend")
+    for p, q in zip(with_gradients(compiled, on_hpu(x), None), expected, strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=1e-4, atol=1e-3)
+    assert report().graphs[-1].eager_nodes == 2
 
 
 def test_bf16():
@@ -195,6 +324,31 @@ def test_autocast(mode, compiled):
     with mode(), torch.autocast("hpu", torch.bfloat16):
         ours = run(x.to("hpu"))[0]
     torch.testing.assert_close(ours.float().cpu(), expected, rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize("name", ["LSTM, projected, batch first", "GRU", "RNN, relu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_under_autocast(name, dtype):
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    x = torch.randn(5, 3, 6, requires_grad=True)
+    expected = with_gradients(model, x, None)
+    fresh_process()
+    ours = copy.deepcopy(model).to("hpu")
+
+    def run(x, state):
+        with torch.autocast("hpu", dtype):
+            return ours(x, state)
+
+    compiled = torch.compile(run, backend="hpu_backend")
+    compiled.parameters = ours.parameters
+    found = with_gradients(compiled, on_hpu(x), None)
+    torch.compiler.reset()
+    eager = run(on_hpu(x), None)
+    assert [r.dtype for r in leaves(eager)] == [r.dtype for r in found[: len(leaves(eager))]]
+    for p, q in zip(found, expected, strict=True):
+        bound = 0.04 * q.abs().max().item()
+        torch.testing.assert_close(p.float().cpu(), q, rtol=0, atol=bound)
 
 
 def test_in_a_graph_that_writes_to_its_input():

@@ -8,6 +8,7 @@ import gc
 import pytest
 import torch
 import torch.nn.functional as F
+from processes import output_of
 from torch import nn
 from training_case import assert_close, compiled, leaf, matrix, only_graph
 
@@ -206,3 +207,17 @@ def test_gradcheck_in_f64():
     x = matrix(3, 4).double().to("hpu").requires_grad_()
     assert torch.autograd.gradcheck(compiled(lambda x: (x.sin() * x).sum(1)), (x,))
     assert report().graphs[-1].origin != "eager"
+
+
+def test_an_optimizer_compiles_without_inductor():
+    """Dynamo asks it for CUDA graphs, which imports all of it."""
+    code = (
+        "import sys, torch, habana_frameworks.torch\n"
+        "parameter = torch.nn.Parameter(torch.ones(4, device='hpu'))\n"
+        "parameter.grad = torch.ones_like(parameter)\n"
+        "optimizer = torch.optim.AdamW([parameter])\n"
+        "torch.compile(optimizer.step, backend='hpu_backend')()\n"
+        "assert (parameter != 1).all()\n"
+        "assert 'torch._inductor.compile_fx' not in sys.modules\n"
+    )
+    output_of(code)

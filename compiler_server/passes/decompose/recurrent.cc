@@ -1,6 +1,8 @@
 // LSTM, GRU and plain recurrent layers over whole sequences: one matrix product for what the inputs
-// give to all steps, then the steps one after the other. Formulas: torch.nn.LSTM, GRU, RNN.
-#include "compiler_server/passes/decompose/call.h"
+// give to all steps, then the steps one after the other. Their gradients: the steps backwards, then
+// one matrix product for each weight and for the inputs of all steps. A call of gradients makes the
+// steps of its forward anew; `canonicalize` makes one of both.
+#include "compiler_server/passes/decompose/recurrent_cells.h"
 
 namespace hpu::compiler {
 namespace {
@@ -8,93 +10,21 @@ namespace {
 // The graph grows with the steps of all layers; beyond this the whole call runs eagerly.
 constexpr int64_t kMostSteps = 4096;
 
-// One direction of one layer. Weights are [gates * H, columns].
-struct Weights {
-  Value* input;
-  Value* hidden;
-  Value* input_bias = nullptr;
-  Value* hidden_bias = nullptr;
-  Value* projection = nullptr;  // [P, H]: the state that goes around is P wide (LSTM only)
+// One direction of one layer.
+struct Layer {
+  const RecurrentKind& kind;
+  RecurrentWeights weights;
+  bool reverse = false;
 };
 
-// Sizes [B, P] and, of an LSTM, [B, H].
-struct State {
-  Value* hidden;
-  Value* cell = nullptr;
-};
-
-// `input`: [B, gates * H], what the step's input gives, biases of both sides included but for what
-// a cell wants apart.
-using Cell = State (*)(Call& call, Value* input, const State& state, const Weights& weights);
-
-struct Kind {
-  Cell cell;
-  // False: the hidden side's bias is added inside the cell.
-  bool adds_hidden_bias = true;
-  bool has_cell_state = false;
-};
-
-Value* Add(Call& call, Value* x, Value* y) { return call.b.Binary(OpKind::kAdd, x, y); }
-Value* Mul(Call& call, Value* x, Value* y) { return call.b.Binary(OpKind::kMul, x, y); }
-
-// x [rows, columns] * weight [n, columns] transposed
-Value* Linear(Call& call, Value* x, Value* weight) { return call.b.Matmul(x, weight, false, true); }
-
-// Gate `index` of [B, gates * H].
-Value* Gate(Call& call, Value* gates, int64_t index, int64_t size) {
-  return call.b.Slice(gates, 1, index * size, (index + 1) * size);
-}
-
-State LstmCell(Call& call, Value* input, const State& state, const Weights& weights) {
-  const int64_t size = state.cell->type.sizes[1];
-  Value* gates = Add(call, Linear(call, state.hidden, weights.hidden), input);
-  Value* in = call.b.Unary(OpKind::kSigmoid, Gate(call, gates, 0, size));
-  Value* forget = call.b.Unary(OpKind::kSigmoid, Gate(call, gates, 1, size));
-  Value* candidate = call.b.Unary(OpKind::kTanh, Gate(call, gates, 2, size));
-  Value* out = call.b.Unary(OpKind::kSigmoid, Gate(call, gates, 3, size));
-  Value* cell = Add(call, Mul(call, forget, state.cell), Mul(call, in, candidate));
-  Value* hidden = Mul(call, out, call.b.Unary(OpKind::kTanh, cell));
-  if (weights.projection != nullptr) hidden = Linear(call, hidden, weights.projection);
-  return {hidden, cell};
-}
-
-State GruCell(Call& call, Value* input, const State& state, const Weights& weights) {
-  const int64_t size = state.hidden->type.sizes[1];
-  Value* hidden = Linear(call, state.hidden, weights.hidden);
-  if (weights.hidden_bias != nullptr) hidden = Add(call, hidden, weights.hidden_bias);
-  const auto sum = [&](int64_t gate) {
-    return Add(call, Gate(call, input, gate, size), Gate(call, hidden, gate, size));
-  };
-  Value* reset = call.b.Unary(OpKind::kSigmoid, sum(0));
-  Value* update = call.b.Unary(OpKind::kSigmoid, sum(1));
-  Value* candidate = call.b.Unary(
-      OpKind::kTanh,
-      Add(call, Gate(call, input, 2, size), Mul(call, reset, Gate(call, hidden, 2, size))));
-  Value* kept = call.b.Binary(OpKind::kSub, state.hidden, candidate);
-  return {Add(call, candidate, Mul(call, update, kept))};
-}
-
-template <OpKind activation>
-State RnnCell(Call& call, Value* input, const State& state, const Weights& weights) {
-  Value* sum = Add(call, Linear(call, state.hidden, weights.hidden), input);
-  return {call.b.Unary(activation, sum)};
-}
-
-// The tensors of `params` in PyTorch's order: layers outermost, then directions; of each the
-// weights, then the biases, then the projection.
-std::vector<Weights> ReadWeights(Call& call, bool has_biases, bool projected) {
-  const std::vector<Value*> all = call.Tensors("params");
-  const size_t each = 2 + (has_biases ? 2 : 0) + (projected ? 1 : 0);
-  std::vector<Weights> weights;
-  for (size_t i = 0; i + each <= all.size(); i += each) {
-    Weights one{all[i], all[i + 1]};
-    if (has_biases) {
-      one.input_bias = all[i + 2];
-      one.hidden_bias = all[i + 3];
-    }
-    if (projected) one.projection = all[i + each - 1];
-    weights.push_back(one);
+// Two weights, then the biases, then the projection.
+RecurrentWeights ReadWeights(std::span<Value* const> values) {
+  RecurrentWeights weights{values[0], values[1]};
+  if (values.size() > 3) {
+    weights.input_bias = values[2];
+    weights.hidden_bias = values[3];
   }
+  if (values.size() % 2 == 1) weights.projection = values.back();
   return weights;
 }
 
@@ -112,29 +42,42 @@ Value* StackRows(Call& call, const std::vector<Value*>& rows) {
   return call.b.Concat(std::move(parts), 0);
 }
 
-// One direction of one layer over x [T, B, I]; *state becomes the last one. The result is [T, B,
-// P].
-Value* Run(Call& call, const Kind& kind, Value* x, const Weights& weights, bool backwards,
-           State* state) {
+// The steps over x [T, B, I] from `state` on, by place in x. Empty: refused.
+std::vector<RecurrentStep> Steps(Call& call, const Layer& layer, Value* x, RecurrentState state) {
+  const RecurrentWeights& weights = layer.weights;
   const Dims sizes = x->type.sizes;
-  Value* inputs = Linear(call, call.b.Reshape(x, {sizes[0] * sizes[1], sizes[2]}), weights.input);
-  if (weights.input_bias != nullptr) inputs = Add(call, inputs, weights.input_bias);
-  if (weights.hidden_bias != nullptr && kind.adds_hidden_bias) {
-    inputs = Add(call, inputs, weights.hidden_bias);
-  }
+  Value* rows = call.b.Reshape(x, {sizes[0] * sizes[1], sizes[2]});
+  Value* inputs = RecurrentProduct(call, rows, weights.input);
+  const auto add = [&](Value* bias) {
+    if (bias != nullptr) inputs = call.b.Binary(OpKind::kAdd, inputs, bias);
+  };
+  add(weights.input_bias);
+  if (layer.kind.adds_hidden_bias) add(weights.hidden_bias);
   inputs = call.b.Reshape(inputs, {sizes[0], sizes[1], weights.input->type.sizes[0]});
-  std::vector<Value*> outputs(sizes[0]);
+  std::vector<RecurrentStep> steps(sizes[0]);
   for (int64_t i = 0; i < sizes[0] && !call.refused(); ++i) {
-    const int64_t step = backwards ? sizes[0] - 1 - i : i;
-    *state = kind.cell(call, Row(call, inputs, step), *state, weights);
-    outputs[step] = state->hidden;
+    RecurrentStep& step = steps[layer.reverse ? sizes[0] - 1 - i : i];
+    step = layer.kind.forward(call, Row(call, inputs, &step - steps.data()), state, weights);
+    state = step.after;
   }
-  return call.refused() ? x : StackRows(call, outputs);
+  if (call.refused()) steps.clear();
+  return steps;
+}
+
+const RecurrentState& LastState(const Layer& layer, const std::vector<RecurrentStep>& steps) {
+  return layer.reverse ? steps.front().after : steps.back().after;
+}
+
+// [T, B, P]
+Value* Outputs(Call& call, const std::vector<RecurrentStep>& steps) {
+  std::vector<Value*> rows;
+  for (const RecurrentStep& step : steps) rows.push_back(step.after.hidden);
+  return StackRows(call, rows);
 }
 
 // (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); hx: a
 // tensor [layers * directions, B, P], of an LSTM a list of two.
-void Recurrent(Call& call, const Kind& kind) {
+void Recurrent(Call& call, const RecurrentKind& kind) {
   Value* x = call.Tensor("input");
   std::vector<Value*> states =
       kind.has_cell_state ? call.Tensors("hx") : std::vector<Value*>{call.Tensor("hx")};
@@ -154,22 +97,26 @@ void Recurrent(Call& call, const Kind& kind) {
   }
   const bool projected =
       kind.has_cell_state && states[0]->type.sizes[2] != states[1]->type.sizes[2];
-  const std::vector<Weights> weights = ReadWeights(call, call.Bool("has_biases"), projected);
-  if (static_cast<int64_t>(weights.size()) != layers * directions || steps == 0) {
-    return call.Refuse(weights.size(), " sets of weights for ", steps, " steps");
+  const std::vector<Value*> params = call.Tensors("params");
+  const size_t each = 2 + (call.Bool("has_biases") ? 2 : 0) + (projected ? 1 : 0);
+  if (params.size() != each * static_cast<size_t>(layers * directions) || steps == 0) {
+    return call.Refuse(params.size(), " weights for ", steps, " steps");
   }
   std::vector<Value*> hidden;
   std::vector<Value*> cells;
-  for (int64_t layer = 0; layer < layers; ++layer) {
+  for (int64_t place = 0; place < layers; ++place) {
     std::vector<Value*> outputs;
     for (int64_t direction = 0; direction < directions; ++direction) {
-      const int64_t i = layer * directions + direction;
-      State state{Row(call, states[0], i)};
+      const int64_t i = place * directions + direction;
+      const Layer layer{kind, ReadWeights(std::span(params).subspan(each * i, each)),
+                        direction == 1};
+      RecurrentState state{Row(call, states[0], i)};
       if (kind.has_cell_state) state.cell = Row(call, states[1], i);
-      outputs.push_back(Run(call, kind, x, weights[i], direction == 1, &state));
-      if (call.refused()) return;
-      hidden.push_back(state.hidden);
-      cells.push_back(state.cell);
+      const std::vector<RecurrentStep> made = Steps(call, layer, x, state);
+      if (made.empty()) return;
+      outputs.push_back(Outputs(call, made));
+      hidden.push_back(LastState(layer, made).hidden);
+      cells.push_back(LastState(layer, made).cell);
     }
     x = call.b.Concat(std::move(outputs), 2);
   }
@@ -179,16 +126,158 @@ void Recurrent(Call& call, const Kind& kind) {
   call.Return(std::move(results));
 }
 
-void Lstm(Call& call) { Recurrent(call, {.cell = LstmCell, .has_cell_state = true}); }
-void Gru(Call& call) { Recurrent(call, {.cell = GruCell, .adds_hidden_bias = false}); }
-void RnnTanh(Call& call) { Recurrent(call, {.cell = RnnCell<OpKind::kTanh>}); }
-void RnnRelu(Call& call) { Recurrent(call, {.cell = RnnCell<OpKind::kRelu>}); }
+// What hpu::recurrent_layer and its backward are given: one direction of one layer.
+struct LayerCall {
+  Layer layer;
+  Value* input;
+  RecurrentState state;
+};
+
+std::optional<LayerCall> ReadLayer(Call& call) {
+  const RecurrentKind* kind = FindRecurrentKind(call.Text("kind"));
+  Value* input = call.Tensor("input");
+  const std::vector<Value*> state = call.Tensors("state");
+  const std::vector<Value*> weights = call.Tensors("weights");
+  const bool reverse = call.Bool("reverse");
+  if (call.refused()) return std::nullopt;
+  if (kind == nullptr || state.size() != (kind->has_cell_state ? 2 : 1) || weights.size() < 2 ||
+      input->type.rank() != 3 || input->type.elements() == 0) {
+    call.Refuse("no recurrent layer of a kind that is known");
+    return std::nullopt;
+  }
+  if (input->type.sizes[0] > kMostSteps) {
+    call.Refuse(input->type.sizes[0], " steps; a recipe takes at most ", kMostSteps);
+    return std::nullopt;
+  }
+  return LayerCall{{*kind, ReadWeights(weights), reverse},
+                   input,
+                   {state[0], kind->has_cell_state ? state[1] : nullptr}};
+}
+
+// recurrent_layer(kind, input, state, weights, reverse) -> output, last state
+void RecurrentLayer(Call& call) {
+  const std::optional<LayerCall> given = ReadLayer(call);
+  if (!given.has_value()) return;
+  const std::vector<RecurrentStep> steps = Steps(call, given->layer, given->input, given->state);
+  if (steps.empty()) return;
+  const RecurrentState& last = LastState(given->layer, steps);
+  std::vector<Value*> results = {Outputs(call, steps), last.hidden};
+  if (given->layer.kind.has_cell_state) results.push_back(last.cell);
+  call.Return(std::move(results));
+}
+
+// The sum of those that are there; nullptr: none is.
+Value* AddUp(Call& call, std::initializer_list<Value*> values) {
+  std::optional<Expr> sum;
+  for (Value* value : values) {
+    if (value == nullptr) continue;
+    const Expr term = In(call, value);
+    sum = sum.has_value() ? *sum + term : term;
+  }
+  return sum.has_value() ? sum->value : nullptr;
+}
+
+// Of every step, by place in the input.
+struct LayerGradients {
+  std::vector<Value*> inputs, products;        // of RecurrentGradients
+  std::vector<Value*> projected, unprojected;  // of a projection: its gradient and its operand
+  RecurrentState state;                        // of the first one; nullptr: none
+};
+
+// grads: of the output, and of the last state.
+LayerGradients StepsBackwards(Call& call, const LayerCall& given,
+                              const std::vector<RecurrentStep>& steps,
+                              const std::vector<Value*>& grads) {
+  const auto& [layer, input, first] = given;
+  const RecurrentWeights& weights = layer.weights;
+  const DType product = weights.hidden->type.dtype;
+  const size_t count = steps.size();
+  LayerGradients result;
+  result.inputs.resize(count);
+  result.products.resize(count);
+  RecurrentState after{grads[1], layer.kind.has_cell_state ? grads[2] : nullptr};
+  for (size_t i = count; i-- > 0;) {
+    const size_t place = layer.reverse ? count - 1 - i : i;
+    const RecurrentStep& step = steps[place];
+    Value* of_output =
+        grads[0] == nullptr ? nullptr : Row(call, grads[0], static_cast<int64_t>(place));
+    after.hidden = AddUp(call, {after.hidden, of_output});
+    if (after.hidden == nullptr) {
+      after.hidden = call.b.Full(0, DType::kF32, step.after.hidden->type.sizes);
+    }
+    if (weights.projection != nullptr) {
+      result.projected.push_back(call.b.Cast(after.hidden, product));
+      result.unprojected.push_back(call.b.Cast(step.unprojected, product));
+      after.hidden = call.b.Matmul(result.projected.back(), weights.projection);
+    }
+    const RecurrentGradients found = layer.kind.backward(call, step, after, product);
+    result.inputs[place] = found.input;
+    result.products[place] = found.product;
+    after.hidden = AddUp(call, {call.b.Matmul(found.product, weights.hidden), found.before.hidden});
+    after.cell = found.before.cell;
+  }
+  result.state = after;
+  return result;
+}
+
+// [n * B, S]
+Value* JoinRows(Call& call, std::vector<Value*> rows) { return call.b.Concat(std::move(rows), 0); }
+
+// recurrent_layer_backward(kind, grads, input, state, weights, reverse) -> the gradients of input,
+// state and weights
+void RecurrentLayerBackward(Call& call) {
+  const std::optional<LayerCall> given = ReadLayer(call);
+  const std::vector<Value*> grads = call.OptionalTensors("grads");
+  if (!given.has_value()) return;
+  const auto& [layer, input, state] = *given;
+  if (grads.size() != (layer.kind.has_cell_state ? 3 : 2)) {
+    return call.Refuse(grads.size(), " gradients");
+  }
+  const std::vector<RecurrentStep> steps = Steps(call, layer, input, state);
+  if (steps.empty()) return;
+  LayerGradients found = StepsBackwards(call, *given, steps, grads);
+  const RecurrentWeights& weights = layer.weights;
+  const DType product = weights.hidden->type.dtype;
+  const Dims sizes = input->type.sizes;
+  Value* rows = call.b.Cast(call.b.Reshape(input, {sizes[0] * sizes[1], sizes[2]}), product);
+  std::vector<Value*> before;
+  for (const RecurrentStep& step : steps)
+    before.push_back(call.b.Cast(step.before.hidden, product));
+  Value* of_inputs = JoinRows(call, std::move(found.inputs));
+  Value* of_products = JoinRows(call, std::move(found.products));
+  const auto transposed = [&](Value* x, Value* y) { return call.b.Matmul(x, y, true, false); };
+  const auto column_sums = [&](Value* x) { return Sum(In(call, x), {0}, false).value; };
+  std::vector<Value*> results = {call.b.Reshape(call.b.Matmul(of_inputs, weights.input), sizes),
+                                 found.state.hidden};
+  if (layer.kind.has_cell_state) results.push_back(found.state.cell);
+  results.push_back(transposed(of_inputs, rows));
+  results.push_back(transposed(of_products, JoinRows(call, std::move(before))));
+  if (weights.input_bias != nullptr) {
+    results.push_back(column_sums(of_inputs));
+    results.push_back(column_sums(of_products));
+  }
+  if (weights.projection != nullptr) {
+    results.push_back(transposed(JoinRows(call, std::move(found.projected)),
+                                 JoinRows(call, std::move(found.unprojected))));
+  }
+  for (size_t i = 0; i < results.size() && i < call.result_count(); ++i) {
+    results[i] = call.b.Cast(results[i], call.type(i).dtype);
+  }
+  call.Return(std::move(results));
+}
+
+void Lstm(Call& call) { Recurrent(call, *FindRecurrentKind("lstm")); }
+void Gru(Call& call) { Recurrent(call, *FindRecurrentKind("gru")); }
+void RnnTanh(Call& call) { Recurrent(call, *FindRecurrentKind("rnn_tanh")); }
+void RnnRelu(Call& call) { Recurrent(call, *FindRecurrentKind("rnn_relu")); }
 
 constexpr HandlerRow kRows[] = {
     {"aten.gru.input", Gru},
     {"aten.lstm.input", Lstm},
     {"aten.rnn_relu.input", RnnRelu},
     {"aten.rnn_tanh.input", RnnTanh},
+    {"hpu.recurrent_layer.default", RecurrentLayer},
+    {"hpu.recurrent_layer_backward.default", RecurrentLayerBackward},
 };
 
 }  // namespace

@@ -484,6 +484,8 @@ ATEN_RULES = frozenset(
         "aten.zeros.default",
         "aten.zeros_like.default",
         "hpu.int4_matmul.default",
+        "hpu.recurrent_layer.default",
+        "hpu.recurrent_layer_backward.default",
         "prims.fma.default",
         "quantized_decomposed.dequantize_per_channel.default",
         "quantized_decomposed.dequantize_per_tensor.default",

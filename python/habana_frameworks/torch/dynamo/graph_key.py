@@ -123,6 +123,7 @@ GRAPH_MAKERS = (
     "joint",
     "own_decompositions",
     "recorder",
+    "recurrent",
     "snippet",
     "volume_pooling",
     "whole_ops",

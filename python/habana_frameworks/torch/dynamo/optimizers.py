@@ -8,6 +8,8 @@
 - PyTorch updates lists of tensors at once (`_foreach_*`) by default on devices of a list without
   hpu. In a graph that is a tenth of the calls of a loop over the parameters, and the same recipe.
   Eagerly the loop stays: a call with a list runs on the CPU.
+- Whether CUDA graphs may take a parameter as it lies, Dynamo asks Inductor and imports all of it
+  for that: 0.4 s of a process. Of tensors that are not on CUDA there is nothing to ask.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._dynamo.variables import optimizer as optimizer_variables
 from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch.optim import optimizer as torch_optimizer
 
@@ -60,6 +63,12 @@ def register() -> None:
     original = OptimizerVariable._set_capturable
     if original.__module__ == __name__:
         return
+    is_static = optimizer_variables._is_static_for_cudagraphs
+
+    def _is_static_for_cudagraphs(x: torch.Tensor) -> bool:
+        return is_static(x) if x.is_cuda else True
+
+    optimizer_variables._is_static_for_cudagraphs = _is_static_for_cudagraphs
 
     def _set_capturable(self: Any, tx: Any) -> None:
         _make_capturable(self.value)

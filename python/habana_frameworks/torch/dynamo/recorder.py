@@ -50,9 +50,7 @@ _METADATA = frozenset(
     }
 )
 
-
 _NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
-
 
 # Ops that write to arguments of which their schema says nothing (running statistics), and which
 # argument says whether they do. Functionalization has other ops for them.
@@ -161,6 +159,16 @@ class SnippetRecorder:
             Call(str(op), arguments, keywords, results, memory, slots, random, device)
         )
 
+    def record_copy(self, op: OpOverload, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Appends a copy onto an input that nothing reads behind it, without running it: an
+        optimizer's graph ends in one for each of its tensors."""
+        place, new = self.slot_of(target), self.snippet.slot_count
+        self.snippet.slot_count += 1
+        memory: list[int | None] = [place.index]
+        arguments = (place, self.slot_of(source))
+        call = Call(str(op), arguments, {}, [meta_of(target)], memory, [new], False, "")
+        self.snippet.calls.append(call)
+
     def checkpoint(self) -> Checkpoint:
         """The present state, for `calls_since` and `roll_back`."""
         return Checkpoint(
@@ -255,7 +263,7 @@ class RecordingMode(TorchDispatchMode):
         if func._schema.is_mutable:
             if not (self.allow_copy and name == "aten.copy_.default"):
                 raise NeedsFunctionalization(name)
-            self.recorder.record(func, args, kwargs, func(*args, **kwargs).view_as(args[0]))
+            self.recorder.record_copy(func, *args, **kwargs)
             return args[0]
         if name in _HIDDEN_WRITES and args[_HIDDEN_WRITES[name]]:
             raise NeedsFunctionalization(name)

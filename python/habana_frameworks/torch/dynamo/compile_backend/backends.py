@@ -7,12 +7,13 @@ from typing import Any
 
 import torch.fx
 
-from .. import fake_ops, optimizers
+from .. import fake_ops, optimizers, recurrent
 from ..start import frames
 
 # Dynamo traces before it calls a backend, so this happens when the backend is looked up.
 fake_ops.register()
 optimizers.register()
+recurrent.register()
 # By default Dynamo leaves nn.LSTM and its like out of graphs; here they become recipes. The default
 # is changed, as a value that is set holds in the thread that sets it alone.
 torch._dynamo.config._config["allow_rnn"].default = True  # type: ignore[attr-defined]

@@ -1,0 +1,243 @@
+"""Recurrent layers while a graph is traced: one call for each direction of a layer, and one for its
+gradients, however many steps there are.
+
+PyTorch composes nn.LSTM and its like of what each step computes on devices that it does not know,
+also for fake tensors, which takes longer than all else that a compilation does. Here layers on hpu
+are calls of `hpu::recurrent_layer`, whose autograd calls `hpu::recurrent_layer_backward`; the
+compile server makes the steps (passes/decompose/recurrent.cc).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._C import DispatchKey, DispatchKeySet
+
+# `input`: [T, B, I]. `state`: hidden [B, P] and, of an LSTM, cell [B, H]. `weights`: two matrices
+# [gates * H, I] and [gates * H, P]; then the biases, if any; then [P, H] of a projection.
+# Products have the weights' type, which may be narrower than the state's: autocast. The results are
+# the outputs of all steps [T, B, P] and the last state; of the backward the gradients of `input`,
+# `state` and `weights`. `grads`: of the results.
+_library = torch.library.Library("hpu", "FRAGMENT")
+_library.define(
+    "recurrent_layer(str kind, Tensor input, Tensor[] state, Tensor[] weights, bool reverse) "
+    "-> Tensor[]"
+)
+_library.define(
+    "recurrent_layer_backward(str kind, Tensor?[] grads, Tensor input, Tensor[] state, "
+    "Tensor[] weights, bool reverse) -> Tensor[]"
+)
+
+KINDS = ("gru", "lstm", "rnn_relu", "rnn_tanh")
+# Of what recipes calculate with.
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+Tensors = Sequence[torch.Tensor]
+Gradients = Sequence[torch.Tensor | None]
+
+
+def _whole(
+    kind: str, input: torch.Tensor, state: Tensors, weights: Tensors, reverse: bool
+) -> list[torch.Tensor]:
+    """The layer by PyTorch's own op."""
+    x = input.flip(0) if reverse else input
+    hx: Any = [s.unsqueeze(0) for s in state]
+    hx = hx if kind == "lstm" else hx[0]
+    dtype = weights[0].dtype
+    with torch.autocast(input.device.type, dtype, enabled=state[-1].dtype != dtype):
+        more = (len(weights) > 3, 1, 0.0, False, False, False)
+        y, *last = getattr(torch, kind)(x, hx, list(weights), *more)
+    return [y.flip(0) if reverse else y, *(s.squeeze(0) for s in last)]
+
+
+def _gradients(
+    kind: str, grads: Gradients, given: Tensors, states: int, reverse: bool, create_graph: bool
+) -> list[torch.Tensor | None]:
+    """Of `given`, which are input, state and weights, by autograd of PyTorch's own op."""
+    results = _whole(kind, given[0], given[1 : 1 + states], given[1 + states :], reverse)
+    pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None]
+    wanted = [t for t in given if t.requires_grad]
+    found = torch.autograd.grad(
+        [r for r, _ in pairs],
+        wanted,
+        [g for _, g in pairs],
+        allow_unused=True,
+        create_graph=create_graph,
+    )
+    of_wanted = {id(t): g for t, g in zip(wanted, found, strict=True)}
+    return [of_wanted.get(id(t)) for t in given]
+
+
+@torch.library.impl(_library, "recurrent_layer", "CompositeExplicitAutograd")
+def _layer(*args: Any) -> list[torch.Tensor]:
+    """What an eager step runs."""
+    return [result.contiguous() for result in _whole(*args)]
+
+
+@contextmanager
+def _autograd() -> Iterator[None]:
+    """On again inside of a kernel, which is below it."""
+    keys = DispatchKeySet(DispatchKey.ADInplaceOrView)
+    for key in (DispatchKey.AutogradHPU, DispatchKey.AutogradCPU):
+        keys = keys | DispatchKeySet(key)
+    excluded = torch._C._dispatch_tls_local_exclude_set() - keys
+    included = torch._C._dispatch_tls_local_include_set()
+    with torch._C._ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
+        yield
+
+
+@torch.library.impl(_library, "recurrent_layer_backward", "CompositeExplicitAutograd")
+def _layer_backward(
+    kind: str,
+    grads: Gradients,
+    input: torch.Tensor,
+    state: Tensors,
+    weights: Tensors,
+    reverse: bool,
+) -> list[torch.Tensor]:
+    """What an eager step runs."""
+    with _autograd():
+        given = [t.detach().requires_grad_() for t in (input, *state, *weights)]
+        found = _gradients(kind, grads, given, len(state), reverse, False)
+    pairs = zip(given, found, strict=True)
+    return [torch.zeros_like(t) if g is None else g.contiguous() for t, g in pairs]
+
+
+@torch.library.register_fake("hpu::recurrent_layer", lib=_library)
+def _(
+    kind: str, input: torch.Tensor, state: Tensors, weights: Tensors, reverse: bool
+) -> list[torch.Tensor]:
+    """Types are those that the steps would have."""
+    product = weights[0].dtype
+    carried = torch.promote_types(product, state[-1].dtype)
+    projected = len(weights) % 2 == 1
+    hidden = product if projected or kind.startswith("rnn") else carried
+    last = [state[0].new_empty(state[0].shape, dtype=hidden)]
+    if kind == "lstm":
+        last.append(state[1].new_empty(state[1].shape, dtype=carried))
+    return [input.new_empty((input.shape[0], *state[0].shape), dtype=hidden), *last]
+
+
+@torch.library.register_fake("hpu::recurrent_layer_backward", lib=_library)
+def _(
+    kind: str,
+    grads: Gradients,
+    input: torch.Tensor,
+    state: Tensors,
+    weights: Tensors,
+    reverse: bool,
+) -> list[torch.Tensor]:
+    return [t.new_empty(t.shape) for t in (input, *state, *weights)]
+
+
+class _Layer(torch.autograd.Function):
+    """One direction of one layer. tensors: input, state, weights."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: str, states: int, reverse: bool, *tensors: torch.Tensor) -> Any:
+        ctx.how = kind, states, reverse
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        input, state, weights = tensors[0], tensors[1 : 1 + states], tensors[1 + states :]
+        op = torch.ops.hpu.recurrent_layer.default
+        return tuple(op(kind, input, list(state), list(weights), reverse))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        kind, states, reverse = ctx.how
+        given = ctx.saved_tensors
+        found: Gradients = [None] * len(given)
+        if torch.is_grad_enabled():  # create_graph: by steps, whose gradients autograd knows
+            found = _gradients(kind, grads, given, states, reverse, True)
+        elif any(g is not None for g in grads):
+            state, weights = given[1 : 1 + states], given[1 + states :]
+            op = torch.ops.hpu.recurrent_layer_backward.default
+            found = op(kind, list(grads), given[0], list(state), list(weights), reverse)
+        return None, None, None, *found
+
+
+def _layers(
+    kind: str,
+    input: torch.Tensor,
+    hx: Any,
+    params: Tensors,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, ...]:
+    """torch.lstm and its like."""
+    if torch.is_autocast_enabled("hpu"):
+        params = [p.to(torch.get_autocast_dtype("hpu")) for p in params]
+    directions = 2 if bidirectional else 1
+    each = len(params) // (num_layers * directions)
+    states = [s.unbind(0) for s in (hx if kind == "lstm" else [hx])]
+    x = input.transpose(0, 1) if batch_first else input
+    finals: list[Any] = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            k = layer * directions + direction
+            weights = params[k * each : (k + 1) * each]
+            tensors = (x.to(weights[0].dtype), *(s[k] for s in states), *weights)
+            output, *final = _Layer.apply(kind, len(states), direction == 1, *tensors)
+            outputs.append(output)
+            finals.append(final)
+        x = outputs[0] if directions == 1 else torch.cat(outputs, 2)
+        if train and dropout > 0 and layer + 1 < num_layers:
+            x = torch.dropout(x, dropout, True)
+    y = x.transpose(0, 1) if batch_first else x
+    return y, *(torch.stack(final) for final in zip(*finals, strict=True))
+
+
+def _is_ours(input: torch.Tensor, hx: Any, params: Tensors, dropout: float, train: bool) -> bool:
+    """False for what PyTorch should compose, or say that it is wrong."""
+    states = [hx] if isinstance(hx, torch.Tensor) else hx
+    tensors = (input, *states, *params)
+    if not all(t.device.type == "hpu" and t.dtype in _DTYPES for t in tensors):
+        return False
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
+        return False
+    if any(t.dim() != 3 for t in (input, *states)) or input.numel() == 0 or not params:
+        return False
+    autocast = torch.is_autocast_enabled("hpu")
+    if not autocast and len({t.dtype for t in tensors}) > 1:
+        return False
+    # Eager calls of no gradient are one CPU call, which draws its masks by itself.
+    wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return not (train and dropout > 0) or wants_gradient or autocast
+
+
+def _traced(kind: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def run(
+        input: torch.Tensor,
+        hx: Any,
+        params: Tensors,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        *more: Any,
+    ) -> Any:
+        given = (input, hx, params, has_biases, num_layers, dropout, train, *more)
+        if not _is_ours(input, hx, params, dropout, train):
+            return otherwise(*given)
+        return _layers(kind, *given)
+
+    return run
+
+
+def register() -> None:
+    """May be called again. For the Python dispatcher, which tracing has on. Eager layers are one
+    CPU call, or composed where a gradient is wanted (backend/torch/fallback.cc)."""
+    key = DispatchKey.AutogradHPU
+    for kind in KINDS:
+        op = getattr(torch.ops.aten, kind).input
+        if key not in op.py_kernels:
+            op.py_impl(key)(_traced(kind, functools.partial(op._op_dk, key)))
