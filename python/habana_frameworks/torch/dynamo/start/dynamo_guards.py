@@ -186,7 +186,8 @@ def _places(stored: list[StoredGuard], nodes: dict[str, Any], values: Values) ->
             return index
         if type(source) in ATTRIBUTES and isinstance(base := place_of(source.base), int):
             return base, source.member
-        return source
+        left: Source = source
+        return left
 
     return {id(source): place_of(source) for source, *_ in stored}
 
