@@ -3,6 +3,8 @@
 #include <numeric>
 #include <optional>
 
+#include "graph_compiler/codegen/convert.h"
+
 namespace hpu::graph_compiler {
 namespace {
 
@@ -72,13 +74,24 @@ class MatrixCopy {
   }
 
   Value* TargetAddress(Value* row, Value* col) {
-    return e_.Address(target_.base, e_.Add(e_.Mul(row, target_.row_stride * 4), e_.Mul(col, 4)));
+    const int size = MemoryTypeSize(target_.type);
+    return e_.Address(target_.base,
+                      e_.Add(e_.Mul(row, target_.row_stride * size), e_.Mul(col, size)));
+  }
+
+  // bf16 is the upper half of the f32 that it was widened to.
+  void Store(Value* address, Value* value) {
+    if (target_.type == MemoryType::kF32) return e_.StoreF32(address, value);
+    llvm::Type* type = value->getType();
+    Value* bits = e_.b.CreateBitCast(value, WithLanesOf(e_.b.getInt32Ty(), type));
+    Value* half = e_.b.CreateTrunc(e_.b.CreateLShr(bits, 16), WithLanesOf(e_.b.getInt16Ty(), type));
+    e_.b.CreateAlignedStore(half, address, llvm::Align(2));
   }
 
   void CopyVector(Value* row, Value* col) { CopyRun(row, col, lanes_); }
 
   void CopyRun(Value* row, Value* col, int count) {
-    e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, count));
+    Store(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, count));
   }
 
   // `count` columns as vectors and, at the end, halves of them.
@@ -90,14 +103,14 @@ class MatrixCopy {
   }
 
   void CopyScalar(Value* row, Value* col) {
-    e_.StoreF32(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
+    Store(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
   }
 
   // Columns [from, cols) one by one, then zeros.
   void CopyScalars(Value* row, Value* from) {
     e_.For(from, cols_, 1, [&](Value* col) { CopyScalar(row, col); });
     e_.For(cols_, e_.Int(target_.padded_cols), 1,
-           [&](Value* col) { e_.StoreF32(TargetAddress(row, col), e_.Zero(1)); });
+           [&](Value* col) { Store(TargetAddress(row, col), e_.Zero(1)); });
   }
 
   // As many rows as lanes, which follow each other without a gap: `count` vectors, to which columns
@@ -120,7 +133,8 @@ class MatrixCopy {
         }
         joined = e_.b.CreateShuffleVector(joined, columns[static_cast<size_t>(col)], order);
       }
-      e_.StoreF32(e_.Address(TargetAddress(row, e_.Int(0)), v * lanes_ * 4), joined);
+      Store(e_.Address(TargetAddress(row, e_.Int(0)), v * lanes_ * MemoryTypeSize(target_.type)),
+            joined);
     }
   }
 
@@ -156,7 +170,7 @@ class MatrixCopy {
           std::iota(order.begin(), order.end(), static_cast<int>(from));
           piece = e_.b.CreateShuffleVector(vector, order);
         }
-        e_.StoreF32(TargetAddress(row, e_.Add(col, from)), piece);
+        Store(TargetAddress(row, e_.Add(col, from)), piece);
       }
     }
   }

@@ -1,5 +1,5 @@
 // Copies a strided matrix of a float type into row-major f32: packing of B panels, staging of A
-// operands whose k stride is not 1, widening of narrow types.
+// operands whose k stride is not 1, widening of narrow types. Or elements of two bytes as they are.
 #pragma once
 
 #include "graph_compiler/contraction/ir_emitter.h"
@@ -15,8 +15,9 @@ struct MatrixSource {
 
 struct MatrixTarget {
   llvm::Value* base = nullptr;
-  int64_t row_stride = 0;   // f32 elements; columns are contiguous
-  int64_t padded_cols = 0;  // columns from `cols` up to here are set to 0; 0 = none are
+  int64_t row_stride = 0;              // elements; columns are contiguous
+  int64_t padded_cols = 0;             // columns from `cols` up to here are set to 0; 0 = none are
+  MemoryType type = MemoryType::kF32;  // kBF16, of a source that is: bits stay what they are
 };
 
 // target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Rows or columns of

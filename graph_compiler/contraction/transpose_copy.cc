@@ -3,17 +3,12 @@
 #include "graph_compiler/contraction/ir_emitter.h"
 #include "graph_compiler/contraction/matrix_copy.h"
 #include "graph_compiler/contraction/tiling.h"
+#include "graph_compiler/ir/transposition.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
 constexpr int64_t kRowsPerTask = 32;
-constexpr int64_t kLeastRowsAndCols = 16;
-constexpr int64_t kElementBytes = 4;
-
-bool IsPlain(const Access& access) {
-  return access.indirect_value == kNoValue && MemoryTypeSize(access.type) == kElementBytes;
-}
 
 }  // namespace
 
@@ -27,43 +22,30 @@ std::optional<TransposeCopy> AsTransposeCopy(const LoopKernel& kernel) {
   if (kernel.passes.size() != 1 || kernel.serial || !kernel.accumulators.empty()) {
     return std::nullopt;
   }
-  const Body& body = kernel.passes[0].body;
-  if (body.ops.size() != 1 || body.ops[0].op != Opcode::kLoad || body.stores.size() != 1) {
-    return std::nullopt;
-  }
-  const Access& load = body.ops[0].access;
-  const Access& store = body.stores[0].access;
-  const bool moves = IsPlain(load) && IsPlain(store) && load.type == store.type;
-  if (!moves || !load.operand.IsBuffer() || !store.operand.IsBuffer() ||
-      load.operand == store.operand) {
-    return std::nullopt;
-  }
   Shape domain = kernel.outer;
   domain.insert(domain.end(), kernel.inner.begin(), kernel.inner.end());
   domain.push_back(kernel.vector);
-  if (load.strides.size() != domain.size() || store.strides.size() != domain.size()) {
-    return std::nullopt;
-  }
+  const Body& body = kernel.passes[0].body;
+  const std::optional<Transposition> exchanged = FindTransposition(body, domain);
+  if (!exchanged.has_value()) return std::nullopt;
+  const Access& load = body.ops[0].access;
+  const Access& store = body.stores[0].access;
   TransposeCopy copy;
+  copy.element_bytes = MemoryTypeSize(load.type);
   copy.source = load.operand.number;
   copy.target = store.operand.number;
   copy.source_offset = load.offset;
   copy.target_offset = store.offset;
+  copy.rows = domain[exchanged->row];
+  copy.target_row_stride = store.strides[exchanged->row];
+  copy.cols = domain[exchanged->col];
+  copy.source_col_stride = load.strides[exchanged->col];
   for (size_t d = 0; d < domain.size(); ++d) {
-    if (domain[d] == 1) continue;
-    if (copy.rows == 0 && load.strides[d] == 1 && store.strides[d] != 1) {
-      copy.rows = domain[d];
-      copy.target_row_stride = store.strides[d];
-    } else if (copy.cols == 0 && store.strides[d] == 1 && load.strides[d] != 1) {
-      copy.cols = domain[d];
-      copy.source_col_stride = load.strides[d];
-    } else {
-      copy.batch.push_back(domain[d]);
-      copy.source_batch_strides.push_back(load.strides[d]);
-      copy.target_batch_strides.push_back(store.strides[d]);
-    }
+    if (domain[d] == 1 || d == exchanged->row || d == exchanged->col) continue;
+    copy.batch.push_back(domain[d]);
+    copy.source_batch_strides.push_back(load.strides[d]);
+    copy.target_batch_strides.push_back(store.strides[d]);
   }
-  if (copy.rows < kLeastRowsAndCols || copy.cols < kLeastRowsAndCols) return std::nullopt;
   return copy;
 }
 
@@ -79,13 +61,14 @@ void EmitTransposeCopy(KernelModule& module, const TransposeCopy& copy) {
         llvm::Value* to = e.Add(
             e.Add(e.Dot(index, copy.target_batch_strides), e.Mul(row, copy.target_row_stride)),
             copy.target_offset);
-        // As f32 whatever they are: nothing but loads, shuffles and stores touches them.
+        // As f32 or bf16 whatever they are: nothing but moves and shifts touches the bits.
+        const MemoryType type = copy.element_bytes == 4 ? MemoryType::kF32 : MemoryType::kBF16;
         const MatrixSource source{
-            e.Address(frame.Operand(builder, copy.source), e.Mul(from, kElementBytes)),
-            MemoryType::kF32, 1, copy.source_col_stride};
+            e.Address(frame.Operand(builder, copy.source), e.Mul(from, copy.element_bytes)), type,
+            1, copy.source_col_stride};
         const MatrixTarget target{
-            e.Address(frame.Operand(builder, copy.target), e.Mul(to, kElementBytes)),
-            copy.target_row_stride, copy.cols};
+            e.Address(frame.Operand(builder, copy.target), e.Mul(to, copy.element_bytes)),
+            copy.target_row_stride, copy.cols, type};
         llvm::Value* count = e.Min(e.Sub(e.Int(copy.rows), row), e.Int(kRowsPerTask));
         EmitMatrixCopy(e, source, target, count, e.Int(copy.cols));
       });

@@ -6,6 +6,7 @@
 
 #include "graph_compiler/fusion/shared_memory.h"
 #include "graph_compiler/ir/access_algebra.h"
+#include "graph_compiler/ir/transposition.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -17,7 +18,8 @@ constexpr size_t kMostMembers = 96;
 constexpr size_t kMostSiblings = 64;
 
 bool CanGroup(const Node& node) {
-  return node.Is<Loop>() && node.loop().serial == 0 && !node.keep_apart && !node.overwrites;
+  return node.Is<Loop>() && node.loop().serial == 0 && !node.keep_apart && !node.overwrites &&
+         !FindTransposition(node.body, node.domain).has_value();
 }
 
 struct Definition {

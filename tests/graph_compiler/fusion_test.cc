@@ -338,6 +338,30 @@ TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
   ExpectNear(run.Get<float>(flat), wanted, 0);
 }
 
+// Blocks of it are moved; a loop that also narrows would write an element of a cache line at a
+// time.
+TEST_P(FusionTest, ATranspositionOfWhatAKernelStoresIsAKernel) {
+  constexpr uint64_t kChannels = 20, kPositions = 40, kImages = 2;
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({kChannels, kPositions, kImages});
+  const uint32_t narrow = b.Persistent({kChannels, kPositions, kImages}, syn_type_bf16);
+  const uint32_t turned = b.Persistent({kPositions, kChannels, kImages}, syn_type_bf16);
+  b.Node("cast_f32_to_bf16", {x}, {narrow});
+  b.Node("transpose", {narrow}, {turned}, synTransposeParams{{1, 0, 2, 0, 0}, 3});
+  GraphRun run(b.graph);
+  run.Set(x, RandomFloats(kChannels * kPositions * kImages));
+  const absl::Status status = run.Run(GetParam());
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(run.recipe.kernels.size(), 2u);
+  EXPECT_EQ(run.recipe.kernels[1].tasks, kImages);
+  const auto narrowed = run.Get<uint16_t>(narrow), result = run.Get<uint16_t>(turned);
+  for (size_t i = 0; i < narrowed.size(); ++i) {
+    const size_t image = i / (kChannels * kPositions), place = i % (kChannels * kPositions);
+    const size_t position = place / kChannels, channel = place % kChannels;
+    ASSERT_EQ(result[(image * kChannels + channel) * kPositions + position], narrowed[i]);
+  }
+}
+
 TEST_P(FusionTest, UnsignedIntegersInsideAKernelKeepTheirLowBits) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({4}, syn_type_uint32);
