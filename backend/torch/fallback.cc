@@ -155,10 +155,15 @@ bool Contains(const char* const (&names)[size], const std::string& name) {
 
 bool WantsParts(const c10::FunctionSchema& schema, const Stack& stack) {
   if (at::autocast::is_autocast_enabled(c10::kHPU)) return true;
-  if (!at::GradMode::is_enabled()) return false;
+  // A tangent of forward-mode differentiation, which needs no grad mode.
+  const bool forward = c10::AutogradState::get_tls_state().get_fw_grad_mode();
+  const bool backward = at::GradMode::is_enabled();
   bool wanted = false;
   for (const IValue& value : torch::jit::last(stack, schema.arguments().size())) {
-    ForEachTensor(value, [&](const at::Tensor& tensor) { wanted |= tensor.requires_grad(); });
+    ForEachTensor(value, [&](const at::Tensor& tensor) {
+      wanted |= backward && tensor.requires_grad();
+      wanted |= forward && tensor.defined() && tensor._fw_grad(0).defined();
+    });
   }
   return wanted;
 }

@@ -155,8 +155,7 @@ class PairsTask : public Task {
     return amx;
   }
 
-  // Whole tiles of keys and of queries, which are pairs of other products. What is behind n is 0 in
-  // keys, values and K^T, so its weights are numbers that nothing comes of.
+  // Whole tiles of keys and of queries, which are pairs of other products.
   Value* WeighedRows() override {
     const int64_t step = plan_.amx ? plan_.key_step : kRowsAtOnce;
     return e_.Mul(e_.DivConst(e_.Add(keys_, step - 1), step), step);
@@ -169,7 +168,11 @@ class PairsTask : public Task {
   void StoreWeights(Value* row, Value* query, const Values& weights,
                     const Values& slopes) override {
     Value* queries = e_.LaneMask(e_.Sub(queries_, query), e_.lanes());
-    const auto bits = [&](Value* x) {
+    // What is behind n has the score 0, whose weight is large where all others are small: its slope
+    // would be inf, and inf * 0 of K^T is NaN.
+    const auto bits = [&](int i, Value* x) {
+      Value* exists = e_.b.CreateICmpSLT(e_.Add(row, i), keys_);
+      x = e_.b.CreateSelect(exists, x, e_.Zero(e_.lanes()));
       x = e_.b.CreateSelect(queries, x, e_.Zero(e_.lanes()));
       return Narrow(e_.b, e_.target(), x, ScalarType::kF32, MemoryType::kBF16);
     };
@@ -181,8 +184,8 @@ class PairsTask : public Task {
     for (int i = 0; i < kRowsAtOnce; i += 2) {
       Values pair;
       for (int half = i; half < i + 2; ++half) {
-        store_row(at_.weights, half, bits(weights[half]));
-        pair.push_back(bits(slopes[half]));
+        store_row(at_.weights, half, bits(half, weights[half]));
+        pair.push_back(bits(half, slopes[half]));
         store_row(at_.slopes, half, pair.back());
       }
       Value* to = e_.Add(e_.Mul(e_.DivConst(e_.Add(row, i), 2), plan_.query_block), query);

@@ -40,7 +40,8 @@ class PairsAttention : public AttentionTask {
     });
   }
 
-  // V^T in groups of keys, a vector of pairs each; the last one is filled up with zeros.
+  // V^T in groups of keys, a vector of pairs each; the last one is filled up with zeros, all of
+  // which the products read.
   void StageBlock() override {
     MatrixAccess values;
     values.type = spec_.type;
@@ -50,7 +51,7 @@ class PairsAttention : public AttentionTask {
     const int64_t group = 2 * e_.lanes();
     const auto copy = [&](Value* key, int64_t keys) {
       EmitPairRows(
-          e_, values, keys, RoundUp(keys, 2),
+          e_, values, keys, RoundUp(keys, group),
           e_.Address(from, e_.Mul(key, values.col_stride * size_)),
           {e_.Address(Scratch(scratch_.values), e_.Mul(key, size_)), 2 * plan_.value_stride},
           e_.Int(spec_.dv));

@@ -166,3 +166,25 @@ def test_stays_one_op_where_a_part_is_unknown(op, function, inputs):
     (graph,) = summary.graphs
     assert graph.eager_nodes == 1
     assert f"aten::{op}" in graph.eager_steps[0]
+
+
+def test_grid_sample_beside_numbers_that_are_none():
+    """What lies outside of the image counts for nothing, also where its nearest pixel is inf."""
+    x = torch.ones(1, 1, 4, 4)
+    x[..., 3] = -torch.inf
+    grid = torch.tensor([[[[1.5, 0.0], [-0.5, 0.0], [-3.0, -3.0]]]])
+    for mode in ("nearest", "bilinear"):
+        expected = F.grid_sample(x, grid, mode, "zeros", align_corners=False)
+        compiled = torch.compile(F.grid_sample, backend="hpu_backend")
+        ours = compiled(x.to("hpu"), grid.to("hpu"), mode, "zeros", align_corners=False)
+        torch.testing.assert_close(ours.cpu(), expected)
+
+
+def test_grid_sample_of_an_image_whose_pixels_f32_cannot_count():
+    x = torch.arange(4100.0).repeat(4101, 1)[None, None]
+    x[0, 0] += 0.5 * (torch.arange(4101) % 2)[:, None]
+    grid = torch.tensor([[[[0.9001, 0.99], [0.7003, 1.0], [-0.3, 0.9995]]]])
+    expected = F.grid_sample(x, grid, "nearest", align_corners=True)
+    compiled = torch.compile(F.grid_sample, backend="hpu_backend")
+    ours = compiled(x.to("hpu"), grid.to("hpu"), "nearest", align_corners=True)
+    assert torch.equal(ours.cpu(), expected)

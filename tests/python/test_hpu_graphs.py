@@ -11,6 +11,7 @@ from torch import nn
 from training_case import assert_close, matrix, only_graph
 
 import habana_frameworks.torch as ht
+from habana_frameworks.torch.dynamo import report
 from habana_frameworks.torch.hpu import ModuleCacher, make_graphed_callables
 from habana_frameworks.torch.internal import notices
 
@@ -80,3 +81,13 @@ def test_sync_debug_mode():
     for mode in ("warn", 0):
         ht.hpu.set_sync_debug_mode(mode)
         assert ht.hpu.get_sync_debug_mode() == (1 if mode == "warn" else 0)
+
+
+def test_each_wrapped_module_has_dynamos_limit_for_itself():
+    fresh_process()
+    x = torch.ones(2, 4, device="hpu")
+    with torch.no_grad():
+        for width in range(3, 13):
+            ht.hpu.wrap_in_hpu_graph(nn.Linear(4, width).to("hpu"))(x)
+    graphs = report().graphs
+    assert [graph.origin == "eager" for graph in graphs] == [False] * 10

@@ -384,3 +384,64 @@ def test_dropout_between_layers_draws_as_eager_does():
         assert not torch.equal(first, other)
         (graph,) = report().graphs
         assert graph.eager_nodes == (0 if grad else 1)
+
+
+def test_gradients_of_gradients_in_one_graph():
+    """The steps that the second derivative needs are recorded, not a call of the layer again."""
+    torch.manual_seed(0)
+    model = nn.GRU(3, 5)
+    x = torch.randn(4, 2, 3)
+
+    def penalty(model, x):
+        # A state that the input gives: its way to the gradient counts once.
+        state = x.mean(0, keepdim=True).repeat(1, 1, 2)[..., :5].tanh()
+        y = model(x, state)[0]
+        return torch.autograd.grad(y.square().sum(), x, create_graph=True)[0].square().sum()
+
+    def second(model, x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(penalty(model, x), [x, *model.parameters()])
+
+    expected = second(model, x)
+    ours = copy.deepcopy(model).to("hpu")
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        found = torch.compile(second, backend="hpu_backend")(ours, x.to("hpu"))
+    for p, q in zip(found, expected, strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_forward_mode_differentiation(kind):
+    torch.manual_seed(0)
+    model = getattr(nn, kind)(3, 5)
+    x, tangent = torch.randn(4, 2, 3), torch.randn(4, 2, 3)
+    step = 1e-3
+    with torch.no_grad():
+        expected = (model(x + step * tangent)[0] - model(x - step * tangent)[0]) / (2 * step)
+    ours = copy.deepcopy(model).to("hpu")
+    given = (x.to("hpu"),), (tangent.to("hpu"),)
+    _, found = torch.func.jvp(lambda x: ours(x)[0], *given)
+    torch.testing.assert_close(found.detach().cpu(), expected, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("which", ["state", "weight", "gradient"])
+def test_a_layer_of_other_ranks_is_refused(which, rank):
+    """Such calls are no program of PyTorch's, but a server takes what it is sent."""
+    x, state = torch.ones(3, 2, 4, device="hpu"), torch.ones(2, 5, device="hpu")
+    weights = [torch.ones(15, n, device="hpu") for n in (4, 5)]
+    odd = torch.ones((2,) * rank, device="hpu")
+    if which == "state":
+        state = odd
+    elif which == "weight":
+        weights[0] = odd
+
+    def call(x, state, odd, *weights):
+        op = torch.ops.hpu.recurrent_layer_backward
+        return op("gru", [odd if which == "gradient" else None, None], x, [state], weights, False)
+
+    fresh_process()
+    with pytest.raises((RuntimeError, IndexError)), torch.no_grad():
+        torch.compile(call, backend="hpu_backend")(x, state, odd, *weights)
+    (graph,) = report().graphs
+    assert "signal" not in graph.reason

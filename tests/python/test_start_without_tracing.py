@@ -466,3 +466,34 @@ def test_a_start_keeps_neither_the_model_nor_its_first_inputs(private_cache, tmp
     environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
     said = [output_of(HELD, **environment).stdout.split() for _ in range(2)]
     assert said == [["True", "True", "True"], ["False", "True", "True"]]
+
+
+ORDERED = """
+import builtins
+
+import torch
+import habana_frameworks.torch
+from habana_frameworks.torch.dynamo.start import journal
+
+PLACES = {name: place for place, name in enumerate(builtins.ORDER)}
+
+def function(x):
+    for _ in list(PLACES):
+        x = x + 0
+    return x + PLACES["cat"]
+
+with torch.no_grad():
+    x = torch.compile(function, backend="hpu_backend")(torch.zeros(1, device="hpu"))
+print(x.item(), not journal.outcomes()[0].reason)
+"""
+
+
+def test_a_dictionary_in_another_order_is_another_program(tmp_path):
+    """Its keys are guarded by their places."""
+    (tmp_path / "ordered.py").write_text(ORDERED)
+    path = f"import builtins, sys; sys.path.insert(0, {str(tmp_path)!r})"
+    answers = [
+        output_of(f"{path}; builtins.ORDER = {names}; import ordered").stdout.split()
+        for names in (["cat", "dog"], ["cat", "dog"], ["dog", "cat"])
+    ]
+    assert answers == [["0.0", "False"], ["0.0", "True"], ["1.0", "False"]]

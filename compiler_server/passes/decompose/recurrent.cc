@@ -2,6 +2,8 @@
 // give to all steps, then the steps one after the other. Their gradients: the steps backwards, then
 // one matrix product for each weight and for the inputs of all steps. A call of gradients makes the
 // steps of its forward anew; `canonicalize` makes one of both.
+#include <algorithm>
+
 #include "compiler_server/passes/decompose/recurrent_cells.h"
 
 namespace hpu::compiler {
@@ -48,6 +50,7 @@ std::vector<RecurrentStep> Steps(Call& call, const Layer& layer, Value* x, Recur
   const Dims sizes = x->type.sizes;
   Value* rows = call.b.Reshape(x, {sizes[0] * sizes[1], sizes[2]});
   Value* inputs = RecurrentProduct(call, rows, weights.input);
+  if (call.refused()) return {};
   const auto add = [&](Value* bias) {
     if (bias != nullptr) inputs = call.b.Binary(OpKind::kAdd, inputs, bias);
   };
@@ -133,6 +136,16 @@ struct LayerCall {
   RecurrentState state;
 };
 
+bool HasRank(const Value* x, int64_t rank) { return x == nullptr || x->type.rank() == rank; }
+
+// Two matrices, and a third one of a projection; what is between are biases.
+bool HaveRanks(std::span<Value* const> state, const RecurrentWeights& weights) {
+  return std::ranges::all_of(state, [](const Value* x) { return HasRank(x, 2); }) &&
+         HasRank(weights.input, 2) && HasRank(weights.hidden, 2) &&
+         HasRank(weights.projection, 2) && HasRank(weights.input_bias, 1) &&
+         HasRank(weights.hidden_bias, 1);
+}
+
 std::optional<LayerCall> ReadLayer(Call& call) {
   const RecurrentKind* kind = FindRecurrentKind(call.Text("kind"));
   Value* input = call.Tensor("input");
@@ -141,7 +154,8 @@ std::optional<LayerCall> ReadLayer(Call& call) {
   const bool reverse = call.Bool("reverse");
   if (call.refused()) return std::nullopt;
   if (kind == nullptr || state.size() != (kind->has_cell_state ? 2 : 1) || weights.size() < 2 ||
-      input->type.rank() != 3 || input->type.elements() == 0) {
+      input->type.rank() != 3 || input->type.elements() == 0 ||
+      !HaveRanks(state, ReadWeights(weights))) {
     call.Refuse("no recurrent layer of a kind that is known");
     return std::nullopt;
   }
@@ -232,6 +246,9 @@ void RecurrentLayerBackward(Call& call) {
   const auto& [layer, input, state] = *given;
   if (grads.size() != (layer.kind.has_cell_state ? 3 : 2)) {
     return call.Refuse(grads.size(), " gradients");
+  }
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!HasRank(grads[i], i == 0 ? 3 : 2)) return call.Refuse("gradient ", i, " is of no result");
   }
   const std::vector<RecurrentStep> steps = Steps(call, layer, input, state);
   if (steps.empty()) return;

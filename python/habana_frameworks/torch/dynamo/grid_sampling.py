@@ -51,21 +51,30 @@ class _Sampling:
         self.first = images.unsqueeze(1).expand(self.count, points).reshape(-1)
 
     def pixel(self, column: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The row of a pixel; 1 if it is in its image, else 0."""
+        """The row of a pixel, and whether it is in its image. Counted in integers: f32 holds no
+        number of a pixel above 2 ** 24."""
         there = (column >= 0) & (column < self.width) & (row >= 0) & (row < self.height)
-        place = row.clamp(0, self.height - 1) * self.width + column.clamp(0, self.width - 1)
-        return place.to(torch.int64) + self.first, there.to(torch.float32)
+        line = row.clamp(0, self.height - 1).to(torch.int64) * self.width
+        place = line + column.clamp(0, self.width - 1).to(torch.int64)
+        return place + self.first, there
 
-    def corners(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, int]]:
-        """Row, weights along x and y (0 outside of the image), and on which side it lies."""
+    def corners(
+        self,
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, int]]:
+        """Row, whether it is in the image, weights along x and y, and on which side it lies."""
         left, top = self.x.floor(), self.y.floor()
         along_x, along_y = self.x - left, self.y - top
         for right in (0, 1):
             for below in (0, 1):
                 row, there = self.pixel(left + right, top + below)
-                share_x = (along_x if right else 1 - along_x) * there
-                share_y = (along_y if below else 1 - along_y) * there
-                yield row, share_x, share_y, right, below
+                share_x = along_x if right else 1 - along_x
+                share_y = along_y if below else 1 - along_y
+                yield row, there, share_x, share_y, right, below
+
+
+def _where(there: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """0 for what is outside of the image, which may be next to inf or NaN."""
+    return torch.where(there.unsqueeze(1), rows, 0.0)
 
 
 def _rows(images: torch.Tensor) -> torch.Tensor:
@@ -89,11 +98,12 @@ def grid_sampler_2d(
     rows = _rows(input)
     if interpolation_mode == _NEAREST:
         row, there = at.pixel(at.x.round(), at.y.round())
-        read = rows.index_select(0, row) * there.unsqueeze(1)
+        read = _where(there, rows.index_select(0, row))
     else:
         read = torch.zeros((), device=rows.device)
-        for row, share_x, share_y, _, _ in at.corners():
-            read = read + rows.index_select(0, row) * (share_x * share_y).unsqueeze(1)
+        for row, there, share_x, share_y, _, _ in at.corners():
+            share = (share_x * share_y).unsqueeze(1)
+            read = read + _where(there, rows.index_select(0, row) * share)
     return _images(read, at.count, at.out_height, at.out_width)
 
 
@@ -105,23 +115,24 @@ def grid_sampler_2d_backward(
     padding_mode: int,
     align_corners: bool,
     output_mask: Sequence[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+) -> tuple[torch.Tensor | None, torch.Tensor]:
     at = _Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
     gradient, rows = _rows(grad_output), _rows(input)
     summed = torch.zeros(rows.shape, device=rows.device)
     moved_x, moved_y = torch.zeros_like(at.x), torch.zeros_like(at.y)
     if interpolation_mode == _NEAREST:
         row, there = at.pixel(at.x.round(), at.y.round())
-        summed = summed.index_add(0, row, gradient * there.unsqueeze(1))
+        summed = summed.index_add(0, row, _where(there, gradient))
     else:
-        for row, share_x, share_y, right, below in at.corners():
+        for row, there, share_x, share_y, right, below in at.corners():
             if output_mask[0]:
                 share = (share_x * share_y).unsqueeze(1)
-                summed = summed.index_add(0, row, gradient * share)
+                summed = summed.index_add(0, row, _where(there, gradient * share))
             if output_mask[1]:
-                value = (rows.index_select(0, row) * gradient).sum(1)
+                value = _where(there, rows.index_select(0, row) * gradient).sum(1)
                 moved_x = moved_x + (value if right else -value) * share_y
                 moved_y = moved_y + (value if below else -value) * share_x
     images = _images(summed, at.count, at.height, at.width)
     moved = torch.stack((moved_x * at.slope_x, moved_y * at.slope_y), -1).reshape(grid.shape)
-    return images if output_mask[0] else None, moved if output_mask[1] else None
+    # PyTorch's op gives the grid a gradient whether it is asked for or not.
+    return images if output_mask[0] else None, moved

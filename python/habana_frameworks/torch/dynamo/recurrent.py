@@ -10,6 +10,7 @@ compile server makes the steps (passes/decompose/recurrent.cc).
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,8 @@ KINDS = ("gru", "lstm", "rnn_relu", "rnn_tanh")
 # Of what recipes calculate with.
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
+_by_steps = threading.local()  # .on: PyTorch composes layers in this thread
+
 Tensors = Sequence[torch.Tensor]
 Gradients = Sequence[torch.Tensor | None]
 
@@ -54,11 +57,23 @@ def _whole(
     return [y.flip(0) if reverse else y, *(s.squeeze(0) for s in last)]
 
 
+@contextmanager
+def _composed(wanted: bool) -> Iterator[None]:
+    """Layers of steps that autograd knows, also where tracing would make calls of them."""
+    before = getattr(_by_steps, "on", False)
+    _by_steps.on = before or wanted
+    try:
+        yield
+    finally:
+        _by_steps.on = before
+
+
 def _gradients(
     kind: str, grads: Gradients, given: Tensors, states: int, reverse: bool, create_graph: bool
 ) -> list[torch.Tensor | None]:
     """Of `given`, which are input, state and weights, by autograd of PyTorch's own op."""
-    results = _whole(kind, given[0], given[1 : 1 + states], given[1 + states :], reverse)
+    with _composed(create_graph):
+        results = _whole(kind, given[0], given[1 : 1 + states], given[1 + states :], reverse)
     pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None]
     wanted = [t for t in given if t.requires_grad]
     found = torch.autograd.grad(
@@ -152,7 +167,9 @@ class _Layer(torch.autograd.Function):
         given = ctx.saved_tensors
         found: Gradients = [None] * len(given)
         if torch.is_grad_enabled():  # create_graph: by steps, whose gradients autograd knows
-            found = _gradients(kind, grads, given, states, reverse, True)
+            # Of views, which do not depend on each other.
+            views = [t.view_as(t) for t in given]
+            found = _gradients(kind, grads, views, states, reverse, True)
         elif any(g is not None for g in grads):
             state, weights = given[1 : 1 + states], given[1 + states :]
             op = torch.ops.hpu.recurrent_layer_backward.default
@@ -196,15 +213,22 @@ def _layers(
     return y, *(torch.stack(final) for final in zip(*finals, strict=True))
 
 
-def _is_ours(input: torch.Tensor, hx: Any, params: Tensors, dropout: float, train: bool) -> bool:
-    """False for what PyTorch should compose, or say that it is wrong."""
+def _is_ours(
+    input: torch.Tensor, hx: Any, params: Tensors, count: int, dropout: float, train: bool
+) -> bool:
+    """False for what PyTorch should compose, or say that it is wrong. count: layers of all
+    directions."""
+    if getattr(_by_steps, "on", False):
+        return False
     states = [hx] if isinstance(hx, torch.Tensor) else hx
     tensors = (input, *states, *params)
     if not all(t.device.type == "hpu" and t.dtype in _DTYPES for t in tensors):
         return False
     if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
         return False
-    if any(t.dim() != 3 for t in (input, *states)) or input.numel() == 0 or not params:
+    if any(t.dim() != 3 or t.shape[0] != count for t in states) or input.dim() != 3:
+        return False
+    if input.numel() == 0 or not params:
         return False
     autocast = torch.is_autocast_enabled("hpu")
     if not autocast and len({t.dtype for t in tensors}) > 1:
@@ -223,10 +247,13 @@ def _traced(kind: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         num_layers: int,
         dropout: float,
         train: bool,
-        *more: Any,
+        bidirectional: bool,
+        batch_first: bool,
     ) -> Any:
-        given = (input, hx, params, has_biases, num_layers, dropout, train, *more)
-        if not _is_ours(input, hx, params, dropout, train):
+        more = (num_layers, dropout, train, bidirectional, batch_first)
+        given = (input, hx, params, has_biases, *more)
+        count = num_layers * (2 if bidirectional else 1)
+        if not _is_ours(input, hx, params, count, dropout, train):
             return otherwise(*given)
         return _layers(kind, *given)
 

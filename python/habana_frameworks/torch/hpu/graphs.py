@@ -51,8 +51,10 @@ def _compiled(callable_: _Wrapped) -> _Wrapped:
     if isinstance(callable_, nn.Module):
         # nn.Module.compile leaves the classes of torch.nn as they are; a copy is not compiled.
         call = callable_._call_impl
-        callable_._compiled_call_impl = torch.compile(
-            lambda *args, **kwargs: call(*args, **kwargs), backend="hpu_backend"
+        callable_._compiled_call_impl = torch.compile(  # type: ignore[call-overload]
+            lambda *args, **kwargs: call(*args, **kwargs),
+            backend="hpu_backend",
+            isolate_recompiles=True,  # the lambda's code is that of all modules, and so its limit
         )
         return callable_
     return cast(_Wrapped, torch.compile(callable_, backend="hpu_backend"))

@@ -81,7 +81,7 @@ def _settings(compiler: Any) -> tuple[Settings, str] | None:
     wrapper = innermost_backend(compiler)
     if not isinstance(wrapper, torch._TorchCompileWrapper):
         return None
-    if wrapper.compiler_fn is not _backend or set(wrapper.kwargs) - {"options"}:
+    if wrapper.compiler_fn is not _backend or set(wrapper.kwargs) - {"options", "mode"}:
         return None
     try:
         settings = resolve(wrapper.kwargs.get("options"))

@@ -62,6 +62,8 @@ def _item(value: Any, key: Any) -> Any:
     return dict.__getitem__(value, key) if isinstance(value, dict) else value[key]
 
 
+_KEY = "get_key_manager"
+
 # By maker of a node: from the parent's value and the key to its own. A maker that is not here is
 # not written down.
 _FOLLOW: dict[str, Callable[[Any, Any], Any]] = {
@@ -72,7 +74,7 @@ _FOLLOW: dict[str, Callable[[Any, Any], Any]] = {
     "getitem_manager": operator.getitem,
     "getattr_manager": getattr,
     _DICTIONARY: lambda value, _: value.__dict__,
-    "get_key_manager": lambda value, key: list(dict.keys(value))[key],
+    _KEY: lambda value, key: list(dict.keys(value))[key],
     "get_value_manager": lambda value, key: list(dict.values(value))[key],
     "global_weakref_manager": lambda value, key: value[key](),
     "weakref_call_manager": lambda value, _: value(),
@@ -214,17 +216,23 @@ class Recorder:
         if maker == _DICTIONARY and key not in vars(self._all[module].value):
             self._hidden_by.append((module, key))
 
+    def _is_key(self, node: _Node) -> bool:
+        return node.index != ROOT and self._nodes[node.index - 1][0] == _KEY
+
     def add_leaf(self, node: _Node, maker: str, given: tuple[Any, ...]) -> None:
         id_text = ""
         if maker in (_ID_MATCH, _TYPE_MATCH):
             address, *kept = given
+            if maker == _ID_MATCH and self._is_key(node):
+                raise Unwritable(f"{node.name} is a key that is no constant")
             value = node.value if maker == _ID_MATCH else type(node.value)
             if self._identified.get(address) is not value:
                 raise Unwritable(f"the address of something else than {node.name} is compared")
             id_text = str(address)
         elif maker in (_EQUALS_MATCH, _MAPPING_KEYS):
             value, *kept = given
-            if not same(value, node.value):
+            # A key is found by its place: compared with what is there, any order would do.
+            if self._is_key(node) or not same(value, node.value):
                 if not _is_constant(value):
                     raise Unwritable(f"{node.name} is compared with another value")
                 kept.insert(0, value)
