@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 
 import pytest
 import torch
@@ -71,6 +73,26 @@ def test_all_shapes_are_there_afterwards(fresh, dynamic):
     assert (again.compiled, again.hits) == (0, 12)
     if dynamic is False:
         assert [row.programs for row in again.rows] == [row.programs for row in done.rows]
+
+
+def test_no_input_outlives_its_shape(fresh):
+    """Dynamo's wrapper of a callable copies what that keeps, which were the example inputs."""
+    inputs = []
+
+    @torch.compile(backend="hpu_backend", dynamic=False)
+    def compiled(x):
+        return function(x)
+
+    def run(shape):
+        x = torch.ones(shape.batch, shape.sequence).to("hpu")
+        inputs.append(weakref.ref(x))
+        compiled(x)
+
+    with torch.no_grad():
+        assert warmup.run(run, BUCKETS).complete
+    gc.collect()
+    assert len(inputs) >= 12
+    assert not [x for x in inputs if x() is not None]
 
 
 def test_requests_are_at_the_server_together(fresh, monkeypatch):

@@ -84,6 +84,10 @@ class Deferred:
     compiles for arguments, where the future ended without a program for a passing reason.
     """
 
+    # Without a __dict__: what Dynamo wraps a callable with takes a copy of that (functools.wraps),
+    # and would keep `bind`, and the example inputs in it, for as long as the graph lives.
+    __slots__ = ("_again", "_bind", "_compiled", "_lock", "_program")
+
     def __init__(
         self,
         program: Future[Loaded],
