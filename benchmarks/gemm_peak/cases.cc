@@ -75,9 +75,10 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
 }
 
 // Channels last, padding kernel / 2, weights (ko, c, kh, kw) dense.
-Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, int64_t groups = 1) {
+ConvSpec ConvOf(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride,
+                int64_t groups) {
   ConvSpec spec;
-  spec.batch = 1;
+  spec.batch = batch;
   spec.in_h = spec.in_w = size;
   spec.in_c = c;
   spec.out_c = ko;
@@ -93,15 +94,44 @@ Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, i
   const int64_t w_strides[] = {c / groups * kernel * kernel, kernel * kernel, kernel, 1};
   std::copy_n(x_strides, 4, spec.x_strides);
   std::copy_n(w_strides, 4, spec.w_strides);
+  spec.epilogue_operands = {Persistent(2)};
+  return spec;
+}
+
+Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, int64_t groups = 1) {
+  ConvSpec spec = ConvOf(1, size, c, ko, kernel, stride, groups);
   const int64_t out = spec.out_h;
   spec.epilogue = StoreBody(MemoryType::kF32, {out * out * ko, out * ko, ko, 1});
-  spec.epilogue_operands = {Persistent(2)};
   spec.name = "conv";
   return {"conv " + std::to_string(kernel) + "x" + std::to_string(kernel) + " s" +
               std::to_string(stride) + " " + std::to_string(size) + " c" + std::to_string(c) + "-" +
               std::to_string(ko) + (groups > 1 ? " g" + std::to_string(groups) : ""),
           [spec](ContractionEmitter& emitter) { return emitter.EmitConv(spec); },
           {size * size * c, ko * c / groups * kernel * kernel, out * out * ko}};
+}
+
+Case ConvWeightGradient(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kernel,
+                        int64_t stride, MemoryType type) {
+  WeightGradientSpec spec;
+  ConvSpec& conv = spec.conv;
+  conv = ConvOf(batch, size, c, ko, kernel, stride, 1);
+  conv.x_type = spec.dy_type = type;
+  const int64_t out = conv.out_h;
+  const int64_t dy_strides[] = {out * out * ko, out * ko, ko, 1};
+  std::copy_n(dy_strides, 4, spec.dy_strides);
+  spec.dy = Persistent(1);
+  const int64_t taps = kernel * kernel;
+  conv.epilogue = StoreBody(MemoryType::kF32, {kernel, 1, taps, c * taps});
+  conv.name = "weight_gradient";
+  const std::string sizes = std::to_string(size) + " c" + std::to_string(c) + "-" +
+                            std::to_string(ko) + " n" + std::to_string(batch);
+  const int64_t weights = ko * c * taps * 4 / MemoryTypeSize(type);
+  return {std::string("weight gradient ") + (type == MemoryType::kF32 ? "" : "bf16 ") +
+              std::to_string(kernel) + "x" + std::to_string(kernel) + " s" +
+              std::to_string(stride) + " " + sizes,
+          [spec](ContractionEmitter& emitter) { return emitter.EmitWeightGradient(spec); },
+          {batch * size * size * c, batch * out * out * ko, weights},
+          type};
 }
 
 // Operands as transformers lay them out: [batch, position, head, feature]; keys and values of a
@@ -232,6 +262,15 @@ std::vector<Case> Cases() {
   cases.push_back(Conv(56, 256, 512, 1, 2));
   cases.push_back(Conv(14, 1024, 256, 1, 1));
   cases.push_back(Conv(56, 144, 144, 3, 1, 144));
+  // Of its training, batch 4, and of a U-Net's.
+  for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
+    cases.push_back(ConvWeightGradient(4, 56, 64, 64, 3, 1, type));
+    cases.push_back(ConvWeightGradient(4, 56, 64, 256, 1, 1, type));
+    cases.push_back(ConvWeightGradient(4, 56, 128, 128, 3, 2, type));
+    cases.push_back(ConvWeightGradient(4, 14, 256, 256, 3, 1, type));
+    cases.push_back(ConvWeightGradient(4, 7, 512, 512, 3, 1, type));
+    cases.push_back(ConvWeightGradient(2, 64, 64, 32, 3, 1, type));
+  }
   return cases;
 }
 

@@ -134,6 +134,9 @@ Value* SimplifyCast(Node& node, Builder& b) {
   // Small whole numbers are the same in every type but bool.
   const bool whole = value && *value == static_cast<int>(*value) && *value >= 0 && *value <= 127;
   if (whole && dtype != DType::kBool) return b.Full(*value, dtype, node.type().sizes);
+  if (const Node* expand = MadeBy(x, OpKind::kExpand)) {
+    return b.Expand(b.Cast(expand->operands[0], dtype), node.type().sizes);
+  }
   return nullptr;
 }
 
@@ -202,30 +205,34 @@ Value* SimplifyMaskQuotient(Node& node, Builder& b) {
   return b.Emit(OpKind::kWhere, {mask, one, zero});
 }
 
-// Elementwise ops broadcast by themselves: what was expanded for them need not be.
+// A value before it was expanded, or as a scalar if all of its elements are equal.
+Value* Unexpanded(Value* x, Builder& b) {
+  if (const Node* expand = MadeBy(x, OpKind::kExpand)) return expand->operands[0];
+  const auto uniform = x->type.rank() > 0 ? Uniform(x) : std::nullopt;
+  return uniform ? b.Scalar(*uniform, x->type.dtype) : x;
+}
+
+Dims Broadcast(const std::vector<Value*>& values) {
+  Dims sizes;
+  for (const Value* value : values) {
+    sizes = BroadcastSizes(sizes, value->type.sizes).value_or(sizes);
+  }
+  return sizes;
+}
+
+// Elementwise ops broadcast by themselves: what was expanded for them need not be. Of operands that
+// are all alike along a dimension one element is enough, and the result is what is expanded: it
+// then takes any layout.
 Value* SimplifyElementwise(Node& node, Builder& b) {
   if (Value* x = WithoutIdentity(node)) return x;
   if (node.op == OpKind::kDiv) {
     if (Value* chosen = SimplifyMaskQuotient(node, b)) return chosen;
   }
-  std::vector<Value*> operands = node.operands;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    Value* given = operands[i];
-    Value* smaller = given;
-    if (const Node* expand = MadeBy(given, OpKind::kExpand)) smaller = expand->operands[0];
-    const auto uniform = given->type.rank() > 0 ? Uniform(given) : std::nullopt;
-    const Dims wanted = uniform ? Dims{} : smaller->type.sizes;
-    if (smaller == given && !uniform) continue;
-    Dims sizes = wanted;
-    for (size_t j = 0; j < operands.size(); ++j) {
-      if (j != i) sizes = BroadcastSizes(sizes, operands[j]->type.sizes).value_or(sizes);
-    }
-    if (sizes != node.type().sizes) continue;
-    operands[i] = uniform ? b.Scalar(*uniform, given->type.dtype) : smaller;
-  }
+  std::vector<Value*> operands;
+  for (Value* operand : node.operands) operands.push_back(Unexpanded(operand, b));
   if (operands == node.operands) return nullptr;
-  const ir::TensorType type = node.type();
-  return b.Emit(node.op, std::move(operands), node.attrs, &type);
+  const ir::TensorType type = ir::Contiguous(node.type().dtype, Broadcast(operands));
+  return b.Expand(b.Emit(node.op, std::move(operands), node.attrs, &type), node.type().sizes);
 }
 
 // Zeros around the pixels are the convolution's own padding. x is [N, spatial, C], perhaps turned

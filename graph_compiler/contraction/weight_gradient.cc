@@ -35,7 +35,7 @@ KernelKey PlanKey(const std::string& kind, const WeightGradientSpec& spec,
         plan.unit_rows, plan.group_size, plan.channel_tiles_per_task, plan.panels_per_task,
         plan.images, plan.image_blocks, plan.chunks_per_split, plan.splits,
         int64_t{plan.joined_columns}, int64_t{plan.lanes}, int64_t{plan.runs.depth},
-        int64_t{plan.runs.joined_rows}, spec.conv.batch}) {
+        plan.runs.pairs, int64_t{plan.runs.joined_rows}, spec.conv.batch}) {
     key.Add(value);
   }
   return key;
@@ -65,8 +65,8 @@ KernelLaunch SumPositions(KernelCache& cache, const WeightGradientSpec& spec,
                      [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
                        IrEmitter e(builder, cache.module().target());
                        GradientTask gradient(e, frame, spec, plan, task);
-                       if (plan.runs.depth > 0) {
-                         EmitAmxGradient(e, frame, gradient, spec, plan);
+                       if (plan.runs.pairs > 0) {
+                         EmitPairsGradient(e, frame, gradient, spec, plan);
                        } else if (plan.lanes) {
                          EmitLanesGradient(e, gradient, spec, plan);
                        } else {

@@ -5,11 +5,11 @@
 //           of a block of x and of dy serves all taps
 //   lanes   as many inputs as outputs per group, fewer than lanes: lanes are channels, and the
 //           outputs of a group are read by shuffles of dy (depthwise: none)
-//   amx     bf16 with contiguous channels, where the CPU has tiles: 32 output channels x 32 input
-//           channels per tap, positions in pairs
+//   pairs   bf16 with contiguous channels, where the CPU multiplies bf16 in pairs, by tiles or
+//           vectors: 32 output channels x 32 input channels per tap, positions in pairs
 //
 // Positions are cut into chunks: rectangles of one image, or several small images. Of a chunk a
-// task copies the pixels that the taps see (a strip, conv.h) and dy, both as dense f32 (amx: as
+// task copies the pixels that the taps see (a strip, conv.h) and dy, both as dense f32 (pairs: as
 // pairs of bf16), then adds to its sums, which lie in scratch and are held in registers while a
 // chunk runs.
 //
@@ -31,16 +31,16 @@ absl::StatusOr<EmittedKernels> EmitWeightGradientKernels(KernelCache& cache,
 // lies as [kernel row][unit_rows][panel_cols]. A row is (kernel column, channel); in the form of
 // lanes (kernel column, output of the group), its columns are then input channels of all groups.
 //
-// Form amx: of a chunk dy lies as rows of positions, one per output channel; a strip holds, for
+// Form pairs: of a chunk dy lies as rows of positions, one per output channel; a strip holds, for
 // each column and channel, the pixel and the one that the next position sees as a pair. So taps are
 // places in the strip, whatever stride and dilation. A run is what one loop over positions covers:
 // an output row, or, where the strip's rows are little longer, all rows of an image, whose
 // positions beyond an output row have a dy of 0.
 struct GradientRuns {
-  int depth = 0;  // pairs per tile; 0: another form
+  int depth = 0;  // pairs per AMX tile; 0: vectors
   bool joined_rows = false;
   int64_t columns = 0;          // of a strip's row
-  int64_t pairs = 0;            // of a run, filled up to whole tiles
+  int64_t pairs = 0;            // of a run, filled up to whole tiles; 0: another form
   int64_t row_positions = 0;    // from an output row to the next one in dy's copy
   int64_t image_positions = 0;  // from an image to the next one there
   int64_t dy_row = 0;           // bf16 per output channel
@@ -121,7 +121,7 @@ class GradientTask {
   // Copies the strips of a channel tile (lanes: of a panel).
   void FillStrips(const Chunk& chunk, llvm::Value* tile);
 
-  // Form amx: the copies of a panel of dy and of an image's strip.
+  // Form pairs: the copies of a panel of dy and of an image's strip.
   llvm::Value* DyPanel(llvm::Value* panel);
   llvm::Value* Strip(llvm::Value* image);
 
@@ -165,7 +165,7 @@ void EmitTiledGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpe
                        const WeightGradientPlan& plan);
 void EmitLanesGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpec& spec,
                        const WeightGradientPlan& plan);
-void EmitAmxGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
-                     const WeightGradientSpec& spec, const WeightGradientPlan& plan);
+void EmitPairsGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
+                       const WeightGradientSpec& spec, const WeightGradientPlan& plan);
 
 }  // namespace hpu::graph_compiler

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "graph_compiler/contraction/amx_tiles.h"
 #include "graph_compiler/contraction/tiling.h"
 #include "graph_compiler/contraction/weight_gradient.h"
 
@@ -12,9 +11,13 @@ constexpr int64_t kFewestPositions = 64;
 constexpr int64_t kMostPositions = 256;
 constexpr int64_t kLanesPositions = 448;  // rows of a strip above each other, in L2
 constexpr int64_t kLanesColumns = 64;
-constexpr int64_t kAmxPositions = 512;  // a tap's sums are read and written once for as many
-constexpr int64_t kMostAmxDepth = 16;
-constexpr int64_t kFewestAmxChannels = 16;  // half of a tile's
+// Of pairs: a tap's sums are read and written once for as many. By vectors a strip is read four
+// times for a tap, so that it and a panel of dy stay in L1.
+constexpr int64_t kTilePositions = 512;
+constexpr int64_t kPairPositions = 192;
+constexpr int64_t kMostTileDepth = 16;
+constexpr int64_t kFewestPairChannels = 16;  // half of a block's
+constexpr int64_t kBlockVectors = 2;
 constexpr int64_t kSumBytes = 160 * 1024;   // of a task, in L2 beside dy and strips
 constexpr int64_t kDyBytes = 200 * 1024;
 // Multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
@@ -22,7 +25,8 @@ constexpr int64_t kWorkPerCopy = 128;
 constexpr int64_t kTasksWanted = 32;
 // A partial sum is written and read once for as many products.
 constexpr int64_t kPositionsPerSplit = 512;
-constexpr int64_t kAmxPositionsPerSplit = 2048;
+constexpr int64_t kPairPositionsPerSplit = 1024;
+constexpr int64_t kTilePositionsPerSplit = 2048;
 
 // Cycles per position of a register tile, up to a factor (tiling.cc).
 double TileCost(int rows, int vectors) {
@@ -69,7 +73,9 @@ void CutBlocks(WeightGradientPlan& plan) {
 void Split(WeightGradientPlan& plan, const ConvSpec& conv) {
   const int64_t positions = conv.batch * conv.out_h * conv.out_w;
   const int64_t blocks = plan.groups(conv) * plan.channel_blocks * plan.panel_blocks;
-  const int64_t least = plan.runs.depth > 0 ? kAmxPositionsPerSplit : kPositionsPerSplit;
+  const int64_t least = plan.runs.depth > 0   ? kTilePositionsPerSplit
+                        : plan.runs.pairs > 0 ? kPairPositionsPerSplit
+                                              : kPositionsPerSplit;
   const int64_t most = std::clamp<int64_t>(positions / least, 1, std::max<int64_t>(1, plan.chunks));
   plan.splits = std::clamp<int64_t>(CeilDiv(kTasksWanted, blocks), 1, most);
   plan.chunks_per_split = CeilDiv(plan.chunks, plan.splits);
@@ -142,15 +148,15 @@ WeightGradientPlan PlanTiled(const TargetInfo& target, const ConvSpec& conv) {
   return plan;
 }
 
-bool TakesAmx(const TargetInfo& target, const WeightGradientSpec& spec) {
+bool TakesPairs(const TargetInfo& target, const WeightGradientSpec& spec) {
   const ConvSpec& conv = spec.conv;
-  return target.amx_bf16 && conv.x_type == MemoryType::kBF16 && spec.dy_type == MemoryType::kBF16 &&
+  return target.avx512_bf16 && conv.x_type == MemoryType::kBF16 && spec.dy_type == MemoryType::kBF16 &&
          conv.x_strides[3] == 1 && spec.dy_strides[3] == 1 &&
-         conv.in_c / conv.groups >= kFewestAmxChannels &&
-         conv.out_c / conv.groups >= kFewestAmxChannels && conv.out_w <= kAmxPositions;
+         conv.in_c / conv.groups >= kFewestPairChannels &&
+         conv.out_c / conv.groups >= kFewestPairChannels && conv.out_w <= kTilePositions;
 }
 
-GradientRuns PlanRuns(const WeightGradientPlan& plan, const ConvSpec& conv) {
+GradientRuns PlanRuns(const WeightGradientPlan& plan, const ConvSpec& conv, bool tiles) {
   const ConvPlan& cut = plan.cut;
   GradientRuns runs;
   runs.columns = RoundUp(cut.strip_cols(conv), 2);
@@ -158,8 +164,8 @@ GradientRuns PlanRuns(const WeightGradientPlan& plan, const ConvSpec& conv) {
   const int64_t positions =
       runs.joined_rows ? (cut.tile_h - 1) * runs.columns + cut.tile_w : cut.tile_w;
   const int64_t pairs = CeilDiv(positions, 2);
-  runs.depth = static_cast<int>(CeilDiv(pairs, CeilDiv(pairs, kMostAmxDepth)));
-  runs.pairs = RoundUp(pairs, runs.depth);
+  if (tiles) runs.depth = static_cast<int>(CeilDiv(pairs, CeilDiv(pairs, kMostTileDepth)));
+  runs.pairs = tiles ? RoundUp(pairs, runs.depth) : pairs;
   runs.row_positions = runs.joined_rows ? runs.columns : 2 * runs.pairs;
   // Rows of the copy end with a vector that is written whole.
   runs.image_positions = runs.joined_rows ? std::max(2 * runs.pairs, cut.tile_h * runs.columns)
@@ -173,18 +179,19 @@ GradientRuns PlanRuns(const WeightGradientPlan& plan, const ConvSpec& conv) {
   return runs;
 }
 
-WeightGradientPlan PlanAmx(const TargetInfo& target, const ConvSpec& conv) {
+WeightGradientPlan PlanPairs(const TargetInfo& target, const ConvSpec& conv) {
   WeightGradientPlan plan;
-  plan.vectors = kAmxVectors;
-  plan.panel_cols = int64_t{kAmxVectors} * target.f32_lanes;
+  plan.vectors = kBlockVectors;
+  plan.panel_cols = kBlockVectors * target.f32_lanes;
   plan.panels = CeilDiv(conv.out_c / conv.groups, plan.panel_cols);
   plan.rows = static_cast<int>(plan.panel_cols);
   plan.cut.strip_channels = plan.cut.group_in = plan.panel_cols;
   plan.channel_tiles = CeilDiv(conv.in_c / conv.groups, plan.panel_cols);
   plan.tiles_per_row = conv.kernel_w;
   plan.unit_rows = plan.tiles_per_row * plan.rows;
-  CutChunks(plan, conv, kAmxPositions, conv.out_w);
-  plan.runs = PlanRuns(plan, conv);
+  const int64_t positions = target.amx_bf16 ? kTilePositions : kPairPositions;
+  CutChunks(plan, conv, std::max(positions, conv.out_w), conv.out_w);  // whole rows
+  plan.runs = PlanRuns(plan, conv, target.amx_bf16);
   CutTasks(plan, conv, plan.runs.dy_row * plan.panel_cols * 2);
   return plan;
 }
@@ -192,7 +199,7 @@ WeightGradientPlan PlanAmx(const TargetInfo& target, const ConvSpec& conv) {
 }  // namespace
 
 WeightGradientPlan PlanWeightGradient(const TargetInfo& target, const WeightGradientSpec& spec) {
-  if (TakesAmx(target, spec)) return PlanAmx(target, spec.conv);
+  if (TakesPairs(target, spec)) return PlanPairs(target, spec.conv);
   return TakesLanes(target, spec.conv) ? PlanLanes(target, spec.conv)
                                        : PlanTiled(target, spec.conv);
 }

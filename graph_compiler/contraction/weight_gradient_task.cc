@@ -19,12 +19,12 @@ int64_t DyImageBytes(const WeightGradientPlan& plan) {
 }
 
 int64_t DyBytes(const WeightGradientPlan& plan) {
-  if (plan.runs.depth > 0) return plan.panels_per_task * plan.panel_cols * plan.runs.dy_row * 2;
+  if (plan.runs.pairs > 0) return plan.panels_per_task * plan.panel_cols * plan.runs.dy_row * 2;
   return plan.panels_per_task * plan.images * DyImageBytes(plan);
 }
 
 int64_t StripBytes(const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
-  if (plan.runs.depth > 0) return plan.runs.strip_dwords * 4;
+  if (plan.runs.pairs > 0) return plan.runs.strip_dwords * 4;
   return RoundUp(plan.cut.strip_floats(spec.conv) + kSlackFloats, 16) * 4;
 }
 

@@ -204,6 +204,7 @@ TEST(WeightGradientTest, ChannelsLastOfBF16) {
     c.channels_last_weight = false;
     for (const IsaLevel isa : TestedLevels()) {
       GradientRun run(c);
+      EXPECT_EQ(run.Plan(isa).runs.pairs > 0, isa >= IsaLevel::kV4Bf16);
       EXPECT_EQ(run.Plan(isa).runs.depth > 0, isa == IsaLevel::kV4Amx);
       run.Check(isa);
       if (testing::Test::HasFatalFailure()) return;

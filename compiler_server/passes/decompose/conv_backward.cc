@@ -3,6 +3,7 @@
 // Of the input: the transposed convolution of the result's gradient. Of the weight: an op of its
 // own.
 #include <algorithm>
+#include <utility>
 
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/volume.h"
@@ -19,17 +20,31 @@ struct Conv {
   int64_t kernel(size_t i) const { return weight->type.sizes[i]; }
 };
 
-// [R, S, C / groups, K]
-Value* WeightGradient(Call& call, const Conv& conv) {
-  return call.b.Emit(OpKind::kConvWeightGradient, {conv.result, conv.image},
-                     WindowAttrs(conv.window), &conv.weight->type);
+// One pixel of the image for each of the result, before strides.
+bool IsPixelwise(const Conv& conv) {
+  const auto none = [](int64_t pad) { return pad == 0; };
+  return conv.kernel(0) == 1 && conv.kernel(1) == 1 &&
+         std::all_of(conv.window.pads.begin(), conv.window.pads.end(), none);
 }
 
 bool IsPointwise(const Conv& conv) {
-  const ConvWindow& window = conv.window;
-  const auto none = [](int64_t pad) { return pad == 0; };
-  return conv.kernel(0) == 1 && conv.kernel(1) == 1 && window.stride == Dims{1, 1} &&
-         window.groups == 1 && std::all_of(window.pads.begin(), window.pads.end(), none);
+  return IsPixelwise(conv) && conv.window.stride == Dims{1, 1} && conv.window.groups == 1;
+}
+
+// [R, S, C / groups, K]. Of pixels that a stride leaves out nothing is seen: without them it is a
+// product of matrices.
+Value* WeightGradient(Call& call, const Conv& conv) {
+  Value* image = conv.image;
+  ConvWindow window = conv.window;
+  if (IsPixelwise(conv)) {
+    for (int dim = 0; dim < 2; ++dim) {
+      int64_t& stride = window.stride[dim];
+      const int64_t limit = (conv.result->type.sizes[1 + dim] - 1) * stride + 1;
+      image = call.b.Slice(image, 1 + dim, 0, limit, std::exchange(stride, 1));
+    }
+  }
+  return call.b.Emit(OpKind::kConvWeightGradient, {conv.result, image}, WindowAttrs(window),
+                     &conv.weight->type);
 }
 
 Value* InputGradient(Call& call, const Conv& conv) {

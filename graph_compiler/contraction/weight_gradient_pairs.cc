@@ -1,10 +1,11 @@
-// AMX tiles of output channels x input channels, one 32 x 32 block of sums per tap. A is dy, turned
-// by the copy so that positions run along rows; B is the strip, in which a pair holds what two
-// positions that follow each other see.
+// One 32 x 32 block of sums per tap, output channels x input channels, in AMX tiles or in register
+// tiles of AVX512_BF16's dot products. A is dy, turned by the copy so that positions run along rows;
+// B is the strip, in which a pair holds what two positions that follow each other see.
 //
 // Positions that only fill up a run have a dy of 0, but read pixels of the strip: an infinity or a
 // NaN among them makes NaN of its channel's sums, also of taps that do not see it.
 #include "graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/micro_kernel.h"
 #include "graph_compiler/contraction/pair_rows.h"
 #include "graph_compiler/contraction/weight_gradient.h"
 
@@ -14,10 +15,13 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kHalfBytes = 2;
+constexpr int kVectors = 2;  // of a block's columns
+// Of a register tile; they divide a block's. Sums enough for two pipes of latency six.
+constexpr int kTileRows = 8;
 
-class AmxGradient {
+class PairsGradient {
  public:
-  AmxGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
+  PairsGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
               const WeightGradientSpec& spec, const WeightGradientPlan& plan)
       : e_(e),
         frame_(frame),
@@ -27,13 +31,13 @@ class AmxGradient {
         plan_(plan),
         runs_(plan.runs),
         side_(plan.panel_cols),
-        tiles_(e, static_cast<int>(side_), kAmxRows, kAmxVectors, runs_.depth) {}
+        tiles_(e, static_cast<int>(side_), kAmxRows, kVectors, runs_.depth) {}
 
   void Emit() {
-    tiles_.Configure(frame_);
+    if (runs_.depth > 0) tiles_.Configure(frame_);
     task_.Run([&](const GradientTask::Chunk& chunk) { Add(chunk); },
               [&](Value* sums) { TransposeTaps(sums); });
-    AmxTiles::Release(e_);
+    if (runs_.depth > 0) AmxTiles::Release(e_);
   }
 
  private:
@@ -118,8 +122,8 @@ class AmxGradient {
     Value* strip = task_.Strip(image);
     const int64_t column_bytes = side_ * 4;
     const int64_t row_bytes = runs_.columns * column_bytes;
-    std::vector<int> zips[kAmxVectors];
-    for (int v = 0; v < kAmxVectors; ++v) {
+    std::vector<int> zips[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
       for (int i = 0; i < e_.lanes(); ++i) {
         zips[v].push_back(v * e_.lanes() + i);
         zips[v].push_back(static_cast<int>(side_) + v * e_.lanes() + i);
@@ -143,7 +147,7 @@ class AmxGradient {
         Value* first = pixel(0);
         Value* second = pixel(conv_.stride_w);
         Value* to = e_.Address(to_row, e_.Mul(column, column_bytes));
-        for (int v = 0; v < kAmxVectors; ++v) {
+        for (int v = 0; v < kVectors; ++v) {
           Value* pairs = e_.b.CreateShuffleVector(first, second, zips[v]);
           e_.StoreF32(e_.Address(to, v * e_.lanes() * 4),
                       e_.b.CreateBitCast(pairs, e_.F32(e_.lanes())));
@@ -155,28 +159,60 @@ class AmxGradient {
   }
 
   void AddTap(const GradientTask::Chunk& chunk, Value* sums, Value* panel, Value* r, Value* s) {
-    tiles_.Load(sums);
     const int64_t column_bytes = side_ * 4;
     Value* tap = e_.Add(e_.Mul(r, conv_.dilation_h * runs_.columns * column_bytes),
                         e_.Mul(s, conv_.dilation_w * column_bytes));
-    e_.For(e_.Int(0), chunk.images, 1, [&](Value* image) {
-      Value* rows = runs_.joined_rows ? e_.Int(1) : chunk.rows;
-      e_.For(e_.Int(0), rows, 1, [&](Value* row) {
+    if (runs_.depth > 0) {
+      tiles_.Load(sums);
+      ForEachRun(chunk, {}, [&](Value* image, Value* row, const Values&) {
         AmxA a;
         a.row_stride = runs_.dy_row * kHalfBytes;
-        Value* place =
-            e_.Add(e_.Mul(image, runs_.image_positions), e_.Mul(row, runs_.row_positions));
-        a.halves[0] = e_.Address(task_.DyPanel(panel), e_.Mul(place, kHalfBytes));
+        a.halves[0] = DyRun(panel, image, row);
         a.halves[1] = e_.Address(a.halves[0], kAmxRows * a.row_stride);
-        TileB b;
-        b.type = PanelType::kBF16Pairs;
-        b.k_stride = 2 * conv_.stride_w * column_bytes;
-        Value* strip_row = e_.Mul(row, conv_.stride_h * runs_.columns * column_bytes);
-        b.base = e_.Address(task_.Strip(image), e_.Add(tap, strip_row));
-        tiles_.Accumulate(a, b, e_.Int(runs_.pairs));
+        tiles_.Accumulate(a, StripRun(tap, image, row), e_.Int(runs_.pairs));
+        return Values{};
       });
+      return tiles_.Store(sums);
+    }
+    const TileShape shape{kTileRows, kVectors};
+    const int64_t dy_bytes = runs_.dy_row * kHalfBytes;
+    e_.For(e_.Int(0), e_.Int(side_), kTileRows, [&](Value* first) {
+      Value* place = e_.Address(sums, e_.Mul(first, column_bytes));
+      const Values held = ForEachRun(
+          chunk, LoadTile(e_, shape, place, column_bytes),
+          [&](Value* image, Value* row, const Values& carried) {
+            TileA a;
+            a.row_bases = {e_.Address(DyRun(panel, image, row), e_.Mul(first, dy_bytes))};
+            for (int i = 0; i < kTileRows; ++i) a.row_offsets.push_back(i * dy_bytes);
+            return AccumulateTile(e_, shape, a, StripRun(tap, image, row), runs_.pairs, carried);
+          });
+      StoreTile(e_, shape, place, column_bytes, held);
     });
-    tiles_.Store(sums);
+  }
+
+  // `body` for every run of the chunk, with values carried through.
+  Values ForEachRun(
+      const GradientTask::Chunk& chunk, const Values& init,
+      const std::function<Values(Value* image, Value* row, const Values&)>& body) {
+    return e_.For(e_.Int(0), chunk.images, 1, init, [&](Value* image, const Values& carried) {
+      if (runs_.joined_rows) return body(image, e_.Int(0), carried);
+      return e_.For(e_.Int(0), chunk.rows, 1, carried,
+                    [&](Value* row, const Values& inner) { return body(image, row, inner); });
+    });
+  }
+
+  // Where a run begins in the copy of dy, and in the strip for the tap whose bytes are given.
+  Value* DyRun(Value* panel, Value* image, Value* row) {
+    Value* place = e_.Add(e_.Mul(image, runs_.image_positions), e_.Mul(row, runs_.row_positions));
+    return e_.Address(task_.DyPanel(panel), e_.Mul(place, kHalfBytes));
+  }
+  TileB StripRun(Value* tap, Value* image, Value* row) {
+    TileB b;
+    b.type = PanelType::kBF16Pairs;
+    b.k_stride = 2 * conv_.stride_w * side_ * 4;
+    Value* strip_row = e_.Mul(row, conv_.stride_h * runs_.columns * side_ * 4);
+    b.base = e_.Address(task_.Strip(image), e_.Add(tap, strip_row));
+    return b;
   }
 
   // Sums of (output channel, input channel) become those of (input channel, output channel).
@@ -197,7 +233,7 @@ class AmxGradient {
     };
     e_.For(e_.Int(0), e_.Int(conv_.kernel_h * conv_.kernel_w), 1, [&](Value* number) {
       Value* tap = e_.Address(sums, e_.Mul(number, side_ * side_ * 4));
-      for (int64_t i = 0; i < kAmxVectors; ++i) store(tap, i, i, block(tap, i, i));
+      for (int64_t i = 0; i < kVectors; ++i) store(tap, i, i, block(tap, i, i));
       const Values upper = block(tap, 0, 1), lower = block(tap, 1, 0);
       store(tap, 1, 0, upper);
       store(tap, 0, 1, lower);
@@ -212,14 +248,14 @@ class AmxGradient {
   const WeightGradientPlan& plan_;
   const GradientRuns& runs_;
   const int64_t side_;  // of a tap's block of sums
-  AmxTiles tiles_;
+  AmxTiles tiles_;      // where there are
 };
 
 }  // namespace
 
-void EmitAmxGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
-                     const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
-  AmxGradient(e, frame, task, spec, plan).Emit();
+void EmitPairsGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
+                       const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
+  PairsGradient(e, frame, task, spec, plan).Emit();
 }
 
 }  // namespace hpu::graph_compiler
