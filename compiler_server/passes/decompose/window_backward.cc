@@ -3,6 +3,7 @@
 // spreads evenly where windows do not overlap.
 #include <algorithm>
 
+#include "compiler_server/passes/decompose/conv_window.h"
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -15,18 +16,45 @@ Expr Positions(Call& call, int64_t count, DType dtype) {
   return {&call, call.b.Iota(0, 1, dtype, count)};
 }
 
-// Each element of the last two dimensions `times` as often in each direction.
-Expr Repeated(Expr x, int64_t rows, int64_t columns) {
+// `emit` on x [..., H, W] as [N, H, W, C], the result again as [N, C, H', W'] between the leading
+// dimensions of x. Layouts of channels last pass through.
+template <typename F>
+Expr InChannelsLast(Expr x, F emit) {
   Dims sizes = x.sizes();
-  const size_t rank = sizes.size();
-  Dims apart(sizes.begin(), sizes.end() - 2);
-  apart.insert(apart.end(), {sizes[rank - 2], 1, sizes[rank - 1], 1});
-  Dims copied = apart;
-  copied[rank - 1] = rows;
-  copied[rank + 1] = columns;
-  sizes[rank - 2] *= rows;
-  sizes[rank - 1] *= columns;
-  return Reshape(Expand(Reshape(x, apart), copied), sizes);
+  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
+  ir::Builder& b = x.call->b;
+  Value* last = b.Permute(Reshape(x, sizes).value, ChannelsLast(4));
+  const Expr y{x.call, b.Permute(emit(last), ChannelsFirst(4))};
+  Dims result(x.sizes().begin(), x.sizes().end() - 2);
+  result.insert(result.end(), y.sizes().end() - 2, y.sizes().end());
+  return Reshape(y, result);
+}
+
+// Each element of the last two dimensions so often in each direction.
+Expr Repeated(Expr x, int64_t rows, int64_t columns) {
+  return InChannelsLast(x, [&](Value* last) {
+    Dims sizes = last->type.sizes;
+    sizes[1] *= rows;
+    sizes[2] *= columns;
+    const TensorType type = ir::Contiguous(last->type.dtype, std::move(sizes));
+    return x.call->b.Emit(
+        OpKind::kResize, {last},
+        {{AttrKey::kMode, std::string("nearest")}, {AttrKey::kAlignCorners, false}}, &type);
+  });
+}
+
+// The sums over blocks of so many rows and columns.
+Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
+  return InChannelsLast(x, [&](Value* last) {
+    const Dims block = {rows, columns};
+    return x.call->b.Emit(OpKind::kAvgPool, {last},
+                          {{AttrKey::kKernel, block},
+                           {AttrKey::kStride, block},
+                           {AttrKey::kPads, Dims{0, 0, 0, 0}},
+                           {AttrKey::kCeil, false},
+                           {AttrKey::kCountPadding, false},
+                           {AttrKey::kDivisor, int64_t{1}}});
+  });
 }
 
 // The last two dimensions times weights [outputs, inputs] each: what their transposes give back.
@@ -170,11 +198,8 @@ void NearestBackward(Call& call, double shift) {
            dim.step * static_cast<double>(dim.output) == static_cast<double>(dim.input);
   };
   if (whole(dims[0]) && whole(dims[1])) {  // every input was copied into a block
-    const Dims& sizes = grad.sizes();
-    const Expr blocks =
-        Reshape(grad, {sizes[0] * sizes[1], dims[0].input, dims[0].output / dims[0].input,
-                       dims[1].input, dims[1].output / dims[1].input});
-    return Give(call, Reshape(Sum(blocks, {2, 4}), call.type().sizes));
+    return Give(call, BlockSums(grad, dims[0].output / dims[0].input,
+                                dims[1].output / dims[1].input));
   }
   const auto weights = [&](const Resizing& dim) {
     const Expr output = Reshape(Positions(call, dim.output, DType::kF32), {dim.output, 1});
