@@ -23,6 +23,11 @@ bool IsRecomputable(const Node& node) {
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
 }
 
+bool IsConvolution(const Node& node) {
+  return node.op == ir::OpKind::kConv || node.op == ir::OpKind::kConvTranspose ||
+         node.op == ir::OpKind::kConvWeightGradient;
+}
+
 // Copies nodes of one graph, on demand, to another.
 class Copier {
  public:
@@ -98,6 +103,7 @@ class Partitioner {
         inputs_(graph.caller_inputs() - graph.tangents.size()),
         outputs_(graph.outputs().size() - graph.gradients.size()),
         of_tangents_(graph.value_count(), false),
+        convolved_(graph.value_count(), false),
         saved_(graph.value_count(), false) {}
 
   absl::StatusOr<PartitionedGraph> Run() {
@@ -151,14 +157,17 @@ class Partitioner {
   }
 
   // The values outside of the backward that it reads.
-  std::vector<Value*> BackwardReads() const {
+  std::vector<Value*> BackwardReads() {
     std::vector<Value*> reads;
     const auto read = [&](Value* value) {
       if (value != nullptr && !of_tangents_[value->id]) reads.push_back(value);
     };
     for (const Node* node : graph_.nodes()) {
       if (!IsBackward(*node)) continue;
-      for (Value* operand : node->operands) read(operand);
+      for (Value* operand : node->operands) {
+        read(operand);
+        if (IsConvolution(*node) && operand != nullptr) convolved_[operand->id] = true;
+      }
     }
     for (const auto& [input, gradient] : graph_.gradients)
       read(ValueOf(graph_.outputs()[gradient]));
@@ -167,12 +176,14 @@ class Partitioner {
 
   // Bytes that are moved if the value is saved: written once and read once; an input, or what is
   // returned anyway, is only read, and the backward would read as much of what it computed the
-  // value from. One more for a view, so that of equals what it is a view of is saved.
+  // value from. One more for a view, so that of equals what it is a view of is saved; one less for
+  // the view that a convolution reads, whose layout is that of the device.
   uint64_t Cost(const Value& value, const std::vector<bool>& returned) const {
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(value.type.bytes(), 0));
     if (value.kind == ValueKind::kInput) return IsMutated(value.index) ? 2 * bytes + 2 : 1;
     const bool view = ir::Traits(value.producer->op).op_class == OpClass::kMovement;
-    return (returned[value.id] ? bytes : 2 * bytes) + (view ? 3 : 2);
+    const uint64_t order = convolved_[value.id] ? 1 : view ? 3 : 2;
+    return (returned[value.id] ? bytes : 2 * bytes) + order;
   }
 
   // Vertices of value v: 2 + 2 v where it is computed, 3 + 2 v where it is read.
@@ -361,6 +372,7 @@ class Partitioner {
   const size_t inputs_;            // without tangents
   const size_t outputs_;           // without gradients
   std::vector<bool> of_tangents_;  // by value id
+  std::vector<bool> convolved_;    // by value id: what convolutions of the backward read
   std::vector<bool> saved_;        // by value id
   std::vector<Value*> saved_values_;
   std::vector<uint32_t> saved_outputs_;  // of the forward, by saved value
