@@ -1,6 +1,6 @@
 // One 32 x 32 block of sums per tap, output channels x input channels, in AMX tiles or in register
-// tiles of AVX512_BF16's dot products. A is dy, turned by the copy so that positions run along rows;
-// B is the strip, in which a pair holds what two positions that follow each other see.
+// tiles of AVX512_BF16's dot products. A is dy, turned by the copy so that positions run along
+// rows; B is the strip, in which a pair holds what two positions that follow each other see.
 //
 // Positions that only fill up a run have a dy of 0, but read pixels of the strip: an infinity or a
 // NaN among them makes NaN of its channel's sums, also of taps that do not see it.
@@ -22,7 +22,7 @@ constexpr int kTileRows = 8;
 class PairsGradient {
  public:
   PairsGradient(IrEmitter& e, const KernelFrame& frame, GradientTask& task,
-              const WeightGradientSpec& spec, const WeightGradientPlan& plan)
+                const WeightGradientSpec& spec, const WeightGradientPlan& plan)
       : e_(e),
         frame_(frame),
         task_(task),
@@ -191,9 +191,8 @@ class PairsGradient {
   }
 
   // `body` for every run of the chunk, with values carried through.
-  Values ForEachRun(
-      const GradientTask::Chunk& chunk, const Values& init,
-      const std::function<Values(Value* image, Value* row, const Values&)>& body) {
+  Values ForEachRun(const GradientTask::Chunk& chunk, const Values& init,
+                    const std::function<Values(Value* image, Value* row, const Values&)>& body) {
     return e_.For(e_.Int(0), chunk.images, 1, init, [&](Value* image, const Values& carried) {
       if (runs_.joined_rows) return body(image, e_.Int(0), carried);
       return e_.For(e_.Int(0), chunk.rows, 1, carried,

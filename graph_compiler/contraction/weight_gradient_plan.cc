@@ -18,7 +18,7 @@ constexpr int64_t kPairPositions = 192;
 constexpr int64_t kMostTileDepth = 16;
 constexpr int64_t kFewestPairChannels = 16;  // half of a block's
 constexpr int64_t kBlockVectors = 2;
-constexpr int64_t kSumBytes = 160 * 1024;   // of a task, in L2 beside dy and strips
+constexpr int64_t kSumBytes = 160 * 1024;  // of a task, in L2 beside dy and strips
 constexpr int64_t kDyBytes = 200 * 1024;
 // Multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
 constexpr int64_t kWorkPerCopy = 128;
@@ -150,8 +150,8 @@ WeightGradientPlan PlanTiled(const TargetInfo& target, const ConvSpec& conv) {
 
 bool TakesPairs(const TargetInfo& target, const WeightGradientSpec& spec) {
   const ConvSpec& conv = spec.conv;
-  return target.avx512_bf16 && conv.x_type == MemoryType::kBF16 && spec.dy_type == MemoryType::kBF16 &&
-         conv.x_strides[3] == 1 && spec.dy_strides[3] == 1 &&
+  return target.avx512_bf16 && conv.x_type == MemoryType::kBF16 &&
+         spec.dy_type == MemoryType::kBF16 && conv.x_strides[3] == 1 && spec.dy_strides[3] == 1 &&
          conv.in_c / conv.groups >= kFewestPairChannels &&
          conv.out_c / conv.groups >= kFewestPairChannels && conv.out_w <= kTilePositions;
 }

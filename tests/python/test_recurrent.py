@@ -445,3 +445,37 @@ def test_a_layer_of_other_ranks_is_refused(which, rank):
         torch.compile(call, backend="hpu_backend")(x, state, odd, *weights)
     (graph,) = report().graphs
     assert "signal" not in graph.reason
+
+
+def test_other_backends_leave_layers_out_of_graphs():
+    """As PyTorch does by default: they would be traced without what hpu makes of them."""
+    layer = nn.LSTM(4, 4, 2, dropout=1.0)
+    x = torch.randn(3, 2, 4)
+    graphs = []
+
+    def other(gm, _):
+        graphs.append(gm)
+        return gm.forward
+
+    with torch.no_grad():
+        ours = torch.compile(layer.to("hpu").eval(), backend="hpu_backend")
+        before = len(report().graphs)
+        assert_same(ours(x.to("hpu")), layer.cpu()(x))
+        assert len(report().graphs) == before + 1
+        torch._dynamo.reset()
+        torch.compile(layer, backend=other)(x)
+    assert not any("lstm" in str(node.target) for gm in graphs for node in gm.graph.nodes)
+
+
+def test_who_does_not_want_layers_in_graphs():
+    layer = nn.LSTM(4, 4).to("hpu")
+    before = len(report().graphs)
+    compiled = torch.compile(layer, backend="hpu_backend")
+    x = torch.randn(3, 2, 4, device="hpu")
+    revert = torch._dynamo.config._make_closure_patcher(allow_rnn=False)()
+    try:
+        with torch.no_grad():
+            compiled(x)
+        assert len(report().graphs) == before
+    finally:
+        revert()

@@ -198,8 +198,8 @@ void NearestBackward(Call& call, double shift) {
            dim.step * static_cast<double>(dim.output) == static_cast<double>(dim.input);
   };
   if (whole(dims[0]) && whole(dims[1])) {  // every input was copied into a block
-    return Give(call, BlockSums(grad, dims[0].output / dims[0].input,
-                                dims[1].output / dims[1].input));
+    return Give(call,
+                BlockSums(grad, dims[0].output / dims[0].input, dims[1].output / dims[1].input));
   }
   const auto weights = [&](const Resizing& dim) {
     const Expr output = Reshape(Positions(call, dim.output, DType::kF32), {dim.output, 1});

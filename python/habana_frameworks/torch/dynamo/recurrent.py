@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch._C import DispatchKey, DispatchKeySet
 
 # `input`: [T, B, I]. `state`: hidden [B, P] and, of an LSTM, cell [B, H]. `weights`: two matrices
@@ -258,6 +259,23 @@ def _traced(kind: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         return _layers(kind, *given)
 
     return run
+
+
+@contextmanager
+def in_graphs() -> Iterator[None]:
+    """Dynamo takes layers into graphs, which by default it leaves out; unless the user has set
+    torch._dynamo.config.allow_rnn, whose setting then holds. For frames of hpu_backend alone: other
+    backends would get layers that are traced without what `register` makes of them."""
+    config = torch._dynamo.config
+    if not config._is_default("allow_rnn"):  # type: ignore[attr-defined]
+        yield
+        return
+    # config.patch would leave what it restores as if the user had set it.
+    revert = config._make_closure_patcher(allow_rnn=True)()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        revert()
 
 
 def register() -> None:

@@ -14,9 +14,6 @@ from ..start import frames
 fake_ops.register()
 optimizers.register()
 recurrent.register()
-# By default Dynamo leaves nn.LSTM and its like out of graphs; here they become recipes. The default
-# is changed, as a value that is set holds in the thread that sets it alone.
-torch._dynamo.config._config["allow_rnn"].default = True  # type: ignore[attr-defined]
 
 
 def _connect_early() -> None:

@@ -2,7 +2,8 @@
 
 Dynamo calls `convert_frame._compile` for a frame that it has decided to trace, and
 `DynamoOutput.build_guards` when it has; both are wrapped, for frames of hpu_backend whose option
-start_without_tracing is on. Whatever is odd about a start, the frame is traced as without it.
+start_without_tracing is on. Whatever is odd about a start, the frame is traced as without it. The
+graphs of all frames of hpu_backend have recurrent layers in them (recurrent.in_graphs).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
 from torch._dynamo.variables import functions, nn_module
 
-from .. import deferred
+from .. import deferred, recurrent
 from ..options import OptionError, resolve
 from ..request import Settings
 from . import files, graphs, journal
@@ -76,12 +77,18 @@ class _Call:
     closure: tuple[types.CellType, ...]
 
 
+def _is_ours(compiler: Any) -> bool:
+    """hpu_backend compiles what is traced, from torch.compile or as a function."""
+    found = innermost_backend(compiler)
+    return getattr(found, "compiler_fn", found) is _backend
+
+
 def _settings(compiler: Any) -> tuple[Settings, str] | None:
     """Options of a frame that is for us, and what else the caller chose; None: not for us."""
     wrapper = innermost_backend(compiler)
-    if not isinstance(wrapper, torch._TorchCompileWrapper):
+    if not isinstance(wrapper, torch._TorchCompileWrapper) or not _is_ours(compiler):
         return None
-    if wrapper.compiler_fn is not _backend or set(wrapper.kwargs) - {"options", "mode"}:
+    if set(wrapper.kwargs) - {"options", "mode"}:
         return None
     try:
         settings = resolve(wrapper.kwargs.get("options"))
@@ -232,7 +239,9 @@ def register(backend: Any) -> None:
     def _compile(*args: Any, **kwargs: Any) -> ConvertFrameReturn:
         arguments = signature.bind(*args, **kwargs).arguments
         kwargs["skip"] = kwargs.get("skip", 0) + 3  # frames of this module in stacks
-        return _convert(arguments, lambda: compile_frame(*args, **kwargs))
+        ours = _is_ours(arguments["compiler_fn"])
+        with recurrent.in_graphs() if ours else contextlib.nullcontext():
+            return _convert(arguments, lambda: compile_frame(*args, **kwargs))
 
     build_guards = convert_frame.DynamoOutput.build_guards
 
