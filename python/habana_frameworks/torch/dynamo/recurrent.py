@@ -271,7 +271,7 @@ def in_graphs() -> Iterator[None]:
         yield
         return
     # config.patch would leave what it restores as if the user had set it.
-    revert = config._make_closure_patcher(allow_rnn=True)()  # type: ignore[attr-defined]
+    revert = config._make_closure_patcher(allow_rnn=True)()
     try:
         yield
     finally:
