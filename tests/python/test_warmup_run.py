@@ -123,6 +123,25 @@ def test_requests_are_at_the_server_together(fresh, monkeypatch):
     assert callers == {threading.get_ident()}
 
 
+def test_a_shape_that_is_traced_again_was_compiled(fresh):
+    """What guards read changes while the programs are compiled, as another model's calls do."""
+    shapes, state, calls = BUCKETS.shapes()[:3], {"own": 1}, []
+
+    @torch.compile(backend="hpu_backend", dynamic=False)
+    def compiled(x):
+        return function(x) * (1 if len(state) < 9 else 2)
+
+    def run(shape):
+        calls.append(shape)
+        if len(calls) == len(shapes) + 1:  # all wait for their programs
+            state["other"] = 1
+        compiled(torch.ones(shape.batch, shape.sequence).to("hpu"))
+
+    with torch.no_grad():
+        done = warmup.run(run, shapes)
+    assert (done.compiled, done.hits, done.failed) == (3, 0, 0)
+
+
 def test_a_request_meets_a_shape_that_is_being_compiled(fresh, monkeypatch):
     """It waits for that program; the warm-up goes on."""
     compile = service.compile

@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
+from .records import GraphRecord
 from .service import Loaded, NoProgram
 
 Compiled = Callable[..., Any]
 
 
 class Pending(BaseException):
-    """The program is not there yet. Not an Exception: user code must not catch it."""
+    """The program is not there yet; `record` will say what became of it. Not an Exception: user
+    code must not catch it."""
 
-    def __init__(self, program: Future[Loaded]) -> None:
+    def __init__(self, program: Future[Loaded], record: GraphRecord) -> None:
         super().__init__("the program is still being compiled")
         self.program = program
+        self.record = record
 
 
 class NotLaunched(BaseException):
@@ -81,19 +84,22 @@ class Deferred:
     """A compiled graph whose program comes later. Thread-safe.
 
     bind: makes the callable of what the future gives; it raises what the hook would. again:
-    compiles for arguments, where the future ended without a program for a passing reason.
+    compiles for arguments, where the future ended without a program for a passing reason. record:
+    of the graph.
     """
 
     # Without a __dict__: what Dynamo wraps a callable with takes a copy of that (functools.wraps),
     # and would keep `bind`, and the example inputs in it, for as long as the graph lives.
-    __slots__ = ("_again", "_bind", "_compiled", "_lock", "_program")
+    __slots__ = ("_again", "_bind", "_compiled", "_lock", "_program", "_record")
 
     def __init__(
         self,
         program: Future[Loaded],
         bind: Callable[[Callable[[], Loaded]], Compiled],
         again: Callable[[Sequence[Any]], Compiled],
+        record: GraphRecord,
     ) -> None:
+        self._record = record
         self._lock = threading.Lock()
         # Guarded by _lock; None once _compiled is there, which no lock guards.
         self._program: Future[Loaded] | None = program
@@ -113,7 +119,7 @@ class Deferred:
     def _ready(self, args: Sequence[Any]) -> Compiled:
         program = self._program
         if program is not None and not program.done() and current() is not None:
-            raise Pending(program)
+            raise Pending(program, self._record)
         with self._lock:
             if self._compiled is not None:
                 return self._compiled

@@ -211,6 +211,7 @@ def compile_static(
         program,
         bind,
         lambda args: compile_static(request, args, None, request.new_record()),
+        record,
     )
 
 

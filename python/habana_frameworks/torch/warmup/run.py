@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
@@ -181,6 +181,9 @@ class WarmUp:
         # Entries in whose calls Dynamo broke a graph: what follows a break is known by running.
         self._broken: set[str] = set()
         self._rows = list(rows)
+        # Of graphs that rows waited for, by the row's identity. A row may end with others: Dynamo
+        # traces again where what its guards read has changed meanwhile, as by another model.
+        self._asked: dict[int, list[records.GraphRecord]] = {}
         self._on_progress = on_progress
         self._parallel = parallel or PARALLEL
         self._cancelled = threading.Event()
@@ -279,6 +282,7 @@ class WarmUp:
             except deferred.Pending as error:
                 _note(row, graphs)
                 self._note_breaks(row, breaks)
+                self._asked.setdefault(id(row), []).append(error.record)
                 return error.program
             except deferred.NotLaunched:
                 self._note_breaks(row, breaks)
@@ -301,6 +305,7 @@ class WarmUp:
         else:
             row.launched = launched
             row.run_ms = (time.perf_counter() - started) * 1e3 if launched else 0.0
+            row.compile_ms = row.compile_ms or _compile_ms(self._asked.get(id(row), ()))
             row.result = "compiled" if row.compile_ms else "hit"
         return None
 
@@ -320,8 +325,11 @@ def _note(row: Row, graphs: Sequence[records.GraphRecord]) -> None:
             row.error = row.error or f"{graph.name} runs eagerly: {graph.reason}"
         else:
             row.programs.append(graph.content_key)
-        if graph.origin in ("compiled", "coalesced"):
-            row.compile_ms += graph.compile_ms
+    row.compile_ms += _compile_ms(graphs)
+
+
+def _compile_ms(graphs: Iterable[records.GraphRecord]) -> float:
+    return sum(g.compile_ms for g in graphs if g.origin in ("compiled", "coalesced"))
 
 
 def _no_server(error: BaseException) -> str:
