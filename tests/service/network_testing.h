@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -86,9 +87,14 @@ class NetworkTest : public ServiceTest {
     ServiceTest::SetUp();
   }
 
-  void WriteCallers(const std::string& text) const {
-    std::ofstream(folder_.path("callers.new")) << text;
-    ASSERT_EQ(rename(folder_.path("callers.new").c_str(), folder_.path("callers").c_str()), 0);
+  void WriteCallers(const std::string& text) const { Replace("callers", text); }
+
+  // In one step, as others may read the file, or replace it, meanwhile.
+  void Replace(const std::string& name, const std::string& text) const {
+    static std::atomic<int> number{0};
+    const std::string written = folder_.path(name + "." + std::to_string(number++));
+    std::ofstream(written) << text;
+    ASSERT_EQ(rename(written.c_str(), folder_.path(name).c_str()), 0);
   }
 
   // Without a token if `name` is empty.
@@ -98,7 +104,7 @@ class NetworkTest : public ServiceTest {
     options.call_timeout = milliseconds(5000);
     if (!name.empty()) {
       options.servers.access.token_file = folder_.path(name + ".token");
-      std::ofstream(options.servers.access.token_file) << "token of " << name << "\n";
+      Replace(name + ".token", "token of " + name + "\n");
     }
     return options;
   }
