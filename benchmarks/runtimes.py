@@ -50,6 +50,25 @@ def onnxruntime(case: Case) -> Call:
     return _first_then(prepare)
 
 
+def _as_openvino(value: torch.Tensor) -> Any:
+    """The tensor's memory; numpy, through which OpenVINO takes it, has no bf16."""
+    import openvino
+
+    if value.dtype != torch.bfloat16:
+        return openvino.Tensor(value.numpy(), shared_memory=True)
+    bits = value.view(torch.int16).numpy()
+    return openvino.Tensor(bits, list(value.shape), openvino.Type.bf16)
+
+
+def _from_openvino(tensor: Any) -> torch.Tensor:
+    """Its memory. OpenVINO gives bf16 as a numpy array of another 16-bit type."""
+    import openvino
+
+    if tensor.element_type != openvino.Type.bf16:
+        return torch.from_numpy(tensor.data)
+    return torch.from_numpy(tensor.data.view("int16")).view(torch.bfloat16)
+
+
 def openvino_importer(case: Case) -> Call:
     """The model through openvino.convert_model (torch.export), in the precision of the model."""
 
@@ -64,12 +83,13 @@ def openvino_importer(case: Case) -> Call:
             "PERFORMANCE_HINT": "LATENCY",
         }
         compiled = openvino.compile_model(model, "CPU", config)
-        feeds = [case.inputs[port.get_any_name()].numpy() for port in compiled.inputs]
+        feeds = [_as_openvino(case.inputs[port.get_any_name()]) for port in compiled.inputs]
         request = compiled.create_infer_request()
+        outputs = len(compiled.outputs)
 
         def call() -> list[torch.Tensor]:
-            results = request.infer(feeds, share_inputs=True, share_outputs=True)
-            return [torch.from_numpy(results[port]) for port in compiled.outputs]
+            request.infer(feeds, share_inputs=True, share_outputs=True)
+            return [_from_openvino(request.get_output_tensor(i)) for i in range(outputs)]
 
         return call
 

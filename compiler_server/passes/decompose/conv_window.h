@@ -1,4 +1,4 @@
-// The window of a convolution, and the orders of dimensions on the way to the device's form.
+// The window of a convolution, and the orders of dimensions on the way to the device's form and back.
 #pragma once
 
 #include "compiler_server/passes/decompose/call.h"
@@ -39,6 +39,15 @@ inline Dims ChannelsFirst(int64_t rank) {
   Dims perm = {0, rank - 1};
   for (int64_t i = 1; i < rank - 1; ++i) perm.push_back(i);
   return perm;
+}
+
+// `emit` on x [N, C, spatial] as [N, spatial, C]; its result as [N, C, spatial] again. x where the
+// call is refused, of which nothing is kept.
+template <typename F>
+Value* InChannelsLast(Call& call, Value* x, F emit) {
+  const int64_t rank = x->type.rank();
+  Value* y = emit(call.b.Permute(x, ChannelsLast(rank)));
+  return call.refused() ? x : call.b.Permute(y, ChannelsFirst(rank));
 }
 
 // [K, C/groups, spatial] -> [spatial, C/groups, K]

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler_server/passes/decompose/conv_window.h"
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
 
@@ -13,10 +14,10 @@ constexpr std::string_view kSelf = "self";
 // The .vec overloads call it otherwise.
 Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
 
-// Runs `emit` on x as [N, H, W, C] and brings the result back to the declared sizes. Takes
-// [C, H, W], [N, C, H, W]; with `spatial` 1 also [C, L] and [N, C, L], with a height of 1.
+// Returns what `emit` makes of the image as [N, H, W, C], in the declared sizes. Takes [C, H, W],
+// [N, C, H, W]; with `spatial` 1 also [C, L] and [N, C, L], with a height of 1.
 template <typename F>
-void InChannelsLast(Call& call, int64_t spatial, F emit) {
+void GiveInChannelsLast(Call& call, int64_t spatial, F emit) {
   Value* x = Image(call);
   const int64_t rank = x->type.rank();
   if (rank != spatial + 1 && rank != spatial + 2) {
@@ -25,10 +26,9 @@ void InChannelsLast(Call& call, int64_t spatial, F emit) {
   Dims sizes = x->type.sizes;
   if (rank == spatial + 1) sizes.insert(sizes.begin(), 1);
   if (spatial == 1) sizes.insert(sizes.end() - 1, 1);
-  x = call.b.Permute(call.b.Reshape(x, sizes), {0, 2, 3, 1});
-  Value* y = emit(x);
+  Value* y = InChannelsLast(call, call.b.Reshape(x, sizes), emit);
   if (call.refused()) return;
-  call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
+  call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
 // Window argument for H and W: one value for both, or one for each; height 1 in front for 1-d.
@@ -63,7 +63,7 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
 void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window, const Dims& dilation,
                  bool ceil) {
   const auto emit = [&](OpKind op) {
-    InChannelsLast(call, spatial, [&](Value* x) {
+    GiveInChannelsLast(call, spatial, [&](Value* x) {
       return call.b.Emit(op, {x},
                          {{AttrKey::kKernel, window.kernel},
                           {AttrKey::kStride, window.stride},
@@ -229,7 +229,7 @@ void EmitAvgPool(Call& call, int64_t spatial) {
   const bool ceil = call.Bool("ceil_mode");
   const bool count_padding = call.Bool("count_include_pad");
   const int64_t divisor = call.Has("divisor_override") ? call.Int("divisor_override") : 0;
-  InChannelsLast(call, spatial, [&](Value* x) {
+  GiveInChannelsLast(call, spatial, [&](Value* x) {
     return call.b.Emit(OpKind::kAvgPool, {x},
                        {{AttrKey::kKernel, window.kernel},
                         {AttrKey::kStride, window.stride},
@@ -252,7 +252,7 @@ void AdaptiveAvgPool2d(Call& call) {
   if (sizes[rank - 2] == 1 && sizes[rank - 1] == 1) {
     return call.Return(call.b.Reduce(OpKind::kReduceMean, x, {rank - 2, rank - 1}, true));
   }
-  InChannelsLast(call, 2, [&](Value* last) {
+  GiveInChannelsLast(call, 2, [&](Value* last) {
     const TensorType type = ir::Contiguous(
         call.dtype(), {last->type.sizes[0], sizes[rank - 2], sizes[rank - 1], last->type.sizes[3]});
     return call.b.Emit(OpKind::kAdaptiveAvgPool, {last}, {}, &type);
@@ -279,7 +279,7 @@ bool ScalesAreExact(Call& call) {
 
 void Resize(Call& call, std::string mode, bool align_corners) {
   if (!ScalesAreExact(call)) return call.Refuse("resize by a factor that does not divide");
-  InChannelsLast(call, 2, [&](Value* x) {
+  GiveInChannelsLast(call, 2, [&](Value* x) {
     const TensorType type = ir::Contiguous(call.dtype(), {x->type.sizes[0], call.type().sizes[2],
                                                           call.type().sizes[3], x->type.sizes[3]});
     return call.b.Emit(OpKind::kResize, {x},

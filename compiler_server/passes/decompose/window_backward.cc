@@ -16,36 +16,32 @@ Expr Positions(Call& call, int64_t count, DType dtype) {
   return {&call, call.b.Iota(0, 1, dtype, count)};
 }
 
-// `emit` on x [..., H, W] as [N, H, W, C], the result again as [N, C, H', W'] between the leading
-// dimensions of x. Layouts of channels last pass through.
+// `emit` on x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes through.
 template <typename F>
-Expr InChannelsLast(Expr x, F emit) {
+Expr OverImage(Expr x, F emit) {
   Dims sizes = x.sizes();
   if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
-  ir::Builder& b = x.call->b;
-  Value* last = b.Permute(Reshape(x, sizes).value, ChannelsLast(4));
-  const Expr y{x.call, b.Permute(emit(last), ChannelsFirst(4))};
-  Dims result(x.sizes().begin(), x.sizes().end() - 2);
-  result.insert(result.end(), y.sizes().end() - 2, y.sizes().end());
-  return Reshape(y, result);
+  const Expr y{x.call, InChannelsLast(*x.call, Reshape(x, sizes).value, emit)};
+  return x.rank() == 3 ? Reshape(y, {y.sizes().begin() + 1, y.sizes().end()}) : y;
 }
 
-// Each element of the last two dimensions so often in each direction.
+// Each element of the last two dimensions so often in each direction. By the centres of pixels, as
+// the edge of one divided by its number may round into its neighbour (41 rows of each).
 Expr Repeated(Expr x, int64_t rows, int64_t columns) {
-  return InChannelsLast(x, [&](Value* last) {
+  return OverImage(x, [&](Value* last) {
     Dims sizes = last->type.sizes;
     sizes[1] *= rows;
     sizes[2] *= columns;
     const TensorType type = ir::Contiguous(last->type.dtype, std::move(sizes));
     return x.call->b.Emit(
         OpKind::kResize, {last},
-        {{AttrKey::kMode, std::string("nearest")}, {AttrKey::kAlignCorners, false}}, &type);
+        {{AttrKey::kMode, std::string("nearest_exact")}, {AttrKey::kAlignCorners, false}}, &type);
   });
 }
 
 // The sums over blocks of so many rows and columns.
 Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
-  return InChannelsLast(x, [&](Value* last) {
+  return OverImage(x, [&](Value* last) {
     const Dims block = {rows, columns};
     return x.call->b.Emit(OpKind::kAvgPool, {last},
                           {{AttrKey::kKernel, block},
