@@ -1,4 +1,5 @@
-// The window of a convolution, and the orders of dimensions on the way to the device's form and back.
+// The window of a convolution, and the orders of dimensions on the way to the device's form and
+// back.
 #pragma once
 
 #include "compiler_server/passes/decompose/call.h"
