@@ -51,17 +51,17 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
     Body& body = spec.epilogue;
     BodyOp load = MakeOp(Opcode::kLoad);
     load.access.operand = 1;
+    load.access.type = type;
     load.access.strides = {0, 1};
-    const auto op = [&](Opcode code, std::vector<uint32_t> args, double imm = 0) {
-      body.ops.push_back(MakeOp(code, std::move(args), imm));
+    const auto op = [&](Opcode code, std::vector<uint32_t> args) {
+      body.ops.push_back(MakeOp(code, std::move(args)));
       return static_cast<uint32_t>(body.ops.size() - 1);
     };
     body.ops.push_back(load);
     const uint32_t x = op(Opcode::kAdd, {0, 1});
-    const uint32_t erf =
-        op(Opcode::kErf, {op(Opcode::kMul, {x, op(Opcode::kConstF32, {}, M_SQRT1_2)})});
-    const uint32_t half = op(Opcode::kMul, {x, op(Opcode::kConstF32, {}, 0.5)});
-    body.stores[0].value = op(Opcode::kFma, {half, erf, half});
+    const bool rough = type == MemoryType::kBF16;
+    const uint32_t gate = op(rough ? Opcode::kNormalCdfBf16 : Opcode::kNormalCdf, {x});
+    body.stores[0].value = op(Opcode::kMul, {x, gate});
   }
   spec.epilogue_operands = {Persistent(2), Persistent(1)};
   spec.name = "gemm";
@@ -98,16 +98,35 @@ ConvSpec ConvOf(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kern
   return spec;
 }
 
-Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, int64_t groups = 1) {
+// Of bf16: with what a norm (scale and shift in f32) and a relu add.
+Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, int64_t groups = 1,
+          MemoryType type = MemoryType::kF32) {
   ConvSpec spec = ConvOf(1, size, c, ko, kernel, stride, groups);
+  spec.x_type = spec.w_type = type;
   const int64_t out = spec.out_h;
-  spec.epilogue = StoreBody(MemoryType::kF32, {out * out * ko, out * ko, ko, 1});
+  spec.epilogue = StoreBody(type, {out * out * ko, out * ko, ko, 1});
+  const bool bf16 = type == MemoryType::kBF16;
+  if (bf16) {
+    Body& body = spec.epilogue;
+    for (const uint32_t operand : {1, 2}) {
+      body.ops.push_back(MakeOp(Opcode::kLoad));
+      body.ops.back().access = {
+          .operand = operand, .type = MemoryType::kF32, .strides = {0, 0, 0, 1}};
+    }
+    body.ops.push_back(MakeOp(Opcode::kFma, {0, 1, 2}));
+    body.ops.push_back(MakeOp(Opcode::kConstF32));
+    body.ops.push_back(MakeOp(Opcode::kMax, {3, 4}));
+    body.stores[0].value = 5;
+    spec.epilogue_operands = {Persistent(2), Persistent(3), Persistent(4)};
+  }
   spec.name = "conv";
-  return {"conv " + std::to_string(kernel) + "x" + std::to_string(kernel) + " s" +
-              std::to_string(stride) + " " + std::to_string(size) + " c" + std::to_string(c) + "-" +
-              std::to_string(ko) + (groups > 1 ? " g" + std::to_string(groups) : ""),
+  return {std::string("conv ") + (bf16 ? "bf16 " : "") + std::to_string(kernel) + "x" +
+              std::to_string(kernel) + " s" + std::to_string(stride) + " " + std::to_string(size) +
+              " c" + std::to_string(c) + "-" + std::to_string(ko) +
+              (groups > 1 ? " g" + std::to_string(groups) : "") + (bf16 ? " +norm relu" : ""),
           [spec](ContractionEmitter& emitter) { return emitter.EmitConv(spec); },
-          {size * size * c, ko * c / groups * kernel * kernel, out * out * ko}};
+          {size * size * c, ko * c / groups * kernel * kernel, out * out * ko, 2 * ko, 2 * ko},
+          type};
 }
 
 Case ConvWeightGradient(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kernel,
@@ -219,6 +238,7 @@ std::vector<Case> Cases() {
   cases.push_back(Gemm(1, 32000, 768, true, true));
   cases.push_back(Gemm(1, 32000, 768, false, true));
   cases.push_back(Gemm(128, 3072, 768, true, true, true));
+  cases.push_back(Gemm(3136, 384, 96, true, true, true, MemoryType::kBF16));
   cases.push_back(Gemm(128, 768, 768, true, false));
   cases.push_back(Gemm(128, 768, 768, false, false));
   cases.push_back(Gemm(4, 3072, 768, true, true));
@@ -262,6 +282,12 @@ std::vector<Case> Cases() {
   cases.push_back(Conv(56, 256, 512, 1, 2));
   cases.push_back(Conv(14, 1024, 256, 1, 1));
   cases.push_back(Conv(56, 144, 144, 3, 1, 144));
+  cases.push_back(Conv(224, 3, 64, 7, 2, 1, MemoryType::kBF16));
+  cases.push_back(Conv(56, 64, 64, 1, 1, 1, MemoryType::kBF16));
+  cases.push_back(Conv(56, 64, 256, 1, 1, 1, MemoryType::kBF16));
+  cases.push_back(Conv(56, 64, 64, 3, 1, 1, MemoryType::kBF16));
+  cases.push_back(Conv(112, 16, 96, 1, 1, 1, MemoryType::kBF16));
+  cases.push_back(Conv(56, 144, 144, 3, 1, 144, MemoryType::kBF16));
   // Of its training, batch 4, and of a U-Net's.
   for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
     cases.push_back(ConvWeightGradient(4, 56, 64, 64, 3, 1, type));

@@ -202,7 +202,10 @@ llvm::Value* Narrow(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::
     case MemoryType::kI64:
       return value;
     case MemoryType::kBF16:
-      return F32ToBf16(builder, value);
+      if (!target.bf16_denormals_are_zero) return F32ToBf16(builder, value);
+      return builder.CreateBitCast(
+          builder.CreateFPTrunc(value, WithLanesOf(builder.getBFloatTy(), shape)),
+          WithLanesOf(builder.getInt16Ty(), shape));
     case MemoryType::kF16:
       if (!HasHalfInstructions(target)) return F32ToSmall(builder, value, kHalf);
       return builder.CreateBitCast(

@@ -97,10 +97,27 @@ class Math32 : public FloatMath {
   // 1 / (1 + e^-x). Both parts of the quotient are scaled, so that where it is a denormal its
   // divisor is finite; beyond 20 nothing is added to 1.
   Value Sigmoid(Value x) const {
-    constexpr int kScale = -24;
-    const Power power = Split(Neg(AtLeast(AtMost(x, 20.0), -105.0)), kScale, Reduction::kFine);
-    Value one = Const(std::ldexp(1.0, kScale));
-    return Div(one, Fma(power.sum, power.scale, one));
+    return SigmoidOf(Split(SigmoidRange(x), kSigmoidScale, Reduction::kFine));
+  }
+  Value SigmoidBf16(Value x) const {
+    return SigmoidOf(SplitBase2(Mul(SigmoidRange(x), Const(kLog2E)), kSigmoidScale, kRoughExp2));
+  }
+
+  // The tail beyond |x| is 2^(|x| p(|x|) - 1), p fitted to log2(2 tail) / |x| on [0, 5.6] so that
+  // the error counts as a share of max(2 tail, 1e-3), of the rough form as a share of the tail.
+  Value NormalCdf(Value x) const {
+    return NormalCdfOf(x,
+                       {-1.1511055690764025, -0.45920455083638023, -0.05250620068562578,
+                        0.007070429670710239, -0.00012864091267078347, -0.00020172102880670385,
+                        4.851270475623362e-05, -5.174120630246584e-06, 2.2051728159566107e-07},
+                       {1.0, 0.6931469776025202, 0.24022242085494985, 0.05550733737246983,
+                        0.009671512639857669, 0.001326472909569322});  // 2^r on [-1/2, 1/2]
+  }
+  Value NormalCdfBf16(Value x) const {
+    return NormalCdfOf(x,
+                       {-1.1474270443461179, -0.46870131671597043, -0.04490885931640205,
+                        0.004907412424869489, -0.00023446930415007853},
+                       kRoughExp2);
   }
 
   // e^x where the result is normal and finite.
@@ -111,6 +128,9 @@ class Math32 : public FloatMath {
 
  private:
   static constexpr uint64_t kSqrtHalfBits = 0x3f3504f3;
+  // 2^r on [-1/2, 1/2], within 1e-4.
+  static constexpr std::initializer_list<double> kRoughExp2 = {
+      1.0, 0.6932829269708877, 0.2422109595111248, 0.055008931790532574};
 
   struct Reduced {
     Value n;  // integer
@@ -149,6 +169,31 @@ class Math32 : public FloatMath {
     return {ExpReduced(r), FromBits(b.CreateShl(Bits(shifted), Int(23)))};
   }
 
+  // The same for 2^(y + exponent), from coefficients of 2^r.
+  Power SplitBase2(Value y, int exponent, std::initializer_list<double> exp2) const {
+    const double magic = kMagic + 127 + exponent;
+    Value shifted = Add(y, Const(magic));
+    Value r = Sub(y, Sub(shifted, Const(magic)));
+    return {Polynomial(r, exp2), FromBits(b.CreateShl(Bits(shifted), Int(23)))};
+  }
+
+  static constexpr int kSigmoidScale = -24;
+  Value SigmoidRange(Value x) const { return Neg(AtLeast(AtMost(x, 20.0), -105.0)); }
+  Value SigmoidOf(const Power& power) const {
+    Value one = Const(std::ldexp(1.0, kSigmoidScale));
+    return Div(one, Fma(power.sum, power.scale, one));
+  }
+
+  Value NormalCdfOf(Value x, std::initializer_list<double> tail,
+                    std::initializer_list<double> exp2) const {
+    Value magnitude = Abs(x);
+    const Power power = SplitBase2(Mul(magnitude, Polynomial(magnitude, tail)), -1, exp2);
+    Value below = Mul(power.sum, power.scale);
+    // 0 for a NaN too: what multiplies it is that NaN.
+    below = Select(Less(magnitude, Const(5.6)), below, Const(0.0));
+    return Select(Less(Const(0.0), x), Sub(Const(1.0), below), below);
+  }
+
   // (e^r - 1 - r) / r^2
   Value ExpTail(Value r) const {
     return Polynomial(r, {0.50000000959505833, 0.16666518703777488, 0.04166620304075163,
@@ -173,6 +218,9 @@ bool IsMathOpcode(Opcode op) {
     case Opcode::kTanh:
     case Opcode::kErf:
     case Opcode::kSigmoid:
+    case Opcode::kSigmoidBf16:
+    case Opcode::kNormalCdf:
+    case Opcode::kNormalCdfBf16:
     case Opcode::kRsqrt:
     case Opcode::kReciprocal:
       return true;
@@ -202,6 +250,12 @@ llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opco
       return m.Erf(x);
     case Opcode::kSigmoid:
       return m.Sigmoid(x);
+    case Opcode::kSigmoidBf16:
+      return m.SigmoidBf16(x);
+    case Opcode::kNormalCdf:
+      return m.NormalCdf(x);
+    case Opcode::kNormalCdfBf16:
+      return m.NormalCdfBf16(x);
     case Opcode::kRsqrt:
       return m.Div(m.Const(1.0), m.Sqrt(x));
     case Opcode::kReciprocal:

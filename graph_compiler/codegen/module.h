@@ -25,9 +25,11 @@ struct TargetInfo {
   int vector_registers = 16;  // 32 at v4
   bool fma = true;
   bool avx512_bf16 = false;  // from kV4Bf16 on, and AVX512_VNNI
-  bool amx_bf16 = false;     // kV4Amx: AMX-TILE, AMX-BF16 and AMX-INT8
-  std::string cpu;           // LLVM "x86-64-v3"
-  std::string features;      // LLVM feature string, "+prefer-256-bit" and the like
+  // Code beside products of pairs, which take denormals for 0: one instruction narrows to bf16.
+  bool bf16_denormals_are_zero = false;
+  bool amx_bf16 = false;  // kV4Amx: AMX-TILE, AMX-BF16 and AMX-INT8
+  std::string cpu;        // LLVM "x86-64-v3"
+  std::string features;   // LLVM feature string, "+prefer-256-bit" and the like
 };
 TargetInfo TargetInfoFor(IsaLevel isa);
 

@@ -17,8 +17,11 @@ using Values = std::vector<llvm::Value*>;
 
 class IrEmitter {
  public:
+  // Factors and results of bf16 are narrowed as the target multiplies them (denormals, see there).
   IrEmitter(llvm::IRBuilder<>& builder, const TargetInfo& target)
-      : b(builder), target_(target), lanes_(target.f32_lanes) {}
+      : b(builder), target_(target), lanes_(target.f32_lanes) {
+    target_.bf16_denormals_are_zero = target.avx512_bf16;
+  }
 
   llvm::IRBuilder<>& b;
 
@@ -101,7 +104,7 @@ class IrEmitter {
   // result[i] = bit `distance` of lane i chooses y over x; source lane has that bit set to `high`.
   llvm::Value* Interleave(llvm::Value* x, llvm::Value* y, int distance, bool high);
 
-  const TargetInfo& target_;
+  TargetInfo target_;
   int lanes_;
 };
 

@@ -73,19 +73,24 @@ absl::Status ImportSelu(Importer& im) {
 absl::Status ImportGelu(Importer& im) {
   uint8_t approximation = 0;
   ReadParams(im.node(), &approximation);
-  const auto inner = [&](E x) {
-    if (approximation == 0) return Erf(x * M_SQRT1_2);
-    const E cubic = x * x * x * 0.044715 + x;
-    return Tanh(cubic * 0.79788456080286536);
-  };
+  const MemoryType type = im.OutputType(0);
+  const auto tanh_argument = [](E x) { return (x * x * x * 0.044715 + x) * 0.79788456080286536; };
   if (im.HasOutput(1)) {
-    im.MapToOutput(1, {im.Input(0)},
-                   [&](BodyBuilder&, const Args& a) { return inner(Cast(a[0], kF32)); });
+    im.MapToOutput(1, {im.Input(0)}, [&](BodyBuilder&, const Args& a) {
+      const E x = Cast(a[0], kF32);
+      return approximation == 0 ? Erf(x * M_SQRT1_2) : Tanh(tanh_argument(x));
+    });
   }
   return MapOne(im, [&](E x) {
     x = Cast(x, kF32);
-    return x * 0.5 * (inner(x) + 1.0);
+    // (1 + tanh(u)) / 2 = sigmoid(2 u)
+    return x *
+           (approximation == 0 ? NormalCdfFor(type, x) : SigmoidFor(type, tanh_argument(x) * 2.0));
   });
+}
+
+absl::Status ImportSilu(Importer& im) {
+  return MapOne(im, [&](E x) { return Cast(x, kF32) * SigmoidFor(im.OutputType(0), x); });
 }
 
 absl::Status ImportHardSigmoid(Importer& im) {
@@ -150,6 +155,7 @@ const GuidRow kRows[] = {
     {"elu_fwd", InferSameAsFirst, ImportElu},
     {"selu_fwd", InferSameAsFirst, ImportSelu},
     {"gelu_fwd", InferSameAsFirst, ImportGelu},
+    {"silu_fwd", InferSameAsFirst, ImportSilu},
     {"hard_sigmoid_fwd", InferSameAsFirst, ImportHardSigmoid},
     {"hardsigmoid_fwd", InferSameAsFirst, ImportHardSigmoid},
     {"hardtanh_fwd", InferSameAsFirst, ImportHardTanh},

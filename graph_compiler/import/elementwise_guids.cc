@@ -154,7 +154,6 @@ const PlainRow kPlainRows[] = {
     {"sigmoid_fwd", 1, Float1<Opcode::kSigmoid>},
     {"sinc_fwd", 1, Sinc},
     {"pow2_fwd", 1, [](const Args& a) { return Pow2(Cast(a[0], kF32)); }},
-    {"silu_fwd", 1, [](const Args& a) { return Cast(a[0], kF32) * Sigmoid(a[0]); }},
     {"mish_fwd", 1,
      [](const Args& a) { return Cast(a[0], kF32) * Tanh(Softplus(Cast(a[0], kF32))); }},
     {"hard_swish_fwd", 1,

@@ -84,6 +84,15 @@ inline E Log(E x) { return FloatFunction(Opcode::kLog, x); }
 inline E Tanh(E x) { return FloatFunction(Opcode::kTanh, x); }
 inline E Erf(E x) { return FloatFunction(Opcode::kErf, x); }
 inline E Sigmoid(E x) { return FloatFunction(Opcode::kSigmoid, x); }
+// Factors of a product that is stored as `product`.
+inline E SigmoidFor(MemoryType product, E x) {
+  const bool rough = product == MemoryType::kBF16;
+  return FloatFunction(rough ? Opcode::kSigmoidBf16 : Opcode::kSigmoid, x);
+}
+inline E NormalCdfFor(MemoryType product, E x) {
+  const bool rough = product == MemoryType::kBF16;
+  return FloatFunction(rough ? Opcode::kNormalCdfBf16 : Opcode::kNormalCdf, x);
+}
 inline E Rsqrt(E x) { return FloatFunction(Opcode::kRsqrt, x); }
 inline E Sqrt(E x) { return FloatFunction(Opcode::kSqrt, x); }
 
