@@ -5,8 +5,10 @@
 namespace hpu::emulator {
 namespace {
 
-// Independent chains of multiply-adds: more than latency times units of any core.
+// Independent chains of multiply-adds: at least latency times units of any core, and where there are
+// registers for it twice that, because 12 reach 94 % of what 24 do where pairs take 6 cycles.
 constexpr int kChains = 12;
+constexpr int kWideChains = 24;  // of 32 registers
 
 // Factor and addend keep the sums finite for any number of rounds.
 constexpr float kFactor = 0.5f;
@@ -18,10 +20,10 @@ constexpr float kAddend = 0.25f;
 __attribute__((target("avx512f"))) void F32V4(int64_t rounds) {
   const __m512 factor = _mm512_set1_ps(kFactor);
   const __m512 addend = _mm512_set1_ps(kAddend);
-  __m512 chains[kChains];
+  __m512 chains[kWideChains];
   for (__m512& chain : chains) chain = addend;
   for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
+#pragma GCC unroll 24
     for (__m512& chain : chains) chain = _mm512_fmadd_ps(chain, factor, addend);
   }
   __m512 sum = addend;
@@ -62,10 +64,10 @@ void F32V2(int64_t rounds) {
 
 __attribute__((target("avx512f,avx512bf16"))) void Bf16Pairs(int64_t rounds) {
   const __m512bh factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3F00));  // halves
-  __m512 chains[kChains];
+  __m512 chains[kWideChains];
   for (__m512& chain : chains) chain = _mm512_set1_ps(kAddend);
   for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
+#pragma GCC unroll 24
     for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, factor, factor);
   }
   __m512 sum = _mm512_set1_ps(kAddend);
@@ -121,7 +123,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void Bf16Tiles(int64_t rounds) {
 }  // namespace
 
 PeakLoop F32PeakLoop(IsaLevel level) {
-  if (level >= IsaLevel::kV4) return {&F32V4, 2.0 * kChains * 16, "AVX512"};
+  if (level >= IsaLevel::kV4) return {&F32V4, 2.0 * kWideChains * 16, "AVX512"};
   if (level >= IsaLevel::kV3) return {&F32V3, 2.0 * kChains * 8, "AVX2"};
   return {&F32V2, 2.0 * kChains * 4, "SSE"};
 }
@@ -129,7 +131,7 @@ PeakLoop F32PeakLoop(IsaLevel level) {
 PeakLoop Bf16PeakLoop(IsaLevel level) {
   // A product of tiles: 16 x 16 sums of 32 products.
   if (level >= IsaLevel::kV4Amx) return {&Bf16Tiles, 2.0 * kTileProducts * 16 * 16 * 32, "AMX"};
-  if (level >= IsaLevel::kV4Bf16) return {&Bf16Pairs, 2.0 * kChains * 16 * 2, "AVX512_BF16"};
+  if (level >= IsaLevel::kV4Bf16) return {&Bf16Pairs, 2.0 * kWideChains * 16 * 2, "AVX512_BF16"};
   PeakLoop widened = F32PeakLoop(level);
   widened.instructions = "f32";
   return widened;
