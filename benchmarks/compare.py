@@ -122,17 +122,27 @@ def read_kept() -> dict[str, Any]:
     return json.loads(KEPT.read_text()) if KEPT.exists() else empty
 
 
+def without(earlier: dict[str, Any], renewed: Iterable[str]) -> dict[str, Any]:
+    """A row's contenders that were not measured anew. All that run our code go together."""
+    ours = any(name.startswith("hpu") for name in renewed)
+    return {
+        name: runs
+        for name, runs in earlier.items()
+        if name not in renewed and not (ours and name.startswith("hpu"))
+    }
+
+
 def write_documents(data: dict[str, Any], add: bool = False, renew: bool = False) -> None:
     """docs/benchmarks.json, and from it docs/benchmarks.md and README.md. Sections that this run
     did not measure stay as an earlier run left them, under that run's description; with `add` its
-    figures join those of earlier runs, with `renew` its rows replace theirs."""
+    figures join those of earlier runs, with `renew` they replace those of the same contenders."""
     kept = read_kept()
     for section, results in data["sections"].items():
         about = data["about"]
         if (add or renew) and section in kept["sections"]:
             earlier = kept["sections"][section]
             if renew:
-                earlier = {row: by for row, by in earlier.items() if row not in results}
+                earlier = {row: without(by, results.get(row, {})) for row, by in earlier.items()}
             results = joined_results(earlier, results, ALL_CASES)
             about = joined_about(kept["about"][section], about, results)
         kept["sections"][section] = results
@@ -215,8 +225,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--renew",
         action="store_true",
-        help="like --add, but the rows of this run replace earlier ones (after a change that "
-        "matters to these models)",
+        help="like --add, but figures replace earlier ones of the same contenders and rows (after "
+        "a change that matters to these models)",
     )
     parser.add_argument("--plan", action="store_true", help="print the steps and the expected time")
     parser.add_argument("--render", action="store_true", help="write the documents anew, no run")

@@ -56,26 +56,43 @@ def machine_peak(threads: int) -> dict[str, Any]:
     return peaks
 
 
+def last_level_cache() -> int:
+    """Bytes of the first CPU's largest cache; 0 where the system does not say."""
+    sizes = [0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+    return max(sizes)
+
+
 def peak(case: Case) -> dict[str, Any]:
-    """Share of the multiply-add peak that the whole model reaches; model and peak in turn."""
+    """How near the whole model comes to what the machine allows; model and machine in turn. The
+    limit is the operations at the multiply-add peak, or the reading of weights that no cache
+    holds, whichever takes longer."""
     flops = count_flops(case)
+    weights = sum(t.nbytes for t in (*case.model.parameters(), *case.model.buffers()))
+    streamed = weights if weights > last_level_cache() else 0
     name = "bf16_gflops" if case.dtype == torch.bfloat16 else "f32_gflops"
     call = CONTENDERS["hpu warm"](case)
     call()
     threads = len(os.sched_getaffinity(0))
-    shares, peaks, times = [], [], []
+    shares, peaks, reads, limits, times = [], [], [], [], []
     instructions = ""
     for _ in range(PEAK_ROUNDS):
         now = machine_peak(threads)
         instructions = now["bf16_instructions"]
         times.append(statistics.median(measure(call, 0.3)))
         peaks.append(now[name])
+        reads.append(now["read_gbytes"])
+        limits.append(max(flops / now[name], streamed / now["read_gbytes"]) * 1e-6)
         shares.append(flops / times[-1] * 1e-6 / now[name])
     return {
         "gflop": flops * 1e-9,
+        "weights_mb": weights * 1e-6,
         "steady_ms": statistics.median(times),
         "peak_gflops": statistics.median(peaks),
+        "read_gbytes": statistics.median(reads),
         "share": statistics.median(shares),
+        "limit_ms": statistics.median(limits),
         "bf16_instructions": instructions,
     }
 

@@ -144,21 +144,32 @@ def number_or_dash(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def peak_table(results: Results) -> list[str]:
+def limit_table(results: Results, models: Results) -> list[str]:
+    """What the machine allows, how near we come, and how far ahead of the fastest peer a program at
+    the limit would be."""
     rows = []
     for case, by in results.items():
         runs = by.get("hpu peak", [])
         share = median(runs, "share")
+        limit = median(runs, "limit_ms") or None
+        fastest = best_peer(models, case) if case in models else None
         rows.append(
             [
                 case,
                 number(median(runs, "gflop")),
-                number(median(runs, "steady_ms")),
                 number(median(runs, "peak_gflops")),
-                "-" if share is None else f"{share:.0%}",
+                "-" if not share else f"{share:.0%}",
+                number(median(runs, "weights_mb")),
+                number(median(runs, "read_gbytes")),
+                number(limit),
+                number(median(runs, "steady_ms")),
+                number(quotient(limit, median(runs, "steady_ms"))),
+                number(quotient(fastest and fastest[1], limit)),
             ]
         )
-    return table(["model", "GFLOP", "ms", "peak GFLOP/s", "share of peak"], rows)
+    return table(
+        ["model", "GFLOP", "peak GFLOP/s", "share of peak", "weights MB", "read GB/s", "limit ms",
+         "ms", "limit / ours", "best of all / limit"], rows)  # fmt: skip
 
 
 def training_table(results: Results) -> list[str]:
@@ -299,7 +310,7 @@ def page(sections: Sections) -> list[str]:
             ("First training step, ratios", "", ratio_table(training, _TRAINING_RATIOS)),
         ]  # fmt: skip
     others: dict[str, tuple[str, str, Any]] = {
-        "peak": ("Share of the multiply-add peak", "", peak_table),
+        "peak": ("What the machine allows", "", lambda results: limit_table(results, models)),
         "optimizer": ("Optimizer", "AdamW on BERT-base's parameters, 28 bytes each.",
                       optimizer_table),
         "container": ("First output in a fresh container", "Milliseconds: median of processes.",

@@ -5,8 +5,8 @@
 namespace hpu::emulator {
 namespace {
 
-// Independent chains of multiply-adds: at least latency times units of any core, and where there are
-// registers for it twice that, because 12 reach 94 % of what 24 do where pairs take 6 cycles.
+// Independent chains of multiply-adds: at least latency times units of any core, and where there
+// are registers for it twice that, because 12 reach 94 % of what 24 do where pairs take 6 cycles.
 constexpr int kChains = 12;
 constexpr int kWideChains = 24;  // of 32 registers
 
