@@ -58,10 +58,8 @@ def machine_peak(threads: int) -> dict[str, Any]:
 
 def last_level_cache() -> int:
     """Bytes of the first CPU's largest cache; 0 where the system does not say."""
-    sizes = [0]
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
-    return max(sizes)
+    files = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max((int(file.read_text().strip().removesuffix("K")) << 10 for file in files), default=0)
 
 
 def peak(case: Case) -> dict[str, Any]:
