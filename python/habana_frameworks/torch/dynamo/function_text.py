@@ -34,9 +34,12 @@ def function_text(target: Any) -> str:
         return str(target)
     if isinstance(target, torch._ops.OpOverloadPacket):
         packet = str(target._qualified_op_name)  # which overload it is follows from the arguments
-        if packet.split("::")[0] not in _OWN_OPS:
+        if packet.split("::")[0] in _OWN_OPS:
+            return packet
+        overloads = target.overloads()
+        if len(overloads) != 1:
             raise Uncacheable(f"{packet} may be any of its overloads, by code that no name tells")
-        return packet
+        return function_text(getattr(target, overloads[0]))
     module = getattr(target, "__module__", None) or "torch"
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
     if module.split(".")[0] not in _NAMED_ROOTS:
