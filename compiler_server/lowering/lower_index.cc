@@ -1,4 +1,6 @@
 // Reads and writes by index.
+#include <algorithm>
+
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "synapse/include/synapse_kernel_params.h"
@@ -27,10 +29,47 @@ void LowerGather(const NodeLowering& at) {
   if (!in_place) graph.Reshape(result, at.out[0]);
 }
 
+// Index and source have the sizes of x but along `dim`, so that the dimensions around it merge.
+bool MergesAroundDim(const ir::Node& node) {
+  const Dims& sizes = node.operands[0]->type.sizes;
+  const auto dim = static_cast<size_t>(node.Int(AttrKey::kDim));
+  return std::all_of(node.operands.begin(), node.operands.end(), [&](const ir::Value* operand) {
+    if (operand == nullptr) return true;
+    Dims other = operand->type.sizes;
+    if (other.size() != sizes.size()) return false;
+    other[dim] = sizes[dim];
+    return other == sizes;
+  });
+}
+
+const char* Rank5AroundDim(const ir::Node& node) {
+  return Rank5(node) == nullptr || MergesAroundDim(node)
+             ? nullptr
+             : "more than 5 dimensions that cannot be merged";
+}
+
+// A node with an axis; params(dim, rank) are its parameters.
+template <typename ParamsOf>
+void EmitAlongDim(const NodeLowering& at, const char* guid, const ParamsOf& params) {
+  const int64_t dim = at.node.Int(AttrKey::kDim);
+  const Tensor& x = at.in[0];
+  if (x.rank() <= kMaxKernelRank) {
+    at.graph.TypedNode(guid, x.dtype, at.in, at.out, Params(params(dim, x.rank())));
+    return;
+  }
+  std::vector<Tensor> in;
+  for (const Tensor& tensor : at.in) {
+    in.push_back(at.graph.Reshaped(tensor, AroundDim(tensor.sizes, dim)));
+  }
+  const Tensor result = at.graph.Intermediate(x.dtype, AroundDim(at.out[0].sizes, dim));
+  at.graph.TypedNode(guid, x.dtype, in, {result}, Params(params(1, result.rank())));
+  at.graph.Reshape(result, at.out[0]);
+}
+
 void LowerGatherElements(const NodeLowering& at) {
-  const ns_GatherElementsKernel_Params params{
-      .axis = FcdAxis(at.node.Int(AttrKey::kDim), at.in[0].rank())};
-  at.graph.TypedNode("gather_elements_fwd", at.in[0].dtype, at.in, at.out, Params(params));
+  EmitAlongDim(at, "gather_elements_fwd", [](int64_t dim, int rank) {
+    return ns_GatherElementsKernel_Params{.axis = FcdAxis(dim, rank)};
+  });
 }
 
 void LowerScatter(const NodeLowering& at) {
@@ -38,9 +77,9 @@ void LowerScatter(const NodeLowering& at) {
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
-  const ns_ScatterKernel_Params params{.axis =
-                                           FcdAxis(at.node.Int(AttrKey::kDim), at.in[0].rank())};
-  at.graph.TypedNode("scatter_fwd", at.in[0].dtype, at.in, at.out, Params(params));
+  EmitAlongDim(at, "scatter_fwd", [](int64_t dim, int rank) {
+    return ns_ScatterKernel_Params{.axis = FcdAxis(dim, rank)};
+  });
 }
 
 template <ns_ScatterReduceMode kMode>
@@ -49,25 +88,27 @@ void LowerScatterReduce(const NodeLowering& at) {
     at.graph.Copy(at.in[0], at.out[0]);
     return;
   }
-  ZeroedParams<ns_ScatterReduceKernel_Params> params;
-  params->dim = static_cast<int32_t>(at.node.Int(AttrKey::kDim));
-  params->include_self = 1;
-  params->mode = kMode;
-  at.graph.TypedNode("scatter_reduce_fwd", at.in[0].dtype, at.in, at.out, Params(params));
+  EmitAlongDim(at, "scatter_reduce_fwd", [](int64_t dim, int) {
+    ZeroedParams<ns_ScatterReduceKernel_Params> params;
+    params->dim = static_cast<int32_t>(dim);
+    params->include_self = 1;
+    params->mode = kMode;
+    return params;
+  });
 }
 
 constexpr LoweringRule kRules[] = {
     {OpKind::kGather, LowerGather, LoweredTypes::kMoved, AnyShape},
-    {OpKind::kGatherElements, LowerGatherElements, LoweredTypes::kMoved, Rank5},
-    {OpKind::kScatter, LowerScatter, LoweredTypes::kMoved, Rank5},
+    {OpKind::kGatherElements, LowerGatherElements, LoweredTypes::kMoved, Rank5AroundDim},
+    {OpKind::kScatter, LowerScatter, LoweredTypes::kMoved, Rank5AroundDim},
     {OpKind::kScatterAdd, LowerScatterReduce<NS_SCATTER_REDUCE_SUM>, LoweredTypes::kArithmetic,
-     Rank5},
+     Rank5AroundDim},
     {OpKind::kScatterMax, LowerScatterReduce<NS_SCATTER_REDUCE_AMAX>, LoweredTypes::kArithmetic,
-     Rank5},
+     Rank5AroundDim},
     {OpKind::kScatterMin, LowerScatterReduce<NS_SCATTER_REDUCE_AMIN>, LoweredTypes::kArithmetic,
-     Rank5},
+     Rank5AroundDim},
     {OpKind::kScatterMul, LowerScatterReduce<NS_SCATTER_REDUCE_PROD>, LoweredTypes::kArithmetic,
-     Rank5},
+     Rank5AroundDim},
 };
 
 }  // namespace

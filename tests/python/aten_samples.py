@@ -370,6 +370,10 @@ CASES += [
     a("sort.stable", f(3, 7), stable=True, descending=True),
     a("scatter.src", f(3, 4), 0, i(1, 4), f(1, 4)),
     a("scatter.value", f(3, 4), 1, i(3, 1), 2.0),
+    # Six dimensions, which merge around the one of the index.
+    a("gather.default", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 2, 2, 2)),
+    a("scatter.src", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 1, 2, 2), f(2, 1, 3, 1, 2, 2)),
+    a("scatter_add.default", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 3, 2, 2), f(2, 1, 3, 3, 2, 2)),
     # sources
     a("full.default", [2, 3], 1.5),
     a("zeros.default", [2], dtype=torch.int64),
