@@ -1,6 +1,7 @@
 #include "graph_compiler/ir/loop_graph.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 namespace hpu::graph_compiler {
@@ -19,18 +20,30 @@ Shape StandStill(const Shape& shape, Shape strides) {
 }
 
 const char* OpcodeName(Opcode op) {
-  static constexpr const char* kNames[] = {
-      "load",   "const",      "const_int", "index",     "accumulator", "add",
-      "sub",    "mul",        "div",       "min",       "max",         "neg",
-      "abs",    "fma",        "rem",       "floor_div", "floor_mod",   "and",
-      "or",     "xor",        "not",       "shl",       "shr",         "exp",
-      "expm1",  "log",        "log1p",     "log2",      "log10",       "sqrt",
-      "rsqrt",  "reciprocal", "sin",       "cos",       "tan",         "tanh",
-      "erf",    "sigmoid",    "pow",       "floor",     "ceil",        "trunc",
-      "round",  "sign",       "atan",      "asin",      "acos",        "sinh",
-      "cosh",   "asinh",      "acosh",     "atanh",     "atan2",       "eq",
-      "ne",     "lt",         "le",        "gt",        "ge",          "is_nan",
-      "is_inf", "is_finite",  "select",    "cast",      "round_to",    "philox_uniform"};
+  static constexpr const char* kNames[] = {"load",      "const",       "const_int",
+                                           "index",     "accumulator", "add",
+                                           "sub",       "mul",         "div",
+                                           "min",       "max",         "neg",
+                                           "abs",       "fma",         "rem",
+                                           "floor_div", "floor_mod",   "and",
+                                           "or",        "xor",         "not",
+                                           "shl",       "shr",         "exp",
+                                           "expm1",     "log",         "log1p",
+                                           "log2",      "log10",       "sqrt",
+                                           "rsqrt",     "reciprocal",  "sin",
+                                           "cos",       "tan",         "tanh",
+                                           "erf",       "sigmoid",     "sigmoid16",
+                                           "cdf",       "cdf16",       "pow",
+                                           "floor",     "ceil",        "trunc",
+                                           "round",     "sign",        "atan",
+                                           "asin",      "acos",        "sinh",
+                                           "cosh",      "asinh",       "acosh",
+                                           "atanh",     "atan2",       "eq",
+                                           "ne",        "lt",          "le",
+                                           "gt",        "ge",          "is_nan",
+                                           "is_inf",    "is_finite",   "select",
+                                           "cast",      "round_to",    "philox_uniform"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Opcode::kPhiloxUniform) + 1);
   return kNames[static_cast<size_t>(op)];
 }
 

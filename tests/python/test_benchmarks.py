@@ -174,8 +174,20 @@ def test_verdicts_say_the_worst_case():
 
 def test_all_targets_without_results_are_not_measured():
     rows = targets.verdicts({})
-    assert len(rows) == 22
+    assert len(rows) == 25
     assert {verdict.met for verdict in rows} == {None}
+
+
+def limits(share):
+    return {
+        "gflop": 22.3,
+        "peak_gflops": 233,
+        "share": share,
+        "weights_mb": 438,
+        "read_gbytes": 40.0,
+        "limit_ms": 16.0,
+        "steady_ms": 20.0,
+    }
 
 
 def canned() -> targets.Sections:
@@ -216,9 +228,10 @@ def canned() -> targets.Sections:
             }
         },
         "peak": {
-            "a f32": {
-                "hpu peak": [{"gflop": 22.3, "steady_ms": 21.0, "peak_gflops": 233, "share": 0.85}]
-            }
+            "bert-base f32": {"hpu peak": [limits(share=0.86)]},
+            "resnet50 f32": {"hpu peak": [limits(share=0.79)]},
+            "mlp f32": {"hpu peak": [limits(share=0.2)]},
+            "a f32": {"hpu peak": [limits(share=0.9)]},
         },
         "container": {
             "a f32": {
@@ -251,8 +264,14 @@ def test_verdicts_of_canned_results():
     assert met["first output, cold: Inductor cold / ours"].met is True
     assert met["first output, cold / OpenVINO"].met is None
     assert met["first output, store warm / Dynamo only"].met is True
-    peak = met["share of the measured multiply-add peak, GEMM-bound models"]
-    assert (peak.measured, peak.met) == ("mean 85%, worst 85% (a f32)", True)
+    share = "share of the measured multiply-add peak"
+    products, convolutions = met[f"{share}, f32, products"], met[f"{share}, f32, convolutions"]
+    assert (products.measured, products.met) == ("mean 86%, worst 86% (bert-base f32)", True)
+    assert (convolutions.measured, convolutions.met) == (
+        "mean 79%, worst 79% (resnet50 f32)",
+        False,
+    )
+    assert met[f"{share}, bf16, products"].met is None
     container = "first output, fresh container without a compiler"
     assert met[f"{container} / Dynamo only"].measured == "mean 1.02 ×, worst 1.02 × (a f32)"
     assert met[f"{container}: Inductor with mega-cache / ours"].met is True
@@ -266,6 +285,15 @@ def test_verdicts_of_canned_results():
         "compile time ~ n^1.00, first output ~ n^0.03, recipe bytes ~ n^1.00, code bytes ~ n^0.00"
     )
     assert depth.met is True
+
+
+def test_the_limit_of_a_lead():
+    """How far ahead of the fastest peer a program at the machine's limit would be."""
+    models: figures.Results = {
+        "a f32": {name: [{"steady_ms": 24.0}] for name in (*figures.RUNTIMES, "inductor")}
+    }
+    *_, row = tables.limit_table({"a f32": {"hpu peak": [limits(share=0.8)]}}, models)
+    assert row.endswith("| 16.0 | 20.0 | 0.80 | 1.50 |")
 
 
 def test_the_lead_is_over_the_fastest_of_all():
@@ -325,7 +353,9 @@ def test_tables_of_canned_results():
     assert f"{cells} - |" in lines  # not all peers have been run
     assert "| a f32 | 1.20 | 5.00 | - | 1.08 | - |" in lines
     assert "| a f32 | 1 | 1 | 0 | 2.0e-06 | - | 1.0e-06 | - | - | - | - | - |" in lines
-    assert "| a f32 | 22.3 | 21.0 | 233 | 85% |" in lines
+    limit = "| 22.3 | 233 | {} | 438 | 40.0 | 16.0 | 20.0 | 0.80 | {} |"
+    assert "| a f32 " + limit.format("90%", "-") in lines  # not all peers were run
+    assert "| bert-base f32 " + limit.format("86%", "-") in lines
     assert "| a f32 | 1024 | 2048 | 0.50 |" in lines
     assert "- openvino: `KeyError: torch.bfloat16` (models: a f32)" in lines
     assert "Growth with the number of layers: compile time n^1.00" in text
