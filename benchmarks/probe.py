@@ -107,7 +107,9 @@ def peak(case: Case) -> dict[str, Any]:
 
 def fetch(case: Case) -> dict[str, Any]:
     """Milliseconds from Dynamo's graph to a loaded program that the store has; the connection to
-    the running daemon is part of the key's time, because the daemon's build enters the key."""
+    the running daemon is part of the key's time, because the daemon's build enters the key. A start
+    without tracing would know the key."""
+    os.environ["HPU_START_WITHOUT_TRACING"] = "0"
     call = CONTENDERS["hpu warm"](case)
     from habana_frameworks.torch import dynamo
     from habana_frameworks.torch.dynamo.service import service

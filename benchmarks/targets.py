@@ -90,8 +90,8 @@ def _fetch(results: Results) -> Verdict:
     figure = "program fetch: key, lookup, verify, load (BERT-base)"
     total = median(results.get("bert-base f32", {}).get("hpu fetch", []), "total_ms")
     if total is None:
-        return Verdict(figure, "≤ 5 ms")
-    return Verdict(figure, "≤ 5 ms", f"{total:.1f} ms", total <= 5.0)
+        return Verdict(figure, "≤ 3 ms")
+    return Verdict(figure, "≤ 3 ms", f"{total:.1f} ms", total <= 3.0)
 
 
 def _overhead(results: Results) -> Verdict:

@@ -6,7 +6,8 @@
 #include "graph_compiler/codegen/math64.h"
 
 // Polynomial coefficients are minimax fits (Remez exchange in 40-digit arithmetic) of the function
-// and interval named beside them.
+// and interval named beside them; those of the normal distribution and of 2^r by linear programming
+// over some 2,000 to 4,000 points in f64.
 
 namespace hpu::graph_compiler {
 namespace {
@@ -103,8 +104,8 @@ class Math32 : public FloatMath {
     return SigmoidOf(SplitBase2(Mul(SigmoidRange(x), Const(kLog2E)), kSigmoidScale, kRoughExp2));
   }
 
-  // The tail beyond |x| is 2^(|x| p(|x|) - 1), p fitted to log2(2 tail) / |x| on [0, 5.6] so that
-  // the error counts as a share of max(2 tail, 1e-3), of the rough form as a share of the tail.
+  // The tail beyond |x| is 2^(|x| p(|x|) - 1), p fitted to log2(2 tail) / |x| on [0, 5.6]: least
+  // is the tail's relative error times max(2 tail, 1e-3), of the rough form the relative error.
   Value NormalCdf(Value x) const {
     return NormalCdfOf(x,
                        {-1.1511055690764025, -0.45920455083638023, -0.05250620068562578,

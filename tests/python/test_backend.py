@@ -334,3 +334,20 @@ def test_keys_that_are_almost_hidden_have_no_denormal_weight(queries):
     got = compiled(*(given.to("hpu") for given in (query, key, value, mask))).cpu()
     want = 1 + 1e36 * math.exp(-80) / 38
     torch.testing.assert_close(got, torch.full_like(got, want), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 16, 40, 64])
+def test_results_of_bf16_products_are_rounded_to_nearest_even(columns):
+    """Ties, overflow, infinities and NaN, by whatever instruction the CPU narrows with."""
+    largest = torch.finfo(torch.bfloat16).max
+    rows = [
+        (1, 2**-8), (1, 3 * 2**-8), (-1, -(2**-8)), (1, 2**-8 + 2**-15), (largest, largest),
+        (float("inf"), 1), (-float("inf"), 1), (float("nan"), 1), (1, -1),
+    ]  # fmt: skip
+    x = torch.tensor(rows).to(torch.bfloat16)
+    weight = torch.ones(columns, 2, dtype=torch.bfloat16)
+    expected = x.float().sum(1).to(torch.bfloat16)[:, None].expand(-1, columns)
+    compiled = torch.compile(torch.nn.functional.linear, backend="hpu_backend")
+    with torch.inference_mode():
+        got = compiled(x.to("hpu"), weight.to("hpu")).cpu()
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
