@@ -56,7 +56,7 @@ absl::Status RunRoundedWeights(Compilation& compilation) {
 }
 
 absl::Status RunInlineWidened(Compilation& compilation) {
-  return Fuse(compilation, [](FusionState& s) { InlineMaps(s, InlineScope::kWidenedBytes); });
+  return Fuse(compilation, [](FusionState& s) { InlineMaps(s, InlineScope::kWidened); });
 }
 
 absl::Status RunEpilogues(Compilation& compilation) { return Fuse(compilation, FuseEpilogues); }

@@ -37,7 +37,7 @@ KINDS = (
 )
 ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
 DTYPE_SETS = ("float", "number", "integer", "bool", "any")
-RESULT_TYPES = ("same", "bool", "i64", "declared")
+RESULT_TYPES = ("same", "bool", "i32", "i64", "declared")
 OP_FIELDS = {
     "op",
     "aten",

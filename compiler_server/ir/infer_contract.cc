@@ -194,7 +194,7 @@ absl::StatusOr<Dims> PooledSizes(const Call& call, const TensorType& x) {
 Result InferPool(const Call& call) {
   const TensorType& x = call.type(0);
   ASSIGN_OR_RETURN(Dims sizes, PooledSizes(call, x));
-  return One(call.op == OpKind::kMaxPoolIndex ? DType::kI64 : x.dtype, std::move(sizes));
+  return One(call.op == OpKind::kMaxPoolIndex ? DType::kI32 : x.dtype, std::move(sizes));
 }
 
 // Gradient of max_pool's result and max_pool_index of x [N, spatial, C] -> the gradient of x.
@@ -205,7 +205,7 @@ Result InferMaxPoolGradient(const Call& call) {
   ASSIGN_OR_RETURN(const Dims sizes, PooledSizes(call, x));
   CONSTRAINT(gradient.sizes == sizes && gradient.dtype == x.dtype, "max_pool_gradient_c1",
              "gradient ", ToText(gradient), " of x ", ToText(x));
-  CONSTRAINT(index.sizes == sizes && index.dtype == DType::kI64, "max_pool_gradient_c2", "index ",
+  CONSTRAINT(index.sizes == sizes && index.dtype == DType::kI32, "max_pool_gradient_c2", "index ",
              ToText(index), " of x ", ToText(x));
   return One(x.dtype, x.sizes);
 }

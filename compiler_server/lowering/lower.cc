@@ -130,7 +130,7 @@ absl::Status CheckLowerable(const ir::Node& node) {
     }
     has_empty_operand |= !IsPresent(node.operands[i]);
   }
-  // Their indices are converted behind the node.
+  // Their indices are integers.
   const bool gives_index = node.op == OpKind::kTopk || node.op == OpKind::kMaxPoolIndex;
   for (const ir::Value* result : node.results) {
     if (!Holds(rule->types, result->type.dtype) && !gives_index) {

@@ -40,7 +40,7 @@ void EmitMaxPoolIndex(const NodeLowering& at, Params params) {
   graph.Node(std::string("pt_maxpool_2d_fwd_").append(GuidSuffix(dtype)),
              {graph.Transposed(at.in[0], kToChannelsFirst)},
              {graph.Intermediate(dtype, first), index}, params, &layouts);
-  graph.Cast(graph.Transposed(index, kToChannelsLast), at.out[0]);
+  graph.Transpose(index, at.out[0], kToChannelsLast);
 }
 
 // The node takes gradient, x and places as flat positions.

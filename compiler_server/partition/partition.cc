@@ -19,8 +19,15 @@ using ir::ValueKind;
 
 bool IsRecomputable(const Node& node) {
   const OpClass op_class = ir::Traits(node.op).op_class;
+  // Resizing by the nearest element moves elements.
+  if (node.op == ir::OpKind::kResize) return node.Text(ir::AttrKey::kMode) != "linear";
   return op_class == OpClass::kElementwise || op_class == OpClass::kMovement ||
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
+}
+
+bool IsView(const Value& value) {
+  const ir::OpKind op = value.producer->op;
+  return op == ir::OpKind::kReshape || op == ir::OpKind::kPermute;
 }
 
 bool IsConvolution(const Node& node) {
@@ -174,26 +181,43 @@ class Partitioner {
     return reads;
   }
 
+  // Values that the forward stores, whatever is saved: what it returns, and what its products and
+  // the like read (a ReLU behind a product is, where the product's own result is not).
+  std::vector<bool> StoredAnyway() const {
+    std::vector<bool> stored(graph_.value_count(), false);
+    for (size_t i = 0; i < outputs_; ++i) {
+      if (const Value* value = ValueOf(graph_.outputs()[i])) stored[value->id] = true;
+    }
+    for (const Node* node : graph_.nodes()) {
+      if (IsBackward(*node) || ir::Traits(node->op).op_class != OpClass::kContract) continue;
+      for (const Value* operand : node->operands) {
+        if (operand != nullptr) stored[operand->id] = true;
+        while (operand != nullptr && operand->kind == ValueKind::kResult && IsView(*operand)) {
+          operand = operand->producer->operands[0];
+          stored[operand->id] = true;
+        }
+      }
+    }
+    return stored;
+  }
+
   // Bytes that are moved if the value is saved: written once and read once; an input, or what is
-  // returned anyway, is only read, and the backward would read as much of what it computed the
+  // stored anyway, is only read, and the backward would read as much of what it computed the
   // value from. One more for a view, so that of equals what it is a view of is saved; one less for
   // the view that a convolution reads, whose layout is that of the device.
-  uint64_t Cost(const Value& value, const std::vector<bool>& returned) const {
+  uint64_t Cost(const Value& value, const std::vector<bool>& stored) const {
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(value.type.bytes(), 0));
     if (value.kind == ValueKind::kInput) return IsMutated(value.index) ? 2 * bytes + 2 : 1;
     const bool view = ir::Traits(value.producer->op).op_class == OpClass::kMovement;
     const uint64_t order = convolved_[value.id] ? 1 : view ? 3 : 2;
-    return (returned[value.id] ? bytes : 2 * bytes) + order;
+    return (stored[value.id] ? bytes : 2 * bytes) + order;
   }
 
   // Vertices of value v: 2 + 2 v where it is computed, 3 + 2 v where it is read.
   absl::Status ChooseSaved() {
     const auto made = [](const Value& value) { return 2 + 2 * value.id; };
     const auto read = [](const Value& value) { return 3 + 2 * value.id; };
-    std::vector<bool> returned(graph_.value_count(), false);
-    for (size_t i = 0; i < outputs_; ++i) {
-      if (const Value* value = ValueOf(graph_.outputs()[i])) returned[value->id] = true;
-    }
+    const std::vector<bool> stored = StoredAnyway();
     MinCut cut(2 + 2 * graph_.value_count());
     std::vector<bool> seen(graph_.value_count(), false);
     std::vector<Value*> pending = BackwardReads();
@@ -207,7 +231,7 @@ class Partitioner {
       pending.pop_back();
       if (value->kind == ValueKind::kConstant || seen[value->id]) continue;
       seen[value->id] = true;
-      cut.AddEdge(made(*value), read(*value), Cost(*value, returned));
+      cut.AddEdge(made(*value), read(*value), Cost(*value, stored));
       if (value->kind == ValueKind::kInput || !IsRecomputable(*value->producer)) {
         cut.AddEdge(MinCut::kSource, made(*value), MinCut::kUnlimited);
         continue;

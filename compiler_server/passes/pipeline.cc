@@ -11,6 +11,7 @@
 #include "compiler_server/passes/merge_products.h"
 #include "compiler_server/passes/products.h"
 #include "compiler_server/passes/quantized_weights.h"
+#include "compiler_server/passes/rematerialize.h"
 #include "compiler_server/passes/simplify.h"
 
 namespace hpu::compiler {
@@ -30,8 +31,9 @@ constexpr Pass kPipeline[] = {
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
     {"layout", MovePermutes},
-    {"simplify", Simplify},          // permutes that met, transposes into matrix products
-    {"canonicalize", Canonicalize},  // last: drops what the others left unused
+    {"simplify", Simplify},            // permutes that met, transposes into matrix products
+    {"canonicalize", Canonicalize},    // drops what the others left unused
+    {"rematerialize", Rematerialize},  // last: canonicalize would make one of its copies again
 };
 
 constexpr size_t kPassesToCanonical = 6;

@@ -107,18 +107,50 @@ bool Holds(DType wide, DType narrow) {
   return wide_signed && IsInteger(narrow) && DTypeSize(wide) > DTypeSize(narrow);
 }
 
-// A value that was widened, then reshaped or permuted, then narrowed again: without the casts.
-Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
-  if (const Node* cast = MadeBy(x, OpKind::kCast)) {
-    Value* source = cast->operands[0];
-    return source->type.dtype == dtype && Holds(x->type.dtype, dtype) ? source : nullptr;
+Value* WithoutDetour(Value* x, DType dtype, Builder& b);
+
+// Joined values of which one at least was widened: the others are narrowed first.
+Value* JoinedWithoutDetour(const Node& concat, DType dtype, Builder& b) {
+  std::vector<Value*> sources;
+  for (Value* operand : concat.operands) sources.push_back(WithoutDetour(operand, dtype, b));
+  if (std::ranges::none_of(sources, [](const Value* source) { return source != nullptr; })) {
+    return nullptr;
   }
-  const Node* permute = MadeBy(x, OpKind::kPermute);
-  const Node* move = permute != nullptr ? permute : MadeBy(x, OpKind::kReshape);
-  Value* source = move == nullptr ? nullptr : WithoutDetour(move->operands[0], dtype, b);
-  if (source == nullptr) return nullptr;
-  return permute == nullptr ? b.Reshape(source, x->type.sizes)
-                            : b.Permute(source, permute->Ints(AttrKey::kPerm));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i] == nullptr) sources[i] = b.Cast(concat.operands[i], dtype);
+  }
+  return b.Concat(std::move(sources), concat.Int(AttrKey::kDim));
+}
+
+// A value that was widened, then moved (reshaped, permuted, repeated, joined), then narrowed again:
+// without the casts.
+Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
+  Node* move = x->producer;
+  if (move == nullptr || move->operands.empty()) return nullptr;
+  Value* from = move->operands[0];
+  const auto source = [&] { return WithoutDetour(from, dtype, b); };
+  switch (move->op) {
+    case OpKind::kCast:
+      return from->type.dtype == dtype && Holds(x->type.dtype, dtype) ? from : nullptr;
+    case OpKind::kConcat:
+      return JoinedWithoutDetour(*move, dtype, b);
+    case OpKind::kPermute: {
+      Value* moved = source();
+      return moved == nullptr ? nullptr : b.Permute(moved, move->Ints(AttrKey::kPerm));
+    }
+    case OpKind::kReshape: {
+      Value* moved = source();
+      return moved == nullptr ? nullptr : b.Reshape(moved, x->type.sizes);
+    }
+    case OpKind::kResize: {
+      if (move->Text(AttrKey::kMode) == "linear") return nullptr;
+      Value* moved = source();
+      const ir::TensorType type = ir::Contiguous(dtype, x->type.sizes);
+      return moved == nullptr ? nullptr : b.Emit(OpKind::kResize, {moved}, move->attrs, &type);
+    }
+    default:
+      return nullptr;
+  }
 }
 
 Value* SimplifyCast(Node& node, Builder& b) {

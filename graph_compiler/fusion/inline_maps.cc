@@ -121,22 +121,26 @@ bool CutsRows(const Node& before, const Node& after) {
   return length < before.domain[old_dim] && length < kShortestRow;
 }
 
-// Calculates something wider from one byte an element.
-bool WidensBytes(const Node& node) {
-  size_t bytes = 0;
+// Reads one narrow element for each wide one that it makes: a conversion of 16-bit floats and
+// nothing else, or something cheap of a byte.
+bool Widens(const Node& node) {
+  std::vector<MemoryType> types;
   for (const BodyOp& op : node.body.ops) {
-    if (op.op != Opcode::kLoad || !op.access.operand.IsBuffer()) continue;
-    const bool is_byte = op.access.type == MemoryType::kU8 || op.access.type == MemoryType::kI8;
-    bytes += is_byte ? 1 : 0;
+    if (op.op == Opcode::kLoad && op.access.operand.IsBuffer()) types.push_back(op.access.type);
   }
-  return bytes == 1 && FullLoads(node) == 1 && CostOf(node.body) <= kCheapCost &&
-         MemoryTypeSize(node.body.stores[0].access.type) > 1;
+  if (types.size() != 1 || FullLoads(node) != 1) return false;
+  const MemoryType made = node.body.stores[0].access.type;
+  if (types[0] == MemoryType::kBF16 || types[0] == MemoryType::kF16) {
+    return node.body.ops.size() == 1 && made == MemoryType::kF32;
+  }
+  const bool is_byte = types[0] == MemoryType::kU8 || types[0] == MemoryType::kI8;
+  return is_byte && CostOf(node.body) <= kCheapCost && MemoryTypeSize(made) > 1;
 }
 
 bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<uint32_t>& readers,
                   InlineScope scope) {
   if (scope == InlineScope::kConstants) return producer.Reads().empty();
-  if (scope == InlineScope::kWidenedBytes && !WidensBytes(producer)) return false;
+  if (scope == InlineScope::kWidened && !Widens(producer)) return false;
   const int cost = CostOf(producer.body);
   const bool cheap = cost <= kCheapCost && FullLoads(producer) <= 1;
   if (readers.size() > 1 && !cheap) return false;

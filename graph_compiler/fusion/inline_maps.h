@@ -12,8 +12,8 @@
 namespace hpu::graph_compiler {
 
 enum class InlineScope {
-  kConstants,     // only producers that read nothing (constants, ranges)
-  kWidenedBytes,  // only producers that widen 8-bit integers (dequantised results of products)
+  kConstants,  // only producers that read nothing (constants, ranges)
+  kWidened,    // only producers that widen: results of products are stored narrow, read so often
   kAll,
 };
 void InlineMaps(FusionState& state, InlineScope scope);

@@ -45,6 +45,46 @@ TEST_P(FusionTest, ElementwiseChainIsOneKernelWithoutWorkspace) {
   ExpectNear(run.Get<float>(out), wanted, 1e-6);
 }
 
+// What a product makes in bf16 is stored so, though all of its readers calculate in f32.
+TEST_P(FusionTest, AProductIsStoredAsNarrowAsItIs) {
+  GraphBuilder b;
+  const uint32_t x = b.Persistent({16, 256}, syn_type_bf16);
+  const uint32_t w = b.Persistent({480, 16}, syn_type_bf16);
+  const uint32_t narrow = b.Temporary({480, 256}, syn_type_bf16);
+  const uint32_t wide = b.Temporary({480, 256});
+  const uint32_t sum = b.Temporary({480, 1});
+  const uint32_t out = b.Persistent({480, 256});
+  b.Node("gemm", {x, w}, {narrow}, synGEMMParams{false, false});
+  b.Node("cast_bf16_to_f32", {narrow}, {wide});
+  b.Node("reduce_sum_multi_dim_fwd_f32", {wide}, {sum}, ns_Reduction_ParamsV2{2, 1});
+  b.Node("mult_fwd_f32", {wide, sum}, {out});
+  GraphRun run(b.graph);
+  // -1, 0, 1 and 2: sums of 16 products are bf16 numbers.
+  constexpr uint16_t kBits[] = {0xBF80, 0, 0x3F80, 0x4000};
+  std::vector<uint16_t> xs, ws;
+  for (size_t i = 0; i < 256 * 16; ++i) xs.push_back(kBits[i * 7 / 3 % 4]);
+  for (size_t i = 0; i < 16 * 480; ++i) ws.push_back(kBits[i * 5 / 3 % 4]);
+  run.Set(x, xs);
+  run.Set(w, ws);
+  ASSERT_TRUE(run.Run(GetParam()).ok());
+  EXPECT_GE(run.recipe.workspace_bytes, 480u * 256 * 2);
+  EXPECT_LT(run.recipe.workspace_bytes, 480u * 256 * 4);
+  const auto number = [](size_t step) { return static_cast<float>(step % 4) - 1; };
+  std::vector<float> wanted(256 * 480);
+  for (size_t n = 0; n < 480; ++n) {
+    float total = 0;
+    for (size_t m = 0; m < 256; ++m) {
+      float& product = wanted[m * 480 + n];
+      for (size_t k = 0; k < 16; ++k) {
+        product += number((m * 16 + k) * 7 / 3) * number((k * 480 + n) * 5 / 3);
+      }
+      total += product;
+    }
+    for (size_t m = 0; m < 256; ++m) wanted[m * 480 + n] *= total;
+  }
+  ExpectNear(run.Get<float>(out), wanted, 0);
+}
+
 // Channels (32) are what lanes walk: a factor per group of four, made from a reduction over the
 // pixels, is neither made anew for every pixel nor cuts the rows into pieces of four.
 TEST_P(FusionTest, AFactorPerGroupOfChannelsIsMadeOnce) {

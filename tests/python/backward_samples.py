@@ -129,6 +129,7 @@ UNFOLDED = [
 WINDOWS = [
     a("max_pool2d_with_indices.default", f(2, 3, 7, 8), [3, 3], [2, 2], [1, 1]),
     a("max_pool2d_with_indices.default", f(3, 7, 8), [2, 3]),
+    a("max_pool2d_with_indices.default", f(1, 182, 182), [2, 2]),  # places beyond 16 bits
     a("max_pool2d_with_indices.default", f(1, 2, 9, 9), [2, 2], [2, 2], [0, 0], [3, 2], True),
     pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 4), [3, 3], [2, 2], [1, 1], False, True, None),
     pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 5), [3, 3], [2, 2], [1, 1], True, False, None),

@@ -64,12 +64,13 @@ void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window, const Di
                  bool ceil) {
   const auto emit = [&](OpKind op) {
     GiveInChannelsLast(call, spatial, [&](Value* x) {
-      return call.b.Emit(op, {x},
-                         {{AttrKey::kKernel, window.kernel},
-                          {AttrKey::kStride, window.stride},
-                          {AttrKey::kPads, window.pads},
-                          {AttrKey::kDilation, dilation},
-                          {AttrKey::kCeil, ceil}});
+      Value* y = call.b.Emit(op, {x},
+                             {{AttrKey::kKernel, window.kernel},
+                              {AttrKey::kStride, window.stride},
+                              {AttrKey::kPads, window.pads},
+                              {AttrKey::kDilation, dilation},
+                              {AttrKey::kCeil, ceil}});
+      return op == OpKind::kMaxPoolIndex ? call.b.Cast(y, DType::kI64) : y;
     });
     return call.results().empty() ? nullptr : call.results()[0];
   };
@@ -177,14 +178,19 @@ void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilat
     if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
     return call.b.Permute(call.b.Reshape(value, sizes), {0, 2, 3, 1});
   };
-  Value* y =
-      call.b.Emit(OpKind::kMaxPoolGradient,
-                  {last(call.b.Cast(grad, x->type.dtype)), last(call.Tensor("indices")), last(x)},
-                  {{AttrKey::kKernel, window.kernel},
-                   {AttrKey::kStride, window.stride},
-                   {AttrKey::kPads, window.pads},
-                   {AttrKey::kDilation, dilation},
-                   {AttrKey::kCeil, ceil}});
+  // Narrow on its way, so that a partition saves two bytes and not eight.
+  Value* index = last(call.Tensor("indices"));
+  const Dims& sizes = x->type.sizes;
+  const int64_t places = sizes[sizes.size() - 2] * sizes.back();
+  if (places <= int64_t{INT16_MAX} + 1) index = call.b.Cast(index, DType::kI16);
+  index = call.b.Cast(index, DType::kI32);
+  Value* y = call.b.Emit(OpKind::kMaxPoolGradient,
+                         {last(call.b.Cast(grad, x->type.dtype)), index, last(x)},
+                         {{AttrKey::kKernel, window.kernel},
+                          {AttrKey::kStride, window.stride},
+                          {AttrKey::kPads, window.pads},
+                          {AttrKey::kDilation, dilation},
+                          {AttrKey::kCeil, ceil}});
   if (call.refused()) return;
   call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
 }
