@@ -19,9 +19,9 @@ using ir::OpKind;
 using ir::Value;
 using ir::ValueKind;
 
-constexpr int64_t kShares = 64;       // finer than the parts, whose ends are not known here
-constexpr int kMostOps = 8;           // that are worth less than storing and loading their result
-constexpr int64_t kSmallPart = 16;    // a value of so small a part of another is no reason
+constexpr int64_t kShares = 64;     // finer than the parts, whose ends are not known here
+constexpr int kMostOps = 8;         // that are worth less than storing and loading their result
+constexpr int64_t kSmallPart = 16;  // a value of so small a part of another is no reason
 constexpr int64_t kLeastBytes = 1 << 16;
 
 bool IsView(const Node& node) {
@@ -116,7 +116,8 @@ class Rematerializer {
       stored_[root->id] = true;
       if (root->kind == ValueKind::kResult) turnover[made_[root->id]] += storage.type.bytes();
     }
-    for (const ir::Mutation& mutation : graph_.mutations()) stored_[Root(mutation.value)->id] = true;
+    for (const ir::Mutation& mutation : graph_.mutations())
+      stored_[Root(mutation.value)->id] = true;
     for (const ir::Input& input : graph_.inputs()) {
       if (!input.donated || !last_use_[input.value->id].has_value()) continue;
       turnover[*last_use_[input.value->id]] += input.value->type.bytes();
@@ -194,7 +195,8 @@ class Rematerializer {
           place = reader;
           copy = nullptr;
           const auto price = PriceOf(*nodes[i], place, kMostOps, bytes);
-          if (price.has_value() && price->bytes <= bytes * 3 / 4 && nodes[reader]->op != OpKind::kAten) {
+          if (price.has_value() && price->bytes <= bytes * 3 / 4 &&
+              nodes[reader]->op != OpKind::kAten) {
             KeepOperands(*nodes[i], place, kMostOps, bytes);
             copy = &chosen_[place].emplace_back(Copy{value, {}});
           }
@@ -213,8 +215,8 @@ class Rematerializer {
     return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
       if (const auto chosen = chosen_.find(place); chosen != chosen_.end()) {
         for (const Copy& copy : chosen->second) {
-          Value* again = MakeAgain(*copy.value->producer, place, kMostOps,
-                                   copy.value->type.bytes(), rewriter.builder());
+          Value* again = MakeAgain(*copy.value->producer, place, kMostOps, copy.value->type.bytes(),
+                                   rewriter.builder());
           for (const Node* reader : copy.readers) instead[reader].emplace_back(copy.value, again);
         }
       }
@@ -274,12 +276,12 @@ class Rematerializer {
   }
 
   ir::Graph& graph_;
-  std::vector<size_t> made_;                      // by value id: position of the node
-  std::vector<std::optional<size_t>> last_use_;   // by root's id
-  std::vector<bool> stored_;                      // by root's id
-  std::vector<std::vector<size_t>> readers_;      // by root's id: positions, views left out
-  std::vector<int64_t> before_;                   // bytes of the graph whose life begins or ends before
-  std::map<size_t, std::vector<Copy>> chosen_;    // by position
+  std::vector<size_t> made_;                     // by value id: position of the node
+  std::vector<std::optional<size_t>> last_use_;  // by root's id
+  std::vector<bool> stored_;                     // by root's id
+  std::vector<std::vector<size_t>> readers_;     // by root's id: positions, views left out
+  std::vector<int64_t> before_;  // bytes of the graph whose life begins or ends before
+  std::map<size_t, std::vector<Copy>> chosen_;  // by position
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A backward is cut into recipes (lowering/parts.h), and what one makes and a later one reads is kept
-// in memory between them. Where that is little arithmetic on values that are there anyway, the later
-// reader calculates it again, in its own kernel:
+// A backward is cut into recipes (lowering/parts.h), and what one makes and a later one reads is
+// kept in memory between them. Where that is little arithmetic on values that are there anyway, the
+// later reader calculates it again, in its own kernel:
 //   %1 = sub %saved, %mean                          %1 = sub %saved, %mean
 //   ... read by %2, many bytes later by %9    ==>   %2 = exp %1
 //                                                   %8 = sub %saved, %mean

@@ -143,7 +143,8 @@ Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
       return moved == nullptr ? nullptr : b.Reshape(moved, x->type.sizes);
     }
     case OpKind::kResize: {
-      if (move->Text(AttrKey::kMode) == "linear") return nullptr;
+      // Truth values and integers are resized as floats alone.
+      if (move->Text(AttrKey::kMode) == "linear" || !IsFloat(dtype)) return nullptr;
       Value* moved = source();
       const ir::TensorType type = ir::Contiguous(dtype, x->type.sizes);
       return moved == nullptr ? nullptr : b.Emit(OpKind::kResize, {moved}, move->attrs, &type);

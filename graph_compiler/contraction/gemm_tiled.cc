@@ -241,10 +241,12 @@ class TiledGemm {
       b.prefetch = e_.Address(a.row_bases[0], rows * gemm_.a.row_stride * 4);
       b.prefetch_step = RoundUp(rows * 4, 16);
     } else if (form_ == PanelForm::kPacked) {
-      // Rows stand for tiles: any order of shares covers the panel.
-      Value* pass = e_.DivConst(e_.Sub(row, first_row_), blocks_.tiles.max_rows());
-      PrefetchNextPanel(e_, b, PanelBytes(), blocks_.tiles_per_block, blocks_.k_block, pass,
-                        e_.Int(0));
+      // Rows stand for tiles: any order of shares covers the panel. Where rows come first, a thread
+      // has the panel's other blocks of rows next.
+      Value* first = blocks_.rows_first ? e_.Int(0) : first_row_;
+      const int64_t passes = blocks_.rows_first ? blocks_.tiles.count() : blocks_.tiles_per_block;
+      Value* pass = e_.DivConst(e_.Sub(row, first), blocks_.tiles.max_rows());
+      PrefetchNextPanel(e_, b, PanelBytes(), passes, blocks_.k_block, pass, e_.Int(0));
     }
     const TilePlace place{batch_index_, row, col, gemm_.n, tile_buffer_, nullptr};
     if (PrefetchesEpilogue(gemm_, blocks_)) {

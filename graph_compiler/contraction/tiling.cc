@@ -13,13 +13,15 @@ constexpr int64_t kJoinedTasksWanted = 8;
 constexpr int64_t kMostTasksJoined = 8;
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
-constexpr int64_t kResidentABytes = 512 * 1024;  // A of this size stays in L2 across panels
+constexpr int64_t kResidentABytes = 640 * 1024;  // A of this size stays in L2 across panels
 constexpr int64_t kTasksWanted = 64;
 constexpr int64_t kFewestTilesPerBlock = 8;  // passes over a panel that pay for fetching it
-// So few tasks would leave threads idle at the end, odd numbers of them most of all: then blocks of
-// rows are cut further where all of A stays in L2, so that a thread runs those of a panel in turn.
-constexpr int64_t kFewTasks = 8;
+// Where all of A stays in L2 a thread runs the blocks of rows of a panel in turn, so that more of
+// them cost it nothing: three tasks for each of 32 threads.
+constexpr int64_t kResidentTasksWanted = 96;
 constexpr int64_t kFewestTilesOfResidentA = 2;
+// So few tasks would leave threads idle at the end, odd numbers of them most of all.
+constexpr int64_t kFewTasks = 8;
 constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
 
@@ -128,6 +130,12 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
     row_blocks *= 2;
   }
   const bool resident = m * k * 4 <= kResidentABytes;
+  while (resident && !use.packed_by_task &&
+         batch * row_blocks * blocks.panels < kResidentTasksWanted &&
+         panel_flops() >= 2 * kMinTaskFlops &&
+         row_blocks * 2 * kFewestTilesOfResidentA <= blocks.tiles.count()) {
+    row_blocks *= 2;
+  }
   const int64_t fewest_tiles = resident ? kFewestTilesOfResidentA : kFewestTilesPerBlock;
   const int64_t most =
       std::min(blocks.tiles.count() / fewest_tiles, m * blocks.panel_cols * k * 2 / kMinTaskFlops);

@@ -199,6 +199,20 @@ TEST(GemmTest, FewPanelsAreCutByRowsToo) {
   }
 }
 
+// Three tasks for each of 32 threads, where a thread may run the blocks of rows of a panel in turn.
+TEST(GemmTest, ManyThreadsShareAProductWhoseRowsStayInL2) {
+  for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
+    const TargetInfo target = TargetInfoFor(isa);
+    const PanelUse use{.vectors = ChoosePanelVectors(target, 768)};
+    for (const int64_t m : {128, 197}) {
+      const GemmBlocks blocks = ChooseGemmBlocks(target, 1, m, 768, 768, use);
+      EXPECT_GE(blocks.tasks_per_matrix(), 96u) << m;
+      EXPECT_TRUE(blocks.rows_first) << m;
+    }
+  }
+  CheckAll({{.m = 128, .n = 256, .k = 512, .stable = true}});
+}
+
 TEST(GemmTest, Activations) {
   CheckAll({{.m = 64, .n = 64, .k = 32},
             {.m = 101, .n = 67, .k = 19},

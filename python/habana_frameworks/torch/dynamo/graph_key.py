@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
-import platform
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,11 +138,15 @@ def capture_digest() -> str:
 
     It costs a capture, and a compilation only where the graph is another one.
     """
-    folder = os.path.dirname(os.path.realpath(__file__))
+    folder = os.path.dirname(__file__)
     content = hashlib.sha256()
     for name in GRAPH_MAKERS:
-        with open(os.path.join(folder, f"{name}.py"), "rb", buffering=0) as file:
-            content.update(file.read())
+        file = os.open(f"{folder}/{name}.py", os.O_RDONLY)  # a third of open()'s time
+        try:
+            while part := os.read(file, 1 << 20):
+                content.update(part)
+        finally:
+            os.close(file)
     return content.hexdigest()[:16]
 
 
@@ -155,7 +160,7 @@ def ambient_factors() -> Factors:
     return [
         ("capture", capture_digest()),
         ("torch", torch.__version__.partition("+")[0]),
-        ("python", ".".join(platform.python_version_tuple()[:2])),
+        ("python", f"{sys.version_info.major}.{sys.version_info.minor}"),
         ("grad_mode", str(torch.is_grad_enabled())),
         ("inference_mode", str(torch.is_inference_mode_enabled())),
         ("autocast", " ".join(autocast) or "off"),
@@ -176,11 +181,12 @@ def graph_factors(
     described = [_input_text(value) for value in values]
     count = len(module.graph.nodes)
     factors = [("graph", _digest(text)), ("nodes", str(count)), ("inputs", str(len(values)))]
-    listed = [
-        (i, d)
-        for i, (value, d) in enumerate(zip(values, described, strict=True))
-        if not isinstance(value, torch.nn.Parameter)
-    ][:_LISTED_INPUTS]
-    factors += [(f"input {i}", d) for i, d in listed]
+    parameter = torch.nn.Parameter  # whose isinstance is a Python function
+    listed = (
+        i
+        for i, value in enumerate(values)
+        if type(value) is not parameter and not isinstance(value, parameter)
+    )
+    factors += [(f"input {i}", described[i]) for i in itertools.islice(listed, _LISTED_INPUTS)]
     factors.append(("all inputs", _digest("\n".join(described))))
     return factors + ambient_factors()

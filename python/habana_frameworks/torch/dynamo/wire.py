@@ -68,12 +68,25 @@ def tensor_bytes(tensor: torch.Tensor) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
+def _described(
+    dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...], device: str
+) -> str:
+    return (
+        f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, sizes))}]"
+        f"{{{', '.join(map(str, strides))}}}@{device}"
+    )
+
+
+_described_before = functools.lru_cache(4096)(_described)  # a model's weights have few forms
+
+
 def describe(tensor: torch.Tensor) -> str:
     """ "float32[2, 3]{3, 1}@hpu" for messages and keys."""
-    sizes = ", ".join(map(str, tensor.shape))
-    strides = ", ".join(map(str, tensor.stride()))
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{dtype}[{sizes}]{{{strides}}}@{tensor.device.type}"
+    form = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device.type)
+    try:
+        return _described_before(*form)
+    except TypeError:  # a symbolic size has no hash
+        return _described(*form)
 
 
 def source_line(stack_trace: str | None) -> str:
