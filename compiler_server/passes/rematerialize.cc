@@ -138,12 +138,18 @@ class Rematerializer {
     return stored_[value.id] || (last.has_value() && *last >= place) ? 0 : value.type.bytes();
   }
 
+  // Those of the graph as it was measured: a reader may have got others since.
+  const std::vector<Value*>& OperandsOf(const Node& node) const {
+    const auto before = operands_before_.find(&node);
+    return before == operands_before_.end() ? node.operands : before->second;
+  }
+
   // Of the result if it is made again; nullopt where that takes too many ops.
   std::optional<Price> PriceOf(const Node& node, size_t place, int most_ops,
                                int64_t whole_bytes) const {
     if (most_ops == 0 || !IsCheap(node)) return std::nullopt;
     Price price{0, 1};
-    for (Value* operand : node.operands) {
+    for (Value* operand : OperandsOf(node)) {
       if (operand == nullptr) continue;
       const Value& root = *Root(operand);
       const auto again = IfMadeAgain(root, place, most_ops - price.ops, whole_bytes);
@@ -168,7 +174,7 @@ class Rematerializer {
   // What the result is made of, if it is made again at `place`, lives until then.
   void KeepOperands(const Node& node, size_t place, int most_ops, int64_t whole_bytes) {
     int ops = 1;
-    for (Value* operand : node.operands) {
+    for (Value* operand : OperandsOf(node)) {
       if (operand == nullptr) continue;
       const Value& root = *Root(operand);
       if (const auto again = IfMadeAgain(root, place, most_ops - ops, whole_bytes)) {
@@ -221,6 +227,7 @@ class Rematerializer {
         }
       }
       if (const auto values = instead.find(&node); values != instead.end()) {
+        operands_before_.emplace(&node, node.operands);
         for (Value*& operand : node.operands) {
           if (operand == nullptr) continue;
           for (const auto& [value, again] : values->second) {
@@ -243,7 +250,7 @@ class Rematerializer {
 
   Value* MakeAgain(const Node& node, size_t place, int most_ops, int64_t whole_bytes,
                    Builder& b) const {
-    std::vector<Value*> operands = node.operands;
+    std::vector<Value*> operands = OperandsOf(node);
     int ops = 1;
     for (Value*& operand : operands) {
       if (operand == nullptr) continue;
@@ -281,6 +288,7 @@ class Rematerializer {
   std::vector<bool> stored_;                     // by root's id
   std::vector<std::vector<size_t>> readers_;     // by root's id: positions, views left out
   std::vector<int64_t> before_;  // bytes of the graph whose life begins or ends before
+  std::unordered_map<const Node*, std::vector<Value*>> operands_before_;
   std::map<size_t, std::vector<Copy>> chosen_;  // by position
 };
 
