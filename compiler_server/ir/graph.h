@@ -81,6 +81,10 @@ struct Node {
   const TensorType& type() const { return results[0]->type; }
 };
 
+// True for ops whose result is a rearrangement of the operand that needs no arithmetic and can be
+// repeated wherever it is read: permute, slice, expand, reshape, as_strided.
+bool IsView(const Node& node);
+
 // The last two inputs of a graph that draws random numbers are the state of the generator.
 enum class InputRole : uint8_t { kCaller, kSeed, kOffset };
 

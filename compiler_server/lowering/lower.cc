@@ -100,19 +100,6 @@ const char* MovementRank(const ir::Node& node) {
 
 const char* AnyShape(const ir::Node&) { return nullptr; }
 
-bool IsView(const ir::Node& node) {
-  switch (node.op) {
-    case OpKind::kAsStrided:
-    case OpKind::kExpand:
-    case OpKind::kPermute:
-    case OpKind::kReshape:
-    case OpKind::kSlice:
-      return true;
-    default:
-      return false;
-  }
-}
-
 absl::Status CheckLowerable(const ir::Node& node) {
   const std::string_view name = ir::OpName(node.op);
   const LoweringRule* rule = FindRule(node.op);

@@ -30,10 +30,6 @@ absl::Status CheckLowerable(const ir::Node& node);
 // Emits the node; failures stick to the graph.
 void Lower(const NodeLowering& at);
 
-// True for ops whose result is a rearrangement of the operand that needs no arithmetic and can be
-// repeated wherever it is read: permute, slice, expand, reshape, as_strided.
-bool IsView(const ir::Node& node);
-
 // Parameters of strided_view and strided_insert; elements, PyTorch order.
 synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 

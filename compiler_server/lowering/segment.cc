@@ -28,12 +28,12 @@ NodeKind KindOf(const Node& node) {
 }
 
 bool SegmentPlan::IsFree(const Node& node) const {
-  return (IsView(node) || ir::Traits(node.op).op_class == ir::OpClass::kSource) &&
+  return (ir::IsView(node) || ir::Traits(node.op).op_class == ir::OpClass::kSource) &&
          !pinned_[node.result()->id];
 }
 
 Value* SegmentPlan::Root(Value* value) const {
-  while (value->kind == ValueKind::kResult && IsView(*value->producer) &&
+  while (value->kind == ValueKind::kResult && ir::IsView(*value->producer) &&
          IsFree(*value->producer)) {
     value = value->producer->operands[0];
   }
@@ -42,7 +42,7 @@ Value* SegmentPlan::Root(Value* value) const {
 
 std::optional<RootView> SegmentPlan::FindRootView(Value* value) const {
   std::vector<const Node*> chain;
-  while (value->kind == ValueKind::kResult && IsView(*value->producer) &&
+  while (value->kind == ValueKind::kResult && ir::IsView(*value->producer) &&
          IsFree(*value->producer)) {
     chain.push_back(value->producer);
     value = value->producer->operands[0];

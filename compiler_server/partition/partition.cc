@@ -25,11 +25,6 @@ bool IsRecomputable(const Node& node) {
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
 }
 
-bool IsView(const Value& value) {
-  const ir::OpKind op = value.producer->op;
-  return op == ir::OpKind::kReshape || op == ir::OpKind::kPermute;
-}
-
 bool IsConvolution(const Node& node) {
   return node.op == ir::OpKind::kConv || node.op == ir::OpKind::kConvTranspose ||
          node.op == ir::OpKind::kConvWeightGradient;
@@ -192,7 +187,8 @@ class Partitioner {
       if (IsBackward(*node) || ir::Traits(node->op).op_class != OpClass::kContract) continue;
       for (const Value* operand : node->operands) {
         if (operand != nullptr) stored[operand->id] = true;
-        while (operand != nullptr && operand->kind == ValueKind::kResult && IsView(*operand)) {
+        while (operand != nullptr && operand->kind == ValueKind::kResult &&
+               ir::IsView(*operand->producer)) {
           operand = operand->producer->operands[0];
           stored[operand->id] = true;
         }

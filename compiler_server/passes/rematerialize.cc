@@ -24,18 +24,6 @@ constexpr int kMostOps = 8;         // that are worth less than storing and load
 constexpr int64_t kSmallPart = 16;  // a value of so small a part of another is no reason
 constexpr int64_t kLeastBytes = 1 << 16;
 
-bool IsView(const Node& node) {
-  switch (node.op) {
-    case OpKind::kExpand:
-    case OpKind::kPermute:
-    case OpKind::kReshape:
-    case OpKind::kSlice:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool IsSource(const Node& node) { return ir::Traits(node.op).op_class == OpClass::kSource; }
 
 bool IsCheap(const Node& node) {
@@ -62,7 +50,7 @@ bool IsCheap(const Node& node) {
 
 // The value whose memory a view shows.
 Value* Root(Value* value) {
-  while (value->kind == ValueKind::kResult && IsView(*value->producer)) {
+  while (value->kind == ValueKind::kResult && ir::IsView(*value->producer)) {
     value = value->producer->operands[0];
   }
   return value;
@@ -101,7 +89,7 @@ class Rematerializer {
     readers_.resize(graph_.value_count());
     for (size_t i = 0; i < nodes.size(); ++i) {
       for (const Value* result : nodes[i]->results) made_[result->id] = i;
-      if (IsView(*nodes[i])) continue;
+      if (ir::IsView(*nodes[i])) continue;
       for (Value* operand : nodes[i]->operands) {
         if (operand == nullptr) continue;
         const Value* root = Root(operand);
@@ -269,7 +257,7 @@ class Rematerializer {
     std::vector<uint32_t> uses = graph_.CountUses();
     std::vector<Node*> order;
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
-      const bool may_go = IsCheap(**node) || IsView(**node);
+      const bool may_go = IsCheap(**node) || ir::IsView(**node);
       if (may_go && uses[(*node)->result()->id] == 0) {
         for (const Value* operand : (*node)->operands) {
           if (operand != nullptr) --uses[operand->id];

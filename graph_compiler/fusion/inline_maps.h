@@ -13,7 +13,7 @@ namespace hpu::graph_compiler {
 
 enum class InlineScope {
   kConstants,  // only producers that read nothing (constants, ranges)
-  kWidened,    // only producers that widen: results of products are stored narrow, read so often
+  kWidened,    // only producers that widen (a product's result is stored as narrow as it is)
   kAll,
 };
 void InlineMaps(FusionState& state, InlineScope scope);
