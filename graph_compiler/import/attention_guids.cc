@@ -97,6 +97,18 @@ absl::Status ReadDraw(Importer& im, size_t first, Attention* attention) {
   return absl::OkStatus();
 }
 
+// A mask of numbers per query and key of which neither follow each other in memory, as biases of
+// relative positions are that were looked up by head, would be read one by one, in each layer.
+View ReadableMask(Importer& im, const View& mask) {
+  const auto lies_apart = [&](size_t dim) { return mask.shape[dim] > 1 && mask.strides[dim] > 1; };
+  if (!lies_apart(2) || !lies_apart(3)) return mask;
+  View stored = mask;  // without repetitions
+  for (size_t dim = 0; dim < stored.shape.size(); ++dim) {
+    if (stored.strides[dim] == 0) stored.shape[dim] = 1;
+  }
+  return BroadcastView(im.SharedContiguous(stored), mask.shape);
+}
+
 // Parameters, and the operands from input `first` on: query, key, value, mask.
 absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   for (size_t i = first; i < first + 3; ++i) RETURN_IF_ERROR(CheckFactor(im.Input(i), "operand"));
@@ -120,7 +132,7 @@ absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
     View mask = im.Input(first + 3);
     if (mask.type == MemoryType::kI8) mask.type = MemoryType::kBool;
     if (mask.type != MemoryType::kBool) RETURN_IF_ERROR(CheckFactor(mask, "mask"));
-    attention.mask = BroadcastView(AsRank4(mask), scores);
+    attention.mask = BroadcastView(ReadableMask(im, AsRank4(mask)), scores);
   }
   return attention;
 }

@@ -115,6 +115,7 @@ absl::StatusOr<LoopGraph> Importer::Run() {
 
 absl::Status Importer::ImportPhase(uint32_t phase) {
   phase_ = phase;
+  shared_copies_.clear();
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     if (phases_.of_node[n] != phase) continue;
     const NodeDesc& node = graph_.nodes[n];
@@ -306,6 +307,14 @@ View Importer::Contiguous(const View& view) {
   const View result = NewValue(view.type, view.shape);
   MapTo(result, {view}, FirstArg);
   return result;
+}
+
+View Importer::SharedContiguous(const View& view) {
+  for (const SharedCopy& shared : shared_copies_) {
+    if (shared.view == view) return shared.copy;
+  }
+  shared_copies_.push_back({view, Contiguous(view)});
+  return shared_copies_.back().copy;
 }
 
 View Importer::Reshape(const View& view, const Shape& shape) {

@@ -86,6 +86,8 @@ class Importer {
 
   // The view as a row-major buffer (a copy if it is not one already).
   View Contiguous(const View& view);
+  // The same; nodes of one phase that ask for the same view share the copy.
+  View SharedContiguous(const View& view);
   // Reshape, by copy if no strides describe it.
   View Reshape(const View& view, const Shape& shape);
   View CastTo(const View& view, MemoryType type);
@@ -110,6 +112,10 @@ class Importer {
   LoopGraph result_;
   std::vector<View> views_;  // by tensor; of persistent ones: their own memory until bound
   std::vector<View> homes_;  // by tensor: the persistent buffer itself
+  struct SharedCopy {
+    View view, copy;
+  };
+  std::vector<SharedCopy> shared_copies_;  // of this phase
   uint32_t phase_ = 0;
   std::vector<uint32_t> last_reading_phase_;  // by tensor
   std::vector<bool> read_;                    // by tensor: by some node

@@ -45,6 +45,8 @@ struct View {
   Shape shape;
   Shape strides;  // elements
   int64_t offset = 0;
+
+  bool operator==(const View&) const = default;
 };
 
 enum class ReduceKind : uint8_t { kNone, kSum, kProd, kMax, kMin };

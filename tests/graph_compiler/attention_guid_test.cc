@@ -7,6 +7,39 @@ namespace {
 class AttentionGuidTest : public LevelTest {};
 INSTANTIATE_TEST_SUITE_P(Isa, AttentionGuidTest, testing::ValuesIn(GraphIsaLevels()));
 
+struct AttentionSizes {
+  size_t d, queries, keys, heads, key_heads, batch;
+};
+
+// softmax(scale * q k^T + bias(head, query, key)) v in f64.
+template <typename Bias>
+std::vector<float> AttentionByDefinition(const AttentionSizes& n, float scale,
+                                         const std::vector<float>& q, const std::vector<float>& k,
+                                         const std::vector<float>& v, const Bias& bias) {
+  std::vector<float> result(n.d * n.queries * n.heads * n.batch);
+  for (size_t bh = 0; bh < n.batch * n.heads; ++bh) {
+    const size_t head = bh % n.heads;
+    const size_t kv = bh / n.heads * n.key_heads + head / (n.heads / n.key_heads);
+    for (size_t i = 0; i < n.queries; ++i) {
+      std::vector<double> p(n.keys);
+      double sum = 0;
+      for (size_t j = 0; j < n.keys; ++j) {
+        double s = 0;
+        for (size_t l = 0; l < n.d; ++l)
+          s += double(q[(bh * n.queries + i) * n.d + l]) * k[(kv * n.keys + j) * n.d + l];
+        p[j] = std::exp(s * scale + bias(head, i, j));
+        sum += p[j];
+      }
+      for (size_t l = 0; l < n.d; ++l) {
+        double o = 0;
+        for (size_t j = 0; j < n.keys; ++j) o += p[j] / sum * v[(kv * n.keys + j) * n.d + l];
+        result[(bh * n.queries + i) * n.d + l] = static_cast<float>(o);
+      }
+    }
+  }
+  return result;
+}
+
 TEST_P(AttentionGuidTest, AttentionMatchesItsDefinition) {
   const size_t d = 8, nq = 5, nk = 7, heads = 4, batch = 2;
   GraphBuilder b;
@@ -28,27 +61,46 @@ TEST_P(AttentionGuidTest, AttentionMatchesItsDefinition) {
   run.Set(v, vs);
   run.Set(mask, ms);
   RunOrFail(run);
-  std::vector<float> wanted(qs.size());
-  for (size_t bh = 0; bh < batch * heads; ++bh) {
-    const size_t kv = bh / heads * 2 + bh % heads / 2;
-    for (size_t i = 0; i < nq; ++i) {
-      std::vector<double> p(nk);
-      double sum = 0;
-      for (size_t j = 0; j < nk; ++j) {
-        double s = 0;
-        for (size_t l = 0; l < d; ++l)
-          s += double(qs[(bh * nq + i) * d + l]) * ks[(kv * nk + j) * d + l];
-        p[j] = std::exp(s * 0.3f + ms[i * nk + j]);
-        sum += p[j];
-      }
-      for (size_t l = 0; l < d; ++l) {
-        double o = 0;
-        for (size_t j = 0; j < nk; ++j) o += p[j] / sum * vs[(kv * nk + j) * d + l];
-        wanted[(bh * nq + i) * d + l] = static_cast<float>(o);
-      }
-    }
+  const auto bias = [&](size_t, size_t i, size_t j) { return ms[i * nk + j]; };
+  ExpectNear(run.Get<float>(out),
+             AttentionByDefinition({d, nq, nk, heads, 2, batch}, 0.3f, qs, ks, vs, bias), 1e-5);
+}
+
+// Biases that were looked up by head, (query, key, head) in memory, are copied for two layers once.
+TEST_P(AttentionGuidTest, BiasesThatLieApartAreCopiedOnce) {
+  const size_t d = 16, nq = 20, nk = 33, heads = 3, batch = 2;
+  GraphBuilder b;
+  const uint32_t q = b.Persistent({d, nq, heads, batch});
+  const uint32_t k = b.Persistent({d, nk, heads, batch});
+  const uint32_t v = b.Persistent({d, nk, heads, batch});
+  const uint32_t looked_up = b.Persistent({heads, nk, nq, 1});
+  const uint32_t bias = b.Temporary({nk, nq, heads, 1});
+  const uint32_t outs[] = {b.Persistent({d, nq, heads, batch}),
+                           b.Persistent({d, nq, heads, batch})};
+  b.Node("transpose", {looked_up}, {bias}, synTransposeParams{{1, 2, 0, 3, 0}, 4});
+  ns_Sdpa_Params params{};
+  for (const uint32_t out : outs) {
+    params.scale += 0.3f;
+    b.Node("sdpa_recomp_fwd_f32", {q, k, v, bias}, {out}, params);
   }
-  ExpectNear(run.Get<float>(out), wanted, 1e-5);
+  GraphRun run(b.graph);
+  const auto qs = RandomFloats(d * nq * heads * batch);
+  const auto ks = RandomFloats(d * nk * heads * batch, 2);
+  const auto vs = RandomFloats(d * nk * heads * batch, 3);
+  const auto ms = RandomFloats(nk * nq * heads, 4);
+  run.Set(q, qs);
+  run.Set(k, ks);
+  run.Set(v, vs);
+  run.Set(looked_up, ms);
+  RunOrFail(run);
+  EXPECT_EQ(run.recipe.kernels.size(), 3u);
+  const auto of_head = [&](size_t h, size_t i, size_t j) { return ms[(i * nk + j) * heads + h]; };
+  const AttentionSizes sizes{d, nq, nk, heads, heads, batch};
+  float scale = 0;
+  for (const uint32_t out : outs) {
+    scale += 0.3f;
+    ExpectNear(run.Get<float>(out), AttentionByDefinition(sizes, scale, qs, ks, vs, of_head), 1e-5);
+  }
 }
 
 // Against differences of sum(gradient * attention).
