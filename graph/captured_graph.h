@@ -30,7 +30,10 @@ struct CapturedInput {
   Kind kind = Kind::kTensor;
   TensorSpec spec;      // kTensor; storage_offset is 0
   bool on_cpu = false;  // kTensor
-  std::string name;     // a label: not in the digest
+  // kTensor: a parameter or buffer of a module (PyTorch's "static input"), which mostly stays the
+  // same from call to call. What is computed from such inputs alone may be kept.
+  bool is_weight = false;
+  std::string name;  // a label: not in the digest
 };
 
 struct CapturedConstant {
@@ -90,7 +93,7 @@ inline constexpr size_t kMaxGraphValues = size_t{1} << 24;
 // Container (docs/formats.md): head of base/container.h, kind "HPUGRAF"; a part that the digest
 // covers (all but labels), a part with the labels; checksum. Equal graphs have equal bytes: every
 // field is required, and what has no order of its own is ordered by first use.
-inline constexpr uint32_t kCapturedGraphVersion = 2;
+inline constexpr uint32_t kCapturedGraphVersion = 3;
 Bytes EncodeGraph(const CapturedGraph& graph);
 // Valid graphs only. DATA_LOSS, saying what and where: foreign, damaged or hostile bytes.
 // UNIMPLEMENTED: another version.

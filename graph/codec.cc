@@ -41,6 +41,7 @@ void PutInput(ByteWriter& out, const CapturedInput& input) {
   if (input.kind == CapturedInput::Kind::kScalar) return;
   PutSpec(out, input.spec);
   out.Put<uint8_t>(input.on_cpu);
+  out.Put<uint8_t>(input.is_weight);
 }
 absl::Status GetInput(ByteReader& in, CapturedInput* input) {
   bool scalar = false;
@@ -48,7 +49,8 @@ absl::Status GetInput(ByteReader& in, CapturedInput* input) {
   input->kind = scalar ? CapturedInput::Kind::kScalar : CapturedInput::Kind::kTensor;
   if (scalar) return absl::OkStatus();
   RETURN_IF_ERROR(GetSpec(in, &input->spec));
-  return GetBool(in, &input->on_cpu);
+  RETURN_IF_ERROR(GetBool(in, &input->on_cpu));
+  return GetBool(in, &input->is_weight);
 }
 
 void PutConstant(ByteWriter& out, const CapturedConstant& constant) {

@@ -14,6 +14,7 @@ void PrintInput(std::ostream& out, size_t value, const CapturedInput& input) {
   } else {
     PrintSpec(out, input.spec);
     if (input.on_cpu) out << " on cpu";
+    if (input.is_weight) out << " weight";
   }
   if (!input.name.empty()) out << "  \"" << input.name << '"';
 }

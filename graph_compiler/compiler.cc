@@ -26,7 +26,8 @@ absl::StatusOr<Recipe> CompileGraph(const GraphDesc& original, const CompileOpti
   ASSIGN_OR_RETURN(compilation.graph, Import(graph));
   const Dump dump(options.dump_dir, graph.name);
   RETURN_IF_ERROR_AT(RunPipeline(compilation, options, dump), "graph '" + graph.name + "'");
-  return EmitRecipe(graph, compilation.graph, compilation.kernels, options, dump);
+  return EmitRecipe(graph, compilation.graph, compilation.kernels, compilation.prologue, options,
+                    dump);
 }
 
 absl::Status CheckGraph(const GraphDesc& original) {

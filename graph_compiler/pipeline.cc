@@ -91,6 +91,11 @@ absl::Status RunSchedule(Compilation& compilation) {
   return ScheduleKernels(compilation.graph, compilation.kernels);
 }
 
+absl::Status RunPrologue(Compilation& compilation) {
+  compilation.prologue = MovePrologueFirst(compilation.graph, compilation.kernels);
+  return absl::OkStatus();
+}
+
 constexpr Pass kPipeline[] = {
     {"early-copies", RunEarlyCopies, true},  // before buffering, which a phase of its own spares
     {"buffer-outputs", RunBufferOutputs},    // nothing later changes what must be buffered
@@ -106,6 +111,7 @@ constexpr Pass kPipeline[] = {
     {"row-groups", RunRowGroups, true},
     {"loops", RunLoops},
     {"schedule", RunSchedule},
+    {"prologue", RunPrologue, true},
 };
 
 absl::Status CheckDisabled(const CompileOptions& options) {

@@ -10,12 +10,14 @@
 #include "graph_compiler/fusion/row_groups.h"
 #include "graph_compiler/ir/compile_options.h"
 #include "graph_compiler/ir/dump.h"
+#include "graph_compiler/plan/prologue.h"
 
 namespace hpu::graph_compiler {
 
 struct Compilation {
   LoopGraph graph;
   std::vector<FusedKernel> kernels;  // of the graph's nodes, once they are formed
+  Prologue prologue;
 };
 
 struct Pass {

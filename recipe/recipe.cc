@@ -62,7 +62,7 @@ absl::Status GetBool(ByteReader& in, bool* value) {
 
 absl::Status GetOperand(ByteReader& in, OperandRef* operand) {
   RETURN_IF_ERROR(
-      GetEnum(in, static_cast<uint32_t>(OperandRef::Kind::kNull), "operand kind", &operand->kind));
+      GetEnum(in, static_cast<uint32_t>(OperandRef::Kind::kKept), "operand kind", &operand->kind));
   RETURN_IF_ERROR(in.Get(&operand->index));
   return in.Get(&operand->offset);
 }
@@ -138,6 +138,8 @@ absl::Status GetBody(ByteReader& in, Recipe* recipe) {
   RETURN_IF_ERROR(in.GetCount(&count, 49));
   recipe->kernels.resize(count);
   for (KernelLaunch& kernel : recipe->kernels) RETURN_IF_ERROR(GetKernel(in, &kernel));
+  RETURN_IF_ERROR(in.Get(&recipe->prologue));
+  RETURN_IF_ERROR(in.Get(&recipe->kept_bytes));
   RETURN_IF_ERROR(in.GetCount(&count, 12));
   recipe->const_sections.resize(count);
   for (ConstSection& section : recipe->const_sections) {
@@ -171,6 +173,8 @@ Bytes EncodeRecipe(const Recipe& recipe) {
   }
   out.Put(static_cast<uint32_t>(recipe.kernels.size()));
   for (const KernelLaunch& kernel : recipe.kernels) PutKernel(out, kernel);
+  out.Put(recipe.prologue);
+  out.Put(recipe.kept_bytes);
   out.Put(static_cast<uint32_t>(recipe.const_sections.size()));
   for (const ConstSection& section : recipe.const_sections) {
     out.Put(section.section);

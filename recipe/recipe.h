@@ -33,6 +33,7 @@ struct OperandRef {
     kConstant = 2,    // byte offset into Recipe::constants
     kPacked = 3,      // index = entry of Recipe::packed
     kNull = 4,        // absent
+    kKept = 5,        // byte offset into what the prologue stored
   };
   Kind kind = Kind::kNull;
   uint32_t index = 0;
@@ -102,11 +103,16 @@ struct Recipe {
   Bytes code;                         // position independent, relocated; entry offsets in kernels
   std::vector<PackedOperand> packed;
   std::vector<KernelLaunch> kernels;  // run in order; each sees the results of the earlier ones
+  // The first kernels, which compute from persistent tensors that no kernel writes and constants
+  // alone. What the others need of their results lies in `kept_bytes` of the device's own, so that
+  // a launch leaves them out while the bytes of those tensors have not changed since they ran.
+  uint32_t prologue = 0;
+  uint64_t kept_bytes = 0;  // multiple of 128
   std::vector<ConstSection> const_sections;
 };
 
 // Framed by base/container.h with the magic "HPURECIP". Decode checks every index and range.
-inline constexpr uint32_t kRecipeVersion = 3;
+inline constexpr uint32_t kRecipeVersion = 4;
 Bytes EncodeRecipe(const Recipe& recipe);
 // DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);

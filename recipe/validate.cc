@@ -71,6 +71,11 @@ absl::Status CheckOperand(const Recipe& recipe, const OperandRef& operand, bool 
       return absl::OkStatus();
     case OperandRef::Kind::kNull:
       return absl::OkStatus();
+    case OperandRef::Kind::kKept:
+      if (operand.offset > recipe.kept_bytes) {
+        return DataLoss("offset ", operand.offset, " in kept memory of ", recipe.kept_bytes);
+      }
+      return absl::OkStatus();
   }
   return DataLoss("operand kind");
 }
@@ -87,6 +92,26 @@ absl::Status CheckKernel(const Recipe& recipe, const KernelLaunch& kernel) {
   }
   for (const OperandRef& operand : kernel.operands) {
     RETURN_IF_ERROR_AT(CheckOperand(recipe, operand, true), "kernel " + kernel.name);
+  }
+  return absl::OkStatus();
+}
+
+// What the prologue reads stays as it is in the launch.
+absl::Status CheckPrologue(const Recipe& recipe) {
+  if (recipe.kept_bytes % 128 != 0 || recipe.kept_bytes > kMaxBytes) {
+    return DataLoss("kept memory of ", recipe.kept_bytes, " bytes");
+  }
+  if (recipe.prologue > recipe.kernels.size()) {
+    return DataLoss("prologue of ", recipe.prologue, " kernels of ", recipe.kernels.size());
+  }
+  for (uint32_t k = 0; k < recipe.prologue; ++k) {
+    for (const OperandRef& operand : recipe.kernels[k].operands) {
+      if (operand.kind == OperandRef::Kind::kPersistent &&
+          recipe.tensors[operand.index].is_written) {
+        return DataLoss("kernel ", recipe.kernels[k].name, " of the prologue has a tensor that is ",
+                        "written: ", recipe.tensors[operand.index].name);
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -149,7 +174,7 @@ absl::Status ValidateRecipe(const Recipe& recipe) {
     RETURN_IF_ERROR_AT(CheckPacked(recipe, packed), "packed operand");
   }
   for (const KernelLaunch& kernel : recipe.kernels) RETURN_IF_ERROR(CheckKernel(recipe, kernel));
-  return absl::OkStatus();
+  return CheckPrologue(recipe);
 }
 
 }  // namespace hpu

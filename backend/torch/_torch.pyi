@@ -48,6 +48,7 @@ class GraphBuilder:
         storage_offset: int = 0,
         on_cpu: bool = False,
         name: str = "",
+        is_weight: bool = False,
     ) -> int: ...
     def add_scalar_input(self, name: str = "") -> int: ...
     def add_constant(self, tensor: torch.Tensor) -> int:

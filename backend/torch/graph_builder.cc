@@ -170,13 +170,16 @@ class PyGraphBuilder {
   explicit PyGraphBuilder(const std::string& name) : builder_(name) {}
 
   uint32_t AddTensorInput(at::ScalarType dtype, py::handle sizes, py::handle strides,
-                          int64_t storage_offset, bool on_cpu, const std::string& name) {
-    return builder_.AddInput({CapturedInput::Kind::kTensor,
-                              ToSpec(dtype, sizes, strides, storage_offset), on_cpu, name});
+                          int64_t storage_offset, bool on_cpu, const std::string& name,
+                          bool is_weight) {
+    return builder_.AddInput({.spec = ToSpec(dtype, sizes, strides, storage_offset),
+                              .on_cpu = on_cpu,
+                              .is_weight = is_weight,
+                              .name = name});
   }
 
   uint32_t AddScalarInput(const std::string& name) {
-    return builder_.AddInput({CapturedInput::Kind::kScalar, {}, false, name});
+    return builder_.AddInput({.kind = CapturedInput::Kind::kScalar, .spec = {}, .name = name});
   }
 
   uint32_t AddConstant(const at::Tensor& tensor) {
@@ -338,7 +341,7 @@ void BindGraphBuilder(py::module_& module) {
   builder.def(py::init<const std::string&>(), py::arg("name"))
       .def("add_tensor_input", &PyGraphBuilder::AddTensorInput, py::arg("dtype"), py::arg("sizes"),
            py::arg("strides"), py::arg("storage_offset") = 0, py::arg("on_cpu") = false,
-           py::arg("name") = "")
+           py::arg("name") = "", py::arg("is_weight") = false)
       .def("add_scalar_input", &PyGraphBuilder::AddScalarInput, py::arg("name") = "")
       .def("add_constant", &PyGraphBuilder::AddConstant, py::arg("tensor"))
       .def("add_call", &PyGraphBuilder::AddCall, py::arg("target"), py::arg("args"),

@@ -68,10 +68,10 @@ Value* Graph::NewValue(ValueKind kind, uint32_t index, TensorType type) {
   return &value;
 }
 
-Value* Graph::AddInput(std::string name, TensorType type, bool on_cpu) {
+Value* Graph::AddInput(std::string name, TensorType type, bool on_cpu, bool is_weight) {
   Value* value =
       NewValue(ValueKind::kInput, static_cast<uint32_t>(inputs_.size()), std::move(type));
-  inputs_.push_back({value, std::move(name), on_cpu});
+  inputs_.push_back({value, std::move(name), on_cpu, is_weight});
   return value;
 }
 

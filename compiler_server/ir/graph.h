@@ -92,6 +92,7 @@ struct Input {
   Value* value = nullptr;  // nullptr: a scalar that was specialised into the graph
   std::string name;        // "%name" in text form; unique
   bool on_cpu = false;
+  bool is_weight = false;  // CapturedInput::is_weight
   InputRole role = InputRole::kCaller;
   bool donated = false;  // nobody else holds its memory: what reads it last may end its life
 };
@@ -154,7 +155,7 @@ class Graph {
 
   const std::string& name() const { return name_; }
 
-  Value* AddInput(std::string name, TensorType type, bool on_cpu = false);
+  Value* AddInput(std::string name, TensorType type, bool on_cpu = false, bool is_weight = false);
   void AddScalarInput(std::string name);
   // The inputs of the generator's state, i64[]; made once, behind all others.
   struct RandomState {

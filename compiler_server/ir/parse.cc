@@ -121,7 +121,8 @@ class Parser {
         continue;
       }
       TensorType type = Type();
-      Define(name, graph_.AddInput(name, std::move(type), lexer_.Try("cpu")));
+      const bool on_cpu = lexer_.Try("cpu"), is_weight = lexer_.Try("weight");
+      Define(name, graph_.AddInput(name, std::move(type), on_cpu, is_weight));
       Role();
     } while (lexer_.ok() && lexer_.Try(","));
     lexer_.Expect(")");

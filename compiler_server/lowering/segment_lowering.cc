@@ -247,8 +247,12 @@ Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& size
                               : memory_.Tensor(memory.placement, memory.index,
                                                {stored, sizes, RowMajorStrides(sizes), offset});
   bindings_.push_back({name, tensor, access == Access::kWrite});
-  return syn_.Persistent(name, dtype, sizes, section,
-                         static_cast<uint64_t>(offset * DTypeSize(stored)));
+  const Tensor bound = syn_.Persistent(name, dtype, sizes, section,
+                                       static_cast<uint64_t>(offset * DTypeSize(stored)));
+  if (memory.placement == Placement::kInput && graph_.inputs()[memory.index].is_weight) {
+    syn_.SetWeight(bound);
+  }
+  return bound;
 }
 
 // Memory with any strides as a row-major tensor.

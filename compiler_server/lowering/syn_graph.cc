@@ -109,6 +109,13 @@ Tensor SynGraph::Persistent(const std::string& name, DType dtype, const ir::Dims
   return tensor;
 }
 
+void SynGraph::SetWeight(const Tensor& tensor) {
+  if (functions_.synEmulatorTensorSetWeight == nullptr) return;
+  digest_.Field("weight").Number(tensor.ordinal);
+  if (!status_.ok()) return;
+  Check(functions_.synEmulatorTensorSetWeight(tensor.handle, true), "synEmulatorTensorSetWeight");
+}
+
 Tensor SynGraph::Intermediate(DType dtype, const ir::Dims& sizes) {
   return NewTensor(AutoName('t'), dtype, sizes);
 }

@@ -89,6 +89,8 @@ class SynGraph {
   // Row-major tensor at `offset_bytes` of the section. The name is the launch table's.
   Tensor Persistent(const std::string& name, DType dtype, const ir::Dims& sizes,
                     synSectionHandle section, uint64_t offset_bytes);
+  // Says that the persistent tensor is a weight, if the device wants to know.
+  void SetWeight(const Tensor& tensor);
   Tensor Intermediate(DType dtype, const ir::Dims& sizes);
   // Row-major little-endian data, copied.
   Tensor Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data);

@@ -254,7 +254,8 @@ class Partitioner {
       if (input.value == nullptr) {
         forward.AddScalarInput(input.name);
       } else {
-        forward_->Map(input.value, forward.AddInput(input.name, input.value->type, input.on_cpu));
+        forward_->Map(input.value, forward.AddInput(input.name, input.value->type, input.on_cpu,
+                                                    input.is_weight));
       }
     }
     if (graph_.caller_inputs() < graph_.inputs().size()) {

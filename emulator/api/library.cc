@@ -152,7 +152,7 @@ void Library::EndProfilingSession() {
 
 synRecipeHandle Library::AddRecipe(Recipe recipe) {
   auto loaded = std::make_shared<LoadedRecipe>(std::move(recipe));
-  loaded->on_unmap_constants = [this](uint64_t address, uint64_t bytes) {
+  loaded->on_unload = [this](uint64_t address, uint64_t bytes) {
     if (const std::shared_ptr<Device> current = device()) {
       current->executor().packs().Drop(address, bytes);
     }

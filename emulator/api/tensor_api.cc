@@ -5,6 +5,7 @@
 
 #include "emulator/api/lookup.h"
 #include "synapse/include/synapse_api.h"
+#include "synapse/include/synapse_emulator.h"
 
 using namespace hpu::emulator;  // NOLINT
 
@@ -272,6 +273,13 @@ synStatus synTensorSetExternal(synTensor handle, bool value) {
     // Gaudi1 accepts it without effect.
     const std::shared_ptr<Graph> graph = tensor.graph.lock();
     tensor.external = value && (graph == nullptr || graph->type() != synDeviceGaudi);
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorTensorSetWeight(synTensor handle, bool value) {
+  return TensorSetCall(handle, [&](Tensor& tensor) {
+    tensor.weight = value;
     return synSuccess;
   });
 }

@@ -15,6 +15,7 @@ TensorDesc DescribeTensor(const Tensor& tensor) {
   desc.type = tensor.type;
   desc.dtype = tensor.dtype;
   desc.external = tensor.external;
+  desc.weight = tensor.weight;
   desc.permutation = tensor.permutation;
   desc.sizes_known = tensor.max_sizes.has_value() && !tensor.sizes_stale;
   if (desc.sizes_known) desc.sizes = *tensor.max_sizes;

@@ -65,6 +65,7 @@ struct Tensor {
   std::vector<uint8_t> permutation;
   std::optional<bool> allow_permutation;
   bool external = false;
+  bool weight = false;  // synEmulatorTensorSetWeight
   std::optional<bool> minimal_latency;
   bool memory_reuse = false;
   std::shared_ptr<Section> section;

@@ -259,12 +259,13 @@ std::vector<TraceRecord> Profiler::Records(synTraceType type) const {
       all.back().arguments.emplace_back("threads", uint64_t{launch.interval.threads});
       all.back().arguments.emplace_back("cpu_ns", launch.interval.cpu_ns);
       AddArrow(origin, TraceProcess::kStreams, origin.stream, launch.interval.start_ns, &all);
+      const size_t left_out = recipe.kernels.size() - launch.kernels.size();
       for (size_t k = 0; k < launch.kernels.size(); ++k) {
         const KernelTrace& kernel = launch.kernels[k];
-        all.push_back(KernelRecord(recipe.kernels[k], recipe.name, origin.stream,
+        all.push_back(KernelRecord(recipe.kernels[left_out + k], recipe.name, origin.stream,
                                    {kernel.start_ns, kernel.end_ns}));
         std::vector<TraceArgument>& arguments = all.back().arguments;
-        arguments.emplace_back("kernel", uint64_t{k});
+        arguments.emplace_back("kernel", uint64_t{left_out + k});
         arguments.emplace_back("busy_ns", kernel.busy_ns);
         if (!kernel.piece_ns.empty()) {
           arguments.emplace_back("task_ns", Joined(kernel.piece_ns));

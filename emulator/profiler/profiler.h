@@ -62,7 +62,8 @@ class Profiler {
   // Origin of work that the calling thread queues now; unnumbered while nothing is traced.
   WorkOrigin Origin(uint32_t stream);
 
-  // A launch that ran; `kernels`: those of the recipe, in order.
+  // A launch that ran; `kernels`: the last ones of the recipe, in order (all but a prologue that
+  // was left out).
   void AddLaunch(std::shared_ptr<const Recipe> recipe, const WorkOrigin& origin,
                  const LaunchInterval& interval, std::vector<KernelTrace> kernels);
   // What rearranged operands for a launch of `recipe`, as one kernel.

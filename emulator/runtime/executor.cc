@@ -101,6 +101,8 @@ struct Executor::RunState {
   std::vector<std::shared_ptr<PackedCopy>> packed;
   std::vector<uint32_t> claimed;                     // those of `packed` that this launch fills
   std::vector<std::shared_ptr<PackedCopy>> evicted;  // those whose sources may go
+  std::shared_ptr<PackedCopy> kept;                  // of the prologue; null: there is none
+  bool fills_kept = false;                           // this launch runs the prologue
   std::vector<void*> operands;
   AlignedBuffer scratch;  // of the thread that runs the launch
 };
@@ -122,6 +124,45 @@ std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, u
       packs_.Get({address, packed.source_bytes, packed.format}, packed.packed_bytes, now);
   memo = {address, copy};
   return copy;
+}
+
+synStatus Executor::FindKept(const LaunchRequest& request, RunState* run) {
+  LoadedRecipe& recipe = *request.recipe;
+  run->kept.reset();
+  run->fills_kept = false;
+  if (recipe.recipe().prologue == 0) return synSuccess;
+  const uint64_t now = clock_.load(std::memory_order_relaxed);
+  std::lock_guard lock(recipe.pack_mutex());
+  LoadedRecipe::KeptMemo& memo = recipe.kept_memo();
+  const std::vector<uint32_t>& tensors = recipe.prologue_tensors();
+  bool moved = memo.addresses.size() != tensors.size();
+  for (size_t i = 0; i < tensors.size() && !moved; ++i) {
+    moved = memo.addresses[i] != request.table->addresses[tensors[i]];
+  }
+  if (!moved) run->kept = memo.copy.lock();
+  if (run->kept != nullptr && run->kept->valid()) {
+    run->kept->Touch(now);
+  } else {
+    memo.addresses.clear();
+    std::vector<DeviceRange> sources;
+    std::string format = "kept";
+    for (const uint32_t tensor : tensors) {
+      const uint64_t address = request.table->addresses[tensor];
+      memo.addresses.push_back(address);
+      sources.push_back({address, recipe.tensor_bytes(tensor)});
+      format += ' ' + std::to_string(address);
+    }
+    // The recipe's own address stands for what it computes.
+    run->kept = packs_.Get({reinterpret_cast<uint64_t>(&recipe), 1, std::move(format)},
+                           recipe.recipe().kept_bytes, now, sources);
+    memo.copy = run->kept;
+  }
+  if (run->kept == nullptr) {
+    return Fail(synOutOfHostMemory, "no memory for what ", recipe.recipe().name,
+                " computes from its weights");
+  }
+  run->fills_kept = run->kept->Claim();
+  return synSuccess;
 }
 
 void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
@@ -201,6 +242,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   return synSuccess;
 }
 
+// All of them, or those behind the prologue if another launch ran that.
 void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
                           std::vector<KernelTrace>* traces) {
   const LoadedRecipe& recipe = *request.recipe;
@@ -212,7 +254,11 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
       request.signals[next_signal++].progress->Advance();
     }
   };
-  for (uint32_t k = 0; k < kernels.size(); ++k) {
+  const uint32_t prologue = recipe.recipe().prologue;
+  const bool skips = run.kept != nullptr && !run.fills_kept;
+  if (skips) run.kept->WaitReady();
+  for (uint32_t k = skips ? prologue : 0; k < kernels.size(); ++k) {
+    if (run.fills_kept && k == prologue) run.kept->SetReady();
     signal_up_to(k);
     const KernelLaunch& kernel = kernels[k];
     const KernelCall call{recipe.function(kernel.entry),
@@ -226,6 +272,7 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
       pool_->Run(loop);
     }
   }
+  if (run.fills_kept && prologue == kernels.size()) run.kept->SetReady();
   signal_up_to(static_cast<uint32_t>(kernels.size()));
 }
 
@@ -262,6 +309,8 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
         return reinterpret_cast<uint64_t>(recipe.constants());
       case OperandRef::Kind::kPacked:
         return reinterpret_cast<uint64_t>(run->packed[operand.index]->data());
+      case OperandRef::Kind::kKept:
+        return reinterpret_cast<uint64_t>(run->kept->data());
       case OperandRef::Kind::kNull:
         return 0;
     }
@@ -316,6 +365,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
         Fail(synOutOfHostMemory, "no memory for the scratch of ", request.recipe->recipe().name);
   }
   if (status == synSuccess) status = Pack(request, &run);
+  if (status == synSuccess) status = FindKept(request, &run);
   if (status == synSuccess) {
     packs_.EvictSources(run.evicted);
     MemoryAccess access(&packs_);
@@ -332,7 +382,9 @@ synStatus Executor::Run(const LaunchRequest& request) {
                            std::move(traces));
     }
     Count(counters_->launches);
-    Count(counters_->kernels, request.recipe->recipe().kernels.size());
+    const Recipe& recipe = request.recipe->recipe();
+    Count(counters_->kernels,
+          recipe.kernels.size() - (run.kept != nullptr && !run.fills_kept ? recipe.prologue : 0));
     DropWritten(request);
   } else {
     // The outputs stay undefined, but nobody may wait for them for ever.
@@ -343,6 +395,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
   }
   run.packed.clear();
   run.evicted.clear();
+  run.kept.reset();
   return status;
 }
 

@@ -44,6 +44,8 @@ class Executor {
   struct RunState;
   synStatus Pack(const LaunchRequest& request, RunState* run);
   std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
+  // What the prologue made, or memory for it that this launch fills.
+  synStatus FindKept(const LaunchRequest& request, RunState* run);
   void FillClaimed(const LaunchRequest& request, RunState* run);
   void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
                     const TraceInterval& interval);

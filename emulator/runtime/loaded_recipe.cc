@@ -38,14 +38,17 @@ LoadedRecipe::LoadedRecipe(Recipe recipe) : recipe_(std::move(recipe)) {
   PlanSections();
   PlanKernels();
   PlanPacked();
+  PlanPrologue();
   PlanExternals();
   pack_memo_.resize(recipe_.packed.size());
 }
 
 LoadedRecipe::~LoadedRecipe() {
-  if (on_unmap_constants != nullptr && constants_.size() != 0) {
-    on_unmap_constants(reinterpret_cast<uint64_t>(constants_.data()), constants_.size());
+  if (on_unload == nullptr) return;
+  if (constants_.size() != 0) {
+    on_unload(reinterpret_cast<uint64_t>(constants_.data()), constants_.size());
   }
+  if (recipe_.prologue != 0) on_unload(reinterpret_cast<uint64_t>(this), 1);
 }
 
 void LoadedRecipe::PlanSections() {
@@ -93,6 +96,21 @@ void LoadedRecipe::PlanPacked() {
     evictable_.push_back(packed.restore_entry != PackedOperand::kNoEntry &&
                          packed.source.kind == OperandRef::Kind::kPersistent &&
                          !direct[packed.source.index] && packed.source_bytes >= kLeastEvictedBytes);
+  }
+}
+
+void LoadedRecipe::PlanPrologue() {
+  std::vector<bool> read(num_tensors(), false);
+  for (uint32_t k = 0; k < recipe_.prologue; ++k) {
+    for (const OperandRef& operand : recipe_.kernels[k].operands) {
+      const OperandRef& source = operand.kind == OperandRef::Kind::kPacked
+                                     ? recipe_.packed[operand.index].source
+                                     : operand;
+      if (source.kind == OperandRef::Kind::kPersistent) read[source.index] = true;
+    }
+  }
+  for (uint32_t i = 0; i < num_tensors(); ++i) {
+    if (read[i]) prologue_tensors_.push_back(i);
   }
 }
 

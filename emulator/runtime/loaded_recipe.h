@@ -73,6 +73,9 @@ class LoadedRecipe {
   bool has_plain_tables() const { return plain_tables_; }
   BindingMemo& binding_memo() { return binding_memo_; }
 
+  // Indices of tensors that the prologue reads, packed or where they are.
+  const std::vector<uint32_t>& prologue_tensors() const { return prologue_tensors_; }
+
   uint64_t max_scratch_bytes() const { return max_scratch_bytes_; }
   // First operand of kernel `k` in a table of all operands, kernel after kernel.
   uint32_t first_operand(uint32_t kernel) const { return first_operand_[kernel]; }
@@ -100,6 +103,12 @@ class LoadedRecipe {
     std::weak_ptr<PackedCopy> copy;
   };
   std::vector<PackMemo>& pack_memo() { return pack_memo_; }
+  // What the prologue made in the last launch, and where its tensors lay then.
+  struct KeptMemo {
+    std::vector<uint64_t> addresses;
+    std::weak_ptr<PackedCopy> copy;
+  };
+  KeptMemo& kept_memo() { return kept_memo_; }
   // The last table whose direct tensors were all found in memory, and PackCache::eviction_epoch()
   // of then.
   struct ResidentMemo {
@@ -107,16 +116,18 @@ class LoadedRecipe {
     uint64_t epoch = 0;
   };
   ResidentMemo& resident_memo() { return resident_memo_; }
-  // Guards both memos.
+  // Guards the three memos.
   std::mutex& pack_mutex() { return pack_mutex_; }
-  // Where constants lived, so that the cache can forget copies made from them.
-  std::function<void(uint64_t address, uint64_t bytes)> on_unmap_constants;
+  // Called with memory that goes with the recipe: its constants, and the object itself, which
+  // stands for all that its prologue made. The cache can forget what was made from them.
+  std::function<void(uint64_t address, uint64_t bytes)> on_unload;
 
  private:
   void PlanSections();
   void PlanExternals();
   void PlanKernels();
   void PlanPacked();
+  void PlanPrologue();
   absl::Status MapLocked();
 
   Recipe recipe_;
@@ -129,6 +140,7 @@ class LoadedRecipe {
   std::vector<uint32_t> written_;
   std::vector<uint32_t> direct_;
   std::vector<bool> evictable_;  // by packed operand
+  std::vector<uint32_t> prologue_tensors_;
   std::vector<uint32_t> first_operand_;
   std::vector<bool> one_thread_;
   bool plain_tables_ = true;
@@ -144,6 +156,7 @@ class LoadedRecipe {
 
   std::mutex pack_mutex_;
   std::vector<PackMemo> pack_memo_;
+  KeptMemo kept_memo_;
   ResidentMemo resident_memo_;
 
   BindingMemo binding_memo_;

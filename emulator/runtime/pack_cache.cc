@@ -17,8 +17,8 @@ PackCache::~PackCache() {
   while (!entries_.empty()) Erase(entries_.begin());
 }
 
-std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes,
-                                           uint64_t now) {
+std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_bytes, uint64_t now,
+                                           std::span<const DeviceRange> others) {
   std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found != entries_.end() && found->second->valid()) {
@@ -30,7 +30,7 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
   if (bytes_ + packed_bytes > limit_) EvictDownTo(limit_ - std::min(limit_, packed_bytes), now);
   if (buffer.size() < packed_bytes) buffer = AlignedBuffer(packed_bytes);
   if (buffer.size() < packed_bytes) return nullptr;
-  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, std::move(buffer));
+  auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, std::move(buffer), others);
   copy->Touch(now);
   // In the table before it is filled: a change of the source meanwhile must find it.
   Insert(key, copy);
@@ -49,8 +49,8 @@ AlignedBuffer PackCache::TakeBuffer(const PackKey& key, uint64_t bytes) {
 
 void PackCache::Insert(const PackKey& key, const std::shared_ptr<PackedCopy>& copy) {
   const auto entry = entries_.emplace(key, copy).first;
-  by_address_.emplace(key.address, entry);
-  longest_source_ = std::max(longest_source_, key.bytes);
+  AddSource(key.address, key.bytes, entry);
+  for (const DeviceRange& range : copy->others_) AddSource(range.address, range.bytes, entry);
   bytes_ += copy->bytes();
   size_.store(entries_.size(), std::memory_order_release);
   Count(counters_->packs);
@@ -60,15 +60,25 @@ void PackCache::Insert(const PackKey& key, const std::shared_ptr<PackedCopy>& co
   }
 }
 
+void PackCache::AddSource(uint64_t address, uint64_t bytes, Entries::iterator entry) {
+  by_address_.emplace(address, Source{bytes, entry});
+  longest_source_ = std::max(longest_source_, bytes);
+}
+
+void PackCache::EraseSource(uint64_t address, Entries::iterator entry) {
+  auto [it, end] = by_address_.equal_range(address);
+  while (it->second.entry != entry) ++it;
+  by_address_.erase(it);
+}
+
 void PackCache::Erase(Entries::iterator entry) {
   entry->second->valid_.store(false, std::memory_order_release);
   if (entry->second->source_evicted_.load(std::memory_order_relaxed)) {
     counters_->source_bytes_evicted.fetch_sub(entry->first.bytes, std::memory_order_relaxed);
   }
   bytes_ -= entry->second->bytes();
-  auto [it, end] = by_address_.equal_range(entry->first.address);
-  while (it->second != entry) ++it;
-  by_address_.erase(it);
+  EraseSource(entry->first.address, entry);
+  for (const DeviceRange& range : entry->second->others_) EraseSource(range.address, entry);
   entries_.erase(entry);
   size_.store(entries_.size(), std::memory_order_release);
   counters_->pack_bytes.store(bytes_, std::memory_order_relaxed);
@@ -98,12 +108,16 @@ void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
 template <typename Visit>
 void PackCache::ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit) {
   const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
-  auto it = by_address_.lower_bound(first);
-  while (it != by_address_.end() && it->first < address + bytes) {
-    const auto entry = it->second;
-    ++it;
-    if (entry->first.address + entry->first.bytes > address) visit(entry);
+  std::vector<Entries::iterator> found;  // first: the visit may erase several of their sources
+  for (auto it = by_address_.lower_bound(first);
+       it != by_address_.end() && it->first < address + bytes; ++it) {
+    const Source& source = it->second;
+    if (it->first + source.bytes <= address) continue;
+    if (std::find(found.begin(), found.end(), source.entry) == found.end()) {
+      found.push_back(source.entry);
+    }
   }
+  for (const Entries::iterator entry : found) visit(entry);
 }
 
 void PackCache::Drop(uint64_t address, uint64_t bytes) {

@@ -1,4 +1,5 @@
-// Operands rearranged for the matrix engine, kept as long as their source bytes do not change.
+// Operands rearranged for the matrix engine, kept as long as their source bytes do not change. What
+// the prologue of a recipe made is such a copy, too, of many sources.
 //
 // Staleness: whoever changes device memory calls Drop for the range after the change and before the
 // change counts as done. A pack that began before that is not kept either, even if it ends later;
@@ -22,12 +23,18 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "emulator/base/aligned_buffer.h"
 #include "emulator/base/counters.h"
 #include "emulator/runtime/code_image.h"
 
 namespace hpu::emulator {
+
+struct DeviceRange {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
 
 struct PackKey {
   uint64_t address = 0;  // of the source
@@ -45,8 +52,12 @@ struct SourceRestorer {
 
 class PackedCopy {
  public:
-  PackedCopy(uint64_t source, uint64_t source_bytes, AlignedBuffer buffer)
-      : source_(source), source_bytes_(source_bytes), buffer_(std::move(buffer)) {}
+  PackedCopy(uint64_t source, uint64_t source_bytes, AlignedBuffer buffer,
+             std::span<const DeviceRange> others)
+      : source_(source),
+        source_bytes_(source_bytes),
+        others_(others.begin(), others.end()),
+        buffer_(std::move(buffer)) {}
   uint8_t* data() const { return buffer_.data(); }
   uint64_t bytes() const { return buffer_.size(); }
   // Its source has not changed.
@@ -91,6 +102,7 @@ class PackedCopy {
 
   const uint64_t source_;
   const uint64_t source_bytes_;
+  const std::vector<DeviceRange> others_;  // that it depends on, too
   AlignedBuffer buffer_;  // the next copy's, once this one is stale and nobody holds it
   SourceRestorer restorer_;
   std::atomic<bool> source_evicted_{false};
@@ -109,9 +121,11 @@ class PackCache {
   PackCache(uint64_t limit, Counters* counters) : limit_(limit), counters_(counters) {}
   ~PackCache();
 
-  // The copy for `key`, a new one (to be claimed and filled) if there is none. Null when memory is
-  // exhausted. `now` is any clock that grows from launch to launch.
-  std::shared_ptr<PackedCopy> Get(const PackKey& key, uint64_t packed_bytes, uint64_t now);
+  // The copy for `key`, a new one (to be claimed and filled) if there is none. It depends on the
+  // key's source and on `others`, which are the same for equal keys. Null when memory is exhausted.
+  // `now` is any clock that grows from launch to launch.
+  std::shared_ptr<PackedCopy> Get(const PackKey& key, uint64_t packed_bytes, uint64_t now,
+                                  std::span<const DeviceRange> others = {});
 
   // Forgets every copy whose source overlaps [address, address + bytes). A write that was not
   // within a MemoryAccess loses what else an evicted source held.
@@ -144,7 +158,7 @@ class PackCache {
   };
   using Entries = std::unordered_map<PackKey, std::shared_ptr<PackedCopy>, Hash>;
 
-  // Calls `visit` with every entry whose source overlaps the range; it may erase that entry.
+  // Calls `visit` with every entry of which a source overlaps the range; it may erase that entry.
   template <typename Visit>
   void ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit);
   // Memory for a copy under `key`: that of the stale one, which it takes out, if nobody holds it.
@@ -152,6 +166,8 @@ class PackCache {
   void Insert(const PackKey& key, const std::shared_ptr<PackedCopy>& copy);
   void ForgetStale(uint64_t now);
   void Restore(PackedCopy& copy);
+  void AddSource(uint64_t address, uint64_t bytes, Entries::iterator entry);
+  void EraseSource(uint64_t address, Entries::iterator entry);
   void Erase(Entries::iterator entry);
   void EvictDownTo(uint64_t bytes, uint64_t now);
 
@@ -159,7 +175,11 @@ class PackCache {
   Counters* const counters_;
   mutable std::mutex mutex_;
   Entries entries_;
-  std::multimap<uint64_t, Entries::iterator> by_address_;
+  struct Source {
+    uint64_t bytes = 0;
+    Entries::iterator entry;
+  };
+  std::multimap<uint64_t, Source> by_address_;
   uint64_t longest_source_ = 0;
   uint64_t next_forgetting_ = 0;  // launch from which on stale copies may be too old
   uint64_t bytes_ = 0;

@@ -64,16 +64,18 @@ Factors FactorsOf(const Node& node) {
 class RecipeEmitter {
  public:
   RecipeEmitter(const GraphDesc& graph, LoopGraph& loops, const std::vector<FusedKernel>& kernels,
-                const CompileOptions& options)
+                const Prologue& prologue, const CompileOptions& options)
       : graph_(graph),
         loops_(loops),
         kernels_(kernels),
+        prologue_(prologue),
         target_(TargetInfoFor(options.isa)),
         threads_(options.threads) {
     recipe_.name = graph.name;
     recipe_.device_type = graph.device_type;
     recipe_.isa = options.isa;
-    recipe_.constants = std::move(loops.constants);
+    recipe_.constants = std::move(loops_.constants);
+    recipe_.kept_bytes = prologue_.kept_bytes;
   }
 
   absl::StatusOr<Recipe> Run(const Dump& dump) {
@@ -173,6 +175,8 @@ class RecipeEmitter {
         return {OperandRef::Kind::kConstant, 0, value.byte_offset};
       case Home::kWorkspace:
         return {OperandRef::Kind::kWorkspace, v, 0};
+      case Home::kKept:
+        return {OperandRef::Kind::kKept, 0, value.byte_offset};
     }
     return {};
   }
@@ -335,6 +339,7 @@ class RecipeEmitter {
     for (PlacedLaunch& placed : launches_) {
       placed.launch.entry = EntryOf(placed.unit, placed.launch.entry);
       for (OperandRef& ref : placed.launch.operands) place(ref, placed.kernel);
+      if (placed.kernel < prologue_.kernels) ++recipe_.prologue;
       recipe_.kernels.push_back(std::move(placed.launch));
     }
     for (PlacedPacked& placed : packed_) {
@@ -349,6 +354,7 @@ class RecipeEmitter {
   const GraphDesc& graph_;
   LoopGraph& loops_;
   const std::vector<FusedKernel>& kernels_;
+  const Prologue prologue_;
   const TargetInfo target_;
   const uint32_t threads_;
   Recipe recipe_;
@@ -366,9 +372,9 @@ class RecipeEmitter {
 }  // namespace
 
 absl::StatusOr<Recipe> EmitRecipe(const GraphDesc& graph, LoopGraph& loops,
-                                  const std::vector<FusedKernel>& kernels,
+                                  const std::vector<FusedKernel>& kernels, const Prologue& prologue,
                                   const CompileOptions& options, const Dump& dump) {
-  return RecipeEmitter(graph, loops, kernels, options).Run(dump);
+  return RecipeEmitter(graph, loops, kernels, prologue, options).Run(dump);
 }
 
 }  // namespace hpu::graph_compiler

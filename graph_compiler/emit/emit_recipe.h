@@ -4,15 +4,15 @@
 
 #include <vector>
 
-#include "graph_compiler/fusion/row_groups.h"
 #include "graph_compiler/ir/compile_options.h"
 #include "graph_compiler/ir/dump.h"
 #include "graph_compiler/ir/graph_desc.h"
+#include "graph_compiler/plan/prologue.h"
 
 namespace hpu::graph_compiler {
 
 absl::StatusOr<Recipe> EmitRecipe(const GraphDesc& graph, LoopGraph& loops,
-                                  const std::vector<FusedKernel>& kernels,
+                                  const std::vector<FusedKernel>& kernels, const Prologue& prologue,
                                   const CompileOptions& options, const Dump& dump);
 
 }  // namespace hpu::graph_compiler

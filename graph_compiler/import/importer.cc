@@ -93,6 +93,7 @@ absl::Status Importer::AddTensor(uint32_t index) {
       value.tensor = index;
       value.section = tensor.section;
       value.byte_offset = tensor.section_offset;
+      value.weight = tensor.weight && graph_.inference;
       result_.values.push_back(value);
     } else {
       if (tensor.host_data.size() < value.bytes) {

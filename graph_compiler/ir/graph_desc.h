@@ -34,6 +34,7 @@ struct TensorDesc {
   std::vector<uint8_t> host_data;    // kConstant (or H2D)
   std::vector<uint8_t> permutation;  // empty = identity; else memory order of a persistent tensor
   bool external = false;
+  bool weight = false;  // kPersistent: mostly holds the same values from launch to launch
 };
 
 struct NodeDesc {

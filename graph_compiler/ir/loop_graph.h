@@ -22,7 +22,8 @@ namespace hpu::graph_compiler {
 using ValueId = uint32_t;
 using Shape = Dims;
 
-enum class Home : uint8_t { kWorkspace, kPersistent, kConstant };
+// kKept: as kWorkspace, but it outlives the launch (plan/prologue.h).
+enum class Home : uint8_t { kWorkspace, kPersistent, kConstant, kKept };
 
 struct Value {
   std::string name;
@@ -32,8 +33,10 @@ struct Value {
   Home home = Home::kWorkspace;
   uint32_t tensor = kNoTensor;  // kPersistent: index in GraphDesc::tensors
   uint32_t section = kNoSection;
-  uint64_t byte_offset = 0;  // in its section or in the recipe's constants
+  uint64_t byte_offset = 0;  // in its section, the recipe's constants or what is kept
   uint64_t bytes = 0;
+  // kPersistent, in a graph of inference: mostly holds the same from launch to launch.
+  bool weight = false;
   // kPersistent: written in part, over what this value in the same memory holds before the launch.
   std::optional<ValueId> content = std::nullopt;
 };

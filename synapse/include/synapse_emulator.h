@@ -96,6 +96,12 @@ synStatus synEmulatorMeasurePeak(synEmulatorPeak* peak);
 // 1,024).
 synStatus synEmulatorTraceTasks(uint32_t on);
 
+// A persistent tensor that mostly holds the same values from launch to launch. What a recipe of
+// inference computes from such tensors and constants alone is computed by the first launch, and
+// anew behind every change of their memory that the device knows of (as for packed copies).
+// Default: false.
+synStatus synEmulatorTensorSetWeight(synTensor tensor, bool value);
+
 // Whether the device takes the graph, found without generating code. synUnsupported: it has no such
 // node, element type or shape; synInvalidArgument: shapes or parameters that contradict each other.
 // synGetLastErrorMessage names the node and the reason. The graph can go on to be built.

@@ -26,7 +26,7 @@ inline TensorSpec Spec(const std::vector<int64_t>& sizes, std::vector<int64_t> s
 
 inline uint32_t AddInput(GraphBuilder& builder, const std::string& name, TensorSpec spec,
                          bool on_cpu = false) {
-  return builder.AddInput({CapturedInput::Kind::kTensor, std::move(spec), on_cpu, name});
+  return builder.AddInput({.spec = std::move(spec), .on_cpu = on_cpu, .name = name});
 }
 
 // A call whose arguments are tensors "a", "b", ...
@@ -50,7 +50,7 @@ inline Argument Tensor(uint32_t value) { return {TensorArgument{value}}; }
 inline CapturedGraph Everything() {
   GraphBuilder builder("everything");
   const uint32_t x = AddInput(builder, "x", Spec({2, 3}));
-  builder.AddInput({CapturedInput::Kind::kScalar, {}, false, "n"});
+  builder.AddInput({.kind = CapturedInput::Kind::kScalar, .spec = {}, .name = "n"});
   const uint32_t c = builder.AddConstant({Spec({2}, {}, 0, DType::kU8), Bytes{0xAB, 0xCD}});
   const uint32_t y = AddCall(builder, "aten.relu.default", {x}, {{Spec({2, 3}), kOwnMemory}});
   AddCall(builder, "aten.t.default", {y}, {{Spec({3, 2}, {1, 3}), y}});

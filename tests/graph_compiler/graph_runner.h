@@ -156,6 +156,7 @@ class GraphRun {
     std::copy(recipe.constants.begin(), recipe.constants.end(), constant_base);
     const MappedImage image(recipe.code);
     std::vector<std::vector<uint8_t>> packed(recipe.packed.size());
+    std::vector<uint8_t> kept(recipe.kept_bytes + 64, 0xcd);
     const auto address = [&](const OperandRef& ref) -> void* {
       switch (ref.kind) {
         case OperandRef::Kind::kPersistent:
@@ -166,6 +167,8 @@ class GraphRun {
           return constant_base + ref.offset;
         case OperandRef::Kind::kPacked:
           return align(packed[ref.index]) + ref.offset;
+        case OperandRef::Kind::kKept:
+          return align(kept) + ref.offset;
         case OperandRef::Kind::kNull:
           return nullptr;
       }

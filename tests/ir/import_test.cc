@@ -57,7 +57,7 @@ TEST(Import, NamesAreMadeUniqueAndPrintable) {
   for (const char* name : {"L['x'].w", "L['x']_w", "", "const0"}) {
     AddInput(builder, name, Spec({1}));
   }
-  builder.AddInput({CapturedInput::Kind::kScalar, {}, false, ""});
+  builder.AddInput({.kind = CapturedInput::Kind::kScalar, .spec = {}, .name = ""});
   EXPECT_THAT(Printed(builder), HasSubstr("%L__x___w: f32[1],\n    %L__x___w_: f32[1],\n    %in2_: "
                                           "f32[1],\n    %in3_const0: f32[1],\n    %in4_: scalar"));
 }

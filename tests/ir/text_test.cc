@@ -26,7 +26,7 @@ TEST(Text, PrintsWhatItParsed) {
 
 TEST(Text, StridesHostInputsScalarsAndAbsentOperands) {
   ExpectRoundTrip(
-      R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %b: f32[3], %c: f32[] cpu) -> f32[2,3] {
+      R"(graph @g(%x: f32[2,3]{1,2}, %s: scalar, %b: f32[3] weight, %c: f32[] cpu) -> f32[2,3] {
   %0 = layer_norm %x, none, %b {axes = 1, eps = 1e-05} : f32[2,3]
   %1 = add %0, %c : f32[2,3]
   return %1

@@ -46,7 +46,9 @@ class GraphBuilder:
         self.next_id += count
         return first
 
-    def add_tensor_input(self, dtype, sizes, strides, offset=0, on_cpu=False, name="") -> int:
+    def add_tensor_input(
+        self, dtype, sizes, strides, offset=0, on_cpu=False, name="", is_weight=False
+    ) -> int:
         id = self._take(1)
         self.inputs.append((id, (dtype, tuple(sizes), tuple(strides))))
         return id

@@ -209,9 +209,13 @@ TEST_F(GraphTest, NodeChecksInOrder) {
                                                         "n", nullptr, nullptr));
   EXPECT_STATUS(synInvalidArgument, MakeNode("relu_fwd_f32", {bare}, {y}));
   EXPECT_SUCCESS(api_->synTensorSetExternal(x, false));
+  if (api_->is_emulator()) EXPECT_SUCCESS(api_->synEmulatorTensorSetWeight(x, true));
   // Tensors are locked from here on, though the calls fail.
   EXPECT_STATUS(synFail, MakeNode("memcpy_dma", {x}, {y}));
   EXPECT_STATUS(synObjectAlreadyInitialized, api_->synTensorSetExternal(x, false));
+  if (api_->is_emulator()) {
+    EXPECT_STATUS(synObjectAlreadyInitialized, api_->synEmulatorTensorSetWeight(x, false));
+  }
   const char params[3] = {};
   EXPECT_STATUS(synInvalidArgument, MakeNode("gemm", {x, x}, {y}, params, 3));
   const synTensor high = MakeTensor("high", {1, 1, 1, 1, 1, 2}, true);

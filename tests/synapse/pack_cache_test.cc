@@ -57,6 +57,32 @@ TEST_F(PackCacheTest, DropsWhateverOverlapsByOneByte) {
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
+TEST_F(PackCacheTest, EverySourceOfACopyCounts) {
+  PackCache cache(1 << 20, &counters_);
+  const std::vector<DeviceRange> others = {{3000, 8}, {2000, 64}, {3000, 16}};
+  const auto get = [&] {
+    const auto copy = cache.Get({1000, 64, "x"}, 128, 1, others);
+    if (copy->Claim()) copy->SetReady();
+    return copy;
+  };
+  for (const uint64_t address : {1000, 1063, 2000, 2063, 3000, 3007, 3015}) {
+    const auto copy = get();
+    EXPECT_EQ(get(), copy);
+    cache.Drop(1064, 936);
+    cache.Drop(2064, 936);
+    cache.Drop(3016, 4);
+    ASSERT_TRUE(copy->valid());
+    cache.Drop(address, 1);
+    EXPECT_FALSE(copy->valid()) << address;
+    EXPECT_EQ(cache.bytes(), 0u);
+  }
+  const auto copy = get();
+  Get(cache, 3000, 8, "y", 1);
+  cache.Drop(0, 5000);  // one write over all sources of two copies
+  EXPECT_FALSE(copy->valid());
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
 TEST_F(PackCacheTest, LongSourceFarBelowTheWriteIsFound) {
   PackCache cache(1 << 20, &counters_);
   const auto longer = Get(cache, 1000, 5000, "x", 1);

@@ -122,6 +122,14 @@ TEST(RecipeTest, RangeChecks) {
   EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].grain = 0; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.kernels[0].scratch_bytes = uint64_t{1} << 40; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.workspace_bytes = 100; }));
+  EXPECT_FALSE(refused([](Recipe& r) { r.kept_bytes = 256; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.kept_bytes = 100; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.prologue = uint32_t(r.kernels.size()) + 1; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.prologue = 1; }));  // it writes a tensor
+  EXPECT_TRUE(refused([](Recipe& r) {
+    r.kept_bytes = 256;
+    r.kernels[0].operands[0] = {.kind = OperandRef::Kind::kKept, .index = 0, .offset = 257};
+  }));
   EXPECT_TRUE(refused([](Recipe& r) { r.packed[0].source_bytes = 401; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.packed[0].source.kind = OperandRef::Kind::kWorkspace; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].sizes = {uint64_t{1} << 60, 16}; }));

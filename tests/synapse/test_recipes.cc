@@ -87,6 +87,19 @@ Recipe PackedAddRecipe(uint64_t elements) {
   return recipe;
 }
 
+Recipe KeptAddRecipe(uint64_t elements) {
+  Recipe recipe = EmptyRecipe("kept_add");
+  recipe.tensors = {Input("a", elements, 0), Input("b", elements, 1), Input("x", elements, 2),
+                    Output("out", elements, 3)};
+  recipe.prologue = 1;
+  recipe.kept_bytes = (elements * sizeof(int32_t) + 127) / 128 * 128;
+  const OperandRef kept{.kind = OperandRef::Kind::kKept};
+  const uint32_t add = AddCode(recipe, k_add);
+  recipe.kernels = {MakeKernel(add, {Persistent(0), Persistent(1), kept}, elements, "of weights"),
+                    MakeKernel(add, {kept, Persistent(2), Persistent(3)}, elements, "add")};
+  return recipe;
+}
+
 Recipe GatedAddRecipe(uint64_t elements) {
   Recipe recipe = EmptyRecipe("gated_add");
   recipe.tensors = {Input("gate", 1, 0), Input("a", elements, 1), Input("b", elements, 2),

@@ -16,6 +16,8 @@ RecipeTensor VectorTensor(const std::string& name, uint64_t elements, uint32_t s
 Recipe AddRecipe(uint64_t elements);
 // out = packed(a) + b: `a` goes through a packed copy.
 Recipe PackedAddRecipe(uint64_t elements);
+// out = kept(a + b) + x: the sum of a and b is the prologue's; tensors a, b, x, out.
+Recipe KeptAddRecipe(uint64_t elements);
 // Waits until gate[0] is not 0, then out = a + b; tensors gate, a, b, out; out is external.
 Recipe GatedAddRecipe(uint64_t elements);
 // visits[i] += 1 for every task; `kernels` times.

@@ -47,7 +47,7 @@ struct PoolWindow {
   Dims stride;
   Dims pads;
 };
-PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
+PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
   PoolWindow window;
   const Dims kernel = call.Ints("kernel_size");
   Dims stride = call.Ints("stride");
@@ -56,6 +56,12 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial) {
   window.stride = ForPlane(call, stride, spatial, 1);
   for (int64_t pad : ForPlane(call, call.Ints("padding"), spatial, 0)) {
     window.pads.insert(window.pads.end(), {pad, pad});
+  }
+  // With ceil_mode a window may be larger than the padded image, where it is cut off.
+  const Dims& image = Image(call)->type.sizes;
+  for (int64_t i = 2 - spatial; i < 2 && image.size() > 1; ++i) {
+    const int64_t room = image[image.size() - 2 + i] + 2 * window.pads[2 * i];
+    window.kernel[i] = std::min(window.kernel[i], (room - 1) / dilation[i] + 1);
   }
   return window;
 }
@@ -81,8 +87,8 @@ void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window, const Di
 
 // (x, kernel, stride, padding, dilation, ceil_mode)
 void EmitMaxPool(Call& call, int64_t spatial) {
-  const PoolWindow window = PoolWindowOf(call, spatial);
   const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
+  const PoolWindow window = PoolWindowOf(call, spatial, dilation);
   GiveMaxPool(call, spatial, window, dilation, call.Bool("ceil_mode"));
 }
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
@@ -195,9 +201,9 @@ void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilat
   call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
 }
 void MaxPool2dBackward(Call& call) {
-  const PoolWindow window = PoolWindowOf(call, 2);
-  GiveMaxPoolGradient(call, window, ForPlane(call, call.Ints("dilation"), 2, 1),
-                      call.Bool("ceil_mode"));
+  const Dims dilation = ForPlane(call, call.Ints("dilation"), 2, 1);
+  const PoolWindow window = PoolWindowOf(call, 2, dilation);
+  GiveMaxPoolGradient(call, window, dilation, call.Bool("ceil_mode"));
 }
 
 // The same where windows differ: channels last, so that neighbours in memory are summed side by
@@ -231,7 +237,7 @@ void AdaptiveMaxPool2dBackward(Call& call) {
 
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 void EmitAvgPool(Call& call, int64_t spatial) {
-  const PoolWindow window = PoolWindowOf(call, spatial);
+  const PoolWindow window = PoolWindowOf(call, spatial, {1, 1});
   const bool ceil = call.Bool("ceil_mode");
   const bool count_padding = call.Bool("count_include_pad");
   const int64_t divisor = call.Has("divisor_override") ? call.Int("divisor_override") : 0;

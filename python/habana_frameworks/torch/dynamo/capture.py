@@ -24,7 +24,15 @@ from torch.utils import _pytree as pytree
 
 from .call_recording import record_call
 from .functional import GraphRunner, record_functional
-from .inputs import AUTOCAST, GRAD_SWITCHES, NO_EFFECT, GraphInputs, attribute, fake_input
+from .inputs import (
+    AUTOCAST,
+    GRAD_SWITCHES,
+    NO_EFFECT,
+    GraphInputs,
+    attribute,
+    fake_input,
+    is_weight,
+)
 from .joint import record_joint
 from .recorder import SnippetRecorder, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
@@ -53,12 +61,14 @@ def fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
-def declare_input(writer: GraphWriter, value: Any, name: str) -> Any:
+def declare_input(writer: GraphWriter, value: Any, name: str, weight: bool) -> Any:
     """Declares one graph input; a TensorValue, or the specialised number itself."""
     if isinstance(value, torch.Tensor):
         check_plain(value, f"input {name}")
         on_cpu = value.device.type == "cpu"
-        return TensorValue(writer.builder.add_tensor_input(*meta_of(value), on_cpu, name), value)
+        builder = writer.builder
+        number = builder.add_tensor_input(*meta_of(value), on_cpu, name, weight and not on_cpu)
+        return TensorValue(number, value)
     if value is None or isinstance(value, (int, float, bool)):
         writer.builder.add_scalar_input(name)
         return value
@@ -266,10 +276,12 @@ class Capture:
 
     def _declare_inputs(self) -> None:
         for node in self.inputs.placeholders:
-            self._env[node] = declare_input(self.writer, self.values[node], node.name)
+            self._env[node] = declare_input(
+                self.writer, self.values[node], node.name, is_weight(node)
+            )
         for path in self.inputs.attributes:
             fake = fake_input(self.mode, attribute(self.module, path))
-            self._attributes[path] = declare_input(self.writer, fake, path)
+            self._attributes[path] = declare_input(self.writer, fake, path, True)
         for path, tensor in self.inputs.constants.items():
             fake = fake_input(self.mode, tensor)
             snippet = Snippet(constants=[(0, tensor)], slot_count=1)

@@ -19,7 +19,7 @@ import torch.fx
 from torch.fx import Node
 
 from .function_text import Uncacheable, function_text
-from .inputs import GraphInputs
+from .inputs import GraphInputs, is_weight
 from .int4_weights import block_columns
 from .wire import describe, tensor_bytes
 
@@ -99,7 +99,10 @@ def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
     lines: list[str] = []
     for number, node in enumerate(module.graph.nodes):
         canonical.numbers[node] = number
-        lines.append("input" if node.op == "placeholder" else canonical.line(node))
+        if node.op == "placeholder":
+            lines.append("weight" if is_weight(node) else "input")
+        else:
+            lines.append(canonical.line(node))
     return "\n".join(lines)
 
 

@@ -57,6 +57,11 @@ def _is_constant(module: torch.nn.Module, path: str, value: torch.Tensor) -> boo
     return value.numel() * value.element_size() <= CONSTANT_BYTES
 
 
+def is_weight(node: torch.fx.Node) -> bool:
+    """Whether a placeholder is a parameter or buffer of a module, by Dynamo's own mark."""
+    return "_dynamo_static_input_type" in node.meta.get("tensor_dict", ())
+
+
 def example_of(node: torch.fx.Node) -> Any:
     """What Dynamo, or AOTAutograd in its graphs, notes of a node's value; None: nothing."""
     return node.meta.get("example_value", node.meta.get("val"))

@@ -85,7 +85,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=False,
         key=False,
-        effect="weights are inputs of a program; packed forms are cached by the device",
+        effect="weights are inputs; packed forms, and what follows from them alone, are kept",
         text="Make parameters constants.",
     ),
     Option(
@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=False,
         key=False,
-        effect="weights are inputs of a program; packed forms are cached by the device",
+        effect="weights are inputs; packed forms, and what follows from them alone, are kept",
         text="Drop the originals of frozen parameters.",
     ),
     Option(
