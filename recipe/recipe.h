@@ -40,6 +40,24 @@ struct OperandRef {
   uint64_t offset = 0;  // bytes, added to the base
 };
 
+constexpr const char* KindName(OperandRef::Kind kind) {
+  switch (kind) {
+    case OperandRef::Kind::kPersistent:
+      return "tensor";
+    case OperandRef::Kind::kWorkspace:
+      return "workspace";
+    case OperandRef::Kind::kConstant:
+      return "constant";
+    case OperandRef::Kind::kPacked:
+      return "packed";
+    case OperandRef::Kind::kNull:
+      return "null";
+    case OperandRef::Kind::kKept:
+      return "kept";
+  }
+  return "";
+}
+
 // One kernel: void k(void* const* operands, int64_t task_begin, int64_t task_end, void* scratch).
 // Tasks are independent; the runtime splits [0, tasks) over the compute threads and gives every
 // thread its own 64-byte aligned scratch of scratch_bytes. Results must not depend on the split.

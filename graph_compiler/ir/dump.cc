@@ -44,9 +44,9 @@ void Dump::Write(const std::string& stage, const Recipe& recipe) const {
   std::ostringstream text;
   std::ostringstream dot;
   text << "workspace " << recipe.workspace_bytes << " constants " << recipe.constants.size()
-       << " code " << recipe.code.size() << " packed " << recipe.packed.size() << '\n';
+       << " code " << recipe.code.size() << " packed " << recipe.packed.size() << " prologue "
+       << recipe.prologue << " kept " << recipe.kept_bytes << '\n';
   dot << "digraph recipe {\n";
-  static constexpr const char* kKinds[] = {"tensor", "workspace", "constant", "packed", "null"};
   for (size_t k = 0; k < recipe.kernels.size(); ++k) {
     const KernelLaunch& launch = recipe.kernels[k];
     text << "kernel " << k << " entry " << launch.entry << " tasks " << launch.tasks << " grain "
@@ -54,8 +54,7 @@ void Dump::Write(const std::string& stage, const Recipe& recipe) const {
     dot << "  k" << k << " [label=\"" << launch.name << "\"];\n";
     if (k > 0) dot << "  k" << k - 1 << " -> k" << k << ";\n";
     for (const OperandRef& ref : launch.operands) {
-      text << "  " << kKinds[static_cast<size_t>(ref.kind)] << ' ' << ref.index << " + "
-           << ref.offset << '\n';
+      text << "  " << KindName(ref.kind) << ' ' << ref.index << " + " << ref.offset << '\n';
     }
   }
   dot << "}\n";

@@ -108,16 +108,16 @@ class PrologueFinder {
     return kept;
   }
 
+  // Kernels with large results first.
   void DropDownTo(uint64_t bytes) {
-    while (BytesOf(Kept()) > bytes) {
-      size_t largest = kernels_.size();
+    uint64_t largest = 0;
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      if (in_prologue_[k]) largest = std::max(largest, BytesOf(writes_[k]));
+    }
+    for (; BytesOf(Kept()) > bytes; largest /= 2) {
       for (size_t k = 0; k < kernels_.size(); ++k) {
-        if (!in_prologue_[k]) continue;
-        if (largest == kernels_.size() || BytesOf(writes_[k]) > BytesOf(writes_[largest])) {
-          largest = k;
-        }
+        if (in_prologue_[k] && 2 * BytesOf(writes_[k]) >= largest) TakeOut(k);
       }
-      TakeOut(largest);
       Settle();
     }
   }
