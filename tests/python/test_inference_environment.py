@@ -88,7 +88,7 @@ def test_initialize(told, initialize):
         "PT_HPU_MATMUL3D_2D_RESHAPE=True",
         "marking parameters as constants",
     ]
-    assert "weights are inputs of a program" in told()[2]
+    assert "weights are inputs; packed forms" in told()[2]
 
 
 @pytest.mark.parametrize(
