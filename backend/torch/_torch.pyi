@@ -24,6 +24,9 @@ class AliasedInputs(RuntimeError):
 def element_types() -> list[torch.dtype]:
     """Those that a captured graph can hold."""
 
+def describe(tensor: torch.Tensor) -> str:
+    """ "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device."""
+
 class GraphBuilder:
     """Builds a captured graph call by call; needs no device.
 

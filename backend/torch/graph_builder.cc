@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 
@@ -333,6 +334,25 @@ OpSchema ToOpSchema(const c10::FunctionSchema& schema) {
   return result;
 }
 
+// "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device.
+std::string Describe(const at::Tensor& tensor) {
+  std::ostringstream out;
+  const auto list = [&](char open, c10::SymIntArrayRef numbers, char close) {
+    const char* separator = "";
+    out << open;
+    for (const c10::SymInt& number : numbers) {
+      out << separator << number;
+      separator = ", ";
+    }
+    out << close;
+  };
+  out << torch::getTHPDtype(tensor.scalar_type())->name;
+  list('[', tensor.sym_sizes(), ']');
+  list('{', tensor.sym_strides(), '}');
+  out << '@' << c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
+  return out.str();
+}
+
 void BindGraphBuilder(py::module_& module) {
   py::class_<PyGraphBuilder> builder(module, "GraphBuilder");
   py::class_<GraphValue>(builder, "Value")
@@ -360,6 +380,7 @@ void BindGraphBuilder(py::module_& module) {
     }
     return types;
   });
+  module.def("describe", &Describe, py::arg("tensor"));
 }
 
 }  // namespace hpu::torch_backend

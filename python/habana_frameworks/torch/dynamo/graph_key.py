@@ -18,10 +18,11 @@ import torch
 import torch.fx
 from torch.fx import Node
 
+from .. import native
 from .function_text import Uncacheable, function_text
 from .inputs import GraphInputs, is_weight
 from .int4_weights import block_columns
-from .wire import describe, tensor_bytes
+from .wire import tensor_bytes
 
 Factors = list[tuple[str, str]]
 
@@ -37,21 +38,19 @@ class _Canonical:
     def __init__(self, inputs: GraphInputs) -> None:
         self.constants = inputs.constants
         self.attributes = {path: number for number, path in enumerate(inputs.attributes)}
-        self.numbers: dict[Node, int] = {}
+        self.names: dict[Node, str] = {}
         self.functions: dict[Any, str] = {}
 
     def token(self, value: Any) -> str:
         kind = type(value)
         if kind is Node:
-            return f"%{self.numbers[value]}"
-        if value is None or kind in (bool, int):
+            return self.names[value]
+        if value is None or kind in (bool, int, str):
             return repr(value)
         if kind is float:
             return str(value.hex())
         if kind is complex:
             return f"complex({value.real.hex()},{value.imag.hex()})"
-        if kind is str:
-            return repr(value)
         if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
             return str(value)
         if isinstance(value, torch.device):
@@ -69,7 +68,9 @@ class _Canonical:
         raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
 
     def tokens(self, values: Sequence[Any]) -> str:
-        return ",".join([self.token(value) for value in values])
+        # Most are nodes; a call for each would be a tenth of the key's time.
+        names = self.names
+        return ",".join([names[v] if type(v) is Node else self.token(v) for v in values])
 
     def function(self, target: Any) -> str:
         text = self.functions.get(target)
@@ -84,7 +85,7 @@ class _Canonical:
             if constant is None:
                 return f"attribute {self.attributes[path]}"
             content = hashlib.sha256(tensor_bytes(constant)).hexdigest()
-            return f"constant {describe(constant)} {content}"
+            return f"constant {native.torch_module().describe(constant)} {content}"
         if node.op == "output":
             return f"return {self.token(node.args[0])}"
         target = self.function(node.target) if node.op == "call_function" else f".{node.target}"
@@ -98,7 +99,7 @@ def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
     canonical = _Canonical(inputs)
     lines: list[str] = []
     for number, node in enumerate(module.graph.nodes):
-        canonical.numbers[node] = number
+        canonical.names[node] = f"%{number}"
         if node.op == "placeholder":
             lines.append("weight" if is_weight(node) else "input")
         else:
@@ -106,10 +107,14 @@ def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
     return "\n".join(lines)
 
 
-def _input_text(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return describe(value) + (" grad" if value.requires_grad else "")
-    return f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
+def _input_texts(values: Sequence[Any]) -> list[str]:
+    describe = native.torch_module().describe
+    return [
+        (describe(value) + (" grad" if value.requires_grad else ""))
+        if isinstance(value, torch.Tensor)
+        else f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
+        for value in values
+    ]
 
 
 # The modules that make captured graphs of Dynamo graphs; fake_ops decides what Dynamo traces.
@@ -181,7 +186,7 @@ def graph_factors(
     Raises Uncacheable.
     """
     text = canonical_text(module, inputs)
-    described = [_input_text(value) for value in values]
+    described = _input_texts(values)
     count = len(module.graph.nodes)
     factors = [("graph", _digest(text)), ("nodes", str(count)), ("inputs", str(len(values)))]
     parameter = torch.nn.Parameter  # whose isinstance is a Python function

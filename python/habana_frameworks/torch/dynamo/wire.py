@@ -68,25 +68,6 @@ def tensor_bytes(tensor: torch.Tensor) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
-@functools.lru_cache(4096)  # a model's weights have few forms
-def _described(
-    dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...], device: str
-) -> str:
-    return (
-        f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, sizes))}]"
-        f"{{{', '.join(map(str, strides))}}}@{device}"
-    )
-
-
-def describe(tensor: torch.Tensor) -> str:
-    """ "float32[2, 3]{3, 1}@hpu" for messages and keys."""
-    form = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device.type)
-    try:
-        return _described(*form)
-    except TypeError:  # a symbolic size has no hash
-        return _described.__wrapped__(*form)
-
-
 def source_line(stack_trace: str | None) -> str:
     """ "model.py:12 in forward" of the innermost user frame of an FX stack trace."""
     if not stack_trace:
