@@ -11,6 +11,7 @@
 #include "graph_compiler/fusion/inline_maps.h"
 #include "graph_compiler/fusion/integer_products.h"
 #include "graph_compiler/fusion/read_constants.h"
+#include "graph_compiler/fusion/round_once.h"
 #include "graph_compiler/fusion/rounded_weights.h"
 #include "graph_compiler/fusion/split_reductions.h"
 #include "graph_compiler/ir/verify.h"
@@ -65,6 +66,11 @@ absl::Status RunInlineMaps(Compilation& compilation) {
   return Fuse(compilation, [](FusionState& s) { InlineMaps(s, InlineScope::kAll); });
 }
 
+absl::Status RunRoundOnce(Compilation& compilation) {
+  RoundOnce(compilation.graph);
+  return absl::OkStatus();
+}
+
 absl::Status RunSplitReductions(Compilation& compilation) {
   SplitReductions(compilation.graph);
   return absl::OkStatus();
@@ -106,6 +112,7 @@ constexpr Pass kPipeline[] = {
     {"rounded-weights", RunRoundedWeights, true},    // before maps, which would grow the copies
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers
     {"inline-maps", RunInlineMaps, true},
+    {"round-once", RunRoundOnce, true},              // after maps: products' epilogues are final
     {"split-reductions", RunSplitReductions, true},  // after maps: sizes and walks are final
     {"kernels", RunKernels},
     {"row-groups", RunRowGroups, true},

@@ -1,6 +1,7 @@
 #include "graph_compiler/contraction/epilogue.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph_compiler/codegen/body.h"
 
@@ -11,19 +12,32 @@ using llvm::Value;
 
 constexpr int64_t kLineBytes = 64;
 // Longest body that is repeated for every row of a tile, in instructions per vector: a norm's scale
-// and shift, a residual and a limit on both sides fit.
-constexpr size_t kMostInlineInstructions = 10;
+// and shift, a rounding, a residual and a limit on both sides fit.
+constexpr size_t kMostInlineInstructions = 12;
+
+// Instructions of an op per vector; none: it is many.
+std::optional<size_t> Instructions(const BodyOp& op) {
+  switch (op.op) {
+    case Opcode::kAccumulator:
+    case Opcode::kConstF32:
+    case Opcode::kConstInt:
+      return 0;
+    case Opcode::kRoundTo:  // narrow, widen
+      return 3;
+    default:
+      if (op.op > Opcode::kFma || op.op == Opcode::kDiv) return std::nullopt;
+      return 1;
+  }
+}
 
 bool IsShort(const Body& body) {
-  const bool simple = std::all_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
-    return op.op <= Opcode::kFma && op.op != Opcode::kDiv;
-  });
-  const auto free = std::count_if(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
-    return op.op == Opcode::kAccumulator || op.op == Opcode::kConstF32 ||
-           op.op == Opcode::kConstInt;
-  });
-  const size_t instructions = body.ops.size() - static_cast<size_t>(free) + body.stores.size();
-  return simple && instructions <= kMostInlineInstructions;
+  size_t instructions = body.stores.size();
+  for (const BodyOp& op : body.ops) {
+    const std::optional<size_t> more = Instructions(op);
+    if (!more.has_value()) return false;
+    instructions += *more;
+  }
+  return instructions <= kMostInlineInstructions;
 }
 
 // The sum is i32, in the bits of an f32.
@@ -56,19 +70,25 @@ class TileEpilogue {
   void EmitRows(const Values& tile, Value* rows) {
     const bool inline_rows = !tile.empty() && IsShort(body_) && llvm::isa<llvm::ConstantInt>(rows);
     const bool has_tail = place_.cols_total % cols_ != 0;
-    if (!has_tail) return inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr);
+    const auto all_columns = [&] {
+      inline_rows ? OnRegisters(tile, cols_) : FromBuffer(tile, rows, nullptr);
+    };
+    if (!has_tail) return all_columns();
+    if (place_.cols_total < cols_ && inline_rows) return OnRegisters(tile, place_.cols_total);
     Value* left = e_.Sub(e_.Int(place_.cols_total), place_.col);
-    if (place_.cols_total < cols_) return FromBuffer(tile, rows, e_.LaneMask(left, cols_));
-    e_.If(
-        e_.b.CreateICmpSGE(left, e_.Int(cols_)),
-        [&] { inline_rows ? OnRegisters(tile) : FromBuffer(tile, rows, nullptr); },
-        [&] { FromBuffer(tile, rows, e_.LaneMask(left, cols_)); });
+    const auto some_columns = [&] { FromBuffer(tile, rows, e_.LaneMask(left, cols_)); };
+    if (place_.cols_total < cols_) return some_columns();
+    e_.If(e_.b.CreateICmpSGE(left, e_.Int(cols_)), all_columns, some_columns);
   }
 
-  void OnRegisters(const Values& tile) {
+  // `cols` of the tile's columns exist.
+  void OnRegisters(const Values& tile, int64_t cols) {
     for (int r = 0; r < shape_.rows; ++r) {
       for (int v = 0; v < shape_.vectors; ++v) {
-        Row(e_.Add(place_.row, r), e_.Add(place_.col, v * e_.lanes()), e_.lanes(), nullptr,
+        const int64_t left = cols - int64_t{v} * e_.lanes();
+        if (left <= 0) break;
+        Value* mask = left < e_.lanes() ? e_.LaneMask(e_.Int(left), e_.lanes()) : nullptr;
+        Row(e_.Add(place_.row, r), e_.Add(place_.col, v * e_.lanes()), e_.lanes(), mask,
             tile[static_cast<size_t>(r) * shape_.vectors + v]);
       }
     }
