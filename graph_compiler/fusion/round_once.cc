@@ -24,7 +24,8 @@ class Roundings {
     for (uint32_t i = 0; i < body_.ops.size(); ++i) {
       const BodyOp& op = body_.ops[i];
       const bool rounds = op.op == Opcode::kRoundTo;
-      if (rounds && IsRoundedLater(i, static_cast<MemoryType>(op.imm_int))) superfluous.push_back(i);
+      if (rounds && IsRoundedLater(i, static_cast<MemoryType>(op.imm_int)))
+        superfluous.push_back(i);
     }
     for (const uint32_t i : superfluous) Redirect(i, body_.ops[i].args[0]);
     if (!superfluous.empty()) SimplifyBody(body_);

@@ -156,8 +156,7 @@ TEST_P(RoundOnceRunTest, ScaleShiftAndLimitsRoundAsStepByStep) {
         for (uint64_t k = 0; k < kDepth; ++k) sum += xs[r * kDepth + k] * ws[k * n + c];
         volatile float scaled_sum = sum * scales[c];  // rounded before the addition
         const float wanted = std::clamp(RoundToBF16(scaled_sum + shifts[c]), 0.0F, 6.0F);
-        const float got =
-            std::bit_cast<float>(static_cast<uint32_t>(result[r * n + c]) << 16);
+        const float got = std::bit_cast<float>(static_cast<uint32_t>(result[r * n + c]) << 16);
         EXPECT_EQ(got, wanted) << n << " columns, row " << r << ", column " << c;
         inside += wanted > 0 && wanted < 6;
       }
