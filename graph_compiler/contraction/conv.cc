@@ -174,6 +174,12 @@ OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan&
   format.outer_k_strides = {spec.w_strides[2], spec.w_strides[3]};
   std::vector<int64_t> batch;
   int64_t k = plan.lane_group, n = spec.out_c;
+  if (plan.column_pairs) {
+    format.outer_k_sizes = {spec.kernel_h};
+    format.outer_k_strides = {spec.w_strides[2]};
+    w.row_stride = spec.w_strides[3];
+    k = spec.kernel_w;
+  }
   if (!depthwise) {
     w.batch_strides = {plan.group_out * spec.w_strides[0]};
     batch = {spec.groups};
@@ -220,7 +226,7 @@ absl::StatusOr<EmittedKernels> EmitConvKernels(KernelCache& cache, const ConvSpe
                                        : PlanTiledConv(target, bound, pairs || integers);
   if (integers) plan.padding = ZeroDword(packed_type, spec.zeros.a);
   if (joins_pairs) plan.joined_channels = spec.in_c;
-  if (pairs) {
+  if (pairs || plan.column_pairs) {
     packed_type = PanelType::kBF16Pairs;
   } else if (!depthwise && HoldsBF16(spec.w_type) && plan.vectors % 2 == 0) {
     packed_type = PanelType::kBF16Vectors;

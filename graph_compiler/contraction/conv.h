@@ -36,6 +36,7 @@ struct ConvPlan {
   int64_t joined_channels = 0;          // of bf16, which the strip joins in pairs; 0: none
   int64_t strip_channels = 0;           // channels that a strip holds
   int64_t lane_group = 0;               // depthwise: channels per group
+  bool column_pairs = false;            // depthwise: neighbouring columns of bf16 are factors
   bool strip = true;                    // else x is read in place
   int64_t tile_h = 0, tile_w = 0;
   int64_t blocks_h = 0, blocks_w = 0;

@@ -1,8 +1,10 @@
 // Convolution of one channel per group, or few: lanes are channels. Sums of a tile of a few pixels
 // stay in registers over all taps. One channel per group and contiguous channels: x is read where
 // it lies, pixels of an output row after each other and all channels of a tile, so that memory is
-// walked in order. Else a task walks over blocks of channels, and copies the strip for each.
+// walked in order; where the machine multiplies pairs of bf16, neighbouring columns are pairs. Else
+// a task walks over blocks of channels, and copies the strip for each.
 #include <algorithm>
+#include <map>
 
 #include "graph_compiler/contraction/conv.h"
 #include "graph_compiler/contraction/epilogue.h"
@@ -11,6 +13,8 @@ namespace hpu::graph_compiler {
 namespace {
 
 using llvm::Value;
+
+constexpr int kPairChannels = 32;  // words of a vector
 
 class DepthwiseConv {
  public:
@@ -68,7 +72,7 @@ class DepthwiseConv {
     // Of channels. The last panel in place has as many vectors as it needs, the last of them with
     // lanes that nothing may be read for.
     int vectors = 0;
-    Value* last_lanes = nullptr;  // mask; null: all exist
+    Value* last_lanes = nullptr;  // mask of the last vector (pairs: of all channels); null: all
   };
 
   int64_t Columns(int count) const {
@@ -141,10 +145,9 @@ class DepthwiseConv {
         at.last_lanes = nullptr;
         e_.For(first_panel, e_.Min(end_panel, e_.Int(full_panels)), 1, panel_tile);
         if (rest == 0) return;
-        at.vectors = static_cast<int>(CeilDiv(rest, e_.lanes()));
-        if (rest % e_.lanes() != 0) {
-          at.last_lanes = e_.LaneMask(e_.Int(rest % e_.lanes()), e_.lanes());
-        }
+        const auto lanes = static_cast<int>(plan_.column_pairs ? plan_.panel_cols : e_.lanes());
+        if (!plan_.column_pairs) at.vectors = static_cast<int>(CeilDiv(rest, lanes));
+        if (rest % lanes != 0) at.last_lanes = e_.LaneMask(e_.Int(rest % lanes), lanes);
         e_.If(e_.b.CreateICmpSGT(end_panel, e_.Int(full_panels)),
               [&] { panel_tile(e_.Int(full_panels)); });
       };
@@ -181,15 +184,39 @@ class DepthwiseConv {
     walk(tiles.tail_rows, tiles.tail_count);
   }
 
-  // A column of the image is loaded once for all that it is a tap of.
   void Tile(const RowTile& at, Value* output_row, Value* panel, Value* channel) {
     const TileShape shape{at.count, at.vectors};
-    const TileShape one{1, at.vectors};
-    const int64_t tap_bytes = plan_.panel_cols * 4;
-    const int64_t kernel_row_bytes = spec_.kernel_w * tap_bytes;
+    const int64_t kernel_row_bytes =
+        plan_.panel_cols * 4 * (plan_.column_pairs ? CeilDiv(spec_.kernel_w, 2) : spec_.kernel_w);
     Value* weights =
         e_.Address(frame_.Operand(e_.b, 1), e_.Mul(panel, spec_.kernel_h * kernel_row_bytes));
-    const auto load = [&](Value* row, int64_t column) {
+    const auto kernel_row = [&](Value* number, const Values& sums) {
+      Value* row = e_.Address(at.input, e_.Mul(number, spec_.dilation_h * at.row_bytes));
+      Value* first = e_.Address(weights, e_.Mul(number, kernel_row_bytes));
+      return plan_.column_pairs ? RowOfPairs(at, row, first, sums)
+                                : RowOfTaps(at, row, first, sums);
+    };
+    Values sums =
+        e_.For(at.first_kernel_row, at.end_kernel_row, 1, ZeroTile(e_, shape), kernel_row);
+    if (plan_.column_pairs) {
+      for (size_t i = 0; i < sums.size(); i += 2) ToChannelOrder(&sums[i], &sums[i + 1]);
+    }
+    TilePlace place = PlaceOf(e_.Int(0), channel);
+    place.row_index = [&](Value* pixel) { return Values{output_row, e_.Add(at.first, pixel)}; };
+    EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
+  }
+
+  // Of the tile's pixels, the one whose tap is at the column: its number, or -1.
+  int64_t PixelOf(const RowTile& at, int64_t column, int64_t tap) const {
+    const int64_t from = column - tap * spec_.dilation_w;
+    const bool exists = from >= 0 && from % spec_.stride_w == 0 && from / spec_.stride_w < at.count;
+    return exists ? from / spec_.stride_w : -1;
+  }
+
+  // A column of the image is loaded once for all that it is a tap of.
+  Values RowOfTaps(const RowTile& at, Value* row, Value* first, Values sums) {
+    const TileShape one{1, at.vectors};
+    const auto load = [&](int64_t column) {
       Values x;
       for (int v = 0; v < at.vectors; ++v) {
         const int64_t bytes =
@@ -199,32 +226,96 @@ class DepthwiseConv {
       }
       return x;
     };
-    const auto kernel_row = [&](Value* number, Values sums) {
-      Value* row = e_.Address(at.input, e_.Mul(number, spec_.dilation_h * at.row_bytes));
-      Value* first = e_.Address(weights, e_.Mul(number, kernel_row_bytes));
-      std::vector<Values> w;
+    std::vector<Values> w;
+    for (int64_t tap = 0; tap < spec_.kernel_w; ++tap) {
+      w.push_back(LoadTile(e_, one, e_.Address(first, tap * plan_.panel_cols * 4), 0));
+    }
+    for (int64_t column = at.begin; column < at.end; ++column) {
+      Values x;
       for (int64_t tap = 0; tap < spec_.kernel_w; ++tap) {
-        w.push_back(LoadTile(e_, one, e_.Address(first, tap * tap_bytes), 0));
-      }
-      for (int64_t column = at.begin; column < at.end; ++column) {
-        Values x;
-        for (int64_t tap = 0; tap < spec_.kernel_w; ++tap) {
-          const int64_t from = column - tap * spec_.dilation_w;
-          if (from < 0 || from % spec_.stride_w != 0 || from / spec_.stride_w >= at.count) continue;
-          if (x.empty()) x = load(row, column);
-          for (size_t v = 0; v < x.size(); ++v) {
-            Value*& sum = sums[static_cast<size_t>(from / spec_.stride_w) * x.size() + v];
-            sum = e_.Fma(x[v], w[static_cast<size_t>(tap)][v], sum);
-          }
+        const int64_t pixel = PixelOf(at, column, tap);
+        if (pixel < 0) continue;
+        if (x.empty()) x = load(column);
+        for (size_t v = 0; v < x.size(); ++v) {
+          Value*& sum = sums[static_cast<size_t>(pixel) * x.size() + v];
+          sum = e_.Fma(x[v], w[static_cast<size_t>(tap)][v], sum);
         }
       }
-      return sums;
+    }
+    return sums;
+  }
+
+  // Taps 2i and 2i + 1 are one product of pairs; a last one without a partner is multiplied beside
+  // a zero, not beside the next column, which may be infinite.
+  Values RowOfPairs(const RowTile& at, Value* row, Value* first, Values sums) {
+    std::map<int64_t, Value*> columns;
+    const auto column = [&](int64_t number) -> Value* {  // null: padding
+      if (number < at.begin || number >= at.end) return nullptr;
+      Value*& words = columns[number];
+      if (words == nullptr) {
+        words = e_.LoadBF16(e_.Address(row, number * at.col_bytes), at.type,
+                            static_cast<int>(plan_.panel_cols), at.last_lanes);
+      }
+      return words;
     };
-    const Values sums = e_.For(at.first_kernel_row, at.end_kernel_row, 1, ZeroTile(e_, shape),
-                               [&](Value* row, const Values& s) { return kernel_row(row, s); });
-    TilePlace place = PlaceOf(e_.Int(0), channel);
-    place.row_index = [&](Value* pixel) { return Values{output_row, e_.Add(at.first, pixel)}; };
-    EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
+    std::vector<Values> w;
+    for (int64_t tap = 0; tap < spec_.kernel_w; tap += 2) {
+      w.push_back(LoadTile(e_, {1, 2}, e_.Address(first, tap / 2 * plan_.panel_cols * 4), 0));
+      ToPairOrder(&w.back()[0], &w.back()[1]);
+    }
+    for (int64_t number = at.begin - 1; number < at.end; ++number) {
+      Values pairs, singles;  // of this column and the next, of this one and zeros
+      for (int64_t tap = 0; tap < spec_.kernel_w; tap += 2) {
+        const int64_t pixel = PixelOf(at, number, tap);
+        if (pixel < 0) continue;
+        const bool alone = tap + 1 == spec_.kernel_w;
+        Values& x = alone ? singles : pairs;
+        if (x.empty()) x = JoinWords(column(number), alone ? nullptr : column(number + 1));
+        for (size_t v = 0; v < x.size(); ++v) {
+          Value*& sum = sums[static_cast<size_t>(pixel) * 2 + v];
+          sum = e_.DotPairs(x[v], w[static_cast<size_t>(tap / 2)][v], sum);
+        }
+      }
+    }
+    return sums;
+  }
+
+  // Pairs (x[c], y[c]) of 32 channels in two vectors, in the order in which machines join words:
+  // of every 8 channels the first 4 in the one vector, the last 4 in the other. Nothing if there is
+  // neither.
+  Values JoinWords(Value* x, Value* y) {
+    if (x == nullptr && y == nullptr) return {};
+    Value* zero = llvm::Constant::getNullValue((x == nullptr ? y : x)->getType());
+    if (x == nullptr) x = zero;
+    if (y == nullptr) y = zero;
+    std::vector<int> low, high;
+    for (int c = 0; c < kPairChannels; ++c) {
+      std::vector<int>& half = c % 8 < 4 ? low : high;
+      half.push_back(c);
+      half.push_back(kPairChannels + c);
+    }
+    return {e_.b.CreateShuffleVector(x, y, low), e_.b.CreateShuffleVector(x, y, high)};
+  }
+
+  // Two vectors of 16 channels each to the order of JoinWords, and back.
+  void ToPairOrder(Value** x, Value** y) {
+    std::vector<int> low, high;
+    for (int c = 0; c < kPairChannels; ++c) (c % 8 < 4 ? low : high).push_back(c);
+    Shuffle(x, y, low, high);
+  }
+  void ToChannelOrder(Value** x, Value** y) {
+    std::vector<int> order;  // where channel c is
+    for (int c = 0; c < kPairChannels; ++c) {
+      order.push_back(c / 8 * 4 + c % 4 + (c % 8 < 4 ? 0 : kPairChannels / 2));
+    }
+    const auto middle = order.begin() + kPairChannels / 2;
+    Shuffle(x, y, {order.begin(), middle}, {middle, order.end()});
+  }
+  void Shuffle(Value** x, Value** y, const std::vector<int>& first,
+               const std::vector<int>& second) {
+    Value* shuffled = e_.b.CreateShuffleVector(*x, *y, first);
+    *y = e_.b.CreateShuffleVector(*x, *y, second);
+    *x = shuffled;
   }
 
   TilePlace PlaceOf(Value* pixel, Value* channel) {

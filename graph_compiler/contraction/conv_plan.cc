@@ -21,6 +21,9 @@ constexpr int kDepthwiseRows = 4;
 constexpr int kMostDepthwiseRows = 8;
 constexpr int kDepthwiseVectors = 2;
 constexpr int kMostDepthwiseVectors = 3;  // one channel per group and registers for it
+constexpr int kPairVectors = 2;           // of sums: a vector of bf16 for each column
+constexpr int kPairTemporaries = 6;       // registers for two columns and their pairs
+constexpr double kMostIdleLanes = 0.2;    // of what the last panel fills up
 constexpr int64_t kMostUnrolledTaps = 7;
 // Of a depthwise task, whose rows above and below its own pixels are a large part of its reading.
 constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
@@ -149,6 +152,16 @@ bool DepthwiseInPlace(const TargetInfo& target, const ConvPlan& plan, const Conv
          right <= kWidestEdge;
 }
 
+// Two taps of a row are one product of pairs, if enough lanes are channels.
+bool TakesColumnPairs(const TargetInfo& target, const ConvPlan& plan, const ConvSpec& spec) {
+  if (!target.avx512_bf16 || spec.x_type != MemoryType::kBF16 || !HoldsBF16(spec.w_type)) {
+    return false;
+  }
+  const int64_t idle = RoundUp(spec.out_c, kPairVectors * target.f32_lanes) - spec.out_c;
+  return plan.lane_group == 1 && spec.kernel_w > 1 && spec.dilation_w == 1 &&
+         static_cast<double>(idle) <= kMostIdleLanes * static_cast<double>(spec.out_c);
+}
+
 }  // namespace
 
 ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
@@ -157,10 +170,16 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.group_in = 1;
   plan.group_out = 1;
   const bool wide = plan.lane_group == 1 && target.vector_registers >= 32;
-  plan.vectors =
-      ChoosePanelVectors(target, spec.out_c, wide ? kMostDepthwiseVectors : kDepthwiseVectors);
-  plan.panel_cols = static_cast<int64_t>(plan.vectors) * target.f32_lanes;
-  plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
+  const auto cut = [&](int vectors) {
+    plan.vectors = vectors;
+    plan.panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+    plan.panels = CeilDiv(spec.out_c, plan.panel_cols);
+  };
+  cut(kPairVectors);
+  plan.column_pairs = TakesColumnPairs(target, plan, spec) && DepthwiseInPlace(target, plan, spec);
+  if (!plan.column_pairs) {
+    cut(ChoosePanelVectors(target, spec.out_c, wide ? kMostDepthwiseVectors : kDepthwiseVectors));
+  }
   plan.strip_channels = plan.panel_cols;
   plan.strip = !DepthwiseInPlace(target, plan, spec);
   if (plan.strip) {
@@ -179,8 +198,9 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
     return plan;
   }
   // Sums, a row of the kernel and a column of the image in registers where they are many enough.
-  const auto weights = static_cast<int>(spec.kernel_w) * plan.vectors;
-  const int rows = (target.vector_registers - weights - plan.vectors) / plan.vectors;
+  const auto taps = static_cast<int>(plan.column_pairs ? CeilDiv(spec.kernel_w, 2) : spec.kernel_w);
+  const int columns = plan.column_pairs ? kPairTemporaries : plan.vectors;
+  const int rows = (target.vector_registers - taps * plan.vectors - columns) / plan.vectors;
   plan.tiles = ChooseRowTiles(plan.tile_w, std::clamp(rows, kDepthwiseRows, kMostDepthwiseRows),
                               plan.vectors);
   return plan;

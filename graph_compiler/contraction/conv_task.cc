@@ -200,6 +200,7 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
                               plan.panels_per_task,
                               plan.joined_channels,
                               int64_t{plan.padding},
+                              int64_t{plan.column_pairs},
                               spec.zeros.a,
                               int64_t{spec.zeros.has_b()}}) {
     key.Add(value);

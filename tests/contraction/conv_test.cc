@@ -253,6 +253,54 @@ TEST(ConvTest, DepthwiseInPlaceOfAnyChannels) {
   CheckAll(cases);
 }
 
+// Where the machine multiplies pairs of bf16, two taps of a row are one: even and odd rows of the
+// kernel, every stride, pixels beside and between edges, panels that are filled up.
+TEST(ConvTest, DepthwisePairsOfColumns) {
+  std::vector<ConvCase> cases;
+  for (const int64_t kernel : {2, 3, 4, 5, 7}) {
+    for (const int64_t channels : {30, 32, 64, 120, 144}) {
+      ConvCase c{.n = 2, .c = channels, .h = 8, .w = 21, .ko = channels, .kh = 3, .kw = kernel};
+      c.groups = channels;
+      c.pad_h = 1;
+      c.pad_w = kernel / 2;
+      c.type = MemoryType::kBF16;
+      c.bias_relu_residual = channels % 64 != 0;
+      c.stable = channels != 120;
+      c.channels_last_weight = channels == 32;
+      EXPECT_TRUE(
+          PlanDepthwiseConv(TargetInfoFor(IsaLevel::kV4Bf16), ConvRun(c).spec()).column_pairs);
+      cases.push_back(c);
+      c.stride = kernel < 4 ? 2 : 3;
+      cases.push_back(c);
+    }
+  }
+  ConvCase narrow = cases[0];
+  narrow.kw = 7;
+  narrow.w = 2;
+  narrow.pad_w = 3;
+  cases.push_back(narrow);
+  CheckAll(cases);
+}
+
+TEST(ConvTest, DepthwisePairsLeaveTheNextColumnAlone) {
+  ConvCase c{.n = 1, .c = 32, .h = 1, .w = 12, .ko = 32, .kh = 1, .kw = 3};
+  c.groups = 32;
+  c.type = MemoryType::kBF16;
+  for (const IsaLevel isa : TestedLevels()) {
+    ConvRun run(c);
+    constexpr int64_t kInfinite = 6;
+    for (int64_t channel = 0; channel < c.c; ++channel) {
+      run.x().Set(3 + kInfinite * c.c + channel, std::numeric_limits<float>::infinity());
+    }
+    TestBuffer y = run.Outputs();
+    run.Compile(isa).Run(run.Buffers(y), 1);
+    for (int64_t pixel = 0; pixel < 10; ++pixel) {
+      const bool sees_it = pixel <= kInfinite && pixel + 2 >= kInfinite;
+      EXPECT_EQ(std::isfinite(y.Get(pixel * c.ko)), !sees_it) << pixel;
+    }
+  }
+}
+
 // What decides the time is whether the channels are copied first.
 TEST(ConvTest, DepthwiseOfAnyChannelsIsNotCopied) {
   ConvCase c{.n = 1, .c = 40, .h = 9, .w = 13, .ko = 40, .kh = 3, .kw = 3};
