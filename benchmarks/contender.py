@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import json
 import os
+import resource
 import shutil
 import statistics
 import time
@@ -103,6 +104,25 @@ def reference(case: Case) -> list[torch.Tensor]:
     """CPU eager's outputs, computed in f32 from the case's weights and inputs (rounded ones)."""
     inputs = {n: v.float() if v.is_floating_point() else v for n, v in case.inputs.items()}
     return outputs_of(case.model.float()(**inputs))
+
+
+def steadiness(call: Call, seconds: float) -> dict[str, float]:
+    """Single calls, one after the other: milliseconds, how far the median is from the best, and
+    what of the cores' time they took, waiting in loops included."""
+    before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    times = sorted(measure(call, seconds))
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    middle = statistics.median(times)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "steady_ms": middle,
+        "steady_min_ms": times[0],
+        "over_best": middle / statistics.mean(times[: max(1, len(times) // 20)]),
+        "cores_used": used / wall / len(os.sched_getaffinity(0)),
+        "gave_way": (after.ru_nvcsw - before.ru_nvcsw) / len(times),
+        "interrupted": (after.ru_nivcsw - before.ru_nivcsw) / len(times),
+        "calls": len(times),
+    }
 
 
 def measure(call: Call, seconds: float) -> list[float]:
@@ -250,14 +270,12 @@ def main() -> None:
         call = CONTENDERS[contender](case)
         first_output = outputs_of(call())
         first = time.perf_counter()
-        times = measure(call, arguments.seconds)
+        steady = steadiness(call, arguments.seconds)
         last_output = outputs_of(call())
     figures: dict[str, Any] = {
         "setup_ms": (ready - STARTED) * 1e3,
         "first_ms": (first - ready) * 1e3,
-        "steady_ms": statistics.median(times),
-        "steady_min_ms": min(times),
-        "calls": len(times),
+        **steady,
         "mapped_compilers": mapped_compilers(),
         "compilers_on_path": [name for name in COMPILERS if shutil.which(name)],
         **identity(contender),

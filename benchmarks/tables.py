@@ -88,6 +88,23 @@ def steady_table(results: Results) -> list[str]:
     return table(["model", *names, "x eager", "x best Inductor", "x best of all"], rows)
 
 
+def calls_table(results: Results) -> list[str]:
+    """How even single calls are, and what they do with the cores."""
+    every = results.values()
+    names = [n for n in STEADY if any(values(steady_runs(by, n), "over_best") for by in every)]
+    rows = []
+    for case, by in results.items():
+        cells = []
+        for name in names:
+            runs = steady_runs(by, name)
+            over, used = median(runs, "over_best"), median(runs, "cores_used")
+            switches = [number(median(runs, kind)) for kind in ("gave_way", "interrupted")]
+            cells.append("-" if over is None or used is None
+                         else f"{over:.2f}, {used:.0%} ({' + '.join(switches)})")  # fmt: skip
+        rows.append([case, *cells])
+    return table(["model", *names], rows)
+
+
 def first_table(results: Results, contenders: tuple[str, ...]) -> list[str]:
     """Milliseconds to the first output, median."""
     names = [n for n in contenders if any(values(by.get(n, []), "first_ms")
@@ -291,6 +308,10 @@ def page(sections: Sections) -> list[str]:
         parts += [
             ("Steady state", "Milliseconds per call: median of processes (least of all calls).",
              steady_table(models)),
+            ("Single calls",
+             "Median of calls over the mean of their fastest 5 %, processor time as a share of all "
+             "cores' time (switches a call: voluntary + involuntary): medians of processes.",
+             calls_table(models)),
             ("First output", "Milliseconds: median of processes.", first_table(models, _FIRST)),
             ("First output, ratios", "", ratio_table(models, _RATIOS)),
             ("Graphs and errors",

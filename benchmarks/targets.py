@@ -21,6 +21,7 @@ from figures import (
 from plan import CONVOLUTIONS, GEMM_BOUND_TRAINING, PRODUCTS, SECTIONS
 
 Sections = dict[str, Results]
+STEADY_MODEL = "resnet50"
 TRAINING_ROWS = 2 * len(SECTIONS["training"].cases or ())
 
 
@@ -71,12 +72,14 @@ def _of_models(results: Results, models: tuple[str, ...], dtype: str) -> Results
     return {case: by for case, by in results.items() if case in {f"{m} {dtype}" for m in models}}
 
 
-def _peak(figure: str, results: Results, contender: str, bound: float) -> Verdict:
+def _share(
+    figure: str, results: Results, contender: str, bound: float, name: str = "share"
+) -> Verdict:
     target = f"≥ {bound:.0%}".replace("%", " %")
     shares = {
         case: share
         for case, by in results.items()
-        if (share := median(by.get(contender, []), "share")) is not None
+        if (share := median(by.get(contender, []), name)) is not None
     }
     if not shares:
         return Verdict(figure, target)
@@ -84,6 +87,19 @@ def _peak(figure: str, results: Results, contender: str, bound: float) -> Verdic
     mean = geometric_mean(list(shares.values())) or 0.0
     text = f"mean {mean:.0%}, worst {shares[worst]:.0%} ({worst})"
     return Verdict(figure, target, text, shares[worst] >= bound)
+
+
+def _steadiness(models: Results) -> list[Verdict]:
+    """Of ResNet-50, whose kernels are many and short."""
+    results = {case: by for case, by in models.items() if case.startswith(f"{STEADY_MODEL} ")}
+    over = {case: value for case, by in results.items()
+            if (value := median(steady_runs(by, "hpu"), "over_best")) is not None}  # fmt: skip
+    return [
+        at_most("steady state: median of calls / their fastest 5 %, ResNet-50", "≤ 1.05", over,
+                1.05),
+        _share("steady state: processor time of all cores' time, ResNet-50", results, "hpu warm",
+               0.98, "cores_used"),
+    ]  # fmt: skip
 
 
 def _fetch(results: Results) -> Verdict:
@@ -197,7 +213,7 @@ def _training(results: Results) -> list[Verdict]:
               ) -> Verdict:  # fmt: skip
         return _of_all(at_least(figure, target, ratios, bound, mean), len(ratios), TRAINING_ROWS)
 
-    share = _peak("training step: share of the multiply-add peak, GEMM-bound models", results,
+    share = _share("training step: share of the multiply-add peak, GEMM-bound models", results,
                   "hpu cold", 0.75)  # fmt: skip
     memory = memory_ratios(results)
     shares = sum(median(by.get("hpu cold", []), "share") is not None for by in results.values())
@@ -239,8 +255,9 @@ def verdicts(sections: Sections) -> list[Verdict]:
         at_least("steady state: best of Inductor, OpenVINO, ONNX Runtime / ours, bf16",
                  "mean ≥ 1.35, each ≥ 1.15", _of_dtype(leads_over_peers(models), "bf16"), 1.15,
                  mean=1.35),
-        *(_peak(f"share of the measured multiply-add peak, {dtype}, {name}",
-                _of_models(sections.get("peak", {}), cases, dtype), "hpu peak", bound)
+        *_steadiness(models),
+        *(_share(f"share of the measured multiply-add peak, {dtype}, {name}",
+                 _of_models(sections.get("peak", {}), cases, dtype), "hpu peak", bound)
           for dtype in ("f32", "bf16")
           for name, cases, bound in (("products", PRODUCTS, 0.85),
                                      ("convolutions", CONVOLUTIONS, 0.8))),
