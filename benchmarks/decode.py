@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """One token of a Llama of about 1 B parameters with weights of 16, 8 and 4 bits, of hpu_backend
-beside CPU eager and Inductor.
+beside CPU eager, Inductor and, if named, llama.cpp.
 
 Every figure comes from a process of its own; contenders alternate within each round. Shows the time
 of a token over that of our bf16, and the share of the read bandwidth, measured right before, that
 the bytes of a token (weights, scales, caches) come to. Weights of 8 bits have a scale for each
 column, those of 4 bits a scale and a zero for each column and group of 128 (PyTorch's
-`_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`). Raw results go to
-benchmarks/results/decode.json. All times are CPU times of the emulated device.
+`_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`); llama.cpp's formats: gguf_llama.py, after
+`./dev python -m pip install -r dependencies/llama_cpp.txt`, which compiles it for some minutes. Raw
+results go to benchmarks/results/decode.json. All times are CPU times of the emulated device.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import gguf_llama
 import torch
 from cases import LlamaStep
 from torch import nn
 
 RESULTS = Path(__file__).resolve().parent / "results/decode.json"
 CONTENDERS = ("hpu", "eager", "inductor")
+LLAMA_CPP = "llama.cpp"
 FORMATS = ("bf16", "int8", "int4")
 GROUP = 128
 MIN_TOKENS = 5
 Figures = dict[str, float]
+Token = Callable[[], None]
 
 
 class Int8Linear(nn.Module):
@@ -99,8 +104,17 @@ def read_bandwidth() -> float:
     return memory.numel() * memory.element_size() / min(times)
 
 
-def measure(contender: str, bits: str, layers: int, seconds: float) -> Figures:
-    """In this process."""
+def llama_cpp_token(bits: str, layers: int) -> tuple[Token, int]:
+    """And the bytes that it reads, without its caches."""
+    model = make_model("bf16", layers)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        size = gguf_llama.write(model, bits, path)
+        return gguf_llama.tokens(path), size  # the file stays mapped
+
+
+def torch_token(contender: str, bits: str, layers: int) -> tuple[Token, int]:
+    """And the bytes that it reads."""
     device = "hpu" if contender == "hpu" else "cpu"
     if device == "hpu":
         import habana_frameworks.torch  # noqa: F401
@@ -118,8 +132,17 @@ def measure(contender: str, bits: str, layers: int, seconds: float) -> Figures:
         if device == "hpu":
             torch.hpu.synchronize()
 
+    return token, size
+
+
+def measure(contender: str, bits: str, layers: int, seconds: float) -> Figures:
+    """In this process."""
     times: list[float] = []
     with torch.no_grad():
+        in_torch = contender != LLAMA_CPP
+        token, size = (
+            torch_token(contender, bits, layers) if in_torch else llama_cpp_token(bits, layers)
+        )
         token()
         token()
         bandwidth = read_bandwidth()
@@ -170,11 +193,12 @@ def show(results: dict[str, dict[str, list[Figures]]], contenders: list[str]) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description="one token with weights of 16, 8 and 4 bits")
     parser.add_argument("--formats", nargs="*", choices=FORMATS, default=list(FORMATS))
-    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--contenders", nargs="*", choices=(*CONTENDERS, LLAMA_CPP),
+                        default=list(CONTENDERS))  # fmt: skip
     parser.add_argument("--layers", type=int, default=16, help="16: about 1 B parameters")
     parser.add_argument("--seconds", type=float, default=10, help="of tokens in each process")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--one", choices=CONTENDERS, help="measure here, print JSON")
+    parser.add_argument("--one", choices=(*CONTENDERS, LLAMA_CPP), help="measure here, print JSON")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.one, options.formats[0], options.layers, options.seconds)))
