@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "graph_compiler/ir/access_algebra.h"
 
@@ -15,79 +16,77 @@ bool IsNumberOf(MemoryType type, double number) {
   return static_cast<double>(f32) == number && (std::bit_cast<uint32_t>(f32) & 0xFFFF) == 0;
 }
 
-class Roundings {
- public:
-  explicit Roundings(Body& body) : body_(body) {}
+// What gives the same whether its arguments are rounded before or its result after.
+bool CommutesWithRounding(const BodyOp& op) {
+  const bool commutes = op.op == Opcode::kMin || op.op == Opcode::kMax || op.op == Opcode::kNeg ||
+                        op.op == Opcode::kAbs;
+  return commutes && op.type == ScalarType::kF32;
+}
 
-  void LeaveOut() {
-    std::vector<uint32_t> superfluous;
-    for (uint32_t i = 0; i < body_.ops.size(); ++i) {
-      const BodyOp& op = body_.ops[i];
-      const bool rounds = op.op == Opcode::kRoundTo;
-      if (rounds && IsRoundedLater(i, static_cast<MemoryType>(op.imm_int)))
-        superfluous.push_back(i);
-    }
-    for (const uint32_t i : superfluous) Redirect(i, body_.ops[i].args[0]);
-    if (!superfluous.empty()) SimplifyBody(body_);
+bool RoundsTo(const BodyOp& op, MemoryType type) {
+  return op.op == Opcode::kRoundTo && op.imm_int == static_cast<int64_t>(type);
+}
+
+// By op: its value is a number of the type.
+std::vector<bool> NumbersOf(const Body& body, MemoryType type) {
+  std::vector<bool> result;
+  for (const BodyOp& op : body.ops) {
+    result.push_back(
+        (op.op == Opcode::kConstF32 && IsNumberOf(type, op.imm_f32)) ||
+        (op.op == Opcode::kLoad && op.access.type == type) || RoundsTo(op, type) ||
+        (CommutesWithRounding(op) &&
+         std::all_of(op.args.begin(), op.args.end(), [&](uint32_t arg) { return result[arg]; })));
   }
+  return result;
+}
 
- private:
-  // The value is a number of the type.
-  bool IsOf(uint32_t value, MemoryType type) const {
-    const BodyOp& op = body_.ops[value];
-    switch (op.op) {
-      case Opcode::kConstF32:
-        return IsNumberOf(type, op.imm_f32);
-      case Opcode::kLoad:
-        return op.access.type == type;
-      case Opcode::kRoundTo:
-        return op.imm_int == static_cast<int64_t>(type);
-      case Opcode::kMin:
-      case Opcode::kMax:
-      case Opcode::kNeg:
-      case Opcode::kAbs:
-        return op.type == ScalarType::kF32 &&
-               std::all_of(op.args.begin(), op.args.end(),
-                           [&](uint32_t arg) { return IsOf(arg, type); });
-      default:
-        return false;
-    }
+// By op: every way from its value to a store rounds to the type, and commutes with rounding until
+// then.
+std::vector<bool> RoundedLater(const Body& body, MemoryType type) {
+  const std::vector<bool> numbers = NumbersOf(body, type);
+  std::vector<bool> result(body.ops.size(), true);
+  const auto needs_rounding = [&](uint32_t value) {
+    if (value != kNoValue) result[value] = false;
+  };
+  for (const Store& store : body.stores) {
+    needs_rounding(store.access.indirect_value);
+    if (store.access.type != type) needs_rounding(store.value);
   }
-
-  // Every way from the value to a store rounds to the type, and commutes with rounding until then.
-  bool IsRoundedLater(uint32_t value, MemoryType type) const {
-    for (const Store& store : body_.stores) {
-      if (store.access.indirect_value == value) return false;
-      if (store.value == value && store.access.type != type) return false;
-    }
-    for (size_t i = value + 1; i < body_.ops.size(); ++i) {
-      const BodyOp& op = body_.ops[i];
-      if (op.op == Opcode::kLoad && op.access.indirect_value == value) return false;
-      if (std::find(op.args.begin(), op.args.end(), value) == op.args.end()) continue;
-      const auto reader = static_cast<uint32_t>(i);
-      if (op.op == Opcode::kRoundTo && IsOf(reader, type)) continue;
-      const bool commutes = op.op == Opcode::kMin || op.op == Opcode::kMax ||
-                            op.op == Opcode::kNeg || op.op == Opcode::kAbs;
-      if (!commutes || !IsOf(reader, type) || !IsRoundedLater(reader, type)) return false;
-    }
-    return true;
+  for (size_t i = body.ops.size(); i-- > 0;) {
+    const BodyOp& op = body.ops[i];
+    if (op.op == Opcode::kLoad) needs_rounding(op.access.indirect_value);
+    const bool passes_on = CommutesWithRounding(op) && numbers[i] && result[i];
+    if (passes_on || RoundsTo(op, type)) continue;
+    for (const uint32_t arg : op.args) needs_rounding(arg);
   }
+  return result;
+}
 
-  void Redirect(uint32_t from, uint32_t to) {
-    for (BodyOp& op : body_.ops) std::replace(op.args.begin(), op.args.end(), from, to);
-    for (Store& store : body_.stores) {
-      if (store.value == from) store.value = to;
-    }
+void LeaveOut(Body& body, uint32_t rounding) {
+  const uint32_t rounded = body.ops[rounding].args[0];
+  for (BodyOp& op : body.ops) std::replace(op.args.begin(), op.args.end(), rounding, rounded);
+  for (Store& store : body.stores) {
+    if (store.value == rounding) store.value = rounded;
   }
+}
 
-  Body& body_;
-};
+void RoundOnce(Body& body) {
+  std::vector<uint32_t> superfluous;
+  for (uint32_t i = 0; i < body.ops.size(); ++i) {
+    if (body.ops[i].op != Opcode::kRoundTo) continue;
+    const auto type = static_cast<MemoryType>(body.ops[i].imm_int);
+    if (RoundedLater(body, type)[i]) superfluous.push_back(i);
+  }
+  if (superfluous.empty()) return;
+  for (const uint32_t rounding : superfluous) LeaveOut(body, rounding);
+  SimplifyBody(body);
+}
 
 }  // namespace
 
 void RoundOnce(LoopGraph& graph) {
   for (Node& node : graph.nodes) {
-    if (node.IsProduct()) Roundings(node.body).LeaveOut();
+    if (node.IsProduct()) RoundOnce(node.body);
   }
 }
 

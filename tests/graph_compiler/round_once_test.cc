@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto kBF16 = static_cast<int64_t>(MemoryType::kBF16);
 
-// The epilogue of a product, op by op; `v` of a store counts them.
+// The epilogue of a product, op by op; op 0 is the sum of products.
 class Epilogue {
  public:
   Epilogue() { Add(Opcode::kAccumulator, {}); }
@@ -96,6 +96,15 @@ TEST(RoundOnceTest, AWiderStoreSeesTheRounding) {
   EXPECT_EQ(e.Left(), Counts(1, 1));
 }
 
+// Each of these has two readers: whoever follows every way from the first one never ends.
+TEST(RoundOnceTest, ManyWaysToTheStore) {
+  Epilogue e;
+  uint32_t value = e.Round(0);
+  for (int i = 0; i < 100; ++i) value = e.Add(Opcode::kMax, {value, e.Add(Opcode::kNeg, {value})});
+  e.Store(value, MemoryType::kBF16);
+  EXPECT_EQ(e.Left(), Counts(0, 1));
+}
+
 float RoundToBF16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
@@ -103,7 +112,12 @@ float RoundToBF16(float x) {
 
 // Sums are exact (few small integers), so each bit of the result is known.
 class RoundOnceRunTest : public testing::TestWithParam<IsaLevel> {};
-INSTANTIATE_TEST_SUITE_P(Isa, RoundOnceRunTest, testing::ValuesIn(GraphIsaLevels()));
+std::vector<IsaLevel> LevelsWithPairs() {
+  std::vector<IsaLevel> levels = GraphIsaLevels();
+  if (__builtin_cpu_supports("avx512bf16")) levels.push_back(IsaLevel::kV4Bf16);
+  return levels;
+}
+INSTANTIATE_TEST_SUITE_P(Isa, RoundOnceRunTest, testing::ValuesIn(LevelsWithPairs()));
 
 TEST_P(RoundOnceRunTest, ScaleShiftAndLimitsRoundAsStepByStep) {
   for (const uint64_t n : {7, 24, 48, 70}) {  // columns: one panel in part, whole ones, and both

@@ -68,7 +68,7 @@ class _Canonical:
         raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
 
     def tokens(self, values: Sequence[Any]) -> str:
-        # Most are nodes; a call for each would be a tenth of the key's time.
+        # Most are nodes: no call for each of them.
         names = self.names
         return ",".join([names[v] if type(v) is Node else self.token(v) for v in values])
 
