@@ -1,7 +1,9 @@
 #include "compiler_server/ir/build.h"
 
+#include <cmath>
 #include <numeric>
 
+#include "compiler_server/ir/host_tensor.h"
 #include "compiler_server/ir/infer.h"
 
 namespace hpu::ir {
@@ -112,6 +114,12 @@ Value* Builder::Full(double value, DType dtype, Dims sizes) {
   const TensorType type = Contiguous(dtype, std::move(sizes));
   if (dtype == DType::kBool) value = value != 0 ? 1 : 0;
   return Emit(OpKind::kFull, {}, {{AttrKey::kValue, value}}, &type);
+}
+
+Value* Builder::Number(double value, DType dtype, OpKind op) {
+  const bool wide = IsNarrowFloat(dtype) && KeepsNumbers(op) && !std::isnan(value) &&
+                    RoundTo(dtype, value) != value;
+  return Scalar(value, wide ? DType::kF32 : dtype);
 }
 
 Value* Builder::Iota(double start, double step, DType dtype, int64_t count) {

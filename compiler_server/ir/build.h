@@ -42,13 +42,18 @@ class Builder {
 
   Value* Unary(OpKind op, Value* x) { return Emit(op, {x}); }
   Value* Binary(OpKind op, Value* x, Value* y) { return Emit(op, {x, y}); }
-  Value* Binary(OpKind op, Value* x, double y) { return Emit(op, {x, Scalar(y, x->type.dtype)}); }
+  Value* Binary(OpKind op, Value* x, double y) {
+    return Emit(op, {x, Number(y, x->type.dtype, op)});
+  }
   Value* Reduce(OpKind op, Value* x, Dims dims, bool keepdim);
   Value* Matmul(Value* a, Value* b, bool transpose_a = false, bool transpose_b = false);
   Value* Concat(std::vector<Value*> values, int64_t dim);
   Value* Gather(Value* x, Value* index, int64_t dim);
   Value* Full(double value, DType dtype, Dims sizes);
   Value* Scalar(double value, DType dtype) { return Full(value, dtype, {}); }
+  // A number as an operand of `op` beside values of `dtype`: in f32 where `dtype` is a narrower
+  // float that does not hold it and `op` keeps its precision.
+  Value* Number(double value, DType dtype, OpKind op);
   Value* Iota(double start, double step, DType dtype, int64_t count);
 
  private:

@@ -40,6 +40,13 @@ void WithHostType(DType dtype, F f) {
 }
 
 template <typename T>
+double LargestOf() {
+  if constexpr (std::is_same_v<T, BFloat16>) return 0x1.FEp127;
+  if constexpr (std::is_same_v<T, _Float16>) return 65504;
+  return static_cast<double>(std::numeric_limits<T>::max());
+}
+
+template <typename T>
 T FromDouble(double value) {
   if constexpr (std::is_same_v<T, int64_t>) {
     if (value >= 9223372036854775808.0) return std::numeric_limits<int64_t>::max();
@@ -66,6 +73,21 @@ double RoundTo(DType dtype, double value) {
     }
   });
   return rounded;
+}
+
+bool HoldsNumber(DType dtype, double value) {
+  if (dtype == DType::kBool) return true;
+  bool holds = IsFloat(dtype) && !std::isfinite(value);
+  WithHostType(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>) {
+      holds = value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+              value <= static_cast<double>(std::numeric_limits<T>::max());
+    } else {
+      // Finite numbers that stay finite even where they are rounded upwards.
+      holds = holds || std::abs(value) <= LargestOf<T>();
+    }
+  });
+  return holds;
 }
 
 HostTensor MakeHostTensor(DType dtype, Dims sizes, double value) {

@@ -21,6 +21,9 @@ struct HostTensor {
 
 // Nearest value of the type (ties to even); integers truncate and wrap, booleans are x != 0.
 double RoundTo(DType dtype, double value);
+// Whether PyTorch takes the number for a value of the type without an error: it is inside the
+// type's range, or infinite or NaN where the type has that.
+bool HoldsNumber(DType dtype, double value);
 HostTensor MakeHostTensor(DType dtype, Dims sizes, double value = 0);
 
 // Element bytes, little endian, row-major. Types without arithmetic here (complex, f8): empty.

@@ -7,6 +7,13 @@
 
 namespace hpu::ir {
 
+namespace {
+
+// A 0-d value that keeps its precision beside values of a narrower type.
+bool IsWideNumber(const TensorType& type) { return type.rank() == 0 && type.dtype == DType::kF32; }
+
+}  // namespace
+
 Result InferBroadcast(const Call& call) {
   Dims sizes;
   for (size_t i = 0; i < call.operands.size(); ++i) {
@@ -20,10 +27,17 @@ Result InferBroadcast(const Call& call) {
     CONSTRAINT(call.type(0).dtype == DType::kBool, "where_c1", "condition is ",
                DTypeName(call.type(0).dtype), ", not bool");
   }
-  const DType dtype = call.type(first).dtype;
-  for (size_t i = first; i < call.operands.size(); ++i) {
-    CONSTRAINT(call.type(i).dtype == dtype, "elementwise_c1", "operand types ", DTypeName(dtype),
-               " and ", DTypeName(call.type(i).dtype), " differ");
+  DType dtype = call.type(first).dtype;
+  bool is_number = IsWideNumber(call.type(first));
+  for (size_t i = first + 1; i < call.operands.size(); ++i) {
+    const TensorType& type = call.type(i);
+    if (is_number && IsNarrowFloat(type.dtype)) {
+      dtype = type.dtype;
+      is_number = false;
+    }
+    CONSTRAINT(type.dtype == dtype || (IsNarrowFloat(dtype) && IsWideNumber(type)),
+               "elementwise_c1", "operand types ", DTypeName(dtype), " and ", DTypeName(type.dtype),
+               " differ");
   }
   switch (Traits(call.op).result_type) {
     case ResultType::kBool:

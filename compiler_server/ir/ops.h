@@ -40,6 +40,12 @@ inline bool IsElementwise(OpKind op) { return Traits(op).op_class == OpClass::kE
 inline bool TakesIndex(OpKind op) {
   return Traits(op).op_class == OpClass::kIndex || op == OpKind::kMaxPoolGradient;
 }
+// Whether a number beside values of bf16 or f16 keeps the precision of f32. PyTorch does so in the
+// four basic operations; comparisons, choices, powers and remainders take the number rounded.
+inline bool KeepsNumbers(OpKind op) {
+  return op == OpKind::kAdd || op == OpKind::kSub || op == OpKind::kMul || op == OpKind::kDiv ||
+         op == OpKind::kFloorDiv;
+}
 std::optional<OpKind> OpFromName(std::string_view name);
 std::string_view AttrName(AttrKey key);
 std::optional<AttrKey> AttrFromName(std::string_view name);

@@ -31,6 +31,9 @@ struct TensorType {
   bool contiguous() const { return IsRowMajor(sizes, strides); }
 };
 
+// Floats that are calculated with in f32 and rounded to their own type afterwards.
+inline bool IsNarrowFloat(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
 // Row-major type.
 TensorType Contiguous(DType dtype, Dims sizes);
 inline TensorType Contiguous(const TensorType& type) { return Contiguous(type.dtype, type.sizes); }

@@ -64,11 +64,11 @@ Bytes ParamsOf(const ir::Node& node) {
   return {};
 }
 
-// The kernel over `in`, with dimensions merged where there are too many for it.
-void Emit(const NodeLowering& at, std::string_view base, std::vector<Tensor> in,
-          const Bytes& bytes) {
+// The kernel from `in` to `result`, with dimensions merged where there are too many for it.
+void Emit(const NodeLowering& at, std::vector<Tensor> in, const Tensor& result) {
   SynGraph& graph = at.graph;
-  Tensor out = at.out[0];
+  const Bytes bytes = ParamsOf(at.node);
+  Tensor out = result;
   const bool merges = out.rank() > kMaxKernelRank;
   if (merges) {
     std::vector<ir::Dims> sizes{out.sizes};
@@ -85,12 +85,30 @@ void Emit(const NodeLowering& at, std::string_view base, std::vector<Tensor> in,
     // The kernel's second output (its tanh) is declared though nothing reads it.
     outputs.push_back(graph.Intermediate(out.dtype, out.sizes));
   }
-  graph.TypedNode(base, in.back().dtype, in, outputs, params);
-  if (merges) graph.Reshape(out, at.out[0]);
+  graph.TypedNode(ir::Traits(at.node.op).guid, in.back().dtype, in, outputs, params);
+  if (merges) graph.Reshape(out, result);
 }
 
+// Numbers of f32 stand beside narrower values in the IR (docs/ir.md); a kernel has one type, so it
+// calculates in f32, and the result is rounded once.
 void LowerPointwise(const NodeLowering& at) {
-  Emit(at, ir::Traits(at.node.op).guid, at.in, ParamsOf(at.node));
+  const auto is = [](bool (*test)(DType)) {
+    return [test](const Tensor& tensor) { return test(tensor.dtype); };
+  };
+  const bool mixed = std::ranges::any_of(at.in, is(ir::IsNarrowFloat)) &&
+                     std::ranges::any_of(at.in, is([](DType t) { return t == DType::kF32; }));
+  if (!mixed) return Emit(at, at.in, at.out[0]);
+  const auto widened = [&](const Tensor& tensor) {
+    if (!ir::IsNarrowFloat(tensor.dtype)) return tensor;
+    const Tensor wide = at.graph.Intermediate(DType::kF32, tensor.sizes);
+    at.graph.Cast(tensor, wide);
+    return wide;
+  };
+  std::vector<Tensor> in;
+  for (const Tensor& tensor : at.in) in.push_back(widened(tensor));
+  const Tensor wide = at.graph.Intermediate(DType::kF32, at.out[0].sizes);
+  Emit(at, std::move(in), wide);
+  at.graph.Cast(wide, at.out[0]);
 }
 
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }

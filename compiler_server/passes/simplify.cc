@@ -215,7 +215,8 @@ Value* WithoutIdentity(const Node& node) {
   for (size_t i = 0; i < 2; ++i) {
     if (i == 0 && !commutes) continue;
     Value* other = node.operands[1 - i];
-    if (Uniform(node.operands[i]) == identity && other->type.sizes == node.type().sizes) {
+    if (Uniform(node.operands[i]) == identity && other->type.sizes == node.type().sizes &&
+        other->type.dtype == node.type().dtype) {
       return other;
     }
   }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "compiler_server/ir/host_tensor.h"
+
 namespace hpu::compiler {
 
 const Argument* Call::Find(std::string_view name) const {
@@ -126,6 +128,27 @@ std::vector<double> Call::Floats(std::string_view name) {
 Value* Call::Operand(std::string_view name, DType dtype) {
   if (IsTensor(name)) return b.Cast(Tensor(name), dtype);
   return b.Scalar(Float(name), dtype);
+}
+
+Value* Call::Factor(std::string_view name, DType dtype) {
+  if (!ir::IsNarrowFloat(dtype)) return Operand(name, dtype);
+  if (!IsTensor(name)) return b.Number(Float(name), dtype, OpKind::kMul);
+  Value* tensor = Tensor(name);
+  const bool number = tensor->type.rank() == 0 && !ir::IsNarrowFloat(tensor->type.dtype);
+  return b.Cast(tensor, number ? DType::kF32 : dtype);
+}
+
+Value* Call::Chosen(std::string_view name, DType dtype) {
+  if (IsNumber(name)) Stored(name, dtype);
+  return Operand(name, dtype);
+}
+
+double Call::Stored(std::string_view name, DType dtype, std::optional<double> if_none) {
+  const double value = Float(name, if_none);
+  if (!ir::HoldsNumber(dtype, value)) {
+    Refuse("argument ", name, " = ", value, " is outside ", DTypeName(dtype));
+  }
+  return value;
 }
 
 int64_t Call::Int(std::string_view name, std::optional<int64_t> if_none) {

@@ -47,6 +47,14 @@ class Call {
   std::vector<Value*> OptionalTensors(std::string_view name);  // nullptr where an item is None
   // A tensor as it is, a number as 0-d constant; in `dtype`.
   Value* Operand(std::string_view name, DType dtype);
+  // As Operand, for arithmetic: a number or a 0-d tensor keeps the precision of f32 where `dtype`
+  // is narrower, as PyTorch calculates with it before it rounds the result.
+  Value* Factor(std::string_view name, DType dtype);
+  // As Operand, for values that are stored as they are: a number must fit (Stored).
+  Value* Chosen(std::string_view name, DType dtype);
+  // A number that is stored in tensors of `dtype`. One that the type cannot hold refuses the call:
+  // PyTorch raises an error for it.
+  double Stored(std::string_view name, DType dtype, std::optional<double> if_none = std::nullopt);
   int64_t Int(std::string_view name, std::optional<int64_t> if_none = std::nullopt);
   double Float(std::string_view name, std::optional<double> if_none = std::nullopt);  // any number
   std::vector<double> Floats(std::string_view name);  // empty if None

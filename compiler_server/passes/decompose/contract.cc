@@ -1,5 +1,5 @@
 // Matrix products.
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -59,14 +59,14 @@ void Linear(Call& call) {
 // beta * self + alpha * (a b)
 void AddProduct(Call& call, std::string_view a, std::string_view b) {
   Value* y = EmitMatmul(call, call.Tensor(a), call.Tensor(b));
-  const double alpha = call.Float("alpha");
-  const double beta = call.Float("beta");
-  if (alpha != 1) y = call.b.Binary(OpKind::kMul, y, alpha);
+  const double alpha = call.Stored("alpha", call.dtype());
+  const double beta = call.Stored("beta", call.dtype());
   // beta = 0 ignores self, even if it holds NaN.
-  if (beta == 0) return call.Return(y);
-  Value* self = call.Tensor(kSelf);
-  if (beta != 1) self = call.b.Binary(OpKind::kMul, self, beta);
-  call.Return(call.b.Binary(OpKind::kAdd, y, self));
+  if (beta == 1 && alpha == 1) {
+    return call.Return(call.b.Binary(OpKind::kAdd, y, call.Tensor(kSelf)));
+  }
+  const Expr product = Wide(call, y) * alpha;
+  Give(call, beta == 0 ? product : product + Wide(call, call.Tensor(kSelf)) * beta);
 }
 
 void Addmm(Call& call) { AddProduct(call, "mat1", "mat2"); }
@@ -74,8 +74,8 @@ void Addmv(Call& call) { AddProduct(call, "mat", "vec"); }
 void Baddbmm(Call& call) { AddProduct(call, "batch1", "batch2"); }
 
 void Dot(Call& call) {
-  Value* y = call.b.Binary(OpKind::kMul, call.Tensor(kSelf), call.Tensor("tensor"));
-  call.Return(call.b.Reduce(OpKind::kReduceSum, y, {0}, false));
+  const Expr terms = Wide(call, call.Tensor(kSelf)) * Wide(call, call.Tensor("tensor"));
+  Give(call, Sum(terms, {0}, false));
 }
 
 void Outer(Call& call) {

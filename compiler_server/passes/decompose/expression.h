@@ -81,6 +81,12 @@ inline Expr Mean(Expr x, const Dims& dims, bool keepdim = true) {
 }
 
 inline DType Widened(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
+// The type that formulas of several steps are calculated in, so that a narrow result is rounded
+// once; integers stay as they are.
+inline DType WidenedFloat(DType dtype) { return IsFloat(dtype) ? Widened(dtype) : dtype; }
+inline Expr Wide(Call& call, Value* value) {
+  return {&call, call.b.Cast(value, WidenedFloat(value->type.dtype))};
+}
 // A value in the type that is calculated in.
 inline Expr In(Call& call, Value* value) {
   return {&call, call.b.Cast(value, Widened(value->type.dtype))};

@@ -42,7 +42,7 @@ void ScatterSource(Call& call) {
 }
 void ScatterValue(Call& call) {
   Value* index = call.Tensor("index");
-  Value* source = call.b.Full(call.Float("value"), call.dtype(), index->type.sizes);
+  Value* source = call.b.Full(call.Stored("value", call.dtype()), call.dtype(), index->type.sizes);
   call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 
@@ -86,7 +86,7 @@ void IndexCopy(Call& call) {
 void IndexFill(Call& call) {
   Value* x = call.Tensor(kSelf);
   Value* index = call.Tensor("index");
-  Value* value = call.Operand("value", call.dtype());
+  Value* value = call.Chosen("value", call.dtype());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("index_fill of 0-d tensors");
   const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;

@@ -62,10 +62,10 @@ void EmitPad(Call& call, double value) {
                      std::any_of(high.begin(), high.end(), positive);
   call.Return(grows ? call.b.Pad(x, low, high, value) : x);
 }
-void ConstantPad(Call& call) { EmitPad(call, call.Float("value")); }
+void ConstantPad(Call& call) { EmitPad(call, call.Stored("value", call.dtype())); }
 void Pad(Call& call) {
   if (call.Text("mode") != "constant") return call.Refuse("padding mode");
-  EmitPad(call, call.Float("value", 0));
+  EmitPad(call, call.Stored("value", call.dtype(), 0));
 }
 
 // Copies along the dimensions: [a, b] x (r, s) -> [r, a, s, b] -> [r * a, s * b].

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -39,76 +39,62 @@ Category CategoryOf(DType dtype) {
   return dtype == DType::kBool ? kBoolean : kIntegral;
 }
 
-Value* Add(Call& call, Value* x, Value* y, double alpha, OpKind op) {
-  if (alpha != 1) y = call.b.Binary(OpKind::kMul, y, alpha);
-  return call.b.Binary(op, x, y);
+// An argument in the type that the result's formula is calculated in.
+Expr Wide(Call& call, std::string_view name) {
+  return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
 }
 
-void AddOrSub(Call& call, OpKind op) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand(kOther, call.dtype());
-  const double alpha = call.Float(kAddAlpha);
+// x + alpha * y or x - alpha * y
+void AddOrSub(Call& call, std::string_view x, std::string_view y, OpKind op) {
+  const double alpha = call.Stored(kAddAlpha, call.dtype());
   if (call.dtype() == DType::kBool) {
     if (op == OpKind::kSub || alpha != 1) return call.Refuse("arithmetic on booleans");
-    return call.Return(call.b.Binary(OpKind::kLogicalOr, x, y));
+    op = OpKind::kLogicalOr;
   }
-  call.Return(Add(call, x, y, alpha, op));
+  if (alpha != 1) return Give(call, Apply(op, Wide(call, x), Wide(call, y) * alpha));
+  call.Return(call.b.Binary(op, call.Factor(x, call.dtype()), call.Factor(y, call.dtype())));
 }
-void AddTensor(Call& call) { AddOrSub(call, OpKind::kAdd); }
-void SubTensor(Call& call) { AddOrSub(call, OpKind::kSub); }
-void Rsub(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand(kOther, call.dtype());
-  call.Return(Add(call, y, x, call.Float(kAddAlpha), OpKind::kSub));
-}
+void AddTensor(Call& call) { AddOrSub(call, kSelf, kOther, OpKind::kAdd); }
+void SubTensor(Call& call) { AddOrSub(call, kSelf, kOther, OpKind::kSub); }
+void Rsub(Call& call) { AddOrSub(call, kOther, kSelf, OpKind::kSub); }
 
 // self + value * t1 * t2, self + value * t1 / t2
 void AddProduct(Call& call, OpKind op) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand("tensor1", call.dtype());
-  Value* z = call.Operand("tensor2", call.dtype());
-  const double value = call.Float("value");
-  if (value != 1) y = call.b.Binary(OpKind::kMul, y, value);
-  call.Return(call.b.Binary(OpKind::kAdd, x, call.b.Binary(op, y, z)));
+  Expr y = Wide(call, "tensor1");
+  const double value = call.Stored("value", y.dtype());
+  if (value != 1) y = y * value;
+  Give(call, Wide(call, kSelf) + Apply(op, y, Wide(call, "tensor2")));
 }
 void Addcmul(Call& call) { AddProduct(call, OpKind::kMul); }
 void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
 
 // fma(a, b, c) = a * b + c, which PyTorch makes of addcmul_ and the like.
 void Fma(Call& call) {
-  Value* x = call.Operand(call.name(0), call.dtype());
-  Value* y = call.Operand(call.name(1), call.dtype());
-  Value* product = call.b.Binary(OpKind::kMul, x, y);
-  call.Return(call.b.Binary(OpKind::kAdd, product, call.Operand(call.name(2), call.dtype())));
+  Give(call, Wide(call, call.name(0)) * Wide(call, call.name(1)) + Wide(call, call.name(2)));
 }
 
 // As eager: from the nearer end, so that a weight of 1 gives `end` exactly.
 void LerpScalar(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* end = call.Operand("end", call.dtype());
-  const double weight = call.Float("weight");
+  const Expr x = Wide(call, kSelf);
+  const Expr end = Wide(call, "end");
+  const double weight = call.Stored("weight", x.dtype());
   const bool from_end = std::abs(weight) >= 0.5;
-  Value* step = call.b.Binary(OpKind::kMul, call.b.Binary(OpKind::kSub, end, x),
-                              from_end ? weight - 1 : weight);
-  call.Return(call.b.Binary(OpKind::kAdd, from_end ? end : x, step));
+  Give(call, (from_end ? end : x) + (end - x) * (from_end ? weight - 1 : weight));
 }
 void LerpTensor(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* end = call.Operand("end", call.dtype());
-  Value* weight = call.Operand("weight", call.dtype());
-  Value* from_end = call.b.Binary(OpKind::kGe, call.b.Unary(OpKind::kAbs, weight), 0.5);
-  Value* factor =
-      call.b.Emit(OpKind::kWhere, {from_end, call.b.Binary(OpKind::kSub, weight, 1), weight});
-  Value* base = call.b.Emit(OpKind::kWhere, {from_end, end, x});
-  Value* step = call.b.Binary(OpKind::kMul, factor, call.b.Binary(OpKind::kSub, end, x));
-  call.Return(call.b.Binary(OpKind::kAdd, base, step));
+  const Expr x = Wide(call, kSelf);
+  const Expr end = Wide(call, "end");
+  const Expr weight = Wide(call, "weight");
+  const Expr from_end = Abs(weight) >= 0.5;
+  const Expr factor = Where(from_end, weight - 1.0, weight);
+  Give(call, Where(from_end, end, x) + factor * (end - x));
 }
 
 // clamp, clamp_min, clamp_max
 void Clamp(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
-  if (call.Has("min")) x = call.b.Binary(OpKind::kMax, x, call.Operand("min", call.dtype()));
-  if (call.Has("max")) x = call.b.Binary(OpKind::kMin, x, call.Operand("max", call.dtype()));
+  if (call.Has("min")) x = call.b.Binary(OpKind::kMax, x, call.Chosen("min", call.dtype()));
+  if (call.Has("max")) x = call.b.Binary(OpKind::kMin, x, call.Chosen("max", call.dtype()));
   call.Return(x);
 }
 
@@ -116,7 +102,9 @@ void ClampTo(Call& call, double low, double high) {
   Value* x = call.b.Binary(OpKind::kMax, call.Tensor(kSelf), low);
   call.Return(call.b.Binary(OpKind::kMin, x, high));
 }
-void Hardtanh(Call& call) { ClampTo(call, call.Float("min_val"), call.Float("max_val")); }
+void Hardtanh(Call& call) {
+  ClampTo(call, call.Stored("min_val", call.dtype()), call.Stored("max_val", call.dtype()));
+}
 void Relu6(Call& call) { ClampTo(call, 0, 6); }
 
 void Gelu(Call& call) {
@@ -127,35 +115,36 @@ void Gelu(Call& call) {
 Value* EmitElu(Call& call, Value* x, double alpha) {
   return call.b.Emit(OpKind::kElu, {x}, {{AttrKey::kAlpha, alpha}});
 }
+Expr EmitElu(Expr x, double alpha) { return {x.call, EmitElu(*x.call, x.value, alpha)}; }
 void Elu(Call& call) {
   if (call.Float("input_scale") != 1) return call.Refuse("elu with input_scale");
-  Value* y = EmitElu(call, call.Tensor(kSelf), call.Float("alpha"));
-  const double scale = call.Float("scale");
-  call.Return(scale == 1 ? y : call.b.Binary(OpKind::kMul, y, scale));
+  const double alpha = call.Stored("alpha", DType::kF32);
+  const double scale = call.Stored("scale", DType::kF32);
+  if (scale == 1) return call.Return(EmitElu(call, call.Tensor(kSelf), alpha));
+  Give(call, EmitElu(Wide(call, kSelf), alpha) * scale);
 }
 void Selu(Call& call) {
   constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
-  call.Return(call.b.Binary(OpKind::kMul, EmitElu(call, call.Tensor(kSelf), kSeluAlpha), kScale));
+  Give(call, EmitElu(Wide(call, kSelf), kSeluAlpha) * kScale);
 }
 void Celu(Call& call) {
-  const double alpha = call.Float("alpha");
-  Value* x = call.Tensor(kSelf);
-  if (alpha == 1) return call.Return(EmitElu(call, x, 1));
-  Value* y = EmitElu(call, call.b.Binary(OpKind::kDiv, x, alpha), 1);
+  const double alpha = call.Stored("alpha", DType::kF32);
+  if (alpha == 1) return call.Return(EmitElu(call, call.Tensor(kSelf), 1));
   // max(x, 0) + min(0, alpha * expm1(x / alpha)): elu(x / alpha) * alpha.
-  call.Return(call.b.Binary(OpKind::kMul, y, alpha));
+  Give(call, EmitElu(Wide(call, kSelf) / alpha, 1) * alpha);
 }
 void LeakyRelu(Call& call) {
   call.Return(call.b.Emit(OpKind::kLeakyRelu, {call.Tensor(kSelf)},
-                          {{AttrKey::kAlpha, call.Float("negative_slope")}}));
+                          {{AttrKey::kAlpha, call.Stored("negative_slope", DType::kF32)}}));
 }
 Value* EmitSoftplus(Call& call, Value* x, double beta, double threshold) {
   return call.b.Emit(OpKind::kSoftplus, {x},
                      {{AttrKey::kBeta, beta}, {AttrKey::kThreshold, threshold}});
 }
 void Softplus(Call& call) {
-  call.Return(EmitSoftplus(call, call.Tensor(kSelf), call.Float("beta"), call.Float("threshold")));
+  call.Return(EmitSoftplus(call, call.Tensor(kSelf), call.Stored("beta", DType::kF32),
+                           call.Stored("threshold", DType::kF32)));
 }
 void LogSigmoid(Call& call) {
   // -log(1 + exp(-x)); far from 0 softplus(-x) is -x itself.
@@ -163,19 +152,17 @@ void LogSigmoid(Call& call) {
   call.Return(call.b.Unary(OpKind::kNeg, EmitSoftplus(call, negative, 1, 88)));
 }
 void Threshold(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  // NaN stays.
-  Value* below = call.b.Binary(OpKind::kLe, x, call.Float("threshold"));
-  call.Return(
-      call.b.Emit(OpKind::kWhere, {below, call.b.Scalar(call.Float("value"), x->type.dtype), x}));
+  const Expr x = Wide(call, kSelf);
+  // NaN stays. PyTorch compares in f32.
+  const Expr below = x <= call.Stored("threshold", call.dtype());
+  Give(call, Where(below, call.Stored("value", call.dtype()), x));
 }
 void Glu(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  const int64_t dim = call.Dim("dim", x->type.rank());
+  const Expr x = Wide(call, kSelf);
+  const int64_t dim = call.Dim("dim", x.rank());
   if (call.refused()) return;
-  const int64_t size = x->type.sizes[dim];
-  Value* gate = call.b.Unary(OpKind::kSigmoid, call.b.Slice(x, dim, size / 2, size));
-  call.Return(call.b.Binary(OpKind::kMul, call.b.Slice(x, dim, 0, size / 2), gate));
+  const int64_t size = x.sizes()[dim];
+  Give(call, Slice(x, dim, 0, size / 2) * Sigmoid(Slice(x, dim, size / 2, size)));
 }
 void Prelu(Call& call) {
   Value* x = call.Tensor(kSelf);
@@ -210,7 +197,7 @@ Value* IntegerPower(Call& call, Value* x, int64_t exponent) {
 void PowScalar(Call& call) {
   constexpr double kLargestProduct = 8;
   Value* x = call.Operand(kSelf, call.dtype());
-  const double exponent = call.Float("exponent");
+  const double exponent = call.Stored("exponent", call.dtype());
   if (exponent == 0) return call.Return(call.b.Full(1, call.dtype(), x->type.sizes));
   if (exponent == 0.5) return call.Return(call.b.Unary(OpKind::kSqrt, x));
   if (exponent == -0.5) return call.Return(call.b.Unary(OpKind::kRsqrt, x));
@@ -227,36 +214,29 @@ void Square(Call& call) {
 void DivMode(Call& call) {
   // true_divide has none.
   const std::string mode = call.Has("rounding_mode") ? call.Text("rounding_mode") : "";
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand(kOther, call.dtype());
-  if (mode == "floor") return call.Return(call.b.Binary(OpKind::kFloorDiv, x, y));
-  Value* quotient = call.b.Binary(OpKind::kDiv, x, y);
-  call.Return(mode == "trunc" ? call.b.Unary(OpKind::kTrunc, quotient) : quotient);
+  if (mode == "trunc") {
+    return Give(call, Apply(OpKind::kTrunc, Wide(call, kSelf) / Wide(call, kOther)));
+  }
+  const OpKind op = mode == "floor" ? OpKind::kFloorDiv : OpKind::kDiv;
+  Value* x = call.Factor(kSelf, call.dtype());
+  call.Return(call.b.Binary(op, x, call.Factor(kOther, call.dtype())));
 }
 void MaskedFill(Call& call) {
   Value* mask = call.b.Cast(call.Tensor("mask"), DType::kBool);
-  Value* value = call.Operand("value", call.dtype());
+  Value* value = call.Chosen("value", call.dtype());
   call.Return(call.b.Emit(OpKind::kWhere, {mask, value, call.Operand(kSelf, call.dtype())}));
 }
 void Frac(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  call.Return(call.b.Binary(OpKind::kSub, x, call.b.Unary(OpKind::kTrunc, x)));
+  const Expr x = Wide(call, kSelf);
+  Give(call, x - Apply(OpKind::kTrunc, x));
 }
-void Erfc(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* one = call.b.Scalar(1, call.dtype());
-  call.Return(call.b.Binary(OpKind::kSub, one, call.b.Unary(OpKind::kErf, x)));
-}
+void Erfc(Call& call) { Give(call, 1.0 - Apply(OpKind::kErf, Wide(call, kSelf))); }
 void LogAddExp(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  Value* y = call.Operand(kOther, call.dtype());
+  const Expr x = Wide(call, kSelf);
+  const Expr y = Wide(call, kOther);
   // Equal infinities have no gap.
-  Value* gap =
-      call.b.Emit(OpKind::kWhere, {call.b.Binary(OpKind::kEq, x, y), call.b.Scalar(0, call.dtype()),
-                                   call.b.Unary(OpKind::kAbs, call.b.Binary(OpKind::kSub, x, y))});
-  Value* rest =
-      call.b.Unary(OpKind::kLog1p, call.b.Unary(OpKind::kExp, call.b.Unary(OpKind::kNeg, gap)));
-  call.Return(call.b.Binary(OpKind::kAdd, call.b.Binary(OpKind::kMax, x, y), rest));
+  const Expr gap = Where(x == y, 0.0, Abs(x - y));
+  Give(call, Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap)));
 }
 void NanToNum(Call& call) {
   Value* x = call.Tensor(kSelf);
@@ -365,8 +345,13 @@ void RewriteElementwise(Call& call, OpKind op) {
   }
   std::vector<Value*> operands;
   for (size_t i = 0; i < count; ++i) {
-    const bool condition = op == OpKind::kWhere && i == 0;
-    operands.push_back(call.Operand(names[i], condition ? DType::kBool : dtype));
+    if (op == OpKind::kWhere) {
+      operands.push_back(i == 0 ? call.Operand(names[i], DType::kBool)
+                                : call.Chosen(names[i], dtype));
+    } else {
+      operands.push_back(ir::KeepsNumbers(op) ? call.Factor(names[i], dtype)
+                                              : call.Operand(names[i], dtype));
+    }
   }
   // On booleans multiplication is conjunction, and the complement has one bit.
   if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;

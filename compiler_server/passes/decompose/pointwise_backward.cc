@@ -1,6 +1,7 @@
 // Gradients of pointwise calls, element by element.
 #include <cmath>
 
+#include "compiler_server/ir/host_tensor.h"
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -120,7 +121,7 @@ void LogSigmoidBackward(Call& call) { Give(call, In(call, kGrad) * Sigmoid(-In(c
 
 void Hardshrink(Call& call) {
   const Expr x = In(call, kSelf);
-  const double lambda = call.Float("lambd");
+  const double lambda = ir::RoundTo(call.dtype(), call.Stored("lambd", call.dtype()));
   Give(call, Where((x >= -lambda) & (x <= lambda), 0.0, x));
 }
 void Softshrink(Call& call) {

@@ -5,7 +5,7 @@
 
 #include "base/normal.h"
 #include "base/philox.h"
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -110,9 +110,8 @@ void Dropout(Call& call) {
   const double p = call.Float("p");
   if (!call.Bool("train") || p == 0) return call.Return(x);
   if (p == 1) return call.Return(call.b.Binary(OpKind::kMul, x, 0.0));
-  Value* noise = call.b.Cast(Chance(call, 1 - p), call.dtype());
-  noise = call.b.Binary(OpKind::kDiv, noise, 1 - p);
-  call.Return(call.b.Binary(OpKind::kMul, x, noise));
+  const Expr kept{&call, call.b.Cast(Chance(call, 1 - p), Widened(call.dtype()))};
+  Give(call, In(call, x) * (kept / (1 - p)));
 }
 
 // native_dropout(x, p, train) -> x masked and scaled, mask

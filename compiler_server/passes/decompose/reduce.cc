@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -87,69 +87,54 @@ void AllDim(Call& call) { TruthAlong(call, OpKind::kReduceMin); }
 void Any(Call& call) { TruthOfAll(call, OpKind::kReduceMax); }
 void All(Call& call) { TruthOfAll(call, OpKind::kReduceMin); }
 
-Value* Variance(Call& call, Value* x, const Dims& dims, double correction, bool keepdim,
-                Value** mean_out) {
-  Value* mean = call.b.Reduce(OpKind::kReduceMean, x, dims, true);
-  Value* centred = call.b.Binary(OpKind::kSub, x, mean);
-  Value* square = call.b.Binary(OpKind::kMul, centred, centred);
-  const double degrees = std::max(0.0, static_cast<double>(CountOf(x, dims)) - correction);
-  Value* sum = call.b.Reduce(OpKind::kReduceSum, square, dims, keepdim);
-  if (mean_out != nullptr) {
-    *mean_out = keepdim ? mean : call.b.Reshape(mean, sum->type.sizes);
-  }
-  return call.b.Binary(OpKind::kMul, sum, 1 / degrees);
-}
-
+// Calculated in f32 where the result is a narrower float: counts, squares and sums have no place in
+// f16, and the result is rounded once.
 struct Moments {
-  Value* variance = nullptr;
-  Value* mean = nullptr;
+  Expr variance;
+  Expr mean;
 };
-Moments MomentsOf(Call& call, DType dtype) {
-  Value* x = call.b.Cast(call.Tensor(kSelf), dtype);
+Moments MomentsOf(Call& call) {
+  const Expr x{&call, call.b.Cast(call.Tensor(kSelf), Widened(call.dtype()))};
   const bool by_correction = call.target().ends_with(".correction");
   const bool whole = call.target().ends_with(".default");
   const double correction =
       by_correction ? call.Float("correction", 1) : (call.Bool("unbiased") ? 1.0 : 0.0);
   const bool keepdim = !whole && call.Bool(kKeepdim);
-  const Dims dims = whole ? Call::AllDims(x->type.rank()) : call.ReducedDims(kDim, x->type.rank());
-  Moments moments;
-  if (call.refused()) return moments;
-  moments.variance = Variance(call, x, dims, correction, keepdim, &moments.mean);
-  return moments;
+  const Dims dims = whole ? Call::AllDims(x.rank()) : call.ReducedDims(kDim, x.rank());
+  if (call.refused()) return {x, x};
+  const double degrees = std::max(0.0, static_cast<double>(CountOf(x.value, dims)) - correction);
+  const Expr mean{&call, call.b.Reduce(OpKind::kReduceMean, x.value, dims, true)};
+  const Expr centred = x - mean;
+  const Expr square = centred * centred;
+  const Expr sum{&call, call.b.Reduce(OpKind::kReduceSum, square.value, dims, keepdim)};
+  return {sum * (1 / degrees), Reshape(mean, sum.sizes())};
 }
-void Var(Call& call) { call.Return(MomentsOf(call, call.dtype()).variance); }
-void Std(Call& call) {
-  Value* variance = MomentsOf(call, call.dtype()).variance;
-  if (variance != nullptr) call.Return(call.b.Unary(OpKind::kSqrt, variance));
-}
+void Var(Call& call) { Give(call, MomentsOf(call).variance); }
+void Std(Call& call) { Give(call, Apply(OpKind::kSqrt, MomentsOf(call).variance)); }
 void VarMean(Call& call) {
-  const Moments moments = MomentsOf(call, call.dtype());
-  call.Return({moments.variance, moments.mean});
+  const Moments moments = MomentsOf(call);
+  Give(call, {moments.variance, moments.mean});
 }
 void StdMean(Call& call) {
-  const Moments moments = MomentsOf(call, call.dtype());
-  if (moments.variance == nullptr) return;
-  call.Return({call.b.Unary(OpKind::kSqrt, moments.variance), moments.mean});
+  const Moments moments = MomentsOf(call);
+  Give(call, {Apply(OpKind::kSqrt, moments.variance), moments.mean});
 }
 
 // (sum |x|^p)^(1/p) and its limits.
 void EmitNorm(Call& call, double order, const Dims& dims, bool keepdim) {
-  Value* x = call.b.Cast(call.Tensor(kSelf), call.dtype());
-  if (order == 2) {
-    Value* sum =
-        call.b.Reduce(OpKind::kReduceSum, call.b.Binary(OpKind::kMul, x, x), dims, keepdim);
-    return call.Return(call.b.Unary(OpKind::kSqrt, sum));
-  }
-  Value* size = call.b.Unary(OpKind::kAbs, x);
-  if (order == 1) return call.Return(call.b.Reduce(OpKind::kReduceSum, size, dims, keepdim));
+  const Expr x{&call, call.b.Cast(call.Tensor(kSelf), Widened(call.dtype()))};
+  const auto reduced = [&](OpKind op, Expr terms) {
+    return Expr{&call, call.b.Reduce(op, terms.value, dims, keepdim)};
+  };
+  if (order == 2) return Give(call, Apply(OpKind::kSqrt, reduced(OpKind::kReduceSum, x * x)));
+  const Expr size = Abs(x);
+  if (order == 1) return Give(call, reduced(OpKind::kReduceSum, size));
   if (std::isinf(order)) {
-    const OpKind op = order > 0 ? OpKind::kReduceMax : OpKind::kReduceMin;
-    return call.Return(call.b.Reduce(op, size, dims, keepdim));
+    return Give(call, reduced(order > 0 ? OpKind::kReduceMax : OpKind::kReduceMin, size));
   }
   if (order == 0) return call.Refuse("norm of order 0");
-  Value* sum =
-      call.b.Reduce(OpKind::kReduceSum, call.b.Binary(OpKind::kPow, size, order), dims, keepdim);
-  call.Return(call.b.Binary(OpKind::kPow, sum, 1 / order));
+  const Expr sum = reduced(OpKind::kReduceSum, Apply(OpKind::kPow, size, order));
+  Give(call, Apply(OpKind::kPow, sum, 1 / order));
 }
 void VectorNorm(Call& call) {
   const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
@@ -164,19 +149,15 @@ void NormScalar(Call& call) {
 }
 
 void LogSumExp(Call& call) {
-  Value* x = call.Operand(kSelf, call.dtype());
-  const Dims dims = call.ReducedDims(kDim, x->type.rank());
+  const Expr x{&call, call.b.Cast(call.Tensor(kSelf), Widened(call.dtype()))};
+  const Dims dims = call.ReducedDims(kDim, x.rank());
   const bool keepdim = call.Bool(kKeepdim);
-  Value* peak = call.b.Reduce(OpKind::kReduceMax, x, dims, true);
+  const Expr largest{&call, call.b.Reduce(OpKind::kReduceMax, x.value, dims, true)};
   // An infinite peak would make inf - inf.
-  Value* infinite = call.b.Binary(OpKind::kEq, call.b.Unary(OpKind::kAbs, peak),
-                                  std::numeric_limits<double>::infinity());
-  Value* zero = call.b.Scalar(0, call.dtype());
-  peak = call.b.Emit(OpKind::kWhere, {infinite, zero, peak});
-  Value* power = call.b.Unary(OpKind::kExp, call.b.Binary(OpKind::kSub, x, peak));
-  Value* sum = call.b.Unary(OpKind::kLog, call.b.Reduce(OpKind::kReduceSum, power, dims, keepdim));
-  if (!keepdim) peak = call.b.Reshape(peak, sum->type.sizes);
-  call.Return(call.b.Binary(OpKind::kAdd, sum, peak));
+  const Expr peak = Where(Abs(largest) == std::numeric_limits<double>::infinity(), 0.0, largest);
+  const Expr power = Exp(x - peak);
+  const Expr sum = Log({&call, call.b.Reduce(OpKind::kReduceSum, power.value, dims, keepdim)});
+  Give(call, sum + Reshape(peak, sum.sizes()));
 }
 
 void Scan(Call& call, OpKind op) {

@@ -10,13 +10,13 @@ void Fill(Call& call, double value) {
 void Zeros(Call& call) { Fill(call, 0); }
 void Ones(Call& call) { Fill(call, 1); }
 // full(size, value), full_like(x, value)
-void Full(Call& call) { Fill(call, call.Float("fill_value")); }
+void Full(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
 // new_full(x, size, value)
-void NewFull(Call& call) { Fill(call, call.Float("fill_value")); }
-void ScalarTensor(Call& call) { Fill(call, call.Float("s")); }
+void NewFull(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
+void ScalarTensor(Call& call) { Fill(call, call.Stored("s", call.dtype())); }
 // fill(x, value): a number or a 0-d tensor.
 void FillWith(Call& call) {
-  call.Return(call.b.Expand(call.Operand("value", call.dtype()), call.type().sizes));
+  call.Return(call.b.Expand(call.Chosen("value", call.dtype()), call.type().sizes));
 }
 
 // copy(x, source): source in x's type and sizes
