@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copyreg
 import enum
 import functools
 import hashlib
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from ..function_text import code_lines
+from ..function_text import Uncacheable, code_lines
 
 _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.finfo)
@@ -42,6 +44,12 @@ _CLASS_BOOKKEEPING = frozenset(
     | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
 )
 
+# Of a member of an enum: its name, which is told anyway, and what its class keeps for itself.
+_MEMBER_BOOKKEEPING = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
+
+# How far defaults of functions are looked into, and up to how many items.
+_DEPTH = 4
+_MANY = 64
 
 # What users mark sizes by (mark_dynamic and its like); tracing adds attributes of its own.
 _MARKS = (
@@ -98,9 +106,10 @@ class Describer:
 
     def __init__(self) -> None:
         # By address; the object is kept so that the address stays its own.
-        self._functions: dict[int, tuple[Any, str]] = {}
+        self._functions: dict[tuple[int, bool], tuple[Any, str]] = {}
         self._classes: dict[int, tuple[Any, str]] = {}
         self._codes: dict[int, tuple[Any, str]] = {}
+        self._within_class = 0
 
     def value(self, value: Any) -> str:
         """Content, to any depth. Raises Unknown."""
@@ -136,13 +145,15 @@ class Describer:
         if isinstance(value, types.ModuleType):  # torch.backends is an object of a class of its own
             return f"module {value.__name__} of {self.class_text(kind)}"
         if kind is types.MethodType:
-            return f"method {self.identity(value.__func__)} of {type_name(type(value.__self__))}"
+            owner = value.__self__
+            of = self._kept(owner) if self._within_class else type_name(type(owner))
+            return f"method {self.identity(value.__func__)} of {of}"
         if isinstance(value, _NATIVE):
             owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
             named = owner if isinstance(owner, (type, types.ModuleType)) else type(owner)
             return f"{kind.__name__} {named.__name__} {value.__qualname__}"
         if isinstance(value, enum.Enum):
-            return f"{type_name(kind)}.{value.name}"
+            return self._member(value)
         if kind in _PLAIN or isinstance(value, _TORCH_CONSTANTS) or kind is float:
             return self.value(value)
         if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -155,8 +166,8 @@ class Describer:
         if kind in (staticmethod, classmethod):
             return f"{kind.__name__} {self.loosely(value.__func__)}"
         if kind is functools.partial:
-            parts = [self.loosely(v) for v in (value.func, *value.args)]
-            parts += [f"{k}={self.loosely(v)}" for k, v in sorted(value.keywords.items())]
+            parts = [self._kept(v) for v in (value.func, *value.args)]
+            parts += [f"{k}={self._kept(v)}" for k, v in sorted(value.keywords.items())]
             return f"partial {' '.join(parts)}"
         if kind is functools._lru_cache_wrapper:
             return f"cached {self.identity(value.__wrapped__)}"
@@ -181,7 +192,11 @@ class Describer:
         if found is not None:
             return found[1]
         self._classes[id(kind)] = (kind, f"class {type_name(kind)}")  # it may refer to itself
-        lines = [line for base in kind.__mro__ for line in self._own_lines(base)]
+        self._within_class += 1
+        try:
+            lines = [line for base in kind.__mro__ for line in self._own_lines(base)]
+        finally:
+            self._within_class -= 1
         text = f"class {type_name(kind)} {short_digest(chr(10).join(lines))}"
         self._classes[id(kind)] = (kind, text)
         return text
@@ -190,6 +205,11 @@ class Describer:
         yield type_name(kind)
         if not kind.__flags__ & HEAP_TYPE:
             return
+        if type(kind) is not type:
+            yield f"made by {self.class_text(type(kind))}"
+        if isinstance(kind, enum.EnumMeta):
+            members: dict[str, enum.Enum] = dict(kind.__members__)
+            yield from [f"{name} = {self._member(m)}" for name, m in members.items()]
         for name, value in sorted(vars(kind).items()):
             if name in _CLASS_BOOKKEEPING:
                 continue
@@ -202,34 +222,80 @@ class Describer:
             else:
                 yield f"{name} = a {type_name(type(value))}"
 
+    def _member(self, member: enum.Enum) -> str:
+        """With its value, and what its class gave it beside: two versions of a class may share
+        names, and a member may be a number that code calculates with."""
+        own = {n: v for n, v in vars(member).items() if n not in _MEMBER_BOOKKEEPING}
+        parts = [f"{n}={self._content(v, _DEPTH)}" for n, v in sorted(own.items())]
+        return f"{type_name(type(member))}.{member.name} {' '.join(parts)}"
+
     def _function(self, function: types.FunctionType) -> str:
-        found = self._functions.get(id(function))
+        key = (id(function), self._within_class > 0)
+        found = self._functions.get(key)
         if found is not None:
             return found[1]
         name = f"function {function.__module__}.{function.__qualname__}"
-        self._functions[id(function)] = (function, name)  # it may refer to itself
-        lines = [self._code(function.__code__)]
-        lines += [self._default(v) for v in function.__defaults__ or ()]
-        lines += [f"{k}={self._default(v)}" for k, v in (function.__kwdefaults__ or {}).items()]
+        self._functions[key] = (function, name)  # it may refer to itself
+        lines = [self._code(function.__code__), function.__name__, repr(function.__doc__)]
+        if self._within_class:
+            lines += [f"{k}: {self._kept(v)}" for k, v in sorted(function.__dict__.items())]
+        lines += [self._kept(v) for v in function.__defaults__ or ()]
+        lines += [f"{k}={self._kept(v)}" for k, v in (function.__kwdefaults__ or {}).items()]
+        lines += self._annotations(function)
         for cell in function.__closure__ or ():
             try:
-                lines.append(self._default(cell.cell_contents))
+                lines.append(self._kept(cell.cell_contents))
             except ValueError:
                 lines.append("no value yet")
         text = f"{name} {short_digest(chr(10).join(lines))}"
-        self._functions[id(function)] = (function, text)
+        self._functions[key] = (function, text)
         return text
 
-    def _default(self, value: Any) -> str:
-        """Of what Dynamo guards where it reads it, containers are described by their type."""
+    def _annotations(self, function: types.FunctionType) -> list[str]:
+        """By what makes them, where Python makes them when they are asked for (3.14)."""
+        maker = getattr(function, "__annotate__", None)
+        if maker is not None:
+            return [self.loosely(maker)]
+        return [f"{k}: {self.loosely(v)}" for k, v in function.__annotations__.items()]
+
+    def _kept(self, value: Any) -> str:
+        """What a function has as a default, in a cell or as an attribute. Dynamo guards it where it
+        reads it, if the function has a place of its own; not that of a method, which it may reach
+        by an object that the traced code made."""
+        if self._within_class:
+            return self._content(value, _DEPTH)
         if type(value) in (tuple, frozenset, float):
             with contextlib.suppress(Unknown):
                 return self.value(value)
         return self.loosely(value)
 
+    def _content(self, value: Any, depth: int) -> str:
+        """To some depth, of objects of Python's classes too; models and tensors are not content."""
+        kind = type(value)
+        if not depth or isinstance(value, (torch.Tensor, torch.nn.Module, type)):
+            return self.loosely(value)
+        if kind in _SEQUENCES or kind in (set, frozenset) or kind in _MAPPINGS:
+            items = value.items() if kind in _MAPPINGS else value
+            if len(items) > _MANY:
+                return f"{len(items)} items in a {type_name(kind)}"
+            texts = [self._content(item, depth - 1) for item in items]
+            ordered = sorted(texts) if kind in (set, frozenset) else texts
+            return f"{type_name(kind)}({', '.join(ordered)})"
+        with contextlib.suppress(Unknown):
+            return self.value(value)
+        own = dict(getattr(value, "__dict__", {}))
+        for name in copyreg._slotnames(kind):  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):
+                own[name] = inspect.getattr_static(value, name).__get__(value)
+        fields = [f"{n}={self._content(v, depth - 1)}" for n, v in list(own.items())[:_MANY]]
+        return f"{self.loosely(value)} {' '.join(fields)}"
+
     def _code(self, code: types.CodeType) -> str:
         found = self._codes.get(id(code))
         if found is None:
-            text = f"code {short_digest(chr(10).join(code_lines(code)))}"
+            try:
+                text = f"code {short_digest(chr(10).join(code_lines(code)))}"
+            except Uncacheable as error:  # not Unknown: its type would not do instead of it
+                raise Refused(str(error)) from error
             found = self._codes[id(code)] = (code, text)
         return found[1]

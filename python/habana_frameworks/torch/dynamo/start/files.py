@@ -6,6 +6,8 @@
 
 The contents are pickles, so nothing is read that lies in a folder others can write to, belongs to
 another user or was not signed for the start it is filed under. They never leave the machine's user.
+Every folder is opened once and judged by its descriptor, and everything below is named relative to
+that descriptor: whoever renames folders meanwhile changes nothing about what is read.
 """
 
 from __future__ import annotations
@@ -15,18 +17,24 @@ import hashlib
 import hmac
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from ... import native
+from ...internal.regular_file import open_regular
 
 _MAGIC = b"hpu-start-1\n"
 _KEY_BYTES = 32
 _MAC_BYTES = 32
+# A start of a deep model has a few MiB.
+_MAX_START_BYTES = 256 << 20
 
 # Starts of one key (recompilations, layers of one class), and of all; the oldest go.
 MAX_PER_KEY = 64
 MAX_FILES = 4096
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class NoFolder(Exception):
@@ -37,46 +45,102 @@ def folder() -> Path:
     return Path(native.cache_dir()) / "start"
 
 
-def _own_folder() -> Path:
+@contextlib.contextmanager
+def _opened(name: str, within: int | None, shown: str, closed_to: int) -> Iterator[int]:
+    """A folder's descriptor. closed_to: what no other user may do with it, as bits of a mode. In
+    `within` a link is not followed. Raises NoFolder, and FileNotFoundError."""
+    flags = _FOLDER if within is None else _FOLDER | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(name, flags, dir_fd=within)
+    except NotADirectoryError:
+        raise NoFolder(f"{shown} is not a folder of this user") from None
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise NoFolder(f"{shown} is not a folder of this user")
+        if stat.S_IMODE(status.st_mode) & closed_to:
+            doing = "written by" if closed_to == 0o022 else "open to"
+            raise NoFolder(
+                f"{shown} is {doing} other users: it has mode {status.st_mode & 0o777:o}"
+            )
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[int]:
+    """The descriptor of the folder, which is made where there is none. Raises NoFolder."""
     path = folder()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.lstat()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _opened(str(path.parent), None, str(path.parent), 0o022) as cache:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path.name, 0o700, dir_fd=cache)
+            with _opened(path.name, cache, str(path), 0o077) as own:
+                yield own
     except OSError as error:
-        raise NoFolder(f"{path}: {error.strerror}") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise NoFolder(f"{path} is not a folder of this user")
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        raise NoFolder(f"{path} is open to other users")
-    return path
+        raise NoFolder(f"{path}: {error}") from error
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
+@contextlib.contextmanager
+def _starts(own: int, start_key: str, *, make: bool) -> Iterator[tuple[int, int]]:
+    """Descriptors of the folder of all starts and of that of one key. Raises FileNotFoundError."""
+    shown = folder() / "starts"
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir("starts", 0o700, dir_fd=own)
+    with _opened("starts", own, str(shown), 0o022) as starts:
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(start_key, 0o700, dir_fd=starts)
+        with _opened(start_key, starts, str(shown / start_key), 0o022) as of_key:
+            yield starts, of_key
+
+
+def _read(name: str, within: int, limit: int) -> bytes:
+    """The content of a file of this user; OSError for anything else."""
+    with os.fdopen(open_regular(name, dir_fd=within), "rb") as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            raise PermissionError(f"{name} is not a file of this user")
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(f"{name} has more than {limit} bytes")
+    return content
+
+
+def _temporary(name: str, within: int, content: bytes) -> str:
+    """A new file beside `name` that no other process and no other thread writes; its name."""
+    temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=within)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=within), "wb") as file:
         file.write(content)
-    os.replace(temporary, path)
+    return temporary
 
 
-def _signing_key(path: Path) -> bytes:
+def _write(name: str, within: int, content: bytes) -> None:
+    """Whole or not at all."""
+    temporary = _temporary(name, within, content)
+    os.replace(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+
+
+def _signing_key(own: int) -> bytes:
     """Makes one where there is none; of several processes that do, one wins."""
-    file = path / "key"
     try:
-        key = file.read_bytes()
+        key = _read("key", own, _KEY_BYTES)
     except FileNotFoundError:
-        temporary = path / f".key.{os.getpid()}"
-        _write(temporary, os.urandom(_KEY_BYTES))
+        temporary = _temporary("key", own, os.urandom(_KEY_BYTES))
         try:
-            os.link(temporary, file)
+            os.link(temporary, "key", src_dir_fd=own, dst_dir_fd=own)
         except FileExistsError:
             pass
         finally:
-            temporary.unlink()
-        key = file.read_bytes()
+            os.unlink(temporary, dir_fd=own)
+        key = _read("key", own, _KEY_BYTES)
     if len(key) != _KEY_BYTES:
-        raise NoFolder(f"{file} is no key")
+        raise NoFolder(f"{folder() / 'key'} is no key")
     return key
 
 
@@ -86,69 +150,78 @@ def _mac(key: bytes, start_key: str, content: bytes) -> bytes:
 
 def read(start_key: str) -> Iterator[bytes]:
     """Contents filed under a key, the newest first; what is not signed by this user is not one."""
-    try:
-        own = _own_folder()
-        paths = list((own / "starts" / start_key).iterdir())
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise NoFolder(str(error)) from error
-    key = _signing_key(own)
-    for path in sorted(paths, key=_age):
-        try:
-            signed = path.read_bytes()
-        except OSError:
-            continue  # evicted just now
-        head = len(_MAGIC) + _MAC_BYTES
-        content = signed[head:]
-        if signed[: len(_MAGIC)] == _MAGIC and hmac.compare_digest(
-            signed[len(_MAGIC) : head], _mac(key, start_key, content)
-        ):
-            yield content
+    missing = contextlib.suppress(FileNotFoundError)
+    with _own_folder() as own, missing, _starts(own, start_key, make=False) as (_, of_key):
+        key = _signing_key(own)
+        for name in _newest_first(of_key):
+            try:
+                signed = _read(name, of_key, _MAX_START_BYTES)
+            except OSError:
+                continue  # evicted just now, or no file
+            head = len(_MAGIC) + _MAC_BYTES
+            content = signed[head:]
+            if signed[: len(_MAGIC)] == _MAGIC and hmac.compare_digest(
+                signed[len(_MAGIC) : head], _mac(key, start_key, content)
+            ):
+                yield content
 
 
-def _age(path: Path) -> tuple[int, str]:
+def _newest_first(within: int) -> list[str]:
+    return [name for _, name in sorted((_age(name, within), name) for name in os.listdir(within))]
+
+
+def _age(name: str, within: int) -> int:
     try:
-        return -path.stat().st_mtime_ns, path.name
+        return -os.stat(name, dir_fd=within, follow_symlinks=False).st_mtime_ns
     except OSError:
-        return 0, path.name
+        return 0
 
 
 def write(start_key: str, content: bytes) -> None:
     """Raises NoFolder."""
-    own = _own_folder()
-    try:
-        target = own / "starts" / start_key
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        target.mkdir(mode=0o700, exist_ok=True)
+    with _own_folder() as own, _starts(own, start_key, make=True) as (starts, of_key):
         name = hashlib.sha256(content).hexdigest()
         signed = _MAGIC + _mac(_signing_key(own), start_key, content) + content
-        _write(target / name, signed)
-        _evict(list(target.iterdir()), MAX_PER_KEY)
-        _evict(list((own / "starts").glob("*/*")), MAX_FILES)
-    except OSError as error:
-        raise NoFolder(f"{own}: {error}") from error
+        _write(name, of_key, signed)
+        for old in _newest_first(of_key)[MAX_PER_KEY:]:
+            _remove(old, of_key)
+        _evict(starts)
 
 
-def _evict(paths: list[Path], limit: int) -> None:
-    for path in sorted(paths, key=_age)[limit:]:
-        path.unlink(missing_ok=True)
+def _evict(starts: int) -> None:
+    """Keeps the newest MAX_FILES of all keys."""
+    files = []
+    for start_key in os.listdir(starts):
+        passing = contextlib.suppress(OSError, NoFolder)
+        with passing, _opened(start_key, starts, start_key, 0o022) as of_key:
+            files += [(_age(name, of_key), start_key, name) for name in os.listdir(of_key)]
+    for _, start_key, name in sorted(files)[MAX_FILES:]:
+        _remove(f"{start_key}/{name}", starts)
+
+
+def _remove(name: str, within: int) -> None:
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(name, dir_fd=within)
 
 
 def append_line(name: str, line: str, max_bytes: int) -> None:
     """Adds to a text file of the folder; above max_bytes its older half goes. Raises NoFolder."""
-    path = _own_folder() / name
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > max_bytes:
-            kept = path.read_bytes()[-max_bytes // 2 :]
-            _write(path, kept.partition(b"\n")[2])
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
-        file.write(line + "\n")
+    with _own_folder() as own:
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(name, dir_fd=own, follow_symlinks=False).st_size > max_bytes:
+                kept = _read(name, own, _MAX_START_BYTES)[-max_bytes // 2 :]
+                _write(name, own, kept.partition(b"\n")[2])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        with os.fdopen(os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=own), "w") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NoFolder(f"{folder() / name} is not a regular file")
+            file.write(line + "\n")
 
 
 def lines(name: str) -> list[str]:
     """Of a text file of the folder; none if there is no such file. Raises NoFolder."""
-    try:
-        return (_own_folder() / name).read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
+    with _own_folder() as own:
+        try:
+            return _read(name, own, _MAX_START_BYTES).decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []

@@ -13,28 +13,27 @@ import functools
 import gc
 import inspect
 import logging
-import threading
 import time
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo import convert_frame, pgo
+from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
-from torch._dynamo.variables import functions, nn_module
 
 from .. import deferred, recurrent
 from ..options import OptionError, resolve
 from ..request import Settings
-from . import files, graphs, journal
+from . import files, graphs, journal, watch
 from .describe import Describer, Refused
 from .install import Candidate
 from .key import Factors, frame_factors, key_of
 from .loading import GraphLoader
-from .trace import MetSizes, make_start
+from .trace import make_start
+from .watch import Trace, traces
 
 # A miss tells what is different in so many of the starts that have its key.
 _NAMED = 3
@@ -42,26 +41,6 @@ _NAMED = 3
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 
-@dataclass
-class _Trace:
-    """A frame that is being traced, and the start that became of it."""
-
-    code: types.CodeType
-    met: MetSizes = field(default_factory=list)
-    content: bytes | None = None
-    refused: str = "Dynamo made no graph of it"
-    constant: bool = False  # it has a value that somebody's function gave when it was traced
-
-
-class _Traces(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[_Trace | None] = []
-
-    def innermost(self) -> _Trace | None:
-        return self.stack[-1] if self.stack else None
-
-
-_traces = _Traces()
 _backend: Any = None  # hpu_backend as torch.compile finds it
 
 
@@ -156,13 +135,13 @@ def _without_collector() -> Iterator[None]:
 
 def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
     """Traces the frame and keeps its start."""
-    trace = _Trace(call.frame.f_code)
-    _traces.stack.append(trace)
+    trace = Trace(call.frame.f_code)
+    traces.stack.append(trace)
     try:
         with graphs.collecting():
             result: ConvertFrameReturn = run()
     finally:
-        _traces.stack.pop()
+        traces.stack.pop()
     kept = ""
     if trace.content is not None and result.guarded_code is not None:
         try:
@@ -183,12 +162,12 @@ def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
         journal.add(journal.Outcome.of(arguments["code"], "", [], _text(error), _text(error)))
         call = None
     if call is None:
-        _traces.stack.append(None)
+        traces.stack.append(None)
         try:
             untouched: ConvertFrameReturn = run()
             return untouched
         finally:
-            _traces.stack.pop()
+            traces.stack.pop()
     warm_up = deferred.current()
     if warm_up is not None and not warm_up.launches:
         return _trace(call, "a warm-up compiles it without a launch", run)
@@ -213,13 +192,11 @@ def _text(error: Exception) -> str:
 
 def _keep(output: Any, code: Any) -> None:
     """Makes the start of the innermost frame that is being traced."""
-    trace = _traces.innermost()
-    if trace is None or trace.constant:
+    trace = traces.innermost()
+    if trace is None:
         return
     try:
-        trace.content = make_start(
-            output.tracer_output.output_graph, code, output.bytecode, trace.met
-        )
+        trace.content = make_start(output.tracer_output.output_graph, code, output.bytecode, trace)
     except Exception as error:
         if not isinstance(error, Refused):
             _log.debug("no start is kept", exc_info=True)
@@ -251,27 +228,6 @@ def register(backend: Any) -> None:
         _keep(self, code)
         return made
 
-    call_constant = functions.invoke_and_store_as_constant
-
-    @functools.wraps(call_constant)
-    def _invoke(tx: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        trace = _traces.innermost()
-        if trace is not None and isinstance(fn, (types.FunctionType, types.MethodType)):
-            trace.constant = True
-            trace.refused = f"{fn.__qualname__} promises a constant for this process alone"
-        return call_constant(tx, fn, *args, **kwargs)
-
-    update_history = pgo.update_automatic_dynamic
-
-    @functools.wraps(update_history)
-    def _update(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
-        trace = _traces.innermost()
-        if trace is not None and tx.f_code is trace.code:
-            trace.met.append((name, entry))
-        return update_history(tx, name, entry, **kwargs)
-
-    pgo.update_automatic_dynamic = _update
-    functions.invoke_and_store_as_constant = _invoke
-    nn_module.invoke_and_store_as_constant = _invoke  # type: ignore[attr-defined]
+    watch.register()
     convert_frame._compile = _compile
     convert_frame.DynamoOutput.build_guards = _build_guards  # type: ignore[method-assign]

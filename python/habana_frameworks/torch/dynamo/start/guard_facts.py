@@ -15,6 +15,7 @@ from typing import Any, cast
 from torch._dynamo.guards import _get_closure_vars
 from torch._dynamo.source import (
     AttrSource,
+    ConstDictKeySource,
     DictGetItemSource,
     GlobalSource,
     LocalSource,
@@ -215,7 +216,7 @@ OF_ROOT = frozenset(
         "TORCH_FUNCTION_STATE",
     }
 )
-_OF_STATE = OF_ROOT | {"DEFAULT_DEVICE"}
+OF_STATE = OF_ROOT | {"DEFAULT_DEVICE"}
 
 
 def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
             continue  # of static shapes it says nothing
         keywords = _arguments(guard, kind)
         text = ""
-        if kind not in _OF_STATE:
+        if kind not in OF_STATE:
             if kind not in _FACTS:
                 raise Refused(f"a guard of kind {kind} on {guard.name}")
             try:
@@ -249,11 +250,38 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
     return stored
 
 
+def store_keys(
+    sources: Sequence[Source], values: Values, describer: Describer
+) -> list[StoredGuard]:
+    """What something was looked up by, and the dictionaries that it was looked up in, with all of
+    their keys: that another one was missing has no guard. Raises Refused."""
+    look = _Look(values, describer)
+    kinds: dict[str, tuple[Source, str]] = {}
+    for source in sources:
+        looked_at, kind = source, "CONSTANT_MATCH"
+        if isinstance(source, ConstDictKeySource):
+            looked_at, kind = source.base, "TYPE_MATCH"
+        kinds[looked_at.name] = (looked_at, kind)
+    stored: list[StoredGuard] = []
+    for source, kind in kinds.values():
+        try:
+            stored.append((source, kind, {}, look.fact(kind, values.get(source), {})))
+        except Unknown as error:
+            raise Refused(f"something is looked up by {source.name}, {error}") from error
+    return stored
+
+
+def name_of(guard: StoredGuard) -> str:
+    """Of a guard that has not been given its place in a tree."""
+    assert isinstance(guard[0], Source)
+    return guard[0].name
+
+
 def difference(stored: Sequence[StoredGuard], values: Values, describer: Describer) -> str:
     """The first fact that is another one here, for people; "" if there is none."""
     look = _Look(values, describer)
     for place, kind, keywords, there in stored:
-        if kind in _OF_STATE:
+        if kind in OF_STATE:
             continue
         try:
             here = look.fact(kind, values.at(place), keywords)

@@ -18,7 +18,7 @@ from torch._dynamo.types import GuardedCode
 from torch._dynamo.utils import CleanupHook, CleanupManager, orig_code_map
 from torch._guards import CompileId
 
-from . import dynamo_guards, guard_facts, pickles
+from . import dynamo_guards, guard_facts, pickles, subclasses
 from .describe import Describer, Refused
 from .graphs import StoredGraph
 from .guard_facts import Values
@@ -58,7 +58,12 @@ class Candidate:
                 self._values.follow(self.start.tree)
             except Absent as error:
                 return str(error)
-        text = guard_facts.difference(self.start.guards, self._values, describer)
+        for facts in (self.start.guards, self.start.beside):
+            if text := guard_facts.difference(facts, self._values, describer):
+                return text
+        if not self.start.identities.hold(self._values):
+            return "other values are one object, or no longer one, than in the traced frame"
+        text = subclasses.difference(self.start.answers, self._values)
         return text or world_difference(self.start.world, describer)
 
     def _scope_of_guards(self, scope: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,9 @@ def _folded_text() -> str:
         texts.append(f"{name} {getattr(torch.backends.cuda, f'{name}_sdp_enabled')()}")
     texts.append(f"overwrite {torch.__future__.get_overwrite_module_params_on_conversion()}")
     texts.append(f"tf32 {torch._C._get_cublas_allow_tf32()}")
+    texts.append(f"recursions {sys.getrecursionlimit()}")
+    for kind in ("cpu", "hpu", "cuda"):
+        texts.append(f"autocast of {kind} {torch.get_autocast_dtype(kind)}")
     return ", ".join(texts)
 
 

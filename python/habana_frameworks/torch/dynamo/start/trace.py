@@ -14,12 +14,15 @@ from torch._dynamo.output_graph import OutputGraph, get_builtins_dict
 from torch._dynamo.pgo import FrameStateSizeEntry
 from torch._guards import Guard, Source
 
-from . import guard_facts, pickles
+from . import guard_facts, identities, pickles, subclasses
 from .describe import Describer, Refused
 from .dynamo_guards import write_tree
 from .graphs import StoredGraph, take
 from .guard_facts import StoredGuard, Values
-from .guard_tree import StoredTree, Unwritable
+from .guard_tree import Absent, StoredTree, Unwritable
+from .identities import Identities
+from .subclasses import StoredAnswer
+from .watch import Trace
 from .world import World, WorldRecorder
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -63,6 +66,11 @@ class Start:
 
     world: World
     guards: list[StoredGuard]
+    # Facts that Dynamo has no guard of: what attempts relied on that it gave up, and functions and
+    # classes that something was looked up by.
+    beside: list[StoredGuard]
+    identities: Identities
+    answers: list[StoredAnswer]
     tree: StoredTree | None  # None: Dynamo's builder makes it of the guards
     key_order: list[Source]  # dictionaries whose order of keys is guarded
     code: types.CodeType  # what Dynamo made of the frame
@@ -131,10 +139,72 @@ def _with_tree(
     return guards, tree
 
 
+_READS_HASH = "__hash__"
+
+
+def _root(source: Source) -> Source:
+    while isinstance(base := getattr(source, "base", None), Source):
+        source = base
+    return source
+
+
+def _beside(
+    trace: Trace,
+    guards: Sequence[StoredGuard],
+    names: dict[str, Global],
+    values: Values,
+    describer: Describer,
+) -> tuple[list[StoredGuard], dict[str, str]]:
+    """Start.beside, and the modules that its sources begin at by made-up names. names: globals of
+    the start, to which those are added that the sources begin at."""
+    if trace.given_up.unknown:
+        raise Refused(trace.given_up.unknown)
+    known = {(guard_facts.name_of(g), g[1], repr(g[2])) for g in guards}
+    found = [guard for key, guard in trace.given_up.guards.items() if key not in known]
+    guarded = {name for name, *_ in known}
+    keys = [source for name, source in trace.keys.items() if name not in guarded]
+    found += guard_facts.store_keys(keys, values, describer)
+    imports: dict[str, str] = {}
+    for source, *_ in found:
+        assert isinstance(source, Source)
+        name = getattr(_root(source), "global_name", "")
+        if name in trace.given_up.imports:
+            imports[name] = trace.given_up.imports[name]
+        elif name in trace.given_up.builtins:
+            names[name] = Builtins()
+        elif name in trace.given_up.made_up and name not in names:
+            raise Refused(f"its graph breaks where it does for {name}, which no process has")
+    return found, imports
+
+
+def _unguarded(
+    trace: Trace,
+    guards: Sequence[StoredGuard],
+    tree: StoredTree | None,
+    output: OutputGraph,
+    codes: Sequence[types.CodeType],
+) -> tuple[Identities, list[StoredAnswer]]:
+    """guards: all facts of the start."""
+    scopes = output.local_scope, {**output.global_scope, **trace.given_up.modules()}
+    values, again = Values(*scopes), Values(*scopes)
+    if tree is not None:
+        try:
+            values.follow(tree)
+            again.follow(tree)
+        except Absent as error:
+            raise Refused(f"what it looked at is no longer there: {error}") from error
+    of_values = [guard for guard in guards if guard[1] not in guard_facts.OF_STATE]
+    places = [*(place for place, *_ in of_values), *trace.keys.values()]
+    same = identities.record(values, again, places, identities.compares_values(codes))
+    return same, subclasses.store(list(trace.questions.values()), of_values, values)
+
+
 def make_start(
-    output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType, met: MetSizes
+    output: OutputGraph, frame_code: types.CodeType, made_code: types.CodeType, trace: Trace
 ) -> bytes:
     """The start of a frame that was traced just now. Raises Refused."""
+    if trace.local:
+        raise Refused(trace.local)
     _refuse_symbols(output)
     describer = Describer()
     scope = output.global_scope
@@ -144,19 +214,27 @@ def make_start(
         name: _global(name, scope[name], scope, guards, values)
         for name in sorted(output.installed_globals)
     }
+    beside, imports = _beside(trace, guards, names, values, describer)
+    codes = [frame_code, *output.traced_code, *trace.codes.values()]
+    if any(_READS_HASH in code.co_names for code in codes):
+        raise Refused(f"traced code names {_READS_HASH}, which may be another one in every process")
     world = WorldRecorder(describer)
-    world.add_codes([frame_code, *output.traced_code], guard_facts.described(guards, values))
+    world.add_codes(codes, guard_facts.described([*guards, *beside], values))
     if world.missing:
         raise Refused(f"traced code cannot be found by its name: {world.missing[0]}")
+    guards, tree = _with_tree(guards, output, frame_code, values)
     start = Start(
         world.places,
-        *_with_tree(guards, output, frame_code, values),
+        guards,
+        beside,
+        *_unguarded(trace, [*guards, *beside], tree, output, codes),
+        tree,
         list(output.guard_on_key_order),
         made_code,
         names,
-        dict(output.import_sources),
+        imports | output.import_sources,
         output.name_of_builtins_dict_key_in_fglobals,
-        met,
+        trace.met,
     )
     try:
         return pickles.dump(start, names.keys())

@@ -8,6 +8,7 @@ the traced code names, with a digest of each; all of them are looked at again be
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
 import inspect
@@ -25,6 +26,8 @@ from .describe import HEAP_TYPE, Describer, Unknown, short_digest
 World = dict[tuple[str, str], str]
 
 _VERSION = " version"
+# In place of a digest: the module has no such name, so that code finds that of the builtins.
+_ABSENT = ""
 # What Python says the file of its own start-up modules is.
 _FROZEN = re.compile(r"<frozen ([\w.]+)>")
 _RESUMED = "torch_dynamo_resume_in_"
@@ -171,7 +174,11 @@ class WorldRecorder:
         seen.add(id(module))
         for name in names:
             value = vars(module).get(name)
-            if isinstance(value, _NAMED):
+            if name not in vars(module) and name in vars(builtins):
+                self.places[module.__name__, name] = _ABSENT
+                if not callable(vars(builtins)[name]):  # those are guarded
+                    self._place("builtins", name, vars(builtins)[name])
+            elif isinstance(value, _NAMED):
                 self._place(module.__name__, name, value)
             elif isinstance(value, types.ModuleType):
                 self._place(module.__name__, name, value)
@@ -192,6 +199,10 @@ def difference(world: World, describer: Describer) -> str:
             here = str(getattr(sys.modules.get(module), "__version__", None))
             if here != there:
                 return f"{module} has version {here}, not {there}"
+            continue
+        if there == _ABSENT:
+            if name in vars(importlib.import_module(module)):
+                return f"{module} has a name {name}, which is a builtin otherwise"
             continue
         try:
             here = short_digest(describer.loosely(find(module, name)))

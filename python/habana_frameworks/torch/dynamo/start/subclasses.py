@@ -1,0 +1,136 @@
+"""What `isinstance` and `issubclass` answered where a metaclass answers them.
+
+An abstract class knows what was registered with it, wherever that was done; another metaclass goes
+by anything. So a start holds the answers, and the new process is asked again.
+"""
+
+from __future__ import annotations
+
+import abc
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch._guards import Source
+
+from .describe import Refused, Unknown, type_name
+from .guard_facts import Place, StoredGuard, Values
+from .world import find
+
+# Of the process that asked: the value's type, the class, and the value's source where the class
+# looks at the value itself.
+Question = tuple[type, type, Source | None]
+
+
+@dataclass(frozen=True)
+class ClassPlace:
+    """Where a class is found in any process."""
+
+    place: Place | None  # of a guard
+    is_type_of: bool  # the class is the type of what is there
+    module: str  # without a place: whose qualified name leads to it
+    name: str
+
+    def find(self, values: Values) -> Any:
+        if self.place is None:
+            return find(self.module, self.name)
+        value = values.at(self.place)
+        return type(value) if self.is_type_of else value
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    derived: ClassPlace | Source  # of a source the value is asked about
+    base: ClassPlace
+    answer: bool
+    told: str  # the question, for people
+
+    def holds(self, values: Values) -> bool:
+        base = self.base.find(values)
+        if isinstance(self.derived, ClassPlace):
+            return issubclass(self.derived.find(values), base) is self.answer
+        return isinstance(values.get(self.derived), base) is self.answer
+
+
+def questions_of(
+    derived: Any, classes: Any, source: Source | None
+) -> dict[tuple[Any, ...], Question]:
+    """Those that a metaclass answers, by what makes them one."""
+    if not isinstance(derived, type):
+        return {}
+    found: dict[tuple[Any, ...], Question] = {}
+    for base in _flat(classes):
+        kind = type(base)
+        by_value = kind.__instancecheck__ not in _BY_TYPE
+        if by_value or kind.__subclasscheck__ is not type.__subclasscheck__:
+            asked = source if by_value else None
+            found[derived, base, asked and asked.name] = (derived, base, asked)
+    return found
+
+
+_BY_TYPE = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
+
+
+def _flat(classes: Any) -> Iterator[type]:
+    if isinstance(classes, tuple):
+        for item in classes:
+            yield from _flat(item)
+    elif isinstance(classes, types.UnionType):
+        yield from _flat(typing.get_args(classes))
+    elif isinstance(classes, type):
+        yield classes
+    elif isinstance(origin := typing.get_origin(classes), type):
+        yield origin
+
+
+class _Places:
+    """By address of a class: where it is."""
+
+    def __init__(self, guards: Sequence[StoredGuard], values: Values) -> None:
+        self._found: dict[int, ClassPlace] = {}
+        for place, *_ in guards:
+            value = values.at(place)
+            self._found.setdefault(id(type(value)), ClassPlace(place, True, "", ""))
+            if isinstance(value, type):
+                self._found.setdefault(id(value), ClassPlace(place, False, "", ""))
+
+    def of(self, kind: type) -> ClassPlace:
+        """Raises Refused."""
+        found = self._found.get(id(kind))
+        if found is not None:
+            return found
+        try:
+            if find(kind.__module__, kind.__qualname__) is kind:
+                return ClassPlace(None, False, kind.__module__, kind.__qualname__)
+        except (ImportError, Unknown, ValueError):
+            pass
+        raise Refused(f"isinstance() asks about {type_name(kind)}, which no name leads to")
+
+
+def store(
+    questions: Sequence[Question], guards: Sequence[StoredGuard], values: Values
+) -> list[StoredAnswer]:
+    """guards: by which classes are found. Raises Refused."""
+    if not questions:
+        return []
+    places = _Places(guards, values)
+    stored = []
+    for derived, base, source in questions:
+        told = f"a {type_name(derived)} is a {type_name(base)}"
+        if source is None:
+            answer = issubclass(derived, base)
+            stored.append(StoredAnswer(places.of(derived), places.of(base), answer, told))
+        else:
+            answer = isinstance(values.get(source), base)
+            stored.append(StoredAnswer(source, places.of(base), answer, told))
+    return stored
+
+
+def difference(stored: Sequence[StoredAnswer], values: Values) -> str:
+    """The first answer that is another one here, for people; "" if there is none."""
+    for answer in stored:
+        if not answer.holds(values):
+            return f"whether {answer.told} is {not answer.answer} here"
+    return ""

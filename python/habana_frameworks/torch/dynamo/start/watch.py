@@ -1,0 +1,261 @@
+"""What happens in a trace of Dynamo that its guards do not tell, and that a start has to know.
+
+Dynamo guards what its final attempt at a frame relied on, in this process. Not guarded are: what an
+attempt read that it gave up (that is why a graph breaks where it does), which classes `isinstance`
+and `issubclass` went by, what was looked up in a dictionary or set by a function or class, and what
+was computed from an address or from this process's seed of hashes.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._dynamo import convert_frame, exc, pgo
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+from torch._dynamo.variables import (
+    ConstantVariable,
+    functions,
+    hashable,
+    nn_module,
+    object_protocol,
+)
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.sets import SetVariable
+from torch._guards import Guard, Source
+
+from . import guard_facts
+from .describe import Describer, Refused
+from .guard_facts import StoredGuard, Values
+from .subclasses import Question, questions_of
+
+# Their hashes are the same in every process.
+_NUMBERS = (bool, int, float, complex)
+# What the default text of an object has in it: its address.
+_ADDRESS = " at 0x"
+
+
+@dataclass
+class GivenUp:
+    """What the attempts relied on that Dynamo started over from."""
+
+    guards: dict[tuple[str, str, str], StoredGuard] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    made_up: set[str] = field(default_factory=set)  # names of globals
+    builtins: set[str] = field(default_factory=set)  # those of the dictionary of builtins
+    unknown: str = ""  # why it cannot be told in another process
+
+    def modules(self) -> dict[str, types.ModuleType]:
+        return {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+
+    def add(self, output: OutputGraph) -> None:
+        scope = output.global_scope
+        self.imports.update(output.import_sources)
+        self.made_up.update(output.installed_globals)
+        self.builtins.add(output.name_of_builtins_dict_key_in_fglobals)
+        guards = [g for g in output.guards if g.create_fn_name() not in guard_facts.OF_STATE]
+        try:
+            stored = guard_facts.store(
+                sorted(guards, key=Guard.sort_key), Values(output.local_scope, scope), Describer()
+            )
+        except Exception as error:
+            text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+            self.unknown = f"its graph breaks where it does for {text}"
+            return
+        for guard in stored:
+            place, kind, keywords, _ = guard
+            assert isinstance(place, Source)
+            self.guards.setdefault((place.name, kind, repr(keywords)), guard)
+
+
+@dataclass
+class Trace:
+    """A frame that is being traced, and the start that became of it."""
+
+    code: types.CodeType
+    met: list[tuple[str, Any]] = field(default_factory=list)  # as trace.MetSizes
+    content: bytes | None = None
+    refused: str = "Dynamo made no graph of it"
+    local: str = ""  # what is in it that holds in this process alone
+    codes: dict[int, types.CodeType] = field(default_factory=dict)  # looked into, by address
+    given_up: GivenUp = field(default_factory=GivenUp)
+    keys: dict[str, Source] = field(default_factory=dict)  # hashed without a guard, by name
+    questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
+
+    def only_here(self, why: str) -> None:
+        self.local = self.local or why
+
+
+class _Traces(threading.local):
+    """Frames that this thread traces; None in place of one that is not ours."""
+
+    def __init__(self) -> None:
+        self.stack: list[Trace | None] = []
+
+    def innermost(self) -> Trace | None:
+        return self.stack[-1] if self.stack else None
+
+
+traces = _Traces()
+
+
+def _note_address(trace: Trace, made: Any, what: str) -> None:
+    if isinstance(made, ConstantVariable):
+        trace.only_here(f"traced code calls {what}: that is another value in every process")
+
+
+def _wrap_builtins() -> None:
+    call_id, call_hash = BuiltinVariable.call_id, object_protocol.generic_hash
+    call_isinstance = BuiltinVariable.call_isinstance
+    is_subclass = object_protocol.generic_issubclass
+    make_constant = ConstantVariable.__init__
+
+    @functools.wraps(call_id)
+    def _id(self: Any, tx: Any, *args: Any) -> Any:
+        made = call_id(self, tx, *args)
+        if (trace := traces.innermost()) is not None:
+            _note_address(trace, made, "id()")
+        return made
+
+    @functools.wraps(call_hash)
+    def _hash(tx: Any, arg: Any) -> Any:
+        made = call_hash(tx, arg)
+        if (trace := traces.innermost()) is not None and arg.python_type() not in _NUMBERS:
+            _note_address(trace, made, "hash() of what is no number")
+        return made
+
+    @functools.wraps(call_isinstance)
+    def _isinstance(self: Any, tx: Any, arg: Any, classes: Any) -> Any:
+        made = call_isinstance(self, tx, arg, classes)
+        if (trace := traces.innermost()) is not None:
+            source = None if arg.is_tensor() else arg.source
+            asked = questions_of(arg.python_type(), classes.as_python_constant(), source)
+            trace.questions.update(asked)
+        return made
+
+    @functools.wraps(is_subclass)
+    def _issubclass(tx: Any, derived: Any, cls: Any) -> Any:
+        made = is_subclass(tx, derived, cls)
+        if (trace := traces.innermost()) is not None:
+            one, other = (v.get_real_python_backed_value() for v in (derived, cls))
+            trace.questions.update(questions_of(one, other, None))
+        return made
+
+    @functools.wraps(make_constant)
+    def _constant(self: Any, value: Any, **kwargs: Any) -> None:
+        make_constant(self, value, **kwargs)
+        if type(value) is str and _ADDRESS in value and (trace := traces.innermost()) is not None:
+            _note_address(trace, self, "str() or repr() of what has no text but its address")
+
+    BuiltinVariable.call_id = _id  # type: ignore[method-assign]
+    BuiltinVariable.call_isinstance = _isinstance  # type: ignore[assignment,method-assign]
+    ConstantVariable.__init__ = _constant  # type: ignore[method-assign]
+    object_protocol.generic_hash = _hash  # type: ignore[assignment]
+    object_protocol.generic_issubclass = _issubclass
+
+
+_ORDER = "traced code goes through a set: its order is another one in every process"
+
+
+def _wrap_sets() -> None:
+    """Numbers lie in a set in the same order everywhere."""
+
+    def noting(take: Any) -> Any:
+        @functools.wraps(take)
+        def _take(self: Any, tx: Any) -> Any:
+            trace = traces.innermost()
+            if trace is not None and len(self.items) > 1 and self.python_type() in (set, frozenset):
+                kinds = {key.vt.python_type() for key in self.items}
+                if not kinds.issubset(_NUMBERS):
+                    trace.only_here(_ORDER)
+            return take(self, tx)
+
+        return _take
+
+    call_sorted = BuiltinVariable.call_sorted
+
+    @functools.wraps(call_sorted)
+    def _sorted(self: Any, tx: Any, obj: Any, **kwargs: Any) -> Any:
+        trace = traces.innermost()
+        before = trace.local if trace is not None else ""
+        made = call_sorted(self, tx, obj, **kwargs)
+        if trace is not None and not before and trace.local == _ORDER and not kwargs:
+            trace.local = ""
+        return made
+
+    SetVariable.unpack_var_sequence = noting(SetVariable.unpack_var_sequence)  # type: ignore[method-assign]
+    SetVariable.tp_iter_impl = noting(SetVariable.tp_iter_impl)  # type: ignore[method-assign]
+    BuiltinVariable.call_sorted = _sorted  # type: ignore[method-assign]
+
+
+def _wrap_keys() -> None:
+    make = hashable.HashableTracker.__init__
+
+    @functools.wraps(make)
+    def _init(self: Any, vt: Any) -> None:
+        make(self, vt)
+        if isinstance(vt, LazyVariableTracker) and not vt.is_realized():
+            trace = traces.innermost()
+            if trace is not None and (source := vt.original_source()) is not None:
+                trace.keys[source.name] = source
+
+    hashable.HashableTracker.__init__ = _init  # type: ignore[method-assign]
+
+
+def _wrap_attempts() -> None:
+    trace_frame, inline = convert_frame.trace_frame, InliningInstructionTranslator.inline_call_
+
+    @functools.wraps(trace_frame)
+    def _trace_frame(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return trace_frame(*args, **kwargs)
+        except exc.RestartAnalysis as error:
+            trace = traces.innermost()
+            output = getattr(error, "_torch_dynamo_tracer_output", None)
+            if trace is not None and output is not None:
+                trace.given_up.add(output.output_graph_for_cleanup)
+            raise
+
+    @functools.wraps(inline)
+    def _inline(self: Any) -> Any:
+        trace = traces.innermost()
+        if trace is not None:
+            trace.codes[id(self.f_code)] = self.f_code
+        return inline(self)
+
+    convert_frame.trace_frame = _trace_frame
+    InliningInstructionTranslator.inline_call_ = _inline  # type: ignore[method-assign]
+
+
+def register() -> None:
+    """Wraps what Dynamo calls while it traces. To be called once."""
+    call_constant = functions.invoke_and_store_as_constant
+    update_history = pgo.update_automatic_dynamic
+
+    @functools.wraps(call_constant)
+    def _invoke(tx: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        trace = traces.innermost()
+        if trace is not None and isinstance(fn, (types.FunctionType, types.MethodType)):
+            trace.only_here(f"{fn.__qualname__} promises a constant for this process alone")
+        return call_constant(tx, fn, *args, **kwargs)
+
+    @functools.wraps(update_history)
+    def _update(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
+        trace = traces.innermost()
+        if trace is not None and tx.f_code is trace.code:
+            trace.met.append((name, entry))
+        return update_history(tx, name, entry, **kwargs)
+
+    pgo.update_automatic_dynamic = _update
+    functions.invoke_and_store_as_constant = _invoke
+    nn_module.invoke_and_store_as_constant = _invoke  # type: ignore[attr-defined]
+    _wrap_builtins()
+    _wrap_keys()
+    _wrap_sets()
+    _wrap_attempts()
