@@ -101,8 +101,13 @@ def _load(call: _Call) -> Any:
     reasons: list[str] = []
     describer = Describer()
     for content in files.read(call.key):
-        candidate = Candidate(content, call.frame)
-        reason = candidate.difference(describer)
+        try:
+            candidate = Candidate(content, call.frame)
+            reason = candidate.difference(describer)
+        except Exception as error:  # another one may be for this frame
+            _log.debug("a stored start cannot be read", exc_info=True)
+            reasons.append(_text(error))
+            continue
         if not reason:
             loader = GraphLoader(call.settings, str(call.compile_id or ""))
             guarded = candidate.install(call.compile_id, loader.bind)

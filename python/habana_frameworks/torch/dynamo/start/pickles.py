@@ -2,21 +2,37 @@
 
 Names that Dynamo made up for its globals ("__compiled_fn_1_...") are marked, and read as names of
 the other process's own: others' globals may have the old ones. Code objects and sources of guards
-are written by their fields, without what a source has computed from names. Unpickling runs code:
-only what this user has signed is read (files.py).
+are written by their fields, without what a source has computed from names. Only what this user has
+signed is read (files.py), and of that only what a start is made of: no other class or function is
+looked up, or imported.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import io
 import pickle
+import sys
 import types
 from collections.abc import Callable, Collection
 from typing import Any
 
+import torch
 from torch._dynamo.bytecode_transformation import get_code_keys
 from torch._guards import Source
+
+_OWN_PACKAGE = __name__.rpartition(".")[0]
+# Where sources of guards are defined.
+_SOURCES = frozenset({"torch._dynamo.source", "torch._guards"})
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+# By module: the classes beside those of this package, and what makes instances of them.
+_CLASSES = {
+    "builtins": {"set", "frozenset", "complex", "range", "slice"},
+    "collections": {"OrderedDict", "deque"},
+    "torch": {"Size", "device"},
+    "torch._dynamo.pgo": {"FrameStateSizeEntry", "AutoDynamic", "AutoUnset", "InferStride"},
+}
 
 
 def _make_code(fields: tuple[Any, ...]) -> types.CodeType:
@@ -28,6 +44,25 @@ def _make_source(kind: type, fields: tuple[Any, ...]) -> Source:
     return source
 
 
+def _is_known(module: str, name: str) -> bool:
+    """Whether that may be in a start. Looks only into modules that starts are made of."""
+    if name in _CLASSES.get(module, ()):
+        return True
+    if module not in _SOURCES and module not in ("torch", __name__):
+        return module.rpartition(".")[0] == _OWN_PACKAGE and _is_own(module, name)
+    value = getattr(sys.modules[module], name, None)
+    if module == __name__:
+        return value in (_make_code, _make_source)
+    if module == "torch":
+        return isinstance(value, _CONSTANTS)
+    return isinstance(value, type) and issubclass(value, (Source, enum.Enum))
+
+
+def _is_own(module: str, name: str) -> bool:
+    value = getattr(sys.modules.get(module), name, None)
+    return isinstance(value, type) and dataclasses.is_dataclass(value)
+
+
 class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, names: Collection[str]) -> None:
         super().__init__(file, protocol=5)
@@ -37,6 +72,10 @@ class _Pickler(pickle.Pickler):
         return obj if type(obj) is str and obj in self._names else None
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            if not _is_known(obj.__module__, obj.__qualname__):
+                raise pickle.PicklingError(f"{obj!r} is no part of a start")
+            return NotImplemented
         if isinstance(obj, types.CodeType):
             return _make_code, (tuple(getattr(obj, key) for key in get_code_keys()),)
         if isinstance(obj, Source) and dataclasses.is_dataclass(obj):
@@ -49,6 +88,11 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, rename: Callable[[str], str]) -> None:
         super().__init__(file)
         self._rename = rename
+
+    def find_class(self, module: str, name: str) -> Any:
+        if not _is_known(module, name):
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a start")
+        return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> str:
         return self._rename(pid)
