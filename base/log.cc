@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "base/regular_file.h"
+
 namespace hpu {
 namespace {
 
@@ -52,9 +54,13 @@ void ConfigureLog(const std::string& program, LogLevel level, const std::string&
   std::lock_guard<std::mutex> lock(mutex);
   spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   if (!file.empty()) {
-    // A log that cannot be written (read-only or full disk) must not end the program.
+    // A log that cannot be written (read-only or full disk) must not end the program, nor must one
+    // that is a FIFO stop it.
     try {
-      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kMaxFileBytes, kMaxFiles);
+      if (IsRegularOrAbsent(file)) {
+        sink =
+            std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kMaxFileBytes, kMaxFiles);
+      }
     } catch (const spdlog::spdlog_ex&) {
     }
   }

@@ -62,10 +62,12 @@ grpc::ChannelArguments Arguments(const Pings& pings) {
   return arguments;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> Credentials(const Endpoint& endpoint,
-                                                      const Access& access) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const Endpoint& endpoint,
+                                                                      const Access& access) {
   if (endpoint.kind == Endpoint::Kind::kTcp) return grpc::InsecureChannelCredentials();
-  return TlsCredentials(access);
+  const absl::StatusOr<TlsAccess> read = ReadTlsAccess(access);
+  if (read.ok()) return TlsCredentials(*read);
+  return ServerUnavailable(Annotate(read.status(), "no compile server at " + ToText(endpoint)));
 }
 
 absl::Status RefuseAfterFork() {
@@ -130,6 +132,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, co
                                                     std::chrono::milliseconds timeout) {
   if (endpoint.kind == Endpoint::Kind::kUnix) return ConnectUnix(endpoint.target);
   if (AfterFork()) return RefuseAfterFork();
+  ASSIGN_OR_RETURN(const auto credentials, Credentials(endpoint, access));
   grpc_process = getpid();
   const auto deadline = std::chrono::system_clock::now() + timeout;
   // One refusal of a server to whom hundreds connect at once is no news; two are.
@@ -138,8 +141,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, co
     grpc::ChannelArguments arguments = Arguments(kNetworkPings);
     // Else the second channel is given the first one's connection, and that one's pause.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target,
-                                             Credentials(endpoint, access), arguments);
+    auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target, credentials, arguments);
     if (IsConnected(*channel, deadline)) return MakeConnection(std::move(channel));
     if (std::chrono::system_clock::now() + kSecondTry >= deadline) break;
   }

@@ -1,36 +1,40 @@
 #include "proto/channel_access.h"
 
 #include <grpcpp/security/credentials.h>
-#include <grpcpp/security/tls_credentials_options.h>
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
+
+#include "base/regular_file.h"
 
 namespace hpu {
 namespace {
 
-constexpr unsigned kCertificateRefreshSeconds = 10;
+constexpr size_t kMaxTokenBytes = 64 << 10;
 
 }  // namespace
 
-std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const Access& access) {
-  namespace tls = grpc::experimental;
-  tls::TlsChannelCredentialsOptions options;
-  const bool has_certificate = !access.certificate_file.empty();
-  if (has_certificate || !access.ca_file.empty()) {
-    options.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
-        access.key_file, access.certificate_file, access.ca_file, kCertificateRefreshSeconds));
+absl::StatusOr<TlsAccess> ReadTlsAccess(const Access& access) {
+  TlsAccess read;
+  if (!access.ca_file.empty()) {
+    ASSIGN_OR_RETURN(read.authorities, ReadAuthorities(access.options + "-ca", access.ca_file));
   }
-  if (!access.ca_file.empty()) options.watch_root_certs();
-  if (has_certificate) options.watch_identity_key_cert_pairs();
-  return tls::TlsCredentials(options);
+  if (!access.certificate_file.empty()) {
+    ASSIGN_OR_RETURN(
+        read.identity,
+        ReadTlsIdentity(TlsEnd::kClient, access.options + "-certificate", access.certificate_file,
+                        access.options + "-key", access.key_file));
+  }
+  return read;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const TlsAccess& access) {
+  return grpc::SslCredentials({access.authorities, access.identity.key, access.identity.chain});
 }
 
 absl::StatusOr<std::string> ReadBearer(const std::string& token_file) {
-  std::ifstream file(token_file);
-  std::string token;
-  std::getline(file, token);
+  ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(token_file, kMaxTokenBytes));
+  std::string token = text.substr(0, text.find('\n'));
   // What editors leave at the end.
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) {
     token.pop_back();
@@ -41,6 +45,21 @@ absl::StatusOr<std::string> ReadBearer(const std::string& token_file) {
     return InvalidArgument("the token in ", token_file, " has characters that no header takes");
   }
   return "Bearer " + token;
+}
+
+absl::Status CheckAccess(const Access& access) {
+  RETURN_IF_ERROR(ReadTlsAccess(access).status());
+  for (const auto& [file, name] :
+       {std::pair(access.key_file, "-key"), std::pair(access.token_file, "-token")}) {
+    if (file.empty()) continue;
+    const absl::StatusOr<RegularFile> opened = RegularFile::Open(file);
+    absl::Status status = opened.status();
+    if (status.ok()) status = opened->CheckOwner(RegularFile::Use::kSecret);
+    RETURN_IF_ERROR_AT(status, "--" + access.options + name);
+  }
+  if (access.token_file.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR_AT(ReadBearer(access.token_file).status(), "--" + access.options + "-token");
+  return absl::OkStatus();
 }
 
 }  // namespace hpu

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/regular_file.h"
 
 namespace hpu::store {
 namespace {
@@ -21,6 +21,7 @@ namespace {
 constexpr char kSynapseLibrary[] = "libSynapse.so";
 constexpr char kGraphCompiler[] = "libSynapseCompiler.so";
 constexpr size_t kReadBytes = 1 << 20;
+constexpr size_t kMaxCacheBytes = 1 << 20;
 
 // Changes whenever the file is replaced or written: "size.mtime.ctime.inode.device".
 std::string Fingerprint(const struct stat& info) {
@@ -38,17 +39,16 @@ struct CachedDigest {
 using DigestCache = std::map<std::string, CachedDigest>;  // by path
 
 // Whoever can write to the cache decides what our build is called.
-bool IsOurs(const std::string& path) {
-  struct stat info{};
-  return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-         (info.st_mode & 022) == 0;
+bool IsOurs(const struct stat& info) {
+  return info.st_uid == geteuid() && (info.st_mode & 022) == 0;
 }
 
 // Lines "fingerprint digest path"; anything else is skipped.
 DigestCache ReadCache(const std::string& path) {
   DigestCache cache;
-  if (!IsOurs(path)) return cache;
-  std::ifstream in(path);
+  const absl::StatusOr<RegularFile> file = RegularFile::Open(path, RegularFile::Links::kRefuse);
+  if (!file.ok() || !IsOurs(file->info())) return cache;
+  std::istringstream in(file->Read(kMaxCacheBytes).value_or(""));
   std::string line;
   while (std::getline(in, line)) {
     std::istringstream fields(line);
@@ -84,17 +84,15 @@ absl::Status Unreadable(const std::string& path) {
 }
 
 absl::StatusOr<std::string> DigestOfFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Unreadable(path);
+  const absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (!file.ok()) return NotFound("compiler file ", file.status().message());
   Hasher hasher;
   Bytes buffer(kReadBytes);
   ssize_t count = 0;
-  while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
+  while ((count = read(file->descriptor(), buffer.data(), buffer.size())) > 0) {
     hasher.Raw(buffer.data(), static_cast<size_t>(count));
   }
-  const absl::Status failed = count < 0 ? Unreadable(path) : absl::OkStatus();
-  close(fd);
-  RETURN_IF_ERROR(failed);
+  if (count < 0) return Unreadable(path);
   return ToHex(hasher.Finish());
 }
 

@@ -1,12 +1,13 @@
 #include "recipe_store/key_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "base/regular_file.h"
 
 namespace hpu::store {
 namespace {
@@ -15,59 +16,40 @@ absl::Status FileError(const char* what, const std::string& path) {
   return Error(absl::StatusCode::kUnavailable, what, " ", path, ": ", std::strerror(errno));
 }
 
-// An open file of a size that fits.
-class KeyFile {
- public:
-  static absl::StatusOr<KeyFile> Open(const std::string& path, size_t least, size_t most) {
-    KeyFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (file.fd_ < 0)
-      return errno == ENOENT ? NotFound("no file ", path) : FileError("opening", path);
-    if (fstat(file.fd_, &file.info_) != 0) return FileError("reading", path);
-    const auto size = static_cast<size_t>(file.info_.st_size);
-    if (size >= least && size <= most) return file;
-    if (least == most) {
-      return DataLoss("key file ", path, " has ", size, " bytes instead of ", most);
-    }
-    return DataLoss("key file ", path, " has ", size, " bytes instead of ", least, " to ", most);
+// A regular file of a size that fits.
+absl::StatusOr<RegularFile> OpenKey(const std::string& path, size_t least, size_t most) {
+  ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path, RegularFile::Links::kRefuse));
+  const auto size = static_cast<size_t>(file.info().st_size);
+  if (size >= least && size <= most) return file;
+  if (least == most) {
+    return DataLoss("key file ", path, " has ", size, " bytes instead of ", most);
   }
-  KeyFile(KeyFile&& other) noexcept : fd_(other.fd_), info_(other.info_) { other.fd_ = -1; }
-  ~KeyFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  KeyFile& operator=(KeyFile&&) = delete;
+  return DataLoss("key file ", path, " has ", size, " bytes instead of ", least, " to ", most);
+}
 
-  const struct stat& info() const { return info_; }
-
-  absl::Status Read(const std::string& path, std::span<uint8_t> data) const {
-    if (read(fd_, data.data(), data.size()) == static_cast<ssize_t>(data.size())) {
-      return absl::OkStatus();
-    }
-    return FileError("reading", path);
-  }
-
- private:
-  explicit KeyFile(int fd) : fd_(fd) {}
-
-  int fd_;
-  struct stat info_{};
-};
+absl::Status ReadAll(const RegularFile& file, const std::string& path, std::span<uint8_t> data) {
+  const ssize_t count = read(file.descriptor(), data.data(), data.size());
+  if (count == static_cast<ssize_t>(data.size())) return absl::OkStatus();
+  if (count < 0) return FileError("reading", path);
+  return DataLoss("key file ", path, " was cut while it was read");
+}
 
 }  // namespace
 
 absl::StatusOr<Bytes> ReadKeyFile(const std::string& path, size_t least, size_t most) {
-  ASSIGN_OR_RETURN(const KeyFile file, KeyFile::Open(path, least, most));
+  ASSIGN_OR_RETURN(const RegularFile file, OpenKey(path, least, most));
   Bytes bytes(static_cast<size_t>(file.info().st_size));
-  RETURN_IF_ERROR(file.Read(path, bytes));
+  RETURN_IF_ERROR(ReadAll(file, path, bytes));
   return bytes;
 }
 
 absl::Status ReadSecretKeyFile(const std::string& path, std::span<uint8_t> secret) {
-  ASSIGN_OR_RETURN(const KeyFile file, KeyFile::Open(path, secret.size(), secret.size()));
+  ASSIGN_OR_RETURN(const RegularFile file, OpenKey(path, secret.size(), secret.size()));
   if (file.info().st_uid != geteuid() || (file.info().st_mode & 077) != 0) {
     return Error(absl::StatusCode::kPermissionDenied, "secret key ", path,
                  " is readable by others or owned by someone else; remove it or chmod 600");
   }
-  return file.Read(path, secret);
+  return ReadAll(file, path, secret);
 }
 
 absl::Status WriteKeyFile(const std::string& path, std::span<const uint8_t> data, mode_t mode) {

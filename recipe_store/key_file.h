@@ -11,8 +11,7 @@
 
 namespace hpu::store {
 
-// A file of `least` to `most` bytes. NOT_FOUND: no file. DATA_LOSS: another size. UNAVAILABLE: it
-// cannot be read.
+// A file of `least` to `most` bytes. Errors of RegularFile; DATA_LOSS: another size.
 absl::StatusOr<Bytes> ReadKeyFile(const std::string& path, size_t least, size_t most);
 
 // Exactly secret.size() bytes into `secret`. Also PERMISSION_DENIED: others may read the file.

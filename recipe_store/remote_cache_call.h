@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "byte_stream.grpc.pb.h"
+#include "proto/channel_access.h"
 #include "recipe_store/recipe_store.h"
 #include "recipe_store/remote_cache_actions.h"
 #include "remote_execution.grpc.pb.h"
@@ -31,6 +32,7 @@ inline constexpr uint64_t kMaxBatchBytes = 3 << 20;
 // What is known of a server; shared by the calls that it serves.
 struct RemoteCacheSession {
   std::shared_ptr<grpc::Channel> channel;
+  TlsAccess tls;         // that the channel was made with
   std::string server;    // for messages
   std::string instance;  // instance_name
   std::string bearer;    // value of the header "authorization"; empty: none

@@ -83,7 +83,6 @@ absl::StatusOr<RemoteCacheClient::Session> RemoteCacheClient::CurrentSession(
   return opened;
 }
 
-// On the channel of the old one, if there is any.
 absl::StatusOr<RemoteCacheClient::Session> RemoteCacheClient::OpenSession(
     const Session& old, RemoteCacheCall::Deadline deadline) {
   auto session = std::make_shared<RemoteCacheSession>();
@@ -96,8 +95,8 @@ absl::StatusOr<RemoteCacheClient::Session> RemoteCacheClient::OpenSession(
     if (bearer.ok()) session->bearer = *std::move(bearer);
   }
   bool late = false;
+  if (status.ok()) status = Connect(old, *session);
   if (status.ok()) {
-    session->channel = old == nullptr ? NewChannel() : old->channel;
     session->asked_at = steady_clock::now();
     RemoteCacheCall call(session, deadline, &traffic_);
     const absl::StatusOr<reapi::ServerCapabilities> reply = call.GetCapabilities();
@@ -124,7 +123,17 @@ absl::Status RemoteCacheClient::TakeCapabilities(const reapi::ServerCapabilities
   return absl::OkStatus();
 }
 
-std::shared_ptr<grpc::Channel> RemoteCacheClient::NewChannel() const {
+absl::Status RemoteCacheClient::Connect(const Session& old, RemoteCacheSession& session) const {
+  if (address_.tls) {
+    absl::StatusOr<TlsAccess> read = ReadTlsAccess(options_.access);
+    // Files that are being replaced are no reason to leave a channel that works.
+    if (!read.ok() && old == nullptr) return read.status();
+    session.tls = read.ok() ? *std::move(read) : old->tls;
+  }
+  if (old != nullptr && old->tls == session.tls) {
+    session.channel = old->channel;
+    return absl::OkStatus();
+  }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxCacheMessageBytes);
   arguments.SetMaxSendMessageSize(-1);
@@ -132,10 +141,10 @@ std::shared_ptr<grpc::Channel> RemoteCacheClient::NewChannel() const {
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // Of its own, so that it connects when it is told to, not when an earlier one's back-off ends.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(
+  session.channel = grpc::CreateCustomChannel(
       "dns:" + address_.target,
-      address_.tls ? TlsCredentials(options_.access) : grpc::InsecureChannelCredentials(),
-      arguments);
+      address_.tls ? TlsCredentials(session.tls) : grpc::InsecureChannelCredentials(), arguments);
+  return absl::OkStatus();
 }
 
 // Once, until it takes some again.

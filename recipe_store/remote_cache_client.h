@@ -38,7 +38,8 @@ class RemoteCacheClient {
   absl::StatusOr<Session> OpenSession(const Session& old, RemoteCacheCall::Deadline deadline);
   absl::Status TakeCapabilities(const reapi::ServerCapabilities& reply,
                                 RemoteCacheSession& session);
-  std::shared_ptr<grpc::Channel> NewChannel() const;
+  // Makes the session's channel, or takes the old one's if what it was made with still holds.
+  absl::Status Connect(const Session& old, RemoteCacheSession& session) const;
   void NoteReadOnly(const Session& session);
   void NoteSuccess();
   void NoteFailure(const absl::Status& status, bool late);

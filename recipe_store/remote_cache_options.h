@@ -17,8 +17,8 @@ namespace hpu::store {
 
 struct RemoteCacheOptions {
   std::string address;
-  std::string instance;  // instance_name of every request; empty is one as well
-  Access access;         // over grpcs:// only
+  std::string instance;                      // instance_name of every request; empty is one as well
+  Access access{.options = "remote-cache"};  // over grpcs:// only
   bool read_only = false;
   // The wall-clock bound of a call of the store, all that it asks the server together: `timeout`
   // and its bytes at min_bytes_per_second.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/regular_file.h"
 #include "base/status.h"
 
 namespace hpu::client {
@@ -16,19 +17,19 @@ namespace hpu::client {
 class FileLock {
  public:
   explicit FileLock(const std::string& path);
-  ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
   // False if another process holds it. UNAVAILABLE: there can be no such file.
   absl::StatusOr<bool> Try();
-  // UNAVAILABLE also when the deadline passes; an `interrupt`'s status.
+  // UNAVAILABLE also when the deadline passes, or sooner where who holds it is stopped and will not
+  // let go; the message names the process where that can be known. An `interrupt`'s status.
   absl::Status Take(std::chrono::steady_clock::time_point deadline,
                     const std::function<absl::Status()>& interrupt);
 
  private:
-  const int fd_;
   const std::string path_;
+  const absl::StatusOr<RegularFile> file_;
 };
 
 struct ServerProcess {

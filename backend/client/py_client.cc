@@ -195,7 +195,10 @@ py::dict AskServer(const std::string& address, const std::string& ca_file,
   return HelloDict(call.Run<ServerInfo>([&]() -> absl::StatusOr<ServerInfo> {
     RpcClient::Options options;
     ASSIGN_OR_RETURN(options.servers.endpoints, ParseEndpoints(address));
-    options.servers.access = {ca_file, certificate_file, key_file, token_file};
+    options.servers.access = {.ca_file = ca_file,
+                              .certificate_file = certificate_file,
+                              .key_file = key_file,
+                              .token_file = token_file};
     options.call_timeout = Milliseconds(timeout_s);
     RpcClient client(std::move(options));
     return client.Hello([&] { return call.CheckSignals(); });

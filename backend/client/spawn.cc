@@ -9,12 +9,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <sstream>
+
+#include "base/regular_file.h"
 
 namespace hpu::client {
 namespace {
 
 constexpr int kPollMs = 100;
+// The server itself begins a new file long before.
+constexpr size_t kMaxLogBytes = 64 << 20;
 
 class Pipe {
  public:
@@ -46,14 +50,16 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
-  const bool loggable = access(log_path.c_str(), W_OK) == 0 || errno == ENOENT;
+  // A FIFO that nobody reads would stop posix_spawn, and the user's process with it.
+  const bool loggable =
+      (access(log_path.c_str(), W_OK) == 0 || errno == ENOENT) && IsRegularOrAbsent(log_path);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
                                    loggable ? log_path.c_str() : "/dev/null",
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
+                                   O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0600);
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -75,7 +81,7 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::
 }
 
 std::string LastLine(const std::string& path) {
-  std::ifstream in(path);
+  std::istringstream in(ReadRegularFile(path, kMaxLogBytes).value_or(""));
   std::string line;
   std::string last;
   while (std::getline(in, line)) {

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,6 +17,15 @@ namespace {
 
 // Texts come from callers; a field of more says nothing new.
 constexpr size_t kMaxFieldBytes = 1024;
+
+// The file may be a pipe to a collector of logs: neither one that is not there nor one that is slow
+// shall stop the server.
+constexpr int kFlags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+absl::Status CannotOpen(const std::string& path) {
+  return Error(absl::StatusCode::kUnavailable, "the audit log ", path, " cannot be opened: ",
+               errno == ENXIO ? "it is a FIFO that nobody reads, or a socket" : strerror(errno));
+}
 
 // JSON's escapes (RFC 8259, section 7); what is not ASCII is escaped too, so that no reader has to
 // know the encoding of what a caller sent.
@@ -59,6 +70,18 @@ std::string ToJsonLine(const AuditEvent& event, int64_t unix_millis) {
   return line + "}\n";
 }
 
+absl::Status AuditLog::Check(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const int file = open(path.c_str(), kFlags);
+  if (file >= 0) {
+    close(file);
+    return absl::OkStatus();
+  }
+  if (errno != ENOENT) return CannotOpen(path);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return access(folder.c_str(), W_OK | X_OK) == 0 ? absl::OkStatus() : CannotOpen(path);
+}
+
 absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& path) {
   std::unique_ptr<AuditLog> log(new AuditLog(path));
   if (!path.empty()) {
@@ -74,11 +97,8 @@ AuditLog::~AuditLog() {
 
 absl::Status AuditLog::Reopen() {
   if (file_ >= 0) close(file_);
-  file_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (file_ < 0) {
-    return Error(absl::StatusCode::kUnavailable, "the audit log ", path_,
-                 " cannot be opened: ", strerror(errno));
-  }
+  file_ = open(path_.c_str(), kFlags | O_CREAT, 0600);
+  if (file_ < 0) return CannotOpen(path_);
   identity_.emplace(path_);
   return absl::OkStatus();
 }

@@ -32,6 +32,8 @@ class AuditLog {
  public:
   // "" = nothing is written. UNAVAILABLE: the file cannot be opened for appending.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::string& path);
+  // The same without making the file.
+  static absl::Status Check(const std::string& path);
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;
 

@@ -14,7 +14,7 @@ namespace hpu::server {
 enum class Role : uint8_t {
   kRead = 1,     // fetch programs, list those of the own tenant
   kCompile = 2,  // have programs compiled
-  kAdmin = 4,    // see statistics and the programs of all tenants
+  kAdmin = 4,    // see statistics and the programs of all tenants, look after the store
   kOwner = 8,    // stop the server: its own user on its own host, never over the network
 };
 

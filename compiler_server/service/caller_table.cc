@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "base/clock.h"
+#include "base/regular_file.h"
 
 namespace hpu::server {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::string_view kDigestPrefix = "sha256:";
-constexpr uintmax_t kMaxFileBytes = 8 << 20;
+constexpr size_t kMaxFileBytes = 8 << 20;
 
 struct RoleName {
   std::string_view name;
@@ -104,19 +103,10 @@ absl::StatusOr<CallerRow> ParseRow(int line, const std::string& text) {
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file) {
-    return Error(absl::StatusCode::kUnavailable, "callers' file ", path, " cannot be read");
-  }
-  if (size > kMaxFileBytes) {
-    return InvalidArgument("callers' file ", path, " has ", size, " bytes, at most ",
-                           kMaxFileBytes);
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
+  // Who can write it can let himself in.
+  RETURN_IF_ERROR(file.CheckOwner(RegularFile::Use::kPublic));
+  return file.Read(kMaxFileBytes);
 }
 
 absl::Status Unauthenticated(const char* why) {
@@ -148,14 +138,18 @@ absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text) {
 absl::StatusOr<std::unique_ptr<CallerTable>> CallerTable::Load(const std::string& path) {
   std::unique_ptr<CallerTable> table(new CallerTable(path));
   RETURN_IF_ERROR(table->Reload().status());
+  // Later an empty file is how everybody is shut out; now it would be a door for nobody.
+  if (table->rows_.empty()) return InvalidArgument("callers' file ", path, " names no caller");
   return table;
 }
 
 absl::StatusOr<bool> CallerTable::Reload() {
-  ASSIGN_OR_RETURN(std::string text, ReadText(path_));
+  absl::StatusOr<std::string> read = ReadText(path_);
+  RETURN_IF_ERROR_AT(read.status(), "callers' file");
+  std::string text = *std::move(read);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!rows_.empty() && text == text_) return false;
+    if (text == text_) return false;
   }
   absl::StatusOr<std::vector<CallerRow>> rows = ParseCallers(text);
   if (!rows.ok()) return Annotate(rows.status(), "callers' file " + path_);

@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text);
 
 class CallerTable final : public Callers {
  public:
-  // INVALID_ARGUMENT as ParseCallers; UNAVAILABLE: the file cannot be read.
+  // INVALID_ARGUMENT as ParseCallers, and if it names nobody. Errors of RegularFile and its
+  // CheckOwner.
   static absl::StatusOr<std::unique_ptr<CallerTable>> Load(const std::string& path);
 
   absl::StatusOr<Caller> Identify(const grpc::ServerContext& context) const override;
@@ -52,7 +54,7 @@ class CallerTable final : public Callers {
 
   const std::string path_;
   mutable std::mutex mutex_;
-  std::string text_;  // guarded by mutex_, as all below
+  std::optional<std::string> text_;  // nothing before the first; guarded by mutex_, as all below
   std::vector<CallerRow> rows_;
 };
 

@@ -14,11 +14,6 @@
 
 namespace hpu::server {
 
-// Seconds since the epoch from which on the chain in a PEM file is no longer valid: the first end
-// of its certificates. INVALID_ARGUMENT names the option: the file or a certificate in it cannot be
-// read, or it has none.
-absl::StatusOr<int64_t> ExpiryOfChain(const std::string& option, const std::string& file);
-
 // Thread-safe.
 class Certificates {
  public:

@@ -56,6 +56,9 @@ absl::StatusOr<std::unique_ptr<CompileServer>> CompileServer::Start(ServerOption
 
 absl::Status CompileServer::Listen() {
   RETURN_IF_ERROR(CheckNetwork(options_.network));
+  if (HasTls(options_.network)) {
+    ASSIGN_OR_RETURN(tls_, TlsDoor::Make(options_.network));
+  }
   // The lock on the socket first: only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
@@ -111,13 +114,20 @@ absl::Status CompileServer::ListenToNetwork() {
   // Another server on the port is an error, not a partner.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   for (const client::Endpoint& endpoint : options_.network.listen) {
-    builder.AddListeningPort(endpoint.target, ListenCredentials(endpoint, options_.network));
+    builder.AddListeningPort(endpoint.target, endpoint.kind == client::Endpoint::Kind::kTls
+                                                  ? tls_->Credentials()
+                                                  : grpc::InsecureServerCredentials());
   }
   network_ = builder.BuildAndStart();
   const std::string listen = client::ToText(options_.network.listen);
   if (network_ == nullptr) {
-    return Error(absl::StatusCode::kUnavailable, "cannot listen on ", listen,
-                 ": an address is taken or is not this host's, or certificate and key do not fit");
+    std::string reasons;
+    for (const client::Endpoint& endpoint : options_.network.listen) {
+      const std::string why = WhyNotListening(endpoint);
+      if (!why.empty()) reasons += (reasons.empty() ? "" : "; ") + why;
+    }
+    return Error(absl::StatusCode::kUnavailable, "cannot listen: ",
+                 reasons.empty() ? listen + ": gRPC did not start a server" : reasons);
   }
   HPU_LOG(kInfo, "listening to the network at=" << listen);
   return absl::OkStatus();
@@ -162,6 +172,7 @@ void CompileServer::ReadAgain() {
     status.Update(changed.status());
     if (changed.ok() && *changed) HPU_LOG(kInfo, "callers changed");
   }
+  if (tls_ != nullptr) status.Update(tls_->Reload());
   status.Update(certificates_.Reload());
   service_->TellConfigurationRefused(!status.ok());
   const std::string complaint = status.ok() ? "" : ToText(status);

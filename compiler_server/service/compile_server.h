@@ -16,6 +16,7 @@
 #include "compiler_server/service/door.h"
 #include "compiler_server/service/metrics_page.h"
 #include "compiler_server/service/network.h"
+#include "compiler_server/service/tls_door.h"
 #include "compiler_server/service/unix_listener.h"
 #include "recipe_store/factory.h"
 
@@ -95,6 +96,7 @@ class CompileServer {
   // Null where there is no network.
   std::unique_ptr<CallerTable> callers_;
   std::unique_ptr<Door> network_door_;
+  std::unique_ptr<TlsDoor> tls_;  // null also where no address is tls://
   std::unique_ptr<grpc::Server> network_;
   std::unique_ptr<MetricsPage> metrics_;
 

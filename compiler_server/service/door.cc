@@ -1,5 +1,7 @@
 #include "compiler_server/service/door.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "compile_client/request_id.h"
 #include "proto/grpc_status.h"
@@ -20,19 +22,19 @@ std::string RequestId(const grpc::ServerContext& context) {
 
 }  // namespace
 
-grpc::Status Door::Admit(const grpc::ServerContext* context, Role role, const char* call,
+grpc::Status Door::Admit(const grpc::ServerContext* context, Roles roles, const char* call,
                          const Enter& enter) {
   const auto begin = std::chrono::steady_clock::now();
-  grpc::Status status = AdmitUntimed(context, role, call, enter);
+  grpc::Status status = AdmitUntimed(context, roles, call, enter);
   times_->AddCall(name_, call, FromGrpc(status).code(), std::chrono::steady_clock::now() - begin);
   return status;
 }
 
-grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
+grpc::Status Door::AdmitUntimed(const grpc::ServerContext* context, Roles roles, const char* call,
                                 const Enter& enter) {
   absl::StatusOr<Caller> caller = callers_->Identify(*context);
   absl::Status refusal = caller.status();
-  if (caller.ok() && !caller->Has(role)) {
+  if (caller.ok() && std::ranges::none_of(roles, [&](Role role) { return caller->Has(role); })) {
     refusal = Error(absl::StatusCode::kPermissionDenied, "caller ", caller->name, " may not call ",
                     call, " here");
   }
@@ -64,66 +66,66 @@ void Door::WriteRefusal(const std::string& peer, const char* call,
 
 grpc::Status Door::Hello(grpc::ServerContext* context, const wire::HelloRequest* request,
                          wire::HelloReply* reply) {
-  return Admit(context, Role::kRead, "Hello",
+  return Admit(context, {Role::kRead, Role::kCompile, Role::kAdmin}, "Hello",
                [&](const Caller&) { return service_->Hello(*request, reply); });
 }
 
 grpc::Status Door::GetProgram(grpc::ServerContext* context, const wire::GetProgramRequest* request,
                               grpc::ServerWriter<wire::ProgramPart>* writer) {
-  return Admit(context, Role::kRead, "GetProgram", [&](const Caller& caller) {
+  return Admit(context, {Role::kRead, Role::kAdmin}, "GetProgram", [&](const Caller& caller) {
     return service_->GetProgram(caller, context, *request, writer);
   });
 }
 
 grpc::Status Door::Compile(grpc::ServerContext* context, const wire::CompileRequest* request,
                            grpc::ServerWriter<wire::CompileEvent>* writer) {
-  return Admit(context, Role::kCompile, "Compile", [&](const Caller& caller) {
+  return Admit(context, {Role::kCompile}, "Compile", [&](const Caller& caller) {
     return service_->Compile(caller, context, *request, writer);
   });
 }
 
 grpc::Status Door::GetStats(grpc::ServerContext* context, const wire::StatsRequest*,
                             wire::StatsReply* reply) {
-  return Admit(context, Role::kAdmin, "GetStats",
+  return Admit(context, {Role::kAdmin}, "GetStats",
                [&](const Caller&) { return service_->GetStats(reply); });
 }
 
 grpc::Status Door::List(grpc::ServerContext* context, const wire::ListRequest* request,
                         wire::ListReply* reply) {
-  return Admit(context, Role::kRead, "List",
+  return Admit(context, {Role::kRead, Role::kAdmin}, "List",
                [&](const Caller& caller) { return service_->List(caller, *request, reply); });
 }
 
 grpc::Status Door::Pin(grpc::ServerContext* context, const wire::PinRequest* request,
                        wire::PinReply*) {
-  return Admit(context, Role::kAdmin, "Pin", [&](const Caller& caller) {
+  return Admit(context, {Role::kAdmin}, "Pin", [&](const Caller& caller) {
     return service_->administration().Pin(caller, *request);
   });
 }
 
 grpc::Status Door::CollectGarbage(grpc::ServerContext* context, const wire::GarbageRequest* request,
                                   wire::GarbageReply* reply) {
-  return Admit(context, Role::kAdmin, "CollectGarbage", [&](const Caller& caller) {
+  return Admit(context, {Role::kAdmin}, "CollectGarbage", [&](const Caller& caller) {
     return service_->administration().CollectGarbage(caller, *request, reply);
   });
 }
 
 grpc::Status Door::Verify(grpc::ServerContext* context, const wire::VerifyRequest*,
                           grpc::ServerWriter<wire::VerifyEvent>* writer) {
-  return Admit(context, Role::kAdmin, "Verify",
+  return Admit(context, {Role::kAdmin}, "Verify",
                [&](const Caller&) { return service_->administration().Verify(writer); });
 }
 
 grpc::Status Door::Import(grpc::ServerContext* context,
                           grpc::ServerReader<wire::ImportPart>* reader, wire::ImportReply* reply) {
-  return Admit(context, Role::kAdmin, "Import", [&](const Caller& caller) {
+  return Admit(context, {Role::kAdmin}, "Import", [&](const Caller& caller) {
     return service_->administration().Import(caller, reader, reply);
   });
 }
 
 grpc::Status Door::Shutdown(grpc::ServerContext* context, const wire::ShutdownRequest* request,
                             wire::ShutdownReply*) {
-  return Admit(context, Role::kOwner, "Shutdown", [&](const Caller& caller) {
+  return Admit(context, {Role::kOwner}, "Shutdown", [&](const Caller& caller) {
     audit_->Write(
         {caller.name, caller.tenant, name_, "stop", absl::StatusCode::kOk, "", request->reason()});
     service_->Shutdown(*request);

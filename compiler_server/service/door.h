@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include "compile_service.grpc.pb.h"
@@ -49,10 +50,13 @@ class Door final : public wire::CompileService::Service {
  private:
   using Enter = std::function<grpc::Status(const Caller& caller)>;
 
+  // One of them is enough.
+  using Roles = std::initializer_list<Role>;
+
   // UNAUTHENTICATED or PERMISSION_DENIED, or what `enter` says.
-  grpc::Status Admit(const grpc::ServerContext* context, Role role, const char* call,
+  grpc::Status Admit(const grpc::ServerContext* context, Roles roles, const char* call,
                      const Enter& enter);
-  grpc::Status AdmitUntimed(const grpc::ServerContext* context, Role role, const char* call,
+  grpc::Status AdmitUntimed(const grpc::ServerContext* context, Roles roles, const char* call,
                             const Enter& enter);
 
   // To logs, if it is time for a line.

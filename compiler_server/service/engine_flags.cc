@@ -1,12 +1,14 @@
 #include "compiler_server/service/engine_flags.h"
 
 #include <filesystem>
-#include <fstream>
 
-#include "compiler_server/service/certificates.h"
+#include "base/regular_file.h"
+#include "proto/channel_access.h"
 
 namespace hpu::server {
 namespace {
+
+constexpr size_t kMaxPasswordBytes = 64 << 10;
 
 void DeclareRedis(CLI::App& app, EngineFlags& flags) {
   app.add_option("--redis", flags.redis.addresses,
@@ -48,10 +50,13 @@ absl::Status CompleteRedis(const EngineFlags& flags, store::StoreConfig& store) 
   if (flags.redis.addresses.empty()) return absl::OkStatus();
   store::RedisOptions redis = flags.redis;
   if (!flags.redis_password_file.empty()) {
-    std::ifstream file(flags.redis_password_file);
-    if (!std::getline(file, redis.password)) {
+    const absl::StatusOr<std::string> text =
+        ReadRegularFile(flags.redis_password_file, kMaxPasswordBytes);
+    RETURN_IF_ERROR_AT(text.status(), "--redis-password");
+    if (text->empty()) {
       return InvalidArgument("--redis-password ", flags.redis_password_file, " has no first line");
     }
+    redis.password = text->substr(0, text->find('\n'));
   }
   redis.entry_ttl = std::chrono::seconds(flags.redis_ttl_s);
   redis.command_timeout = std::chrono::milliseconds(flags.redis_timeout_ms);
@@ -93,6 +98,15 @@ void DeclareEngines(CLI::App& app, EngineFlags& flags) {
                  "milliseconds that a shared engine is waited for before compiling begins "
                  "beside it; 0 = as long as it may take")
       ->check(CLI::Range(0, 60'000));
+}
+
+absl::Status CheckEngineFiles(const EngineFlags& flags) {
+  if (!flags.redis.addresses.empty() && !flags.redis_password_file.empty()) {
+    RETURN_IF_ERROR_AT(ReadSecret(flags.redis_password_file, kMaxPasswordBytes).status(),
+                       "--redis-password");
+  }
+  return flags.remote_cache.address.empty() ? absl::OkStatus()
+                                            : CheckAccess(flags.remote_cache.access);
 }
 
 absl::Status CompleteEngines(const EngineFlags& flags, store::StoreConfig& store) {

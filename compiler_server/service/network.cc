@@ -1,24 +1,23 @@
 #include "compiler_server/service/network.h"
 
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
+#include <memory>
 
-#include "compiler_server/service/certificates.h"
+#include "compiler_server/service/tls_door.h"
 
 namespace hpu::server {
-namespace {
 
-constexpr unsigned kCertificateRefreshSeconds = 10;
-
-absl::Status CheckReadable(const char* option, const std::string& file) {
-  if (std::ifstream(file).good()) return absl::OkStatus();
-  return InvalidArgument(option, " ", file, " cannot be read");
+bool HasTls(const NetworkOptions& options) {
+  return std::ranges::any_of(options.listen, [](const client::Endpoint& at) {
+    return at.kind == client::Endpoint::Kind::kTls;
+  });
 }
-
-}  // namespace
 
 absl::Status CheckNetwork(const NetworkOptions& options) {
   if (options.listen.empty()) return absl::OkStatus();
@@ -32,32 +31,36 @@ absl::Status CheckNetwork(const NetworkOptions& options) {
       return InvalidArgument("--listen ", client::ToText(endpoint), ": a unix socket is --socket");
     }
   }
-  const bool has_tls = std::ranges::any_of(
-      options.listen, [](const Endpoint& at) { return at.kind == Endpoint::Kind::kTls; });
-  if (!has_tls) return absl::OkStatus();
+  if (!HasTls(options)) return absl::OkStatus();
   if (options.certificate_file.empty() || options.key_file.empty()) {
     return InvalidArgument("--listen tls://... needs --tls-certificate and --tls-key");
   }
-  RETURN_IF_ERROR(ExpiryOfChain("tls-certificate", options.certificate_file).status());
-  RETURN_IF_ERROR(CheckReadable("--tls-key", options.key_file));
-  if (options.client_ca_file.empty()) return absl::OkStatus();
-  return CheckReadable("--tls-client-ca", options.client_ca_file);
+  return TlsDoor::Make(options).status();
 }
 
-std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const client::Endpoint& endpoint,
-                                                           const NetworkOptions& options) {
-  if (endpoint.kind == client::Endpoint::Kind::kTcp) return grpc::InsecureServerCredentials();
-  namespace tls = grpc::experimental;
-  tls::TlsServerCredentialsOptions credentials(
-      std::make_shared<tls::FileWatcherCertificateProvider>(
-          options.key_file, options.certificate_file, options.client_ca_file,
-          kCertificateRefreshSeconds));
-  credentials.watch_identity_key_cert_pairs();
-  if (!options.client_ca_file.empty()) {
-    credentials.watch_root_certs();
-    credentials.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+std::string WhyNotListening(const client::Endpoint& endpoint) {
+  const size_t colon = endpoint.target.rfind(':');
+  std::string host = endpoint.target.substr(0, colon);
+  if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+  const std::string port = endpoint.target.substr(colon + 1);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) return client::ToText(endpoint) + ": " + gai_strerror(error);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+    const int on = 1;
+    // As gRPC: what is left of an old connection is no hindrance.
+    const bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+                       bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 1) == 0;
+    const int failure = errno;
+    if (fd >= 0) close(fd);
+    if (!bound) return client::ToText(endpoint) + ": " + std::strerror(failure);
   }
-  return tls::TlsServerCredentials(credentials);
+  return "";
 }
 
 }  // namespace hpu::server

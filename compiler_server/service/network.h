@@ -1,9 +1,6 @@
 // How a server listens to other hosts.
 #pragma once
 
-#include <grpcpp/security/server_credentials.h>
-
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,11 +18,13 @@ struct NetworkOptions {
   std::string client_ca_file;  // clients must show a certificate of these authorities; empty: none
 };
 
-// INVALID_ARGUMENT names the option that is missing or wrong, or the file that cannot be read.
+// Whether an address of it is tls://.
+bool HasTls(const NetworkOptions& options);
+
+// INVALID_ARGUMENT names the option that is missing or wrong. Errors of TlsDoor::Make.
 absl::Status CheckNetwork(const NetworkOptions& options);
 
-// Of an endpoint that CheckNetwork let pass.
-std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const client::Endpoint& endpoint,
-                                                           const NetworkOptions& options);
+// "ADDRESS: reason" of an address that cannot be listened on now; empty if it can.
+std::string WhyNotListening(const client::Endpoint& endpoint);
 
 }  // namespace hpu::server

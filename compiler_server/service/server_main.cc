@@ -8,24 +8,28 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 #include "base/log.h"
-#include "compiler_server/service/certificates.h"
+#include "base/regular_file.h"
+#include "compiler_server/service/audit_log.h"
 #include "compiler_server/service/compile_server.h"
 #include "compiler_server/service/engine_flags.h"
 #include "compiler_server/service/service_manager.h"
 #include "compiler_server/service/worker_main.h"
 #include "proto/options_generated.h"
+#include "proto/tls_files.h"
 #include "recipe_store/build_id.h"
+#include "recipe_store/keyring.h"
 
 namespace hpu::server {
 namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitAlreadyRunning = 3;
+constexpr size_t kMaxConfigBytes = 1 << 20;
 
 struct Flags {
   std::string cache_dir;
@@ -62,7 +66,9 @@ struct Flags {
 // What CLI11 does not tell: the line of a name that is no option, or one of the command line only.
 // Empty: there is none.
 std::string UnknownOptions(const CLI::App& app, const std::string& file) {
-  std::ifstream in(file);
+  const absl::StatusOr<std::string> text = ReadRegularFile(file, kMaxConfigBytes);
+  if (!text.ok()) return std::string(text.status().message());
+  std::istringstream in(*text);
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -84,7 +90,7 @@ std::string PlaceOfError(const std::string& file, const std::vector<std::string>
   for (const std::string& argument : arguments) {
     if (argument == "--" + name || argument.starts_with("--" + name + "=")) return "";
   }
-  std::ifstream in(file);
+  std::istringstream in(ReadRegularFile(file, kMaxConfigBytes).value_or(""));
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -138,7 +144,6 @@ void DeclareUpstream(CLI::App& app, Flags& flags) {
 void Declare(CLI::App& app, Flags& flags) {
   app.option_defaults()->always_capture_default();
   app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
-      ->check(CLI::ExistingFile)
       ->check([&app](const std::string& file) { return UnknownOptions(app, file); });
   app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end")
       ->configurable(false);
@@ -233,6 +238,16 @@ absl::Status Complete(Flags& flags) {
   RETURN_IF_ERROR(CheckNetwork(flags.network));
   if (flags.network.callers_file.empty()) return absl::OkStatus();
   return CallerTable::Load(flags.network.callers_file).status();
+}
+
+// What --check-config looks at besides: what a server would start without, or find at its start.
+absl::Status CheckFiles(const Flags& flags) {
+  RETURN_IF_ERROR(UnixListener::CheckPath(flags.socket));
+  if (!flags.upstream.endpoints.empty()) RETURN_IF_ERROR(CheckAccess(flags.upstream.access));
+  RETURN_IF_ERROR(CheckEngineFiles(flags.engines));
+  RETURN_IF_ERROR_AT(store::TrustedKeys({}, flags.store.trusted_keys).Reload().status(),
+                     "--trusted-keys");
+  return AuditLog::Check(flags.audit_file);
 }
 
 absl::StatusOr<std::string> OwnBuildId(const Flags& flags) {
@@ -387,6 +402,10 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
     return kExitFailed;
   }
   if (flags.check_config) {
+    if (const absl::Status files = CheckFiles(flags); !files.ok()) {
+      std::cerr << ToText(files) << '\n';
+      return kExitFailed;
+    }
     std::cout << "the options are good\n";
     return 0;
   }

@@ -1,6 +1,5 @@
 #include "compiler_server/service/unix_listener.h"
 
-#include <fcntl.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
@@ -16,6 +15,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/regular_file.h"
 
 namespace hpu::server {
 namespace {
@@ -68,8 +68,9 @@ UnixListener::~UnixListener() {
 
 absl::Status UnixListener::TakeLock() {
   const std::string path = path_ + ".lock";
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError("lock file " + path);
+  absl::StatusOr<RegularFile> file = RegularFile::OpenOrCreate(path, 0600);
+  RETURN_IF_ERROR_AT(file.status(), "lock file");
+  const int fd = std::move(*file).Release();
   // Who only asks whether a server runs holds it for an instant.
   for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (tries == kLockTries) {
@@ -90,13 +91,24 @@ absl::Status UnixListener::TakeLock() {
   return absl::OkStatus();
 }
 
+absl::Status UnixListener::CheckPath(const std::string& path) {
+  constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
+  constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kMost) {
+    return Error(kRefused, "socket path ", path, " has ", path.size(), " bytes; at most ", kMost,
+                 " are possible");
+  }
+  struct stat info{};
+  if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+    return Error(kRefused, "at the socket's path ", path, " there is something that is no socket");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status UnixListener::Listen() {
+  RETURN_IF_ERROR(CheckPath(path_));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof(address.sun_path)) {
-    return Error(absl::StatusCode::kFailedPrecondition, "socket path ", path_, " has ",
-                 path_.size(), " bytes; at most ", sizeof(address.sun_path) - 1, " are possible");
-  }
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return SystemError("socket");
@@ -158,8 +170,8 @@ void UnixListener::Stop() {
   stopped_ = true;
   if (lock_fd_ >= 0) WriteState("stopping");
   // Before the accept loop ends, so that nobody connects to a socket that no one serves. The path
-  // may be another server's by now, whose folder took the place of ours.
-  if (socket_.InPlace()) unlink(path_.c_str());
+  // may be another server's by now, whose folder took the place of ours, or always have been.
+  if (listen_fd_ >= 0 && socket_.InPlace()) unlink(path_.c_str());
   if (wake_fd_ >= 0) EndAcceptLoop();
 }
 

@@ -26,6 +26,9 @@ class UnixListener {
   // private, or the path is too long. ALREADY_EXISTS: another server holds the lock.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Bind(const std::string& path);
 
+  // FAILED_PRECONDITION: the path is too long for a socket, or something else is there.
+  static absl::Status CheckPath(const std::string& path);
+
   // Stops accepting; removes the socket file.
   ~UnixListener();
   UnixListener(const UnixListener&) = delete;

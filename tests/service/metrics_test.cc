@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "compiler_server/service/certificates.h"
+#include "proto/tls_files.h"
 #include "tests/service/network_testing.h"
 
 namespace hpu::server {

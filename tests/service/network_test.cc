@@ -2,7 +2,9 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <sys/stat.h>
 
+#include <functional>
 #include <thread>
+#include <tuple>
 
 #include "tests/service/network_testing.h"
 
@@ -121,6 +123,81 @@ TEST_F(NetworkTest, EveryCallHasItsRole) {
   EXPECT_TRUE(Client()->Hello(kNoInterrupt).ok()) << "nobody has stopped it";
 }
 
+// Every set of roles against every call, as docs/cluster.md has it: whether the door lets it in.
+TEST_F(NetworkTest, EverySetOfRolesAgainstEveryCall) {
+  const std::vector<std::string> roles = {
+      "read",         "compile",           "admin", "read,admin", "compile,admin",
+      "read,compile", "read,compile,admin"};
+  std::string callers;
+  for (size_t i = 0; i < roles.size(); ++i) {
+    callers += TokenLine("role" + std::to_string(i), "team-a", roles[i]);
+  }
+  WriteCallers(callers);
+  Restart();
+  ASSERT_TRUE(Compile(1, "quick").ok());
+  const Digest content = ContentKeyOf("quick");
+  using Call = std::function<absl::Status(client::RpcClient&)>;
+  const std::vector<std::tuple<std::string, std::vector<std::string>, Call>> calls = {
+      {"Hello",
+       {"read", "compile", "admin"},
+       [](client::RpcClient& client) { return client.Hello(kNoInterrupt).status(); }},
+      {"GetProgram",
+       {"read", "admin"},
+       [](client::RpcClient& client) {
+         return client.Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status();
+       }},
+      {"GetProgram by content key",
+       {"admin"},
+       [&](client::RpcClient& client) {
+         return client.Get(ByContentKey{content}, kNoInterrupt).status();
+       }},
+      {"Compile",
+       {"compile"},
+       [&](client::RpcClient& client) {
+         return client.Compile(CallFor(2, "quick"), kTimeout, kNoProgress, kNoInterrupt).status();
+       }},
+      {"GetStats",
+       {"admin"},
+       [](client::RpcClient& client) { return client.Stats(kNoInterrupt).status(); }},
+      {"List",
+       {"read", "admin"},
+       [](client::RpcClient& client) { return ListAll(client).status(); }},
+      {"Pin",
+       {"admin"},
+       [&](client::RpcClient& client) { return client.Pin(content, true, kNoInterrupt); }},
+      {"CollectGarbage",
+       {"admin"},
+       [](client::RpcClient& client) {
+         return client.CollectGarbage(1 << 30, std::chrono::seconds(0), kTimeout, kNoInterrupt)
+             .status();
+       }},
+      {"Verify",
+       {"admin"},
+       [](client::RpcClient& client) {
+         return client.Verify(
+             kTimeout, [](const client::VerifiedProgram&) { return absl::OkStatus(); },
+             kNoInterrupt);
+       }},
+      {"Import",
+       {"admin"},
+       [](client::RpcClient& client) {
+         return client.Import({}, kTimeout, kNoInterrupt).status();
+       }},
+      {"Shutdown", {}, [](client::RpcClient& client) { return client.Shutdown("", kNoInterrupt); }},
+  };
+  for (size_t i = 0; i < roles.size(); ++i) {
+    client::RpcClient client(OptionsOf("role" + std::to_string(i)));
+    for (const auto& [name, wanted, call] : calls) {
+      const bool may = std::ranges::any_of(wanted, [&](const std::string& role) {
+        return ("," + roles[i] + ",").find("," + role + ",") != std::string::npos;
+      });
+      const absl::Status status = call(client);
+      EXPECT_EQ(!absl::IsPermissionDenied(status), may)
+          << roles[i] << " " << name << ": " << status;
+    }
+  }
+}
+
 TEST_F(NetworkTest, TenantsSeeTheirOwnNamesAndShareWhatIsCompiled) {
   options_.share_programs = true;
   Restart();
@@ -222,10 +299,31 @@ TEST(CheckNetwork, NamesWhatIsMissing) {
             "INVALID_ARGUMENT: --listen tls://... needs --tls-certificate and --tls-key");
   options.certificate_file = options.key_file = "/no/such";
   EXPECT_EQ(ToText(CheckNetwork(options)),
-            "INVALID_ARGUMENT: --tls-certificate /no/such cannot be read");
+            "NOT_FOUND: --tls-certificate: there is no file /no/such");
   options.certificate_file = "/dev/null";
   EXPECT_EQ(ToText(CheckNetwork(options)),
-            "INVALID_ARGUMENT: --tls-certificate /dev/null has no certificate in PEM");
+            "UNAVAILABLE: --tls-certificate: /dev/null cannot be read: it is a device and not a "
+            "regular file");
+}
+
+TEST_F(NetworkTest, AnAddressThatCannotBeListenedOnIsNamedWithTheReason) {
+  ServerOptions second = options_;
+  second.socket_path = folder_.path("second.sock");
+  second.store.folder = folder_.path("second");
+  const std::string taken = client::ToText(options_.network.listen);
+  EXPECT_EQ(ToText(CompileServer::Start(second).status()),
+            "UNAVAILABLE: cannot listen: " + taken + ": Address already in use");
+  const Endpoint free{Endpoint::Kind::kTcp, "127.0.0.1:" + std::to_string(FreePort())};
+  second.network.listen.push_back(free);
+  EXPECT_EQ(ToText(CompileServer::Start(second).status()),
+            "UNAVAILABLE: cannot listen: " + taken + ": Address already in use");
+  EXPECT_EQ(WhyNotListening(free), "");
+  EXPECT_EQ(WhyNotListening({Endpoint::Kind::kTls, "192.0.2.1:8471"}),
+            "tls://192.0.2.1:8471: Cannot assign requested address");
+  EXPECT_EQ(WhyNotListening({Endpoint::Kind::kTls, "[::ffff:192.0.2.1]:8471"}),
+            "tls://[::ffff:192.0.2.1]:8471: Cannot assign requested address");
+  EXPECT_EQ(WhyNotListening({Endpoint::Kind::kTls, "no-such-host.invalid:8471"}).substr(0, 33),
+            "tls://no-such-host.invalid:8471: ");
 }
 
 TEST_F(NetworkTest, HealthIsToldWithoutAToken) {
@@ -320,12 +418,15 @@ TEST_F(TlsTest, ACertificateIsReplacedWithoutARestart) {
   ASSERT_EQ(HelloCode(TlsOptionsOf("worker")), "OK");
   const Authority next(folder_.path());  // in place of the old authority
   next.Issue("server");
+  std::thread maintenance([&] { server_->WaitForStopRequest(); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string now;
   do {
     now = HelloCode(TlsOptionsOf("worker"));
   } while (now != "OK" && std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(now, "OK");
+  server_->RequestStop("test");
+  maintenance.join();
 }
 
 }  // namespace

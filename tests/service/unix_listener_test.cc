@@ -68,6 +68,34 @@ int Connect(const std::string& path) {
   return fd;
 }
 
+TEST(UnixListener, WhatIsNoSocketOrLockOfOursStays) {
+  store::TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path("").c_str(), 0700), 0);
+  const std::string path = folder.path("s");
+  const auto refusal = [&] { return ToText(UnixListener::Bind(path).status()); };
+  const std::string no_socket =
+      "FAILED_PRECONDITION: at the socket's path " + path + " there is something that is no socket";
+  std::ofstream(path) << "somebody's";
+  EXPECT_EQ(refusal(), no_socket);
+  EXPECT_EQ(TextOf(path), "somebody's");
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  EXPECT_EQ(refusal(), no_socket);
+  ASSERT_EQ(rmdir(path.c_str()), 0);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), no_socket);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  const std::string lock = path + ".lock";
+  ASSERT_EQ(unlink(lock.c_str()), 0);
+  ASSERT_EQ(mkfifo(lock.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), "UNAVAILABLE: lock file: " + lock +
+                           " cannot be read: it is a FIFO and not a regular file");
+  ASSERT_EQ(unlink(lock.c_str()), 0);
+  EXPECT_EQ(ToText(UnixListener::CheckPath(folder.path(std::string(120, 'x')))).substr(0, 33),
+            "FAILED_PRECONDITION: socket path ");
+  EXPECT_EQ(refusal(), "OK");
+}
+
 TEST(UnixListener, ALostLockCutsNobodyOff) {
   store::TemporaryFolder folder;
   ASSERT_EQ(chmod(folder.path("").c_str(), 0700), 0);

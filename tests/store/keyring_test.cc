@@ -1,6 +1,7 @@
 #include "recipe_store/keyring.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -58,6 +59,33 @@ TEST_F(MountedKeys, ALinkOutOfTheFolderIsRefused) {
   MakeKey("../keys-of-others");
   Link("../keys-of-others/other.pub", "other.pub");
   EXPECT_FALSE(trusted_.Reload().ok());
+}
+
+// What others laid in place of a key's file is neither waited for nor read without end.
+TEST(KeyFiles, AreRegularFiles) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto is_fifo = testing::HasSubstr("it is a FIFO and not a regular file");
+  EXPECT_THAT(ToText(ReadKeyring(fifo).status()), is_fifo);
+  EXPECT_THAT(ToText(ReadPublicKey(fifo).status()), is_fifo);
+  const std::string own = folder.path("own");
+  fs::create_directory(own);
+  fs::rename(fifo, own + "/signing.key");
+  EXPECT_THAT(ToText(SigningKey::LoadOrCreate(own).status()), is_fifo);
+  const std::string trusted = folder.path("trusted");
+  fs::create_directory(trusted);
+  TrustedKeys keys(SigningKey::Generate().public_key(), trusted);
+  for (const char* name : {"/a.pub", "/a.revoked"}) {
+    ASSERT_EQ(mkfifo((trusted + name).c_str(), 0600), 0);
+    EXPECT_THAT(ToText(keys.Reload().status()), is_fifo) << name;
+    fs::remove(trusted + name);
+    fs::create_directory(trusted + name);
+    EXPECT_THAT(ToText(keys.Reload().status()), testing::HasSubstr("it is a folder")) << name;
+    fs::remove(trusted + name);
+  }
+  fs::create_symlink("/dev/zero", trusted + "/a.pub");
+  EXPECT_THAT(ToText(keys.Reload().status()), testing::HasSubstr("it is a symbolic link"));
 }
 
 }  // namespace

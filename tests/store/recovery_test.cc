@@ -203,6 +203,16 @@ TEST(BuildId, ItsCacheIsTheUsersAloneAndIsNotBelievedIfOthersCanWriteIt) {
   ASSERT_EQ(chmod(cache.c_str(), 0666), 0);
   EXPECT_EQ(BuildId({compiler}, cache).value(), id);
   EXPECT_EQ(ModeOf(cache), mode_t{0600}) << "and written anew";
+  for (const char* there : {"fifo", "link"}) {
+    ASSERT_EQ(unlink(cache.c_str()), 0);
+    const bool fifo = there == std::string("fifo");
+    ASSERT_EQ(fifo ? mkfifo(cache.c_str(), 0600) : symlink("/dev/zero", cache.c_str()), 0);
+    EXPECT_EQ(BuildId({compiler}, cache).value(), id) << there;
+    EXPECT_NE(ReadAll(cache).find(compiler), std::string::npos) << "written anew: " << there;
+  }
+  ASSERT_EQ(mkfifo(folder.path("no compiler").c_str(), 0600), 0);
+  EXPECT_NE(ToText(BuildId({folder.path("no compiler")}, "").status()).find("it is a FIFO"),
+            std::string::npos);
 }
 
 }  // namespace
