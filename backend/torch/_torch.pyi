@@ -7,7 +7,7 @@ acquires it.
 Sizes are bytes and times milliseconds unless a name says otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,9 @@ from typing_extensions import Buffer
 
 class DeviceError(RuntimeError):
     """A device call failed; the text carries the call, the status number and its meaning."""
+
+class InputsWithTangents(RuntimeError):
+    """An input of a program has a tangent of forward-mode differentiation."""
 
 class AliasedInputs(RuntimeError):
     """A mutated input of a program shares memory with another input; run the graph eagerly."""
@@ -73,7 +76,12 @@ class GraphBuilder:
     def set_derivative(
         self, tangents: Sequence[tuple[int, int]], gradients: Sequence[tuple[int, int]]
     ) -> None: ...
-    def set_outputs(self, outputs: Sequence[Value | bool | int | float | None]) -> None: ...
+    def set_outputs(
+        self, outputs: Sequence[Value | bool | int | float | None], forms: Sequence[str] = ()
+    ) -> None:
+        """forms: by output how it came out of an input's memory (graph/alias_form.h); "": an input
+        is itself, what else lies in one is a view. Of other outputs a form has no meaning."""
+
     def serialize(self) -> bytes: ...
     def text(self) -> str:
         """Readable listing."""
@@ -118,6 +126,14 @@ def isa_level() -> str:
 def is_emulated() -> bool: ...
 def library_path() -> str:
     """The libSynapse.so in use; "" before one is loaded."""
+
+def undeclared_writes() -> dict[str, tuple[list[str], str]]:
+    """Operators that write to arguments of which their schemas say nothing, by name: those
+    arguments, and the one that says whether they are written to ("": they always are)."""
+
+def extension_libraries() -> list[str]:
+    """Files of the loaded objects that are linked against PyTorch and are neither its nor this
+    module: what they registered with its dispatcher is code that Python cannot see."""
 
 def driver_version() -> str: ...
 def device_properties() -> dict[str, int]:
@@ -240,10 +256,14 @@ class Program:
     def __init__(
         self, program: Buffer, recipes: Sequence[Buffer], name: str = "unnamed"
     ) -> None: ...
-    def __call__(self, *inputs: object) -> tuple[object, ...]:
+    def __call__(
+        self, *inputs: object, differentiate: Callable[..., object] = ...
+    ) -> tuple[object, ...]:
         """Runs on the current stream, asynchronously. One argument per graph input; scalars are
-        ignored. Raises TypeError or ValueError for an input that does not fit its spec,
-        AliasedInputs, DeviceError, torch.OutOfMemoryError."""
+        ignored. differentiate: how gradients that are to be differentiated again are computed
+        (dynamo/differentiation.py), of a program with a backward. Raises TypeError or ValueError
+        for an input that does not fit its spec, AliasedInputs, InputsWithTangents, DeviceError,
+        torch.OutOfMemoryError."""
 
     @property
     def name(self) -> str: ...

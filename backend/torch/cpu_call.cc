@@ -9,6 +9,7 @@
 #include "backend/torch/errors.h"
 #include "backend/torch/generator.h"
 #include "backend/torch/host_access.h"
+#include "backend/torch/undeclared_writes.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -102,10 +103,16 @@ class CpuCall {
     }
   }
 
+  bool Writes(size_t argument) const {
+    const c10::AliasInfo* alias = schema_.arguments()[argument].alias_info();
+    return (alias != nullptr && alias->isWrite()) ||
+           WritesUndeclared(schema_, argument,
+                            torch::jit::last(*stack_, schema_.arguments().size()));
+  }
+
   at::Tensor ConvertTensor(size_t argument, const at::Tensor& tensor) {
     if (!IsHpu(tensor)) return tensor;
-    const c10::AliasInfo* alias = schema_.arguments()[argument].alias_info();
-    const bool written = alias != nullptr && alias->isWrite();
+    const bool written = Writes(argument);
     at::Tensor host = host_.ToHost(tensor, written);
     converted_.push_back({argument, tensor, host, written});
     return host;

@@ -13,10 +13,12 @@
 #include "backend/torch/autograd_exit.h"
 #include "backend/torch/cuda_wheel.h"
 #include "backend/torch/errors.h"
+#include "backend/torch/extension_libraries.h"
 #include "backend/torch/fallback.h"
 #include "backend/torch/generator.h"
 #include "backend/torch/graph_builder.h"
 #include "backend/torch/program.h"
+#include "backend/torch/undeclared_writes.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -43,6 +45,7 @@ void BindDevice(py::module_& m) {
       [] { return static_cast<int>(AcquiredDevice().properties().info.deviceType); }, ReleaseGil());
   m.def("isa_level", [] { return Check(Device::Get().IsaLevel()); }, ReleaseGil());
   m.def("is_emulated", [] { return Check(Device::Get().IsEmulated()); }, ReleaseGil());
+  m.def("extension_libraries", &ExtensionLibraries);
   m.def("library_path", [] { return Device::Get().library_path(); });
   m.def("driver_version", [] { return Check(Device::Get().DriverVersion()); }, ReleaseGil());
   m.def("device_properties", [] {
@@ -144,6 +147,17 @@ void BindRandom(py::module_& m) {
         [](const at::Tensor& state) { at::Generator(DefaultGenerator()).set_state(state); });
   m.def("default_generator",
         [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(DefaultGenerator())); });
+}
+
+void BindWrites(py::module_& m) {
+  m.def("undeclared_writes", [] {
+    std::map<std::string, std::tuple<std::vector<std::string>, std::string>> all;
+    for (const UndeclaredWrites& row : AllUndeclaredWrites()) {
+      all[row.op] = {{row.arguments[0], row.arguments[1]},
+                     row.condition == nullptr ? "" : row.condition};
+    }
+    return all;
+  });
 }
 
 void BindLog(py::module_& m) {
@@ -255,6 +269,7 @@ PYBIND11_MODULE(_torch, m) {
   BindMemory(m);
   BindStreams(m);
   BindRandom(m);
+  BindWrites(m);
   BindLog(m);
   BindCounters(m);
   BindProfiling(m);

@@ -57,21 +57,7 @@ def test_pytorchs_own_functions_have_names():
 def test_an_operator_without_an_overload_has_a_name():
     """As torch.ops.aten.slice stands in the graph of an associative scan."""
     assert function_text(torch.ops.aten.slice) == "aten::slice"
-    with pytest.raises(Uncacheable, match="may be any of its overloads"):
-        function_text(torch.ops.quantized.add)
-
-
-def test_the_only_overload_of_an_operator_needs_no_choice():
-    """As transformers calls its product of experts."""
-    with torch.library._scoped_library("function_text_tests", "FRAGMENT") as library:
-        library.define("twice(Tensor x) -> Tensor")
-        library.impl("twice", lambda x: 2 * x, "CPU")
-        packet = torch.ops.function_text_tests.twice
-        assert function_text(packet) == "function_text_tests.twice.default"
-        library.define("halved(Tensor x) -> Tensor")
-        library.impl("halved", lambda x: x / 2, "CompositeImplicitAutograd")
-        with pytest.raises(Uncacheable, match="is made of other operators"):
-            function_text(torch.ops.function_text_tests.halved)
+    assert function_text(torch.ops.quantized.add).startswith("quantized::add#")
 
 
 def test_a_name_without_a_value_is_refused():

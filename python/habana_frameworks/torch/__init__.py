@@ -18,7 +18,7 @@ import sys
 import torch
 
 from . import native
-from .internal import bridge_config, cache_artifacts, lazy_mode
+from .internal import bridge_config, cache_artifacts, lazy_mode, registrations
 from .internal.submodules import on_demand
 
 _registered = False
@@ -64,6 +64,7 @@ def autoload() -> None:
     lazy_mode.asked_for()
     bridge_config.tell_environment()
     _check_version()
+    registrations.watch()
     # Inductor's helper processes are of no use here and slow down start-up.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # The device's library then traces when it is asked to, and only then.

@@ -8,12 +8,14 @@ eagerly.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
 from torch._ops import OpOverload
 
 from .aten_rules import ATEN_RULES
+from .function_text import is_foreign
 from .own_decompositions import OWN
 
 
@@ -31,4 +33,6 @@ def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     # Imported here: graphs of known ops never need it.
     from torch._decomp import decomposition_table
 
-    return decomposition_table.get(op)
+    found = decomposition_table.get(op)
+    # The key of a graph tells nothing of what somebody else put into the table.
+    return None if isinstance(found, types.FunctionType) and is_foreign(found) else found

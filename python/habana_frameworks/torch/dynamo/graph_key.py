@@ -19,7 +19,7 @@ import torch.fx
 from torch.fx import Node
 
 from .. import native
-from .function_text import Uncacheable, function_text
+from .function_text import Uncacheable, function_text, method_text, registrations_text
 from .inputs import GraphInputs, is_weight
 from .int4_weights import block_columns
 from .wire import tensor_bytes
@@ -88,7 +88,10 @@ class _Canonical:
             return f"constant {native.torch_module().describe(constant)} {content}"
         if node.op == "output":
             return f"return {self.token(node.args[0])}"
-        target = self.function(node.target) if node.op == "call_function" else f".{node.target}"
+        if node.op == "call_function":
+            target = self.function(node.target)
+        else:
+            target = method_text(str(node.target))
         kwargs = node.kwargs
         named = self.token(dict(kwargs)) if kwargs else "{}"
         return f"{target}({self.tokens(node.args)};{named})"
@@ -119,11 +122,14 @@ def _input_texts(values: Sequence[Any]) -> list[str]:
 
 # The modules that make captured graphs of Dynamo graphs; fake_ops decides what Dynamo traces.
 GRAPH_MAKERS = (
+    "aliases",
     "aten_rules",
     "call_recording",
     "capture",
+    "code_text",
     "decompositions",
     "fake_ops",
+    "function_text",
     "functional",
     "graph_capture",
     "grid_sampling",
@@ -131,6 +137,7 @@ GRAPH_MAKERS = (
     "int4_weights",
     "joint",
     "own_decompositions",
+    "recorded_ops",
     "recorder",
     "recurrent",
     "snippet",
@@ -158,8 +165,27 @@ def capture_digest() -> str:
     return content.hexdigest()[:16]
 
 
+@functools.cache
+def _file_digest(path: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def extensions_text() -> str:
+    """Content of the libraries that may have registered native code for operators; "none" without
+    one. Raises Uncacheable."""
+    digests = []
+    for path in native.torch_module().extension_libraries():
+        try:
+            found = os.stat(path)
+            digests.append(_file_digest(path, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError as error:
+            raise Uncacheable(f"library {path}, which is loaded, cannot be read: {error}") from None
+    return _digest("\n".join(sorted(digests))) if digests else "none"
+
+
 def ambient_factors() -> Factors:
-    """PyTorch's global state that changes results."""
+    """PyTorch's global state that changes results. Raises Uncacheable."""
     autocast = [
         f"{kind}:{torch.get_autocast_dtype(kind)}"
         for kind in ("hpu", "cpu")
@@ -175,6 +201,8 @@ def ambient_factors() -> Factors:
         ("default_dtype", str(torch.get_default_dtype())),
         ("float32_matmul_precision", torch.get_float32_matmul_precision()),
         ("int4_weight_columns", str(block_columns())),
+        ("registrations", registrations_text()),
+        ("extensions", extensions_text()),
     ]
 
 

@@ -15,9 +15,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ..internal.registrations import OWN_OPS
 from .aten_rules import ATEN_RULES
 from .decompositions import find_decomposition
-from .own_decompositions import overwrites_all
+from .recorded_ops import check_kernel, check_op, draws_random, drop_constants, writes_undeclared
 from .snippet import Call, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import (
@@ -51,10 +52,6 @@ _METADATA = frozenset(
 )
 
 _NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
-
-# Ops that write to arguments of which their schema says nothing (running statistics), and which
-# argument says whether they do. Functionalization has other ops for them.
-_HIDDEN_WRITES = {"aten.native_batch_norm.default": 5}
 
 
 @dataclass(frozen=True)
@@ -199,33 +196,6 @@ def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for an op that draws for its dropout alone, which is off: attention in inference."""
-    for position, argument in enumerate(op._schema.arguments):
-        given = args[position] if position < len(args) else kwargs.get(argument.name)
-        given = argument.default_value if given is None else given
-        if argument.name in ("train", "training") and given is False:
-            return True
-        if argument.name in ("dropout_p", "dropout") and given == 0:
-            return True
-    return False
-
-
-def draws_random(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for a call that advances the generator."""
-    seeded = torch.Tag.nondeterministic_seeded in op.tags
-    return seeded and not _drops_nothing(op, args, kwargs)
-
-
-def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Refuses what no compiled graph may contain."""
-    if torch.Tag.inplace_view in op.tags:
-        raise CaptureError(f"{op} changes the shape of an existing tensor")
-    if op == torch.ops.aten.as_strided_scatter.default and not overwrites_all(*args, **kwargs):
-        # It writes by strides of its operand's memory, which the compiler may lay out otherwise.
-        raise CaptureError(f"{op} writes through as_strided")
-
-
 class RecordingMode(TorchDispatchMode):
     """Puts every ATen call on fake tensors into a SnippetRecorder.
 
@@ -258,6 +228,7 @@ class RecordingMode(TorchDispatchMode):
         if not isinstance(func, OpOverload):
             raise CaptureError(f"higher-order operation {func}")
         name = str(func)
+        check_kernel(func)
         if self._paused or func.namespace == "prim" or name in _METADATA:
             return func(*args, **kwargs)
         if func._schema.is_mutable:
@@ -265,7 +236,7 @@ class RecordingMode(TorchDispatchMode):
                 raise NeedsFunctionalization(name)
             self.recorder.record_copy(func, *args, **kwargs)
             return args[0]
-        if name in _HIDDEN_WRITES and args[_HIDDEN_WRITES[name]]:
+        if writes_undeclared(func, args, kwargs):
             raise NeedsFunctionalization(name)
         check_op(func, args, kwargs)
         if name in _CHECKS:
@@ -281,6 +252,8 @@ class RecordingMode(TorchDispatchMode):
             if decomposed is not None:
                 return decomposed
         result = func(*args, **kwargs)
+        if func.namespace not in OWN_OPS:
+            drop_constants(result)
         if name == "aten._local_scalar_dense.default" and type(result) in (int, float, bool):
             return result  # of a constant, which PyTorch's fakes follow
         if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.graph_module import _format_import_block, _forward_from_src
 from torch.package.importer import sys_importer
 
-from ..function_text import Uncacheable, function_text
+from ..function_text import Uncacheable, code_of
 from ..inputs import CONSTANT_BYTES, attribute
 from ..records import GraphRecord
 from ..wire import tensor_bytes
@@ -35,15 +35,16 @@ class StoredGraph:
     forward: str  # Python text of a function of self and the inputs
     # Tensors that the text reads from self: element type, sizes, device, bytes.
     constants: dict[str, tuple[torch.dtype, tuple[int, ...], torch.device, bytes]]
-    # Of the functions that it calls and that are not PyTorch's: module and name, and their content.
+    # Of what it calls and whose name does not tell what it does: module (of operators "torch.ops")
+    # and name, and its content.
     functions: dict[tuple[str, str], str]
 
     def difference(self) -> str:
         """Which of its functions is another one here, for people; "" if none is."""
         for (module, name), there in self.functions.items():
             try:
-                here = function_text(find(module, name))
-            except (ImportError, Unknown, Uncacheable) as error:
+                here = code_of(_called(module, name))
+            except (ImportError, AttributeError, Unknown, Uncacheable) as error:
                 return f"{module}.{name}: {error}"
             if here != there:
                 return f"{module}.{name} is not what it was"
@@ -74,9 +75,9 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
                 raise Refused(f"{record.name} reads a tensor of the process that traced it")
             constants[path] = (value.dtype, tuple(value.shape), value.device, tensor_bytes(value))
     functions = {
-        (target.__module__, target.__qualname__): text
+        _place(target): text
         for target in {n.target for n in module.graph.nodes if n.op == "call_function"}
-        if isinstance(target, types.FunctionType) and "#" in (text := _content(target))
+        if (text := _content(target)) is not None
     }
     code = module.graph.python_code("self")
     try:
@@ -94,12 +95,28 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
     )
 
 
-def _content(target: types.FunctionType) -> str:
+def _content(target: Any) -> str | None:
     """Raises Refused."""
     try:
-        return function_text(target)
+        return code_of(target)
     except Uncacheable as error:
         raise Refused(str(error)) from error
+
+
+def _place(target: Any) -> tuple[str, str]:
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
+        return "torch.ops", str(target)
+    return target.__module__, target.__qualname__
+
+
+def _called(module: str, name: str) -> Any:
+    """Inverse of _place. Raises what says that it is not there."""
+    if module != "torch.ops":
+        return find(module, name)
+    value: Any = torch.ops
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
 
 
 class _UnderWay(threading.local):
