@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,10 +74,9 @@ class Case:
             return str(arg)
         return repr(arg)
 
-    def run_torch(self, data: list[list] | None = None) -> list[torch.Tensor]:
-        tensors = iter(
-            [t.make(None if data is None else data[n]) for n, t in enumerate(self.tensors)]
-        )
+    def call(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """PyTorch's results, of these tensors."""
+        tensors = iter(given)
 
         def real(arg: object) -> object:
             if isinstance(arg, T):
@@ -88,7 +88,7 @@ class Case:
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
     def text(self, used: int) -> str:
-        results = self.run_torch()
+        results = self.call([t.make() for t in self.tensors])
         types = ", ".join(T(tuple(r.shape), r.dtype).text() for r in results)
         names = ", ".join(f"%r{n}" for n in range(len(results)))
         inputs = ", ".join(f"%x{n}: {t.text()}" for n, t in enumerate(self.tensors))

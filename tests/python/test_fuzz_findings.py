@@ -44,7 +44,7 @@ def test_programs_are_the_same_for_a_seed(fuzz_path):
 def test_weight_is_also_what_is_added(dtype):
     """The epilogue read the packed copy in place of the weight."""
     x, weight = torch.randn(64, 1).to(dtype), torch.randn(1, 5).to(dtype)
-    compiled_whole(check(lambda x, w: x @ w + w, x, weight, rtol=2e-2, atol=2e-2))
+    compiled_whole(check(lambda x, w: x @ w + w, x, weight))
 
 
 def test_reduction_of_everything_beside_another_shape():
@@ -66,11 +66,7 @@ def test_write_through_as_strided_into_a_copy():
 def test_instance_norm(dtype):
     """In bf16 it failed: statistics had another type than announced."""
     x, w = torch.randn(2, 5, 33).to(dtype), torch.randn(5).to(dtype)
-    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
-    summary = check(
-        lambda x, w: F.instance_norm(x, weight=w, bias=w), x, w, rtol=tolerance, atol=tolerance
-    )
-    compiled_whole(summary)
+    compiled_whole(check(lambda x, w: F.instance_norm(x, weight=w, bias=w), x, w))
 
 
 @pytest.mark.parametrize(
