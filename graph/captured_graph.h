@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "graph/alias_form.h"
 #include "graph/argument.h"
 #include "graph/op_schema.h"
 #include "graph/tensor_spec.h"
@@ -79,6 +80,7 @@ struct CapturedGraph {
   std::vector<OpSchema> schemas;            // in the order of their first use, each once
   std::vector<CapturedCall> calls;
   std::vector<Argument> outputs;          // tensor, none, int, float or bool
+  std::vector<AliasForm> alias_forms;     // by output; kNone of all but tensors in inputs' memory
   std::vector<CapturedTangent> tangents;  // of a training graph: both lists have an entry at least
   std::vector<CapturedGradient> gradients;  // of any other: both are empty
 
@@ -93,7 +95,7 @@ inline constexpr size_t kMaxGraphValues = size_t{1} << 24;
 // Container (docs/formats.md): head of base/container.h, kind "HPUGRAF"; a part that the digest
 // covers (all but labels), a part with the labels; checksum. Equal graphs have equal bytes: every
 // field is required, and what has no order of its own is ordered by first use.
-inline constexpr uint32_t kCapturedGraphVersion = 3;
+inline constexpr uint32_t kCapturedGraphVersion = 4;
 Bytes EncodeGraph(const CapturedGraph& graph);
 // Valid graphs only. DATA_LOSS, saying what and where: foreign, damaged or hostile bytes.
 // UNIMPLEMENTED: another version.

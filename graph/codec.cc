@@ -1,5 +1,5 @@
 // captured graph := head, u64 size of the first part, first part, labels, checksum
-// first part     := inputs, constants, schemas, calls, outputs, tangents, gradients
+// first part     := inputs, constants, schemas, calls, outputs, alias forms, tangents, gradients
 // labels         := graph name, name of each input, distinct sources, source of each call
 #include <unordered_map>
 #include <utility>
@@ -101,6 +101,15 @@ absl::Status GetCall(ByteReader& in, CapturedCall* call) {
   return GetBool(in, &call->draws_random);
 }
 
+void PutAliasForm(ByteWriter& out, AliasForm form) { out.Put(form); }
+absl::Status GetAliasForm(ByteReader& in, AliasForm* form) {
+  uint8_t raw = 0;
+  RETURN_IF_ERROR(in.Get(&raw));
+  if (raw > static_cast<uint8_t>(kLastAliasForm)) return DataLoss("alias form ", int{raw});
+  *form = static_cast<AliasForm>(raw);
+  return absl::OkStatus();
+}
+
 void PutTangent(ByteWriter& out, const CapturedTangent& pair) {
   out.Put(pair.output);
   out.Put(pair.tangent);
@@ -126,6 +135,7 @@ Bytes EncodeContent(const CapturedGraph& graph) {
   PutList(out, graph.schemas, PutSchema);
   PutList(out, graph.calls, PutCall);
   PutList(out, graph.outputs, PutArgument);
+  PutList(out, graph.alias_forms, PutAliasForm);
   PutList(out, graph.tangents, PutTangent);
   PutList(out, graph.gradients, PutGradient);
   return out.Take();
@@ -138,6 +148,7 @@ absl::Status DecodeContent(std::span<const uint8_t> bytes, CapturedGraph* graph)
   RETURN_IF_ERROR_AT(GetList(in, 8, &graph->schemas, GetSchema), "schemas");
   RETURN_IF_ERROR_AT(GetList(in, 17, &graph->calls, GetCall), "calls");
   RETURN_IF_ERROR_AT(GetList(in, 1, &graph->outputs, GetArgument), "outputs");
+  RETURN_IF_ERROR_AT(GetList(in, 1, &graph->alias_forms, GetAliasForm), "alias forms");
   RETURN_IF_ERROR_AT(GetList(in, 8, &graph->tangents, GetTangent), "tangents");
   RETURN_IF_ERROR_AT(GetList(in, 8, &graph->gradients, GetGradient), "gradients");
   if (in.remaining() != 0) return DataLoss(in.remaining(), " bytes behind the gradients");

@@ -63,8 +63,20 @@ uint32_t GraphBuilder::AddCall(const OpSchema& schema, CapturedCall call) {
   return first;
 }
 
-void GraphBuilder::SetOutputs(std::vector<Argument> outputs) {
+void GraphBuilder::SetOutputs(std::vector<Argument> outputs, std::vector<AliasForm> forms) {
+  forms.resize(outputs.size(), AliasForm::kNone);
+  for (size_t i = 0; i < outputs.size(); ++i) forms[i] = FormOf(outputs[i], forms[i]);
   graph_.outputs = std::move(outputs);
+  graph_.alias_forms = std::move(forms);
+}
+
+AliasForm GraphBuilder::FormOf(const Argument& output, AliasForm given) const {
+  const auto* tensor = std::get_if<TensorArgument>(&output.value);
+  if (tensor == nullptr || tensor->tensor >= values_.size()) return AliasForm::kNone;
+  const Defined& value = values_[tensor->tensor];
+  if (values_[value.memory].kind != Defined::Kind::kInput) return AliasForm::kNone;
+  if (given != AliasForm::kNone) return given;
+  return value.kind == Defined::Kind::kInput ? AliasForm::kSame : AliasForm::kView;
 }
 
 void GraphBuilder::SetDerivative(std::vector<CapturedTangent> tangents,

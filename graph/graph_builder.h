@@ -24,7 +24,9 @@ class GraphBuilder {
   uint32_t AddConstant(CapturedConstant constant);
   // `call.schema` is set from `schema`. A result may lie in the memory of any earlier value.
   uint32_t AddCall(const OpSchema& schema, CapturedCall call);
-  void SetOutputs(std::vector<Argument> outputs);
+  // `forms`: by output; of those that lie in an input's memory kNone (and what is missing) means an
+  // input itself, or a view in the caller's grad mode. Of all others it has no meaning.
+  void SetOutputs(std::vector<Argument> outputs, std::vector<AliasForm> forms = {});
   // Makes it a training graph (captured_graph.h says in which order things stand).
   void SetDerivative(std::vector<CapturedTangent> tangents,
                      std::vector<CapturedGradient> gradients);
@@ -45,6 +47,7 @@ class GraphBuilder {
     uint32_t memory = 0;  // value with memory of its own that it lies in; may be itself
   };
 
+  AliasForm FormOf(const Argument& output, AliasForm given) const;
   uint32_t Define(Defined::Kind kind, uint32_t index, int64_t offset, uint32_t memory_of);
 
   CapturedGraph graph_;  // with the numbers of this class

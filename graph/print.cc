@@ -65,6 +65,8 @@ std::string PrintGraph(const CapturedGraph& graph) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     if (i) out << ", ";
     PrintArgument(out, graph.outputs[i]);
+    const AliasForm form = i < graph.alias_forms.size() ? graph.alias_forms[i] : AliasForm::kNone;
+    if (form != AliasForm::kNone) out << " (" << AliasFormName(form) << ")";
   }
   out << "\n";
   for (const CapturedTangent& pair : graph.tangents) {

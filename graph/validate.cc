@@ -34,12 +34,18 @@ class Validator {
     RETURN_IF_ERROR(CheckSchemas());
     defined_ = graph_.inputs.size() + graph_.constants.size();
     owns_memory_.assign(defined_, true);
+    for (size_t i = 0; i < defined_; ++i) in_input_.push_back(i < graph_.inputs.size());
     for (size_t i = 0; i < graph_.calls.size(); ++i) {
       const CapturedCall& call = graph_.calls[i];
       RETURN_IF_ERROR_AT(CheckCall(call), "call " + std::to_string(i) + Describe(call));
     }
+    if (graph_.alias_forms.size() != graph_.outputs.size()) {
+      return DataLoss(graph_.alias_forms.size(), " alias forms for ", graph_.outputs.size(),
+                      " outputs");
+    }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      RETURN_IF_ERROR_AT(CheckOutput(graph_.outputs[i]), "output " + std::to_string(i));
+      RETURN_IF_ERROR_AT(CheckOutput(graph_.outputs[i], graph_.alias_forms[i]),
+                         "output " + std::to_string(i));
     }
     RETURN_IF_ERROR(CheckDerivative());
     if (used_constants_ != graph_.constants.size()) {
@@ -160,13 +166,24 @@ class Validator {
       }
       if (!own) RETURN_IF_ERROR_AT(Use(result.memory_of), "result " + std::to_string(i));
       owns_memory_.push_back(own);
+      in_input_.push_back(!own && result.memory_of < graph_.inputs.size());
     }
     defined_ += call.results.size();
     return absl::OkStatus();
   }
 
-  absl::Status CheckOutput(const Argument& output) {
-    if (const auto* tensor = std::get_if<TensorArgument>(&output.value)) return Use(tensor->tensor);
+  absl::Status CheckOutput(const Argument& output, AliasForm form) {
+    const auto* tensor = std::get_if<TensorArgument>(&output.value);
+    if (tensor != nullptr) RETURN_IF_ERROR(Use(tensor->tensor));
+    const bool in_input = tensor != nullptr && in_input_[tensor->tensor];
+    if (in_input != (form != AliasForm::kNone)) {
+      return DataLoss(in_input ? "lies in an input's memory without an alias form"
+                               : "has an alias form, but is no tensor in an input's memory");
+    }
+    if (form == AliasForm::kSame && tensor->tensor >= graph_.inputs.size()) {
+      return DataLoss("is said to be an input, and is another value");
+    }
+    if (tensor != nullptr) return absl::OkStatus();
     if (std::holds_alternative<NoneArgument>(output.value) ||
         std::holds_alternative<int64_t>(output.value) ||
         std::holds_alternative<double>(output.value) ||
@@ -242,6 +259,7 @@ class Validator {
   const CapturedGraph& graph_;
   size_t defined_ = 0;  // values defined before the call that is looked at
   std::vector<bool> owns_memory_;
+  std::vector<bool> in_input_;  // by value: it lies in an input's memory
   size_t used_constants_ = 0;
   size_t used_schemas_ = 0;
 };

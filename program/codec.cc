@@ -208,6 +208,11 @@ void Fields(Codec& codec, T& output) {
       codec.Number(output.index);
       break;
     case Kind::kInputView:
+      codec.Number(output.index);
+      codec.Spec(output.view);
+      codec.Enum(output.form, kLastAliasForm);
+      codec.List(output.calls);
+      break;
     case Kind::kOutputView:
       codec.Number(output.index);
       codec.Spec(output.view);

@@ -116,6 +116,7 @@ void PrintOutput(std::ostream& out, const ProgramOutput& output) {
     case Kind::kInputView:
       out << "view of input " << output.index << " ";
       PrintView(out, output);
+      if (output.form != AliasForm::kView) out << " (" << AliasFormName(output.form) << ")";
       break;
     case Kind::kOutputView:
       out << "view of output " << output.index << " ";

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "graph/alias_form.h"
 #include "graph/argument.h"
 #include "graph/tensor_spec.h"
 #include "program/steps.h"
@@ -84,9 +85,10 @@ struct ProgramOutput {
   };
   Kind kind = Kind::kNone;
   uint32_t index = 0;
-  TensorSpec view;              // kInputView, kOutputView
-  std::vector<ViewCall> calls;  // how autograd is to see the view; empty: as_strided
-  int64_t int_value = 0;        // kInt, kBool
+  TensorSpec view;                    // kInputView, kOutputView
+  AliasForm form = AliasForm::kView;  // kInputView: of the views and kDetached
+  std::vector<ViewCall> calls;        // how autograd is to see the view; empty: as_strided
+  int64_t int_value = 0;              // kInt, kBool
   double float_value = 0;
   bool returned = true;  // false: the caller does not get it; it is saved for another function
   bool requires_grad = false;  // differentiable; false: marked so that autograd knows
@@ -159,7 +161,7 @@ std::vector<bool> TensorsInUse(const ProgramFunction& function);
 // Container (base/container.h) of kind "HPUPROG\0". Decode checks every index (a decoded program is
 // safe to execute as far as indices go); foreign or damaged bytes give DATA_LOSS, another version
 // UNIMPLEMENTED. Every program has one encoding: what decodes encodes to the same bytes.
-inline constexpr uint32_t kProgramVersion = 2;
+inline constexpr uint32_t kProgramVersion = 3;
 Bytes EncodeProgram(const Program& program);
 absl::StatusOr<Program> DecodeProgram(std::span<const uint8_t> bytes);
 

@@ -107,6 +107,9 @@ absl::Status CheckOutput(const ProgramFunction& function, size_t index, const st
           function.inputs[output.index].kind != InputKind::kTensor) {
         return DataLoss(what, ": no tensor input ", output.index);
       }
+      if (output.form == AliasForm::kNone || output.form == AliasForm::kSame) {
+        return DataLoss(what, ": a view of form \"", AliasFormName(output.form), "\"");
+      }
       return CheckView(output, what);
     case OutputKind::kOutputView:
       if (output.index >= index || function.outputs[output.index].kind != OutputKind::kTensor) {

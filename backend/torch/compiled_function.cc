@@ -1,7 +1,9 @@
 #include "backend/torch/compiled_function.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/pybind.h>
@@ -11,7 +13,6 @@
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
-#include "backend/torch/generator.h"
 #include "backend/torch/gil_release.h"
 #include "backend/torch/kernels.h"
 
@@ -86,6 +87,7 @@ struct CompiledFunction::Frame {
   c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;
   c10::Storage state;                         // of the generator, if this call takes it
+  std::optional<RandomPlace> drawn;           // and what it holds
   at::Tensor state_tensors[2];                // seed and offset
   std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
   c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
@@ -188,6 +190,18 @@ const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t in
   return &THPVariable_Unpack(argument);
 }
 
+void CompiledFunction::RefuseTangents(PyObject* const* arguments, size_t count) const {
+  // PyTorch has one level; no tensor has a tangent outside of it.
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr) [[likely]]
+    return;
+  for (size_t i = 0; i < count; ++i) {
+    const at::Tensor* tensor = TensorArgument(arguments[i], i);
+    if (tensor == nullptr || !tensor->_fw_grad(0).defined()) continue;
+    throw InputsWithTangents(c10::str("program ", name(), ": input ", i,
+                                      " has a tangent of forward-mode differentiation"));
+  }
+}
+
 void CompiledFunction::CheckCount(size_t count) const {
   const size_t wanted = inputs_.size() - state_inputs_.size();
   if (count == wanted) return;
@@ -220,6 +234,7 @@ void CompiledFunction::BindRandomState(Frame& frame) const {
     if (frame.inputs[i] == nullptr) {
       if (!frame.state) {
         const RandomPlace place = TakeRandom(std::nullopt, draws_);
+        frame.drawn = place;
         const uint64_t state[] = {place.seed, place.offset};
         frame.state = NewStorage(sizeof(state));
         Check(runtime::CopyToDevice(frame.stream, AddressOf(frame.state.data()), state,
@@ -261,6 +276,7 @@ void CompiledFunction::AllocateBuffers(Frame& frame, size_t step) const {
 
 PyObject* CompiledFunction::Call(PyObject* const* arguments, size_t count) {
   CheckCount(count);
+  RefuseTangents(arguments, count);
   Frame frame(StreamOfCall(), *executor_);
   for (size_t i = 0; i < count; ++i) BindInput(frame, i, TensorArgument(arguments[i], i));
   Execute(frame);
@@ -290,13 +306,14 @@ void CompiledFunction::GiveBackInputs(const Frame& frame, size_t step) const {
   }
 }
 
-std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs,
-                                              bool donated) {
+std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated,
+                                              std::optional<RandomPlace>* drawn) {
   HPU_CHECK(inputs.size() == inputs_.size(), "inputs of another function");
   Frame frame(StreamOfCall(), *executor_);
   frame.donated = donated;
   for (size_t i = 0; i < inputs.size(); ++i) BindInput(frame, i, inputs[i]);
   Execute(frame);
+  if (drawn != nullptr) *drawn = frame.drawn;
   std::vector<at::Tensor> outputs;
   for (const ProgramOutput& output : function().outputs) {
     switch (output.kind) {
@@ -403,8 +420,26 @@ at::Tensor CompiledFunction::TensorOf(Frame& frame, uint32_t tensor) const {
 }
 
 at::Tensor CompiledFunction::ViewOfInput(const ProgramOutput& output, const at::Tensor& input) {
-  return input.as_strided(output.view.sizes, output.view.strides,
-                          input.storage_offset() + output.view.storage_offset);
+  const auto view = [&] {
+    return input.as_strided(output.view.sizes, output.view.strides,
+                            input.storage_offset() + output.view.storage_offset);
+  };
+  switch (output.form) {
+    case AliasForm::kViewWithGradient: {
+      const at::AutoGradMode on(true);
+      return view();
+    }
+    case AliasForm::kViewWithoutGradient: {
+      const at::NoGradGuard off;
+      return view();
+    }
+    case AliasForm::kDetached: {
+      const at::NoGradGuard off;
+      return view().detach();
+    }
+    default:
+      return view();
+  }
 }
 
 PyObject* CompiledFunction::MakeOutput(Frame& frame, size_t index,

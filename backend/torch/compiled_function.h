@@ -8,11 +8,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/runtime/program_executor.h"
 #include "backend/torch/eager_step.h"
+#include "backend/torch/generator.h"
 
 namespace hpu::torch_backend {
 
@@ -28,18 +30,23 @@ class CompiledFunction {
   // state is taken from the device's generator where it is null: else it is that of an earlier
   // call.
   // `donated`: the inputs named by Donate are given back.
-  std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false);
+  // `drawn`: where the call's random numbers begin, if it takes some.
+  std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false,
+                              std::optional<RandomPlace>* drawn = nullptr);
   // Inputs whose storage is the call's alone where it says so: it loses its memory behind the last
   // step that touches one. Before the first call.
   void Donate(const std::vector<uint32_t>& inputs);
 
   // The tensor that argument `index` is; null where the function takes a number. TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
+  // InputsWithTangents for a tensor that forward-mode differentiation follows: a program computes
+  // no tangents.
+  void RefuseTangents(PyObject* const* arguments, size_t count) const;
   // TypeError unless there are so many of those.
   void CheckCount(size_t count) const;
   // New references. `argument`: what was given for the input that the output is, or is a view of.
   PyObject* ConstantOutput(size_t index) const { return Py_NewRef(constant_outputs_[index]); }
-  // The view of an input that a kInputView output is, as autograd sees views.
+  // The view of an input, or the detached tensor, that a kInputView output is.
   static at::Tensor ViewOfInput(const ProgramOutput& output, const at::Tensor& input);
 
   const std::string& name() const { return executor_->name(); }

@@ -2,17 +2,22 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "backend/torch/allocator.h"
 #include "backend/torch/dtypes.h"
 #include "backend/torch/errors.h"
+#include "backend/torch/recorded_call.h"
 
 namespace hpu::torch_backend {
 
@@ -21,9 +26,9 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Where a node keeps its program: a byte on the CPU at the program's address, whose deleter lets go
-// of it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
-constexpr char kProgram[] = "program";
+// Where a node keeps its call: a byte on the CPU at the call's address, whose deleter lets go of
+// it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
+constexpr char kCall[] = "call";
 constexpr char kHooked[] = "hooked";
 constexpr char kReleased[] = "released";
 constexpr char kBackwardTwice[] =
@@ -32,8 +37,26 @@ constexpr char kBackwardTwice[] =
     "retain_graph=True";
 constexpr char kTwice[] =
     "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "
-    "differentiated again: the backward of a compiled graph has no backward of its own. Run the "
-    "model without torch.compile where second derivatives are needed";
+    "differentiated again: the backward of a compiled graph has no backward of its own, and the "
+    "graph could not be run eagerly again, because ";
+constexpr char kAdvice[] =
+    ". Run this part of the model without torch.compile (torch.compiler.disable) where second "
+    "derivatives are needed";
+
+// Inside a transform (vmap over gradients) a tensor does not mean its elements.
+bool IsTransformed(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kTransformed({c10::DispatchKey::Batched,
+                                              c10::DispatchKey::FuncTorchBatched,
+                                              c10::DispatchKey::FuncTorchGradWrapper});
+  return tensor.defined() && tensor.key_set().has_any(kTransformed);
+}
+
+// The generator's state, of which nobody takes anything.
+RandomPlace GeneratorPlace() {
+  at::Generator generator = DefaultGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return {generator.current_seed(), generator.get_offset()};
+}
 
 // The gradient of an output, as the backward takes it: zeros where nothing reached the output, a
 // copy where strides or type differ from those that were compiled for.
@@ -48,23 +71,6 @@ at::Tensor AsTangent(const at::Tensor& gradient, const TensorSpec& spec) {
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   at::Tensor made = at::empty_strided(spec.sizes, spec.strides, options);
   return gradient.defined() ? made.copy_(gradient) : made.zero_();
-}
-
-// Whoever differentiates these again is told that it cannot be done, instead of getting zeros.
-variable_list RaiseIfDifferentiated(const variable_list& gradients) {
-  variable_list marked;
-  for (const at::Tensor& gradient : gradients) {
-    if (gradient.defined()) marked.push_back(gradient.detach().requires_grad_());
-  }
-  const auto error = c10::make_intrusive<torch::autograd::DelayedError>(
-      kTwice, static_cast<int64_t>(marked.size()));
-  marked = (*error)(std::move(marked));
-  variable_list result;
-  size_t next = 0;
-  for (const at::Tensor& gradient : gradients) {
-    result.push_back(gradient.defined() ? marked[next++] : at::Tensor());
-  }
-  return result;
 }
 
 }  // namespace
@@ -86,9 +92,12 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
   std::vector<uint32_t> place(outputs.size());
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     place[i] = static_cast<uint32_t>(node_outputs_.size());
-    if (outputs[i].returned && outputs[i].kind == ProgramOutput::Kind::kTensor) {
+    if (!outputs[i].returned) continue;
+    if (outputs[i].kind == ProgramOutput::Kind::kTensor) {
       node_outputs_.push_back(i);
+      returned_place_.push_back(returned_count_);
     }
+    ++returned_count_;
   }
   for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
     place_of_tangent_.push_back(place[pair.forward]);
@@ -101,46 +110,94 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
 }
 
 struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
-  // `inputs`: the tensors among the forward's inputs. Returns its tensor outputs that the caller
-  // gets, without those that are inputs or views of them.
-  static variable_list forward(AutogradContext* context,
-                               const c10::intrusive_ptr<CompiledProgram>& program,
-                               at::TensorList inputs) {
-    CompiledFunction& function = program->forward();
+  struct Results {
+    std::vector<at::Tensor> outputs;  // of the forward
+    variable_list returned;           // those that are tensors of the node
+    std::optional<RandomPlace> drawn;
+  };
+
+  // `inputs`: the tensors among the forward's inputs.
+  static Results Run(const RecordedCall& call, at::TensorList inputs) {
+    CompiledProgram& program = call.program();
+    CompiledFunction& function = program.forward();
     std::vector<const at::Tensor*> arguments(function.function().inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) arguments[program->tensor_inputs_[i]] = &inputs[i];
-    const std::vector<at::Tensor> outputs = function.Run(arguments);
+    for (size_t i = 0; i < inputs.size(); ++i) arguments[program.tensor_inputs_[i]] = &inputs[i];
+    Results results;
+    const RandomPlace before = GeneratorPlace();
+    results.outputs = function.Run(arguments, /*donated=*/false, &results.drawn);
+    // Steps that draw eagerly take their numbers themselves.
+    if (!results.drawn.has_value() && GeneratorPlace().offset != before.offset) {
+      results.drawn = before;
+    }
+    for (const uint32_t i : program.node_outputs_) results.returned.push_back(results.outputs[i]);
+    return results;
+  }
+
+  // Returns the tensor outputs that the caller gets, without those that are inputs or views of
+  // them.
+  static variable_list forward(AutogradContext* context,
+                               const c10::intrusive_ptr<RecordedCall>& call,
+                               at::TensorList inputs) {
+    CompiledProgram* program = &call->program();
+    const auto [outputs, returned, drawn] = Run(*call, inputs);
+    call->NoteForward(drawn);
     variable_list saved(program->backward().function().inputs.size());
     for (const SavedValue& value : program->program().saved) {
       saved[value.input.index] = outputs[value.output.index];
     }
-    variable_list returned, not_differentiable;
+    variable_list not_differentiable;
     for (const uint32_t i : program->node_outputs_) {
-      returned.push_back(outputs[i]);
-      if (!function.function().outputs[i].requires_grad) not_differentiable.push_back(outputs[i]);
+      const bool differentiable = program->forward().function().outputs[i].requires_grad;
+      if (!differentiable) not_differentiable.push_back(outputs[i]);
     }
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable(not_differentiable);
     context->set_materialize_grads(false);
     // What hooks give back later may be tensors of theirs.
-    context->saved_data[kHooked] = at::SavedTensorDefaultHooks::get_hooks().has_value();
-    context->saved_data[kProgram] =
-        at::from_blob(program.get(), {1}, [program](void*) {}, at::TensorOptions(at::kByte));
+    const bool hooked = at::SavedTensorDefaultHooks::get_hooks().has_value();
+    context->saved_data[kHooked] = hooked;
+    // Hooks are there to hold less: a checkpoint's, for example.
+    if (hooked) call->Release("its saved tensors went through hooks (saved_tensors_hooks)");
+    context->saved_data[kCall] =
+        at::from_blob(call.get(), {1}, [call](void*) {}, at::TensorOptions(at::kByte));
     return returned;
   }
 
+  static void Release(AutogradContext* context, RecordedCall& call) {
+    context->saved_data[kReleased] = true;
+    call.Release("a first backward has released what the graph kept");
+  }
+
   static variable_list backward(AutogradContext* context, const variable_list& tangents) {
-    const at::Tensor owner = context->saved_data[kProgram].toTensor();
-    auto* program = static_cast<CompiledProgram*>(owner.data_ptr());
+    const at::Tensor owner = context->saved_data[kCall].toTensor();
+    auto* call = static_cast<RecordedCall*>(owner.data_ptr());
+    CompiledProgram* program = &call->program();
     const bool create_graph = at::GradMode::is_enabled();
-    variable_list gradients(1);  // the program itself has none
+    const bool transformed = std::any_of(tangents.begin(), tangents.end(), IsTransformed);
+    variable_list gradients(1);  // the call itself has none
+    std::string reason;
+    if (create_graph || transformed) {
+      TORCH_CHECK(context->saved_data.count(kReleased) == 0, kBackwardTwice);
+      variable_list given(program->returned_count_);
+      for (size_t i = 0; i < tangents.size(); ++i) given[program->returned_place_[i]] = tangents[i];
+      const auto found = call->Differentiate(given, create_graph, &reason);
+      if (found.has_value()) {
+        for (const uint32_t i : program->tensor_inputs_) gradients.push_back((*found)[i]);
+        if (!torch::autograd::get_current_graph_task_keep_graph()) Release(context, *call);
+        return gradients;
+      }
+      TORCH_CHECK(!transformed, "gradients of program ", program->forward().name(),
+                  " were asked for inside a transform of torch.func (vmap), and its graph could "
+                  "not be run eagerly again, because ",
+                  reason, kAdvice);
+    }
     {
       const at::NoGradGuard no_grad;
       // Autograd lets go of them behind this call anyway, unless the graph is retained.
       const bool donated = !torch::autograd::get_current_graph_task_keep_graph() &&
                            !context->saved_data[kHooked].toBool();
       TORCH_CHECK(context->saved_data.count(kReleased) == 0, kBackwardTwice);
-      if (donated) context->saved_data[kReleased] = true;
+      if (donated) Release(context, *call);
       const variable_list outputs =
           program->RunBackward(context->get_saved_variables(), tangents, donated);
       for (const uint32_t i : program->tensor_inputs_) {
@@ -148,7 +205,8 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
         gradients.push_back(gradient < 0 ? at::Tensor() : outputs[static_cast<size_t>(gradient)]);
       }
     }
-    return create_graph ? RaiseIfDifferentiated(gradients) : gradients;
+    if (!create_graph) return gradients;
+    return RaiseIfDifferentiated(gradients, kTwice + reason + kAdvice);
   }
 };
 
@@ -167,12 +225,15 @@ variable_list CompiledProgram::RunBackward(variable_list saved, const variable_l
   return backward().Run(arguments, donated);
 }
 
-PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count) {
-  return has_backward() ? CallWithBackward(arguments, count) : forward().Call(arguments, count);
+PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count, PyObject* differentiate) {
+  return has_backward() ? CallWithBackward(arguments, count, differentiate)
+                        : forward().Call(arguments, count);
 }
 
-PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t count) {
+PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t count,
+                                            PyObject* differentiate) {
   forward().CheckCount(count);
+  forward().RefuseTangents(arguments, count);
   variable_list inputs;
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor* tensor = forward().TensorArgument(arguments[i], i);
@@ -182,8 +243,15 @@ PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t c
     const bool cut = gradient_of_input_[i] < 0 && tensor->requires_grad();
     inputs.push_back(cut ? tensor->detach() : *tensor);
   }
-  const variable_list tensors = Gradients::apply(
-      c10::intrusive_ptr<CompiledProgram>::reclaim_copy(this), at::TensorList(inputs));
+  const auto call = c10::make_intrusive<RecordedCall>(
+      c10::intrusive_ptr<CompiledProgram>::reclaim_copy(this), differentiate, arguments, count);
+  variable_list tensors;
+  if (c10::InferenceMode::is_enabled()) {
+    tensors = Gradients::Run(*call, at::TensorList(inputs)).returned;  // autograd follows nothing
+  } else {
+    const at::AutoGradMode on(true);
+    tensors = Gradients::apply(call, at::TensorList(inputs));
+  }
   std::vector<THPObjectPtr> outputs;
   size_t next = 0;
   for (size_t i = 0; i < forward().function().outputs.size(); ++i) {

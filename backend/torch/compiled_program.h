@@ -3,6 +3,7 @@
 //
 // With a backward a call is torch::autograd::Function's: what the program saves is saved there, so
 // that version counters, hooks of saved tensors, retain_graph and freed buffers are PyTorch's own.
+// It is one in any grad mode: a graph may switch gradients on itself.
 // Outputs that are inputs, or views of inputs, are made from the caller's tensors behind the node.
 #pragma once
 
@@ -23,8 +24,9 @@ class CompiledProgram : public torch::CustomClassHolder {
   explicit CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExecutor>> executors);
 
   // One argument per input of the forward. Returns a new tuple of what the caller gets. Needs the
-  // GIL; throws as CompiledFunction::Call.
-  PyObject* Call(PyObject* const* arguments, size_t count);
+  // GIL; throws as CompiledFunction::Call. `differentiate`: how the graph is differentiated where
+  // the backward does not do (recorded_call.h); may be null.
+  PyObject* Call(PyObject* const* arguments, size_t count, PyObject* differentiate);
 
   CompiledFunction& forward() { return *functions_[0]; }
   const CompiledFunction& forward() const { return *functions_[0]; }
@@ -35,7 +37,7 @@ class CompiledProgram : public torch::CustomClassHolder {
 
  private:
   struct Gradients;  // the autograd function
-  PyObject* CallWithBackward(PyObject* const* arguments, size_t count);
+  PyObject* CallWithBackward(PyObject* const* arguments, size_t count, PyObject* differentiate);
   std::vector<at::Tensor> RunBackward(std::vector<at::Tensor> saved,
                                       const std::vector<at::Tensor>& tangents, bool donated);
 
@@ -48,6 +50,9 @@ class CompiledProgram : public torch::CustomClassHolder {
   // derivative the place among them.
   std::vector<uint32_t> node_outputs_;
   std::vector<uint32_t> place_of_tangent_;
+  // By tensor of the node the place among what the caller gets, and how much that is.
+  std::vector<uint32_t> returned_place_;
+  uint32_t returned_count_ = 0;
 };
 
 }  // namespace hpu::torch_backend

@@ -7,6 +7,7 @@ namespace {
 
 PyObject* device_error = nullptr;
 PyObject* aliased_inputs = nullptr;
+PyObject* inputs_with_tangents = nullptr;
 
 PyObject* AddType(PyObject* module, const char* name, const char* full_name, const char* doc) {
   PyObject* type = PyErr_NewExceptionWithDoc(full_name, doc, PyExc_RuntimeError, nullptr);
@@ -18,6 +19,7 @@ PyObject* AddType(PyObject* module, const char* name, const char* full_name, con
 
 PyObject* DeviceError::python_type() { return device_error; }
 PyObject* AliasedInputs::python_type() { return aliased_inputs; }
+PyObject* InputsWithTangents::python_type() { return inputs_with_tangents; }
 
 void AddExceptionTypes(PyObject* module) {
   device_error =
@@ -26,6 +28,9 @@ void AddExceptionTypes(PyObject* module) {
   aliased_inputs =
       AddType(module, "AliasedInputs", "habana_frameworks.torch._native._torch.AliasedInputs",
               "A mutated input of a program shares memory with another input.");
+  inputs_with_tangents = AddType(
+      module, "InputsWithTangents", "habana_frameworks.torch._native._torch.InputsWithTangents",
+      "An input of a program has a tangent of forward-mode differentiation.");
 }
 
 void Throw(const absl::Status& status) {

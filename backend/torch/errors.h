@@ -23,7 +23,13 @@ struct AliasedInputs : torch::PyTorchError {
   PyObject* python_type() override;
 };
 
-// Creates both Python classes and adds them to the module.
+// Reaches Python as _torch.InputsWithTangents (a RuntimeError).
+struct InputsWithTangents : torch::PyTorchError {
+  using torch::PyTorchError::PyTorchError;
+  PyObject* python_type() override;
+};
+
+// Creates the Python classes and adds them to the module.
 void AddExceptionTypes(PyObject* module);
 
 // Throws for anything but OK: c10::OutOfMemoryError (torch.OutOfMemoryError) for

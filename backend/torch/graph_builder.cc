@@ -223,13 +223,25 @@ class PyGraphBuilder {
     return builder_.AddCall(captured, std::move(call));
   }
 
-  void SetOutputs(const py::sequence& values) {
+  void SetOutputs(const py::sequence& values, const std::vector<std::string>& form_names) {
     std::vector<Argument> outputs;
+    std::vector<AliasForm> forms;
+    for (const std::string& name : form_names) forms.push_back(FormNamed(name));
     const PythonArguments arguments(builder_.value_count());
     for (const py::handle value : values) {
       outputs.push_back(arguments.Convert(value, c10::AnyType::get(), std::nullopt));
     }
-    builder_.SetOutputs(std::move(outputs));
+    TORCH_CHECK_VALUE(forms.empty() || forms.size() == outputs.size(), forms.size(),
+                      " alias forms for ", outputs.size(), " outputs");
+    builder_.SetOutputs(std::move(outputs), std::move(forms));
+  }
+
+  static AliasForm FormNamed(const std::string& name) {
+    for (int number = 0; number <= static_cast<int>(kLastAliasForm); ++number) {
+      const auto form = static_cast<AliasForm>(number);
+      if (name == AliasFormName(form)) return form;
+    }
+    TORCH_CHECK_VALUE(false, "there is no alias form \"", name, "\"");
   }
 
   // Pairs of numbers, as captured_graph.h names them: (output, tangent) and (input, gradient).
@@ -367,7 +379,8 @@ void BindGraphBuilder(py::module_& module) {
       .def("add_call", &PyGraphBuilder::AddCall, py::arg("target"), py::arg("args"),
            py::arg("kwargs"), py::arg("results"), py::arg("draws_random") = false,
            py::arg("source") = "")
-      .def("set_outputs", &PyGraphBuilder::SetOutputs, py::arg("outputs"))
+      .def("set_outputs", &PyGraphBuilder::SetOutputs, py::arg("outputs"),
+           py::arg("forms") = std::vector<std::string>())
       .def("set_derivative", &PyGraphBuilder::SetDerivative, py::arg("tangents"),
            py::arg("gradients"))
       .def("serialize", &PyGraphBuilder::Serialize)

@@ -43,10 +43,16 @@ CompiledProgram& Get(PyObject* self) { return *reinterpret_cast<ProgramObject*>(
 
 PyObject* Call(PyObject* self, PyObject* const* arguments, size_t count, PyObject* names) {
   return Guarded([&] {
+    const auto inputs = static_cast<size_t>(PyVectorcall_NARGS(count));
+    PyObject* differentiate = nullptr;
     if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
-      throw torch::TypeError("a program takes positional inputs only");
+      if (PyTuple_GET_SIZE(names) > 1 ||
+          PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "differentiate") != 0) {
+        throw torch::TypeError("a program takes positional inputs, and `differentiate`");
+      }
+      differentiate = arguments[inputs];
     }
-    return Get(self).Call(arguments, static_cast<size_t>(PyVectorcall_NARGS(count)));
+    return Get(self).Call(arguments, inputs, differentiate);
   });
 }
 

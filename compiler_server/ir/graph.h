@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "compiler_server/ir/ops.h"
 #include "compiler_server/ir/types.h"
+#include "graph/alias_form.h"
 #include "graph/argument.h"
 
 namespace hpu::ir {
@@ -124,6 +125,8 @@ struct Output {
   Kind kind = Kind::kNone;
   uint32_t index = 0;  // kTensor: storage; kInput: input whose memory is returned
   View view;           // kTensor, kInput (offset from the input's first element)
+  // kInput: what the caller gets. kNone: the input where the view is all of it, else a view.
+  AliasForm form = AliasForm::kNone;
   int64_t int_value = 0;
   double float_value = 0;
 };

@@ -60,7 +60,8 @@ class Importer {
       RETURN_IF_ERROR_AT(ImportCall(call, static_cast<uint32_t>(i)), where);
     }
     for (size_t i = 0; i < captured_.outputs.size(); ++i) {
-      RETURN_IF_ERROR_AT(ImportOutput(captured_.outputs[i]), "output " + std::to_string(i));
+      RETURN_IF_ERROR_AT(ImportOutput(captured_.outputs[i], captured_.alias_forms[i]),
+                         "output " + std::to_string(i));
     }
     for (const auto& [output, tangent] : captured_.tangents) {
       graph_.tangents.push_back({output, tangent});
@@ -286,7 +287,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  absl::Status ImportOutput(const Argument& argument) {
+  absl::Status ImportOutput(const Argument& argument, AliasForm form) {
     Output output;
     if (const auto* tensor = std::get_if<TensorArgument>(&argument.value)) {
       RETURN_IF_ERROR(TensorOutput(values_[tensor->tensor], &output));
@@ -299,6 +300,11 @@ class Importer {
     } else if (const auto* flag = std::get_if<bool>(&argument.value)) {
       output.kind = Output::Kind::kBool;
       output.int_value = *flag ? 1 : 0;
+    }
+    if (output.kind == Output::Kind::kInput) {
+      const bool whole = output.view == View{graph_.inputs()[output.index].value->type, 0};
+      const bool implied = form == (whole ? AliasForm::kSame : AliasForm::kView);
+      output.form = implied ? AliasForm::kNone : form;
     }
     graph_.AddOutput(std::move(output));
     return absl::OkStatus();

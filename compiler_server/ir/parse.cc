@@ -363,10 +363,21 @@ class Parser {
       output.kind = Output::Kind::kInput;
       output.index = input->index;
       output.view = ViewOf(input->type);
+      if (lexer_.Try("form")) output.form = Form();
     } else {
       StorageItem(output);
     }
     if (lexer_.ok()) graph_.AddOutput(std::move(output));
+  }
+
+  AliasForm Form() {
+    const std::string_view name = lexer_.Word();
+    for (int number = 1; number <= static_cast<int>(kLastAliasForm); ++number) {
+      const auto form = static_cast<AliasForm>(number);
+      if (name == AliasFormName(form)) return form;
+    }
+    lexer_.Fail("form ", name, " is not known");
+    return AliasForm::kNone;
   }
 
   void StorageItem(Output& output) {

@@ -224,6 +224,9 @@ class Printer {
         case Output::Kind::kInput: {
           const Value* input = graph_.inputs()[output.index].value;
           text_ += "alias " + Name(input) + ViewText(output.view, input->type);
+          if (output.form != AliasForm::kNone) {
+            text_ += std::string(" form ") + AliasFormName(output.form);
+          }
           break;
         }
         case Output::Kind::kNone:

@@ -143,6 +143,8 @@ class Verifier {
   }
 
   absl::Status CheckOutput(const Output& output) {
+    CONSTRAINT(output.form == AliasForm::kNone || output.kind == Output::Kind::kInput, "output_c3",
+               "form ", AliasFormName(output.form), " of what is no input");
     if (output.kind == Output::Kind::kTensor) {
       CONSTRAINT(output.index < graph_.storages().size(), "output_c1", "storage ", output.index);
       const TensorType& type = graph_.storages()[output.index].type;
@@ -157,6 +159,8 @@ class Verifier {
       const TensorType& type = graph_.inputs()[output.index].value->type;
       CONSTRAINT(output.view.type.dtype == type.dtype, "output_c2", "view ",
                  ToText(output.view.type), " of ", ToText(type));
+      CONSTRAINT(output.form != AliasForm::kSame || output.view == (View{type, 0}), "output_c3",
+                 "a part of input ", output.index, " is said to be the input");
       return CheckView(output.view, SpanElements(type));
     }
     return absl::OkStatus();

@@ -48,8 +48,13 @@ void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager,
       }
       case ir::Output::Kind::kInput: {
         const bool whole = output.view == memory.InputMemory(output.index).view;
-        entry.kind = whole ? ProgramOutput::Kind::kInput : ProgramOutput::Kind::kInputView;
-        if (!whole) entry.view = SpecOf(output.view);
+        if (whole && (output.form == AliasForm::kNone || output.form == AliasForm::kSame)) {
+          entry.kind = ProgramOutput::Kind::kInput;
+          break;
+        }
+        entry.kind = ProgramOutput::Kind::kInputView;
+        entry.view = SpecOf(output.view);
+        entry.form = output.form == AliasForm::kNone ? AliasForm::kView : output.form;
         break;
       }
       case ir::Output::Kind::kNone:

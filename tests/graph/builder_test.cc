@@ -64,6 +64,19 @@ TEST(GraphBuilder, ViewsOfViewsLieInTheRootAtItsOffset) {
   EXPECT_EQ(graph.calls[1].results[0].spec.storage_offset, 3);
 }
 
+TEST(GraphBuilder, AliasFormsAreThoseOfTensorsInInputsMemory) {
+  GraphBuilder builder("g");
+  const uint32_t x = AddInput(builder, "x", Spec({8}));
+  const uint32_t part = AddCall(builder, "aten.slice.Tensor", {x}, {{Spec({4}), x}});
+  const uint32_t own = AddCall(builder, "aten.neg.default", {x}, {{Spec({8}), kOwnMemory}});
+  builder.SetOutputs({Tensor(x), Tensor(part), Tensor(part), Tensor(own), {int64_t{3}}, Tensor(x)},
+                     {AliasForm::kNone, AliasForm::kNone, AliasForm::kViewWithoutGradient,
+                      AliasForm::kDetached, AliasForm::kDetached, AliasForm::kDetached});
+  EXPECT_THAT(builder.Finish()->alias_forms,
+              ElementsAre(AliasForm::kSame, AliasForm::kView, AliasForm::kViewWithoutGradient,
+                          AliasForm::kNone, AliasForm::kNone, AliasForm::kDetached));
+}
+
 TEST(GraphBuilder, SchemasAreListedOnce) {
   GraphBuilder builder("g");
   const uint32_t x = AddInput(builder, "x", Spec({8}));

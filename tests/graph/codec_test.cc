@@ -62,6 +62,7 @@ TEST(GraphCodec, EverythingElseIs) {
       [](CapturedGraph& g) { g.calls[3].args[2].value = 1.25; },
       [](CapturedGraph& g) { g.calls[3].args[1].value = -3.0; },
       [](CapturedGraph& g) { g.outputs.pop_back(); },
+      [](CapturedGraph& g) { g.alias_forms[0] = AliasForm::kDetached; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     CapturedGraph graph = Everything();

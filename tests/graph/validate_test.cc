@@ -85,7 +85,23 @@ INSTANTIATE_TEST_SUITE_P(
                "output 1: neither a tensor"},
         Damage{"output of the future",
                [](CapturedGraph& g) { g.outputs[0].value = TensorArgument{99}; },
-               "output 0: value 99"}));
+               "output 0: value 99"},
+        Damage{"form list", [](CapturedGraph& g) { g.alias_forms.pop_back(); },
+               "4 alias forms for 5 outputs"},
+        Damage{"form of what owns its memory",
+               [](CapturedGraph& g) { g.alias_forms[0] = AliasForm::kDetached; },
+               "output 0: has an alias form, but is no tensor in an input's memory"},
+        Damage{"form of a number", [](CapturedGraph& g) { g.alias_forms[2] = AliasForm::kView; },
+               "output 2: has an alias form"},
+        Damage{"input without a form",
+               [](CapturedGraph& g) { g.outputs[0].value = TensorArgument{0}; },
+               "output 0: lies in an input's memory without an alias form"},
+        Damage{"another value as the input",
+               [](CapturedGraph& g) {
+                 g.outputs[0].value = TensorArgument{5};
+                 g.alias_forms[0] = AliasForm::kSame;
+               },
+               "output 0: is said to be an input, and is another value"}));
 
 }  // namespace
 }  // namespace hpu

@@ -83,6 +83,19 @@ TEST(Import, OutputsThatAreInputsOrViewsOfThem) {
                                           "alias %x as f32[16]\n"));
 }
 
+TEST(Import, FormsThatTheViewDoesNotImplyAreKept) {
+  GraphBuilder builder("g");
+  const uint32_t x = AddInput(builder, "x", Spec({4}));
+  const uint32_t same = AddCall(builder, "aten.view.default", {x}, {{Spec({4}), x}});
+  const uint32_t part = AddCall(builder, "aten.slice.Tensor", {x}, {{Spec({2}), x}});
+  builder.SetOutputs({Tensor(x), Tensor(same), Tensor(part), Tensor(part), Tensor(same)},
+                     {AliasForm::kSame, AliasForm::kView, AliasForm::kView,
+                      AliasForm::kViewWithGradient, AliasForm::kDetached});
+  EXPECT_THAT(Printed(builder),
+              HasSubstr("return alias %x, alias %x form view, alias %x as f32[2], "
+                        "alias %x as f32[2] form view_with_gradient, alias %x form detached\n"));
+}
+
 TEST(Import, BytesSeenAsAnotherTypeAreACopy) {
   GraphBuilder builder("g");
   const uint32_t x = AddInput(builder, "x", Spec({4}));

@@ -58,7 +58,7 @@ TEST(Text, SeveralResultsConstantsAndMutations) {
   %0, %1 = topk %x {dim = 1, k = 2, largest = true} : f32[3,2], i64[3,2]
   %2 = gather %x, %const0 {dim = 0} : f32[2,4]
   mutate %x as f32[2,4] + 4 = %2
-  return %0, %1, alias %x as f32[2]{4} + 1
+  return %0, %1, alias %x as f32[2]{4} + 1 form detached
 }
 )");
 }

@@ -213,6 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
             "view_c1",
             "graph @g(%x: f32[4], %y: f32[3]) { mutate %x as f32[3] + 2 = %y return none }"},
         BrokenGraph{"view_c1", "graph @g(%x: f32[4]) { return alias %x as f32[5] }"},
+        BrokenGraph{"output_c3", "graph @g(%x: f32[4]) { return alias %x as f32[3] form same }"},
         BrokenGraph{"storage_c1", "graph @g(%x: f32[4]) { return %x in f32[5] }"},
         BrokenGraph{"storage_c2", "graph @g(%x: f32[2,2]) { return %x in f32[2,2]{4,1} }"},
         BrokenGraph{"output_c2", "graph @g(%x: f32[4]) { return %x as i32[4] }"}));

@@ -122,7 +122,7 @@ TEST(HostileProgram, OtherVersionIsUnimplemented) {
   Bytes bytes = EncodeProgram(SampleProgram());
   bytes[8] = 99;
   EXPECT_EQ(ToText(DecodeProgram(Reseal(bytes)).status()),
-            "UNIMPLEMENTED: program version 99, this build reads 2");
+            "UNIMPLEMENTED: program version 99, this build reads 3");
 }
 
 TEST(HostileProgram, NamesAreBoundedBeforeTheyAreCopied) {

@@ -52,7 +52,7 @@ forward: 4 nodes, 1 eager, leaves grad mode off
   wait for step 7
   output 0: %1 requires_grad
   output 1: input 0
-  output 2: view of input 0 f32[3]{1}@3.aten::select.int(0, 1)
+  output 2: view of input 0 f32[3]{1}@3.aten::select.int(0, 1) (detached)
   output 3: view of output 0 f32[3]{1}@4
   output 4: None
   output 5: 7

@@ -86,6 +86,7 @@ ProgramFunction Forward() {
       {.kind = Kind::kInputView,
        .index = 0,
        .view = Spec(DType::kF32, {3}, {1}, 3),
+       .form = AliasForm::kDetached,
        .calls = {{"aten::select", "int", {{int64_t{0}}, {int64_t{1}}}}}},
       {.kind = Kind::kOutputView, .index = 0, .view = Spec(DType::kF32, {3}, {1}, 4)},
       {.kind = Kind::kNone},

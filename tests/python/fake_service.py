@@ -40,11 +40,16 @@ class AliasedInputs(RuntimeError):
     pass
 
 
+class InputsWithTangents(RuntimeError):
+    pass
+
+
 class Program:
     """Replays a recorded graph; refuses like _torch.Program where told to."""
 
     alias_error = False
     load_errors: list[Exception] = []
+    has_backward = False
 
     def __init__(self, program: Any, recipes: Any, name: str) -> None:
         if Program.load_errors:
@@ -172,6 +177,7 @@ class TorchModule:
 
     Program = Program
     AliasedInputs = AliasedInputs
+    InputsWithTangents = InputsWithTangents
     GraphBuilder = Builder
 
     def __init__(self, real: Any) -> None:

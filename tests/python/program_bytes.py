@@ -10,6 +10,7 @@ from typing import Any
 DTYPES = {"f32": 1, "bf16": 2, "f64": 4, "i32": 8, "i64": 9, "bool": 10}
 INPUT, BUFFER, CONSTANT, EAGER = range(4)
 TENSOR, AS_INPUT, INPUT_VIEW, NONE, INT, FLOAT, BOOL = range(7)
+VIEW = 2  # graph/alias_form.h
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Program:
     function: str = "forward"
 
     def encode(self) -> bytes:
-        out = b"HPUPROG\0" + struct.pack("<I", 2)
+        out = b"HPUPROG\0" + struct.pack("<I", 3)
         out += count(self.recipes)
         for recipe in self.recipes:
             out += hashlib.sha256(recipe).digest() + struct.pack("<Q", len(recipe))
@@ -120,7 +121,7 @@ def encode_output(kind: int, index: int, value: Any = None) -> bytes:
     if kind in (TENSOR, AS_INPUT, INPUT_VIEW):
         out += struct.pack("<I", index)
     if kind == INPUT_VIEW:
-        out += value.encode() + struct.pack("<I", 0)
+        out += value.encode() + struct.pack("<BI", VIEW, 0)
     if kind in (INT, BOOL):
         out += struct.pack("<q", int(value))
     if kind == FLOAT:

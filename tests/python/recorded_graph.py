@@ -68,7 +68,7 @@ class GraphBuilder:
         self.nodes.append(Node(target, args, kwargs, list(results), first, draws_random, source))
         return first
 
-    def set_outputs(self, outputs) -> None:
+    def set_outputs(self, outputs, forms=()) -> None:
         self.outputs = list(outputs)
 
     def serialize(self) -> bytes:

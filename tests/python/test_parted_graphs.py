@@ -136,6 +136,25 @@ def test_a_written_input_that_gradients_flow_through():
     parts("in-place operation")
 
 
+@pytest.mark.filterwarnings("ignore:Error detected")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, state: ((w * w * state).sum(), state.add_(1))[0],
+        lambda w, state: ((w.sin() * state.exp_()).sum(), state.mul_(2))[0],
+        lambda w, state: ((y := w.exp()).sum(), y.add_(1))[1],
+        lambda w, state: ((y := w * 2) * y, y.add_(1))[0],
+        lambda w, state: (torch.where(state > 0, w * state, w).sum(), state.zero_())[0],
+        lambda w, state: (nn.functional.linear(w, state), state.copy_(w.detach()))[0],
+    ],
+)
+def test_a_write_to_what_the_backward_reads_is_noticed(function):
+    """The recording read what was written since, where autograd raises."""
+    w, state = leaf(), matrix(seed=1).to("hpu")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        compiled(function)(w, state).sum().backward()
+
+
 def test_an_embedding_that_renorms_its_weight():
     cpu = nn.Embedding(10, 8, max_norm=1.0)
     device = copy.deepcopy(cpu).to("hpu")

@@ -47,15 +47,6 @@ def test_a_second_backward_raises_unless_the_graph_is_retained():
     only_graph()
 
 
-def test_a_second_derivative_raises_instead_of_being_zero():
-    w = leaf()
-    loss = compiled(lambda w: (w @ w).sin().sum())(w)
-    (gradient,) = torch.autograd.grad(loss, w, create_graph=True)
-    assert gradient.requires_grad
-    with pytest.raises(RuntimeError, match="has no backward of its own"):
-        gradient.sum().backward()
-
-
 def test_a_saved_input_that_is_written_is_noticed():
     w, x = leaf(), matrix().to("hpu")
     loss = compiled(lambda w, x: (w * x).sum())(w, x)

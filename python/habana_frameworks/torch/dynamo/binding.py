@@ -9,11 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.fx
 
 from .. import native
 from . import structured_trace
+from .differentiation import EagerGradients
 from .records import GraphRecord
 from .service import Loaded
+
+ALIASED = "inputs share memory with one that is written"
+TANGENTS = "an input has a tangent of forward-mode differentiation"
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -64,36 +69,52 @@ def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bo
     return {op for step in record.eager_steps for op in re.findall(r"::(\w+)\(", step)}
 
 
+def note_eager_call(record: GraphRecord, reason: str) -> None:
+    """A call whose inputs were not for the program runs eagerly."""
+    record.eager_calls[reason] = record.eager_calls.get(reason, 0) + 1
+    warn_once(f"{record.name}: {reason}; run eagerly")
+
+
 def bind_program(
     program: Any,
     record: GraphRecord,
     attributes: tuple[torch.Tensor, ...],
     bind_forward: Callable[[], Compiled],
+    graph: torch.fx.Graph | None = None,
 ) -> Compiled:
     """The function that Dynamo calls: one C++ call. bind_forward: the graph as it runs eagerly, for
-    inputs that share memory; asked for once, at the first such call."""
-    aliased: type[Exception] = native.torch_module().AliasedInputs
+    inputs that are not for a program and for derivatives that it has not; asked for once, at the
+    first such call. graph: that graph, if there is one as a graph."""
+    device = native.torch_module()
     forward = functools.cache(bind_forward)
+    reasons: dict[type[Exception], str] = {
+        device.AliasedInputs: ALIASED,
+        device.InputsWithTangents: TANGENTS,
+    }
+    refused = tuple(reasons)
+    run = program
+    if program.has_backward:
+        gradients = EagerGradients(forward, graph, len(attributes), program.mutates_inputs)
+        run = functools.partial(program, differentiate=gradients)
 
-    def run_eagerly(*args: Any) -> Any:
-        record.aliased_calls += 1
-        warn_once(f"{record.name}: inputs share memory with one that is written; run eagerly")
+    def run_eagerly(error: Exception, args: tuple[Any, ...]) -> Any:
+        note_eager_call(record, reasons[type(error)])
         return forward()(*args)
 
     if attributes:
 
         def call_with_attributes(*args: Any) -> Any:
             try:
-                return program(*args, *attributes)
-            except aliased:
-                return run_eagerly(*args)
+                return run(*args, *attributes)
+            except refused as error:
+                return run_eagerly(error, args)
 
         return call_with_attributes
 
     def call(*args: Any) -> Any:
         try:
-            return program(*args)
-        except aliased:
-            return run_eagerly(*args)
+            return run(*args)
+        except refused as error:
+            return run_eagerly(error, args)
 
     return call

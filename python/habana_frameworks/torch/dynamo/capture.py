@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
+from .aliases import alias_forms
 from .call_recording import record_call
 from .functional import GraphRunner, record_functional
 from .inputs import (
@@ -191,14 +192,14 @@ class Capture:
                 torch.set_autocast_dtype(kind, dtype)
 
     def run_functional(self) -> None:
-        """Records the whole graph under functionalization: it may write to its inputs."""
+        """Records the whole graph under functionalization: it may write to its inputs. In the grad
+        mode of its caller, because transforms of torch.func (grad, vjp) inside it differentiate."""
         self._declare_inputs()
         tensors, run = self._as_function()
-        with torch.no_grad():
-            recorded = record_functional(self.mode, [t.fake for t in tensors], run)
+        recorded = record_functional(self.mode, [t.fake for t in tensors], run)
         self._check_mutations(tensors, recorded.mutated)
         ids = self.writer.write(recorded.snippet, [t.id for t in tensors], "")
-        self._write_outputs(recorded.snippet.output, recorded.result, ids)
+        self._write_outputs(recorded.snippet.output, recorded.result, ids, recorded.forms)
 
     def run_joint(self, requires_grad: Sequence[bool]) -> None:
         """Records the whole graph with its backward, if anything that it returns gets a gradient.
@@ -221,7 +222,7 @@ class Capture:
             for place, fake in recorded.tangents
         ]
         ids = self.writer.write(recorded.snippet, [*(t.id for t in tensors), *tangents], "")
-        self._write_outputs(recorded.snippet.output, recorded.results, ids)
+        self._write_outputs(recorded.snippet.output, recorded.results, ids, recorded.forms)
         builder.set_derivative(
             [(place, id) for (place, _), id in zip(recorded.tangents, tangents, strict=True)],
             [(tensors[i].id, place) for i, place in recorded.gradients],
@@ -252,7 +253,9 @@ class Capture:
             if path in self.inputs.constants:
                 raise CaptureError(f"the graph writes to constant {path}")
 
-    def _write_outputs(self, recorded: Any, results: Any, ids: list[int | None]) -> None:
+    def _write_outputs(
+        self, recorded: Any, results: Any, ids: list[int | None], forms: list[str]
+    ) -> None:
         outputs: list[Any] = []
         fakes = pytree.tree_leaves(results)
         for slot, fake in zip(pytree.tree_leaves(recorded), fakes, strict=True):
@@ -262,7 +265,7 @@ class Capture:
                 outputs.append(self._output(TensorValue(id, fake)))
             else:
                 outputs.append(self._output(slot))
-        self.writer.builder.set_outputs(outputs)
+        self.writer.builder.set_outputs(outputs, forms)
 
     def _output(self, value: Any) -> Any:
         """A graph output in the form the builder takes."""
@@ -297,9 +300,16 @@ class Capture:
         elif node.op == "output":
             outputs = map_aggregate(node.args[0], lambda n: self._read(n))
             leaves = pytree.tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
-            self.writer.builder.set_outputs([self._output(v) for v in leaves])
+            fakes = [v.fake if isinstance(v, TensorValue) else v for v in leaves]
+            forms = alias_forms(self._input_fakes(), fakes, autograd=False)
+            self.writer.builder.set_outputs([self._output(v) for v in leaves], forms)
         else:
             self._env[node] = self._call(node)
+
+    def _input_fakes(self) -> list[torch.Tensor]:
+        values = [self._env[node] for node in self.inputs.placeholders]
+        values += [self._attributes[path] for path in self.inputs.attributes]
+        return [value.fake for value in values if isinstance(value, TensorValue)]
 
     def _read(self, value: Any) -> Any:
         return self._env[value] if isinstance(value, torch.fx.Node) else value

@@ -18,6 +18,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from .aliases import alias_forms
 from .recorder import (
     RecordingMode,
     SnippetRecorder,
@@ -34,6 +35,7 @@ class FunctionalRecording:
     snippet: Snippet
     result: Any  # fakes
     mutated: list[int]  # inputs that were written to
+    forms: list[str]  # by leaf of the result (aliases.py)
 
 
 class Functionalization:
@@ -108,12 +110,14 @@ def record_functional(
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
     # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
-    with mode, recording, enable_python_dispatcher():
+    grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
+    with mode, recording, enable_python_dispatcher(), grad_mode:
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), WholeOpsMode(recording, functional=True):
             result = run(wrapped)
         renewed, mutated = renewed_inputs(wrapped, fakes)
         leaves, spec = pytree.tree_flatten(result)
+        forms = alias_forms(wrapped, leaves, autograd=False)
         outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         inner = [unwrap_functional(output) for output in outputs]
         check_aliases(wrapped, fakes, mutated, outputs, inner)
@@ -124,7 +128,7 @@ def record_functional(
     finals = iter([inputs.get(id(o), final) for o, final in zip(outputs, inner, strict=True)])
     values = [next(finals) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     final_result = pytree.tree_unflatten(values, spec)
-    return FunctionalRecording(recorder.finish(final_result), final_result, mutated)
+    return FunctionalRecording(recorder.finish(final_result), final_result, mutated, forms)
 
 
 def copies_blocks(

@@ -45,7 +45,11 @@ def capture_graph(
         if requires_grad is not None:
             builder = new_builder()
             capture = Capture(module, inputs, known, builder, device)
-            capture.run_joint(requires_grad)
+            # A later shape is captured where it is called, which may be inside inference mode. Its
+            # program serves calls outside of it too, as that of the first shape does.
+            grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
+            with torch.inference_mode(False), grad_mode:
+                capture.run_joint(requires_grad)
             return builder, capture.writer.node_count
         try:
             return attempt(functional=False)

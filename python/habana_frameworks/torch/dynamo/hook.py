@@ -13,8 +13,16 @@ import torch.fx
 from .. import native
 from ..internal import cache_artifacts
 from . import deferred, graph_watch, ladder, parted, records
-from .binding import Compiled, bind_program, describe_program, log_record, warn_once
-from .checkpoints import inlined
+from .binding import (
+    ALIASED,
+    TANGENTS,
+    Compiled,
+    bind_program,
+    describe_program,
+    log_record,
+    note_eager_call,
+    warn_once,
+)
 from .compile_backend import shared_layer
 from .dynamic_graph import DynamicGraph
 from .eligibility import eager_reason
@@ -23,8 +31,9 @@ from .graph_label import source_of
 from .graph_watch import CapturedGraph
 from .host_numbers import split_numbers
 from .inputs import GraphInputs, example_values, graph_inputs, has_symbols, without_symbols
+from .nested_graphs import without_checkpoints, without_regions
 from .options import OptionError, key_options, resolve, without_effect
-from .parted import BACKWARD
+from .parted import BACKWARD, with_tangents_eagerly
 from .parted_memory import unshared
 from .records import GraphRecord
 from .request import Part, Request, Settings
@@ -55,6 +64,7 @@ def hpu_backend(
     if mode is not None:
         warn_once(f"mode={mode!r} has no effect: it chooses among Inductor's ways to compile")
     settings = resolve(options)
+    gm = without_regions(gm)
     for sentence in without_effect(settings):
         warn_once(sentence)
     keep = functools.partial(graphs.note, gm) if settings["start_without_tracing"] else _ignore
@@ -105,7 +115,7 @@ def _eager(
     warn_once(f"{record.name} runs eagerly: {reason}")
     shared_layer.log_decisions(gm, set())
     keep(record)
-    return inlined(gm).forward
+    return without_checkpoints(gm).forward
 
 
 def _in_parts(
@@ -150,15 +160,21 @@ def _in_parts(
         return dynamic
 
     def on_overlap() -> Compiled:
-        warn_once(f"{record.name}: inputs share memory with one that is written; run eagerly")
-        return inlined(gm).forward
+        warn_once(f"{record.name}: {ALIASED}; run eagerly")
+        return without_checkpoints(gm).forward
+
+    def on_tangents(args: tuple[Any, ...]) -> Any:
+        note_eager_call(record.programs()[0], TANGENTS)
+        return without_checkpoints(gm).forward(*args)
 
     try:
         in_parts = parted.part(gm, example_inputs, compile_part)
-        return unshared(gm, example_inputs, in_parts, on_overlap)
+        return with_tangents_eagerly(
+            unshared(gm, example_inputs, in_parts, on_overlap), on_tangents
+        )
     except CaptureError as error:
         record.parts.clear()
-        flat = inlined(gm)
+        flat = without_checkpoints(gm)
         if flat is gm:
             refused = str(error)
             both = reason if refused == reason else f"{reason}; in parts: {refused}"
@@ -231,7 +247,8 @@ def _bind(
     _show(request, example_inputs, values, record)
     keep(record)
     module = request.module
-    return bind_program(loaded.program, record, tuple(request.attributes()), lambda: module.forward)
+    attributes = tuple(request.attributes())
+    return bind_program(loaded.program, record, attributes, lambda: module.forward, module.graph)
 
 
 def _compile_shape(request: Request, arguments: Sequence[Any], record: GraphRecord) -> Compiled:

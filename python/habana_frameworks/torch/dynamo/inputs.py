@@ -17,6 +17,7 @@ from .wire import CaptureError, is_static
 NO_EFFECT = frozenset({torch._C._log_api_usage_once})
 # Calls that switch gradients on or off: without inputs that require them there is nothing to do.
 GRAD_SWITCHES = frozenset({torch._C._set_grad_enabled})
+INFERENCE_SWITCH = torch.autograd.grad_mode._enter_inference_mode
 AUTOCAST = frozenset(
     {torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
 )
@@ -98,6 +99,20 @@ def of_compiled_autograd(module: torch.fx.GraphModule) -> bool:
     """True if it calls opaque C++ functions of the process: their writes to .grad cannot be
     recorded."""
     return any(getattr(n.target, "__module__", "") == _AUTOGRAD_CALLS for n in module.graph.nodes)
+
+
+def follows_gradients(module: torch.fx.GraphModule) -> bool:
+    """Whether autograd sees some of a graph that is called in the present grad mode: the graph may
+    switch gradients on itself."""
+    return torch.is_grad_enabled() or any(
+        node.target in GRAD_SWITCHES and node.args[0] is True for node in module.graph.nodes
+    )
+
+
+def left_grad_mode(module: torch.fx.GraphModule) -> bool:
+    """The grad mode that a graph leaves behind in its caller's thread."""
+    switches = [node.args[0] for node in module.graph.nodes if node.target in GRAD_SWITCHES]
+    return bool(switches[-1]) if switches else torch.is_grad_enabled()
 
 
 def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:

@@ -19,6 +19,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from .aliases import PLAIN, alias_forms
 from .functional import Functionalization, check_aliases, elements_share_memory, renewed_inputs
 from .recorder import RecordingMode, SnippetRecorder, storage_of, unwrap_functional
 from .snippet import Snippet
@@ -34,6 +35,7 @@ class JointRecording:
     mutated: list[int]  # inputs that were written to
     tangents: list[tuple[int, torch.Tensor]]  # place in `results`, its gradient
     gradients: list[tuple[int, int]]  # input, place in `results` of its gradient
+    forms: list[str]  # by result (aliases.py)
 
 
 @contextmanager
@@ -47,6 +49,14 @@ def _without_autocast() -> Iterator[None]:
     finally:
         for kind in enabled:
             torch.set_autocast_enabled(kind, True)
+
+
+def _unwritten(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
+    """What a backward reads; autograd's own error comes from the eager graph."""
+    tensor, version = saved
+    if tensor._version != version:
+        raise CaptureError("the graph writes to a tensor that its backward reads")
+    return tensor
 
 
 def _differentiable(
@@ -88,14 +98,17 @@ def record_joint(
     requires_grad: Sequence[bool],
     run: Callable[[list[torch.Tensor]], Any],
 ) -> JointRecording:
-    """Runs `run` on functional wrappers of `fakes` and records it with its backward. Without
+    """Runs `run` on functional wrappers of `fakes` and records it with its backward, in the grad
+    mode that the caller of the graph has: the graph may switch it. Without
     tangents and gradients if no result gets one: a whole training step that calls autograd itself,
     for example. CaptureError: gradients that a program does not give."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
-    # Hooks of the caller (a checkpoint's) are for what the compiled graph will save.
-    no_hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-    with mode, recording, enable_python_dispatcher(), torch.enable_grad(), no_hooks:
+    # Hooks of the caller (a checkpoint's) are for what the compiled graph will save. Autograd looks
+    # at no versions of what goes through hooks.
+    no_hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: (t, t._version), _unwritten)
+    grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
+    with mode, recording, enable_python_dispatcher(), grad_mode, no_hooks:
         wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), torch.autograd.set_multithreading_enabled(False):
             for wrapper, wanted in zip(wrapped, requires_grad, strict=True):
@@ -104,6 +117,7 @@ def record_joint(
             leaves, _ = pytree.tree_flatten(result)
             outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             targets = _differentiable(wrapped, outputs)
+            forms = alias_forms(wrapped, leaves, autograd=True)
             with torch.no_grad(), recording.paused():
                 tangents = [_new_tangent(target) for target in targets]
             for tangent in tangents:
@@ -130,6 +144,7 @@ def record_joint(
         mutated,
         [(places[id(t)], tangent) for t, tangent in zip(targets, tangents, strict=True)],
         [(i, len(results) + k) for k, (i, _) in enumerate(made)],
+        forms + [PLAIN] * len(made),
     )
 
 

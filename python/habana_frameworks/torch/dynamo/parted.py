@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 import torch.fx
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -76,3 +77,21 @@ def part(
         _log.debug("AOTAutograd failed", exc_info=True)
         first_line = str(error).partition("\n")[0]
         raise CaptureError(f"{type(error).__name__}: {first_line}") from error
+
+
+def with_tangents_eagerly(
+    call: Compiled, on_tangents: Callable[[tuple[Any, ...]], Any]
+) -> Compiled:
+    """`call`, made by AOTAutograd, whose functions know nothing of forward mode: what on_tangents
+    gives of the arguments where one of them has a tangent."""
+
+    def call_without(*args: Any) -> Any:
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+            return on_tangents(args)
+        return call(*args)
+
+    return call_without
+
+
+def _has_tangent(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None

@@ -45,7 +45,8 @@ class GraphRecord:
     compile_ms: float = 0.0
     request_ms: float = 0.0
     load_ms: float = 0.0
-    aliased_calls: int = 0
+    # Calls that ran eagerly, by reason: their inputs were not for the program.
+    eager_calls: dict[str, int] = field(default_factory=dict)
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
     content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .inputs import GraphInputs, attribute
+from .inputs import GraphInputs, attribute, follows_gradients
 from .records import GraphRecord
 
 Settings = dict[str, bool | int | float | str]
@@ -41,7 +41,7 @@ class Request:
 
     def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
         """By placeholder, then by attribute; None if nothing is to be differentiated."""
-        if not torch.is_grad_enabled():
+        if not follows_gradients(self.module):
             return None
         flags = [
             isinstance(value, torch.Tensor) and value.requires_grad

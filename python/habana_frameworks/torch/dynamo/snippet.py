@@ -6,6 +6,7 @@ whose tensors are slots. Equal nodes (the same layer twelve times) replay the sn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,7 +44,7 @@ class GraphBuilder(Protocol):
         draws_random: bool = False,
         source: str = "",
     ) -> int: ...
-    def set_outputs(self, outputs: list[Any]) -> None: ...
+    def set_outputs(self, outputs: list[Any], forms: Sequence[str] = ()) -> None: ...
     def set_derivative(
         self, tangents: list[tuple[int, int]], gradients: list[tuple[int, int]]
     ) -> None: ...

@@ -174,8 +174,7 @@ def _eager(listed: Iterable[GraphRecord], graphs: list[Graph]) -> list[EagerSegm
         for (op, reason), count in Counter(map(_step, record.eager_steps)).items():
             place = _source_of_op(op, graph) or record.source
             segments.append(EagerSegment(record.name, op, reason, for_eager(reason), place, count))
-        if record.aliased_calls:
-            reason = "inputs share memory with one that is written"
+        for reason, calls in record.eager_calls.items():
             segments.append(
                 EagerSegment(
                     record.name,
@@ -183,7 +182,7 @@ def _eager(listed: Iterable[GraphRecord], graphs: list[Graph]) -> list[EagerSegm
                     reason,
                     for_eager(reason),
                     record.source,
-                    record.aliased_calls,
+                    calls,
                 )
             )
     return segments

@@ -1,0 +1,52 @@
+"""How outputs that lie in the memory of inputs came out of it: the forms of graph/alias_form.h.
+
+A program makes such an output from the caller's tensor at every call. What autograd, and a write to
+it, see of it then is what they would have seen of the tensor that the graph made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .recorder import storage_of
+from .wire import CaptureError
+
+# One that the builder knows itself: an input, or memory of its own.
+PLAIN = ""
+VIEW = "view"
+WITH_GRADIENT = "view_with_gradient"
+WITHOUT_GRADIENT = "view_without_gradient"
+DETACHED = "detached"
+
+
+def alias_forms(
+    inputs: Sequence[torch.Tensor], outputs: Sequence[Any], autograd: bool
+) -> list[str]:
+    """By output. autograd: it followed the run that made them of the inputs, so that a view's form
+    does not depend on the grad mode of the caller. CaptureError for one that no form describes."""
+    memories = {storage_of(value) for value in inputs}
+    bases = {id(_base(value)) for value in inputs}
+    own = {id(value) for value in inputs}
+
+    def form(output: Any) -> str:
+        if not isinstance(output, torch.Tensor) or id(output) in own:
+            return PLAIN
+        if storage_of(output) not in memories:
+            return PLAIN
+        if not output._is_view() or id(output._base) not in bases:
+            if autograd and output.requires_grad:
+                raise CaptureError("the graph detaches an input and lets the result require grad")
+            return DETACHED
+        if not autograd or not output.requires_grad:
+            return VIEW
+        return WITHOUT_GRADIENT if output.grad_fn is None else WITH_GRADIENT
+
+    return [form(output) for output in outputs]
+
+
+def _base(tensor: torch.Tensor) -> torch.Tensor:
+    base = tensor._base
+    return tensor if base is None else base
