@@ -58,6 +58,9 @@ class Attrs {
 struct AtenCall {
   std::string target;  // "aten.addmm.default"
   std::vector<std::pair<std::string, Argument>> args;
+  // With which the call was captured: of each operand. Values of the IR are row-major, and a call
+  // that runs eagerly may depend on how its operands lie.
+  std::vector<Dims> strides;
   bool draws_random = false;
   std::string reason;  // why no recipe holds it; set by passes/decompose
 };

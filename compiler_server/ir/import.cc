@@ -168,10 +168,12 @@ class Importer {
       Argument argument = call.args[i];
       absl::Status status;
       ForEachTensor(argument, [&](uint32_t& tensor) {
-        const absl::StatusOr<Value*> value = Read(tensor);
+        const uint32_t captured = tensor;
+        const absl::StatusOr<Value*> value = Read(captured);
         if (!value.ok()) return status.Update(value.status());
         tensor = static_cast<uint32_t>(operands.size());
         operands.push_back(*value);
+        aten->strides.push_back(values_[captured].type.strides);
       });
       RETURN_IF_ERROR(status);
       aten->args.emplace_back(schema.arguments[i], std::move(argument));

@@ -238,11 +238,18 @@ class Parser {
     return attrs;
   }
 
-  Argument ArgumentValue(std::vector<Value*>& operands, int depth) {
+  // "%x", or "%x{1,4}" where the call was captured with other strides than the value has.
+  Argument ArgumentValue(std::vector<Value*>& operands, std::vector<Dims>& strides, int depth) {
     if (depth > kMaxArgumentDepth) lexer_.Fail("arguments are nested too deep");
     if (!lexer_.ok()) return {NoneArgument{}};
     if (lexer_.Peek("%")) {
       operands.push_back(Use());
+      const Value* value = operands.back();
+      if (lexer_.PeekAdjacent('{')) {
+        strides.push_back(List("{", "}"));
+      } else {
+        strides.push_back(value != nullptr ? value->type.strides : Dims());
+      }
       return {TensorArgument{static_cast<uint32_t>(operands.size() - 1)}};
     }
     if (lexer_.Peek("\"")) return {lexer_.QuotedText()};
@@ -259,7 +266,7 @@ class Parser {
     if (lexer_.Try("[")) {
       ArgumentList list;
       if (lexer_.Try("]")) return {list};
-      do list.push_back(ArgumentValue(operands, depth + 1));
+      do list.push_back(ArgumentValue(operands, strides, depth + 1));
       while (lexer_.ok() && lexer_.Try(","));
       lexer_.Expect("]");
       return {list};
@@ -277,7 +284,7 @@ class Parser {
       do {
         std::string name(lexer_.Word());
         lexer_.Expect("=");
-        call->args.emplace_back(std::move(name), ArgumentValue(operands, 0));
+        call->args.emplace_back(std::move(name), ArgumentValue(operands, call->strides, 0));
       } while (lexer_.ok() && lexer_.Try(","));
     }
     lexer_.Expect(")");

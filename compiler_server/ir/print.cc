@@ -160,7 +160,13 @@ class Printer {
       const Node& node;
       std::string operator()(const NoneArgument&) { return "none"; }
       std::string operator()(const TensorArgument& a) {
-        return printer.Name(node.operands[a.tensor]);
+        const Value* operand = node.operands[a.tensor];
+        const Dims& strides = node.aten->strides[a.tensor];
+        if (strides == operand->type.strides) return printer.Name(operand);
+        std::string text = ToText(std::span<const int64_t>(strides));
+        text.front() = '{';
+        text.back() = '}';
+        return printer.Name(operand) + text;
       }
       std::string operator()(int64_t value) { return std::to_string(value); }
       std::string operator()(double value) { return FloatText(value); }

@@ -81,8 +81,14 @@ class Verifier {
     for (const auto& [name, argument] : node.aten->args) {
       RETURN_IF_ERROR(CheckArgument(argument, node.operands.size()));
     }
-    for (const Value* operand : node.operands) {
-      CONSTRAINT(operand != nullptr, "aten_c3", "absent operand");
+    CONSTRAINT(node.aten->strides.size() == node.operands.size(), "aten_c4",
+               node.aten->strides.size(), " lists of strides for ", node.operands.size(),
+               " operands");
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      CONSTRAINT(node.operands[i] != nullptr, "aten_c3", "absent operand");
+      CONSTRAINT(node.aten->strides[i].size() == node.operands[i]->type.sizes.size(), "aten_c4",
+                 "strides ", ToText(node.aten->strides[i]), " for ",
+                 ToText(node.operands[i]->type));
     }
     return absl::OkStatus();
   }

@@ -85,46 +85,4 @@ MergedPermutation MergePermutation(const Dims& sizes, const Dims& perm) {
   return merged;
 }
 
-std::optional<ir::View> ApplyView(const ir::Node& node, ir::View view) {
-  ir::TensorType& type = view.type;
-  const Dims& sizes = node.type().sizes;
-  switch (node.op) {
-    case OpKind::kPermute: {
-      Dims strides;
-      for (int64_t p : node.Ints(AttrKey::kPerm)) strides.push_back(type.strides[p]);
-      type.strides = std::move(strides);
-      break;
-    }
-    case OpKind::kSlice: {
-      const Dims& starts = node.Ints(AttrKey::kStarts);
-      const Dims& steps = node.Ints(AttrKey::kSteps);
-      for (size_t d = 0; d < sizes.size(); ++d) {
-        view.offset += starts[d] * type.strides[d];
-        type.strides[d] *= steps[d];
-      }
-      break;
-    }
-    case OpKind::kExpand: {
-      type.strides = BroadcastStrides(type.sizes, type.strides, sizes);
-      break;
-    }
-    case OpKind::kReshape: {
-      std::optional<Dims> strides = ReshapeStrides(type.sizes, type.strides, sizes);
-      if (!strides.has_value()) return std::nullopt;
-      type.strides = *std::move(strides);
-      break;
-    }
-    case OpKind::kAsStrided:
-      // The op addresses memory in which the operand lies as its type says; the region must agree.
-      if (type.strides != node.operands[0]->type.strides) return std::nullopt;
-      type.strides = node.Ints(AttrKey::kStrides);
-      view.offset += node.Int(AttrKey::kOffset);
-      break;
-    default:
-      return std::nullopt;
-  }
-  type.sizes = sizes;
-  return view;
-}
-
 }  // namespace hpu::compiler

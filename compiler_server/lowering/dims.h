@@ -31,9 +31,4 @@ int64_t Product(const ir::Dims& sizes, size_t begin, size_t end);
 // [before, sizes[dim], after]: what lies outside and inside one dimension, each as one.
 ir::Dims AroundDim(const ir::Dims& sizes, int64_t dim);
 
-// The region that a view node (ir::IsView) selects from the region of its operand; `offset`
-// counts elements. nullopt if it cannot be addressed by strides (a reshape of permuted memory,
-// say).
-std::optional<ir::View> ApplyView(const ir::Node& node, ir::View operand);
-
 }  // namespace hpu::compiler

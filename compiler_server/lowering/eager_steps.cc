@@ -58,7 +58,7 @@ absl::Status EagerSteps::Resolve(const ir::Node& node, Argument* argument) {
 }
 
 absl::StatusOr<uint32_t> EagerSteps::OperandTensor(ir::Value* value) {
-  std::optional<RootView> view = plan_.FindRootView(value);
+  std::optional<ir::RootView> view = plan_.FindRootView(value);
   if (!view.has_value()) return Internal("operand ", value->id, " cannot be addressed by strides");
   std::optional<Memory> memory = memory_.HomeOf(*view->root);
   if (!memory.has_value()) return Internal("operand ", value->id, " has no memory");

@@ -10,6 +10,7 @@
 namespace hpu::compiler {
 namespace {
 
+using ir::Dims;
 using ir::Node;
 using ir::OpKind;
 using ir::Value;
@@ -19,6 +20,14 @@ bool CanServeAsStorage(const ir::Storage& storage) {
   return storage.value->kind == ValueKind::kResult &&
          KindOf(*storage.value->producer) == NodeKind::kEager &&
          storage.type == storage.value->type;
+}
+
+// The value whose memory, row-major, has the operand with these strides in it.
+Value* CopyUnder(Value* operand, const Dims& strides) {
+  const bool permuted = operand->kind == ValueKind::kResult &&
+                        operand->producer->op == OpKind::kPermute &&
+                        !ir::LiesAs(ir::Contiguous(operand->type), strides);
+  return permuted ? operand->producer->operands[0] : operand;
 }
 
 }  // namespace
@@ -40,19 +49,9 @@ Value* SegmentPlan::Root(Value* value) const {
   return value;
 }
 
-std::optional<RootView> SegmentPlan::FindRootView(Value* value) const {
-  std::vector<const Node*> chain;
-  while (value->kind == ValueKind::kResult && ir::IsView(*value->producer) &&
-         IsFree(*value->producer)) {
-    chain.push_back(value->producer);
-    value = value->producer->operands[0];
-  }
-  std::optional<ir::View> view = ir::View{value->type, 0};
-  for (auto node = chain.rbegin(); node != chain.rend() && view.has_value(); ++node) {
-    view = ApplyView(**node, *std::move(view));
-  }
-  if (!view.has_value()) return std::nullopt;
-  return RootView{value, *std::move(view)};
+std::optional<ir::RootView> SegmentPlan::FindRootView(Value* value) const {
+  return ir::FindRootView(value,
+                          [&](const Node& node) { return ir::IsView(node) && IsFree(node); });
 }
 
 void SegmentPlan::FindUpdatedInputs() {
@@ -79,14 +78,19 @@ std::optional<uint32_t> SegmentPlan::UpdatedInput(const Value& value) const {
   return found->second;
 }
 
-// Steps outside recipes need their operands in memory: a source, or a view that strides cannot
-// express, is calculated by a recipe like any other node.
+// Steps outside recipes need their operands in memory, as the call was captured with them: a
+// source, a view that strides cannot express, or a copy into another layout (the pass
+// eager-operands) is calculated by a recipe like any other node.
 void SegmentPlan::PinEagerOperands() {
   for (const Node* node : graph_->nodes()) {
     if (KindOf(*node) == NodeKind::kRecipe) continue;
-    for (Value* operand : node->operands) {
-      if (operand == nullptr) continue;
-      if (!FindRootView(operand).has_value()) pinned_[operand->id] = true;
+    for (size_t i = 0; i < node->operands.size(); ++i) {
+      Value* operand = node->operands[i];
+      const std::optional<ir::RootView> view = FindRootView(operand);
+      const Dims& strides = node->aten->strides[i];
+      if (!view.has_value() || !ir::LiesAs(view->view.type, strides)) {
+        pinned_[CopyUnder(operand, strides)->id] = true;
+      }
       const Value* root = Root(operand);
       if (root->kind == ValueKind::kResult && IsFree(*root->producer)) pinned_[root->id] = true;
     }

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "compiler_server/ir/graph.h"
+#include "compiler_server/ir/views.h"
 
 namespace hpu::compiler {
 
@@ -39,12 +40,6 @@ struct Segment {
   bool recipe = false;           // its nodes are one recipe; else each is a step, by its kind
   std::vector<ir::Node*> nodes;  // in graph order, without free ones
   std::vector<Write> writes;     // of a recipe, in order; mutations last
-};
-
-// A value as a region of the memory of its root, the first value up the chain of free views.
-struct RootView {
-  ir::Value* root = nullptr;
-  ir::View view;
 };
 
 class SegmentPlan {
@@ -69,7 +64,7 @@ class SegmentPlan {
   // the result. One position of a key/value cache then costs a position, not the cache.
   std::optional<uint32_t> UpdatedInput(const ir::Value& value) const;
   // nullopt if strides cannot express the chain.
-  std::optional<RootView> FindRootView(ir::Value* value) const;
+  std::optional<ir::RootView> FindRootView(ir::Value* value) const;
 
  private:
   // When a node runs. At one level, steps of other kinds come before the recipe.

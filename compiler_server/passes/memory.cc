@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "compiler_server/ir/rewrite.h"
+#include "compiler_server/ir/views.h"
 
 namespace hpu::compiler {
 namespace {
@@ -125,6 +126,47 @@ class Explicit {
 };
 
 }  // namespace
+
+namespace {
+
+// A copy of x in row-major order: a node for a recipe, or, where no recipe holds it, a call.
+Value* Copy(Builder& b, const PassContext& context, Value* x) {
+  const TensorType type = ir::Contiguous(x->type);
+  const size_t mark = b.Mark();
+  Node* copy = b.EmitNode(OpKind::kReshape, {x}, {}, &type);
+  if (context.accept(*copy).ok()) return copy->result();
+  b.Rewind(mark);
+  copy = b.EmitNode(OpKind::kAten, {x}, {}, &type);
+  copy->aten = std::make_unique<ir::AtenCall>();
+  copy->aten->target = "aten.clone.default";
+  copy->aten->args = {{"self", {TensorArgument{0}}},
+                      {"memory_format", {EnumArgument{"contiguous_format"}}}};
+  const std::optional<ir::RootView> lies = ir::FindRootView(x, ir::IsView);
+  copy->aten->strides = {lies.has_value() ? lies->view.type.strides : x->type.strides};
+  copy->aten->reason = "a copy for a call that runs eagerly; no recipe holds it";
+  return copy->result();
+}
+
+}  // namespace
+
+absl::Status LayOutEagerOperands(ir::Graph& graph, const PassContext& context) {
+  ir::Rewriter rewriter(graph);
+  Builder& b = rewriter.builder();
+  return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
+    if (node.op != OpKind::kAten) return ir::Visit::kKeep;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      Value* x = node.operands[i];
+      const Dims& strides = node.aten->strides[i];
+      const std::optional<ir::RootView> lies = ir::FindRootView(x, ir::IsView);
+      if (lies.has_value() && ir::LiesAs(lies->view.type, strides)) continue;
+      Dims perm;
+      if (!ir::IsDense({x->type.dtype, x->type.sizes, strides}, &perm)) continue;
+      if (!x->type.contiguous()) x = RowMajor(b, x);
+      node.operands[i] = b.Permute(Copy(b, context, b.Permute(x, perm)), Inverse(perm));
+    }
+    return ir::Visit::kKeep;
+  });
+}
 
 absl::Status MakeMemoryExplicit(ir::Graph& graph, const PassContext&) {
   return Explicit(graph).Run();

@@ -14,4 +14,10 @@ namespace hpu::compiler {
 
 absl::Status MakeMemoryExplicit(ir::Graph& graph, const PassContext& context);
 
+// Operands of ATen calls lie in memory as the calls were captured with them (AtenCall::strides): a
+// copy that decompositions left out, because values of the IR are row-major, is made after all.
+//   %1 = permute %0 ; aten "aten.view.dtype"(self = %1{3,1})
+//   ==>  %2 = reshape %1 : the same sizes, which the segmentation computes ; ... (self = %2)
+absl::Status LayOutEagerOperands(ir::Graph& graph, const PassContext& context);
+
 }  // namespace hpu::compiler

@@ -31,9 +31,10 @@ constexpr Pass kPipeline[] = {
     {"fold", FoldConstants},
     {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
     {"layout", MovePermutes},
-    {"simplify", Simplify},            // permutes that met, transposes into matrix products
-    {"canonicalize", Canonicalize},    // drops what the others left unused
-    {"rematerialize", Rematerialize},  // last: canonicalize would make one of its copies again
+    {"simplify", Simplify},                   // permutes that met, transposes into matrix products
+    {"canonicalize", Canonicalize},           // drops what the others left unused
+    {"rematerialize", Rematerialize},         // behind canonicalize, which would undo its copies
+    {"eager-operands", LayOutEagerOperands},  // last: the others drop copies
 };
 
 constexpr size_t kPassesToCanonical = 6;

@@ -175,7 +175,12 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"random_state_c1", "%x: f32[4], %s: i64[] seed", "relu %x : f32[4]"},
         Broken{"random_state_c2", "%s: i64[] seed, %o: i64[1] offset draws 1", "neg %s : i64[]"},
         Broken{"resize_c1", kX, "adaptive_avg_pool %x : f32[2,3]"},
-        Broken{"aten_c1", kX, "aten \"\"(a = %x) : f32[2,3]"}));
+        Broken{"aten_c1", kX, "aten \"\"(a = %x) : f32[2,3]"},
+        Broken{"aten_c4", kX, "aten \"a.b\"(a = %x{1}) : f32[2,3]"},
+        Broken{"elementwise_c1", "%x: bf16[2], %y: f32[1]", "mul %x, %y : bf16[2]"},
+        Broken{"elementwise_c1", "%x: bf16[2], %y: f16[]", "mul %x, %y : bf16[2]"},
+        Broken{"elementwise_c1", "%x: i32[2], %y: f32[]", "mul %x, %y : i32[2]"},
+        Broken{"result_c1", "%x: bf16[2], %y: f32[]", "mul %x, %y : f32[2]"}));
 
 struct BrokenGraph {
   const char* label;

@@ -273,6 +273,11 @@ const OpCase kOps[] = {
     {"scatter_max", "%r = scatter_max %x, %i, %x {dim = 1} : T[4,6]", kNumbers},
     {"scatter_min", "%r = scatter_min %x, %i, %x {dim = 0} : T[4,6]", kNumbers},
     {"scatter_mul", "%r = scatter_mul %x, %i, %x {dim = 1} : T[4,6]", kNumbers},
+    {"mul_number", "%n = full {value = 0.1} : f32[]\n %r = mul %x, %n : T[4,6]", "bf16 f16"},
+    {"number_sub", "%n = full {value = 1e6} : f32[]\n %r = sub %n, %x : T[4,6]", "bf16 f16"},
+    {"div_number", "%n = full {value = 7e4} : f32[]\n %r = div %x, %n : T[4,6]", "bf16 f16"},
+    {"floor_div_number", "%n = full {value = 0.1} : f32[]\n %r = floor_div %x, %n : T[4,6]",
+     "bf16 f16"},
     {"full", "%r = full {value = 3.0} : T[2,3]", kAll},
     {"iota", "%r = iota {start = 2.0, step = 3.0} : T[20]", kNumbers},
 };

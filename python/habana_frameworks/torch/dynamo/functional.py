@@ -147,6 +147,18 @@ def copies_blocks(
     return all(new % old == 0 for new, old in zip(sizes, input.shape[2:], strict=True))
 
 
+_ATEN: Any = torch.ops.aten
+# Functions for which the Python dispatcher has kernels that give wrong values.
+_WRONG_IN_PYTHON = {
+    F.multilabel_margin_loss,
+    torch._C._nn.multilabel_margin_loss,
+    _ATEN.multilabel_margin_loss,
+    _ATEN.multilabel_margin_loss.default,
+    _ATEN.multilabel_margin_loss_forward,
+    _ATEN.multilabel_margin_loss_forward.default,
+}
+
+
 class GraphRunner(torch.fx.Interpreter):
     """Runs a graph on functional tensors."""
 
@@ -162,8 +174,9 @@ class GraphRunner(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
-        if target is F.interpolate and copies_blocks(*args, **kwargs):
-            # The Python dispatcher would make gathers of it, and scatters of its gradient.
+        copies = target is F.interpolate and copies_blocks(*args, **kwargs)
+        if copies or target in _WRONG_IN_PYTHON:
+            # The Python dispatcher would make gathers of blocks, and scatters of their gradient.
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         return super().call_function(target, args, kwargs)

@@ -13,6 +13,7 @@ import torch
 from torch._ops import OpOverload
 
 from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
+from .margin_losses import multilabel_margin_loss_forward
 from .volume_pooling import VOLUME_POOLING
 
 _aten: Any = torch.ops.aten
@@ -387,6 +388,7 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.masked_scatter_backward.default: _masked_scatter_backward,
     _aten.median.default: _median_of_all,
     _aten.median.dim: _median,
+    _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
     _aten.put.default: _put,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
     _aten.replication_pad3d_backward.default: _replication_pad3d_backward,
