@@ -1,6 +1,7 @@
 // Movement: permute, reshape, expand, slice, concat, pad, strided access, constants.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
@@ -120,6 +121,18 @@ void LowerFull(const NodeLowering& at) {
   at.graph.Broadcast(value, at.out[0]);
 }
 
+// The kernel counts integers in 32 bits.
+const char* CountsIn32Bits(const ir::Node& node) {
+  if (IsFloat(node.type().dtype)) return nullptr;
+  const double start = node.Float(AttrKey::kStart);
+  const double step = node.Float(AttrKey::kStep);
+  const double limit = start + step * static_cast<double>(node.type().elements());
+  for (const double value : {start, step, limit}) {
+    if (std::abs(value) > std::numeric_limits<int32_t>::max()) return "integers of 64 bits";
+  }
+  return nullptr;
+}
+
 void LowerIota(const NodeLowering& at) {
   const double start = at.node.Float(AttrKey::kStart);
   const double step = at.node.Float(AttrKey::kStep);
@@ -174,7 +187,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kConcat, LowerConcat, LoweredTypes::kMoved, MovementRank},
     {OpKind::kExpand, LowerExpand, LoweredTypes::kMoved, Expandable},
     {OpKind::kFull, LowerFull, LoweredTypes::kArithmetic, MovementRank},
-    {OpKind::kIota, LowerIota, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kIota, LowerIota, LoweredTypes::kArithmetic, CountsIn32Bits},
     {OpKind::kPad, LowerPad, LoweredTypes::kArithmetic, Rank5},
     {OpKind::kPermute, LowerPermute, LoweredTypes::kMoved, Permutable},
     {OpKind::kRandomUniform, LowerRandomUniform, LoweredTypes::kArithmetic, MovementRank},

@@ -108,7 +108,7 @@ void LowerPointwise(const NodeLowering& at) {
   for (const Tensor& tensor : at.in) in.push_back(widened(tensor));
   const Tensor wide = at.graph.Intermediate(DType::kF32, at.out[0].sizes);
   Emit(at, std::move(in), wide);
-  at.graph.Cast(wide, at.out[0]);
+  at.graph.CastResult(wide, at.out[0]);
 }
 
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }

@@ -1,6 +1,7 @@
 // Reductions, scans and sorting.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
@@ -77,6 +78,14 @@ void LowerReduce(const NodeLowering& at) {
   if (!in_place) graph.Reshape(reduced, at.out[0]);
 }
 
+// Positions along one dimension are numbers of 32 bits on the device.
+const char* PositionsIn32Bits(int64_t size) {
+  return size > std::numeric_limits<int32_t>::max() ? "positions of 64 bits" : nullptr;
+}
+const char* ArgReducible(const ir::Node& node) {
+  return PositionsIn32Bits(node.operands[0]->type.sizes[node.Ints(AttrKey::kDims)[0]]);
+}
+
 void LowerArgReduce(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -113,6 +122,13 @@ void LowerTopk(const NodeLowering& at) {
   graph.Node("topk", {x}, at.out, Params(params));
 }
 
+const char* Sortable(const ir::Node& node) {
+  const char* reason = Rank5(node);
+  return reason != nullptr
+             ? reason
+             : PositionsIn32Bits(node.operands[0]->type.sizes[node.Int(AttrKey::kDim)]);
+}
+
 const char* ReducibleRuns(const ir::Node& node) {
   int runs = 0;
   int last = -1;  // whether the previous dimension was reduced
@@ -128,8 +144,8 @@ const char* ReducibleRuns(const ir::Node& node) {
 }
 
 constexpr LoweringRule kRules[] = {
-    {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, AnyShape},
-    {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
+    {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
     {OpKind::kCumprod, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kCumsum, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kReduceMax, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
@@ -137,7 +153,7 @@ constexpr LoweringRule kRules[] = {
     {OpKind::kReduceMin, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
     {OpKind::kReduceProd, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
     {OpKind::kReduceSum, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
-    {OpKind::kTopk, LowerTopk, LoweredTypes::kArithmetic, Rank5},
+    {OpKind::kTopk, LowerTopk, LoweredTypes::kArithmetic, Sortable},
 };
 
 }  // namespace

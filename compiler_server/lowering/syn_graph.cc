@@ -218,6 +218,12 @@ void SynGraph::Cast(const Tensor& from, const Tensor& to) {
   }
 }
 
+void SynGraph::CastResult(const Tensor& from, const Tensor& to) {
+  const ns_CastKernel_Params params{.round_mode = NS_CAST_ROUND_DEFAULT};
+  Node("cast_" + std::string(GuidSuffix(from.dtype)) + "_to_" + std::string(GuidSuffix(to.dtype)),
+       {from}, {to}, Params(params));
+}
+
 Tensor SynGraph::Reshaped(const Tensor& from, const ir::Dims& sizes) {
   if (from.sizes == sizes) return from;
   Tensor to = Intermediate(from.dtype, sizes);

@@ -112,6 +112,9 @@ class SynGraph {
   void Copy(const Tensor& from, const Tensor& to);
   // PyTorch's conversion: towards zero for integers, nearest even for floats, "not zero" for bool.
   void Cast(const Tensor& from, const Tensor& to);
+  // From f32 to a narrower float, as the results of that type's own kernels are rounded: the device
+  // may leave it out between kernels that it fuses.
+  void CastResult(const Tensor& from, const Tensor& to);
   // The same with a new intermediate; `from` itself if there is nothing to do.
   Tensor Reshaped(const Tensor& from, const ir::Dims& sizes);
   Tensor Transposed(const Tensor& from, const ir::Dims& perm);

@@ -158,9 +158,11 @@ absl::Status ImportCast(Importer& im) {
     return Unimplemented("casts with stochastic rounding");
   }
   return MapOne(im, [&](E x) {
-    // An explicit cast rounds even where fusion keeps the value in a register; other results of
-    // narrow type are rounded only when they are stored.
-    if (x.type() == kF32 && ComputeType(to) == kF32) return RoundTo(x, to);
+    // A cast rounds even where fusion keeps the value in a register, unless it leaves the rounding
+    // to the device; like other results of narrow type it is then rounded when it is stored.
+    if (x.type() == kF32 && ComputeType(to) == kF32) {
+      return has_mode && mode == NS_CAST_ROUND_DEFAULT ? x : RoundTo(x, to);
+    }
     if (!has_mode || x.type() != kF32) return x;
     switch (mode) {
       case NS_CAST_ROUND_HALF_TO_EVEN:

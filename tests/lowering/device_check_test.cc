@@ -116,5 +116,32 @@ TEST_F(DeviceCheckTest, TakesEveryNodeOfTheGoldens) {
   EXPECT_GT(check.asked(), 80U);
 }
 
+// What no device is asked about: positions and ranges are numbers of 32 bits in recipes.
+TEST(CheckLowerableTest, RefusesPositionsAndRangesOf64Bits) {
+  const auto check = [](const std::string& line) {
+    absl::StatusOr<ir::Graph> graph =
+        ir::Parse("graph @g(%x: i8[2147483656], %y: i8[64]) {\n" + line + "\n return\n}");
+    EXPECT_TRUE(graph.ok()) << ToText(graph.status());
+    return CheckLowerable(*graph->nodes().at(0));
+  };
+  for (const char* line :
+       {"%r = argmax %x {dims = [0]} : i64[]", "%r = argmin %x {dims = [0]} : i64[]",
+        "%r, %s = topk %x {k = 2, dim = 0, largest = true} : i8[2], i64[2]",
+        "%r = iota {start = 0.0, step = 1.0} : i32[2147483656]",
+        "%r = iota {start = 3e9, step = 1.0} : i64[5]",
+        "%r = iota {start = -1e10, step = 1.0} : i64[5]",
+        "%r = iota {start = 0.0, step = 4e9} : i64[2]"}) {
+    const absl::Status status = check(line);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << line;
+    EXPECT_NE(ToText(status).find("64 bits"), std::string::npos) << ToText(status);
+  }
+  for (const char* line : {"%r = argmax %y {dims = [0]} : i64[]",
+                           "%r, %s = topk %y {k = 2, dim = 0, largest = true} : i8[2], i64[2]",
+                           "%r = iota {start = 2147483640.0, step = 1.0} : i64[5]",
+                           "%r = iota {start = 3e9, step = 1.0} : f32[5]"}) {
+    EXPECT_TRUE(check(line).ok()) << line;
+  }
+}
+
 }  // namespace
 }  // namespace hpu::compiler

@@ -68,7 +68,7 @@ COPIES: dict[str, tuple[Function, torch.Tensor]] = {
 @pytest.mark.parametrize("name", COPIES)
 def test_a_copy_before_an_eager_step(name: str) -> None:
     function, x = COPIES[name]
-    check(function, x)
+    check(function, x, rtol=0, atol=0) if name == "bf16 as bytes" else check(function, x)
 
 
 def test_a_view_before_an_eager_step_is_no_copy() -> None:
