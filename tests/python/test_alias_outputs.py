@@ -53,6 +53,7 @@ FUNCTIONS = {
     "no_grad view beside a product": no_grad_view_and_more,
     "all of them": half_and_half,
     "detached operand": lambda t: (t.detach() * t, t.detach()),
+    "intermediate, and views of it": lambda t: (y := t * 2, y.view(-1), y.t().detach()),
 }
 
 INPUTS = {
