@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import json
 import statistics
 import sys
@@ -27,7 +28,7 @@ from habana_frameworks.torch.dynamo import report
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # Of the output's range.
-TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
+TOLERANCE = {"f32": 1e-4, "bf16": 2e-2}
 
 
 def sentence_case() -> ModelCase:
@@ -70,20 +71,30 @@ def nearest(embeddings: torch.Tensor) -> list[tuple[str, str, float]]:
     ]
 
 
+def in_f32(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """CPU eager's results of the model's weights and the inputs as they are, computed in f32."""
+    with torch.inference_mode():
+        wide = copy.deepcopy(model).to("cpu").float()
+        return outputs_of(wide(**to_device(inputs, "cpu", torch.float32)))
+
+
 def run(case: ModelCase, batch: int, dtype_name: str, seconds: float) -> dict[str, Any]:
     """One model, eagerly on the CPU and compiled on the device."""
     dtype = DTYPES[dtype_name]
     model = case.model.to(dtype)
     on_cpu = to_device(case.inputs(batch), "cpu", dtype)
     with torch.inference_mode():
-        expected = outputs_of(model(**on_cpu))
+        eager = outputs_of(model(**on_cpu))
         eager_ms = steady_ms(lambda: model(**on_cpu), seconds)
         on_device = to_device(on_cpu, "hpu", dtype)
         compiled = torch.compile(model.to("hpu"), backend="hpu_backend")
         got, first_ms = timed(lambda: outputs_of(compiled(**on_device)))
         compiled_ms = steady_ms(lambda: compiled(**on_device), seconds)
     summary = report()
+    # CPU eager's own rounding of bf16 depends on the CPU: f32 of the same weights decides.
+    expected = eager if dtype is torch.float32 else in_f32(model, on_cpu)
     error = largest_error(got, expected)
+    allowed = max(TOLERANCE[dtype_name], largest_error(eager, expected))
     return {
         "model": case.name,
         "dtype": dtype_name,
@@ -99,7 +110,7 @@ def run(case: ModelCase, batch: int, dtype_name: str, seconds: float) -> dict[st
         "CPU eager, ms": eager_ms,
         "speed-up": eager_ms / compiled_ms,
         "largest error / range": error,
-        "within tolerance": error <= TOLERANCE[dtype_name],
+        "within tolerance": error <= allowed,
         "eager reasons": summary.eager_reasons,
         "embeddings": (got[0].float().cpu(), expected[0].float()),
     }

@@ -97,7 +97,10 @@ absl::StatusOr<std::string> Device::IsaLevel() {
   RETURN_IF_ERROR(EnsureLibrary());
   if (api_->synEmulatorGetIsaLevel == nullptr) return std::string();
   char level[64] = "";
-  RETURN_IF_SYN_ERROR(*api_, synEmulatorGetIsaLevel, level, sizeof(level));
+  RETURN_IF_SYN_ERROR(*api_, synConfigurationGet, "EMULATOR_ISA_LEVEL", level, sizeof(level));
+  if (level[0] == '\0') {
+    RETURN_IF_SYN_ERROR(*api_, synEmulatorGetIsaLevel, level, sizeof(level));
+  }
   return std::string(level);
 }
 

@@ -44,7 +44,8 @@ class Device {
   const std::string& library_path() const { return library_path_; }
   // 1 if a device is present or acquired, else 0. Never fails.
   int Count();
-  // The type that would be acquired ("gaudi2"), and the emulator's ISA level ("" for a card).
+  // The type that would be acquired ("gaudi2"), and the ISA level that programs are asked for: the
+  // emulator's key EMULATOR_ISA_LEVEL, by default the host's level ("" for a card).
   absl::StatusOr<std::string> Kind();
   absl::StatusOr<std::string> IsaLevel();
   absl::StatusOr<bool> IsEmulated();

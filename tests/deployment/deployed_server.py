@@ -73,8 +73,9 @@ def unit_settings(section: str) -> list[tuple[str, str]]:
 
 
 def unit_command(name: str) -> list[str]:
-    """The words of ExecStart or another setting that is a command."""
-    return shlex.split(dict(unit_settings("Service"))[name])
+    """The words of ExecStart or another setting that is a command, without systemd's prefix for one
+    that may fail."""
+    return shlex.split(dict(unit_settings("Service"))[name].removeprefix("-"))
 
 
 class Folders:

@@ -65,16 +65,19 @@ def folders(tmp_path):
     made = Folders(tmp_path)
     made.make_certificate()
     (made.configuration / "redis-password").write_text("secret\n")
-    (made.configuration / "tls/client-ca.crt").write_text("")
+    (made.configuration / "redis-password").chmod(0o640)
+    shutil.copy(made.configuration / "tls/tls.crt", made.configuration / "tls/client-ca.crt")
     remote_cache = made.configuration / "remote-cache"
     remote_cache.mkdir()
     (remote_cache / "token").write_text("secret\n")
-    for name in ("ca.crt", "tls.key"):
-        (remote_cache / name).write_text("")
+    (remote_cache / "token").chmod(0o600)
     upstream = made.configuration / "upstream"
     upstream.mkdir()
+    shutil.copy(remote_cache / "token", upstream)
     for folder in (remote_cache, upstream):
-        shutil.copy(made.configuration / "tls/tls.crt", folder)
+        for name in ("tls.crt", "tls.key"):
+            shutil.copy(made.configuration / "tls" / name, folder)
+        shutil.copy(made.configuration / "tls/tls.crt", folder / "ca.crt")
     return made
 
 

@@ -124,6 +124,7 @@ def _mounted(folder: Path, files: dict[str, str]) -> None:
     version.mkdir(parents=True)
     for name, text in files.items():
         (version / name).write_text(text)
+        (version / name).chmod(0o440)  # the volumes' defaultMode
         (folder / name).symlink_to(f"..data/{name}")
     (folder / "..data").symlink_to(version.name)
 
@@ -179,6 +180,13 @@ def test_the_client_s_configuration_is_one_of_a_daemon(tmp_path):
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     for path in [environment["HPU_COMPILE_SERVER_CONFIG"], *re.findall(r'"(/.+)"', text)]:
         assert any(path.startswith(mount) for mount in mounts), path
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    certificate = folders.make_certificate().read_text()
+    for name, content in (("ca", {"ca.crt": certificate}), ("secret", {"token": "secret\n"})):
+        _mounted(mounted / name, content)
+    (mounted / "keys").mkdir()
+    config.write_text(text.replace("/etc/hpu-compile/", f"{mounted}/"))
     command = [native.server_binary(), "--cache-dir", str(folders.state)]
     command += ["--config", str(config), "--upstream", environment["HPU_COMPILE_SERVER"]]
     done = check(command)

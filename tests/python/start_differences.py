@@ -321,12 +321,12 @@ def _parametrized_weight(setup: Setup) -> None:
     parametrize.register_parametrization(setup.function.layer, "weight", Double())
 
 
-@_differs("tied", "after", hits=True)
+@_differs("tied", "after")
 def _tied_weights(setup: Setup) -> None:
     setup.function.second.weight = setup.function.first.weight
 
 
-@_differs("tied", "after", hits=True)
+@_differs("tied", "after")
 def _shared_module(setup: Setup) -> None:
     setup.function.second = setup.function.first
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from training_case import assert_close, compiled, leaf, matrix, only_graph
 
@@ -53,6 +54,8 @@ FUNCTIONS = {
     "no_grad view beside a product": no_grad_view_and_more,
     "all of them": half_and_half,
     "detached operand": lambda t: (t.detach() * t, t.detach()),
+    "dropout that is off": lambda t: (F.dropout(t, 0.5, False), F.dropout(t, 0.0), t * 2),
+    "intermediate, and views of it": lambda t: (y := t * 2, y.view(-1), y.t().detach()),
 }
 
 INPUTS = {
@@ -193,6 +196,24 @@ def test_a_module_that_keeps_its_state_detached():
     (out.sum() + (kept * module.scale).sum() + (shown * x).sum()).backward()
     assert_close(module.scale.grad, matrix(3, 4).sum(0) + 1)
     assert_close(x.grad, 1 + matrix(3, 4))
+    only_graph()
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_write_through_a_dropout_that_is_off(train):
+    """PyTorch's decomposition copies what the op gives back."""
+
+    def function(w, t):
+        y = F.dropout(t, 0.0 if train else 0.5, train)
+        y.mul_(2)
+        return (w * t).sum()
+
+    found = []
+    for device, run in (("cpu", function), ("hpu", compiled(function))):
+        w, t = matrix().to(device).requires_grad_(), matrix(seed=1).to(device)
+        run(w, t).backward()
+        found.append((w.grad.cpu(), t.cpu()))
+    torch.testing.assert_close(found[1], found[0])
     only_graph()
 
 

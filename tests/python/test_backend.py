@@ -10,8 +10,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from exact_reference import ExactReference
 from function_cases import PURE, WRITES, A, B
-from helpers import check, compare, compiled_whole, fresh_process, place_all
+from helpers import check, compare, compare_form, compiled_whole, fresh_process, place_all
 
 from habana_frameworks.torch.dynamo import report
 
@@ -207,8 +208,11 @@ def test_autocast(dtype):
     compiled = torch.compile(function, backend="hpu_backend")
     w = torch.randn(3, 6)
     with torch.no_grad():
-        got = compiled(A.to("hpu"), w.to("hpu"), "hpu")
-        compare(got, function(A, w, "cpu"), 3e-2, 3e-2)
+        got, eager = compiled(A.to("hpu"), w.to("hpu"), "hpu"), function(A, w, "cpu")
+        compare_form(got, eager)
+        ExactReference(lambda x, w: function(x, w, "cpu"), A, w, coarsest=dtype).check(
+            [got], [eager]
+        )
 
 
 def test_inference_mode_gives_inference_tensors():

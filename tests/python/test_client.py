@@ -380,6 +380,83 @@ def test_a_server_that_cannot_start_says_why(daemon: Daemon, tmp_path: Path) -> 
     assert caught.value.code == "NOT_FOUND"
 
 
+_HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def held(path: str) -> Iterator[int]:
+    """Another process holds the lock; its id."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        yield holder.pid
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_stopped_process_that_holds_the_start_lock_is_named(daemon: Daemon) -> None:
+    """Its own deadline, of 20 s, is waited for by nobody."""
+    socket = _client.server_paths(str(daemon.folder / "cache"))["socket"]
+    with held(socket + ".start") as holder:
+        suspend(holder)
+        with pytest.raises(_client.ServerUnavailable) as caught:
+            daemon.start(start_timeout_s=600)
+        assert (
+            f"process {holder} holds {socket}.start and is stopped; let it go on: "
+            f"kill -CONT {holder}, or end it: kill -9 {holder}"
+        ) in str(caught.value)
+        # It goes on, and is as slow as it may be.
+        os.kill(holder, signal.SIGCONT)
+        with pytest.raises(_client.ServerUnavailable) as caught:
+            daemon.start(start_timeout_s=0.1)
+        assert (
+            f"{socket}.start stayed locked by process {holder}; if it hangs, end it: kill -9"
+        ) in str(caught.value)
+    assert daemon.compile("quick").origin == "compiled"
+
+
+@pytest.mark.parametrize("name", ["server.sock.start", "server.sock.lock", "server.sock.pub"])
+def test_a_fifo_in_place_of_a_file_beside_the_socket_hangs_nobody(
+    daemon: Daemon, name: str
+) -> None:
+    run = daemon.folder / "cache/run"
+    daemon.compile("quick")
+    socket = daemon.start()
+    _client.CompileClient(socket).shutdown()
+    while _client.server_process(socket) is not None:
+        time.sleep(0.01)
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    if name.endswith(".pub"):  # which every server writes anew
+        assert daemon.compile("quick").origin == "store"
+        assert (run / name).is_file()
+        return
+    with pytest.raises(_client.ServerUnavailable, match="it is a FIFO and not a regular file"):
+        daemon.start()
+
+
+@pytest.mark.parametrize("name", ["server.log", "build_id"])
+def test_a_fifo_in_place_of_a_log_or_of_the_build_ids_hangs_nobody(
+    daemon: Daemon, name: str
+) -> None:
+    cache = daemon.folder / "cache"
+    cache.mkdir(mode=0o700)
+    os.mkfifo(cache / name)
+    assert daemon.compile("quick").origin == "compiled"
+
+
 def test_fetching_a_megabyte_is_quick(daemon: Daemon) -> None:
     daemon.compile("size:1000000")
     times = []

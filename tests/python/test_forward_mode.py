@@ -15,6 +15,7 @@ from training_case import assert_close, compiled, leaf, matrix
 
 from habana_frameworks.torch.dynamo import report
 from habana_frameworks.torch.dynamo.service import service
+from habana_frameworks.torch.report.cures import for_eager
 
 REASON = "an input has a tangent of forward-mode differentiation"
 
@@ -63,6 +64,7 @@ def test_tangents_are_those_of_eager(name, before):
         run(x.to("hpu"))
     torch.testing.assert_close(tangents(run, x.to("hpu")), tangents(function, x))
     calls = [graph.eager_calls for graph in report().graphs if graph.eager_calls]
+    assert "torch.func.jvp" in for_eager(REASON)
     assert calls == [{REASON: 1}] * (name != "itself")  # of which Dynamo makes no graph
     plain = run(x.to("hpu"))  # and is compiled again behind it
     plain = plain[-1] if isinstance(plain, tuple) else plain

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from habana_frameworks.torch.dynamo.bundle import new_bundle
 from habana_frameworks.torch.internal.regular_file import open_regular, read_regular_file
 
 
@@ -70,3 +71,16 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="it is a FIFO"):
         open_regular(tmp_path / "fifo")
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("kind", ["a link", "a FIFO"])
+def test_a_bundle_is_not_written_to_what_somebody_laid_there(tmp_path: Path, kind: str) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"kept")
+    part = tmp_path / "bundle.part"
+    part.symlink_to(other) if kind == "a link" else os.mkfifo(part)
+    with new_bundle(tmp_path / "bundle"):
+        pass
+    assert other.read_bytes() == b"kept"
+    assert (tmp_path / "bundle").is_file()
+    assert not part.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 
 import pytest
 import torch
@@ -42,6 +43,16 @@ def test_limits_of_padding_thin_a_range():
         (lambda: warmup.linear(0, 4, 1), "low 0: expected at least 1"),
         (lambda: warmup.linear(8, 4, 1), "low 8 is above high 4"),
         (lambda: warmup.exponential(1, 4, count=0), "count 0: expected at least 1"),
+        (lambda: warmup.exponential(1, 4, count=10**12), "count 10.*: expected at most 1000000"),
+        (lambda: warmup.exponential(1, 10**400, count=3), "high 10+: expected at most 9223372036"),
+        (lambda: warmup.linear(1, 10**12, 1), "step 1: that makes 1000000000000 sizes up to"),
+        (lambda: warmup.linear(1, 10**12, 7, pad_percent=50), "step 7: that makes 142857142857"),
+        (lambda: warmup.Buckets(range(1, 10**12)), "batch: more than 1000000 sizes are given"),
+        (lambda: warmup.Buckets([1], itertools.count(1)), "sequence: more than 1000000 sizes"),
+        (
+            lambda: warmup.Buckets(range(1, 1001), range(1, 102)),
+            "1000 batch sizes and 101 sequence sizes make 101000 shapes, at most 100000: take a",
+        ),
         (lambda: warmup.Buckets([]), "batch: no size is given"),
         (lambda: warmup.Buckets([1], [0]), "sequence: 0 is no size"),
         (lambda: warmup.Buckets([1, 4]).fit(5), "batch 5 is above the largest bucket, 4"),

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -257,6 +258,44 @@ def test_factories_that_fail_and_shapes_that_do_not_fit(host):
     assert "leave out 1000000000x12, 1000000000x8, 1000000000x4" in told
     (host.folder / "wrong.yaml").write_text(MANIFEST.replace("version: 1", "version: 2"))
     assert "wrong.yaml:2: version: 2 is of another" in host.run("warm", "wrong.yaml", code=1)
+
+
+ENDING = {
+    "a factory": ("def make(scale=2.0):\n    import sys; sys.exit(3)", "model: app:make raised"),
+    "an import": ("import sys; sys.exit(3)", "model: app:make raised"),
+    "a forward": (
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        import sys; sys.exit(3)\ndef make():\n    return Net()",
+        "",
+    ),
+    "inputs": (
+        "def make():\n    return torch.nn.Linear(8, 8)\n"
+        "def inputs(batch, sequence):\n    import sys; sys.exit(3)",
+        "inputs: ended:inputs raised",
+    ),
+}
+
+
+@pytest.mark.parametrize("where", ENDING)
+def test_user_code_that_ends_the_process_fails_its_rows_alone(host, where):
+    code, text = ENDING[where]
+    (host.folder / "ended.py").write_text(f"import torch\n{code}\n")
+    second = MANIFEST.partition("models:\n")[2].replace("app:make", "ended:make")
+    second = second.replace("name: net", "name: ended").replace("[1, 2]", "[1]")
+    if where == "inputs":
+        begin = second.index("    inputs:")
+        end = second.index("    batch:")
+        second = second[:begin] + "    inputs: ended:inputs\n" + second[end:]
+    (host.folder / "two.yaml").write_text(MANIFEST + second)
+    try:
+        told = host.run("warm", "two.yaml", code=1)
+        assert "6 compiled, 3 failed, 0 left" in told
+        assert text.replace("app:", "ended:") in told
+        assert "SystemExit: 3" in told
+        planned = host.run("warm", "two.yaml", "--plan", code=1)
+        assert re.search(r"hpu-compile warm: ended: .* raised SystemExit: 3", planned)
+    finally:
+        sys.modules.pop("ended", None)
 
 
 def test_record_and_replay(host, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,21 @@ def test_fields():
             "recorded:\n  - {graph: g, key: abc}\nmodels:\n",
             "m.yaml:3: recorded[0].key: 'abc': expected a front-end key of 64 hexadecimal digits",
         ),
+        (
+            "{low: 16, high: 48, step: 16}",
+            "{low: 1, high: 1000000000000, step: 1}",
+            "m.yaml:7: models[0].sequence: step 1: that makes 1000000000000 sizes up to",
+        ),
+        (
+            "batch: [4, 1]",
+            "batch: {linear: {low: 1, high: 90000, step: 1}}",
+            "m.yaml:5: models[0].batch: 90000 batch sizes and 3 sequence sizes make 270000 shapes",
+        ),
+        (
+            "batch: [4, 1]",
+            "batch: {exponential: {low: 1, high: 9, count: 1000000000000}}",
+            "m.yaml:5: models[0].batch: count 1000000000000: expected at most 1000000",
+        ),
     ],
 )
 def test_errors_name_line_and_field(old, new, text):
@@ -93,6 +109,30 @@ def test_errors_name_line_and_field(old, new, text):
     with pytest.raises(ManifestError) as error:
         parse_manifest(GOOD.replace(old, new), "m.yaml")
     assert text in str(error.value)
+
+
+def test_all_grids_together_are_bounded():
+    many = GOOD.replace("batch: [4, 1]", "batch: {linear: {low: 1, high: 20000, step: 1}}")
+    entry = many.partition("models:\n")[2]
+    assert len(parse_manifest(many, "m.yaml").entries[0].buckets) == 60_000
+    second = entry.replace("  - model: app.models:make\n", "  - model: app.models:another\n")
+    text = "m.yaml:3: models: they have 120000 shapes together, at most 100000"
+    with pytest.raises(ManifestError, match=text):
+        parse_manifest(many + second, "m.yaml")
+
+
+def test_a_manifest_is_a_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="it is a FIFO and not a regular file"):
+        read_manifest(tmp_path / "fifo")
+    with pytest.raises(OSError, match="it is a device and not a regular file"):
+        read_manifest(tmp_path / "zero")
+    with pytest.raises(OSError, match="it is a folder and not a regular file"):
+        read_manifest(tmp_path)
+    (tmp_path / "latin").write_bytes(b"version: 1\nmodels: \xff\n")
+    with pytest.raises(ManifestError, match="latin:2: no UTF-8: invalid start byte"):
+        read_manifest(tmp_path / "latin")
 
 
 def test_two_models_of_one_name():

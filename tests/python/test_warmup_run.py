@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 import threading
 import weakref
 
@@ -217,6 +218,47 @@ def test_graph_breaks_and_failures_are_in_their_rows(fresh):
     assert ready == []
     assert json.loads(done.to_json())["rows"][1]["shape"] == {"batch": 2, "sequence": 4}
     assert "no input for two" in done.to_html()
+
+
+class Interruption(BaseException):
+    """As frameworks have them, to pass `except Exception`."""
+
+
+def exit_thread():
+    raise SystemExit
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (lambda: sys.exit(3), "SystemExit: 3"),
+        (lambda: sys.exit("no weights"), "SystemExit: no weights"),
+        (exit_thread, "SystemExit: "),
+        (lambda: next(iter(())), "StopIteration: "),
+        (lambda: (_ for _ in ()).throw(GeneratorExit()), "GeneratorExit: "),
+        (lambda: (_ for _ in ()).throw(asyncio.CancelledError("late")), "CancelledError: late"),
+        (lambda: (_ for _ in ()).throw(Interruption("stop")), "Interruption: stop"),
+    ],
+)
+def test_user_code_that_ends_the_process_fails_its_shape_alone(fresh, end, text):
+    """In the service's thread, where sys.exit would end the warm-up without a word."""
+    run, told = caller(), []
+
+    def ends(shape):
+        if shape.batch == 2:
+            end()
+        run(shape)
+
+    def tell(progress):
+        told.append(progress)
+        end()
+
+    handle = warmup.start(ends, warmup.Buckets([1, 2, 3], [4]), on_progress=tell)
+    done = handle.wait(120)
+    assert [row.result for row in done.rows] == ["compiled", "failed", "compiled"]
+    assert done.rows[1].error == text
+    assert done.stopped == ""
+    assert len(told) == 3
 
 
 def test_what_runs_eagerly_is_a_failure(fresh):

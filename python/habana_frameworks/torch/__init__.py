@@ -19,6 +19,7 @@ import torch
 
 from . import native
 from .internal import bridge_config, cache_artifacts, lazy_mode, registrations
+from .internal.after_import import after_import
 from .internal.submodules import on_demand
 
 _registered = False
@@ -43,6 +44,12 @@ def _register_with_dynamo() -> None:
         from .dynamo.compile_backend.backends import hpu_backend
 
         registry.register_backend(name="hpu_backend", compiler_fn=hpu_backend)
+
+
+def _register_device_interface() -> None:
+    from .hpu import device_interface
+
+    device_interface.register()
 
 
 def _announce_backend() -> None:
@@ -79,6 +86,7 @@ def autoload() -> None:
     cache_artifacts.register()
     _registered = True
     hpu.metrics.install_dump()
+    after_import("torch._dynamo.device_interface", _register_device_interface)
     _announce_backend()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 from .. import native
 from ..dynamo.bundle import BundledProgram, BundleReader, new_bundle
+from ..internal.regular_file import open_regular
 from .daemon import daemon_client
 from .errors import CommandError
 from .key_commands import believed_keys
@@ -65,7 +68,7 @@ def _fetch(client: Any, manifest: dict[str, Any]) -> BundledProgram | None:
 
 @contextmanager
 def _open(path: Path) -> Iterator[BundleReader]:
-    with open(path, "rb") as file, BundleReader(file, str(path)) as bundle:
+    with os.fdopen(open_regular(path), "rb") as file, BundleReader(file, str(path)) as bundle:
         yield bundle
 
 
@@ -101,9 +104,20 @@ def add_sign_arguments(command: argparse.ArgumentParser) -> None:
         "--signer",
         action="append",
         default=[],
+        type=_public_key,
         metavar="KEY",
-        help="public key whose programs are signed; without it those that the daemon believes",
+        help="public key, whole, whose programs are signed; without it those that the daemon "
+        "believes",
     )
+
+
+def _public_key(text: str) -> str:
+    """The beginning of a key would name whoever makes one that begins so."""
+    if re.fullmatch("[0-9a-fA-F]{64}", text) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected 64 hexadecimal digits, as `hpu-compile keys` prints them"
+        )
+    return text.lower()
 
 
 def sign(arguments: argparse.Namespace) -> dict[str, Any]:

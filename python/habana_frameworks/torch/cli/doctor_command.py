@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import native
 from ..dynamo.local_daemon import server_paths
+from ..internal.regular_file import read_regular_file
 from .daemon import daemon_client, find_daemon, problem_of_settings, problem_of_store
 from .errors import CommandError
 
@@ -185,9 +186,9 @@ def _access(config_file: str) -> dict[str, str]:
     if not config_file:
         return {}
     try:
-        with open(config_file, "rb") as file:
-            return {name: str(value) for name, value in tomllib.load(file).items()}
-    except (OSError, tomllib.TOMLDecodeError):
+        text = read_regular_file(config_file).decode()
+        return {name: str(value) for name, value in tomllib.loads(text).items()}
+    except (OSError, ValueError):
         return {}  # the daemon took it, so it has what it needs
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import native
 from ..dynamo.local_daemon import server_paths
+from ..internal.regular_file import read_regular_file
 from .daemon import find_daemon
 from .errors import CommandError
 
@@ -49,9 +50,10 @@ def _of_folder(folder: Path) -> list[dict[str, Any]]:
         raise CommandError(f"{folder} is no folder")
     rows = []
     files = sorted(p for p in folder.iterdir() if p.suffix in (".pub", ".revoked"))
-    revoked = {p.read_bytes() for p in files if p.suffix == ".revoked"}
-    for path in files:
-        content = path.read_bytes()
+    contents = [read_regular_file(path) for path in files]
+    found = list(zip(files, contents, strict=True))
+    revoked = {content for path, content in found if path.suffix == ".revoked"}
+    for path, content in found:
         if len(content) != 32:
             state = f"no key: it has {len(content)} bytes instead of 32"
         else:

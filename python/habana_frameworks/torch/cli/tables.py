@@ -1,7 +1,8 @@
 """Answers of hpu-compile as tables for people; --json has the same figures whole.
 
-Keys and digests are cut to what is enough to name one, as git does; every command takes the
-beginning of a key.
+In tables of programs, keys are cut to what is enough to name one, as git does; every command takes
+the beginning of such a key. All else is printed whole and unbroken, however narrow the terminal is:
+a digest, a public key or a path is there to be pasted somewhere that takes no beginning.
 """
 
 from __future__ import annotations
@@ -36,12 +37,17 @@ def print_answer(command: str, answer: Any) -> None:
         names = list(answer[0]) if answer else []
         _table(command, names, [[cell(n, row[n]) for n in names] for row in answer])
     else:
-        rows = [[re.sub("_m?s$", "", name), cell(name, v)] for name, v in answer.items()]
-        _table(command, ["name", "value"], rows)
+        rows = [[re.sub("_m?s$", "", name), _whole(name, v)] for name, v in answer.items()]
+        _unbroken(command, ["name", "value"], rows)
 
 
 def cell(name: str, value: Any) -> str:
-    """One value; its name tells the unit."""
+    """One value of a table of programs; its name tells the unit."""
+    return _DIGEST.sub(lambda digest: digest[0][:_KEY_LENGTH], _whole(name, value))
+
+
+def _whole(name: str, value: Any) -> str:
+    """As cell, with digests as they are."""
     if name == "created":
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     if name.endswith("_ms"):
@@ -54,7 +60,7 @@ def cell(name: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.1f}"
-    return _DIGEST.sub(lambda digest: digest[0][:_KEY_LENGTH], str(value))
+    return str(value)
 
 
 def size(count: int) -> str:
@@ -79,6 +85,16 @@ def _console() -> Console:
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
     return Console(width=_PIPE_WIDTH)
+
+
+def _unbroken(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose cells are not broken into lines: a terminal wraps what it has no room for, and
+    gives it back in one piece when it is copied."""
+    print(title if rows else f"{title}: nothing")
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for row in [names, *rows] if rows else []:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(line.rstrip())
 
 
 def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -209,6 +225,11 @@ def _doctor(answer: dict[str, Any]) -> None:
             print(f"{step['step']}: {step['cure']}")
 
 
+def _keys(answer: list[dict[str, Any]]) -> None:
+    names = ["public key", "state", "name"]
+    _unbroken("keys", names, [[row[name] for name in names] for row in answer])
+
+
 def _verify(answer: dict[str, Any]) -> None:
     if answer["damaged"]:
         rows = [[cell("key", row["key"]), row["problem"]] for row in answer["damaged"]]
@@ -219,6 +240,7 @@ def _verify(answer: dict[str, Any]) -> None:
 _PRINTERS: dict[str, Callable[[Any], None]] = {
     "doctor": _doctor,
     "explain": _explain,
+    "keys": _keys,
     "ls": _ls,
     "show": _show,
     "verify": _verify,

@@ -78,8 +78,10 @@ def _decode_record(data: bytes) -> Record:
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
     """The file is there, and whole, when the block ends without an error."""
     temporary = path.with_name(path.name + ".part")
+    temporary.unlink(missing_ok=True)  # left over by a process that was killed
     try:
-        with open(temporary, "wb") as file, BundleWriter(file) as bundle:
+        # What somebody else lays there meanwhile, as a link or a FIFO, is not written to.
+        with open(temporary, "xb") as file, BundleWriter(file) as bundle:
             yield bundle
         temporary.replace(path)
     finally:

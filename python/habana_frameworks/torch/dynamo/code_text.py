@@ -27,8 +27,10 @@ _EFFECTS_OF_CODE = (
 )
 _UNKNOWN_OF_CODE = sorted(
     name
-    for name in {*dir(types.CodeType), *vars(types.CodeType)} - {*dir(object)}
-    if name not in _PLACES_OF_CODE and name not in {*_EFFECTS_OF_CODE, "co_consts"}
+    for name in dir(types.CodeType)
+    if not name.startswith("__")
+    and name not in _PLACES_OF_CODE
+    and name not in {*_EFFECTS_OF_CODE, "co_consts"}
 )
 
 

@@ -169,6 +169,8 @@ class _Content:
             yield from self.reference("default", value)
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
+            if not foreign and name in _kept_in(function.__code__):
+                continue
             try:
                 value = cell.cell_contents
             except ValueError:
@@ -355,6 +357,13 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
         elif isinstance(constant, str) and "getattr" in code.co_names and constant.isidentifier():
             found[constant] = None
     return tuple(found)
+
+
+@functools.cache
+def _kept_in(code: types.CodeType) -> frozenset[str]:
+    """Variables of an outer function that a function writes to: what it remembers of its calls."""
+    instructions = dis.get_instructions(code)
+    return frozenset(i.argval for i in instructions if i.opname == "STORE_DEREF")
 
 
 @functools.cache

@@ -159,6 +159,12 @@ _WRONG_IN_PYTHON = {
 }
 
 
+def _drops(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> bool:
+    return training and p != 0 and input.numel() > 0
+
+
 class GraphRunner(torch.fx.Interpreter):
     """Runs a graph on functional tensors."""
 
@@ -174,6 +180,9 @@ class GraphRunner(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
+        if target is F.dropout and not _drops(*args, **kwargs):
+            # The input itself, also to whoever writes to it; the Python dispatcher would copy it.
+            return args[0] if args else kwargs["input"]
         copies = target is F.interpolate and copies_blocks(*args, **kwargs)
         if copies or target in _WRONG_IN_PYTHON:
             # The Python dispatcher would make gathers of blocks, and scatters of their gradient.

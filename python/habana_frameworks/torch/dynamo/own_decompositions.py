@@ -366,11 +366,23 @@ def _triu_indices(
     return _triangle(col - firsts, firsts, total, dtype or torch.long)
 
 
+def _zeros(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """Of autograd's zeros without memory, which no step can read."""
+    return torch.zeros(size, dtype=dtype, device=device)
+
+
 OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.__lshift__.Scalar: _shift_left,
     _aten.__rshift__.Scalar: _shift_right,
     _aten._cdist_backward.default: _cdist_backward,
     _aten._cdist_forward.default: _cdist,
+    _aten._efficientzerotensor.default: _zeros,
     _aten._trilinear.default: _trilinear,
     _aten._weight_norm_interface_backward.default: _weight_norm_backward,
     _aten.as_strided_scatter.default: _as_strided_scatter,

@@ -20,7 +20,7 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
     autograd finds by it that what was saved for the backward has been written since.
 
     A value that is there twice is one tensor; what lies in the memory of an input or of an earlier
-    output is a view of it.
+    output is a detached view of it.
     """
     outputs: Any = graph.graph.output_node().args[0]
     nodes: list[Any] = [*graph.graph.find_nodes(op="placeholder"), *outputs]
@@ -48,9 +48,9 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
             if same:
                 outputs[output] = base
             elif value._base is not base and _memory(value) == _memory(base):
-                outputs[output] = base.as_strided(
-                    value.shape, value.stride(), value.storage_offset()
-                )
+                # A view would have the gradient that AOTAutograd gives to `base` afterwards.
+                view = base.as_strided(value.shape, value.stride(), value.storage_offset())
+                outputs[output] = view.detach()
         return outputs
 
     return call_sharing

@@ -91,7 +91,7 @@ def default_stream(device: DeviceArgument = None) -> Stream:
     return Stream(stream_id=native.torch_module().default_stream())
 
 
-def set_stream(stream: Stream) -> None:
+def set_stream(stream: Stream | torch.Stream) -> None:
     """Makes it the current stream of this thread."""
     native.torch_module().set_stream(stream.stream_id)
 
@@ -104,11 +104,11 @@ def get_stream_info(stream: Stream) -> tuple[int, int, int]:
 class StreamContext:
     """Context manager: `stream` is the current stream inside the block; None changes nothing."""
 
-    def __init__(self, stream: Stream | None) -> None:
+    def __init__(self, stream: Stream | torch.Stream | None) -> None:
         self._stream = stream
         self._previous: list[Stream] = []
 
-    def __enter__(self) -> Stream | None:
+    def __enter__(self) -> Stream | torch.Stream | None:
         if self._stream is not None:
             self._previous.append(current_stream())
             set_stream(self._stream)

@@ -27,6 +27,20 @@ _EAGER = (
     ),
     (r"0-d tensor", "Pass numbers that change as 0-d tensors on hpu."),
     (r"no memory", "Free device memory, or take a smaller batch."),
+    (
+        r"forward-mode differentiation",
+        "A program computes no tangents. Compile the function that calls torch.func.jvp or jacfwd "
+        "as a whole: its tangents are part of the graph then.",
+    ),
+    (
+        r"another grad mode",
+        "Switch gradients by a context (with torch.no_grad(), torch.enable_grad(), "
+        "torch.set_grad_enabled(...)), not by a call.",
+    ),
+    (
+        r"leaves inference mode",
+        "Move torch.inference_mode(False) out of the compiled function, around its call.",
+    ),
     (r"share memory", "Pass inputs that do not overlap: clone the one that is not written."),
     (
         r"no rule for this operator|no Synapse node",

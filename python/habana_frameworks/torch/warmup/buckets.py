@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,13 @@ from ..internal import notices
 # Which dimension of a tensor is batch and which is sequence; None: it has none.
 Axes = tuple[int | None, int | None]
 _AXES: Axes = (0, 1)
+
+# Shapes of a grid. Each is traced by the one thread of a warm-up: this many take days.
+MAX_SHAPES = 100_000
+# Sizes of an axis before they are thinned out.
+_MAX_SIZES = 1_000_000
+# What a tensor can have.
+_MAX_SIZE = (1 << 63) - 1
 
 
 class Shape(NamedTuple):
@@ -41,9 +49,13 @@ def linear(
     pad_max, pad_percent: leave out a size where the next smaller one that stays is near enough
     that no input is padded by more elements, or a greater part of the padded size, than this; the
     grid is then coarser where that costs little. Both together: neither is exceeded.
-    ValueError if a size is not positive or low is above high.
+    ValueError if a size is not positive, low is above high or there are too many.
     """
     _check_range(low, high, step)
+    if high // step > _MAX_SIZES:
+        raise ValueError(
+            f"step {step}: that makes {high // step} sizes up to {high}, at most {_MAX_SIZES}"
+        )
     sizes = set()
     size = low
     while size < min(step, high):
@@ -67,6 +79,8 @@ def exponential(low: int, high: int, count: int | None = None, step: int = 1) ->
         exact: list[float] = [*doubled, high]
     elif count < 1:
         raise ValueError(f"count {count}: expected at least 1")
+    elif count > _MAX_SIZES:
+        raise ValueError(f"count {count}: expected at most {_MAX_SIZES}")
     else:
         last = max(count - 1, 1)
         exact = [low * (high / low) ** (i / last) for i in range(count - 1)] + [high]
@@ -79,6 +93,8 @@ def _check_range(low: int, high: int, step: int) -> None:
     for name, value in (("low", low), ("high", high), ("step", step)):
         if value < 1:
             raise ValueError(f"{name} {value}: expected at least 1")
+        if value > _MAX_SIZE:
+            raise ValueError(f"{name} {value}: expected at most {_MAX_SIZE}")
     if low > high:
         raise ValueError(f"low {low} is above high {high}")
 
@@ -173,12 +189,18 @@ class Buckets:
     """A grid of shapes. Thread-safe.
 
     batch, sequence: sizes (linear, exponential, or any whole numbers above 0); they are sorted.
-    sequence None: inputs have no such axis. ValueError if a size is not positive or there is none.
+    sequence None: inputs have no such axis. ValueError if a size is not positive, there is none or
+    there are more than MAX_SHAPES shapes.
     """
 
     def __init__(self, batch: Iterable[int], sequence: Iterable[int] | None = None) -> None:
         self.batch = _sizes("batch", batch)
         self.sequence = None if sequence is None else _sizes("sequence", sequence)
+        if len(self) > MAX_SHAPES:
+            raise ValueError(
+                f"{len(self.batch)} batch sizes and {len(self.sequence or [1])} sequence sizes "
+                f"make {len(self)} shapes, at most {MAX_SHAPES}: take a larger step or fewer sizes"
+            )
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._waste: dict[Shape, Waste] = {}
@@ -299,9 +321,11 @@ class Buckets:
 
 
 def _sizes(axis: str, sizes: Iterable[int]) -> list[int]:
-    found = sorted(set(sizes))
+    found = sorted(set(itertools.islice(sizes, _MAX_SIZES + 1)))
     if not found:
         raise ValueError(f"{axis}: no size is given")
+    if len(found) > _MAX_SIZES:
+        raise ValueError(f"{axis}: more than {_MAX_SIZES} sizes are given")
     for size in found:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"{axis}: {size!r} is no size: expected whole numbers above 0")

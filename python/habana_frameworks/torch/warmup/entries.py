@@ -13,12 +13,17 @@ from typing import Any
 
 import torch
 
+from ..dynamo import deferred
 from ..dynamo.service import service
 from .buckets import Shape
 from .manifest import Entry, InputSpec, Manifest
 from .report import Row
 
 DEVICE = "hpu"
+
+
+# What goes through user code and is no failure of it.
+PASSING = (KeyboardInterrupt, deferred.Pending, deferred.NotLaunched)
 
 
 class EntryError(Exception):
@@ -156,7 +161,9 @@ def _function(name: str) -> Callable[..., Any]:
 def _named(entry: Entry, function: str, field: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:
+    except PASSING:
+        raise
+    except BaseException as error:  # also sys.exit(), which is not to end the others' work
         text = " ".join(str(error).split())
         raise EntryError(
             f"line {entry.line}, {field}: {function} raised {type(error).__name__}: {text}"

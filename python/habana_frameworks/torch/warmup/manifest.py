@@ -16,7 +16,8 @@ import torch
 import yaml
 
 from ..dynamo.options import OptionError, resolve
-from .buckets import Buckets, exponential, linear
+from ..internal.regular_file import read_regular_file
+from .buckets import MAX_SHAPES, Buckets, exponential, linear
 
 VERSION = 1
 _AXIS_NAMES = ("batch", "sequence")
@@ -86,7 +87,12 @@ class Manifest:
 
 def read_manifest(path: str | Path) -> Manifest:
     """ManifestError, OSError."""
-    return parse_manifest(Path(path).read_text(), str(path))
+    content = read_regular_file(path)
+    try:
+        return parse_manifest(content.decode(), str(path))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ManifestError(f"{path}:{line}: no UTF-8: {error.reason}") from error
 
 
 def parse_manifest(text: str, path: str) -> Manifest:
@@ -115,6 +121,9 @@ def parse_manifest(text: str, path: str) -> Manifest:
     for i, entry in enumerate(entries):
         if entry.name in [other.name for other in entries[:i]]:
             raise ManifestError(f"{path}:{entry.line}: name: there are two models {entry.name!r}")
+    count = sum(len(entry.buckets) for entry in entries)
+    if count > MAX_SHAPES:
+        raise fields.error("models", f"they have {count} shapes together, at most {MAX_SHAPES}")
     return Manifest(path, entries, recorded, parallel)
 
 
@@ -202,13 +211,17 @@ def _entry(fields: _Fields) -> Entry:
         raise fields.error("options", str(error)) from error
     batch = _axis(fields, "batch")
     sequence = _axis(fields, "sequence", None)
+    try:
+        buckets = Buckets(batch, sequence)
+    except ValueError as error:
+        raise fields.error("batch", str(error)) from error
     entry = Entry(
         fields.take("name", _text, default=model.rpartition(":")[2]),
         fields.line,
         model,
         fields.take("arguments", _mapping, default={}),
         _inputs(fields, sequence is not None),
-        Buckets(batch, sequence),
+        buckets,
         fields.take("dtype", _dtype(*_FLOATS), default=None),
         fields.take("autocast", _dtype(*_FLOATS), default=None),
         {**options, "compile_priority": priority},

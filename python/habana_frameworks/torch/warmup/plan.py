@@ -21,7 +21,7 @@ from ..dynamo import deferred
 from ..dynamo.graph_capture import capture_graph
 from ..dynamo.inputs import graph_inputs
 from .buckets import Shape
-from .entries import EntryError, Model, Models
+from .entries import PASSING, EntryError, Model, Models
 from .manifest import Entry, Manifest
 from .run import PARALLEL
 
@@ -174,14 +174,14 @@ def _call_bytes(model: Model, shape: Shape) -> int:
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), peak:
             model.call(shape, model.module)
-    except EntryError:
+    except (EntryError, *PASSING):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise _refused(f"a call with fake tensors of {shape}", error) from error
     return peak.most
 
 
-def _refused(what: str, error: Exception) -> EntryError:
+def _refused(what: str, error: BaseException) -> EntryError:
     text = " ".join(str(error).split())[:300]
     return EntryError(f"{what} raised {type(error).__name__}: {text}")
 
@@ -218,7 +218,9 @@ def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]
             model.call(shape, traced)
         except deferred.NotLaunched:
             pass
-        except Exception as error:
+        except PASSING:
+            raise
+        except BaseException as error:
             raise _refused(f"a call on the CPU of {shape}", error) from error
         took.append(time.perf_counter() - started)
     return took[0], took[-1]

@@ -151,7 +151,9 @@ def _of_shapes(
 def _tell(listener: Callable[[Any], None], value: Any) -> None:
     try:
         listener(value)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # also sys.exit(), which would end the thread without a word
         _log.exception("a callback of the warm-up raised; the warm-up goes on")
 
 
@@ -258,7 +260,9 @@ class WarmUp:
                         break
                     except deferred.Pending as error:
                         wait({error.program}, _LOOK_UP_S)
-                    except Exception as error:
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException as error:
                         row.error = f"{type(error).__name__}: {_one_line(error)}"
                         row.result = "failed"
                         break
@@ -286,7 +290,9 @@ class WarmUp:
                 return error.program
             except deferred.NotLaunched:
                 self._note_breaks(row, breaks)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # also sys.exit(): one shape is not to end the others
                 lost = _no_server(error)
                 if lost:
                     raise ServerLost(lost) from error

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ..function_text import Uncacheable, code_lines
+from ..code_text import Uncacheable, code_lines
 
 _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.finfo)

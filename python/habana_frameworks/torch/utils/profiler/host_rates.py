@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import native
+from ...internal.regular_file import read_regular_file
 
 _log = logging.getLogger("habana_frameworks.torch.utils.profiler")
 
@@ -88,7 +89,7 @@ def _host(isa_level: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_regular_file(path))
         if content["format"] == _FORMAT:
             hosts: dict[str, Any] = content["hosts"]
             if not isinstance(hosts, dict):

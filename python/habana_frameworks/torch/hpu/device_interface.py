@@ -1,0 +1,181 @@
+"""What Dynamo, Inductor and libraries ask a device type for:
+torch._dynamo.device_interface.get_interface_for_device("hpu").
+
+Streams and events are torch.Stream and torch.Event here, as Dynamo requires of an interface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._dynamo import device_interface as registry
+
+from .. import native
+from . import memory, placement, streams
+from .placement import DeviceArgument, check_device
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """Of the device, and under the names that CUDA's have."""
+
+    name: str
+    type: str
+    total_memory: int
+    multi_processor_count: int
+    sram_size: int
+    driver_version: str
+
+
+class Stream(torch.Stream):
+    """A torch.Stream of hpu, new unless `stream_id` names one."""
+
+    def __new__(cls, device: DeviceArgument = None, *, priority: int = 0, **known: Any) -> Stream:
+        if known:
+            return super().__new__(cls, **known)
+        index = check_device(device)
+        return super().__new__(cls, torch.device("hpu", index), priority=priority)
+
+
+class Event(torch.Event):
+    """Makes a torch.Event of hpu, and no object of this class: elapsed_time takes no other one."""
+
+    def __new__(cls, enable_timing: bool = False, **kinds: bool) -> Any:
+        return torch.Event("hpu", enable_timing=enable_timing, **kinds)
+
+
+def _known_stream(number: int) -> Stream:
+    kind = torch._C._autograd.DeviceType.HPU.value
+    return Stream(stream_id=number, device_index=0, device_type=kind)
+
+
+class HpuInterface(registry.DeviceInterface):
+    device = placement.device
+    Event = Event
+    Stream = Stream
+
+    class Worker:
+        """In a process that was forked from one that has the device: what that one noted."""
+
+        @staticmethod
+        def set_device(device: int) -> None:
+            registry.caching_worker_current_devices["hpu"] = check_device(device)
+
+        @staticmethod
+        def current_device() -> int:
+            return registry.caching_worker_current_devices.get("hpu", 0)
+
+        @staticmethod
+        def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
+            index = check_device(device)
+            known = registry.caching_worker_device_properties
+            if "hpu" not in known:
+                known["hpu"] = [_properties()]
+            found: DeviceProperties = known["hpu"][index]
+            return found
+
+    @staticmethod
+    def current_device() -> int:
+        return placement.current_device()
+
+    @staticmethod
+    def set_device(device: DeviceArgument) -> None:
+        placement.set_device(device)
+
+    @staticmethod
+    def exchange_device(device: int) -> int:
+        """The device that was the current one."""
+        return placement._exchange_device(device)
+
+    @staticmethod
+    def maybe_exchange_device(device: int) -> int:
+        """As exchange_device; a negative number changes nothing."""
+        return placement._exchange_device(device)
+
+    @staticmethod
+    def device_count() -> int:
+        return int(native.torch_module().device_count())
+
+    @staticmethod
+    def is_available() -> bool:
+        return bool(native.torch_module().is_available())
+
+    @staticmethod
+    def stream(stream: torch.Stream | streams.Stream | None) -> streams.StreamContext:
+        """Context manager: the current stream inside the block."""
+        return streams.StreamContext(stream)
+
+    @staticmethod
+    def current_stream(device: DeviceArgument = None) -> torch.Stream:
+        check_device(device)
+        return _known_stream(native.torch_module().current_stream())
+
+    @staticmethod
+    def set_stream(stream: torch.Stream | streams.Stream) -> None:
+        streams.set_stream(stream)
+
+    @staticmethod
+    def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+        check_device(device_index)
+        streams.set_stream(_known_stream(stream_id))
+
+    @staticmethod
+    def get_raw_stream(device_idx: int) -> int:
+        """The synStreamHandle of the current stream."""
+        check_device(device_idx)
+        module = native.torch_module()
+        return int(module.stream_handle(module.current_stream()))
+
+    @staticmethod
+    def synchronize(device: DeviceArgument = None) -> None:
+        check_device(device)
+        native.torch_module().synchronize()
+
+    @staticmethod
+    def get_compute_capability(device: DeviceArgument = None) -> str:
+        """The kind of device, which is what code for it depends on."""
+        check_device(device)
+        return str(native.torch_module().device_kind())
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        return True
+
+    @staticmethod
+    def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:
+        return dtype in native.torch_module().element_types()
+
+    @staticmethod
+    def memory_allocated(device: DeviceArgument = None) -> int:
+        return memory.memory_allocated(device)
+
+    @staticmethod
+    def is_triton_capable(device: DeviceArgument = None) -> bool:
+        return False
+
+    @staticmethod
+    def raise_if_triton_unavailable(device: DeviceArgument = None) -> None:
+        raise RuntimeError("Triton has no code generator for hpu: use backend='hpu_backend'")
+
+
+def _properties() -> DeviceProperties:
+    module = native.torch_module()
+    name = str(module.device_name())  # acquires the device, which the rest is asked of
+    info = module.device_properties()
+    _, total = memory.mem_get_info()
+    return DeviceProperties(
+        name,
+        "hpu",
+        total,
+        int(info["tpcEnabledMask"]).bit_count(),
+        int(info["sramSize"]),
+        str(module.driver_version()),
+    )
+
+
+def register() -> None:
+    """May be called again."""
+    registry.register_interface_for_device("hpu", HpuInterface)
+    registry.register_interface_for_device("hpu:0", HpuInterface)
