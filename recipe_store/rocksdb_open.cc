@@ -109,7 +109,24 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
           {"aliases", SmallFamilyOptions()}};
 }
 
+// What RocksDB would open and never come back from, as a FIFO; empty: nothing of the kind.
+std::string NotAFile(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    const fs::file_type type = file.status(error).type();
+    if (type == fs::file_type::fifo || type == fs::file_type::socket ||
+        type == fs::file_type::character || type == fs::file_type::block) {
+      return file.path().string();
+    }
+  }
+  return "";
+}
+
 rocksdb::Status TryOpen(const std::string& folder, bool writable, Database* database) {
+  if (const std::string found = NotAFile(folder); !found.empty()) {
+    return rocksdb::Status::Corruption(found, "no regular file");
+  }
   rocksdb::DB* db = nullptr;
   const auto log = std::make_shared<LogBridge>();
   const rocksdb::DBOptions options = DatabaseOptions(log);
@@ -146,7 +163,7 @@ bool EndsWithError(const rocksdb::Status& status, int error) {
 // keeps us from the lock file by its permissions.
 std::optional<pid_t> Writer(const std::string& folder, const rocksdb::Status& status) {
   if (EndsWithError(status, ENOLCK)) return getpid();
-  const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return errno == ENOENT ? std::nullopt : std::optional<pid_t>(0);
   struct flock lock{};
   lock.l_type = F_RDLCK;

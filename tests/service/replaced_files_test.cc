@@ -117,6 +117,17 @@ TEST_F(ReplacedFilesTest, WhatCannotBeUsedChangesNothing) {
   });
 }
 
+TEST_F(ReplacedFilesTest, ACertificateThatExpiresMeanwhileIsTold) {
+  ASSERT_EQ(Hello(""), "OK");
+  Show(MakeCertificate({.ends_in = 4}, &authority_));
+  EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
+  AwaitRefused(1);
+  EXPECT_EQ(Counter("server.configuration_refused"), 1u) << "the unix socket's door is open still";
+  Show(MakeCertificate({}, &authority_));
+  AwaitRefused(0);
+  EXPECT_EQ(Hello(""), "OK");
+}
+
 TEST_F(ReplacedFilesTest, NewOnesAreShownAndAsked) {
   ASSERT_EQ(Hello(""), "OK");
   const Pair next = MakeCertificate({.name = "next", .authority = true}, nullptr);

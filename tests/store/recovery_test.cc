@@ -179,6 +179,29 @@ TEST(Recovery, TheProcessThatKeepsAStoreIsNamed) {
   waitpid(child, nullptr, 0);
 }
 
+// RocksDB would open it and never come back.
+TEST(Recovery, AFifoInPlaceOfAFileOfTheDatabaseIsDamage) {
+  for (const std::string name : {"CURRENT", "IDENTITY", "MANIFEST", "OPTIONS", "LOCK", ".log"}) {
+    const TemporaryFolder folder;
+    LoseWriter(folder.path("db"));
+    std::vector<std::string> found;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path("db"))) {
+      const std::string text = file.path().filename().string();
+      if (text.starts_with(name) || text.ends_with(name)) found.push_back(file.path());
+    }
+    ASSERT_FALSE(found.empty()) << name;
+    for (const std::string& path : found) {
+      ASSERT_EQ(unlink(path.c_str()), 0);
+      ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    }
+    const LogCapture log(folder);
+    const auto store = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes);
+    ASSERT_TRUE(store.ok()) << name << " " << store.status();
+    EXPECT_NE(log.text().find("no regular file"), std::string::npos) << name << log.text();
+    EXPECT_TRUE((*store)->Put(EntryOf(99, 1, 3000)).ok()) << name;
+  }
+}
+
 mode_t ModeOf(const std::string& path) {
   struct stat info{};
   EXPECT_EQ(stat(path.c_str(), &info), 0);
