@@ -271,7 +271,7 @@ class RecordingMode(TorchDispatchMode):
         before = self.recorder.checkpoint()
         try:
             with self:
-                result = decompose(*args, **kwargs)
+                result = _with_strides_of(decompose(*args, **kwargs), expected)
             known = all(map(_has_rule, self.recorder.calls_since(before)))
             if known and _same_metadata(result, expected, args):
                 return result
@@ -307,6 +307,22 @@ def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
         )
         for x, y in zip(ours, theirs, strict=True)
     )
+
+
+def _with_strides_of(result: Any, expected: Any) -> Any:
+    """The results of a decomposition in the order of dimensions that the op gives them."""
+    if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
+        pairs = zip(result, expected, strict=True)
+        return type(result)(_with_strides_of(ours, theirs) for ours, theirs in pairs)
+    if not isinstance(result, torch.Tensor) or not isinstance(expected, torch.Tensor):
+        return result
+    if result.shape != expected.shape or result.stride() == expected.stride():
+        return result
+    order = sorted(
+        range(expected.dim()), key=lambda d: (-expected.stride(d), -expected.shape[d], d)
+    )
+    inverse = [order.index(d) for d in range(expected.dim())]
+    return result.permute(order).clone(memory_format=torch.contiguous_format).permute(inverse)
 
 
 def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,186 @@
+"""Results in channels-last and other orders of dimensions: fakes on hpu, by which graphs are
+traced, have the sizes and strides that the CPU kernels give, and compiled graphs keep them."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import habana_frameworks.torch.dynamo.compile_backend.backends  # noqa: F401  its rules of fakes
+from habana_frameworks.torch.dynamo import report
+
+# PyTorch makes fakes of these by a decomposition, before it asks for a rule of an operator.
+DECOMPOSED_EARLY = {"aten.max_unpool2d.default", "aten.native_batch_norm.default"}
+
+
+def in_channels_last(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(value.dim())
+    plain = value.detach() if order is None else value.detach().contiguous(memory_format=order)
+    return plain.requires_grad_(value.requires_grad)
+
+
+def layout(tensor):
+    """Sizes and those strides that have a meaning."""
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    strides = tuple(stride for stride, size in pairs if size > 1)
+    return tensor.dtype, tuple(tensor.shape), strides if tensor.numel() else ()
+
+
+class Compare(TorchDispatchMode):
+    """Holds every call on tensors that are not row-major against its fake on hpu."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.different = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        apart = func.namespace != "aten" or func._schema.is_mutable
+        apart |= torch.Tag.nondeterministic_seeded in func.tags
+        apart |= any(t.layout != torch.strided for t in leaves)
+        if apart or all(t.dim() not in (4, 5) or t.is_contiguous() for t in leaves):
+            return result
+        try:
+            fake = self._fake(func, args, kwargs)
+        except Exception:
+            return result  # an operator without a fake is run eagerly
+        self.calls += 1
+        for real, other in zip(*map(pytree.tree_leaves, (result, fake)), strict=True):
+            strided = isinstance(real, torch.Tensor) and real.layout == torch.strided
+            if strided and layout(real) != layout(other):
+                self.different[str(func)] = (layout(real), layout(other))
+        return result
+
+    @staticmethod
+    def _fake(func, args, kwargs):
+        def made(value):
+            if isinstance(value, torch.device):
+                return torch.device("hpu")
+            if not isinstance(value, torch.Tensor):
+                return value
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="hpu")
+
+        with FakeTensorMode():
+            args, kwargs = pytree.tree_map(made, (args, kwargs))
+            return func(*args, **kwargs)
+
+
+def compare(info, limit):
+    mode = Compare()
+    with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError):
+        samples = info.sample_inputs("cpu", torch.float32, requires_grad=info.supports_autograd)
+        for count, sample in enumerate(samples):
+            if count == limit:
+                break
+            given = sample.transform(in_channels_last)
+            with contextlib.suppress(RuntimeError, NotImplementedError), mode:
+                result = info.op(given.input, *given.args, **given.kwargs)
+                leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+                outputs = [t for t in leaves if t.requires_grad and t.is_floating_point()]
+                if outputs:
+                    torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
+    return mode
+
+
+def check(infos, limit):
+    calls, different = 0, {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for info in infos:
+            if torch.float32 in info.dtypes and "jiterator" not in info.name:  # of CUDA
+                mode = compare(info, limit)
+                calls += mode.calls
+                different |= mode.different
+    assert {k: v for k, v in different.items() if k not in DECOMPOSED_EARLY} == {}
+    return calls
+
+
+SHORT = ("pad", "shuffle", "conv2d", "conv3d", "softmax", "pool2d", "interpolate")
+
+
+def test_fakes_have_the_strides_of_the_kernels():
+    assert check([info for info in op_db if any(part in info.name for part in SHORT)], 4) > 100
+
+
+@pytest.mark.slow
+def test_fakes_of_every_operator_have_the_strides_of_the_kernels():
+    assert check(op_db, 100) > 2000
+
+
+def images(*sizes):
+    torch.manual_seed(0)
+    x = torch.randn(*sizes).to("hpu")
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    return x if order is None else x.contiguous(memory_format=order)
+
+
+CASES = {
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), images(2, 8, 4, 6)),
+    "channel_shuffle of volumes": (lambda x: F.channel_shuffle(x, 3), images(2, 6, 3, 4, 5)),
+    "ChannelShuffle": (torch.nn.ChannelShuffle(4), images(1, 8, 4, 6)),
+    "roll": (lambda x: x.roll(1, 1), images(2, 8, 4, 6)),
+    "roll of two": (lambda x: x.roll((1, 2), (2, 3)), images(2, 8, 4, 6)),
+    "roll of volumes": (lambda x: x.roll((1, 2, 3), (2, 3, 4)), images(2, 3, 4, 5, 6)),
+    "roll of all elements": (lambda x: x.roll(3), images(2, 8, 4, 6)),
+    "roll of permuted": (lambda x: x.roll(1, 0), images(2, 8, 4, 6).permute(1, 0, 2, 3)),
+    "roll of transposed": (lambda x: x.roll((1, 1), (0, 1)), images(4, 5).t()),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), images(2, 8, 4, 6)),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), images(2, 8, 4, 6)),
+    "reflection": (lambda x: F.pad(x, (1,) * 6, mode="reflect"), images(2, 3, 4, 5, 6)),
+    "replication": (lambda x: F.pad(x, (1,) * 6, mode="replicate"), images(2, 3, 4, 5, 6)),
+    "circular": (lambda x: F.pad(x, (1,) * 4, mode="circular"), images(2, 3, 4, 5)),
+    "flip": (lambda x: x.flip(1, 3), images(2, 3, 4, 5)),
+    "interpolation": (lambda x: F.interpolate(x, scale_factor=2.0), images(2, 3, 4, 5)),
+    "bilinear": (
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+        images(2, 3, 4, 5),
+    ),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), images(2, 3, 4, 6)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), images(2, 3, 4, 6)),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 2), images(2, 3, 4, 6)),
+    "where": (lambda x: torch.where(x > 0, x, 0.0), images(2, 3, 4, 6)),
+    "cat": (lambda x: torch.cat([x, x], 1), images(2, 3, 4, 6)),
+    "group_norm": (lambda x: F.group_norm(x, 2), images(2, 4, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_results_have_eagers_strides(name):
+    function, x = CASES[name]
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got, want = torch.compile(function, backend="hpu_backend")(x), function(x)
+    assert layout(got) == layout(want)
+    torch.testing.assert_close(got.cpu(), want.cpu())
+    assert report().graphs[-1].origin != "eager"
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("op", ["_embedding_bag", "_embedding_bag_forward_only"])
+def test_embedding_bag_has_eagers_sizes(op, mode, last):
+    weight = torch.arange(40.0).reshape(10, 4).to("hpu")
+    indices = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]).to("hpu")
+    offsets = torch.tensor([0, 3, 8] if last else [0, 4]).to("hpu")
+
+    def function(weight, indices, offsets):
+        call = getattr(torch.ops.aten, op)
+        return call(weight, indices, offsets, False, mode, False, None, last)
+
+    got = torch.compile(function, backend="hpu_backend")(weight, indices, offsets)
+    want = function(weight, indices, offsets)
+    assert [layout(t) for t in got] == [layout(t) for t in want]
+    torch.testing.assert_close(got[0].cpu(), want[0].cpu())
