@@ -5,10 +5,12 @@ Guide rows: MODE-3 (eager mode), FALL-1 (eager segments).
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch import nn
 from torch.func import (
     functional_call,
@@ -44,6 +46,11 @@ def raised(function, x) -> Exception | None:
     try:
         function(x)
     except Exception as error:
+        # A trace that fails inside a transform leaves it behind, which would fail the next one.
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(0)
+        with contextlib.suppress(RuntimeError):
+            torch._C._exit_dual_level(level=0)
+        forward_ad._current_level = -1
         return error
     return None
 
