@@ -13,7 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from failing_process import command, daemon_pid, environment, hpu_compile, run
+from processes import output_of
 
 from habana_frameworks.torch import native
 
@@ -140,6 +142,35 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 """
     assert run(private_cache, after=after)["origin"] == "compiled"
+
+
+IMPORTED = """
+import os, signal
+import torch, habana_frameworks.torch
+{more}
+child = os.fork()
+if child == 0:
+    signal.alarm(100)
+    x = torch.arange(3.0, device="hpu")
+    got = torch.compile(lambda x: x * 2 + 1, backend="hpu_backend")(x).tolist()
+    from habana_frameworks.torch.dynamo import report
+    print(got, report().graphs[-1].origin, report().graphs[-1].reason, flush=True)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "import torch._dynamo, habana_frameworks.torch.dynamo.service",
+        "import torch._inductor.compile_fx",
+    ],
+)
+def test_a_child_of_a_process_that_only_imported_compiles(private_cache, more):
+    told = output_of(IMPORTED.format(more=more), HPU_CACHE_DIR=str(private_cache)).stdout
+    assert told.strip() in ("[1.0, 3.0, 5.0] compiled", "[1.0, 3.0, 5.0] store")
 
 
 def test_fork_after_use(private_cache):

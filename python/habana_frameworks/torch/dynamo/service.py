@@ -86,6 +86,7 @@ class Service:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._asked = False  # whether a connection was ever begun
         self._client: Any = None
         self._build_id = ""
         self._down_until = 0.0
@@ -95,14 +96,21 @@ class Service:
         self._failed: dict[bytes, Callable[[], CaptureError | NoProgram]] = {}
 
     def forked(self) -> bool:
-        """True in a child of the process that made this object: gRPC and the device are gone."""
-        return os.getpid() != self._pid
+        """True in a child of a process that has begun a connection: gRPC is of no use there. One
+        whose parent only imported the package is like any other."""
+        if os.getpid() == self._pid:
+            return False
+        if not self._asked:
+            self._pid = os.getpid()
+            self._lock = threading.RLock()  # whoever held it may not exist here
+        return self._asked
 
     def connect(self) -> Any:
         """The client; starts the daemon if needed. NoProgram if there is none."""
         if self.forked():
             raise NoProgram("this process was forked after the backend was used", lasting=False)
         with self._lock:
+            self._asked = True
             if self._client is not None:
                 return self._client
             if time.monotonic() < self._down_until:
@@ -124,6 +132,9 @@ class Service:
             with contextlib.suppress(NoProgram):
                 self.connect()
 
+        if self.forked():
+            return
+        self._asked = True
         # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
         threading.Thread(target=connect, name="hpu-connect").start()
 
@@ -147,6 +158,7 @@ class Service:
             self._lock = threading.RLock()  # whoever held it may not exist here
         with self._lock:
             self._pid = os.getpid()
+            self._asked = False
             self._client = None
             self._down_until = 0.0
             self.forget_programs()
