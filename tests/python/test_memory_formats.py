@@ -18,7 +18,12 @@ import habana_frameworks.torch.dynamo.compile_backend.backends  # noqa: F401  it
 from habana_frameworks.torch.dynamo import report
 
 # PyTorch makes fakes of these by a decomposition, before it asks for a rule of an operator.
-DECOMPOSED_EARLY = {"aten.max_unpool2d.default", "aten.native_batch_norm.default"}
+DECOMPOSED_EARLY = {
+    "aten._log_softmax_backward_data.default",
+    "aten.glu_backward.default",
+    "aten.max_unpool2d.default",
+    "aten.native_batch_norm.default",
+}
 
 
 def in_channels_last(value):

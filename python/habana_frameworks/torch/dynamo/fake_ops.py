@@ -45,8 +45,6 @@ _KEEP_FORMAT = {
     _aten.replication_pad3d.default: 0,
     _aten.replication_pad3d_backward.default: 1,
 }
-# Ops whose result is row-major whatever the arguments are.
-_ROW_MAJOR = (_aten._log_softmax_backward_data.default, _aten._softmax_backward_data.default)
 
 Fake = Callable[..., Any]
 
@@ -144,6 +142,4 @@ def register() -> None:
         table[op] = _as_on_cpu(table.get(op))
     for op, argument in _KEEP_FORMAT.items():
         table[op] = _keep_format(argument)
-    for op in _ROW_MAJOR:
-        table[op] = _with_strides(lambda result, args: result.new_empty(result.shape))
     table[_aten.roll.default] = _with_strides(_rolled)
