@@ -318,9 +318,8 @@ def _with_strides_of(result: Any, expected: Any) -> Any:
         return result
     if result.shape != expected.shape or result.stride() == expected.stride():
         return result
-    order = sorted(
-        range(expected.dim()), key=lambda d: (-expected.stride(d), -expected.shape[d], d)
-    )
+    strides, sizes = expected.stride(), expected.shape
+    order = sorted(range(expected.dim()), key=lambda d: (-strides[d], -sizes[d], d))
     inverse = [order.index(d) for d in range(expected.dim())]
     return result.permute(order).clone(memory_format=torch.contiguous_format).permute(inverse)
 
