@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch._dynamo.convert_frame import _bytecode_hooks
 from torch._dynamo.output_graph import OutputGraph, get_builtins_dict
 from torch._dynamo.pgo import FrameStateSizeEntry
@@ -22,7 +23,7 @@ from .guard_facts import StoredGuard, Values
 from .guard_tree import Absent, StoredTree, Unwritable
 from .identities import Identities
 from .subclasses import StoredAnswer
-from .watch import Trace
+from .watch import ADDRESS_USED, Trace
 from .world import World, WorldRecorder
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -139,9 +140,6 @@ def _with_tree(
     return guards, tree
 
 
-_READS_HASH = "__hash__"
-
-
 def _root(source: Source) -> Source:
     while isinstance(base := getattr(source, "base", None), Source):
         source = base
@@ -175,6 +173,22 @@ def _beside(
         elif name in trace.given_up.made_up and name not in names:
             raise Refused(f"its graph breaks where it does for {name}, which no process has")
     return found, imports
+
+
+def _refuse_addresses(trace: Trace, output: OutputGraph, made_code: types.CodeType) -> None:
+    """In what a start holds no value may be that id() or hash() gave."""
+    if trace.addresses.isdisjoint(made_code.co_consts):
+        given: set[Any] = set()
+        for node in output.graph.nodes:
+            torch.fx.node.map_aggregate((node.args, node.kwargs), lambda value: _note(value, given))
+        if trace.addresses.isdisjoint(given):
+            return
+    raise Refused(ADDRESS_USED)
+
+
+def _note(value: Any, given: set[Any]) -> None:
+    if type(value) is int:
+        given.add(value)
 
 
 def _unguarded(
@@ -216,8 +230,7 @@ def make_start(
     }
     beside, imports = _beside(trace, guards, names, values, describer)
     codes = [frame_code, *output.traced_code, *trace.codes.values()]
-    if any(_READS_HASH in code.co_names for code in codes):
-        raise Refused(f"traced code names {_READS_HASH}, which may be another one in every process")
+    _refuse_addresses(trace, output, made_code)
     world = WorldRecorder(describer)
     world.add_codes(codes, guard_facts.described([*guards, *beside], values))
     if world.missing:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 import threading
 import types
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 
 from torch._dynamo import convert_frame, exc, pgo
 from torch._dynamo.output_graph import OutputGraph
-from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+from torch._dynamo.symbolic_convert import InliningInstructionTranslator, compare_op_handlers
 from torch._dynamo.variables import (
     ConstantVariable,
     functions,
@@ -27,6 +28,7 @@ from torch._dynamo.variables import (
 )
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.lists import BaseListVariable, ListVariable
 from torch._dynamo.variables.sets import SetVariable
 from torch._guards import Guard, Source
 
@@ -39,6 +41,13 @@ from .subclasses import Question, questions_of
 _NUMBERS = (bool, int, float, complex)
 # What the default text of an object has in it: its address.
 _ADDRESS = " at 0x"
+ADDRESS_USED = "traced code uses what id() or hash() gave: that is another value in every process"
+_TEXT_USED = "traced code makes a text with an address: that is another one in every process"
+# What may be done with an address: which objects are one is a fact (identities.py).
+_HARMLESS = frozenset(
+    {operator.eq, operator.ne, operator.is_, operator.is_not, operator.contains, hash, isinstance}
+    | {operator.getitem, operator.setitem, dict, set, frozenset, list, tuple, type, len, iter, next}
+)
 
 
 @dataclass
@@ -87,6 +96,7 @@ class Trace:
     given_up: GivenUp = field(default_factory=GivenUp)
     keys: dict[str, Source] = field(default_factory=dict)  # hashed without a guard, by name
     questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
+    addresses: set[int] = field(default_factory=set)  # what id() and hash() gave
 
     def only_here(self, why: str) -> None:
         self.local = self.local or why
@@ -105,29 +115,42 @@ class _Traces(threading.local):
 traces = _Traces()
 
 
-def _note_address(trace: Trace, made: Any, what: str) -> None:
-    if isinstance(made, ConstantVariable):
-        trace.only_here(f"traced code calls {what}: that is another value in every process")
+def _note_address(made: Any) -> None:
+    trace = traces.innermost()
+    if trace is not None and isinstance(made, ConstantVariable) and type(made.value) is int:
+        trace.addresses.add(made.value)
+
+
+def _has_address(value: Any, trace: Trace) -> bool:
+    if isinstance(value, ConstantVariable):
+        return type(value.value) is int and value.value in trace.addresses
+    return isinstance(value, BaseListVariable) and any(_has_address(v, trace) for v in value.items)
+
+
+def _note_use(*values: Any) -> None:
+    trace = traces.innermost()
+    if trace is not None and trace.addresses and any(_has_address(v, trace) for v in values):
+        trace.only_here(ADDRESS_USED)
 
 
 def _wrap_builtins() -> None:
     call_id, call_hash = BuiltinVariable.call_id, object_protocol.generic_hash
     call_isinstance = BuiltinVariable.call_isinstance
     is_subclass = object_protocol.generic_issubclass
-    make_constant = ConstantVariable.__init__
+    make_constant, call_method = ConstantVariable.__init__, ConstantVariable.call_method
+    call_builtin = BuiltinVariable.call_function
 
     @functools.wraps(call_id)
     def _id(self: Any, tx: Any, *args: Any) -> Any:
         made = call_id(self, tx, *args)
-        if (trace := traces.innermost()) is not None:
-            _note_address(trace, made, "id()")
+        _note_address(made)
         return made
 
     @functools.wraps(call_hash)
     def _hash(tx: Any, arg: Any) -> Any:
         made = call_hash(tx, arg)
-        if (trace := traces.innermost()) is not None and arg.python_type() not in _NUMBERS:
-            _note_address(trace, made, "hash() of what is no number")
+        if arg.python_type() not in _NUMBERS:
+            _note_address(made)
         return made
 
     @functools.wraps(call_isinstance)
@@ -151,8 +174,34 @@ def _wrap_builtins() -> None:
     def _constant(self: Any, value: Any, **kwargs: Any) -> None:
         make_constant(self, value, **kwargs)
         if type(value) is str and _ADDRESS in value and (trace := traces.innermost()) is not None:
-            _note_address(trace, self, "str() or repr() of what has no text but its address")
+            trace.only_here(_TEXT_USED)
 
+    @functools.wraps(call_builtin)
+    def _call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.fn not in _HARMLESS:
+            _note_use(*args, *kwargs.values())
+        return call_builtin(self, tx, args, kwargs)
+
+    @functools.wraps(call_method)
+    def _method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        made = call_method(self, tx, name, args, kwargs)
+        if name == "__hash__" and type(self.value) not in _NUMBERS:
+            _note_address(made)
+        elif name not in ("__eq__", "__ne__"):
+            _note_use(self, *args)
+        return made
+
+    def noting(compare: Any) -> Any:
+        def _compare(tx: Any, values: Any, kwargs: Any) -> Any:
+            _note_use(*values)
+            return compare(tx, values, kwargs)
+
+        return _compare
+
+    for text in ("<", ">", "<=", ">="):  # bound when Dynamo was imported
+        compare_op_handlers[text] = noting(compare_op_handlers[text])
+    BuiltinVariable.call_function = _call  # type: ignore[method-assign]
+    ConstantVariable.call_method = _method  # type: ignore[method-assign]
     BuiltinVariable.call_id = _id  # type: ignore[method-assign]
     BuiltinVariable.call_isinstance = _isinstance  # type: ignore[assignment,method-assign]
     ConstantVariable.__init__ = _constant  # type: ignore[method-assign]
@@ -166,19 +215,35 @@ _ORDER = "traced code goes through a set: its order is another one in every proc
 def _wrap_sets() -> None:
     """Numbers lie in a set in the same order everywhere."""
 
+    def note_order(taken: Any) -> None:
+        trace = traces.innermost()
+        if trace is None or len(taken.items) < 2 or taken.python_type() not in (set, frozenset):
+            return
+        kinds = {key.vt.python_type() for key in taken.items}
+        has_address = any(_has_address(key.vt, trace) for key in taken.items)
+        if has_address or not kinds.issubset(_NUMBERS):
+            trace.only_here(_ORDER)
+
     def noting(take: Any) -> Any:
         @functools.wraps(take)
         def _take(self: Any, tx: Any) -> Any:
-            trace = traces.innermost()
-            if trace is not None and len(self.items) > 1 and self.python_type() in (set, frozenset):
-                kinds = {key.vt.python_type() for key in self.items}
-                if not kinds.issubset(_NUMBERS):
-                    trace.only_here(_ORDER)
+            note_order(self)
             return take(self, tx)
 
         return _take
 
-    call_sorted = BuiltinVariable.call_sorted
+    call_sorted, call_list = BuiltinVariable.call_sorted, ListVariable.call_method
+
+    @functools.wraps(call_list)
+    def _call_list(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "extend" and args and isinstance(args[0], SetVariable):
+            note_order(args[0])
+        trace = traces.innermost() if name == "sort" else None
+        before = len(trace.addresses) if trace is not None else 0
+        made = call_list(self, tx, name, args, kwargs)
+        if trace is not None and (len(trace.addresses) != before or _has_address(self, trace)):
+            trace.only_here(ADDRESS_USED)
+        return made
 
     @functools.wraps(call_sorted)
     def _sorted(self: Any, tx: Any, obj: Any, **kwargs: Any) -> Any:
@@ -191,6 +256,7 @@ def _wrap_sets() -> None:
 
     SetVariable.unpack_var_sequence = noting(SetVariable.unpack_var_sequence)  # type: ignore[method-assign]
     SetVariable.tp_iter_impl = noting(SetVariable.tp_iter_impl)  # type: ignore[method-assign]
+    ListVariable.call_method = _call_list  # type: ignore[method-assign]
     BuiltinVariable.call_sorted = _sorted  # type: ignore[method-assign]
 
 
