@@ -8,6 +8,8 @@ import itertools
 import types
 
 import pytest
+import torch
+import torch._dynamo
 
 from habana_frameworks.torch.dynamo import code_text
 from habana_frameworks.torch.dynamo.function_text import Uncacheable, code_lines, function_text
@@ -217,6 +219,13 @@ def test_classes_are_told_by_all_that_they_define(name):
     one, other = CLASSES[name]
     texts = [Describer().identity(make(**changes)) for changes in (one, one, other)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_class_is_told_without_what_dynamo_keeps_of_its_methods():
+    """Addresses of this process."""
+    ones = [make(f=torch._dynamo.disable(documented)) for _ in range(2)]
+    assert ones[0].f._torchdynamo_wrapper_id != ones[1].f._torchdynamo_wrapper_id
+    assert Describer().identity(ones[0]) == Describer().identity(ones[1])
 
 
 def test_a_class_is_told_with_its_metaclass():

@@ -148,6 +148,19 @@ def test_addresses_that_are_only_compared_are_kept(asked):
     assert call(text, 1).started
 
 
+@pytest.mark.parametrize(
+    "value", ["iter(())", "(i for i in ())", "{}.keys()", "None", "len", "run", "[1]", "range(2)"]
+)
+def test_answers_about_pythons_own_classes_are_kept(value):
+    text = (
+        "import collections.abc\n"
+        f"def run(x): return x * (2 if isinstance({value}, collections.abc.Sequence) else 3)\n"
+    )
+    outcome = call(text, 1)
+    assert outcome.right and outcome.kept == [""], outcome.kept
+    assert call(text, 1).started
+
+
 @pytest.mark.parametrize("asked", ["sorted({'a', 'b'})", "{3, 1, 2}", "{'a', 'b'} & {'b'}"])
 def test_sets_whose_order_says_nothing_are_kept(asked):
     outcome = call(f"def run(x): return x * len([*{asked}])\n", 1)

@@ -47,6 +47,8 @@ _CLASS_BOOKKEEPING = frozenset(
 # Of a member of an enum: its name, which is told anyway, and what its class keeps for itself.
 _MEMBER_BOOKKEEPING = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
 
+# Attributes of functions that Dynamo sets for itself: addresses among them.
+_DYNAMOS_OWN = ("_torchdynamo_", "_torch_dynamo_", "__torch_dynamo_")
 # How far defaults of functions are looked into, and up to how many items.
 _DEPTH = 4
 _MANY = 64
@@ -238,7 +240,8 @@ class Describer:
         self._functions[key] = (function, name)  # it may refer to itself
         lines = [self._code(function.__code__), function.__name__, repr(function.__doc__)]
         if self._within_class:
-            lines += [f"{k}: {self._kept(v)}" for k, v in sorted(function.__dict__.items())]
+            own = sorted(function.__dict__.items())
+            lines += [f"{k}: {self._kept(v)}" for k, v in own if not k.startswith(_DYNAMOS_OWN)]
         lines += [self._kept(v) for v in function.__defaults__ or ()]
         lines += [f"{k}={self._kept(v)}" for k, v in (function.__kwdefaults__ or {}).items()]
         lines += self._annotations(function)

@@ -6,7 +6,9 @@ by anything. So a start holds the answers, and the new process is asked again.
 
 from __future__ import annotations
 
+import _collections_abc
 import abc
+import contextlib
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -70,6 +72,8 @@ def questions_of(
     return found
 
 
+# Modules that name Python's classes without a name of their own, such as that of generators.
+_NAMING = {"types": types, "_collections_abc": _collections_abc}
 _BY_TYPE = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
 
 
@@ -101,11 +105,13 @@ class _Places:
         found = self._found.get(id(kind))
         if found is not None:
             return found
-        try:
+        with contextlib.suppress(ImportError, Unknown, ValueError):
             if find(kind.__module__, kind.__qualname__) is kind:
                 return ClassPlace(None, False, kind.__module__, kind.__qualname__)
-        except (ImportError, Unknown, ValueError):
-            pass
+        for module, names in _NAMING.items():
+            for name, value in vars(names).items():
+                if value is kind:
+                    return ClassPlace(None, False, module, name)
         raise Refused(f"isinstance() asks about {type_name(kind)}, which no name leads to")
 
 
