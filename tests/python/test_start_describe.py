@@ -228,6 +228,14 @@ def test_a_class_is_told_without_what_dynamo_keeps_of_its_methods():
     assert Describer().identity(ones[0]) == Describer().identity(ones[1])
 
 
+def test_a_function_is_told_without_what_classes_it_is_annotated_with_count():
+    """torch's handles of hooks are numbered by an attribute of their class."""
+    kind = make()
+    text = Describer().identity(twin(__annotations__={"return": kind}))
+    kind.a = 2
+    assert Describer().identity(twin(__annotations__={"return": kind})) == text
+
+
 def test_a_class_is_told_with_its_metaclass():
     made = [kind("C", (), {"__module__": "m"}) for kind in (Meta, Meta, OtherMeta)]
     texts = [Describer().identity(kind) for kind in made]

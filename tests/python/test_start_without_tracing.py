@@ -172,7 +172,9 @@ import json, torch
 from torch._dynamo.guards import CheckFunctionManager, GuardManagerWrapper
 from torch._dynamo.output_graph import OutputGraphCommon
 import habana_frameworks.torch.dynamo.compile_backend.backends
-from habana_frameworks.torch.dynamo.start import dynamo_guards, guard_tree, journal, trace
+from habana_frameworks.torch.dynamo.start import dynamo_guards, guard_tree, journal, pickles, trace
+
+pickles._CLASSES["__main__"] = {"Tree"}
 
 class Tree(guard_tree.StoredTree):
     "With the guards that it was made of, by which Dynamo's builder can make it."

@@ -255,11 +255,15 @@ class Describer:
         return text
 
     def _annotations(self, function: types.FunctionType) -> list[str]:
-        """By what makes them, where Python makes them when they are asked for (3.14)."""
+        """By what makes them, where Python makes them when they are asked for (3.14). Of classes
+        the names: what they define changes nothing about the function."""
         maker = getattr(function, "__annotate__", None)
         if maker is not None:
             return [self.loosely(maker)]
-        return [f"{k}: {self.loosely(v)}" for k, v in function.__annotations__.items()]
+        return [
+            f"{k}: {type_name(v) if isinstance(v, type) else self.loosely(v)}"
+            for k, v in function.__annotations__.items()
+        ]
 
     def _kept(self, value: Any) -> str:
         """What a function has as a default, in a cell or as an attribute. Dynamo guards it where it
