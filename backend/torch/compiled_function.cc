@@ -27,6 +27,28 @@ constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::Dispatch
                                          c10::DispatchKey::FuncTorchBatched,
                                          c10::DispatchKey::Functionalize});
 
+// What a tensor is that is not plain, that is, whose memory does not hold its elements as they are;
+// null for a plain one.
+const char* KindOf(const at::Tensor& tensor) {
+  struct Row {
+    c10::DispatchKey key;
+    const char* name;
+  };
+  static constexpr Row kRows[] = {
+      {c10::DispatchKey::FuncTorchBatched, "a batched tensor of vmap"},
+      {c10::DispatchKey::Functionalize, "a functional wrapper"},
+      {c10::DispatchKey::Python, "a tensor subclass, or one under a dispatch mode"},
+      {c10::DispatchKey::ZeroTensor, "a zero tensor without memory"},
+      {c10::DispatchKey::Conjugate,
+       "one whose conjugate is not yet taken (resolve_conj() takes it)"},
+      {c10::DispatchKey::Negative, "one that is not yet negated (resolve_neg() negates it)"},
+  };
+  for (const Row& row : kRows) {
+    if (tensor.key_set().has(row.key)) return row.name;
+  }
+  return tensor.layout() == at::kStrided ? nullptr : "one of another layout than strided";
+}
+
 at::ScalarType TypeOf(DType dtype, const std::string& program) {
   const auto type = ToScalarType(dtype);
   if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));
@@ -169,15 +191,29 @@ bool CompiledFunction::Fits(const at::Tensor& tensor, const Input& input) const 
          (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
 }
 
+// Names only what differs.
 void CompiledFunction::Misfit(const at::Tensor& tensor, size_t index) const {
   const Input& input = inputs_[index];
-  TORCH_CHECK_VALUE(
-      false, "program ", name(), ": input ", index, " must be a plain tensor on ",
-      input.on_cpu ? "cpu" : "hpu", " of ", c10::toString(input.dtype), ", sizes ",
-      at::IntArrayRef(input.sizes), ", strides ", at::IntArrayRef(input.strides),
-      "; given: ", tensor.device(), ", ", c10::toString(tensor.scalar_type()), ", sizes ",
-      tensor.sizes(),
-      tensor.layout() == at::kStrided ? c10::str(", strides ", tensor.strides()) : "");
+  const char* device = input.on_cpu ? "cpu" : "hpu";
+  std::vector<std::string> differences;
+  const auto differ = [&](bool differs, const auto&... parts) {
+    if (differs) differences.push_back(c10::str(parts...));
+  };
+  const char* kind = KindOf(tensor);
+  differ(kind != nullptr, "it must be a plain tensor; given: ", kind == nullptr ? "" : kind);
+  differ(c10::DeviceTypeName(tensor.device().type(), true) != device, "it must be on ", device,
+         "; given: ", tensor.device());
+  differ(tensor.scalar_type() != input.dtype, "it must have elements of ",
+         c10::toString(input.dtype), "; given: ", c10::toString(tensor.scalar_type()));
+  if (kind == nullptr) {
+    const bool sized = tensor.sizes() == at::IntArrayRef(input.sizes);
+    differ(!sized, "it must have sizes ", at::IntArrayRef(input.sizes),
+           "; given: ", tensor.sizes());
+    differ(sized && input.numel != 0 && !StridesFit(input.sizes, tensor.strides(), input.strides),
+           "it must have strides ", at::IntArrayRef(input.strides), "; given: ", tensor.strides());
+  }
+  TORCH_CHECK_VALUE(false, "program ", name(), ": input ", index,
+                    " does not fit: ", c10::Join(", ", differences));
   __builtin_unreachable();
 }
 

@@ -263,8 +263,8 @@ Tensor& Fill(Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
   const at::AutoDispatchBelowADInplaceOrView guard;
   // PyTorch's own conversion, which refuses what the type cannot hold unless there is one element.
-  const Tensor element = at::full({std::min<int64_t>(self.numel(), 2)}, value,
-                                  self.options().device(at::kCPU));
+  const Tensor element =
+      at::full({std::min<int64_t>(self.numel(), 2)}, value, self.options().device(at::kCPU));
   if (FillDense(self, element.const_data_ptr())) return self;
   return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(fill_, Scalar)>::call(self, value);
 }

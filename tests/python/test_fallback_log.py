@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from habana_frameworks.torch import native
+from habana_frameworks.torch.dynamo.compile_backend import shared_layer
 
 _torch = native.torch_module()
 VARIABLES = (
@@ -146,3 +147,22 @@ def test_device_kernels_are_no_fallback(settings, capfd):
     x.unfold(0, 2, 1)
     assert x.sum().device.type == "hpu"
     assert capfd.readouterr().err == "CPU fallback sum : self=HABANAFloatType\n"
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_lines_of_compiled_graphs_follow_the_masks(settings, caplog, asked):  # FALL-3, FLAG-4
+    """By default one line a step, with its reason; those of the bridge where the masks ask."""
+    settings(**(FALLBACK if asked else {}))
+    torch._dynamo.reset()
+    shared_layer.logger.set_store_data(True)
+    try:
+        with caplog.at_level("WARNING", logger="habana_frameworks.torch"):
+            compiled = torch.compile(lambda x: torch.lgamma(x) * (5 + asked), backend="hpu_backend")
+            compiled(torch.ones(7, device="hpu"))
+        decisions = list(shared_layer.logger.data)
+    finally:
+        shared_layer.logger.set_store_data(False)
+    bridge = [line for line in caplog.messages if "Fallback required" in line]
+    assert len(bridge) == (1 if asked else 0)
+    # Readers of the bridge's logger get its lines in any case.
+    assert any("Fallback required. Node: lgamma" in line for line in decisions)

@@ -6,6 +6,7 @@ import logging
 
 import torch.fx
 
+from ... import native
 from ...utils.debug.logger import Logger
 
 logger = Logger("PT_COMPILE")
@@ -18,9 +19,14 @@ def _base_name(node: torch.fx.Node) -> str:
 
 
 def log_decisions(module: torch.fx.GraphModule, eager_ops: set[str]) -> None:
-    """One line per call node. eager_ops: names of the ops that the program runs eagerly."""
+    """One line per call node. eager_ops: names of the ops that the program runs eagerly.
+
+    A warning of the package's own names each eager step with its reason, so those of the bridge are
+    logged where the guide's masks ask for CPU fallbacks (FALL-3)."""
     if not logger.enabled(logging.WARNING):
         return
+    torch_module = native.torch_module()
+    asked = torch_module.log_enabled(torch_module.LOG_FALLBACK, torch_module.LOG_DEBUG)
     for node in module.graph.nodes:
         if node.op not in ("call_function", "call_method"):
             continue
@@ -28,7 +34,7 @@ def log_decisions(module: torch.fx.GraphModule, eager_ops: set[str]) -> None:
         logger.debug(f"Node: {node.name} requires fallback: {eager}")
         if eager:
             meta = node.meta.get("example_value")
-            logger.warn(
-                "Fallback required. Node: {} Target: {} Meta: {}", node.name, node.target, meta
-            )
-            logger.warn("Node.args: {}, Node.kwargs: {}", node.args, node.kwargs)
+            text = "Fallback required. Node: {} Target: {} Meta: {}"
+            logger.warn_if(asked, text, node.name, node.target, meta)
+            text = "Node.args: {}, Node.kwargs: {}"
+            logger.warn_if(asked, text, node.args, node.kwargs)

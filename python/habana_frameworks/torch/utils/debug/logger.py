@@ -28,7 +28,7 @@ class Logger:
         """True if a line of that level goes anywhere; for callers with costly arguments."""
         return self.store_data or self._log.isEnabledFor(level)
 
-    def _write(self, level: int, args: tuple[Any, ...]) -> None:
+    def _write(self, level: int, args: tuple[Any, ...], logs: bool = True) -> None:
         if not self.enabled(level):
             return
         head = str(args[0]) if args else ""
@@ -41,7 +41,8 @@ class Logger:
         line = f"[{self.type}] {text}"
         if self.store_data:
             self.data.append(line)
-        self._log.log(level, "%s", line)
+        if logs:
+            self._log.log(level, "%s", line)
 
     def trace(self, *args: Any) -> None:
         self._write(5, args)
@@ -54,6 +55,10 @@ class Logger:
 
     def warn(self, *args: Any) -> None:
         self._write(logging.WARNING, args)
+
+    def warn_if(self, logs: bool, *args: Any) -> None:
+        """For `data` in any case, for Python's logging where `logs`."""
+        self._write(logging.WARNING, args, logs)
 
     def error(self, *args: Any) -> None:
         self._write(logging.ERROR, args)
