@@ -58,6 +58,15 @@ def settled():
     settle()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forgotten():
+    """Dynamo runs a function eagerly that it compiled often: a file that compiles many modules of
+    torch.nn leaves the next file its code with nothing compiled before."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+
+
 @pytest.fixture
 def private_cache():
     """A cache folder with a daemon of its own, stopped at the end."""

@@ -107,7 +107,7 @@ def test_a_start_imports_what_a_start_needs(private_cache):
         "torch.profiler._cupti_monitor",
     }
     rest = [name for name in ours if name.split(".")[0] not in ("dynamo", "_native")]
-    assert rest == []
+    assert set(rest) <= {"internal.regular_file"}, rest
 
 
 # ---- utils.experimental --------------------------------------------------------------------------

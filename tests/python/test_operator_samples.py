@@ -19,6 +19,8 @@ ARBITRARY = {
     "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
     "nn.functional.alpha_dropout", "nn.functional.dropout", "nn.functional.dropout2d",
     "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
+    # Its samples' function freezes the generator by means that Dynamo refuses to trace.
+    "nn.functional.multi_head_attention_forward",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
     "nn.functional.rrelu", "nn.functional.scaled_dot_product_attention", "pca_lowrank",
     "svd_lowrank", "torch.ops.aten._efficient_attention_forward",

@@ -136,6 +136,7 @@ GRAPH_MAKERS = (
     "inputs",
     "int4_weights",
     "joint",
+    "margin_losses",
     "own_decompositions",
     "recorded_ops",
     "recorder",
