@@ -22,7 +22,7 @@ class RegularFile {
   enum class Links { kFollow, kRefuse };
 
   static absl::StatusOr<RegularFile> Open(const std::string& path, Links links = Links::kFollow);
-  // Of a lock file: made if there is none, for reading and writing.
+  // For lock files: makes the file if there is none, and opens it for reading and writing.
   static absl::StatusOr<RegularFile> OpenOrCreate(const std::string& path, mode_t mode);
 
   RegularFile(RegularFile&& other) noexcept;

@@ -24,7 +24,7 @@ struct Access {
   std::string options = "upstream";
 };
 
-// What the files of TLS hold.
+// The contents of the TLS files.
 struct TlsAccess {
   std::string authorities;  // empty: those of the system
   TlsIdentity identity;     // empty: none is shown

@@ -150,7 +150,7 @@ absl::StatusOr<Key> ReadKey(const std::string& name, const std::string& text) {
   return key;
 }
 
-// What TLS itself demands besides, such as a size of the key.
+// Checks what TLS itself demands besides, such as the size of the key.
 absl::Status CheckUse(const std::string& name, X509& certificate, EVP_PKEY& key) {
   const Context context(SSL_CTX_new(TLS_method()), &SSL_CTX_free);
   if (context != nullptr && SSL_CTX_use_certificate(context.get(), &certificate) == 1 &&
@@ -185,7 +185,7 @@ absl::StatusOr<TlsIdentity> ReadTlsIdentity(TlsEnd end, const std::string& chain
                    Certificates(chain_option, chain_file, identity.chain));
   const std::string chain_name = Named(chain_option, chain_file);
   RETURN_IF_ERROR(CheckChain(end, chain_name, chain));
-  // Who only calls others may keep a key as it likes: no server is to be lost over it.
+  // A process that only calls servers may keep its key in any mode: no server is lost over it.
   absl::StatusOr<std::string> key_text = end == TlsEnd::kServer
                                              ? ReadSecret(key_file, kMaxPemBytes)
                                              : ReadRegularFile(key_file, kMaxPemBytes);

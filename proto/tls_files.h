@@ -1,5 +1,5 @@
-// What the two ends of TLS show and believe, read from PEM files and looked at before gRPC is given
-// it: gRPC says of what it cannot use no more than that a connection failed.
+// Certificates, keys and authorities of both ends of TLS. They are read from PEM files and checked
+// before gRPC gets them, because gRPC only says that a connection failed.
 #pragma once
 
 #include <cstdint>

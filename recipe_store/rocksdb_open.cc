@@ -109,7 +109,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
           {"aliases", SmallFamilyOptions()}};
 }
 
-// What RocksDB would open and never come back from, as a FIFO; empty: nothing of the kind.
+// The path of a file at which RocksDB would wait for good, such as a FIFO; empty: there is none.
 std::string NotAFile(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -27,8 +27,8 @@ constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::Dispatch
                                          c10::DispatchKey::FuncTorchBatched,
                                          c10::DispatchKey::Functionalize});
 
-// What a tensor is that is not plain, that is, whose memory does not hold its elements as they are;
-// null for a plain one.
+// Names the kind of a tensor whose memory does not hold its elements as they are; null for a plain
+// one.
 const char* KindOf(const at::Tensor& tensor) {
   struct Row {
     c10::DispatchKey key;

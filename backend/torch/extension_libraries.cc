@@ -11,7 +11,7 @@
 namespace hpu::torch_backend {
 namespace {
 
-// Of libtorch_python.so: where it lies is PyTorch's folder.
+// A symbol of libtorch_python.so, whose place tells PyTorch's folder.
 extern "C" void* THPGeneratorClass;
 
 bool IsTorchLibrary(std::string_view name) {

@@ -1,5 +1,5 @@
-// What a node of autograd keeps of a call of a program beside what the program saves: the
-// arguments, and a Python function that computes the graph's gradients eagerly.
+// A node of autograd keeps this of a call of a program, beside the tensors that the program saves:
+// the arguments, and a Python function that computes the graph's gradients eagerly.
 //
 // The compiled backward has no backward of its own. Whoever asks for gradients that can be
 // differentiated again (create_graph), or for a batch of them (vmap), gets those of the eager

@@ -104,7 +104,7 @@ absl::StatusOr<CallerRow> ParseRow(int line, const std::string& text) {
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
-  // Who can write it can let himself in.
+  // A user who can write the file could give himself any role.
   RETURN_IF_ERROR(file.CheckOwner(RegularFile::Use::kPublic));
   return file.Read(kMaxFileBytes);
 }

@@ -28,8 +28,8 @@ void DeclareEngines(CLI::App& app, EngineFlags& flags);
 // Puts what was given into `store`. INVALID_ARGUMENT: what cannot work, alone or together.
 absl::Status CompleteEngines(const EngineFlags& flags, store::StoreConfig& store);
 
-// What is wrong with files of theirs and does not keep a server from starting: an engine that does
-// not let us in is done without.
+// Names a fault in the engines' files. It does not keep a server from starting: the server does
+// without an engine that refuses it.
 absl::Status CheckEngineFiles(const EngineFlags& flags);
 
 }  // namespace hpu::server

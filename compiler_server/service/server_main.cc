@@ -240,7 +240,8 @@ absl::Status Complete(Flags& flags) {
   return CallerTable::Load(flags.network.callers_file).status();
 }
 
-// What --check-config looks at besides: what a server would start without, or find at its start.
+// --check-config looks at these files as well: a server would start without some of them, and find
+// the others at its start.
 absl::Status CheckFiles(const Flags& flags) {
   RETURN_IF_ERROR(UnixListener::CheckPath(flags.socket));
   if (!flags.upstream.endpoints.empty()) RETURN_IF_ERROR(CheckAccess(flags.upstream.access));

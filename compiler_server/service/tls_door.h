@@ -19,17 +19,17 @@ namespace hpu::server {
 // use it tells nothing. Thread-safe. Must live longer than the servers with its credentials.
 class TlsDoor {
  public:
-  // Errors of ReadTlsIdentity and ReadAuthorities.
+  // Returns the errors of ReadTlsIdentity and ReadAuthorities.
   static absl::StatusOr<std::unique_ptr<TlsDoor>> Make(const NetworkOptions& options);
 
   // Reads the files again; after an error, which is returned, the old content is shown on.
   absl::Status Reload();
 
-  // Of one address.
+  // Credentials for one address that the server listens on.
   std::shared_ptr<grpc::ServerCredentials> Credentials();
 
  private:
-  // What gRPC was last given for one address.
+  // The version that gRPC was last given for one address.
   struct Shown {
     TlsDoor* door;
     uint64_t version = 0;  // guarded by the door's mutex_

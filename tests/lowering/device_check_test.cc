@@ -116,7 +116,7 @@ TEST_F(DeviceCheckTest, TakesEveryNodeOfTheGoldens) {
   EXPECT_GT(check.asked(), 80U);
 }
 
-// What no device is asked about: positions and ranges are numbers of 32 bits in recipes.
+// No device is asked about these: positions and ranges are numbers of 32 bits in recipes.
 TEST(CheckLowerableTest, RefusesPositionsAndRangesOf64Bits) {
   const auto check = [](const std::string& line) {
     absl::StatusOr<ir::Graph> graph =

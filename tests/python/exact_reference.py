@@ -1,4 +1,4 @@
-"""What a function gives in exact arithmetic, and how far a narrow type may be from it.
+"""The result of a function in exact arithmetic, and how far a narrow type may be from it.
 
 A result in bf16 or f16 is one rounding of many that are right, and PyTorch's own depends on the CPU
 at hand: its kernels for AVX2 and for AVX-512 add in another order and round at other places. So no
@@ -17,7 +17,7 @@ largest operand, which is at least the number of terms of any of its sums.
 3. A call of several steps, such as a norm, attention or their gradients, may store what is between
    its steps in the narrow type. That is again a change of its terms, with |e| <= u.
 
-What these changes make of the function's result depends on its condition, which is measured: the
+How far these changes move the function's result depends on its condition, which is measured: the
 function runs RUNS times in f64 with each stored result multiplied by 1 + d and, if the call is not
 pointwise, each operand by 1 + e, where d and e have the largest size allowed and random signs. An
 element that k changes reach varies by the root of the sum of their squares, so the mean square over

@@ -1,5 +1,5 @@
-"""What test_other_cpus.py runs in a process of its own: numeric functions in f32, bf16 and f16, one
-JSON line with those that are wrong."""
+"""test_other_cpus.py runs this in a process of its own: numeric functions in f32, bf16 and f16. It
+prints one JSON line with those that are wrong."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What compilers of PyTorch programs often get wrong, one function a row: values, types, strides,
-aliases and what happens to inputs, as in CPU eager."""
+"""Compilers of PyTorch programs often get these functions wrong. Values, types, strides, aliases
+and written inputs are those of CPU eager."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from models import MODELS, largest_error, make_model, outputs_of, to_device  # n
 
 from habana_frameworks.torch.dynamo import report  # noqa: E402
 
-# Of the output's range, against f64: roundings of the layers add up as their squares do, and norms
-# keep what comes from earlier ones small, so four units of bf16 are enough for any depth.
+# Shares of the output's range, against f64. Roundings of the layers add up as their squares do, and
+# norms keep those of earlier layers small, so four units of bf16 are enough for any depth.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 4 * 2**-8}
 DTYPES = [torch.float32, torch.bfloat16]
 

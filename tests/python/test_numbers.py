@@ -43,7 +43,7 @@ ROUNDED_ONCE: dict[str, Function] = {
     "threshold": lambda x, v: F.threshold(x, v, 3.0),
 }
 
-# What CPU eager gives, bit for bit: the number has the tensor's type.
+# These give what CPU eager gives, bit for bit: the number has the tensor's type.
 IN_THE_TYPE: dict[str, Function] = {
     "gt": lambda x, v: x > v,
     "ge": lambda x, v: x >= v,

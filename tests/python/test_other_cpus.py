@@ -31,7 +31,7 @@ def levels() -> list[str]:
     return LEVELS[: LEVELS.index(native.torch_module().isa_level()) + 1]
 
 
-# What machines have, and lower capabilities that their environment can ask for.
+# Levels that machines have, and lower capabilities that their environment can ask for.
 PAIRS = [
     ("x86-64-v2", "default"),
     ("x86-64-v3", "default"),

@@ -61,7 +61,7 @@ def equal(answer, want):
 
 # Eager code gives the same whatever the number is: what is edited is for compilers alone.
 THE_SAME = {"decomposition"}
-# What another process finds again: one of each way of describing code.
+# Another process finds these again: one of each way of describing code.
 FOUND_AGAIN = (
     *("formula", "formula_of_a_library", "rule_of_vmap", "sizes_by_register_fake"),
     *("kernel for Autograd", "kernel for CompositeImplicitAutograd", "aten sinc for Autograd"),

@@ -18,7 +18,7 @@ def make_socket(path: Path) -> None:
         server.bind(str(path))
 
 
-# What lies where a file is expected, by the words that an error has for it.
+# Each of these lies where a file is expected, by the words that an error has for it.
 INTRUDERS: dict[str, Callable[[Path], object]] = {
     "a FIFO": os.mkfifo,
     "a socket": make_socket,

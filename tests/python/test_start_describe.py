@@ -43,7 +43,7 @@ def other(value):
     return (*value, "other")
 
 
-# Of these others follow: replaced alone they make no code.
+# Others follow from these: replaced alone they make no code.
 TOGETHER = {
     "co_argcount": {"co_argcount": 1, "co_kwonlyargcount": 2},
     "co_posonlyargcount": {"co_posonlyargcount": 1},

@@ -132,7 +132,7 @@ FUNCTIONS: dict[str, Function] = {
     "constant": lambda x: (x.new_ones(4) * 2) @ x.unsqueeze(-1),
 }
 
-# Of these the sweep takes other inputs: images, sequences, square matrices.
+# The sweep takes other inputs for these: images, sequences, square matrices.
 INPUTS: dict[str, torch.Tensor] = {
     "convolution": numbers(2, 3, 5, 5, seed=3),
     "convolution 1d": numbers(2, 3, 6, seed=4),

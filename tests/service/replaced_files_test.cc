@@ -95,7 +95,7 @@ TEST_F(ReplacedFilesTest, AFifoInPlaceOfAnyOfThemStopsNothing) {
   AwaitRefused(1);
   fs::remove(key);
   AwaitRefused(0);
-  // What is read after all that: maintenance is alive.
+  // The new file is read after all that: maintenance is alive.
   WriteCallers(TokenLine("another", "team-a", "read"));
   EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("worker") == "UNAUTHENTICATED"; }));
 }

@@ -61,7 +61,7 @@ TEST_F(MountedKeys, ALinkOutOfTheFolderIsRefused) {
   EXPECT_FALSE(trusted_.Reload().ok());
 }
 
-// What others laid in place of a key's file is neither waited for nor read without end.
+// A FIFO or device in place of a key's file is neither waited for nor read without end.
 TEST(KeyFiles, AreRegularFiles) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");

@@ -80,7 +80,7 @@ def new_bundle(path: Path) -> Iterator[BundleWriter]:
     temporary = path.with_name(path.name + ".part")
     temporary.unlink(missing_ok=True)  # left over by a process that was killed
     try:
-        # What somebody else lays there meanwhile, as a link or a FIFO, is not written to.
+        # "x" refuses a link or a FIFO that somebody else puts there meanwhile.
         with open(temporary, "xb") as file, BundleWriter(file) as bundle:
             yield bundle
         temporary.replace(path)

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-# What a compiler of Python puts into code, beside containers of these.
+# Python's compiler puts constants of these types, and containers of them, into code.
 _CONSTANTS = frozenset({type(None), bool, int, float, complex, str, bytes, types.EllipsisType})
 
 
@@ -19,7 +19,7 @@ _PLACES_OF_CODE = frozenset(
     {"co_filename", "co_firstlineno", "co_linetable", "co_lnotab", "co_lines", "co_positions"}
     | {"co_branches", "replace", "_co_code_adaptive", "_varname_from_oparg"}
 )
-# What it does, and what it is called, which it may read itself.
+# Attributes that say what the code does, and its names, which it may read itself.
 _EFFECTS_OF_CODE = (
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_nlocals", "co_stacksize"),
     *("co_flags", "co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars"),
@@ -35,8 +35,8 @@ _UNKNOWN_OF_CODE = sorted(
 
 
 def code_lines(code: types.CodeType) -> Iterator[str]:
-    """What a code object does, without names of files and line numbers; equal in any process.
-    Raises Uncacheable."""
+    """The text of what a code object does, without names of files and line numbers. It is equal in
+    any process. Raises Uncacheable."""
     if _UNKNOWN_OF_CODE:
         unknown = ", ".join(_UNKNOWN_OF_CODE)
         raise Uncacheable(f"code objects of this Python have {unknown}, whose meaning is unknown")

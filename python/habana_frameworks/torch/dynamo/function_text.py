@@ -28,8 +28,8 @@ from .code_text import Uncacheable as Uncacheable
 from .code_text import code_lines as code_lines
 
 _NAMED_ROOTS = frozenset({"torch", "_operator", "operator", "builtins", "math"})
-# What else makes no difference to a graph, or is in its key: Python, this package, and what PyTorch
-# itself imports.
+# These roots make no further difference to a graph, or are in its key: Python, this package, and
+# the packages that PyTorch itself imports.
 _KNOWN_ROOTS = (
     _NAMED_ROOTS
     | sys.stdlib_module_names
@@ -40,7 +40,7 @@ _OF_TORCH = (torch.device, torch.layout, torch.memory_format, torch.Size)
 # PyTorch's classes whose state is Python objects that somebody registered.
 _REGISTERS = ("torch._library", "torch.library")
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
-# What a function can reach through these, its code does not show.
+# A function's code does not show what it reaches through these.
 _OPEN_ENDED = frozenset(
     {"eval", "exec", "compile", "__import__", "globals", "locals", "vars", "open", "input"}
 )
@@ -74,8 +74,8 @@ def method_text(name: str) -> str:
 
 
 def registrations_text() -> str:
-    """What others registered for PyTorch's own operators, which any graph may be captured through:
-    "none", or a digest. Raises Uncacheable."""
+    """Tells what others registered for PyTorch's own operators, through which any graph may be
+    captured: "none", or a digest. Raises Uncacheable."""
     unknown = registrations.unknown_for_own()
     if unknown:
         raise Uncacheable(
@@ -106,8 +106,8 @@ def _is_named(module: str | None) -> bool:
 
 
 def _root(function: types.FunctionType) -> str:
-    """Whose code it is. By where it looks its globals up, which a wrapper that takes another one's
-    name (functools.wraps) does not change."""
+    """The root package of a function's code, by the module in which it looks its globals up: a
+    wrapper that takes another one's name (functools.wraps) does not change that."""
     return str(function.__globals__.get("__name__")).partition(".")[0]
 
 
@@ -158,8 +158,8 @@ class _Content:
         return True
 
     def function(self, function: types.FunctionType) -> Iterator[str]:
-        """Of one that no name tells. What the code of PyTorch's own wrappers refers to by global
-        names needs no description but where it leads to somebody else's function."""
+        """The text of a function that no name tells. Globals of PyTorch's own wrappers need a
+        description only where they lead to somebody else's function."""
         if not self._is_new(function):
             return
         foreign = is_foreign(function)
@@ -281,8 +281,10 @@ class _Content:
     def reference(
         self, name: str, value: Any, names: tuple[str, ...] = (), strict: bool = True
     ) -> Iterator[str]:
-        """What a function refers to. names: by which it may go on from there. strict: nothing is
-        taken for bookkeeping."""
+        """The text of everything that a function refers to.
+
+        names: the attributes that it may read from there. strict: nothing is taken for
+        bookkeeping."""
         if isinstance(value, (*_PLAIN, *_OF_TORCH)):
             yield f"{name} = {value!r}"
         elif isinstance(value, (tuple, list)):

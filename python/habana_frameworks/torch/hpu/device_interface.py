@@ -1,4 +1,4 @@
-"""What Dynamo, Inductor and libraries ask a device type for:
+"""The device interface that Dynamo, Inductor and libraries ask for:
 torch._dynamo.device_interface.get_interface_for_device("hpu").
 
 Streams and events are torch.Stream and torch.Event here, as Dynamo requires of an interface.

@@ -21,7 +21,7 @@ class _Loader(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        # What asks for the source later (inspect, linecache) asks the module's own loader.
+        # inspect and linecache later ask the module's own loader for its source.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

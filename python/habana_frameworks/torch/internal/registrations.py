@@ -1,4 +1,4 @@
-"""What is registered for an operator, and whose code it is.
+"""Knows what is registered for an operator, and whose code it is.
 
 PyTorch's dispatcher knows that an operator has a kernel for a key and where the registration was
 made, but not the kernel itself. So `Library.impl` and its like are wrapped: what comes through them

@@ -23,7 +23,7 @@ _AXES: Axes = (0, 1)
 MAX_SHAPES = 100_000
 # Sizes of an axis before they are thinned out.
 _MAX_SIZES = 1_000_000
-# What a tensor can have.
+# A tensor can have no larger size.
 _MAX_SIZE = (1 << 63) - 1
 
 

@@ -22,7 +22,7 @@ from .report import Row
 DEVICE = "hpu"
 
 
-# What goes through user code and is no failure of it.
+# These exceptions pass through user code and are no failure of it.
 PASSING = (KeyboardInterrupt, deferred.Pending, deferred.NotLaunched)
 
 

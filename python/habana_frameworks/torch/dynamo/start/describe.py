@@ -44,7 +44,7 @@ _CLASS_BOOKKEEPING = frozenset(
     | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
 )
 
-# Of a member of an enum: its name, which is told anyway, and what its class keeps for itself.
+# These attributes of an enum's member say its name, which is told anyway, or are its class's own.
 _MEMBER_BOOKKEEPING = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
 
 # Attributes of functions that Dynamo sets for itself: addresses among them.
@@ -266,9 +266,10 @@ class Describer:
         ]
 
     def _kept(self, value: Any) -> str:
-        """What a function has as a default, in a cell or as an attribute. Dynamo guards it where it
-        reads it, if the function has a place of its own; not that of a method, which it may reach
-        by an object that the traced code made."""
+        """The text of a value that a function has as a default, in a cell or as an attribute.
+
+        Dynamo guards it where it reads it, if the function has a place of its own; it does not
+        guard that of a method, which it may reach by an object that the traced code made."""
         if self._within_class:
             return self._content(value, _DEPTH)
         if type(value) in (tuple, frozenset, float):

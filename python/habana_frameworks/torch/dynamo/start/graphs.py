@@ -35,8 +35,8 @@ class StoredGraph:
     forward: str  # Python text of a function of self and the inputs
     # Tensors that the text reads from self: element type, sizes, device, bytes.
     constants: dict[str, tuple[torch.dtype, tuple[int, ...], torch.device, bytes]]
-    # Of what it calls and whose name does not tell what it does: module (of operators "torch.ops")
-    # and name, and its content.
+    # It calls these functions, whose names do not tell what they do: by module ("torch.ops" for
+    # operators) and name, the text of their content.
     functions: dict[tuple[str, str], str]
 
     def difference(self) -> str:

@@ -253,8 +253,8 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
 def store_keys(
     sources: Sequence[Source], values: Values, describer: Describer
 ) -> list[StoredGuard]:
-    """What something was looked up by, and the dictionaries that it was looked up in, with all of
-    their keys: that another one was missing has no guard. Raises Refused."""
+    """Guards on the values that were used as keys, and on all keys of the dictionaries that they
+    were looked up in: Dynamo has no guard that another key was missing. Raises Refused."""
     look = _Look(values, describer)
     kinds: dict[str, tuple[Source, str]] = {}
     for source in sources:

@@ -19,8 +19,8 @@ import torch
 from .describe import HEAP_TYPE
 from .guard_facts import Place, Values
 
-# What Python and its programs compare by value; which of these are one object depends on how they
-# came to be. Only traced code that asks by `is` makes a difference of that.
+# Programs compare these types by value, and which values are one object depends on how they came to
+# be. That matters only to traced code that asks by `is`.
 _BY_VALUE = (int, float, complex, str, bytes, torch.device, torch.Size)
 # A guard on the value tells all.
 _SINGLE = (type(None), bool, types.EllipsisType, types.NotImplementedType, torch.dtype)

@@ -1,4 +1,4 @@
-"""What `isinstance` and `issubclass` answered where a metaclass answers them.
+"""The answers of `isinstance` and `issubclass` where a metaclass gives them.
 
 An abstract class knows what was registered with it, wherever that was done; another metaclass goes
 by anything. So a start holds the answers, and the new process is asked again.
@@ -21,8 +21,8 @@ from .describe import Refused, Unknown, type_name
 from .guard_facts import Place, StoredGuard, Values
 from .world import find
 
-# Of the process that asked: the value's type, the class, and the value's source where the class
-# looks at the value itself.
+# The asking process's type of the value, the class, and the value's source where the class looks at
+# the value itself.
 Question = tuple[type, type, Source | None]
 
 

@@ -1,4 +1,4 @@
-"""What happens in a trace of Dynamo that its guards do not tell, and that a start has to know.
+"""Watches a trace of Dynamo for events that its guards do not tell and that a start has to know.
 
 Dynamo guards what its final attempt at a frame relied on, in this process. Not guarded are: what an
 attempt read that it gave up (that is why a graph breaks where it does), which classes `isinstance`
@@ -39,11 +39,11 @@ from .subclasses import Question, questions_of
 
 # Their hashes are the same in every process.
 _NUMBERS = (bool, int, float, complex)
-# What the default text of an object has in it: its address.
+# The default text of an object has its address in it.
 _ADDRESS = " at 0x"
 ADDRESS_USED = "traced code uses what id() or hash() gave: that is another value in every process"
 _TEXT_USED = "traced code makes a text with an address: that is another one in every process"
-# What may be done with an address: which objects are one is a fact (identities.py).
+# An address may be used in these ways: which objects are one is a fact (identities.py).
 _HARMLESS = frozenset(
     {operator.eq, operator.ne, operator.is_, operator.is_not, operator.contains, hash, isinstance}
     | {operator.getitem, operator.setitem, dict, set, frozenset, list, tuple, type, len, iter, next}
