@@ -64,18 +64,27 @@ def sweep(name: str, transforms) -> None:
     if raised(compiled(_all_of(function, taken)), x.to("hpu")) is not None:
         groups = [[t] for t in taken if raised(_traced(_all_of(function, [t])), x) is None]
     for group in groups:
-        run = compiled(_all_of(function, group))
-        error = raised(run, x.to("hpu"))
-        if error is not None and LOST_LEVELS in str(error):
-            continue
-        assert error is None, error
+        run = traced_whole(_all_of(function, group), x.to("hpu"))
         found, expected = leaves(run(x.to("hpu"))), leaves(_all_of(function, group)(x))
         torch.testing.assert_close([f.cpu() for f in found], expected, rtol=1e-3, atol=1e-4)
 
 
-# Dynamo says this of a few traces now and then, also without a compiler: it ran a call on wrapped
-# tensors after it had left the transform's level.
+# Dynamo of PyTorch 2.13 ended 3 of 81 such traces with these words, each time others, and as many
+# without a compiler and without this package. The trace is made again then.
 LOST_LEVELS = "Please convert all Tensors to FakeTensors first"
+MOST_TRACES = 8
+
+
+def traced_whole(function, x):
+    """The compiled function, which took x."""
+    for _ in range(MOST_TRACES):
+        torch._dynamo.reset()
+        run = compiled(function)
+        error = raised(run, x)
+        if error is None or LOST_LEVELS not in str(error):
+            break
+    assert error is None, error
+    return run
 
 
 def _all_of(function, transforms):

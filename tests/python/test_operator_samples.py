@@ -120,12 +120,12 @@ def samples_of(op: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("op", operators()[::16], ids=name_of)
 def test_first_sample(op: Any) -> None:
     """One operator in sixteen."""
-    for sample in itertools.islice(samples_of(op), 1):
-        compare(op, sample)
+    if sum(compare(op, sample) for sample in itertools.islice(samples_of(op), 1)) == 0:
+        pytest.skip("CPU eager has no dense answer for the sample")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", operators(), ids=name_of)
 def test_samples(op: Any) -> None:
-    for sample in itertools.islice(samples_of(op), 12):
-        compare(op, sample)
+    if sum(compare(op, sample) for sample in itertools.islice(samples_of(op), 12)) == 0:
+        pytest.skip("CPU eager has no dense answer for the samples")
