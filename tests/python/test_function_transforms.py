@@ -69,8 +69,8 @@ def sweep(name: str, transforms) -> None:
         torch.testing.assert_close([f.cpu() for f in found], expected, rtol=1e-3, atol=1e-4)
 
 
-# Dynamo of PyTorch 2.13 ended 3 of 81 such traces with these words, each time others, and as many
-# without a compiler and without this package. The trace is made again then.
+# Dynamo of PyTorch 2.13 ended 3 of 81 such traces with these words, not the same in each
+# round, and as many without a compiler and without this package. The trace is made again then.
 LOST_LEVELS = "Please convert all Tensors to FakeTensors first"
 MOST_TRACES = 8
 
