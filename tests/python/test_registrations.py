@@ -15,7 +15,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.library import _scoped_library
+from torch.utils.checkpoint import checkpoint as run_again
 
+from habana_frameworks.torch.dynamo import report
 from habana_frameworks.torch.dynamo.function_text import (
     Uncacheable,
     function_text,
@@ -422,3 +424,60 @@ def test_native_code_of_a_loaded_library_is_in_the_key(private_cache, tmp_path):
     assert run("42")[0] == [43.0] * 4
     answers, origins = run("41")
     assert answers == [42.0] * 4 and set(origins) == {"store", "memory"}
+
+
+def gradient(f, x):
+    x = x.detach().requires_grad_()
+    (found,) = torch.autograd.grad(f(x).sum(), x)
+    return found.cpu()
+
+
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("CompositeExplicitAutograd",),
+        ("HPU", "Meta"),
+        ("BackendSelect", "CompositeExplicitAutograd"),
+        ("CompositeExplicitAutogradNonFunctional",),
+        ("PrivateUse1", "HPU", "Meta"),
+    ],
+)
+def test_a_kernel_without_a_derivative_is_differentiated_as_in_eager_code(keys, checkpoint):
+    with _scoped_library("of_kernels", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        for key in keys:
+            library.impl("twice", lambda x: x.sin() * 2, key)
+
+        def f(x):
+            def g(x):
+                return torch.ops.of_kernels.twice(x) * x
+
+            return run_again(g, x, use_reentrant=False) if checkpoint else g(x)
+
+        x = torch.linspace(-1, 1, 5).to("hpu")
+        compiled = torch.compile(f, backend="hpu_backend")
+        assert torch.equal(gradient(compiled, x), gradient(f, x))
+        name = "of_kernels.twice"
+        assert report().graphs[-1].reason.startswith(f"{name} has no derivative of its own")
+
+
+@pytest.mark.parametrize("case", ["no gradient", "integers"])
+def test_a_kernel_without_a_derivative_is_compiled_where_none_is_asked_for(case):
+    with _scoped_library("of_kernels", "FRAGMENT") as library:
+        library.define("rank(Tensor x) -> Tensor")
+
+        @torch.library.impl(library, "rank", "CompositeExplicitAutograd")
+        def rank(x):
+            return x.detach().argsort() if case == "integers" else x.detach() * 2
+
+        w = torch.tensor(3.0, device="hpu", requires_grad=True)
+        x = torch.tensor([3.0, 1.0, 2.0], device="hpu", requires_grad=case == "integers")
+
+        def f(x):
+            return torch.ops.of_kernels.rank(x) * w
+
+        compiled = torch.compile(f, backend="hpu_backend")(x)
+        assert torch.equal(compiled.cpu(), f(x).cpu())
+        assert report().graphs[-1].origin != "eager"

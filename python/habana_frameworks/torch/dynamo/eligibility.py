@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.fx
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils import _pytree as pytree
 
+from ..internal.registrations import OWN_OPS, has_derivative
 from .binding import warn_once
 from .inputs import (
     INFERENCE_SWITCH,
+    example_of,
     follows_gradients,
     left_grad_mode,
     of_compiled_autograd,
 )
 from .request import Settings
+
+
+def _differentiated_kernel(gm: torch.fx.GraphModule) -> str:
+    """An operator of the graph whose gradient eager code finds by differentiating the calls inside
+    its kernel, which no capture sees; "" if there is none."""
+    graphs = (m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule))
+    for node in itertools.chain.from_iterable(graph.nodes for graph in graphs):
+        op = node.target
+        if not isinstance(op, (OpOverload, OpOverloadPacket)):
+            continue
+        packet = op.overloadpacket if isinstance(op, OpOverload) else op
+        if packet._qualified_op_name.partition("::")[0] in OWN_OPS:
+            continue
+        results = pytree.tree_leaves(example_of(node))
+        given = map(example_of, node.all_input_nodes)
+        if not any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
+            continue
+        if not any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in results):
+            continue
+        named = [op] if isinstance(op, OpOverload) else [getattr(op, n) for n in op.overloads()]
+        if not all(map(has_derivative, named)):
+            return str(op)
+    return ""
 
 
 def eager_reason(
@@ -36,6 +64,9 @@ def eager_reason(
         return "the graph leaves another grad mode behind than it was called in"
     if any(n.target is INFERENCE_SWITCH and n.args[0] is False for n in gm.graph.nodes):
         return "the graph leaves inference mode (torch.inference_mode(False))"
+    opaque = _differentiated_kernel(gm) if trains else ""
+    if opaque:
+        return f"{opaque} has no derivative of its own (torch.library.register_autograd)"
     devices = {t.device.type for t in tensors}
     if tensors and device not in devices:
         warn_once(

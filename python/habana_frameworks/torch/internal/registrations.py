@@ -185,6 +185,14 @@ def _runs_later(key: str) -> bool:
     return key in _DEVICES
 
 
+def has_derivative(op: OpOverload) -> bool:
+    """Whether autograd has a kernel of the operator, or the operator is composed of others."""
+    return any(
+        key.startswith("Autograd") or key.startswith(_UNNAMED_KEY)
+        for key, _ in _registered(torch._C._dispatch_dump(op.name()))
+    )
+
+
 class Unseen(Exception):
     """A Python kernel that was registered before `watch`, or behind the back of torch.library."""
 
