@@ -96,7 +96,7 @@ def in_a_process(contender: str, name: str, cache: Path, *, filling: bool) -> di
         [sys.executable, __file__, "--one", contender, "--cases", name],
         env=os.environ
         | {"HPU_CACHE_DIR": str(cache / "hpu"), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")}
-        | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0" if contender == "inductor warm" else "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ _EFFECTS_OF_CODE = (
     *("co_flags", "co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars"),
     *("co_cellvars", "co_name", "co_qualname"),
 )
+_effects_of = operator.attrgetter(*_EFFECTS_OF_CODE)
 _UNKNOWN_OF_CODE = sorted(
     name
     for name in dir(types.CodeType)
@@ -40,8 +42,7 @@ def code_lines(code: types.CodeType) -> Iterator[str]:
     if _UNKNOWN_OF_CODE:
         unknown = ", ".join(_UNKNOWN_OF_CODE)
         raise Uncacheable(f"code objects of this Python have {unknown}, whose meaning is unknown")
-    effects = [repr(getattr(code, name)) for name in _EFFECTS_OF_CODE]
-    yield f"{' '.join(effects)} {len(code.co_consts)} constants"
+    yield f"{_effects_of(code)!r} {len(code.co_consts)} constants"
     for constant in code.co_consts:
         yield from _constant_lines(constant)
 

@@ -14,6 +14,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import os
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from ..code_text import Uncacheable, code_lines
 
 _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _TORCH_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.finfo)
 _SEQUENCES = (list, tuple, torch.Size, collections.deque)
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
@@ -101,6 +103,16 @@ def tensor_text(tensor: torch.Tensor) -> str:
 def _tensor_text(kind: type, *others: Any) -> str:
     """Of many tensors: those of a deep model are much the same in all its layers."""
     return f"{type_name(kind)} {' '.join(map(str, others))}"
+
+
+def _is_torchs(code: types.CodeType) -> bool:
+    return code.co_filename.startswith(_TORCH_FOLDER)
+
+
+def _place_in_torch(code: types.CodeType) -> str:
+    """PyTorch's version, which a start's key holds, says what is written at a line of it."""
+    line = f"{code.co_filename[len(_TORCH_FOLDER) :]}:{code.co_firstlineno}"
+    return f"code {code.co_qualname} {line} {hashlib.sha256(code.co_code).hexdigest()[:16]}"
 
 
 class Describer:
@@ -244,7 +256,8 @@ class Describer:
             lines += [f"{k}: {self._kept(v)}" for k, v in own if not k.startswith(_DYNAMOS_OWN)]
         lines += [self._kept(v) for v in function.__defaults__ or ()]
         lines += [f"{k}={self._kept(v)}" for k, v in (function.__kwdefaults__ or {}).items()]
-        lines += self._annotations(function)
+        if not _is_torchs(function.__code__):
+            lines += self._annotations(function)
         for cell in function.__closure__ or ():
             try:
                 lines.append(self._kept(cell.cell_contents))
@@ -302,6 +315,8 @@ class Describer:
         found = self._codes.get(id(code))
         if found is None:
             try:
+                if _is_torchs(code):
+                    return self._codes.setdefault(id(code), (code, _place_in_torch(code)))[1]
                 text = f"code {short_digest(chr(10).join(code_lines(code)))}"
             except Uncacheable as error:  # not Unknown: its type would not do instead of it
                 raise Refused(str(error)) from error
