@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "compile_service.pb.h"
-#include "recipe_store/keyring.h"
 #include "recipe_store/recipe_store.h"
+#include "recipe_store/signing/keyring.h"
 
 namespace hpu::client {
 

@@ -15,8 +15,8 @@
 #include "compile_client/polled_call.h"
 #include "compile_client/program_assembler.h"
 #include "compile_client/server_set.h"
-#include "recipe_store/keyring.h"
 #include "recipe_store/recipe_store.h"
+#include "recipe_store/signing/keyring.h"
 
 namespace hpu::client {
 

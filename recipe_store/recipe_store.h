@@ -19,8 +19,8 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "recipe_store/alias.h"
-#include "recipe_store/manifest.h"
+#include "recipe_store/signing/alias.h"
+#include "recipe_store/signing/manifest.h"
 
 namespace hpu::store {
 

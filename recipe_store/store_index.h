@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "recipe_store/manifest.h"
+#include "recipe_store/signing/manifest.h"
 
 namespace hpu::store {
 

@@ -7,7 +7,7 @@
 #include "backend/client/server_paths.h"
 #include "backend/client/spawn.h"
 #include "compile_client/connection.h"
-#include "recipe_store/build_id.h"
+#include "recipe_store/signing/build_id.h"
 
 namespace hpu::client {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "recipe_store/content_key.h"
+#include "recipe_store/signing/content_key.h"
 
 namespace hpu::client {
 

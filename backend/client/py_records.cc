@@ -4,7 +4,7 @@
 
 #include "backend/client/py_program.h"
 #include "backend/client/py_support.h"
-#include "recipe_store/keyring.h"
+#include "recipe_store/signing/keyring.h"
 
 namespace hpu::client {
 namespace {

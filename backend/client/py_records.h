@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "recipe_store/signed_record.h"
+#include "recipe_store/signing/signed_record.h"
 
 namespace hpu::client {
 

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <thread>
 
-#include "graph_compiler/contraction/ir_emitter.h"
+#include "graph_compiler/contraction/tiles/ir_emitter.h"
 #include "recipe/isa.h"
 
 namespace hpu::graph_compiler {

@@ -1,7 +1,7 @@
 // The product's compiler as the service's backend: opens the Synapse library, runs compiler/.
 #pragma once
 
-#include "compiler_server/service/compile_backend.h"
+#include "compiler_server/service/workers/compile_backend.h"
 
 namespace hpu::server {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "compiler_server/ir/rewrite.h"
-#include "compiler_server/passes/attention_heads.h"
-#include "compiler_server/passes/attention_match.h"
+#include "compiler_server/passes/attention/attention_heads.h"
+#include "compiler_server/passes/attention/attention_match.h"
 
 namespace hpu::compiler {
 namespace {

@@ -10,15 +10,15 @@
 #include <optional>
 #include <string>
 
-#include "compiler_server/service/caller_table.h"
-#include "compiler_server/service/certificates.h"
-#include "compiler_server/service/compile_service.h"
-#include "compiler_server/service/door.h"
-#include "compiler_server/service/metrics_page.h"
-#include "compiler_server/service/network.h"
-#include "compiler_server/service/tls_door.h"
-#include "compiler_server/service/unix_listener.h"
-#include "recipe_store/factory.h"
+#include "compiler_server/service/admin/metrics_page.h"
+#include "compiler_server/service/callers/caller_table.h"
+#include "compiler_server/service/doors/certificates.h"
+#include "compiler_server/service/doors/door.h"
+#include "compiler_server/service/doors/network.h"
+#include "compiler_server/service/doors/tls_door.h"
+#include "compiler_server/service/doors/unix_listener.h"
+#include "compiler_server/service/rpc/compile_service.h"
+#include "recipe_store/stack/factory.h"
 
 namespace hpu::server {
 

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "recipe_store/factory.h"
+#include "recipe_store/stack/factory.h"
 
 namespace hpu::server {
 

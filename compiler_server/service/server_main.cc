@@ -14,15 +14,15 @@
 
 #include "base/log.h"
 #include "base/regular_file.h"
-#include "compiler_server/service/audit_log.h"
+#include "compiler_server/service/admin/audit_log.h"
 #include "compiler_server/service/compile_server.h"
 #include "compiler_server/service/engine_flags.h"
 #include "compiler_server/service/service_manager.h"
-#include "compiler_server/service/worker_main.h"
+#include "compiler_server/service/workers/worker_main.h"
 #include "proto/options_generated.h"
 #include "proto/tls_files.h"
-#include "recipe_store/build_id.h"
-#include "recipe_store/keyring.h"
+#include "recipe_store/signing/build_id.h"
+#include "recipe_store/signing/keyring.h"
 
 namespace hpu::server {
 namespace {

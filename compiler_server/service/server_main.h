@@ -1,7 +1,7 @@
 // Flags, log, signals: the main function of a compile server around a given compiler.
 #pragma once
 
-#include "compiler_server/service/compile_backend.h"
+#include "compiler_server/service/workers/compile_backend.h"
 
 namespace hpu::server {
 

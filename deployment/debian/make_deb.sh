@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make_deb.sh VERSION NATIVE [LIBRARIES]: dist/hpu-compile-server_VERSION_amd64.deb of the server and the Synapse
-# libraries in NATIVE, byte for byte, because those bytes are the build id that clients compare (recipe_store/build_id.h).
+# libraries in NATIVE, byte for byte, because those bytes are the build id that clients compare (recipe_store/signing/build_id.h).
 # LIBRARIES: the folder of bundled libraries where NATIVE is that of a wheel, whose clients have another build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

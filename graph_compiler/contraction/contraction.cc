@@ -1,12 +1,12 @@
 #include "graph_compiler/contraction/contraction.h"
 
-#include "graph_compiler/contraction/attention.h"
-#include "graph_compiler/contraction/attention_backward.h"
-#include "graph_compiler/contraction/conv.h"
-#include "graph_compiler/contraction/gemm.h"
-#include "graph_compiler/contraction/kernel_cache.h"
-#include "graph_compiler/contraction/quantized_weights.h"
-#include "graph_compiler/contraction/weight_gradient.h"
+#include "graph_compiler/contraction/attention/attention.h"
+#include "graph_compiler/contraction/attention/attention_backward.h"
+#include "graph_compiler/contraction/conv/conv.h"
+#include "graph_compiler/contraction/gemm/gemm.h"
+#include "graph_compiler/contraction/gemm/quantized_weights.h"
+#include "graph_compiler/contraction/tiles/kernel_cache.h"
+#include "graph_compiler/contraction/weight_gradient/weight_gradient.h"
 
 namespace hpu::graph_compiler {
 

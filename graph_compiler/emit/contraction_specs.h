@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "graph_compiler/contraction/contraction.h"
+#include "graph_compiler/contraction/tiles/specs.h"
 #include "graph_compiler/ir/loop_graph.h"
 
 namespace hpu::graph_compiler {

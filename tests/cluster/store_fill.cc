@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "recipe_store/rocksdb_recipe_store.h"
-#include "recipe_store/signing.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "recipe_store/signing/signing.h"
 
 namespace hpu::store {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "graph_compiler/contraction/amx_tiles.h"
+#include "graph_compiler/contraction/tiles/amx_tiles.h"
 #include "recipe/isa.h"
 #include "tests/contraction/amx_interpreter.h"
 #include "tests/contraction/harness.h"

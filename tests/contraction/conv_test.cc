@@ -1,4 +1,4 @@
-#include "graph_compiler/contraction/conv_winograd.h"
+#include "graph_compiler/contraction/conv/conv_winograd.h"
 #include "tests/contraction/conv_run.h"
 
 namespace hpu::graph_compiler {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "graph_compiler/contraction/tiling.h"
+#include "graph_compiler/contraction/tiles/tiling.h"
 #include "tests/contraction/harness.h"
 
 namespace hpu::graph_compiler {

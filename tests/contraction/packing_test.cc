@@ -1,5 +1,5 @@
 // Panels of B, element by element, for every form, layout and ISA level.
-#include "graph_compiler/contraction/packing.h"
+#include "graph_compiler/contraction/tiles/packing.h"
 
 #include <gtest/gtest.h>
 

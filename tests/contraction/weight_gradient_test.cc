@@ -1,4 +1,4 @@
-#include "graph_compiler/contraction/weight_gradient.h"
+#include "graph_compiler/contraction/weight_gradient/weight_gradient.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 """An operator writes only what its schema says, or it is in the one list of those that do not say
-so (backend/torch/undeclared_writes.cc). Every write to weights drops what is kept of them."""
+so (backend/torch/eager/undeclared_writes.cc). Every write to weights drops what is kept of them."""
 
 from __future__ import annotations
 

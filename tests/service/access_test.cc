@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/container.h"
-#include "compiler_server/service/request_limits.h"
+#include "compiler_server/service/queue/request_limits.h"
 #include "program/program.h"
 #include "tests/service/service_testing.h"
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "compile_client/request_id.h"
-#include "compiler_server/service/audit_log.h"
-#include "recipe_store/rocksdb_open.h"
+#include "compiler_server/service/admin/audit_log.h"
+#include "recipe_store/rocksdb/rocksdb_open.h"
 #include "tests/service/network_testing.h"
 
 namespace hpu::server {

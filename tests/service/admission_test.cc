@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "compiler_server/service/fair_queue.h"
-#include "compiler_server/service/tenant_budget.h"
+#include "compiler_server/service/queue/fair_queue.h"
+#include "compiler_server/service/queue/tenant_budget.h"
 #include "tests/service/service_testing.h"
 
 namespace hpu::server {

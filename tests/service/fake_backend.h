@@ -14,7 +14,7 @@
 // one line (what it says) to the file named by HPU_FAKE_COMPILE_LOG, if set.
 #pragma once
 
-#include "compiler_server/service/compile_backend.h"
+#include "compiler_server/service/workers/compile_backend.h"
 
 namespace hpu::server {
 

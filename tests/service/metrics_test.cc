@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "compiler_server/service/certificates.h"
+#include "compiler_server/service/doors/certificates.h"
 #include "proto/tls_files.h"
 #include "tests/service/network_testing.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "compile_service.pb.h"
-#include "compiler_server/service/program_stream.h"
+#include "compiler_server/service/programs/program_stream.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::server {

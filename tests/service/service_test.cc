@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "program/program.h"
-#include "recipe_store/rocksdb_open.h"
+#include "recipe_store/rocksdb/rocksdb_open.h"
 #include "tests/service/service_testing.h"
 
 namespace hpu::server {

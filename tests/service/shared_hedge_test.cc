@@ -3,7 +3,7 @@
 
 #include <future>
 
-#include "recipe_store/redis_lease.h"
+#include "recipe_store/redis/redis_lease.h"
 #include "tests/service/shared_store_testing.h"
 
 namespace hpu::server {

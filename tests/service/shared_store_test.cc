@@ -1,5 +1,5 @@
 // Three servers over one Redis engine.
-#include "recipe_store/redis_lease.h"
+#include "recipe_store/redis/redis_lease.h"
 #include "tests/service/shared_store_testing.h"
 
 namespace hpu::server {

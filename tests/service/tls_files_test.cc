@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "compiler_server/service/network.h"
+#include "compiler_server/service/doors/network.h"
 #include "proto/channel_access.h"
 #include "tests/service/made_certificates.h"
 #include "tests/store/store_testing.h"

@@ -1,5 +1,5 @@
 // A socket and the lock file beside it: what others read of the server, and files that are removed.
-#include "compiler_server/service/unix_listener.h"
+#include "compiler_server/service/doors/unix_listener.h"
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>

@@ -4,12 +4,12 @@
 
 #include <cstdlib>
 
-#include "recipe_store/error_recipe_store.h"
-#include "recipe_store/memory_recipe_store.h"
-#include "recipe_store/metrics_recipe_store.h"
-#include "recipe_store/read_caching_recipe_store.h"
-#include "recipe_store/rocksdb_recipe_store.h"
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/error_recipe_store.h"
+#include "recipe_store/layers/memory_recipe_store.h"
+#include "recipe_store/layers/metrics_recipe_store.h"
+#include "recipe_store/layers/read_caching_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
 #include "tests/store/fake_remote_cache.h"
 #include "tests/store/redis_server.h"
 

@@ -7,9 +7,9 @@
 
 #include <random>
 
-#include "recipe_store/factory.h"
-#include "recipe_store/rocksdb_recipe_store.h"
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "recipe_store/stack/factory.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "byte_stream.grpc.pb.h"
-#include "recipe_store/remote_cache_recipe_store.h"
+#include "recipe_store/remote_cache/remote_cache_recipe_store.h"
 #include "remote_execution.grpc.pb.h"
 
 namespace hpu::store {

@@ -1,5 +1,5 @@
-// Look-ups that are not waited for: recipe_store/hedge.h.
-#include "recipe_store/hedge.h"
+// Look-ups that are not waited for: recipe_store/layers/hedge.h.
+#include "recipe_store/layers/hedge.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <future>
 #include <vector>
 
-#include "recipe_store/forwarding_recipe_store.h"
-#include "recipe_store/memory_recipe_store.h"
-#include "recipe_store/shared_tier_recipe_store.h"
+#include "recipe_store/layers/forwarding_recipe_store.h"
+#include "recipe_store/layers/memory_recipe_store.h"
+#include "recipe_store/layers/shared_tier_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

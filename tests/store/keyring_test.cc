@@ -1,4 +1,4 @@
-#include "recipe_store/keyring.h"
+#include "recipe_store/signing/keyring.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

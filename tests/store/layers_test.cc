@@ -1,9 +1,9 @@
 // What single layers do beside what every store promises.
 #include <gtest/gtest.h>
 
-#include "recipe_store/error_recipe_store.h"
-#include "recipe_store/memory_recipe_store.h"
-#include "recipe_store/metrics_recipe_store.h"
+#include "recipe_store/layers/error_recipe_store.h"
+#include "recipe_store/layers/memory_recipe_store.h"
+#include "recipe_store/layers/metrics_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

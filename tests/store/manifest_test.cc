@@ -1,4 +1,4 @@
-#include "recipe_store/manifest.h"
+#include "recipe_store/signing/manifest.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/stubs/logging.h>
@@ -14,9 +14,9 @@
 #include <set>
 
 #include "compile_service.pb.h"
-#include "recipe_store/alias.h"
-#include "recipe_store/build_id.h"
-#include "recipe_store/signing.h"
+#include "recipe_store/signing/alias.h"
+#include "recipe_store/signing/build_id.h"
+#include "recipe_store/signing/signing.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "recipe_store/factory.h"
+#include "recipe_store/stack/factory.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

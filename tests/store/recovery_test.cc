@@ -10,8 +10,8 @@
 #include <iterator>
 
 #include "base/log.h"
-#include "recipe_store/build_id.h"
-#include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "recipe_store/signing/build_id.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipe_store/redis_lease.h"
+#include "recipe_store/redis/redis_lease.h"
 #include "tests/store/redis_server.h"
 
 namespace hpu::store {

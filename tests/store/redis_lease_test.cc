@@ -1,5 +1,5 @@
 // Leases of servers that share a Redis engine.
-#include "recipe_store/redis_lease.h"
+#include "recipe_store/redis/redis_lease.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

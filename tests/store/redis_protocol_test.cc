@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "recipe_store/circuit_breaker.h"
-#include "recipe_store/redis_options.h"
-#include "recipe_store/redis_reply.h"
-#include "recipe_store/redis_topology.h"
+#include "recipe_store/redis/redis_options.h"
+#include "recipe_store/redis/redis_reply.h"
+#include "recipe_store/redis/redis_topology.h"
 
 namespace hpu::store {
 namespace {

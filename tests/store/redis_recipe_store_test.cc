@@ -1,11 +1,11 @@
 // The store over one real server: what it keeps, damage, eviction, a full engine, passwords.
-#include "recipe_store/redis_recipe_store.h"
+#include "recipe_store/redis/redis_recipe_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipe_store/redis_lease.h"
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
+#include "recipe_store/redis/redis_lease.h"
 #include "tests/store/redis_server.h"
 
 namespace hpu::store {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "recipe_store/redis_client.h"
-#include "recipe_store/redis_recipe_store.h"
+#include "recipe_store/redis/redis_client.h"
+#include "recipe_store/redis/redis_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

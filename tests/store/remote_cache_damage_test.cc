@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
 #include "tests/store/remote_cache_testing.h"
 
 namespace hpu::store {

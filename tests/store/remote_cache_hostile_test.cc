@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
 #include "tests/store/fake_remote_cache.h"
 #include "tests/store/redis_server.h"
 

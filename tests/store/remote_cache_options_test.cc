@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipe_store/factory.h"
+#include "recipe_store/stack/factory.h"
 #include "tests/store/fake_remote_cache.h"
 #include "tests/store/store_testing.h"
 

@@ -1,5 +1,5 @@
 // What is filed in a remote cache, how it gets there and back, and how it is taken out of service.
-#include "recipe_store/remote_cache_recipe_store.h"
+#include "recipe_store/remote_cache/remote_cache_recipe_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

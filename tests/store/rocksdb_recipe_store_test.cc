@@ -1,5 +1,5 @@
 // What only the persistent layer can get wrong: restarts, damage on disk, disks that refuse writes.
-#include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
 
 #include <gtest/gtest.h>
 #include <rocksdb/write_batch.h>
@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "compile_service.pb.h"
-#include "recipe_store/verifying_recipe_store.h"
+#include "recipe_store/layers/verifying_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

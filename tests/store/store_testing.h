@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "recipe_store/keyring.h"
 #include "recipe_store/recipe_store.h"
+#include "recipe_store/signing/keyring.h"
 
 namespace hpu::store {
 

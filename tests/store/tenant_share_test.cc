@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "recipe_store/rocksdb_recipe_store.h"
+#include "recipe_store/rocksdb/rocksdb_recipe_store.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {

@@ -1,6 +1,6 @@
 // Draws of random numbers: functions of the generator's state, which is an input of the graph. Each
 // draw takes the blocks behind those of the draws before it, so that a call gets the numbers that
-// the same calls get one by one (backend/torch/random_kernels.cc is what runs them so).
+// the same calls get one by one (backend/torch/eager/random_kernels.cc is what runs them so).
 #include <algorithm>
 
 #include "base/normal.h"

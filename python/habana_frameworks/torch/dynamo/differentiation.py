@@ -1,7 +1,7 @@
 """Gradients of a compiled graph that are to be differentiated again, computed eagerly.
 
 The backward of a program has no backward of its own. A node of autograd that is asked for gradients
-with create_graph=True, or inside torch.func.vmap, calls this (backend/torch/recorded_call.h): the
+with create_graph=True, or inside torch.func.vmap, calls this (backend/torch/programs/recorded_call.h): the
 graph runs once more, op by op, on the arguments of the call, and autograd differentiates that.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
-MAX_LABEL_BYTES = 256  # recipe_store/alias.h
+MAX_LABEL_BYTES = 256  # recipe_store/signing/alias.h
 
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 # Dynamo names what is left of a function after a graph break so.

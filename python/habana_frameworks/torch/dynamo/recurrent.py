@@ -280,7 +280,7 @@ def in_graphs() -> Iterator[None]:
 
 def register() -> None:
     """May be called again. For the Python dispatcher, which tracing has on. Eager layers are one
-    CPU call, or composed where a gradient is wanted (backend/torch/fallback.cc)."""
+    CPU call, or composed where a gradient is wanted (backend/torch/eager/fallback.cc)."""
     key = DispatchKey.AutogradHPU
     for kind in KINDS:
         op = getattr(torch.ops.aten, kind).input

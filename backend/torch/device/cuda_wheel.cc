@@ -1,0 +1,28 @@
+#include "backend/torch/device/cuda_wheel.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+namespace hpu::torch_backend {
+namespace {
+
+bool Allowed() {
+  const char* value = std::getenv("HPU_REPLACE_CUDA_HOOKS");
+  return value == nullptr || std::string_view(value) != "0";
+}
+
+}  // namespace
+
+void StepInForCudaWithoutDevice() {
+  const at::CUDAHooksInterface& built = at::detail::getCUDAHooks();
+  if (!built.isBuilt() || built.deviceCount() > 0 || !Allowed()) return;
+  // PyTorch keeps one hooks object for good and hands out references to it, so another one can only
+  // take its place where it lies. CUDAHooks has no members; its base is the CPU wheel's hooks.
+  static_assert(sizeof(at::CUDAHooksInterface) == sizeof(void*));
+  std::construct_at(const_cast<at::CUDAHooksInterface*>(&built));
+}
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,196 @@
+#include "backend/torch/eager/cpu_call.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+
+#include <vector>
+
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/errors.h"
+#include "backend/torch/device/generator.h"
+#include "backend/torch/eager/host_access.h"
+#include "backend/torch/eager/undeclared_writes.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+class CpuCall {
+ public:
+  CpuCall(const c10::OperatorHandle& op, Stack* stack)
+      : op_(op),
+        schema_(op.schema()),
+        stack_(stack),
+        first_(stack->size() - schema_.arguments().size()) {}
+
+  void Run() {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) ConvertArgument(i);
+    if (NeedsDefaultGenerator()) {
+      const LendDefaultState lend;
+      CallCpuKernel();
+    } else {
+      CallCpuKernel();
+    }
+    for (const Converted& entry : converted_) {
+      if (entry.written) host_.TakeResize(entry.host, entry.device);
+    }
+    host_.Finish();
+    ConvertReturns();
+  }
+
+ private:
+  struct Converted {
+    size_t argument;
+    at::Tensor device;
+    at::Tensor host;
+    bool written;
+  };
+
+  void CallCpuKernel() {
+    const Stack arguments(stack_->begin() + static_cast<ptrdiff_t>(first_), stack_->end());
+    try {
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    } catch (const c10::NotImplementedError& error) {
+      // What AT_DISPATCH says of a type: "histogram_cpu" not implemented for 'Long'
+      if (error.msg().find("not implemented for '") == std::string::npos || !MayWiden()) throw;
+      stack_->resize(first_);
+      stack_->insert(stack_->end(), arguments.begin(), arguments.end());
+      CallWidened();
+    }
+  }
+
+  // Nothing is written to, and all tensors that would be widened are of one type.
+  bool MayWiden() {
+    for (const Converted& entry : converted_) {
+      const at::ScalarType type = entry.host.scalar_type();
+      if (entry.written || WideType(type) == type) return false;
+      if (type != converted_.front().host.scalar_type()) return false;
+    }
+    return !converted_.empty();
+  }
+
+  // The type that CPU kernels have and that holds every value of `type`, but for the largest i64.
+  static at::ScalarType WideType(at::ScalarType type) {
+    if (at::isReducedFloatingType(type)) return at::kFloat;
+    return at::isIntegralType(type, /*includeBool=*/false) ? at::kDouble : type;
+  }
+
+  // For types that accelerators' kernels have and the CPU's lack.
+  void CallWidened() {
+    const at::ScalarType narrow = converted_.front().host.scalar_type();
+    const at::ScalarType wide = WideType(narrow);
+    for (size_t i = first_; i < stack_->size(); ++i) {
+      IValue& value = (*stack_)[i];
+      if (value.isTensor() && value.toTensor().defined()) {
+        value = value.toTensor().to(wide);
+      } else if (value.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& item : value.toTensorList()) list.push_back(item.to(wide));
+        value = std::move(list);
+      }
+    }
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    for (size_t i = first_; i < stack_->size(); ++i) {
+      IValue& value = (*stack_)[i];
+      if (value.isTensor() && value.toTensor().defined() &&
+          value.toTensor().scalar_type() == wide) {
+        value = value.toTensor().to(narrow);
+      }
+    }
+  }
+
+  bool Writes(size_t argument) const {
+    const c10::AliasInfo* alias = schema_.arguments()[argument].alias_info();
+    return (alias != nullptr && alias->isWrite()) ||
+           WritesUndeclared(schema_, argument,
+                            torch::jit::last(*stack_, schema_.arguments().size()));
+  }
+
+  at::Tensor ConvertTensor(size_t argument, const at::Tensor& tensor) {
+    if (!IsHpu(tensor)) return tensor;
+    const bool written = Writes(argument);
+    at::Tensor host = host_.ToHost(tensor, written);
+    converted_.push_back({argument, tensor, host, written});
+    return host;
+  }
+
+  void ConvertArgument(size_t i) {
+    IValue& value = (*stack_)[first_ + i];
+    if (value.isTensor()) {
+      value = ConvertTensor(i, value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertTensor(i, item));
+      value = std::move(list);
+    } else if (value.isList() && IsOptionalTensorList(i)) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const IValue& item : value.toListRef()) {
+        list.push_back(item.isTensor() ? std::optional(ConvertTensor(i, item.toTensor()))
+                                       : std::nullopt);
+      }
+      value = std::move(list);
+    } else if (value.isDevice()) {
+      if (value.toDevice().type() == c10::DeviceType::HPU) value = c10::Device(c10::kCPU);
+    } else if (TakesGenerator(i)) {
+      takes_generator_ = true;
+      value = LendEngine(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
+    }
+  }
+
+  bool IsOptionalTensorList(size_t i) const {
+    const auto list = schema_.arguments()[i].type()->cast<c10::ListType>();
+    return list != nullptr && list->getElementType()->isSubtypeOf(*c10::OptionalType::ofTensor());
+  }
+
+  bool TakesGenerator(size_t i) const {
+    c10::TypePtr type = schema_.arguments()[i].type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    return type->kind() == c10::TypeKind::GeneratorType;
+  }
+
+  bool NeedsDefaultGenerator() const {
+    return !takes_generator_ && op_.hasTag(at::Tag::nondeterministic_seeded);
+  }
+
+  void ConvertReturns() {
+    const size_t count = schema_.returns().size();
+    const size_t first_return = stack_->size() - count;
+    for (size_t i = 0; i < count; ++i) {
+      IValue& value = (*stack_)[first_return + i];
+      if (value.isTensor()) {
+        value = ConvertResult(value.toTensor());
+      } else if (value.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertResult(item));
+        value = std::move(list);
+      }
+    }
+  }
+
+  // The argument itself for in-place and out= results, else a hpu tensor for the CPU one.
+  at::Tensor ConvertResult(const at::Tensor& result) {
+    if (!result.defined()) return result;
+    for (const Converted& entry : converted_) {
+      if (entry.host.is_same(result)) return entry.device;
+    }
+    return host_.ToDevice(result);
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  Stack* const stack_;
+  const size_t first_;
+  HostAccess host_;
+  std::vector<Converted> converted_;
+  bool takes_generator_ = false;
+};
+
+}  // namespace
+
+void CallOnCpu(const c10::OperatorHandle& op, Stack* stack) { CpuCall(op, stack).Run(); }
+
+}  // namespace hpu::torch_backend

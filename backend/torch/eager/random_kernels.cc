@@ -1,0 +1,224 @@
+// The draws that compiled graphs hold as device work (compiler_server/passes/decompose/random.cc),
+// run eagerly: the same numbers for a place in the stream, and as many blocks taken.
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "backend/torch/device/generator.h"
+#include "backend/torch/eager/fallback.h"
+#include "backend/torch/eager/host_access.h"
+#include "base/normal.h"
+#include "base/parallel.h"
+#include "base/philox.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using at::Tensor;
+using MaybeGenerator = std::optional<at::Generator>;
+
+// Blocks that one core calculates at a time.
+constexpr uint64_t kBlocksAtOnce = 1 << 13;
+
+// Calls write(i, bits) for the numbers [0, count) from a place of the stream on, on several
+// threads.
+template <typename Write>
+void Draw(const RandomPlace& place, uint64_t count, const Write& write) {
+  const uint64_t pieces = (PhiloxBlocks(count) + kBlocksAtOnce - 1) / kBlocksAtOnce;
+  ParallelFor(pieces, static_cast<size_t>(at::get_num_threads()), [&](size_t piece) {
+    const uint64_t end = std::min(count, (piece + 1) * kBlocksAtOnce * 4);
+    for (uint64_t i = piece * kBlocksAtOnce * 4; i < end; i += 4) {
+      const PhiloxBlock block = PhiloxBlockOf(place.seed, place.offset + i / 4);
+      for (uint64_t k = 0; k < std::min<uint64_t>(4, end - i); ++k) write(i + k, block[k]);
+    }
+  });
+}
+
+// Row-major memory on the host that becomes the new content of `self`.
+template <typename Fill>
+Tensor& Write(Tensor& self, const Fill& fill) {
+  if (self.numel() == 0) return self;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  HostAccess host;
+  Tensor target = host.ToHost(self, /*written=*/true);
+  Tensor values = target.is_contiguous() ? target : at::empty(target.sizes(), target.options());
+  fill(values);
+  if (!values.is_same(target)) target.copy_(values);
+  host.Finish();
+  return self;
+}
+
+// Types that hold fewer bits than f32 get as many, so that no number becomes 1.
+template <typename T>
+float UniformOf(uint32_t bits) {
+  if (std::is_same_v<T, at::BFloat16>) return static_cast<float>(bits >> 24) * 0x1p-8F;
+  if (std::is_same_v<T, at::Half>) return static_cast<float>(bits >> 21) * 0x1p-11F;
+  return UniformFromBits(bits);
+}
+
+template <typename T>
+void FillUniform(const RandomPlace& place, double from, double to, Tensor& values) {
+  T* data = values.mutable_data_ptr<T>();
+  const auto low = static_cast<float>(from);
+  const auto width = static_cast<float>(to - from);
+  Draw(place, static_cast<uint64_t>(values.numel()), [&](uint64_t i, uint32_t bits) {
+    data[i] = static_cast<T>(UniformOf<T>(bits) * width + low);
+  });
+}
+
+// 53 bits, of two numbers each. No recipe holds f64: these are always drawn here.
+template <>
+void FillUniform<double>(const RandomPlace& place, double from, double to, Tensor& values) {
+  auto* data = values.mutable_data_ptr<double>();
+  const auto count = static_cast<uint64_t>(values.numel());
+  for (uint64_t i = 0; i < count; ++i) {
+    const PhiloxBlock block = PhiloxBlockOf(place.seed, place.offset + i / 2);
+    const uint64_t bits = uint64_t{block[i % 2 * 2 + 1]} << 32 | block[i % 2 * 2];
+    data[i] = static_cast<double>(bits >> 11) * 0x1p-53 * (to - from) + from;
+  }
+}
+
+Tensor& Uniform(Tensor& self, double from, double to, MaybeGenerator generator) {
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
+              " > to=", to);
+  const auto count = static_cast<uint64_t>(self.numel());
+  const bool wide = self.scalar_type() == at::kDouble;
+  const RandomPlace place = TakeRandom(generator, PhiloxBlocks(wide ? 2 * count : count));
+  return Write(self, [&](Tensor& values) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, values.scalar_type(), "uniform_hpu",
+                                    [&] { FillUniform<scalar_t>(place, from, to, values); });
+  });
+}
+
+// True with the probability that chance(i) says.
+template <typename Chance>
+Tensor& FillBernoulli(Tensor& self, const RandomPlace& place, const Chance& chance) {
+  return Write(self, [&](Tensor& values) {
+    AT_DISPATCH_ALL_TYPES_AND3(
+        at::kBool, at::kBFloat16, at::kHalf, values.scalar_type(), "bernoulli_hpu", [&] {
+          auto* data = values.mutable_data_ptr<scalar_t>();
+          Draw(place, static_cast<uint64_t>(values.numel()), [&](uint64_t i, uint32_t bits) {
+            data[i] = static_cast<scalar_t>(UniformFromBits(bits) < chance(i));
+          });
+        });
+  });
+}
+
+RandomPlace TakeFor(const Tensor& self, const MaybeGenerator& generator) {
+  return TakeRandom(generator, PhiloxBlocks(static_cast<uint64_t>(self.numel())));
+}
+
+Tensor& Bernoulli(Tensor& self, double p, MaybeGenerator generator) {
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  const auto chance = static_cast<float>(p);
+  return FillBernoulli(self, TakeFor(self, generator), [&](uint64_t) { return chance; });
+}
+
+Tensor& BernoulliTensor(Tensor& self, const Tensor& p, MaybeGenerator generator) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Tensor chances =
+      p.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).expand_as(self).contiguous();
+  const float* chance = chances.const_data_ptr<float>();
+  const auto valid = [&](int64_t i) { return 0 <= chance[i] && chance[i] <= 1; };
+  for (int64_t i = 0; i < chances.numel(); ++i) {
+    TORCH_CHECK(valid(i), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+  }
+  return FillBernoulli(self, TakeFor(self, generator), [&](uint64_t i) { return chance[i]; });
+}
+
+template <typename T>
+void FillNormal(const RandomPlace& place, double mean, double std, Tensor& values) {
+  T* data = values.mutable_data_ptr<T>();
+  const auto count = static_cast<uint64_t>(values.numel());
+  const auto shift = static_cast<float>(mean);
+  const auto scale = static_cast<float>(std);
+  const uint64_t second = place.offset + PhiloxBlocks(count);
+  const uint64_t pieces = (PhiloxBlocks(count) + kBlocksAtOnce - 1) / kBlocksAtOnce;
+  ParallelFor(pieces, static_cast<size_t>(at::get_num_threads()), [&](size_t piece) {
+    const uint64_t end = std::min(count, (piece + 1) * kBlocksAtOnce * 4);
+    for (uint64_t i = piece * kBlocksAtOnce * 4; i < end; i += 4) {
+      const PhiloxBlock u = PhiloxBlockOf(place.seed, place.offset + i / 4);
+      const PhiloxBlock v = PhiloxBlockOf(place.seed, second + i / 4);
+      for (uint64_t k = 0; k < std::min<uint64_t>(4, end - i); ++k) {
+        const float number =
+            NormalFromUniform(HostArithmetic(), UniformFromBits(u[k]), UniformFromBits(v[k]));
+        data[i + k] = static_cast<T>(number * scale + shift);
+      }
+    }
+  });
+}
+
+Tensor& Normal(Tensor& self, double mean, double std, MaybeGenerator generator) {
+  TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  if (self.scalar_type() == at::kDouble || self.is_complex()) {  // no recipe holds them
+    return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP(normal_)>::call(self, mean, std,
+                                                                           generator);
+  }
+  const auto count = static_cast<uint64_t>(self.numel());
+  const RandomPlace place = TakeRandom(generator, 2 * PhiloxBlocks(count));
+  return Write(self, [&](Tensor& values) {
+    AT_DISPATCH_SWITCH(
+        values.scalar_type(), "normal_hpu", AT_DISPATCH_CASE(at::kFloat, [&] {
+          FillNormal<scalar_t>(place, mean, std, values);
+        }) AT_DISPATCH_CASE(at::kBFloat16, [&] {
+          FillNormal<scalar_t>(place, mean, std, values);
+        }) AT_DISPATCH_CASE(at::kHalf, [&] { FillNormal<scalar_t>(place, mean, std, values); }));
+  });
+}
+
+// Integers of [low, high), which f32 holds exactly. Rounded, the product may be the range itself.
+template <typename T>
+void FillIntegers(const RandomPlace& place, int64_t low, int64_t high, Tensor& values) {
+  T* data = values.mutable_data_ptr<T>();
+  const auto range = static_cast<float>(high - low);
+  Draw(place, static_cast<uint64_t>(values.numel()), [&](uint64_t i, uint32_t bits) {
+    const float number = std::min(std::floor(UniformFromBits(bits) * range), range - 1);
+    data[i] = static_cast<T>(static_cast<int64_t>(number) + low);
+  });
+}
+
+Tensor& RandomFrom(Tensor& self, int64_t from, std::optional<int64_t> to,
+                   MaybeGenerator generator) {
+  const bool held = self.scalar_type() == at::kLong || self.scalar_type() == at::kInt;
+  if (!held || !to.has_value() || !DrawsExactIntegers(from, *to)) {
+    return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(random_, from)>::call(self, from, to,
+                                                                                  generator);
+  }
+  const RandomPlace place = TakeFor(self, generator);
+  return Write(self, [&](Tensor& values) {
+    AT_DISPATCH_INDEX_TYPES(values.scalar_type(), "random_hpu",
+                            [&] { FillIntegers<index_t>(place, from, *to, values); });
+  });
+}
+Tensor& RandomTo(Tensor& self, int64_t to, MaybeGenerator generator) {
+  return RandomFrom(self, 0, to, std::move(generator));
+}
+
+std::tuple<Tensor, Tensor> NativeDropout(const Tensor& input, double p, std::optional<bool> train) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
+  if (!train.value_or(true)) return {input.clone(), mask.fill_(true)};
+  mask.bernoulli_(1 - p);
+  return {input.mul(mask).mul_(p == 1 ? 0 : 1 / (1 - p)), mask};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("uniform_", &Uniform);
+  m.impl("bernoulli_.float", &Bernoulli);
+  m.impl("bernoulli_.Tensor", &BernoulliTensor);
+  m.impl("native_dropout", &NativeDropout);
+  m.impl("normal_", &Normal);
+  m.impl("random_.from", &RandomFrom);
+  m.impl("random_.to", &RandomTo);
+}
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,496 @@
+#include "backend/torch/programs/compiled_function.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/object_ptr.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend/runtime/copy.h"
+#include "backend/runtime/profiling.h"
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/dtypes.h"
+#include "backend/torch/device/errors.h"
+#include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/gil_release.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using runtime::DeviceBlock;
+
+// Tensors that are more than memory: their bytes are not their values.
+constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::DispatchKey::Conjugate,
+                                         c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
+                                         c10::DispatchKey::FuncTorchBatched,
+                                         c10::DispatchKey::Functionalize});
+
+// Names the kind of a tensor whose memory does not hold its elements as they are; null for a plain
+// one.
+const char* KindOf(const at::Tensor& tensor) {
+  struct Row {
+    c10::DispatchKey key;
+    const char* name;
+  };
+  static constexpr Row kRows[] = {
+      {c10::DispatchKey::FuncTorchBatched, "a batched tensor of vmap"},
+      {c10::DispatchKey::Functionalize, "a functional wrapper"},
+      {c10::DispatchKey::Python, "a tensor subclass, or one under a dispatch mode"},
+      {c10::DispatchKey::ZeroTensor, "a zero tensor without memory"},
+      {c10::DispatchKey::Conjugate,
+       "one whose conjugate is not yet taken (resolve_conj() takes it)"},
+      {c10::DispatchKey::Negative, "one that is not yet negated (resolve_neg() negates it)"},
+  };
+  for (const Row& row : kRows) {
+    if (tensor.key_set().has(row.key)) return row.name;
+  }
+  return tensor.layout() == at::kStrided ? nullptr : "one of another layout than strided";
+}
+
+at::ScalarType TypeOf(DType dtype, const std::string& program) {
+  const auto type = ToScalarType(dtype);
+  if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));
+  return *type;
+}
+
+at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU),
+      c10::scalarTypeToTypeMeta(*ToScalarType(spec.dtype)));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides,
+                                                      spec.storage_offset);
+  return tensor;
+}
+
+// What torch.profiler calls a step.
+std::string LabelOf(const Step& step, const Program& program) {
+  const auto* launch = std::get_if<LaunchStep>(&step);
+  return launch == nullptr
+             ? "hpu::eager_step"
+             : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
+}
+
+// Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
+bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wanted) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (given[i] != wanted[i] && sizes[i] > 1) return false;
+  }
+  return true;
+}
+
+runtime::Stream& StreamOfCall() {
+  runtime::Device& device = runtime::Device::Get();
+  if (!device.acquired()) {
+    const GilRelease no_gil;
+    Check(device.EnsureAcquired());
+  }
+  return *Check(device.CurrentStream());
+}
+
+}  // namespace
+
+struct CompiledFunction::Frame {
+  Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
+      : stream(stream_in),
+        slots(executor.slot_count()),
+        inputs(executor.function().inputs.size()),
+        storages(executor.function().buffer_bytes.size()) {}
+  ~Frame() {
+    // Stream order keeps the memory until the work queued so far is done.
+    for (DeviceBlock* block : uploads) stream.device().allocator().Free(block);
+  }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  runtime::Stream& stream;
+  c10::SmallVector<uint64_t, 512> slots;
+  c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's; null for numbers
+  c10::SmallVector<c10::Storage, 16> storages;
+  c10::Storage state;                         // of the generator, if this call takes it
+  std::optional<RandomPlace> drawn;           // and what it holds
+  at::Tensor state_tensors[2];                // seed and offset
+  std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
+  c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
+  runtime::ProgramExecutor::Call call;
+  bool donated = false;
+
+  const at::Tensor& Input(size_t index) const { return *inputs[index]; }
+};
+
+CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor)
+    : executor_(std::move(executor)), label_("hpu::program " + executor_->name()) {
+  const ProgramFunction& function = executor_->function();
+  for (uint32_t i = 0; i < function.inputs.size(); ++i) {
+    inputs_.push_back(PrepareInput(i));
+    if (inputs_.back().mutated) mutated_.push_back(i);
+    if (inputs_.back().is_state) {
+      state_inputs_.push_back(i);
+      draws_ += function.inputs[i].draws;
+    }
+  }
+  for (const ProgramTensor& tensor : function.tensors) TypeOf(tensor.spec.dtype, name());
+  for (const ProgramOutput& output : function.outputs) {
+    constant_outputs_.push_back(PrepareOutput(output));
+  }
+  const std::vector<bool> in_use = TensorsInUse(function);
+  for (const Step& step : function.steps) {
+    const auto* eager = std::get_if<EagerStep>(&step);
+    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(name(), function, *eager, in_use)
+                           : nullptr);
+    step_labels_.push_back(LabelOf(step, program()));
+  }
+  donated_.resize(function.steps.size());
+}
+
+CompiledFunction::Input CompiledFunction::PrepareInput(size_t index) const {
+  const ProgramInput& given = function().inputs[index];
+  Input input;
+  input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
+  input.is_state =
+      given.kind == ProgramInput::Kind::kSeed || given.kind == ProgramInput::Kind::kOffset;
+  if (!input.is_tensor) return input;
+  input.on_cpu = given.on_cpu;
+  input.mutated = given.mutated;
+  input.dtype = TypeOf(given.spec.dtype, name());
+  input.sizes = given.spec.sizes;
+  input.strides = given.spec.strides;
+  input.numel = c10::multiply_integers(given.spec.sizes);
+  input.bytes =
+      at::detail::computeStorageNbytes(input.sizes, input.strides, c10::elementSize(input.dtype));
+  return input;
+}
+
+PyObject* CompiledFunction::PrepareOutput(const ProgramOutput& output) const {
+  switch (output.kind) {
+    case ProgramOutput::Kind::kNone:
+      return Py_NewRef(Py_None);
+    case ProgramOutput::Kind::kInt:
+      return PyLong_FromLongLong(output.int_value);
+    case ProgramOutput::Kind::kFloat:
+      return PyFloat_FromDouble(output.float_value);
+    case ProgramOutput::Kind::kBool:
+      return PyBool_FromLong(output.int_value != 0);
+    case ProgramOutput::Kind::kInputView:
+      if (output.view.dtype != function().inputs[output.index].spec.dtype) {
+        Throw(Unimplemented("program ", name(),
+                            ": an output is a view of an input in another dtype"));
+      }
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool CompiledFunction::Fits(const at::Tensor& tensor, const Input& input) const {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const c10::DeviceType device = input.on_cpu ? c10::DeviceType::CPU : c10::DeviceType::HPU;
+  return impl.device_type() == device && c10::typeMetaToScalarType(impl.dtype()) == input.dtype &&
+         !impl.key_set().has_any(kNotPlain) && impl.sizes() == at::IntArrayRef(input.sizes) &&
+         (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
+}
+
+// Names only what differs.
+void CompiledFunction::Misfit(const at::Tensor& tensor, size_t index) const {
+  const Input& input = inputs_[index];
+  const char* device = input.on_cpu ? "cpu" : "hpu";
+  std::vector<std::string> differences;
+  const auto differ = [&](bool differs, const auto&... parts) {
+    if (differs) differences.push_back(c10::str(parts...));
+  };
+  const char* kind = KindOf(tensor);
+  differ(kind != nullptr, "it must be a plain tensor; given: ", kind == nullptr ? "" : kind);
+  differ(c10::DeviceTypeName(tensor.device().type(), true) != device, "it must be on ", device,
+         "; given: ", tensor.device());
+  differ(tensor.scalar_type() != input.dtype, "it must have elements of ",
+         c10::toString(input.dtype), "; given: ", c10::toString(tensor.scalar_type()));
+  if (kind == nullptr) {
+    const bool sized = tensor.sizes() == at::IntArrayRef(input.sizes);
+    differ(!sized, "it must have sizes ", at::IntArrayRef(input.sizes),
+           "; given: ", tensor.sizes());
+    differ(sized && input.numel != 0 && !StridesFit(input.sizes, tensor.strides(), input.strides),
+           "it must have strides ", at::IntArrayRef(input.strides), "; given: ", tensor.strides());
+  }
+  TORCH_CHECK_VALUE(false, "program ", name(), ": input ", index,
+                    " does not fit: ", c10::Join(", ", differences));
+  __builtin_unreachable();
+}
+
+const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t index) const {
+  if (!inputs_[index].is_tensor) return nullptr;
+  if (!THPVariable_Check(argument)) {
+    throw torch::TypeError(c10::str("program ", name(), ": input ", index,
+                                    " must be a tensor, not ", Py_TYPE(argument)->tp_name));
+  }
+  return &THPVariable_Unpack(argument);
+}
+
+void CompiledFunction::RefuseTangents(PyObject* const* arguments, size_t count) const {
+  // PyTorch has one level; no tensor has a tangent outside of it.
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr) [[likely]]
+    return;
+  for (size_t i = 0; i < count; ++i) {
+    const at::Tensor* tensor = TensorArgument(arguments[i], i);
+    if (tensor == nullptr || !tensor->_fw_grad(0).defined()) continue;
+    throw InputsWithTangents(c10::str("program ", name(), ": input ", i,
+                                      " has a tangent of forward-mode differentiation"));
+  }
+}
+
+void CompiledFunction::CheckCount(size_t count) const {
+  const size_t wanted = inputs_.size() - state_inputs_.size();
+  if (count == wanted) return;
+  throw torch::TypeError(
+      c10::str("program ", name(), " takes ", wanted, " inputs, ", count, " given"));
+}
+
+void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* given) const {
+  const Input& input = inputs_[index];
+  frame.inputs[index] = given;
+  if (!input.is_tensor) return;
+  const at::Tensor& tensor = *given;
+  if (!Fits(tensor, input)) Misfit(tensor, index);
+  uint64_t& slot = frame.slots[executor_->InputSlot(static_cast<uint32_t>(index))];
+  if (input.on_cpu && input.bytes > 0) {
+    DeviceBlock* block =
+        Check(frame.stream.device().allocator().Allocate(input.bytes, frame.stream));
+    frame.uploads.push_back(block);
+    Check(
+        runtime::CopyToDevice(frame.stream, block->address, tensor.const_data_ptr(), input.bytes));
+    slot = block->address;
+    return;
+  }
+  slot = AddressOf(tensor.const_data_ptr());
+}
+
+// Both of one moment of the generator, whose numbers this call takes; elements of one storage.
+void CompiledFunction::BindRandomState(Frame& frame) const {
+  for (const uint32_t i : state_inputs_) {
+    if (frame.inputs[i] == nullptr) {
+      if (!frame.state) {
+        const RandomPlace place = TakeRandom(std::nullopt, draws_);
+        frame.drawn = place;
+        const uint64_t state[] = {place.seed, place.offset};
+        frame.state = NewStorage(sizeof(state));
+        Check(runtime::CopyToDevice(frame.stream, AddressOf(frame.state.data()), state,
+                                    sizeof(state)));
+      }
+      TensorSpec spec = function().inputs[i].spec;
+      const size_t element = function().inputs[i].kind == ProgramInput::Kind::kSeed ? 0 : 1;
+      spec.storage_offset = static_cast<int64_t>(element);
+      frame.state_tensors[element] = Over(frame.state, spec);
+      frame.inputs[i] = &frame.state_tensors[element];
+    }
+    frame.slots[executor_->InputSlot(i)] = AddressOf(frame.Input(i).const_data_ptr());
+  }
+}
+
+void CompiledFunction::CheckOverlap(const Frame& frame) const {
+  for (const uint32_t written : mutated_) {
+    const uint64_t begin = frame.slots[executor_->InputSlot(written)];
+    const uint64_t end = begin + inputs_[written].bytes;
+    for (uint32_t other = 0; other < inputs_.size(); ++other) {
+      if (other == written || !inputs_[other].is_tensor) continue;
+      const uint64_t other_begin = frame.slots[executor_->InputSlot(other)];
+      if (other_begin < end && begin < other_begin + inputs_[other].bytes) {
+        throw AliasedInputs(c10::str("program ", name(), ": input ", written,
+                                     " is written and shares memory with input ", other));
+      }
+    }
+  }
+}
+
+// Those that outputs are made of, or eager steps read, from the first step on that touches them.
+void CompiledFunction::AllocateBuffers(Frame& frame, size_t step) const {
+  for (const uint32_t buffer : executor_->VisibleFrom(static_cast<uint32_t>(step))) {
+    c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
+    frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
+    frame.storages[buffer] = std::move(storage);
+  }
+}
+
+PyObject* CompiledFunction::Call(PyObject* const* arguments, size_t count) {
+  CheckCount(count);
+  RefuseTangents(arguments, count);
+  Frame frame(StreamOfCall(), *executor_);
+  for (size_t i = 0; i < count; ++i) BindInput(frame, i, TensorArgument(arguments[i], i));
+  Execute(frame);
+  THPObjectPtr result(PyTuple_New(static_cast<Py_ssize_t>(function().outputs.size())));
+  if (!result) throw python_error();
+  for (size_t i = 0; i < function().outputs.size(); ++i) {
+    PyObject* output = MakeOutput(frame, i, arguments);
+    if (output == nullptr) throw python_error();
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), output);
+  }
+  return result.release();
+}
+
+void CompiledFunction::Donate(const std::vector<uint32_t>& inputs) {
+  for (const uint32_t input : inputs) {
+    const std::optional<uint32_t> last = executor_->LastStepOf(input);
+    if (last.has_value()) donated_[*last].push_back(input);
+  }
+}
+
+// Stream order keeps the memory until the step is done. The tensor stays, without elements' memory.
+void CompiledFunction::GiveBackInputs(const Frame& frame, size_t step) const {
+  for (const uint32_t input : donated_[step]) {
+    const c10::Storage& storage = frame.Input(input).storage();
+    storage.set_nbytes(0);
+    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(0));
+  }
+}
+
+std::vector<at::Tensor> CompiledFunction::Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated,
+                                              std::optional<RandomPlace>* drawn) {
+  HPU_CHECK(inputs.size() == inputs_.size(), "inputs of another function");
+  Frame frame(StreamOfCall(), *executor_);
+  frame.donated = donated;
+  for (size_t i = 0; i < inputs.size(); ++i) BindInput(frame, i, inputs[i]);
+  Execute(frame);
+  if (drawn != nullptr) *drawn = frame.drawn;
+  std::vector<at::Tensor> outputs;
+  for (const ProgramOutput& output : function().outputs) {
+    switch (output.kind) {
+      case ProgramOutput::Kind::kTensor:
+        outputs.push_back(TensorOf(frame, output.index));
+        break;
+      case ProgramOutput::Kind::kInput:
+        outputs.push_back(frame.inputs[output.index] == nullptr ? at::Tensor()
+                                                                : frame.Input(output.index));
+        break;
+      case ProgramOutput::Kind::kInputView:
+        outputs.push_back(ViewOfInput(output, frame.Input(output.index)));
+        break;
+      default:
+        outputs.emplace_back();
+    }
+  }
+  return outputs;
+}
+
+void CompiledFunction::Execute(Frame& frame) {
+  if (!mutated_.empty()) CheckOverlap(frame);
+  BindRandomState(frame);
+  Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
+  // One look for the whole call: a look per step would show in the time of a small program.
+  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
+      runtime::HostTracing()) [[unlikely]] {
+    RECORD_FUNCTION(label_, {});
+    const runtime::HostRange range("program", name());
+    RunSteps(frame, /*recorded=*/true);
+  } else {
+    RunSteps(frame, /*recorded=*/false);
+  }
+  for (const uint32_t written : mutated_) {
+    const at::Tensor& tensor = frame.Input(written);
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  call_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void CompiledFunction::RunSteps(Frame& frame, bool recorded) {
+  for (size_t step = 0; step < eager_.size(); ++step) {
+    if (recorded) [[unlikely]] {
+      RECORD_FUNCTION(step_labels_[step], {});
+      RunStep(frame, step);
+    } else {
+      RunStep(frame, step);
+    }
+  }
+  AllocateBuffers(frame, eager_.size());
+}
+
+void CompiledFunction::RunStep(Frame& frame, size_t step) {
+  AllocateBuffers(frame, step);
+  if (eager_[step] != nullptr) {
+    RunEager(frame, step);
+  } else {
+    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots, &frame.call));
+  }
+  if (frame.donated) GiveBackInputs(frame, step);
+}
+
+void CompiledFunction::RunEager(Frame& frame, size_t step) const {
+  const GilRelease no_gil;
+  frame.tensors.resize(function().tensors.size());
+  const PreparedEagerStep& eager = *eager_[step];
+  for (const uint32_t tensor : eager.inputs()) {
+    if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
+  }
+  eager.Run(frame.tensors);
+  for (const uint32_t tensor : std::get<EagerStep>(function().steps[step]).outputs) {
+    if (!frame.tensors[tensor].defined()) continue;
+    frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());
+  }
+}
+
+// A tensor over the memory of a program tensor, for eager steps and outputs.
+at::Tensor CompiledFunction::TensorOf(Frame& frame, uint32_t tensor) const {
+  const ProgramTensor& entry = function().tensors[tensor];
+  switch (entry.placement) {
+    case Placement::kInput: {
+      const at::Tensor& input = frame.Input(entry.index);
+      const ProgramInput& declared = function().inputs[entry.index];
+      if (declared.on_cpu) return input.to(kHpuDevice);
+      return input.as_strided(entry.spec.sizes, entry.spec.strides,
+                              input.storage_offset() + entry.spec.storage_offset);
+    }
+    case Placement::kBuffer:
+      return Over(frame.storages[entry.index], entry.spec);
+    case Placement::kConstant: {
+      // A copy: the constant must survive whatever is done with the tensor.
+      c10::Storage storage = NewStorage(program().constants[entry.index].data.size());
+      Check(runtime::CopyOnDevice(frame.stream, AddressOf(storage.data()),
+                                  executor_->ConstantAddress(entry.index), storage.nbytes()));
+      return Over(std::move(storage), entry.spec);
+    }
+    case Placement::kEager:
+      break;
+  }
+  if (tensor >= frame.tensors.size() || !frame.tensors[tensor].defined()) {
+    Throw(Internal("program ", name(), ": tensor ", tensor, " is used before it is made"));
+  }
+  return frame.tensors[tensor];
+}
+
+at::Tensor CompiledFunction::ViewOfInput(const ProgramOutput& output, const at::Tensor& input) {
+  const auto view = [&] {
+    return input.as_strided(output.view.sizes, output.view.strides,
+                            input.storage_offset() + output.view.storage_offset);
+  };
+  switch (output.form) {
+    case AliasForm::kViewWithGradient: {
+      const at::AutoGradMode on(true);
+      return view();
+    }
+    case AliasForm::kViewWithoutGradient: {
+      const at::NoGradGuard off;
+      return view();
+    }
+    case AliasForm::kDetached: {
+      const at::NoGradGuard off;
+      return view().detach();
+    }
+    default:
+      return view();
+  }
+}
+
+PyObject* CompiledFunction::MakeOutput(Frame& frame, size_t index,
+                                       PyObject* const* arguments) const {
+  const ProgramOutput& output = function().outputs[index];
+  switch (output.kind) {
+    case ProgramOutput::Kind::kTensor:
+      return THPVariable_Wrap(TensorOf(frame, output.index));
+    case ProgramOutput::Kind::kInput:
+      return Py_NewRef(arguments[output.index]);
+    case ProgramOutput::Kind::kInputView:
+      return THPVariable_Wrap(ViewOfInput(output, frame.Input(output.index)));
+    default:
+      return ConstantOutput(index);
+  }
+}
+
+}  // namespace hpu::torch_backend

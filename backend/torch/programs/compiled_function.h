@@ -1,0 +1,106 @@
+// A function of a program bound to PyTorch: checks inputs, makes outputs, runs launches and eager
+// steps. Knows nothing of autograd.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/runtime/program_executor.h"
+#include "backend/torch/device/generator.h"
+#include "backend/torch/programs/eager_step.h"
+
+namespace hpu::torch_backend {
+
+class CompiledFunction {
+ public:
+  explicit CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor);
+
+  // One argument per input of the caller. Returns a new tuple. Needs the GIL; throws what errors.h
+  // says, TypeError and ValueError for inputs that do not fit.
+  PyObject* Call(PyObject* const* arguments, size_t count);
+  // The same for C++, with or without the GIL: one entry per input, null for a number; one per
+  // output, undefined for what is no tensor. An output that is an input is that tensor. Random
+  // state is taken from the device's generator where it is null: else it is that of an earlier
+  // call.
+  // `donated`: the inputs named by Donate are given back.
+  // `drawn`: where the call's random numbers begin, if it takes some.
+  std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false,
+                              std::optional<RandomPlace>* drawn = nullptr);
+  // Inputs whose storage is the call's alone where it says so: it loses its memory behind the last
+  // step that touches one. Before the first call.
+  void Donate(const std::vector<uint32_t>& inputs);
+
+  // The tensor that argument `index` is; null where the function takes a number. TypeError.
+  const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
+  // InputsWithTangents for a tensor that forward-mode differentiation follows: a program computes
+  // no tangents.
+  void RefuseTangents(PyObject* const* arguments, size_t count) const;
+  // TypeError unless there are so many of those.
+  void CheckCount(size_t count) const;
+  // New references. `argument`: what was given for the input that the output is, or is a view of.
+  PyObject* ConstantOutput(size_t index) const { return Py_NewRef(constant_outputs_[index]); }
+  // The view of an input, or the detached tensor, that a kInputView output is.
+  static at::Tensor ViewOfInput(const ProgramOutput& output, const at::Tensor& input);
+
+  const std::string& name() const { return executor_->name(); }
+  const Program& program() const { return executor_->program(); }
+  const ProgramFunction& function() const { return executor_->function(); }
+  const runtime::ProgramExecutor& executor() const { return *executor_; }
+  uint64_t call_count() const { return call_count_.load(std::memory_order_relaxed); }
+  bool mutates_inputs() const { return !mutated_.empty(); }
+
+ private:
+  struct Input {
+    bool is_tensor = false;
+    bool is_state = false;  // of the generator: a 0-d tensor of the function's own or a saved one
+    bool on_cpu = false;
+    bool mutated = false;
+    at::ScalarType dtype = at::kFloat;
+    at::DimVector sizes;
+    at::DimVector strides;
+    int64_t numel = 0;
+    uint64_t bytes = 0;  // from the first element to the end of the last
+  };
+  struct Frame;  // of one call
+
+  Input PrepareInput(size_t index) const;
+  PyObject* PrepareOutput(const ProgramOutput& output) const;
+  void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
+  void BindRandomState(Frame& frame) const;
+  bool Fits(const at::Tensor& tensor, const Input& input) const;
+  [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
+  void CheckOverlap(const Frame& frame) const;
+  void AllocateBuffers(Frame& frame, size_t step) const;
+  void GiveBackInputs(const Frame& frame, size_t step) const;
+  // From bound inputs to everything that outputs are made of.
+  void Execute(Frame& frame);
+  // `recorded`: some profiler hears of the steps.
+  void RunSteps(Frame& frame, bool recorded);
+  void RunStep(Frame& frame, size_t step);
+  void RunEager(Frame& frame, size_t step) const;
+  at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
+  PyObject* MakeOutput(Frame& frame, size_t index, PyObject* const* arguments) const;
+
+  const std::unique_ptr<runtime::ProgramExecutor> executor_;
+  const std::string label_;               // in torch.profiler
+  std::vector<std::string> step_labels_;  // per step
+  std::vector<Input> inputs_;
+  std::vector<uint32_t> state_inputs_;          // of the generator
+  uint64_t draws_ = 0;                          // counters that a call takes from it
+  std::vector<uint32_t> mutated_;               // inputs that some step writes
+  std::vector<std::vector<uint32_t>> donated_;  // inputs, by the last step that touches them
+  // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as
+  // the process: programs may be destroyed after the interpreter.
+  std::vector<PyObject*> constant_outputs_;
+  std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
+  std::atomic<uint64_t> call_count_{0};
+};
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,61 @@
+// Callers over the network, from a file that the operator writes:
+//
+//   # NAME    TENANT   ROLES          CREDENTIAL              [LAST DAY, UTC]
+//   trainer   team-a   read,compile   sha256:9f86d0818...     2027-01-31
+//   node7     team-a   read           certificate
+//
+// sha256: the digest of the caller's token in hexadecimal; the token itself is nowhere on the
+// server. certificate: a client certificate with the common name NAME, checked by TLS against the
+// client authorities. Who shows a token is known by it alone.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "compiler_server/service/callers/caller.h"
+
+namespace hpu::server {
+
+struct CallerRow {
+  Caller caller;
+  Digest token_digest{};
+  bool by_certificate = false;
+  int64_t end_unix_seconds = std::numeric_limits<int64_t>::max();  // from then on nobody
+};
+
+inline constexpr size_t kMaxCallers = 10'000;
+
+// INVALID_ARGUMENT with line and field.
+absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text);
+
+class CallerTable final : public Callers {
+ public:
+  // INVALID_ARGUMENT as ParseCallers, and if it names nobody. Errors of RegularFile and its
+  // CheckOwner.
+  static absl::StatusOr<std::unique_ptr<CallerTable>> Load(const std::string& path);
+
+  absl::StatusOr<Caller> Identify(const grpc::ServerContext& context) const override;
+
+  // Of a token; UNAUTHENTICATED if nobody has it.
+  absl::StatusOr<Caller> OfToken(const std::string& token) const;
+
+  // Reads the file anew; after an error, which is returned, the callers stay who they were. True if
+  // the text is another one.
+  absl::StatusOr<bool> Reload();
+
+ private:
+  explicit CallerTable(std::string path) : path_(std::move(path)) {}
+  absl::StatusOr<Caller> OfCertificate(const std::vector<std::string>& names) const;
+
+  const std::string path_;
+  mutable std::mutex mutex_;
+  std::optional<std::string> text_;  // nothing before the first; guarded by mutex_, as all below
+  std::vector<CallerRow> rows_;
+};
+
+}  // namespace hpu::server

@@ -1,0 +1,65 @@
+// Single flight across servers that share a store: who takes the lease of a key compiles it, the
+// others wait until the program is in the store. A lease that is lost, or cannot be had, costs a
+// second compilation and nothing else (recipe_store/lease.h). Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "compiler_server/service/queue/flight.h"
+#include "recipe_store/lease.h"
+
+namespace hpu::server {
+
+class ClusterFlights {
+ public:
+  using LookUp = std::function<absl::StatusOr<store::Entry>()>;
+
+  // How long a server that died keeps the others waiting.
+  static constexpr std::chrono::milliseconds kLeaseTime{10'000};
+
+  // `keeper` must live longer. `holder` names this server to people.
+  ClusterFlights(store::LeaseKeeper* keeper, std::string holder);
+  // Gives all leases back.
+  ~ClusterFlights();
+
+  // UNAVAILABLE: compile it here, then call Landed. Else the program that another server made, as
+  // `look_up` finds it. Within `patience` in any case, by heartbeats through `progress`.
+  absl::StatusOr<Landing> Await(const Digest& key, const LookUp& look_up,
+                                std::chrono::milliseconds patience,
+                                const ProgressFunction& progress);
+
+  // The compilation of a key ended here and what it gave is where others look: frees the key.
+  void Landed(const Digest& key);
+
+  // Ends the waiting.
+  void Stop();
+
+  void AddCounters(std::map<std::string, uint64_t>& counters) const;
+
+ private:
+  void RenewLoop();
+  // True: it is ours, or nobody can say whose it is.
+  bool TryTake(const Digest& key, std::string* holder);
+
+  store::LeaseKeeper* const keeper_;
+  const std::string holder_;
+
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  std::map<Digest, store::Lease> held_;  // guarded by mutex_
+  bool stopping_ = false;                // guarded by mutex_
+
+  std::atomic<uint64_t> waited_{0};
+  std::atomic<uint64_t> taken_{0};
+  std::atomic<uint64_t> lost_{0};
+  std::atomic<uint64_t> without_{0};
+  std::thread thread_;
+};
+
+}  // namespace hpu::server

@@ -1,0 +1,160 @@
+// What the kernels of attention's gradient share.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "graph_compiler/codegen/body.h"
+#include "graph_compiler/contraction/attention/attention_backward.h"
+#include "graph_compiler/contraction/attention/attention_dropout.h"
+#include "graph_compiler/contraction/tiles/micro_kernel.h"
+
+namespace hpu::graph_compiler::attention_backward {
+
+inline BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
+  BodyOp op;
+  op.op = opcode;
+  op.type = ScalarType::kF32;
+  op.args = std::move(args);
+  return op;
+}
+
+// What both kernels do: store rows of a gradient.
+class Base {
+ public:
+  Base(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
+       const AttentionBackwardSpec& spec, const Plan& plan)
+      : e_(builder, target),
+        frame_(frame),
+        gradient_(spec),
+        spec_(spec.forward),
+        plan_(plan),
+        key_heads_(spec.forward.heads / spec.forward.kv_repeat) {}
+
+ protected:
+  // Where a task's share of dK or dV lies.
+  llvm::Value* Partial(llvm::Value* task, bool of_values) {
+    llvm::Value* offset = e_.Mul(task, plan_.partial_floats() * 4);
+    if (of_values) offset = e_.Add(offset, plan_.keys * plan_.d.width * 4);
+    return e_.Address(frame_.Operand(e_.b, kPartial), offset);
+  }
+
+  // One row of `operand`; `load` gives `cols` floats from a column on.
+  void StoreRow(Operand operand, const int64_t* strides, const Features& features,
+                llvm::Value* head, llvm::Value* row,
+                const std::function<llvm::Value*(llvm::Value* col)>& load) {
+    Body store;
+    store.ops.push_back(MakeOp(Opcode::kAccumulator));
+    Store to;
+    to.access.operand = operand;
+    to.access.type = spec_.type;
+    to.access.strides.assign(strides, strides + 4);
+    store.stores.push_back(to);
+    const int cols = static_cast<int>(features.cols);
+    e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](llvm::Value* panel) {
+      llvm::Value* col = e_.Mul(panel, cols);
+      BodyPosition position;
+      position.index = {batch_, head, row, col};
+      position.lanes = cols;
+      if (features.size % cols != 0) {
+        position.mask = e_.LaneMask(e_.Sub(e_.Int(features.size), col), cols);
+      }
+      EmitBody(e_.b, frame_, e_.target(), store, position, {load(col)});
+    });
+  }
+
+  IrEmitter e_;
+  const KernelFrame& frame_;
+  const AttentionBackwardSpec& gradient_;
+  const AttentionSpec& spec_;
+  const Plan& plan_;
+  const int64_t key_heads_;
+  llvm::Value* batch_ = nullptr;
+  llvm::Value* key_head_ = nullptr;
+};
+
+// A task: the walk over blocks of queries and of keys, and the softmax's gradient. What multiplies,
+// and how operands, weights P, slopes dS and sums lie for it, is the form's, as in
+// attention_forms.h.
+class Task : public Base {
+ public:
+  Task(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
+       const AttentionBackwardSpec& spec, const Plan& plan);
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  virtual ~Task() = default;
+
+  void Emit(llvm::Value* task);
+
+ protected:
+  // Once: keys and values of the head.
+  virtual void StageKeys() = 0;
+  // Of every block of queries: Q and dO.
+  virtual void StageQueries() = 0;
+  // Products of key_rows keys, or values, from row `row` of the block on with query_cols queries,
+  // or gradients of results. The last tile may reach past n: what comes of that nobody stores.
+  virtual Values KeyProducts(llvm::Value* row, llvm::Value* query) = 0;
+  virtual Values ValueProducts(llvm::Value* row, llvm::Value* query) = 0;
+  // Rows of keys and queries that are weighed: all of the block, and what fills it up.
+  virtual llvm::Value* WeighedRows() { return keys_; }
+  virtual llvm::Value* WeighedQueries() { return queries_; }
+  // kRowsAtOnce rows of P and dS from `row` on, for a vector of queries; scores of queries before
+  // `query` and of rows before `row` have been read.
+  virtual void StoreWeights(llvm::Value* row, llvm::Value* query, const Values& weights,
+                            const Values& slopes) = 0;
+  // dV += P^T dO, dK += dS^T Q, dQ += dS K of a block.
+  virtual void AddGradients() = 0;
+  // Makes rows of dQ at `query_gradients`, if they do not lie there.
+  virtual void FinishQueries() {}
+  // Of the task.
+  virtual void Finish() {}
+
+  llvm::Value* Place(int64_t offset) { return e_.Address(frame_.scratch, offset); }
+  llvm::Value* Place(int64_t offset, llvm::Value* floats) {
+    return e_.Address(Place(offset), e_.Mul(floats, 4));
+  }
+  llvm::Value* OperandRow(Operand operand, const int64_t* strides, llvm::Value* head,
+                          llvm::Value* row, int size);
+  void Clear(llvm::Value* base, int64_t floats);
+  // Rows from `row` on as f32, padded to whole panels.
+  void StageRows(Operand operand, const int64_t* strides, llvm::Value* head, llvm::Value* row,
+                 llvm::Value* rows, const Features& features, int64_t to);
+  // Where scores and products with values lie as f32: rows of query_block.
+  llvm::Value* ScoreAt(int64_t part, llvm::Value* row, llvm::Value* query) {
+    return e_.Address(Place(part, query), e_.Mul(row, score_stride_));
+  }
+  TileShape ScoreShape() const { return {plan_.key_rows, plan_.query_vectors}; }
+
+  const Scratch at_;
+  const int size_;
+  const int64_t score_stride_;  // bytes between keys
+  llvm::Value* key_gradients_ = nullptr;
+  llvm::Value* value_gradients_ = nullptr;
+  llvm::Value* head_ = nullptr;
+  llvm::Value* first_query_ = nullptr;
+  llvm::Value* queries_ = nullptr;  // of this block
+  llvm::Value* first_key_ = nullptr;
+  llvm::Value* keys_ = nullptr;  // of this block
+
+ private:
+  void StageStatistic(Operand operand, int64_t to);
+  void QueryBlock(llvm::Value* number);
+  void Dots(llvm::Value* query);
+  void KeyBlock(llvm::Value* key, llvm::Value* end);
+  llvm::Value* MaskAddress();
+  void Mask(llvm::Value* row, llvm::Value* query, Values& scores);
+  void Weigh(llvm::Value* query);
+  void StoreKeyGradients(Operand operand, const int64_t* strides, const Features& features,
+                         llvm::Value* sums);
+
+  std::optional<KeptWeights> kept_;
+};
+
+std::unique_ptr<Task> MakeF32Task(llvm::IRBuilder<>& builder, const TargetInfo& target,
+                                  const KernelFrame& frame, const AttentionBackwardSpec& spec,
+                                  const Plan& plan);
+std::unique_ptr<Task> MakePairsTask(llvm::IRBuilder<>& builder, const TargetInfo& target,
+                                    const KernelFrame& frame, const AttentionBackwardSpec& spec,
+                                    const Plan& plan);
+
+}  // namespace hpu::graph_compiler::attention_backward

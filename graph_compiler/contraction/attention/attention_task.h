@@ -1,0 +1,84 @@
+// One task of attention (attention.h): the walk over blocks of keys and the softmax. What
+// multiplies, and how operands, weights and results lie for it, is the form's (attention_forms.h).
+#pragma once
+
+#include <optional>
+
+#include "graph_compiler/contraction/attention/attention.h"
+#include "graph_compiler/contraction/attention/attention_dropout.h"
+
+namespace hpu::graph_compiler {
+
+class AttentionTask {
+ public:
+  AttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
+                const AttentionSpec& spec, const AttentionPlan& plan);
+  AttentionTask(const AttentionTask&) = delete;
+  AttentionTask& operator=(const AttentionTask&) = delete;
+  virtual ~AttentionTask() = default;
+
+  void Emit(llvm::Value* task);
+
+ protected:
+  enum Operand : uint32_t { kQ, kK, kV, kOut, kMask, kMaximum, kInverse, kSeed };
+
+  // Once: the task's queries, as the form multiplies them; missing ones are 0.
+  virtual void PackQueries() = 0;
+  // Of every block: its keys and values.
+  virtual void StageBlock() = 0;
+  // Products of key_rows keys from `key` of the block on and query_cols queries.
+  virtual Values Products(llvm::Value* key, llvm::Value* query) = 0;
+  // Where the scores of a vector of queries begin; keys lie score_stride() bytes apart.
+  virtual llvm::Value* ScoreColumn(llvm::Value* query) = 0;
+  virtual int64_t score_stride() const = 0;
+  // With a causal rule: the first panel of queries that reads weights of keys from `key` on, and
+  // how many keys of the block a vector of queries reads. Products and exponentials of others are
+  // left out.
+  virtual llvm::Value* FirstPanel(llvm::Value* key) = 0;
+  virtual llvm::Value* KeysRead(llvm::Value* query) = 0;
+  // kWeightsAtOnce rows of weights, from `row` of the column on, in place of the scores.
+  virtual void StoreWeights(llvm::Value* column, llvm::Value* row, const Values& weights) = 0;
+  // Behind the last of `rows` rows of weights of a column.
+  virtual void FinishColumn(llvm::Value*, llvm::Value*) {}
+  // O = O * correction + P V.
+  virtual void AddOutputs() = 0;
+  // Makes rows of O at `output_rows` of scratch, if they do not lie there.
+  virtual void FinishOutputs() {}
+
+  bool SkipsAboveDiagonal() const { return spec_.causal && !plan_.folds_heads; }
+  // Keys rounded up to groups whose exponentials are in flight together.
+  llvm::Value* WholeGroups(llvm::Value* keys);
+  llvm::Value* Scratch(int64_t offset) { return e_.Address(frame_.scratch, offset); }
+  llvm::Value* OperandRow(Operand operand, const int64_t* strides, llvm::Value* head,
+                          llvm::Value* row, int size);
+  void Fill(int64_t offset, int64_t floats, float value);
+
+  IrEmitter e_;
+  const KernelFrame& frame_;
+  const AttentionSpec& spec_;
+  const AttentionPlan& plan_;
+  const AttentionScratch scratch_;
+  const int size_;
+  llvm::Value* batch_ = nullptr;
+  llvm::Value* head_ = nullptr;  // first one, if heads are folded
+  llvm::Value* key_head_ = nullptr;
+  llvm::Value* first_row_ = nullptr;
+  llvm::Value* rows_ = nullptr;  // query rows of this task
+  llvm::Value* first_key_ = nullptr;
+  llvm::Value* keys_ = nullptr;  // keys of this block
+
+ private:
+  void KeyBlock(llvm::Value* key, llvm::Value* end);
+  llvm::Value* MaskAddress(llvm::Value* key);
+  void CopyBlockMaximum();
+  void ScoreTile(llvm::Value* row, llvm::Value* col);
+  ScoreBlock Block();
+  void Exponentials(llvm::Value* col);
+  void StoreOutput();
+  void StoreStatistics(llvm::Value* row, llvm::Value* empty, llvm::Value* inverse);
+  Values OutputIndex(llvm::Value* row);
+
+  std::optional<KeptWeights> kept_;
+};
+
+}  // namespace hpu::graph_compiler

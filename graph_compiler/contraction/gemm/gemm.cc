@@ -1,0 +1,321 @@
+#include "graph_compiler/contraction/gemm/gemm.h"
+
+#include <algorithm>
+
+#include "graph_compiler/contraction/tiles/amx_tiles.h"
+#include "graph_compiler/contraction/tiles/epilogue.h"
+#include "graph_compiler/contraction/tiles/int8.h"
+#include "graph_compiler/contraction/tiles/packing.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+// Row tiles that must share a panel before copying it pays.
+constexpr int64_t kTilesWorthPacking = 4;
+// A walk over k by columns of A touches a line per step; beyond this it is staged.
+constexpr int64_t kLongestColumnWalk = 128;
+constexpr int64_t kWaysOfL1 = 8;
+constexpr int kUsualVectors = 2;
+// Rows (of the other operand: columns) of a product that pay for staging an operand in bf16.
+constexpr int64_t kRowsWorthStaging = 32;
+// Rows of B shorter than this are no stream.
+constexpr int64_t kShortestStream = 32;
+
+absl::Status Check(const GemmSpec& spec) {
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) &&
+      (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.type))) {
+    return Unimplemented(spec.name, ": gemm operands must be f32, bf16 or f16, or u8 and i8");
+  }
+  const size_t rank = spec.batch.size();
+  if (spec.a.batch_strides.size() != rank || spec.b.batch_strides.size() != rank) {
+    return InvalidArgument(spec.name, ": gemm has ", rank, " batch sizes but ",
+                           spec.a.batch_strides.size(), " and ", spec.b.batch_strides.size(),
+                           " batch strides");
+  }
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    return InvalidArgument(spec.name, ": gemm sizes must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+void FoldOffset(MatrixAccess& access) {
+  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
+  access.offset = 0;
+}
+
+bool HasNegativeStride(const MatrixAccess& access) {
+  return access.row_stride < 0 || access.col_stride < 0 ||
+         std::any_of(
+             access.batch_strides.begin(), access.batch_strides.end(),
+             [](int64_t stride) { return stride < 0; });
+}
+
+uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
+  uint64_t total =
+      EpilogueBytes(epilogue, static_cast<uint64_t>(gemm.batch_count() * gemm.m * gemm.n));
+  const std::pair<const MatrixAccess*, int64_t> matrices[] = {{&gemm.a, gemm.m * gemm.k},
+                                                              {&gemm.b, gemm.k * gemm.n}};
+  for (const auto& [access, elements] : matrices) {
+    int64_t count = elements * MemoryTypeSize(access->type);
+    for (size_t i = 0; i < gemm.batch.size(); ++i) {
+      if (access->batch_strides[i] != 0) count *= gemm.batch[i];
+    }
+    total += static_cast<uint64_t>(count);
+  }
+  return total;
+}
+
+// The same sums as B^T A^T: rows and columns change places, in the epilogue too.
+GemmSpec Transposed(const GemmSpec& spec) {
+  GemmSpec result = spec;
+  std::swap(result.m, result.n);
+  std::swap(result.a, result.b);
+  std::swap(result.a.row_stride, result.a.col_stride);
+  std::swap(result.b.row_stride, result.b.col_stride);
+  const size_t row = spec.batch.size(), col = row + 1;
+  for (BodyOp& op : result.epilogue.ops) {
+    if (op.op == Opcode::kLoad) std::swap(op.access.strides[row], op.access.strides[col]);
+    if (op.op != Opcode::kIndex) continue;
+    if (op.imm_int == static_cast<int64_t>(row)) {
+      op.imm_int = static_cast<int64_t>(col);
+    } else if (op.imm_int == static_cast<int64_t>(col)) {
+      op.imm_int = static_cast<int64_t>(row);
+    }
+  }
+  for (Store& store : result.epilogue.stores) {
+    std::swap(store.access.strides[row], store.access.strides[col]);
+  }
+  return result;
+}
+
+// A matrix times a vector reads the matrix once: as one row times a matrix it is streamed.
+bool IsMatrixTimesVector(const GemmSpec& spec) {
+  return spec.n == 1 && spec.m > kMaxStreamedRows && spec.k >= kShortestStream &&
+         (spec.a.col_stride == 1 || spec.a.row_stride == 1);
+}
+
+class GemmForms {
+ public:
+  GemmForms(KernelCache& cache, const GemmSpec& spec)
+      : cache_(cache), spec_epilogue_(spec.epilogue), epilogue_operands_(spec.epilogue_operands) {
+    gemm_.batch = spec.batch;
+    gemm_.m = spec.m;
+    gemm_.n = spec.n;
+    gemm_.k = spec.k;
+    gemm_.a = spec.a;
+    gemm_.b = spec.b;
+    gemm_.zeros = spec.zeros;
+    gemm_.name = spec.name;
+    FoldOffset(gemm_.a);
+    FoldOffset(gemm_.b);
+    DropUnusedStrides();
+    gemm_.total_flops =
+        2 * static_cast<uint64_t>(gemm_.batch_count() * gemm_.m * gemm_.n * gemm_.k);
+    gemm_.total_bytes = TotalBytes(gemm_, spec.epilogue);
+  }
+
+  EmittedKernels Emit() {
+    if (gemm_.m == 0 || gemm_.n == 0 || gemm_.batch_count() == 0) return std::move(out_);
+    if (!integers() && gemm_.m <= kMaxStreamedRows && gemm_.k >= kShortestStream) {
+      if (gemm_.b.row_stride == 1) return Stream(EmitDotGemm);
+      if (gemm_.b.col_stride == 1 && gemm_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
+    }
+    return Tiled();
+  }
+
+ private:
+  // A stride over one element or none is free to be anything: make it what kernels like best.
+  void DropUnusedStrides() {
+    if (gemm_.k <= 1) gemm_.a.col_stride = 1;
+    if (gemm_.m <= 1) gemm_.a.row_stride = 0;
+    if (gemm_.n <= 1 && gemm_.b.col_stride != 1)
+      gemm_.b.col_stride = gemm_.b.row_stride == 1 ? gemm_.k : 1;
+    if (gemm_.k <= 1 && gemm_.b.col_stride != 1) gemm_.b.row_stride = 1;
+    for (size_t i = 0; i < gemm_.batch.size(); ++i) {
+      if (gemm_.batch[i] == 1) gemm_.a.batch_strides[i] = gemm_.b.batch_strides[i] = 0;
+    }
+  }
+
+  // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
+  void Bind(const OperandRef& b) {
+    gemm_.operands = {gemm_.a.buffer, b};
+    if (gemm_.zeros.has_b()) gemm_.operands.push_back(gemm_.zeros.b);
+    gemm_.epilogue = BindEpilogue(spec_epilogue_, epilogue_operands_, gemm_.operands);
+  }
+
+  EmittedKernels Stream(KernelLaunch (*emit)(KernelCache&, const BoundGemm&)) {
+    if (gemm_.a.type == MemoryType::kF16 || gemm_.a.col_stride != 1) {
+      StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+    }
+    Bind(gemm_.b.buffer);
+    out_.launches.push_back(emit(cache_, gemm_));
+    return std::move(out_);
+  }
+
+  // Rows a multiple of 4 KiB apart fall into the same sets of L1: more of them than it has ways
+  // would evict each other while a tile walks along them.
+  bool RowsCollide() const {
+    const int tile_rows = MaxTileRows(cache_.module().target(), kUsualVectors);
+    return gemm_.m > kWaysOfL1 && tile_rows > kWaysOfL1 && gemm_.a.row_stride % 1024 == 0 &&
+           gemm_.a.row_stride != 0;
+  }
+
+  bool ReadsAInPlace() const {
+    if (gemm_.a.type != MemoryType::kF32 || RowsCollide()) return false;
+    return gemm_.a.col_stride == 1 || (gemm_.a.row_stride == 1 && gemm_.k <= kLongestColumnWalk);
+  }
+
+  PanelForm ChoosePanelForm(const TargetInfo& target, int vectors) const {
+    if (gemm_.k == 0) return PanelForm::kInPlace;
+    if (gemm_.b.stable && !HasNegativeStride(gemm_.b)) return PanelForm::kPacked;
+    const int64_t panel_cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+    const bool has_masks = target.isa >= IsaLevel::kV3 || gemm_.n % panel_cols == 0;
+    const bool few_tiles = gemm_.m <= kTilesWorthPacking * MaxTileRows(target, vectors);
+    const bool readable = gemm_.b.type == MemoryType::kF32 && gemm_.b.col_stride == 1;
+    return readable && has_masks && few_tiles ? PanelForm::kInPlace : PanelForm::kPackedByTask;
+  }
+
+  bool integers() const { return IsIntegerProduct(gemm_.a.type, gemm_.b.type); }
+
+  // Matrices of A that meet the same B.
+  int64_t SharersOfB() const {
+    int64_t count = 1;
+    for (size_t i = 0; i < gemm_.batch.size(); ++i) {
+      if (gemm_.b.batch_strides[i] == 0) count *= gemm_.batch[i];
+    }
+    return count;
+  }
+
+  // Every block of rows would pack the same panels.
+  bool StagesPanels(PanelForm form) const {
+    return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) * SharersOfB() > 1 &&
+           !HasNegativeStride(gemm_.b);
+  }
+
+  // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
+  // about as much as a few rows or columns of the product.
+  bool TakesPairs(PanelForm form) const {
+    if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
+    if (gemm_.a.type != MemoryType::kBF16 || !HoldsBF16(gemm_.b.type)) return false;
+    if (form != PanelForm::kPacked && gemm_.m * SharersOfB() < kRowsWorthStaging) return false;
+    return ReadsDwordsInPlace() || gemm_.n >= kRowsWorthStaging;
+  }
+
+  // Elements of a dword, as the panels hold them: pairs of bf16, pairs or quads of integers.
+  int64_t PerDword() const {
+    return integers() ? KPerStep(IntegerPanels(cache_.module().target())) : 2;
+  }
+
+  static bool HasDwords(const MatrixAccess& a, int64_t per_dword) {
+    const bool aligned = a.type != MemoryType::kU8 || a.buffer.offset % 4 == 0;
+    return MemoryTypeSize(a.type) * per_dword == 4 && aligned && a.col_stride == 1 &&
+           a.row_stride % per_dword == 0 &&
+           std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
+                       [&](int64_t stride) { return stride % per_dword == 0; });
+  }
+
+  // A lies in dwords, of a k that AMX, where it is there, cuts into tiles without a rest.
+  bool ReadsDwordsInPlace() const {
+    if (!HasDwords(gemm_.a, PerDword()) || gemm_.k % PerDword() != 0) return false;
+    const int64_t dwords = gemm_.k / PerDword();
+    return !cache_.module().target().amx_bf16 || AmxDepth(dwords) > 0 ||
+           AmxDepthFilledUp(dwords) == 0 || gemm_.n < kRowsWorthStaging;
+  }
+
+  // AMX multiplies tiles of dwords; a rest of k is filled up with zeros where A is copied.
+  int ChooseAmxDepth() const {
+    if (!cache_.module().target().amx_bf16) return 0;
+    const int64_t dwords = CeilDiv(gemm_.k, PerDword());
+    return ReadsDwordsInPlace() ? AmxDepth(dwords) : AmxDepthFilledUp(dwords);
+  }
+
+  // From here on k, with what fills it up, and the strides of A count dwords.
+  void CountDwords(int64_t filled_k, int64_t per_dword) {
+    gemm_.k_elements = filled_k;
+    gemm_.k = filled_k / per_dword;
+    gemm_.a.row_stride /= per_dword;
+    for (int64_t& stride : gemm_.a.batch_strides) stride /= per_dword;
+  }
+
+  void StageDwords(int64_t filled_k) {
+    if (!integers()) {
+      return StagePairs(cache_, gemm_.batch, gemm_.m, gemm_.k, filled_k, gemm_.a, out_);
+    }
+    const IntegerRows rows{IntegerPanels(cache_.module().target()), filled_k, gemm_.zeros.a};
+    StageIntegers(cache_, gemm_.batch, gemm_.m, gemm_.k, rows, gemm_.a, out_);
+  }
+
+  EmittedKernels Tiled() {
+    const TargetInfo& target = cache_.module().target();
+    PanelUse use;
+    use.vectors = ChoosePanelVectors(target, gemm_.n);
+    PanelForm form = ChoosePanelForm(target, use.vectors);
+    PanelType packed_type = PanelType::kF32;
+    bool stages_panels = false;
+    const bool dwords = integers() || TakesPairs(form);
+    if (dwords) {
+      packed_type = integers() ? IntegerPanels(target) : PanelType::kBF16Pairs;
+      stages_panels = form != PanelForm::kPacked;
+      form = PanelForm::kPacked;
+    } else if (StagesPanels(form)) {
+      stages_panels = true;
+      form = PanelForm::kPacked;
+    } else if (form == PanelForm::kPacked && HoldsBF16(gemm_.b.type) && use.vectors % 2 == 0) {
+      packed_type = PanelType::kBF16Vectors;
+    }
+    use.packed_by_task = form == PanelForm::kPackedByTask;
+    if (dwords) use.amx_depth = ChooseAmxDepth();
+    if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
+    OperandRef b = gemm_.b.buffer;
+    PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
+    if (dwords) format.filled_k = RoundUp(gemm_.k, PerDword() * std::max(1, use.amx_depth));
+    if (stages_panels) {
+      b = StagePanels(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format, out_);
+    } else if (form == PanelForm::kPacked) {
+      b = {OperandRef::Kind::kPacked, 0, 0};
+      out_.packed.push_back(
+          EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
+    }
+    if (dwords) {
+      const int64_t per_dword = PerDword();  // which the staged A no longer tells
+      if (!ReadsDwordsInPlace()) StageDwords(format.filled_k);
+      CountDwords(format.filled_k, per_dword);
+    }
+    const GemmBlocks blocks =
+        ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);
+    if (!dwords && gemm_.k > 0 && !ReadsAInPlace()) {
+      gemm_.a_in_panels = gemm_.a.row_stride == 1 && gemm_.m > 1;
+      if (gemm_.a_in_panels) {
+        StageRowPanels(cache_, gemm_.batch, blocks.tiles, gemm_.k, gemm_.a, out_);
+      } else {
+        StageRows(cache_, gemm_.batch, gemm_.m, gemm_.k, gemm_.a, out_);
+      }
+    }
+    Bind(b);
+    out_.launches.push_back(EmitTiledGemm(cache_, gemm_, form, blocks, packed_type));
+    return std::move(out_);
+  }
+
+  KernelCache& cache_;
+  BoundGemm gemm_;
+  const Body spec_epilogue_;
+  const std::vector<OperandRef> epilogue_operands_;
+  EmittedKernels out_;
+};
+
+}  // namespace
+
+int64_t BoundGemm::batch_count() const {
+  int64_t count = 1;
+  for (const int64_t size : batch) count *= size;
+  return count;
+}
+
+absl::StatusOr<EmittedKernels> EmitGemmKernels(KernelCache& cache, const GemmSpec& spec) {
+  RETURN_IF_ERROR(Check(spec));
+  if (!IsIntegerProduct(spec.a.type, spec.b.type) && IsMatrixTimesVector(spec))
+    return GemmForms(cache, Transposed(spec)).Emit();
+  return GemmForms(cache, spec).Emit();
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,22 @@
+// Products of a few rows with weights of 8 or 4 bits. Bound by reading weights: every byte of them
+// is read once from memory, in place, and widened in registers; sums are f32.
+//
+//   y[m, n] = sum over groups g of   scale[g, n] * (sum of x[m, k] * q[k, n] over k in g)
+//                                  + zero[g, n]  * (sum of x[m, k] over k in g)
+//
+//   8 bits   columns of k contiguous i8: as many dot products as lanes, a few at a time
+//   4 bits   blocks of 2 * half columns: per k `half` bytes, byte j with column j in its low bits
+//            and column j + half in its high ones, both plus 8. Lanes are columns
+//
+// Rows beyond what registers hold run in blocks over weights that the caches hold by then.
+#pragma once
+
+#include "graph_compiler/contraction/tiles/kernel_cache.h"
+#include "graph_compiler/contraction/tiles/specs.h"
+
+namespace hpu::graph_compiler {
+
+absl::StatusOr<EmittedKernels> EmitQuantizedGemmKernels(KernelCache& cache,
+                                                        const QuantizedGemmSpec& spec);
+
+}  // namespace hpu::graph_compiler

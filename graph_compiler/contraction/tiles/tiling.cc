@@ -1,0 +1,161 @@
+#include "graph_compiler/contraction/tiles/tiling.h"
+
+#include <algorithm>
+
+#include "graph_compiler/contraction/tiles/amx_tiles.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+constexpr int64_t kPanelBytesInL2 = 192 * 1024;  // a panel streams from L2 as fast as from L1
+constexpr int64_t kABytesInL2 = 448 * 1024;
+constexpr int64_t kJoinedTasksWanted = 8;
+constexpr int64_t kMostTasksJoined = 8;
+constexpr int64_t kRowsPerBlock = 128;
+constexpr int64_t kRowsPerPackingBlock = 384;
+constexpr int64_t kResidentABytes = 640 * 1024;  // A of this size stays in L2 across panels
+constexpr int64_t kTasksWanted = 64;
+constexpr int64_t kFewestTilesPerBlock = 8;  // passes over a panel that pay for fetching it
+// Where all of A stays in L2 a thread runs the blocks of rows of a panel in turn, so that more of
+// them cost it nothing: three tasks for each of 32 threads.
+constexpr int64_t kResidentTasksWanted = 96;
+constexpr int64_t kFewestTilesOfResidentA = 2;
+// So few tasks would leave threads idle at the end, odd numbers of them most of all.
+constexpr int64_t kFewTasks = 8;
+constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
+constexpr uint64_t kMinThreadFlops = 256 * 1024;
+
+// Cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two per cycle;
+// half a cycle pays for starting and ending the tile.
+double TileCost(int rows, int vectors) {
+  return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
+}
+
+// Long k is cut so that a task's rows of A stay in L2 while panels pass; then more than one panel
+// should pass, of one task or of several that a thread runs together.
+void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
+  const int64_t rows = std::min(m, blocks.tiles_per_block * blocks.tiles.max_rows());
+  const int64_t longest = std::min(kABytesInL2 / (std::max<int64_t>(1, rows) * 4),
+                                   kPanelBytesInL2 / (blocks.panel_cols * 4));
+  blocks.k_blocks = blocks.tiles_per_block <= 1 ? 1 : std::max<int64_t>(1, CeilDiv(k, longest));
+  while (blocks.k_blocks > 1 && k % blocks.k_blocks != 0 && k / blocks.k_blocks > longest / 2) {
+    ++blocks.k_blocks;
+  }
+  blocks.k_block = CeilDiv(k, blocks.k_blocks);
+  if (blocks.amx_depth > 0) blocks.k_block = RoundUp(blocks.k_block, blocks.amx_depth);
+  blocks.k_blocks = std::max<int64_t>(1, CeilDiv(k, std::max<int64_t>(1, blocks.k_block)));
+  if (blocks.k_blocks > 1) {
+    blocks.tasks_joined = std::clamp<int64_t>(
+        CeilDiv(blocks.panels, blocks.panels_per_task) / kJoinedTasksWanted, 1, kMostTasksJoined);
+  }
+}
+
+int64_t RowBlocks(int64_t m, int64_t rows) { return CeilDiv(m, rows + rows / 4); }
+
+}  // namespace
+
+int64_t PackingRowBlocks(int64_t m) { return RowBlocks(m, kRowsPerPackingBlock); }
+
+int MaxTileRows(const TargetInfo& target, int vectors) {
+  if (target.vector_registers >= 32) {
+    constexpr int kRows[] = {0, 24, 12, 8, 6};
+    return kRows[vectors];
+  }
+  if (target.fma) {
+    constexpr int kRows[] = {0, 12, 6, 4, 2};
+    return kRows[vectors];
+  }
+  constexpr int kRows[] = {0, 8, 4, 2, 1};  // a multiply needs a register for its product
+  return kRows[vectors];
+}
+
+int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most) {
+  const int widest = std::min(most, target.vector_registers >= 32 ? 4 : (target.fma ? 3 : 2));
+  constexpr double kOverhead[] = {0, 1.15, 1.0, 1.04, 1.04};  // of loads per multiply-add
+  int best = 2;
+  double best_cost = 0;
+  for (const int vectors : {2, 1, 3, 4}) {
+    if (vectors > widest) continue;
+    const int64_t cols = static_cast<int64_t>(vectors) * target.f32_lanes;
+    const double cost = static_cast<double>(RoundUp(n, cols)) * kOverhead[vectors];
+    if (best_cost == 0 || cost < best_cost) {
+      best = vectors;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors) {
+  RowTiles best;
+  if (m <= max_rows) {
+    best.main_rows = static_cast<int>(m);
+    best.main_count = m > 0 ? 1 : 0;
+    return best;
+  }
+  double best_cost = 0;
+  for (int rows = max_rows; rows * 3 >= max_rows * 2; --rows) {
+    for (int tail = 0; tail < rows; ++tail) {
+      for (int64_t tail_count = tail == 0 ? 0 : 1; tail_count <= (tail == 0 ? 0 : 3);
+           ++tail_count) {
+        const int64_t rest = m - tail * tail_count;
+        if (rest < 0 || rest % rows != 0) continue;
+        const double cost = static_cast<double>(rest / rows) * TileCost(rows, vectors) +
+                            static_cast<double>(tail_count) * TileCost(tail, vectors);
+        if (best_cost == 0 || cost < best_cost) {
+          best = {rows, rest / rows, tail, tail_count};
+          best_cost = cost;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
+                            int64_t k, const PanelUse& use) {
+  GemmBlocks blocks;
+  blocks.vectors = use.vectors;
+  blocks.amx_depth = use.amx_depth;
+  blocks.tiles = use.amx_depth > 0
+                     ? AmxRowTiles(m)
+                     : ChooseRowTiles(m, MaxTileRows(target, use.vectors), use.vectors);
+  blocks.panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
+  blocks.panels = CeilDiv(n, blocks.panel_cols);
+
+  int64_t row_blocks = use.packed_by_task ? PackingRowBlocks(m) : RowBlocks(m, kRowsPerBlock);
+  const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
+  while (batch * row_blocks * blocks.panels < kTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&
+         row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {
+    row_blocks *= 2;
+  }
+  const bool resident = m * k * 4 <= kResidentABytes;
+  while (resident && !use.packed_by_task &&
+         batch * row_blocks * blocks.panels < kResidentTasksWanted &&
+         panel_flops() >= 2 * kMinTaskFlops &&
+         row_blocks * 2 * kFewestTilesOfResidentA <= blocks.tiles.count()) {
+    row_blocks *= 2;
+  }
+  const int64_t fewest_tiles = resident ? kFewestTilesOfResidentA : kFewestTilesPerBlock;
+  const int64_t most =
+      std::min(blocks.tiles.count() / fewest_tiles, m * blocks.panel_cols * k * 2 / kMinTaskFlops);
+  while (batch * row_blocks * blocks.panels < kFewTasks && row_blocks < most) {
+    row_blocks = std::min(2 * row_blocks, most);
+  }
+  blocks.tiles_per_block = CeilDiv(blocks.tiles.count(), row_blocks);
+  blocks.row_blocks = CeilDiv(blocks.tiles.count(), blocks.tiles_per_block);
+  blocks.panels_per_task = std::clamp<int64_t>(
+      CeilDiv(kMinTaskFlops / 2, std::max<int64_t>(1, panel_flops())), 1, blocks.panels);
+  ChooseKBlocks(blocks, m, k);
+  blocks.panel_blocks = CeilDiv(blocks.panels, blocks.panels_per_task);
+  blocks.rows_first = resident && blocks.tasks_joined == 1;
+  return blocks;
+}
+
+uint64_t ChooseGrain(uint64_t tasks, uint64_t flops) {
+  if (tasks == 0) return 1;
+  const uint64_t per_task = std::max<uint64_t>(1, flops / tasks);
+  return std::clamp<uint64_t>(kMinThreadFlops / per_task, 1, tasks);
+}
+
+}  // namespace hpu::graph_compiler

@@ -1,0 +1,73 @@
+// Sizes: how a contraction is cut into register tiles, cache blocks and tasks. Pure functions of
+// shapes and TargetInfo, so that equal shapes give equal code on every compiling machine.
+#pragma once
+
+#include <cstdint>
+
+#include "graph_compiler/codegen/module.h"
+#include "graph_compiler/contraction/tiles/micro_kernel.h"
+
+namespace hpu::graph_compiler {
+
+// The widest row count whose accumulators, one row of B and a broadcast fit in registers.
+int MaxTileRows(const TargetInfo& target, int vectors);
+
+// Vectors per B panel for a result of n columns: the width up to `most` with the least padding,
+// wider first.
+int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most = 4);
+
+// m rows = main_count tiles of main_rows followed by tail_count tiles of tail_rows.
+struct RowTiles {
+  int main_rows = 0;
+  int64_t main_count = 0;
+  int tail_rows = 0;
+  int64_t tail_count = 0;
+  int64_t count() const { return main_count + tail_count; }
+  int max_rows() const { return main_count > 0 ? main_rows : tail_rows; }
+};
+RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors);
+
+// Blocks and tasks of a tiled product. A task is one block of row tiles times some panels.
+struct GemmBlocks {
+  RowTiles tiles;
+  int vectors = 0;
+  int64_t panel_cols = 0;  // vectors * lanes
+  int64_t panels = 0;
+  int64_t k_block = 0;  // k steps between visits of C; divides k or leaves one short block
+  int64_t k_blocks = 0;
+  int64_t tiles_per_block = 0;
+  int64_t row_blocks = 0;
+  int64_t panels_per_task = 0;
+  // So many consecutive tasks of a block of rows are run as one where a thread has them anyway:
+  // they share the visit of A. Panels are computed alike either way. Only where rows are not first.
+  int64_t tasks_joined = 1;
+  int64_t panel_blocks = 0;
+  bool rows_first = false;  // consecutive tasks share a panel (else a block of rows)
+  int amx_depth = 0;        // k steps that AMX tiles multiply at once (amx_tiles.h); 0: vectors
+  uint64_t tasks_per_matrix() const {
+    return static_cast<uint64_t>(row_blocks) * static_cast<uint64_t>(panel_blocks);
+  }
+};
+// How the panels of B are made and used.
+struct PanelUse {
+  int vectors = 0;
+  bool packed_by_task = false;  // every task packs its panels itself, so tall blocks pay
+  int amx_depth = 0;
+};
+// Blocks of rows that pack a panel each where tasks pack what they use.
+int64_t PackingRowBlocks(int64_t m);
+GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
+                            int64_t k, const PanelUse& use);
+
+// Tasks that one thread should take together so that waking it pays.
+uint64_t ChooseGrain(uint64_t tasks, uint64_t flops);
+
+inline int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+inline int64_t RoundUp(int64_t x, int64_t y) { return CeilDiv(x, y) * y; }
+// Number of blocks of at most `size`, which becomes the size of even ones.
+inline int64_t EvenBlocks(int64_t count, int64_t& size) {
+  size = CeilDiv(count, CeilDiv(count, size));
+  return CeilDiv(count, size);
+}
+
+}  // namespace hpu::graph_compiler
