@@ -229,7 +229,7 @@ def device_counters() -> dict[str, int]:
 def sizes(call: Call) -> dict[str, int]:
     """Of this process's graphs: bytes in the store and of code, kernels that one call runs."""
     from habana_frameworks.torch.dynamo import report
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     before = device_counters()
     call()

@@ -112,7 +112,7 @@ def fetch(case: Case) -> dict[str, Any]:
     os.environ["HPU_START_WITHOUT_TRACING"] = "0"
     call = CONTENDERS["hpu warm"](case)
     from habana_frameworks.torch import dynamo
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     def take() -> dict[str, float]:
         call()
@@ -223,7 +223,7 @@ def hpu_memory(case: Case) -> dict[str, Any]:
     """Workspace of the case's recipes and buffers between them, bytes."""
     CONTENDERS["hpu warm"](case)()
     from habana_frameworks.torch import dynamo, native
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     library = ctypes.CDLL(native.torch_module().library_path())
     most = 0

@@ -35,7 +35,7 @@ def measure(name: str, dtype: str, tasks: bool, launches: int) -> list[dict[str,
     from cases import make_case
 
     from habana_frameworks.torch.utils import profiler
-    from habana_frameworks.torch.utils.profiler.profile import Kernel
+    from habana_frameworks.torch.utils.profiler.trace import Kernel
 
     case = make_case(name, {"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
     model = torch.compile(case.model.to("hpu"), backend="hpu_backend")

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "python/habana_frameworks/torch/dynamo/option_table.py"
+TABLE = ROOT / "python/habana_frameworks/torch/dynamo/settings/option_table.py"
 PAGE = ROOT / "docs/options.md"
 FIELDS = {"name", "env", "type", "default", "key", "effect", "text"}
 OPTIONAL = {"values", "torch_mode"}

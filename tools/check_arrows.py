@@ -1,15 +1,18 @@
-"""Checks that includes follow ARCHITECTURE.md's arrows, that folders depend on each other in no
-circle, and that torch and protobuf never meet.
+"""Checks that includes and imports follow ARCHITECTURE.md's arrows, that no folders or modules
+depend on each other in a circle, and that torch and protobuf never meet. Python's table is in
+python_arrows.py.
 
 Usage: python tools/check_arrows.py      exit 0 = clean, 1 = violations printed as file:line
 """
 
 import collections
-import itertools
 import pathlib
 import re
 import subprocess
 import sys
+
+import python_arrows
+from cycles import cycles
 
 # folder -> folders of ours it may include from (itself is always allowed). The longest prefix wins.
 ARROWS: dict[str, set[str]] = {
@@ -205,33 +208,7 @@ def circles(files: dict[str, str]) -> list[str]:
                 continue
             edge = ("/".join(here[: common + 1]), "/".join(there[: common + 1]))
             edges["/".join(here[:common])].setdefault(edge, f"{path}:{number}")
-    return [circle for level in sorted(edges) for circle in _circles_of(edges[level])]
-
-
-def _circles_of(edges: dict[tuple[str, str], str]) -> list[str]:
-    """One line per circle; `edges` names an include for each pair of folders."""
-    after: dict[str, list[str]] = collections.defaultdict(list)
-    for source, target in edges:
-        after[source].append(target)
-    found = []
-    done: set[str] = set()
-
-    def walk(folder: str, way: list[str]) -> None:
-        if folder in way:
-            steps = [*way[way.index(folder) :], folder]
-            pairs = itertools.pairwise(steps)
-            places = ", ".join(edges[pair] for pair in pairs)
-            found.append(f"circle of folders: {' -> '.join(steps)} ({places})")
-            return
-        if folder in done:
-            return
-        for target in after[folder]:
-            walk(target, [*way, folder])
-        done.add(folder)
-
-    for folder in sorted(after):
-        walk(folder, [])
-    return found
+    return [circle for level in sorted(edges) for circle in cycles(edges[level], "folders")]
 
 
 def violations(path: str, text: str) -> list[str]:
@@ -259,14 +236,25 @@ def violations(path: str, text: str) -> list[str]:
     return found
 
 
-def main() -> int:
+def texts(*patterns: str) -> dict[str, str]:
+    """The text of each tracked file that a pattern names, by its path."""
     paths = subprocess.run(
-        ["git", "ls-files", "*.cc", "*.h"], check=True, capture_output=True, text=True
+        ["git", "ls-files", *patterns], check=True, capture_output=True, text=True
     ).stdout.split()
-    files = {path: pathlib.Path(path).read_text(encoding="utf-8") for path in paths}
+    return {path: pathlib.Path(path).read_text(encoding="utf-8") for path in paths}
+
+
+def main() -> int:
+    files = texts("*.cc", "*.h")
     found = [violation for path, text in files.items() for violation in violations(path, text)]
     found += circles(files)
-    print("\n".join(found) if found else f"arrows: {len(files)} files clean")
+    modules = {
+        path.removeprefix(python_arrows.ROOT): text
+        for path, text in texts(f"{python_arrows.ROOT}*.py").items()
+    }
+    found += python_arrows.violations(modules) + python_arrows.circles(modules)
+    count = len(files) + len(modules)
+    print("\n".join(found) if found else f"arrows: {count} files clean")
     return 1 if found else 0
 
 

@@ -261,9 +261,9 @@ class Program:
     ) -> tuple[object, ...]:
         """Runs on the current stream, asynchronously. One argument per graph input; scalars are
         ignored. differentiate: how gradients that are to be differentiated again are computed
-        (dynamo/differentiation.py), of a program with a backward. Raises TypeError or ValueError
-        for an input that does not fit its spec, AliasedInputs, InputsWithTangents, DeviceError,
-        torch.OutOfMemoryError."""
+        (dynamo/programs/differentiation.py), of a program with a backward. Raises TypeError or
+        ValueError for an input that does not fit its spec, AliasedInputs, InputsWithTangents,
+        DeviceError, torch.OutOfMemoryError."""
 
     @property
     def name(self) -> str: ...

@@ -10,6 +10,7 @@
 #include "graph_compiler/codegen/loop_kernel.h"
 #include "graph_compiler/codegen/module.h"
 #include "graph_compiler/codegen/sort_kernel.h"
+#include "graph_compiler/contraction/contraction.h"
 #include "graph_compiler/contraction/tiles/transpose_copy.h"
 #include "graph_compiler/emit/contraction_specs.h"
 #include "graph_compiler/ir/overlaps.h"

@@ -52,9 +52,12 @@ _QUANTISED = """
 EXCLUDED = {
     name.strip(): reason
     for names, reason in (
-        (_ITS_OWN_NUMBERS, "its numbers are not those of CPU eager: tests/python/test_random.py"),
+        (
+            _ITS_OWN_NUMBERS,
+            "its numbers are not those of CPU eager: tests/python/ops/test_random.py",
+        ),
         (_TRAINING, "training: tests/python/backward_samples.py"),
-        (_QUANTISED, "only quantizers make such graphs: tests/python/test_quantized.py"),
+        (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
     )
     for line in names.strip().splitlines()
     for name in line.split(",")

@@ -8,9 +8,13 @@ from typing import Any
 import torch
 
 from habana_frameworks.torch import native
-from habana_frameworks.torch.dynamo.capture import Capture
-from habana_frameworks.torch.dynamo.inputs import example_values, graph_inputs, propagate
-from habana_frameworks.torch.dynamo.wire import CaptureError, NeedsFunctionalization
+from habana_frameworks.torch.dynamo.capture.capture import Capture
+from habana_frameworks.torch.dynamo.capture.inputs import (
+    example_values,
+    graph_inputs,
+    propagate,
+)
+from habana_frameworks.torch.dynamo.capture.wire import CaptureError, NeedsFunctionalization
 
 
 class _Builder:

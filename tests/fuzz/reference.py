@@ -24,20 +24,20 @@ def find_hpu_opt() -> pathlib.Path | None:
 @contextlib.contextmanager
 def captured_graphs() -> Iterator[list[bytes]]:
     """Collects what hpu_backend sends to the compile server."""
-    from habana_frameworks.torch.dynamo import ladder
+    from habana_frameworks.torch.dynamo.programs import lookup
 
     graphs: list[bytes] = []
-    capture = ladder.capture
+    capture = lookup.capture
 
     def recording(*args: Any) -> bytes:
         graphs.append(capture(*args))
         return graphs[-1]
 
-    ladder.capture = recording
+    lookup.capture = recording
     try:
         yield graphs
     finally:
-        ladder.capture = capture
+        lookup.capture = capture
 
 
 def elements(tensor: torch.Tensor) -> list[Any]:

@@ -1,4 +1,4 @@
-// Values by hand; agreement with PyTorch, op by op, is tests/python/test_compiler_ops.py.
+// Values by hand; agreement with PyTorch, op by op, is tests/python/ops/test_compiler_ops.py.
 #include "compiler_server/ir/interpreter.h"
 
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@ import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T
 from recurrent_samples import RECURRENT
 
-from habana_frameworks.torch.dynamo.int4_weights import block_columns
+from habana_frameworks.torch.dynamo.capture.decompositions.int4_weights import block_columns
 
 
 def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:

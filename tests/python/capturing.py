@@ -8,15 +8,15 @@ from typing import Any
 import recorded_graph
 import torch
 
-from habana_frameworks.torch.dynamo.capture import Capture
-from habana_frameworks.torch.dynamo.inputs import (
+from habana_frameworks.torch.dynamo.capture.capture import Capture
+from habana_frameworks.torch.dynamo.capture.inputs import (
     attribute,
     example_values,
     graph_inputs,
     has_symbols,
     propagate,
 )
-from habana_frameworks.torch.dynamo.wire import CaptureError, NeedsFunctionalization
+from habana_frameworks.torch.dynamo.capture.wire import CaptureError, NeedsFunctionalization
 
 
 @dataclasses.dataclass

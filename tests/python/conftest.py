@@ -80,7 +80,7 @@ def stored(private_cache, monkeypatch):
     """A daemon of its own with programs for 2, 3 and 4 rows; their content keys by rows."""
     from stored_programs import run
 
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
     service.reset()
@@ -103,11 +103,12 @@ def told(caplog, monkeypatch):
 def store(monkeypatch):
     """A fresh store in memory behind the hook; the graphs of a test start from nothing."""
     import fake_service
-    from ladder import new_process
+    from fallback_chain import new_process
 
     from habana_frameworks.torch import native
-    from habana_frameworks.torch.dynamo import binding, ladder, records
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs import binding, lookup
+    from habana_frameworks.torch.dynamo.programs.service import service
+    from habana_frameworks.torch.dynamo.records import records
 
     made = fake_service.Store()
     client = fake_service.client_module(made)
@@ -115,7 +116,7 @@ def store(monkeypatch):
     monkeypatch.setattr(native, "client_module", lambda: client)
     monkeypatch.setattr(native, "torch_module", lambda: device)
     monkeypatch.setattr(native, "server_binary", lambda: "server")
-    monkeypatch.setattr(ladder, "DEVICE", "cpu")
+    monkeypatch.setattr(lookup, "DEVICE", "cpu")
     monkeypatch.setattr(binding, "_warned", set())
     monkeypatch.setattr(fake_service.Program, "alias_error", False)
     monkeypatch.setattr(fake_service.Program, "load_errors", [])

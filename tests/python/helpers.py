@@ -9,8 +9,9 @@ from capturing import clone_strided, flatten, sharing
 from exact_reference import ExactReference, is_narrow
 from recorded_graph import effective_strides
 
-from habana_frameworks.torch.dynamo import records, report
-from habana_frameworks.torch.dynamo.records import Report
+from habana_frameworks.torch.dynamo import report
+from habana_frameworks.torch.dynamo.records import records
+from habana_frameworks.torch.dynamo.records.records import Report
 
 
 def fresh_process() -> None:

@@ -495,7 +495,7 @@ def _front_end() -> None:
 
 @_differs("sums", "before", moves=False)
 def _build_of_the_compiler() -> None:
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     type(service).build_id = property(lambda self: "another")
 

@@ -119,7 +119,7 @@ def serve():
     """One fork per line: what a process changes, no other one sees."""
     import torch._dynamo  # noqa: F401
 
-    from habana_frameworks.torch.dynamo.service import service
+    from habana_frameworks.torch.dynamo.programs.service import service
 
     for line in sys.stdin:
         if os.fork():

@@ -9,7 +9,7 @@ from helpers import fresh_process
 
 from habana_frameworks.torch import cli
 from habana_frameworks.torch.dynamo import report
-from habana_frameworks.torch.dynamo.service import service
+from habana_frameworks.torch.dynamo.programs.service import service
 
 
 def run(rows: int, **options: object):

@@ -1,7 +1,7 @@
 // Operators that write to arguments of which their schemas say nothing: running statistics.
 //
 // The one list of them. Eager operators take it here (cpu_call), capture takes it through Python
-// (recorder.py). tests/python/test_undeclared_writes.py looks for operators that it lacks.
+// (recorder.py). tests/python/ops/test_undeclared_writes.py looks for operators that it lacks.
 #pragma once
 
 #include <ATen/core/function_schema.h>

@@ -24,7 +24,8 @@ namespace hpu::torch_backend {
 
 class RecordedCall : public torch::CustomClassHolder {
  public:
-  // `differentiate`: see dynamo/differentiation.py; null: the caller has none. Needs the GIL.
+  // `differentiate`: see dynamo/programs/differentiation.py; null: the caller has none. Needs the
+  // GIL.
   RecordedCall(c10::intrusive_ptr<CompiledProgram> program, PyObject* differentiate,
                PyObject* const* arguments, size_t count);
 

@@ -18,7 +18,8 @@ import sys
 import torch
 
 from . import native
-from .internal import bridge_config, cache_artifacts, lazy_mode, registrations
+from .dynamo.programs import cache_artifacts
+from .internal import bridge_config, lazy_mode, registrations
 from .internal.after_import import after_import
 from .internal.submodules import on_demand
 

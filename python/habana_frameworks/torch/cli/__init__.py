@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..dynamo.option_table import OPTIONS
+from ..dynamo.settings.option_table import OPTIONS
 from .bundle_commands import (
     add_export_arguments,
     add_import_arguments,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import native
-from ..dynamo.bundle import BundledProgram, BundleReader, new_bundle
+from ..dynamo.programs.bundle import BundledProgram, BundleReader, new_bundle
 from ..internal.regular_file import open_regular
 from .daemon import daemon_client
 from .errors import CommandError

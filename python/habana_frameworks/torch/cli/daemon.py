@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from .. import native
-from ..dynamo.local_daemon import open_client, running_socket, server_paths, server_process
+from ..dynamo.programs.local_daemon import open_client, running_socket, server_paths, server_process
 from .errors import CommandError
 
 # Running compilations are given 10 s (--stop-grace of the server).

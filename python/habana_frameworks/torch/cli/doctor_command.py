@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import native
-from ..dynamo.local_daemon import server_paths
+from ..dynamo.programs.local_daemon import server_paths
 from ..internal.regular_file import read_regular_file
 from .daemon import daemon_client, find_daemon, problem_of_settings, problem_of_store
 from .errors import CommandError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import native
-from ..dynamo.local_daemon import server_paths
+from ..dynamo.programs.local_daemon import server_paths
 from ..internal.regular_file import read_regular_file
 from .daemon import find_daemon
 from .errors import CommandError

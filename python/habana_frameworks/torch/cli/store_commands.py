@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import native
-from ..dynamo.records import Difference, difference
+from ..dynamo.records.records import Difference, difference
 from .daemon import daemon_client
 from .errors import CommandError
 from .start_commands import add_starts_arguments, explain_starts

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from habana_frameworks.torch import hpu
-from habana_frameworks.torch.dynamo import options
+from habana_frameworks.torch.dynamo.settings import options
 from habana_frameworks.torch.internal.notices import without_effect
 
 _log = logging.getLogger("habana_frameworks.torch.core")

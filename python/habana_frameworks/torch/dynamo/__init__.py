@@ -8,13 +8,15 @@ to that page. explain() says why the last graph had to be compiled.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from ..internal.submodules import on_demand
-from .explanation import explain as explain
-from .records import Report as Report
-from .records import report as report
-from .records import reset as reset
+from .programs.explanation import explain as explain
+from .records import graph_watch, records
+from .records.records import Report as Report
+from .records.records import report as report
+from .records.records import reset as reset
 
 
 @contextlib.contextmanager
@@ -25,5 +27,23 @@ def recording() -> Iterator[None]:
     with record():
         yield
 
+
+def _page_of(report: Report) -> str:
+    from ..report.collect import collect
+    from ..report.page import to_frame
+    from ..report.recording import latest
+
+    return to_frame(collect("hpu_backend in this process", latest(), report))
+
+
+def _write_files(captured: graph_watch.CapturedGraph, name: str) -> os.PathLike[str]:
+    from ..report.graph_dump import write_files
+
+    return write_files(captured, name)
+
+
+# The reports read the records; the rooms below this file know nothing of reports.
+records.show_pages_with(_page_of)
+graph_watch.write_files_with(_write_files)
 
 __getattr__ = on_demand(__name__, "compile_backend")

@@ -12,15 +12,15 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils import _pytree as pytree
 
 from ..internal.registrations import OWN_OPS, has_derivative
-from .binding import warn_once
-from .inputs import (
+from .capture.inputs import (
     INFERENCE_SWITCH,
     example_of,
     follows_gradients,
     left_grad_mode,
     of_compiled_autograd,
 )
-from .request import Settings
+from .programs.binding import warn_once
+from .programs.request import Settings
 
 
 def _differentiated_kernel(gm: torch.fx.GraphModule) -> str:

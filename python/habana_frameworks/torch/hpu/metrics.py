@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import native
-from ..dynamo import records
+from ..dynamo.records import records
 from ..internal import bridge_config
 
 Stats = dict[str, Any]

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..dynamo.options import parse_bool
 from .flag_table import FLAGS, Flag, Value
 from .notices import without_effect
+from .switches import parse_bool
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}
 _set_values: dict[str, Value] = {}

@@ -1,5 +1,5 @@
 """The bridge's environment flags that public programs set or ask for, beside the options of
-hpu_backend (dynamo/option_table.py)."""
+hpu_backend (dynamo/settings/option_table.py)."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from .. import native
-from ..dynamo.graph_watch import CapturedGraph
-from ..dynamo.records import GraphRecord, Report, report, since
+from ..dynamo.records.graph_watch import CapturedGraph
+from ..dynamo.records.records import GraphRecord, Report, report, since
 from ..utils.profiler.host_rates import HostRates
 from . import document, dynamo_events, graph_dump, timeline
 from .cures import for_eager

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch._dynamo import utils
 
-from ..dynamo.graph_label import plain_function
+from ..dynamo.records.graph_label import plain_function
 from .cures import for_break, for_recompile
 from .document import Frame, GraphBreak, Recompile
 

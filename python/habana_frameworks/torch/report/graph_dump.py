@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from .. import native
-from ..dynamo.graph_watch import CapturedGraph
+from ..dynamo.records.graph_watch import CapturedGraph
 from . import ir_text
 from .document import Drawing
 from .onnx_file import to_onnx

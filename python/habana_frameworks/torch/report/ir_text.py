@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..dynamo.graph_label import plain_function
+from ..dynamo.records.graph_label import plain_function
 from .document import Drawing, Node
 
 # More are not drawn: layout and browser stay quick.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dynamo.local_daemon import open_client, running_socket
-from ..dynamo.records import GraphRecord, nearest
+from ..dynamo.programs.local_daemon import open_client, running_socket
+from ..dynamo.records.records import GraphRecord, nearest
 from .document import Difference, Lookup
 
 MAX_DIFFERENCES = 12

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import native
-from ..dynamo import graph_watch, records
-from ..dynamo.graph_watch import CapturedGraph
-from ..dynamo.records import GraphRecord
+from ..dynamo.records import graph_watch, records
+from ..dynamo.records.graph_watch import CapturedGraph
+from ..dynamo.records.records import GraphRecord
 from ..utils import profiler
 from ..utils.profiler.profile import Profile
 from . import dynamo_events

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..utils.profiler.host_rates import HostRates
-from ..utils.profiler.profile import Kernel, Launch, Profile
+from ..utils.profiler.profile import Profile
+from ..utils.profiler.trace import Kernel, Launch
 from .document import KernelRun, RecipeTimeline
 
 MAX_RECIPES = 64

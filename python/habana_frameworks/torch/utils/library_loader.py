@@ -4,5 +4,4 @@ from __future__ import annotations
 
 
 def load_habana_module() -> None:
-    """Makes PyTorch know the device; `import habana_frameworks.torch` has already done it."""
-    import habana_frameworks.torch  # noqa: F401
+    """Does nothing: the import of habana_frameworks.torch has made PyTorch know the device."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ..dynamo import deferred
-from ..dynamo.service import service
+from ..dynamo.programs import deferred
+from ..dynamo.programs.service import service
 from .buckets import Shape
 from .manifest import Entry, InputSpec, Manifest
 from .report import Row

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import yaml
 
-from ..dynamo.options import OptionError, resolve
+from ..dynamo.settings.options import OptionError
+from ..dynamo.settings.resolve import resolve
 from ..internal.regular_file import read_regular_file
 from .buckets import MAX_SHAPES, Buckets, exponential, linear
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .report import Report
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em; color: #222 }
@@ -19,17 +15,24 @@ tr.compiled td { background: #eef6e8 }
 """
 
 
-def to_html(report: Report, head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def to_html(
+    summary: str,
+    complete: bool,
+    head: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    results: Sequence[str],
+) -> str:
+    """cells: one line per shape, as `head` names them. results: one per line, for its colour."""
     rows = "\n".join(
-        f'<tr class="{row.result}">' + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>"
-        for row, line in zip(report.rows, cells, strict=True)
+        f'<tr class="{result}">' + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>"
+        for result, line in zip(results, cells, strict=True)
     )
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    kind = ' class="stopped"' if not report.complete else ""
+    kind = ' class="stopped"' if not complete else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Warm-up</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>Warm-up</h1>\n"
-        f"<p{kind}>{html.escape(report.summary())}</p>\n"
+        f"<p{kind}>{html.escape(summary)}</p>\n"
         f"<table><thead><tr>{names}</tr></thead><tbody>\n{rows}\n</tbody></table>\n"
         "</body></html>\n"
     )

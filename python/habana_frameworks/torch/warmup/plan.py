@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import native
-from ..dynamo import deferred
-from ..dynamo.graph_capture import capture_graph
-from ..dynamo.inputs import graph_inputs
+from ..dynamo.capture.graph_capture import capture_graph
+from ..dynamo.capture.inputs import graph_inputs
+from ..dynamo.programs import deferred
 from .buckets import Shape
 from .entries import PASSING, EntryError, Model, Models
 from .manifest import Entry, Manifest

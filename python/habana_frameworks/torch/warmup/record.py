@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from ..dynamo import records
+from ..dynamo.records import records
 from .manifest import VERSION
 
 _HEAD = """\

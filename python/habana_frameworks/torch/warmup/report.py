@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .buckets import Shape
+from .page import to_html
 
 # What became of a shape. compiled: by the server, for this warm-up or for another that asked at
 # the same time; hit: all programs were there; failed: with an error, or a graph runs eagerly; left:
@@ -119,9 +120,13 @@ class Report:
 
     def to_html(self) -> str:
         """A page that needs no other file."""
-        from .page import to_html
-
-        return to_html(self, _HEAD, [_cells(row) for row in self.rows])
+        return to_html(
+            self.summary(),
+            self.complete,
+            _HEAD,
+            [_cells(row) for row in self.rows],
+            [row.result for row in self.rows],
+        )
 
 
 _HEAD = ("shape", "result", "graphs", "compiled in", "first call", "programs", "what went wrong")

@@ -16,8 +16,9 @@ import torch._dynamo
 import torch._dynamo.utils
 
 from .. import native
-from ..dynamo import deferred, records
-from ..dynamo.service import MEMORY_PROGRAMS, NoProgram, service
+from ..dynamo.programs import deferred
+from ..dynamo.programs.service import MEMORY_PROGRAMS, NoProgram, service
+from ..dynamo.records import records
 from .buckets import Buckets, Shape
 from .report import Progress, Report, Row
 

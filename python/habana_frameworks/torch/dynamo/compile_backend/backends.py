@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.fx
 
-from .. import fake_ops, optimizers, recurrent
+from ..patches import fake_ops, optimizers, recurrent
 from ..start import frames
 
 # Dynamo traces before it calls a backend, so this happens when the backend is looked up.
@@ -18,7 +18,7 @@ recurrent.register()
 
 def _connect_early() -> None:
     """Dynamo imports this module when somebody names the backend, so graphs will follow."""
-    from ..service import service
+    from ..programs.service import service
 
     service.connect_early()
 
@@ -34,11 +34,8 @@ def hpu_backend(
     **kwargs: Any,
 ) -> Callable[..., Any]:
     """torch.compile(model, backend="hpu_backend"); see habana_frameworks.torch.dynamo.hook."""
-    import habana_frameworks.torch
-
     from ..hook import hpu_backend as compile_graph
 
-    habana_frameworks.torch.autoload()
     return compile_graph(gm, example_inputs, options=options, **kwargs)
 
 

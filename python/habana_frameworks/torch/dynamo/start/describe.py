@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..code_text import Uncacheable, code_lines
+from ..fingerprints.code_text import Uncacheable, code_lines
 
 _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep

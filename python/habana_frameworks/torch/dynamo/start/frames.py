@@ -24,9 +24,11 @@ from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import innermost_backend
 from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
 
-from .. import deferred, recurrent
-from ..options import OptionError, resolve
-from ..request import Settings
+from ..patches import recurrent
+from ..programs import deferred
+from ..programs.request import Settings
+from ..settings.options import OptionError
+from ..settings.resolve import resolve
 from . import files, graphs, journal, watch
 from .describe import Describer, Refused
 from .install import Candidate

@@ -18,12 +18,12 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.graph_module import _format_import_block, _forward_from_src
 from torch.package.importer import sys_importer
 
-from ..function_text import Uncacheable, code_of
-from ..inputs import CONSTANT_BYTES, attribute
-from ..records import GraphRecord
-from ..wire import tensor_bytes
+from ..capture.inputs import CONSTANT_BYTES, attribute
+from ..capture.wire import tensor_bytes
+from ..fingerprints.function_text import Uncacheable, code_of
+from ..records.records import GraphRecord
+from .code_fingerprint import find
 from .describe import Refused, Unknown
-from .world import find
 
 
 @dataclass(frozen=True)

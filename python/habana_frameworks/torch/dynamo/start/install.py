@@ -19,12 +19,12 @@ from torch._dynamo.utils import CleanupHook, CleanupManager, orig_code_map
 from torch._guards import CompileId
 
 from . import dynamo_guards, guard_facts, pickles, subclasses
+from .code_fingerprint import difference as world_difference
 from .describe import Describer, Refused
 from .graphs import StoredGraph
 from .guard_facts import Values
 from .guard_tree import Absent
 from .trace import Builtins, Global, Start, StoredFunction, StoredModule, WeakReference
-from .world import difference as world_difference
 
 BindGraph = Callable[[StoredGraph], Callable[..., Any]]
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..records import Difference, difference
+from ..records.records import Difference, difference
 from . import files
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")

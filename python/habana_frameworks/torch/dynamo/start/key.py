@@ -21,9 +21,9 @@ from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ... import native
-from ..graph_key import ambient_factors
-from ..request import Settings
-from ..service import service
+from ..keys.graph_key import ambient_factors
+from ..programs.request import Settings
+from ..programs.service import service
 from .describe import Describer, Refused, short_digest, tensor_text, type_name
 
 Factors = list[tuple[str, str]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...internal import cache_artifacts
-from .. import graph_watch, records
-from ..binding import bind_program, describe_program, log_record, warn_once
-from ..ranges import host_range
-from ..records import GraphRecord
-from ..request import Settings
-from ..service import NoProgram, UnusableProgram, service
+from ..programs import cache_artifacts
+from ..programs.binding import bind_program, describe_program, log_record, warn_once
+from ..programs.request import Settings
+from ..programs.service import NoProgram, UnusableProgram, service
+from ..records import graph_watch, records
+from ..records.ranges import host_range
+from ..records.records import GraphRecord
 from .describe import Refused
 from .graphs import StoredGraph
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from torch._guards import Source
 
+from .code_fingerprint import find
 from .describe import Refused, Unknown, type_name
 from .guard_facts import Place, StoredGuard, Values
-from .world import find
 
 # The asking process's type of the value, the class, and the value's source where the class looks at
 # the value itself.

@@ -16,6 +16,7 @@ from torch._dynamo.pgo import FrameStateSizeEntry
 from torch._guards import Guard, Source
 
 from . import guard_facts, identities, pickles, subclasses
+from .code_fingerprint import World, WorldRecorder
 from .describe import Describer, Refused
 from .dynamo_guards import write_tree
 from .graphs import StoredGraph, take
@@ -24,7 +25,6 @@ from .guard_tree import Absent, StoredTree, Unwritable
 from .identities import Identities
 from .subclasses import StoredAnswer
 from .watch import ADDRESS_USED, Trace
-from .world import World, WorldRecorder
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 

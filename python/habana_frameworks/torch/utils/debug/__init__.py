@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from ... import hpu, native
-from .logger import Logger as Logger
-from .logger import enable_logging as enable_logging
+from ...internal.logger import Logger as Logger
+from ...internal.logger import enable_logging as enable_logging
 
 
 def _get_fallback_op_count() -> dict[str, int]:
@@ -16,7 +16,7 @@ def _get_fallback_op_count() -> dict[str, int]:
 
 def _get_jit_cache_size() -> int:
     """Programs of compiled graphs that this process keeps in memory. Eager ops have none."""
-    from ...dynamo.service import service
+    from ...dynamo.programs.service import service
 
     return service.program_count()
 
@@ -24,7 +24,7 @@ def _get_jit_cache_size() -> int:
 def _clear_jit_cache() -> None:
     """Forgets these programs, and which graphs could not be compiled: the next capture of such a
     graph asks the store again. Functions that are compiled already keep running."""
-    from ...dynamo.service import service
+    from ...dynamo.programs.service import service
 
     service.forget_programs()
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .host_rates import HostRates
+from .trace import Kernel, Launch, Trace
 from .waiting import Waiting, waiting
-
-if TYPE_CHECKING:
-    from .profile import Kernel, Launch, Profile
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Report:
     peak: HostRates | None
 
     @staticmethod
-    def of(profile: Profile, measure_peak: bool) -> Report:
+    def of(profile: Trace, measure_peak: bool) -> Report:
         peak = HostRates.known() if measure_peak else None
         waits = waiting(profile)
         runs = profile.kernels
@@ -196,7 +194,7 @@ def _engine_row(group: list[Kernel], total_ns: int, peak: HostRates | None) -> E
     )
 
 
-def _recipe_rows(profile: Profile, waits: Waiting) -> list[RecipeRow]:
+def _recipe_rows(profile: Trace, waits: Waiting) -> list[RecipeRow]:
     launches: dict[str, list[Launch]] = defaultdict(list)
     for launch in profile.launches:
         launches[launch.recipe].append(launch)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .profile import Profile
+from .trace import Trace
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Waiting:
     before_kernel_ns: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
 
-def waiting(profile: Profile) -> Waiting:
+def waiting(profile: Trace) -> Waiting:
     result = Waiting()
     began = {}
     for launch in profile.launches:

@@ -1,0 +1,1 @@
+"""From a Dynamo graph to a captured graph (graph/captured_graph.h)."""

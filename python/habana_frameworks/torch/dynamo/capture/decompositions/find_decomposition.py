@@ -1,0 +1,38 @@
+"""Decompositions of the ATen ops for which the compile server has no rule: PyTorch's own, and those
+that it lacks.
+
+Used where they end in ops that it knows (recorder.py); any other op stays as it is and runs
+eagerly.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from torch._ops import OpOverload
+
+from ...fingerprints.function_text import is_foreign
+from .aten_rules import ATEN_RULES
+from .own_decompositions import OWN
+
+
+@functools.cache
+def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
+    """The function that computes `op` by other ops; None if the server takes `op` itself, or if
+    there is none."""
+    if op.namespace != "aten" or str(op) in ATEN_RULES:
+        return None
+    if op in OWN:
+        return OWN[op]
+    if op._can_decompose():
+        decompose: Callable[..., Any] = op.decompose
+        return decompose
+    # Imported here: graphs of known ops never need it.
+    from torch._decomp import decomposition_table
+
+    found = decomposition_table.get(op)
+    # The key of a graph tells nothing of what somebody else put into the table.
+    return None if isinstance(found, types.FunctionType) and is_foreign(found) else found

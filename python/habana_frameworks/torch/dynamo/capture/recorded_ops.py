@@ -1,0 +1,80 @@
+"""What an operator does beside giving its results, and which ones no compiled graph may have."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from ... import native
+from ...internal.registrations import overridden
+from .decompositions.own_decompositions import overwrites_all
+from .wire import CaptureError
+
+
+@functools.cache
+def _undeclared_writes() -> dict[str, tuple[list[str], str]]:
+    """Of running statistics. Functionalization has other ops for some of them."""
+    found: dict[str, tuple[list[str], str]] = getattr(
+        native.torch_module(), "undeclared_writes", dict
+    )()
+    return found
+
+
+def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """True for an op that draws for its dropout alone, which is off: attention in inference."""
+    for position, argument in enumerate(op._schema.arguments):
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        given = argument.default_value if given is None else given
+        if argument.name in ("train", "training") and given is False:
+            return True
+        if argument.name in ("dropout_p", "dropout") and given == 0:
+            return True
+    return False
+
+
+def writes_undeclared(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """True for a call that writes to an argument of which its schema says nothing."""
+    found = _undeclared_writes().get(op._schema.name)
+    if found is None:
+        return False
+    names = [argument.name for argument in op._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    arguments, condition = found
+    written = any(isinstance(given.get(name), torch.Tensor) for name in arguments)
+    return written and (not condition or bool(given.get(condition, True)))
+
+
+def draws_random(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """True for a call that advances the generator."""
+    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    return seeded and not _drops_nothing(op, args, kwargs)
+
+
+def check_kernel(op: OpOverload) -> None:
+    """Refuses one of PyTorch's operators whose kernel for the device is somebody else's."""
+    key = overridden(op)
+    if key:
+        raise CaptureError(f"somebody registered a kernel of {op} for {key}, which eager code runs")
+
+
+def drop_constants(result: Any) -> None:
+    """PyTorch runs an operator of constants while it traces; only its own operators are known to
+    give the same elements when the program runs."""
+    for leaf in pytree.tree_leaves(result):
+        if isinstance(leaf, FakeTensor):
+            leaf.constant = None
+
+
+def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Refuses what no compiled graph may contain."""
+    if torch.Tag.inplace_view in op.tags:
+        raise CaptureError(f"{op} changes the shape of an existing tensor")
+    if op == torch.ops.aten.as_strided_scatter.default and not overwrites_all(*args, **kwargs):
+        # It writes by strides of its operand's memory, which the compiler may lay out otherwise.
+        raise CaptureError(f"{op} writes through as_strided")

@@ -1,0 +1,1 @@
+"""Graphs whose sizes or numbers change from call to call."""

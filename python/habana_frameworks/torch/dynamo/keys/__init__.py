@@ -1,0 +1,1 @@
+"""The front-end key of a Dynamo graph."""

@@ -1,0 +1,209 @@
+"""The front-end key's view of a Dynamo graph: a canonical text and the factors beside it.
+
+Names do not enter (nodes are numbered), nor does anything of the host; constants enter by content.
+What cannot be described by content (an opaque callable) makes the graph uncacheable, with a reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Node
+
+from ... import native
+from ..capture.decompositions.int4_weights import block_columns
+from ..capture.inputs import GraphInputs, is_weight
+from ..capture.wire import tensor_bytes
+from ..fingerprints.function_text import Uncacheable, function_text, method_text, registrations_text
+
+Factors = list[tuple[str, str]]
+
+# Inputs are listed one by one up to this number, so that a miss can be explained by reading.
+_LISTED_INPUTS = 16
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class _Canonical:
+    def __init__(self, inputs: GraphInputs) -> None:
+        self.constants = inputs.constants
+        self.attributes = {path: number for number, path in enumerate(inputs.attributes)}
+        self.names: dict[Node, str] = {}
+        self.functions: dict[Any, str] = {}
+
+    def token(self, value: Any) -> str:
+        kind = type(value)
+        if kind is Node:
+            return self.names[value]
+        if value is None or kind in (bool, int, str):
+            return repr(value)
+        if kind is float:
+            return str(value.hex())
+        if kind is complex:
+            return f"complex({value.real.hex()},{value.imag.hex()})"
+        if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return f"device({value.type})"
+        if isinstance(value, slice):
+            return f"slice({self.tokens((value.start, value.stop, value.step))})"
+        if value is Ellipsis:
+            return "..."
+        if isinstance(value, (tuple, torch.Size)):
+            return f"({self.tokens(value)})"
+        if isinstance(value, list):
+            return f"[{self.tokens(value)}]"
+        if isinstance(value, dict):
+            return "{" + self.tokens([p for item in value.items() for p in item]) + "}"
+        raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
+
+    def tokens(self, values: Sequence[Any]) -> str:
+        # Most are nodes: no call for each of them.
+        names = self.names
+        return ",".join([names[v] if type(v) is Node else self.token(v) for v in values])
+
+    def function(self, target: Any) -> str:
+        text = self.functions.get(target)
+        if text is None:
+            text = self.functions[target] = function_text(target)
+        return text
+
+    def line(self, node: Node) -> str:
+        if node.op == "get_attr":
+            path = str(node.target)
+            constant = self.constants.get(path)
+            if constant is None:
+                return f"attribute {self.attributes[path]}"
+            content = hashlib.sha256(tensor_bytes(constant)).hexdigest()
+            return f"constant {native.torch_module().describe(constant)} {content}"
+        if node.op == "output":
+            return f"return {self.token(node.args[0])}"
+        if node.op == "call_function":
+            target = self.function(node.target)
+        else:
+            target = method_text(str(node.target))
+        kwargs = node.kwargs
+        named = self.token(dict(kwargs)) if kwargs else "{}"
+        return f"{target}({self.tokens(node.args)};{named})"
+
+
+def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:
+    """One line per node; equal graphs give equal texts in every process."""
+    canonical = _Canonical(inputs)
+    lines: list[str] = []
+    for number, node in enumerate(module.graph.nodes):
+        canonical.names[node] = f"%{number}"
+        if node.op == "placeholder":
+            lines.append("weight" if is_weight(node) else "input")
+        else:
+            lines.append(canonical.line(node))
+    return "\n".join(lines)
+
+
+def _input_texts(values: Sequence[Any]) -> list[str]:
+    describe = native.torch_module().describe
+    return [
+        (describe(value) + (" grad" if value.requires_grad else ""))
+        if isinstance(value, torch.Tensor)
+        else f"{type(value).__name__} {value.hex() if isinstance(value, float) else value}"
+        for value in values
+    ]
+
+
+# The folders whose modules make captured graphs of Dynamo graphs, or decide what Dynamo traces.
+GRAPH_MAKERS = ("capture", "capture/decompositions", "fingerprints", "patches")
+
+
+@functools.cache
+def capture_digest() -> str:
+    """Content of GRAPH_MAKERS: another text may make another graph of what has the same key.
+
+    It costs a capture, and a compilation only where the graph is another one.
+    """
+    dynamo = os.path.dirname(os.path.dirname(__file__))
+    content = hashlib.sha256()
+    for folder in GRAPH_MAKERS:
+        for name in sorted(os.listdir(f"{dynamo}/{folder}")):
+            if not name.endswith(".py"):
+                continue
+            # open() makes objects: this takes 0.1 ms for all files.
+            file = os.open(f"{dynamo}/{folder}/{name}", os.O_RDONLY)
+            try:
+                while part := os.read(file, 1 << 20):
+                    content.update(part)
+            finally:
+                os.close(file)
+    return content.hexdigest()[:16]
+
+
+@functools.cache
+def _file_digest(path: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def extensions_text() -> str:
+    """Content of the libraries that may have registered native code for operators; "none" without
+    one. Raises Uncacheable."""
+    digests = []
+    for path in native.torch_module().extension_libraries():
+        try:
+            found = os.stat(path)
+            digests.append(_file_digest(path, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError as error:
+            raise Uncacheable(f"library {path}, which is loaded, cannot be read: {error}") from None
+    return _digest("\n".join(sorted(digests))) if digests else "none"
+
+
+def ambient_factors() -> Factors:
+    """PyTorch's global state that changes results. Raises Uncacheable."""
+    autocast = [
+        f"{kind}:{torch.get_autocast_dtype(kind)}"
+        for kind in ("hpu", "cpu")
+        if torch.is_autocast_enabled(kind)
+    ]
+    return [
+        ("capture", capture_digest()),
+        ("torch", torch.__version__.partition("+")[0]),
+        ("python", f"{sys.version_info.major}.{sys.version_info.minor}"),
+        ("grad_mode", str(torch.is_grad_enabled())),
+        ("inference_mode", str(torch.is_inference_mode_enabled())),
+        ("autocast", " ".join(autocast) or "off"),
+        ("default_dtype", str(torch.get_default_dtype())),
+        ("float32_matmul_precision", torch.get_float32_matmul_precision()),
+        ("int4_weight_columns", str(block_columns())),
+        ("registrations", registrations_text()),
+        ("extensions", extensions_text()),
+    ]
+
+
+def graph_factors(
+    module: torch.fx.GraphModule, inputs: GraphInputs, values: Sequence[Any]
+) -> Factors:
+    """Factors of one graph with these input values (placeholders, then attributes).
+
+    Raises Uncacheable.
+    """
+    text = canonical_text(module, inputs)
+    described = _input_texts(values)
+    count = len(module.graph.nodes)
+    factors = [("graph", _digest(text)), ("nodes", str(count)), ("inputs", str(len(values)))]
+    parameter = torch.nn.Parameter  # whose isinstance is a Python function
+    listed = (
+        i
+        for i, value in enumerate(values)
+        if type(value) is not parameter and not isinstance(value, parameter)
+    )
+    factors += [(f"input {i}", described[i]) for i in itertools.islice(listed, _LISTED_INPUTS)]
+    factors.append(("all inputs", _digest("\n".join(described))))
+    return factors + ambient_factors()

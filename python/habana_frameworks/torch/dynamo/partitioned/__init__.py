@@ -1,0 +1,1 @@
+"""Graphs that our capture refuses, as AOTAutograd partitions them: the last resort."""

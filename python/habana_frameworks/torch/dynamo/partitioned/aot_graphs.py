@@ -1,0 +1,94 @@
+"""Graphs that our own capture does not take, by PyTorch's AOTAutograd.
+
+Its traces have no nested graphs, custom functions or writes that gradients flow through: each of
+the graphs that it parts one into (forward, backward, or inference) is a graph of ATen calls that
+the hook compiles as any other. Nothing of it is stored but their programs: AOTAutograd runs in
+every process, and its Python runs at every call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.fx
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..capture.capture import clean_tracing_state
+from ..capture.wire import CaptureError
+from ..programs.binding import Compiled
+from ..programs.request import BACKWARD, FORWARD, INFERENCE
+from .shared_memory import with_shared_versions
+
+# TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
+
+# The name of a part (one of these), its graph and its inputs; what computes it. Raises
+# CaptureError for a part that is not worth parting a graph for.
+CompilePart = Callable[[str, torch.fx.GraphModule, Sequence[Any]], Compiled]
+
+
+def part(
+    module: torch.fx.GraphModule, example_inputs: Sequence[Any], compile_part: CompilePart
+) -> Compiled:
+    """The graph as a function. CaptureError says why this way does not lead there either."""
+    # Imported here: most processes never need it.
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    failed: list[BaseException] = []
+
+    def compiler(name: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
+        def compile(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            try:
+                # What AOTAutograd has parted is not to be differentiated again, and its fake mode
+                # is not that of the capture.
+                with torch.no_grad(), _disable_current_modes():
+                    call = compile_part(name, graph, inputs)
+                    if name == FORWARD:
+                        call = with_shared_versions(graph, call)
+                    return make_boxed_func(call)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        return compile
+
+    build = aot_autograd(
+        fw_compiler=compiler(FORWARD),
+        bw_compiler=compiler(BACKWARD),
+        inference_compiler=compiler(INFERENCE),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    try:
+        with clean_tracing_state():
+            return build(module, example_inputs)
+    except Exception as error:
+        if failed:
+            raise failed[0] from None
+        _log.debug("AOTAutograd failed", exc_info=True)
+        first_line = str(error).partition("\n")[0]
+        raise CaptureError(f"{type(error).__name__}: {first_line}") from error
+
+
+def with_tangents_eagerly(
+    call: Compiled, on_tangents: Callable[[tuple[Any, ...]], Any]
+) -> Compiled:
+    """`call`, made by AOTAutograd, whose functions know nothing of forward mode: what on_tangents
+    gives of the arguments where one of them has a tangent."""
+
+    def call_without(*args: Any) -> Any:
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+            return on_tangents(args)
+        return call(*args)
+
+    return call_without
+
+
+def _has_tangent(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None

@@ -1,0 +1,145 @@
+"""Fake tensors on hpu get the sizes and strides that eager ops give there.
+
+A graph traced with other strides refuses views that eager code makes. Eager ops on hpu are those of
+the CPU. PyTorch presumes that
+
+- every hpu result is contiguous, which holds for the fork's device and not for this one;
+- a convolution backend that it does not know makes row-major results; an eager convolution on hpu
+  keeps channels-last, as on the CPU;
+- some results have the sizes that CUDA gives them;
+- some ops make row-major results where their CPU kernels keep the memory format of an argument.
+
+tests/python/ops/test_memory_formats.py compares all ops with their CPU kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._refs
+from torch._prims_common import suggest_memory_format
+from torch._subclasses import fake_impls
+from torch.utils import _pytree as pytree
+
+_aten = torch.ops.aten
+
+# Ops whose fakes depend on the device.
+_AS_ON_CPU = (
+    _aten.convolution.default,
+    _aten.convolution_backward.default,
+    _aten._embedding_bag.default,
+    _aten._embedding_bag_forward_only.default,
+)
+# Ops that keep the memory format (channels-last or row-major) of an argument, and which one.
+_KEEP_FORMAT = {
+    _aten.channel_shuffle.default: 0,
+    _aten.pixel_shuffle.default: 0,
+    _aten.pixel_unshuffle.default: 0,
+    _aten.reflection_pad2d_backward.default: 1,
+    _aten.reflection_pad3d.default: 0,
+    _aten.reflection_pad3d_backward.default: 1,
+    _aten.replication_pad2d_backward.default: 1,
+    _aten.replication_pad3d.default: 0,
+    _aten.replication_pad3d_backward.default: 1,
+}
+
+Fake = Callable[..., Any]
+
+
+def _device_of(args: Any, kwargs: Any) -> torch.device | None:
+    for leaf in pytree.tree_leaves((args, kwargs)):
+        if isinstance(leaf, torch.Tensor):
+            return leaf.device
+    return None
+
+
+def _like(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+
+
+def _as_on_cpu(original: Fake | None) -> Fake:
+    """original: PyTorch's own rule; None: it is the op's meta function."""
+
+    def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        device = _device_of(args, kwargs)
+        if device is None or device.type != "hpu":
+            return (
+                NotImplemented if original is None else original(fake_mode, func, *args, **kwargs)
+            )
+        with fake_mode:
+            args, kwargs = pytree.tree_map_only(
+                torch.Tensor, lambda t: _like(t, "cpu"), (args, kwargs)
+            )
+            found = (
+                original(fake_mode, func, *args, **kwargs) if original else func(*args, **kwargs)
+            )
+            return pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), found)
+
+    return rule
+
+
+class _Inside(threading.local):
+    """Whether this thread is in a rule that asks for what PyTorch says."""
+
+    def __init__(self) -> None:
+        self.value = False
+
+
+_inside = _Inside()
+
+
+def _with_strides(made: Callable[[torch.Tensor, Any], torch.Tensor]) -> Fake:
+    """made: the result, of PyTorch's result and the arguments."""
+
+    def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        device = _device_of(args, kwargs)
+        if device is None or device.type != "hpu" or _inside.value:
+            return NotImplemented
+        _inside.value = True
+        try:
+            with fake_mode:
+                return made(func(*args, **kwargs), args)
+        finally:
+            _inside.value = False
+
+    return rule
+
+
+def _keep_format(argument: int) -> Fake:
+    def made(result: torch.Tensor, args: Any) -> torch.Tensor:
+        order = suggest_memory_format(args[argument])
+        return torch.empty(
+            result.shape, dtype=result.dtype, device=result.device, memory_format=order
+        )
+
+    return _with_strides(made)
+
+
+def _rolled(result: torch.Tensor, args: Any) -> torch.Tensor:
+    """By parts, one dimension after the other; row-major where it rolls over all elements."""
+    if len(args) < 3 or not args[2] or result.numel() == 0:
+        return result
+    made = args[0]
+    for dim in args[2]:
+        if made.shape[dim] > 1:
+            made = torch.cat(
+                [made.narrow(dim, 1, made.shape[dim] - 1), made.narrow(dim, 0, 1)], dim
+            )
+    return made if made is not args[0] else torch.empty_like(made)
+
+
+def register() -> None:
+    """May be called again."""
+    for module in (fake_impls, torch._refs):
+        setattr(module, "is_noncontiguous_supported", lambda device: True)  # noqa: B010
+    table = fake_impls.op_implementations_dict
+    if getattr(table[_aten.convolution.default], "__module__", "") == __name__:
+        return
+    for op in _AS_ON_CPU:
+        table[op] = _as_on_cpu(table.get(op))
+    for op, argument in _KEEP_FORMAT.items():
+        table[op] = _keep_format(argument)
+    table[_aten.roll.default] = _with_strides(_rolled)

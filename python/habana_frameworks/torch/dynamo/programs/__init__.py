@@ -1,0 +1,1 @@
+"""How a graph gets its program, and what calls it."""

@@ -1,0 +1,120 @@
+"""A loaded program as the function that Dynamo's bytecode calls, and what the report says of it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from ... import native
+from ..records import structured_trace
+from ..records.records import GraphRecord
+from .differentiation import EagerGradients
+from .service import Loaded
+
+ALIASED = "inputs share memory with one that is written"
+TANGENTS = "an input has a tangent of forward-mode differentiation"
+
+# TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
+_log = logging.getLogger("habana_frameworks.torch.dynamo")
+_warned: set[str] = set()
+
+Compiled = Callable[..., Any]
+
+
+def warn_once(text: str) -> None:
+    """One warning per text and process."""
+    if text not in _warned:
+        _warned.add(text)
+        _log.warning("%s", text)
+
+
+def log_record(record: GraphRecord) -> None:
+    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of; and
+    for TORCH_TRACE."""
+    for line in record.lines():
+        _log.info("%s", line)
+    for name, value in record.factors:
+        _log.debug("%s: key factor %s = %s", record.name, name, value)
+    structured_trace.log_graph(record)
+
+
+def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bool) -> set[str]:
+    """Names of the ops that run eagerly. AssertionError if there are some and they may not be."""
+    program = loaded.program
+    record.content_key = loaded.content_key
+    record.content_factors = loaded.content_factors
+    record.recipes = loaded.recipes
+    record.program_bytes = loaded.bytes
+    record.nodes = program.node_count
+    record.eager_nodes = program.eager_node_count
+    if record.eager_nodes:
+        text = program.text()
+        record.eager_steps = [
+            line.strip() for line in text.splitlines() if line.strip().startswith("eager ")
+        ]
+        for step in record.eager_steps:
+            warn_once(f"{record.name}: {step}")
+        if not use_eager_fallback:
+            raise AssertionError(
+                f"option use_eager_fallback is off and {record.name} has eager ops: "
+                + "; ".join(record.eager_steps)
+            )
+    # "eager %0 = aten::lgamma(%1)"
+    return {op for step in record.eager_steps for op in re.findall(r"::(\w+)\(", step)}
+
+
+def note_eager_call(record: GraphRecord, reason: str) -> None:
+    """A call whose inputs were not for the program runs eagerly."""
+    record.eager_calls[reason] = record.eager_calls.get(reason, 0) + 1
+    warn_once(f"{record.name}: {reason}; run eagerly")
+
+
+def bind_program(
+    program: Any,
+    record: GraphRecord,
+    attributes: tuple[torch.Tensor, ...],
+    bind_forward: Callable[[], Compiled],
+    graph: torch.fx.Graph | None = None,
+) -> Compiled:
+    """The function that Dynamo calls: one C++ call. bind_forward: the graph as it runs eagerly, for
+    inputs that are not for a program and for derivatives that it has not; asked for once, at the
+    first such call. graph: that graph, if there is one as a graph."""
+    device = native.torch_module()
+    forward = functools.cache(bind_forward)
+    reasons: dict[type[Exception], str] = {
+        device.AliasedInputs: ALIASED,
+        device.InputsWithTangents: TANGENTS,
+    }
+    refused = tuple(reasons)
+    run = program
+    if program.has_backward:
+        gradients = EagerGradients(forward, graph, len(attributes), program.mutates_inputs)
+        run = functools.partial(program, differentiate=gradients)
+
+    def run_eagerly(error: Exception, args: tuple[Any, ...]) -> Any:
+        note_eager_call(record, reasons[type(error)])
+        return forward()(*args)
+
+    if attributes:
+
+        def call_with_attributes(*args: Any) -> Any:
+            try:
+                return run(*args, *attributes)
+            except refused as error:
+                return run_eagerly(error, args)
+
+        return call_with_attributes
+
+    def call(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except refused as error:
+            return run_eagerly(error, args)
+
+    return call

@@ -1,0 +1,64 @@
+"""One Dynamo graph that is to be compiled, as the hook carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..capture.inputs import GraphInputs, attribute, follows_gradients
+from ..records.records import GraphRecord
+
+# The names of AOTAutograd's graphs.
+FORWARD = "forward"
+BACKWARD = "backward"
+INFERENCE = "inference"
+
+Settings = dict[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of AOTAutograd's graphs it is (partitioned/)."""
+
+    name: str  # FORWARD, BACKWARD or INFERENCE
+    reason: str  # why our own capture did not take the whole
+
+
+@dataclass(frozen=True)
+class Request:
+    """One Dynamo graph to compile."""
+
+    module: torch.fx.GraphModule
+    inputs: GraphInputs
+    settings: Settings
+    name: str
+    source: str
+    compile_id: str
+    part: Part | None = None  # None: the whole Dynamo graph
+    spent: bool = False  # its sizes took their seconds (dynamic_graph.py), therefore it is frozen
+
+    def attributes(self) -> list[torch.Tensor]:
+        return [attribute(self.module, path) for path in self.inputs.attributes]
+
+    def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
+        """By placeholder, then by attribute; None if nothing is to be differentiated."""
+        if not follows_gradients(self.module):
+            return None
+        flags = [
+            isinstance(value, torch.Tensor) and value.requires_grad
+            for value in (*example_inputs, *self.attributes())
+        ]
+        return flags if any(flags) else None
+
+    def with_settings(self, **changed: bool | int | float | str) -> Request:
+        return replace(self, settings={**self.settings, **changed})
+
+    def new_record(self) -> GraphRecord:
+        record = GraphRecord(self.name, self.source, self.compile_id)
+        if self.part is not None:
+            record.parted_because = self.part.reason
+        return record

@@ -1,0 +1,484 @@
+"""Code that a graph depends on and does not show is in its key: what is registered for its
+operators, and what its functions lead to. Edited code gives another answer, never a stored one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from paths import TESTS
+from torch.library import _scoped_library
+from torch.utils.checkpoint import checkpoint as run_again
+
+from habana_frameworks.torch.dynamo import report
+from habana_frameworks.torch.dynamo.fingerprints.function_text import (
+    Uncacheable,
+    function_text,
+    method_text,
+    registrations_text,
+)
+
+DRIVER = str(TESTS / "registration_process.py")
+TIMEOUT_S = 300
+
+
+def process(cache, number, *names):
+    done = subprocess.run(
+        [sys.executable, DRIVER, number, *names],
+        env={**os.environ, "HPU_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def flat(values):
+    if not isinstance(values, list):
+        return [values]
+    return [number for value in values for number in flat(value)]
+
+
+def equal(answer, want):
+    """Tensors as the process tells them: types, and elements in lists."""
+    if isinstance(answer, str) or len(answer) != len(want):
+        return False
+    for (dtype, got), (wanted, right) in zip(answer, want, strict=True):
+        pairs = list(zip(flat(got), flat(right), strict=False))
+        if dtype != wanted or len(flat(got)) != len(flat(right)):
+            return False
+        if not all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-3) for a, b in pairs):
+            return False
+    return True
+
+
+# Eager code gives the same whatever the number is: what is edited is for compilers alone.
+THE_SAME = {"decomposition"}
+# Another process finds these again: one of each way of describing code.
+FOUND_AGAIN = (
+    *("formula", "formula_of_a_library", "rule_of_vmap", "sizes_by_register_fake"),
+    *("kernel for Autograd", "kernel for CompositeImplicitAutograd", "aten sinc for Autograd"),
+    *("operator_of_an_allowed_function", "patched_method_of_tensors"),
+)
+
+
+def test_edited_code_gives_another_answer(private_cache):
+    """Two processes with one store, started without tracing and traced."""
+    first, second = process(private_cache, "41.0"), process(private_cache, "42.0")
+    wrong = {
+        f"{name}, {way}, process {number}": told[way]
+        for number, answers in enumerate((first, second), 1)
+        for name, told in answers.items()
+        for way in ("start", "traced")
+        if not equal(told[way]["answer"], told["want"])
+    }
+    assert wrong == {} and len(first) >= 40
+    assert {name for name in first if first[name]["want"] == second[name]["want"]} == THE_SAME
+    again = process(private_cache, "42.0", *FOUND_AGAIN)
+    assert all(": hit, " in again[name]["traced"]["graphs"][0] for name in FOUND_AGAIN), again
+    started = {name for name in FOUND_AGAIN if not again[name]["start"]["starts"][0][0]}
+    assert started >= {"formula", "formula_of_a_library", "sizes_by_register_fake"}, again
+
+
+# ---- the texts -----------------------------------------------------------------------------------
+
+
+def op_text(name, register, schema="op(Tensor x) -> Tensor", **more):
+    """Of a new operator, for which `register` registers something."""
+    with _scoped_library(name, "FRAGMENT") as library:
+        library.define(schema, **more)
+        register(library)
+        return function_text(getattr(torch.ops, name).op.default)
+
+
+def times(number):
+    scope = {}
+    exec(f"def f(x, *_): return x * {number}", scope)
+    return scope["f"]
+
+
+IN_A_CAPTURE = (
+    *("Autograd", "AutogradHPU", "AutogradCPU", "ADInplaceOrView", "AutocastHPU", "BackendSelect"),
+    *("CompositeImplicitAutograd", "CompositeExplicitAutograd", "Functionalize", "Python"),
+    *("FuncTorchBatched", "FuncTorchGradWrapper", "PythonTLSSnapshot", "Meta", "Tracer"),
+)
+
+
+@pytest.mark.parametrize("key", IN_A_CAPTURE)
+def test_kernels_of_a_capture_are_in_the_text(key):
+    texts = [op_text("texts", lambda lib, n=n: lib.impl("op", times(n), key)) for n in (2, 2, 3)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("key", ["HPU", "CPU", "CUDA", "SparseCPU", "QuantizedCPU"])
+def test_kernels_of_a_device_run_with_the_program(key):
+    texts = [op_text("texts", lambda lib, n=n: lib.impl("op", times(n), key)) for n in (2, 3)]
+    assert texts[0] == texts[1]
+
+
+def test_an_explicit_kernel_runs_with_the_program_where_another_one_tells_the_sizes():
+    def register(number):
+        def both(library):
+            library.impl("op", times(number), "CompositeExplicitAutograd")
+            library.impl("op", times(1), "Meta")
+
+        return both
+
+    assert op_text("texts", register(2)) == op_text("texts", register(3))
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda lib, f: torch.library.register_fake("texts::op", f, lib=lib),
+        lambda lib, f: torch.library.register_autograd("texts::op", f, lib=lib),
+        lambda lib, f: torch.library.register_autograd(
+            "texts::op", times(1), setup_context=f, lib=lib
+        ),
+        lambda lib, f: torch.library.register_vmap("texts::op", f, lib=lib),
+        lambda lib, f: torch.library.register_torch_dispatch(
+            "texts::op", torch._subclasses.FakeTensorMode, f, lib=lib
+        ),
+        lambda lib, f: torch.library.impl("texts::op", "Autograd", lib=lib)(f),
+        lambda lib, f: torch.ops.texts.op.default.py_impl(torch._C.DispatchKey.Autograd)(f),
+        lambda lib, f: torch.ops.texts.op.default.py_impl(torch._subclasses.FakeTensorMode)(f),
+    ],
+    ids=["fake", "autograd", "context", "vmap", "dispatch", "impl", "python key", "python mode"],
+)
+def test_every_way_to_register_is_in_the_text(register):
+    texts = [op_text("texts", lambda lib, n=n: register(lib, times(n))) for n in (2, 2, 3)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_types_of_an_autocast_rule_are_in_the_text():
+    def register(dtype):
+        return lambda lib: torch.library.register_autocast("texts::op", "hpu", dtype, lib=lib)
+
+    assert op_text("texts", register(torch.float16)) != op_text("texts", register(torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"schema": "op(Tensor(a!) x) -> Tensor"},
+        {"schema": "op(Tensor x, float by=2.0) -> Tensor"},
+        {"schema": "op(Tensor x) -> (Tensor, Tensor)"},
+        {"tags": (torch.Tag.nondeterministic_seeded,)},
+        {"tags": (torch.Tag.needs_fixed_stride_order,)},
+    ],
+)
+def test_the_schema_and_the_tags_are_in_the_text(other):
+    assert op_text("texts", lambda lib: None) != op_text("texts", lambda lib: None, **other)
+
+
+def test_a_registration_that_is_gone_leaves_the_one_before():
+    texts = []
+    with _scoped_library("texts", "FRAGMENT") as library:
+        library.define("op(Tensor x) -> Tensor")
+        library.impl("op", times(2), "Autograd")
+        texts.append(function_text(torch.ops.texts.op.default))
+        with _scoped_library("texts", "IMPL") as another:
+            another.impl("op", times(3), "Autograd")
+            texts.append(function_text(torch.ops.texts.op.default))
+        texts.append(function_text(torch.ops.texts.op.default))
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_an_edit_of_any_overload_changes_the_text_of_the_operator():
+    def packet(number):
+        with _scoped_library("texts", "FRAGMENT") as library:
+            library.define("op(Tensor x) -> Tensor")
+            library.define("op.more(Tensor x, int y) -> Tensor")
+            library.impl("op.more", times(number), "Autograd")
+            return function_text(torch.ops.texts.op)
+
+    assert packet(2) == packet(2) != packet(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        *((name, key) for name in ("sin", "atan2") for key in ("Autograd", "AutogradHPU", "Meta")),
+        *(
+            ("sin", key)
+            for key in ("HPU", "CPU", "AutocastHPU", "FuncTorchBatched", "Functionalize")
+        ),
+        ("square", "CompositeImplicitAutograd"),
+    ],
+)
+def test_what_others_register_for_pytorchs_operators_is_in_every_key(name, key):
+    def text(number):
+        with _scoped_library("aten", "IMPL") as library:
+            library.impl(name, times(number), key)
+            return registrations_text()
+
+    assert registrations_text() == "none"
+    assert text(2) == text(2) != text(3)
+    assert registrations_text() == "none"
+
+
+def test_a_fallback_is_in_every_key():
+    def text(number):
+        with _scoped_library("_", "IMPL") as library:
+            library.fallback(times(number), "PrivateUse1")
+            return registrations_text()
+
+    assert text(2) == text(2) != text(3)
+    assert registrations_text() == "none"
+
+
+EARLY = """
+import torch
+{register}
+import habana_frameworks.torch
+f = torch.compile(lambda x: torch.sin(x), backend="hpu_backend")
+print(f(torch.ones(2, device="hpu")).cpu().tolist())
+from habana_frameworks.torch.dynamo import report
+print(report().graphs[-1].reason)
+"""
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        'torch.library.impl("aten::sin", "AutogradHPU")(lambda x: x * 41)',
+        'library = torch.library.Library("aten", "IMPL")\n'
+        'library.impl("sin", lambda x: x * 41, "Autograd")',
+    ],
+)
+def test_what_was_registered_before_the_import_has_no_key(private_cache, register):
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY.format(register=register)],
+        env={
+            **os.environ,
+            "HPU_CACHE_DIR": str(private_cache),
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    answer, reason = done.stdout.splitlines()[-2:]
+    assert answer == "[41.0, 41.0]"
+    assert reason == (
+        "captured in every process: something was registered for aten::sin before "
+        "habana_frameworks.torch was imported"
+    )
+
+
+def patched(monkeypatch, owner, name, number):
+    monkeypatch.setattr(owner, name, times(number), raising=False)
+
+
+def allowed(source):
+    scope = {"torch": torch, "F": F, "__name__": "somebody"}
+    exec(source, scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "source"),
+    [
+        (F, "gelu", "def f(x): return F.gelu(x)"),
+        (torch, "frac", "def f(x): return torch.frac(x)"),
+        (torch.nn.functional, "elu", "def f(x): return torch.nn.functional.elu(x)"),
+        (torch.Tensor, "shifted", "def f(x): return x.shifted()"),
+        (F, "gelu", "def f(x): return getattr(F, 'gelu')(x)"),
+        (F, "gelu", "def f(x):\n    from torch.nn.functional import gelu\n    return gelu(x)"),
+        (F, "gelu", "def f(x): return (lambda y: F.gelu(y))(x)"),
+        (torch, "norm", "def f(x): return F.normalize(x)"),
+        (F, "_unpool_output_size", "def f(x, i): return F.max_unpool2d(x, i, 2)"),
+    ],
+)
+def test_a_patch_is_in_the_text_of_what_leads_to_it(monkeypatch, owner, name, source):
+    texts = [function_text(allowed(source))]
+    for number in (2, 2, 3):
+        patched(monkeypatch, owner, name, number)
+        texts.append(function_text(allowed(source)))
+    assert texts[1] == texts[2] and len(set(texts)) == 3
+
+
+def test_a_patch_behind_a_function_of_pytorch_is_in_its_text(monkeypatch):
+    assert function_text(F.normalize) == "torch.nn.functional.normalize"
+    patched(monkeypatch, torch, "norm", 2)
+    text = function_text(F.normalize)
+    assert text.startswith("torch.nn.functional.normalize#")
+    patched(monkeypatch, torch, "norm", 3)
+    assert function_text(F.normalize) != text
+
+
+def test_a_patched_method_is_in_the_text_of_its_calls(monkeypatch):
+    assert method_text("sin") == ".sin"
+    texts = []
+    for number in (2, 2, 3):
+        patched(monkeypatch, torch.Tensor, "sin", number)
+        texts.append(method_text("sin"))
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def f(x): return eval('x')", "calls eval"),
+        ("def f(x): return globals()['g'](x)", "calls globals"),
+        ("def f(x):\n    import os\n    return x", "imports os"),
+        ("def f(x):\n    from . import other\n    return x", "imports from its own package"),
+    ],
+)
+def test_code_that_reaches_anything_has_no_text(source, reason):
+    with pytest.raises(Uncacheable, match=reason):
+        function_text(allowed(source))
+
+
+@pytest.mark.parametrize("owner", [F, torch, torch.special, torch.fft, torch.linalg, torch._C._nn])
+def test_pytorchs_functions_are_their_names(owner):
+    """Nothing that PyTorch itself imports or wraps is taken for a patch."""
+    described = []
+    for name in dir(owner):
+        value = getattr(owner, name)
+        if name.startswith("_") or not callable(value) or isinstance(value, type):
+            continue
+        try:
+            text = function_text(value)
+        except Uncacheable:
+            continue
+        if "#" in text:
+            described.append(name)
+    assert described == []
+
+
+EXTENSION = """
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+double factor = 41.0;
+
+at::Tensor scaled(const at::Tensor& x) { return x * factor; }
+
+TORCH_LIBRARY(registrations_native, m) {
+  m.def("op(Tensor x) -> Tensor");
+  m.impl("op", c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(scaled));
+}
+TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) { m.impl("sinc", scaled); }
+"""
+LOADS = """
+import json, sys
+import torch
+
+torch.ops.load_library(sys.argv[1])
+x = torch.ones(1, device="hpu")
+answers = []
+for function in (lambda x: torch.ops.registrations_native.op(x) + 1, lambda x: torch.sinc(x) + 1):
+    for start in (True, False):
+        torch._dynamo.reset()
+        options = {"start_without_tracing": start}
+        answers.append(torch.compile(function, backend="hpu_backend", options=options)(x).item())
+from habana_frameworks.torch.dynamo import report
+print(json.dumps([answers, [graph.origin for graph in report().graphs]]))
+"""
+
+
+@pytest.mark.slow
+def test_native_code_of_a_loaded_library_is_in_the_key(private_cache, tmp_path):
+    """An operator of its own, and one of PyTorch's that it overrides."""
+    folder = Path(torch.__file__).parent
+    (tmp_path / "extension.cc").write_text(EXTENSION)
+    (tmp_path / "41").mkdir()
+    library = tmp_path / "41" / "extension.so"
+    subprocess.run(
+        [
+            *("c++", "-std=c++20", "-fPIC", "-shared", f"-I{folder}/include", "-o", str(library)),
+            *(f"-I{folder}/include/torch/csrc/api/include", f"-L{folder}/lib"),
+            *(str(tmp_path / "extension.cc"), "-ltorch_cpu", "-lc10"),
+        ],
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    content, before = library.read_bytes(), struct.pack("<d", 41.0)
+    assert content.count(before) == 1
+    (tmp_path / "42").mkdir()
+    (tmp_path / "42" / "extension.so").write_bytes(content.replace(before, struct.pack("<d", 42.0)))
+
+    def run(version):
+        done = subprocess.run(
+            [sys.executable, "-c", LOADS, str(tmp_path / version / "extension.so")],
+            env={**os.environ, "HPU_CACHE_DIR": str(private_cache)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        return json.loads(done.stdout.splitlines()[-1])
+
+    assert run("41")[0] == [42.0] * 4
+    assert run("42")[0] == [43.0] * 4
+    answers, origins = run("41")
+    assert answers == [42.0] * 4 and set(origins) == {"store", "memory"}
+
+
+def gradient(f, x):
+    x = x.detach().requires_grad_()
+    (found,) = torch.autograd.grad(f(x).sum(), x)
+    return found.cpu()
+
+
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("CompositeExplicitAutograd",),
+        ("HPU", "Meta"),
+        ("BackendSelect", "CompositeExplicitAutograd"),
+        ("CompositeExplicitAutogradNonFunctional",),
+        ("PrivateUse1", "HPU", "Meta"),
+    ],
+)
+def test_a_kernel_without_a_derivative_is_differentiated_as_in_eager_code(keys, checkpoint):
+    with _scoped_library("of_kernels", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        for key in keys:
+            library.impl("twice", lambda x: x.sin() * 2, key)
+
+        def f(x):
+            def g(x):
+                return torch.ops.of_kernels.twice(x) * x
+
+            return run_again(g, x, use_reentrant=False) if checkpoint else g(x)
+
+        x = torch.linspace(-1, 1, 5).to("hpu")
+        compiled = torch.compile(f, backend="hpu_backend")
+        assert torch.equal(gradient(compiled, x), gradient(f, x))
+        name = "of_kernels.twice"
+        assert report().graphs[-1].reason.startswith(f"{name} has no derivative of its own")
+
+
+@pytest.mark.parametrize("case", ["no gradient", "integers"])
+def test_a_kernel_without_a_derivative_is_compiled_where_none_is_asked_for(case):
+    with _scoped_library("of_kernels", "FRAGMENT") as library:
+        library.define("rank(Tensor x) -> Tensor")
+
+        @torch.library.impl(library, "rank", "CompositeExplicitAutograd")
+        def rank(x):
+            return x.detach().argsort() if case == "integers" else x.detach() * 2
+
+        w = torch.tensor(3.0, device="hpu", requires_grad=True)
+        x = torch.tensor([3.0, 1.0, 2.0], device="hpu", requires_grad=case == "integers")
+
+        def f(x):
+            return torch.ops.of_kernels.rank(x) * w
+
+        compiled = torch.compile(f, backend="hpu_backend")(x)
+        assert torch.equal(compiled.cpu(), f(x).cpu())
+        assert report().graphs[-1].origin != "eager"

@@ -1,0 +1,502 @@
+"""Starts without tracing: a hit where nothing differs, a trace and a right answer where one thing
+does (start_differences.py). Processes of one test share a cache folder."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import stop_daemon
+from paths import TESTS
+from processes import output_of
+from start_cases import CASES, REFUSED
+from start_differences import DIFFERENCES
+from start_process import TIMEOUT_S
+
+from habana_frameworks.torch import cli
+from habana_frameworks.torch.dynamo.records.records import GraphRecord
+from habana_frameworks.torch.dynamo.start import files, graphs
+from habana_frameworks.torch.dynamo.start.describe import Refused
+
+DRIVER = str(TESTS / "start_process.py")
+# The others are slow: together they take minutes.
+SHORT = {
+    "net: patched function of torch",
+    "net: attribute of a module",
+    "net: values of weights",
+    "net: forward hook",
+    "helpers: edited function",
+    "opaques: what an opaque function calls",
+    "constants: variable behind a constant",
+    "sums: build of the compiler",
+}
+
+
+# What a process needs that compiles, and one that starts does not.
+COMPILING = {
+    f"habana_frameworks.torch.dynamo.{name}"
+    for name in ("hook", "graph_capture", "capture", "joint", "functional", "decompositions")
+}
+
+
+def process(cache, case, name="", **environment):
+    done = subprocess.run(
+        [sys.executable, DRIVER, case, name],
+        env={**os.environ, "HPU_CACHE_DIR": str(cache), **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Forks:
+    """A process that has imported and does nothing else; it forks for every question."""
+
+    def __init__(self, cache, seed):
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close()
+        self._process = subprocess.Popen(
+            [sys.executable, DRIVER, "--serve"],
+            env={**os.environ, "HPU_CACHE_DIR": str(cache), "PYTHONHASHSEED": seed},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def ask(self, case, name=""):
+        self._process.stdin.write(f"{case}\t{name}\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        if "failed" in answer:
+            self._log.seek(0)
+            pytest.fail(self._log.read()[-3000:])
+        return answer
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(TIMEOUT_S)
+        self._process.stdout.close()
+        self._log.close()
+
+
+class Pairs:
+    """What stores starts and what may load them: no address, no order of a set is the same in
+    both."""
+
+    def __init__(self, cache):
+        self.cache = cache
+        self._storing = Forks(cache, "1")
+        self._loading = Forks(cache, "2")
+
+    @functools.cache  # noqa: B019  one object in a module
+    def stored(self, case):
+        return self._storing.ask(case)
+
+    def load(self, case, name=""):
+        environment = DIFFERENCES[name].environment if name else ()
+        if environment:
+            return process(self.cache, case, name, **dict(environment))
+        return self._loading.ask(case, name)
+
+    def close(self):
+        self._storing.close()
+        self._loading.close()
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    with tempfile.TemporaryDirectory(prefix="hpu-test-", ignore_cleanup_errors=True) as folder:
+        made = Pairs(Path(folder))
+        yield made
+        made.close()
+        stop_daemon(Path(folder))
+
+
+def slow_unless(short, names):
+    return [n if n in short else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize(("case", "frames"), [("net", 1), ("broken", 2), ("train", 1)])
+def test_the_second_process_does_not_trace(private_cache, case, frames):
+    first, second = (process(private_cache, case) for _ in range(2))
+    assert first["traced"] == [True] * frames and first["kept"] == [""] * frames
+    assert second["traced"] == [False] * frames
+    assert not any("not traced" in line for line in first["report"])
+    assert len(second["report"]) == frames
+    assert all(": hit, store, not traced, key " in line for line in second["report"])
+    assert first["right"] and second["right"] and first["answer"] == second["answer"]
+    assert set(first["modules"]) >= COMPILING and not set(second["modules"]) & COMPILING
+
+
+REASONS = """
+import torch
+model = torch.nn.Linear(4, 4).to("hpu")
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randn(4, 4).to("hpu")
+model(x).sum().backward()
+options = {"start_without_tracing": True}
+torch.compile(lambda: optimizer.step(), backend="hpu_backend", options=options)()
+compiled = torch.compile(lambda x: x * 2, backend="hpu_backend", options=options, dynamic=True)
+compiled(x)
+from habana_frameworks.torch.dynamo.start import journal
+print([outcome.not_kept for outcome in journal.outcomes()])
+"""
+
+
+@pytest.mark.slow
+def test_what_no_start_is_kept_of_says_so(private_cache):
+    told = output_of(REASONS, HPU_CACHE_DIR=str(private_cache)).stdout
+    assert "is about an optimizer (AdamW): Dynamo builds its parameters and its state into" in told
+    assert "its shapes are dynamic: a start holds guards of one shape, not of ranges" in told
+
+
+def test_a_miss_after_a_load_is_traced(private_cache):
+    process(private_cache, "net")
+    answer = process(private_cache, "net", "another input")
+    assert answer["traced"] == [False, True] and answer["right"]
+
+
+BOTH_BUILDERS = """
+import json, torch
+from torch._dynamo.guards import CheckFunctionManager, GuardManagerWrapper
+from torch._dynamo.output_graph import OutputGraphCommon
+import habana_frameworks.torch.dynamo.compile_backend.backends
+from habana_frameworks.torch.dynamo.start import dynamo_guards, guard_tree, journal, pickles, trace
+
+pickles._CLASSES["__main__"] = {"Tree"}
+
+class Tree(guard_tree.StoredTree):
+    "With the guards that it was made of, by which Dynamo's builder can make it."
+
+write_tree = trace.write_tree
+
+def keep(f_code, scopes, stored, key_order, *others):
+    tree, guards = write_tree(f_code, scopes, stored, key_order, *others)
+    kept = Tree(**vars(tree))
+    vars(kept)["made_of"] = stored, key_order
+    return kept, guards
+
+class Both(dynamo_guards._Check):
+    def __init__(self, frame, state, values):
+        super().__init__(frame, state, values)
+        scopes, (stored, key_order) = (frame.f_locals, frame.f_globals), values.tree.made_of
+        state = dynamo_guards._state(scopes, stored, key_order, None, values)
+        theirs = CheckFunctionManager(frame.f_code, OutputGraphCommon(state)).guard_manager
+        texts.extend([str(self.guard_manager), str(theirs)])
+        sources.extend([sorted(m.diff_guard_sources) for m in (self.guard_manager, theirs)])
+        for manager in (self.guard_manager, theirs):
+            texts.append(str(GuardManagerWrapper(manager.diff_guard_root)))
+        others.extend(
+            [m.args, m.no_tensor_aliasing_sources, sorted(m.id_matched_objs), m.code_parts]
+            for m in (self.guard_manager, theirs)
+        )
+
+texts, sources, others = [], [], []
+trace.write_tree = keep
+dynamo_guards._Check = Both
+
+class Model(torch.nn.Module):
+    "With an order of keys, objects that are one, defaults, closures and parts in containers."
+
+    def __init__(self):
+        super().__init__()
+        self.transformer = torch.nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
+        self.scales = {"b": 2.0, "a": 1.0}
+        self.shared = [self.scales, self.scales]
+        self.steps = (lambda x, by=0.5: x * by, torch.nn.Linear(8, 8))
+        self.parts = torch.nn.ModuleDict({"c": torch.nn.Linear(8, 8), "d": self.steps[1]})
+
+    def forward(self, x, y=None, *, flags=frozenset({3})):
+        for name, scale in self.scales.items():
+            x = x * scale if name != "c" else x
+        for part in self.parts.values():
+            x = part(x)
+        if self.shared[0] is self.shared[1] and 3 in flags:
+            x = self.steps[1](self.steps[0](x))
+        return self.transformer(x, x if y is None else y)
+
+model = Model().to("hpu").eval()
+x = torch.ones(1, 4, 8, device="hpu")
+with torch.no_grad():
+    torch.compile(model, backend="hpu_backend")(x, x + 1).cpu()
+told = [outcome.reason for outcome in journal.outcomes()]
+print(json.dumps([texts, sources, others, told]))
+"""
+
+
+def test_a_start_has_the_guards_that_dynamos_own_builder_makes(private_cache):
+    """Word for word, also what they compare with."""
+    environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    output_of(BOTH_BUILDERS, **environment)
+    printed = output_of(BOTH_BUILDERS, **environment).stdout.splitlines()[-1]
+    texts, sources, others, reasons = json.loads(printed)
+    assert set(reasons) == {""} and len(texts) == 4 * len(reasons)
+    assert texts[::2] == texts[1::2]
+    assert sources[::2] == sources[1::2] and others[::2] == others[1::2]
+    assert sum(text.count("TENSOR_MATCH") for text in texts) >= 20
+
+
+UNWRITTEN_TREE = """
+import torch
+import habana_frameworks.torch.dynamo.compile_backend.backends
+from habana_frameworks.torch.dynamo.start import guard_tree, journal, trace
+
+def refuse(*_):
+    raise guard_tree.Unwritable("as if it had a lambda")
+
+trace.write_tree = refuse
+model = torch.nn.Bilinear(8, 8, 8, device="hpu")
+compiled = torch.compile(model, backend="hpu_backend")
+x, y = (torch.full((2, 8), value, device="hpu") for value in (1.0, 2.0))
+with torch.no_grad():
+    right = torch.allclose(compiled(x, y).cpu(), model(x, y).cpu(), atol=1e-5)
+    torch._dynamo.config.error_on_recompile = True
+    right &= torch.allclose(compiled(x + 1, y).cpu(), model(x + 1, y).cpu(), atol=1e-5)
+print(right, [outcome.reason for outcome in journal.outcomes()])
+"""
+
+
+def test_a_tree_that_cannot_be_written_is_left_to_dynamos_builder(private_cache):
+    environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    output_of(UNWRITTEN_TREE, **environment)
+    assert output_of(UNWRITTEN_TREE, **environment).stdout.splitlines()[-1] == "True ['']"
+
+
+def test_what_others_signed_is_not_read(private_cache):
+    process(private_cache, "net")
+    (private_cache / "start" / "key").write_bytes(bytes(32))
+    answer = process(private_cache, "net")
+    assert answer["traced"] == [True] and answer["right"]
+
+
+def test_a_folder_open_to_others_is_not_read(private_cache):
+    process(private_cache, "net")
+    (private_cache / "start").chmod(0o755)
+    answer = process(private_cache, "net")
+    assert answer["traced"] == [True] and answer["right"]
+    assert "is open to other users" in answer["reasons"][0]
+
+
+def _flipped(content):
+    if not content:  # of a program that an earlier test damaged
+        return content
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+DAMAGES = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "one bit": _flipped,
+    "longer": lambda content: content + b"x",
+    "another version": lambda content: content.replace(b"hpu-start-1", b"hpu-start-2", 1),
+}
+
+
+@pytest.mark.parametrize("damage", slow_unless({"one bit"}, DAMAGES))
+def test_a_damaged_file_is_a_trace(pairs, damage):
+    pairs.stored("net")
+    for path in (pairs.cache / "start" / "starts").glob("*/*"):
+        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    answer = pairs.load("net")
+    assert answer["right"] and answer["traced"] == [True]
+    assert pairs.load("net")["traced"] == [False]  # what the trace kept
+
+
+@pytest.mark.slow
+def test_the_start_of_another_key_is_not_taken(pairs):
+    """A file that this user signed, moved to the key of another program."""
+    pairs.stored("net")
+    pairs.stored("tied")
+    folder = pairs.cache / "start" / "starts"
+    contents = [path.read_bytes() for path in folder.glob("*/*")]
+    for key in folder.iterdir():
+        for path in key.iterdir():
+            own = path.read_bytes()
+            path.unlink()
+            other = next(content for content in contents if content != own)
+            path.write_bytes(other)
+    answer = pairs.load("tied")
+    assert answer["right"] and answer["traced"] == [True]
+    pairs.load("net")
+
+
+@pytest.mark.parametrize("case", slow_unless({"helpers"}, sorted(set(CASES) - set(REFUSED))))
+def test_every_case_starts_without_tracing(pairs, case):
+    first, second = pairs.stored(case), pairs.load(case)
+    assert first["right"] and second["right"] and first["answer"] == second["answer"]
+    assert not any(first["kept"]) and not any(second["traced"]), (first["kept"], second["reasons"])
+
+
+@pytest.mark.parametrize("name", slow_unless(SHORT, sorted(DIFFERENCES)))
+def test_one_difference_is_never_a_wrong_answer(pairs, name):
+    difference = DIFFERENCES[name]
+    first = pairs.stored(difference.case)
+    assert first["kept"] == (
+        [REFUSED[difference.case]] if difference.case in REFUSED else first["kept"]
+    )
+    answer = pairs.load(difference.case, name)
+    assert answer["right"], answer
+    assert (answer["answer"] != first["answer"]) is difference.moves
+    assert (not any(answer["traced"])) is difference.hits, answer["reasons"]
+
+
+def test_graphs_under_way_belong_to_the_thread_that_traces():
+    """Both threads trace a frame whose graph Dynamo names alike."""
+    meet = threading.Barrier(2, timeout=TIMEOUT_S)
+    taken = {}
+
+    def trace(source):
+        module = torch.fx.symbolic_trace(lambda x: x + 1)
+        module.meta["backend_id"] = "__compiled_fn_1"
+        with graphs.collecting():
+            meet.wait()
+            graphs.note(module, GraphRecord("graph", source, origin="eager", reason="a test"))
+            meet.wait()
+            taken[source] = graphs.take("__compiled_fn_1").source
+        with pytest.raises(Refused, match="no program that another process finds"):
+            graphs.take("__compiled_fn_1")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(trace, ("one", "other")))
+    assert taken == {"one": "one", "other": "other"}
+
+
+def explained(cache, capsys, monkeypatch, *arguments):
+    monkeypatch.setenv("HPU_CACHE_DIR", str(cache))
+    code = cli.main(["explain", *arguments])
+    return code, capsys.readouterr()
+
+
+def test_explain_says_why_a_process_traced(private_cache, capsys, monkeypatch):
+    code, told = explained(private_cache, capsys, monkeypatch)
+    assert code == 1 and "option start_without_tracing was off, or nothing was" in told.err
+    for name in ("", "", "net: frozen weight"):
+        process(private_cache, "net", name)
+    code, told = explained(private_cache, capsys, monkeypatch, "--json")
+    answer = json.loads(told.out)
+    (start,) = answer["starts"]
+    assert code == 0 and start["traced"] and start["function"].startswith("Net.forward (")
+    assert [d["factor"] for d in start["differences"]] == ["local self"]
+    assert start["reason"].startswith("what is stored differs in local self: ")
+    outcomes = files.lines("journal")
+    loaded = json.loads(outcomes[1])["process"]
+    code, told = explained(private_cache, capsys, monkeypatch, "--process", str(loaded))
+    assert code == 0 and "loaded in" in told.out and "traced" not in told.out.splitlines()[-1]
+    code, told = explained(private_cache, capsys, monkeypatch, "--process", "1")
+    assert code == 1 and f"the newest did: {json.loads(outcomes[0])['process']}, " in told.err
+
+
+GROWING = """
+import growing, torch
+from habana_frameworks.torch.dynamo import report
+
+compiled = torch.compile(growing.attend, backend="hpu_backend")
+with torch.no_grad():
+    for rows in (15, 4, 8, 64, 8):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(compiled(x.to("hpu")).cpu(), growing.attend(x))
+found = report()
+print(found.compilations, len(found.graphs), sum(not graph.traced for graph in found.graphs))
+"""
+ATTEND = """
+import torch
+
+def attend(x):
+    return torch.softmax(x @ x.T, -1)
+"""
+
+
+def test_sizes_after_a_start_are_what_they_were_after_its_trace(private_cache, tmp_path):
+    """The second process starts the first size and takes the next for dynamic, as the first did."""
+    (tmp_path / "growing.py").write_text(ATTEND)
+    environment = {
+        "HPU_CACHE_DIR": str(private_cache),
+        "HPU_COMPILE_AHEAD": "0",
+        "PYTHONPATH": str(tmp_path),
+    }
+    counts = [output_of(GROWING, **environment).stdout.split() for _ in range(2)]
+    assert counts == [["4", "4", "0"], ["0", "4", "1"]]
+
+
+HELD = """
+import gc, weakref, torch
+import habana_frameworks.torch
+from habana_frameworks.torch.dynamo import report
+import held
+
+model = held.Net().to("hpu").eval()
+x = torch.ones(8, 16).to("hpu")
+run = torch.compile(model, backend="hpu_backend", dynamic=False)
+with torch.no_grad():
+    run(x)
+of_input, of_model = weakref.ref(x), weakref.ref(model)
+del x
+gc.collect()
+print(report().graphs[-1].traced, of_input() is None, end=" ")
+del run, model
+torch._dynamo.reset()
+gc.collect()
+print(of_model() is None)
+"""
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+"""
+
+
+def test_a_start_keeps_neither_the_model_nor_its_first_inputs(private_cache, tmp_path):
+    (tmp_path / "held.py").write_text(NET)
+    environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
+    said = [output_of(HELD, **environment).stdout.split() for _ in range(2)]
+    assert said == [["True", "True", "True"], ["False", "True", "True"]]
+
+
+ORDERED = """
+import builtins
+
+import torch
+import habana_frameworks.torch
+from habana_frameworks.torch.dynamo.start import journal
+
+PLACES = {name: place for place, name in enumerate(builtins.ORDER)}
+
+def function(x):
+    for _ in list(PLACES):
+        x = x + 0
+    return x + PLACES["cat"]
+
+with torch.no_grad():
+    x = torch.compile(function, backend="hpu_backend")(torch.zeros(1, device="hpu"))
+print(x.item(), not journal.outcomes()[0].reason)
+"""
+
+
+def test_a_dictionary_in_another_order_is_another_program(tmp_path):
+    """Its keys are guarded by their places."""
+    (tmp_path / "ordered.py").write_text(ORDERED)
+    path = f"import builtins, sys; sys.path.insert(0, {str(tmp_path)!r})"
+    answers = [
+        output_of(f"{path}; builtins.ORDER = {names}; import ordered").stdout.split()
+        for names in (["cat", "dog"], ["cat", "dog"], ["dog", "cat"])
+    ]
+    assert answers == [["0.0", "False"], ["0.0", "True"], ["1.0", "False"]]
