@@ -20,7 +20,9 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = ROOT / "proto" / "ops.yaml"
 DOCS = ROOT / "docs" / "ops.md"
-PYTHON = ROOT / "python" / "habana_frameworks" / "torch" / "dynamo" / "aten_rules.py"
+PYTHON = (
+    ROOT / "python" / "habana_frameworks" / "torch" / "dynamo/capture/decompositions/aten_rules.py"
+)
 
 KINDS = (
     "opaque",
