@@ -12,39 +12,60 @@ Every public submodule is an attribute after the import; most come when they are
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 
 import torch
 
 from . import native
-from .dynamo.programs import cache_artifacts
-from .internal import bridge_config, lazy_mode, registrations
+from .internal import bridge_config, lazy_mode
 from .internal.after_import import after_import
 from .internal.submodules import on_demand
+from .torch_compat import TESTED, features, minor_version
+from .torch_compat.devices import register_device_module
 
 _registered = False
 
 
 def _check_version() -> None:
     """The native modules are built for one minor version of PyTorch."""
-    version = torch.__version__.split("+")[0].split(".")[:2]
-    if version != ["2", "13"]:
+    version, built_for = minor_version(torch.__version__), minor_version(native.built_for())
+    if version != built_for:
         raise ImportError(
-            f"habana_frameworks.torch is built for PyTorch 2.13 and found {torch.__version__}"
+            f"habana_frameworks.torch is built for PyTorch {built_for} and found "
+            f"{torch.__version__}: build it with that one (docs/pytorch_versions.md)"
         )
+    if version not in TESTED:
+        logging.getLogger("habana_frameworks.torch").warning(
+            "habana_frameworks.torch was not tested with PyTorch %s (tested: %s)",
+            version,
+            ", ".join(TESTED),
+        )
+
+
+def _watch_registrations() -> None:
+    from .internal import registrations
+
+    registrations.watch()
+
+
+def _register_artifacts() -> None:
+    from .dynamo.programs import cache_artifacts
+
+    cache_artifacts.register()
 
 
 def _register_with_dynamo() -> None:
     """Entry points announce the backend; a source tree that is not installed has none."""
     if "torch._dynamo" not in sys.modules:
         return
-    from torch._dynamo.backends import registry
+    from .torch_compat.registry import list_backends, register_backend
 
-    if "hpu_backend" not in registry.list_backends(exclude_tags=()):
+    if "hpu_backend" not in list_backends(exclude_tags=()):
         from .dynamo.compile_backend.backends import hpu_backend
 
-        registry.register_backend(name="hpu_backend", compiler_fn=hpu_backend)
+        register_backend(name="hpu_backend", compiler_fn=hpu_backend)
 
 
 def _register_device_interface() -> None:
@@ -59,7 +80,7 @@ def _announce_backend() -> None:
 
     if importlib.metadata.entry_points(group="torch_dynamo_backends", name="hpu_backend"):
         return
-    import torch._dynamo  # noqa: F401
+    from .torch_compat import registry  # noqa: F401
 
     _register_with_dynamo()
 
@@ -72,7 +93,7 @@ def autoload() -> None:
     lazy_mode.asked_for()
     bridge_config.tell_environment()
     _check_version()
-    registrations.watch()
+    features.enable(features.COMPILING, _watch_registrations)
     # Inductor's helper processes are of no use here and slow down start-up.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # The device's library then traces when it is asked to, and only then.
@@ -80,14 +101,17 @@ def autoload() -> None:
     atexit.register(native.torch_module().await_autograd_thread)
     from . import hpu
 
-    torch._register_device_module("hpu", hpu)
-    hpu.random.join_manual_seed()
+    register_device_module("hpu", hpu)
+    features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
     hpu.streams.join_tensor_record_stream()
     hpu.torch_profiler.complete()
-    cache_artifacts.register()
+    features.enable(features.ARTIFACTS, _register_artifacts)
     _registered = True
     hpu.metrics.install_dump()
-    after_import("torch._dynamo.device_interface", _register_device_interface)
+    after_import(
+        "torch._dynamo.device_interface",
+        lambda: features.enable(features.DEVICE_INTERFACE, _register_device_interface),
+    )
     _announce_backend()
 
 

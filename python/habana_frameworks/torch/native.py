@@ -41,6 +41,11 @@ def client_module() -> Any:
     return _load("_client")
 
 
+def built_for() -> str:
+    """The version of PyTorch that `_torch` was built with."""
+    return (FOLDER / "torch_version.txt").read_text(encoding="ascii").strip()
+
+
 def server_binary() -> str:
     """Path of the compile server: HPU_COMPILE_SERVER_BINARY, the package's, or the one on PATH."""
     named = os.environ.get("HPU_COMPILE_SERVER_BINARY")

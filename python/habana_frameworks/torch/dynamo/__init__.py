@@ -10,13 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ..internal.submodules import on_demand
-from .programs.explanation import explain as explain
 from .records import graph_watch, records
+from .records.records import GraphRecord
 from .records.records import Report as Report
 from .records.records import report as report
 from .records.records import reset as reset
+
+if TYPE_CHECKING:
+    from .programs.explanation import Explanation
+
+
+def explain(record: GraphRecord | None = None) -> Explanation:
+    """Says why a graph had to be compiled: its key beside the nearest other one. record: one of
+    report().graphs, by default the last one that has a key. LookupError if there is none."""
+    from .programs.explanation import explain as explain_graph
+
+    return explain_graph(record)
 
 
 @contextlib.contextmanager

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._ops import OpOverload, OpOverloadPacket
-from torch.utils import _pytree as pytree
 
 from ..internal.registrations import OWN_OPS, has_derivative
+from ..torch_compat.ops import OpOverload, OpOverloadPacket
+from ..torch_compat.trees import tree_leaves
 from .capture.inputs import (
     INFERENCE_SWITCH,
     example_of,
@@ -34,7 +34,7 @@ def _differentiated_kernel(gm: torch.fx.GraphModule) -> str:
         packet = op.overloadpacket if isinstance(op, OpOverload) else op
         if packet._qualified_op_name.partition("::")[0] in OWN_OPS:
             continue
-        results = pytree.tree_leaves(example_of(node))
+        results = tree_leaves(example_of(node))
         given = map(example_of, node.all_input_nodes)
         if not any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
             continue

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..torch_compat import features
+from ..torch_compat.compile_context import CompileContext
 from .capture.inputs import example_values, graph_inputs, has_symbols
 from .capture.nested_graphs import without_checkpoints, without_regions
 from .capture.wire import CaptureError
@@ -35,7 +37,6 @@ from .records.graph_label import source_of
 from .records.records import GraphRecord
 from .settings.options import OptionError, without_effect
 from .settings.resolve import resolve
-from .start import graphs
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,21 @@ def hpu_backend(
     record = GraphRecord(
         f"graph_{records.graph_count()}",
         source_of(module),
-        str(torch._guards.CompileContext.current_compile_id() or ""),
+        str(CompileContext.current_compile_id() or ""),
     )
-    starts = settings["start_without_tracing"]
-    keep = functools.partial(graphs.note, module) if starts else ignore
+    starts = settings["start_without_tracing"] and not features.is_off(features.STARTS)
+    keep = functools.partial(_note_for_start, module) if starts else ignore
     graph = DynamoGraph(module, example_inputs, settings, record, keep)
     reason = eager_reason(module, example_inputs, settings, lookup.DEVICE)
     if reason:
         return run_eagerly(module, record, reason, keep)
     return _compile(graph)
+
+
+def _note_for_start(module: torch.fx.GraphModule, record: GraphRecord) -> None:
+    from .start import graphs
+
+    graphs.note(module, record)
 
 
 def _compile(graph: DynamoGraph) -> Compiled:

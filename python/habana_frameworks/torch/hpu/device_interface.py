@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo import device_interface as registry
 
 from .. import native
+from ..torch_compat.device_interface import (
+    DeviceInterface,
+    caching_worker_current_devices,
+    caching_worker_device_properties,
+    register_interface_for_device,
+)
+from ..torch_compat.devices import DeviceType
 from . import memory, placement, streams
 from .placement import DeviceArgument, check_device
 
@@ -47,11 +53,11 @@ class Event(torch.Event):
 
 
 def _known_stream(number: int) -> Stream:
-    kind = torch._C._autograd.DeviceType.HPU.value
+    kind = DeviceType.HPU.value
     return Stream(stream_id=number, device_index=0, device_type=kind)
 
 
-class HpuInterface(registry.DeviceInterface):
+class HpuInterface(DeviceInterface):
     device = placement.device
     Event = Event
     Stream = Stream
@@ -61,16 +67,16 @@ class HpuInterface(registry.DeviceInterface):
 
         @staticmethod
         def set_device(device: int) -> None:
-            registry.caching_worker_current_devices["hpu"] = check_device(device)
+            caching_worker_current_devices["hpu"] = check_device(device)
 
         @staticmethod
         def current_device() -> int:
-            return registry.caching_worker_current_devices.get("hpu", 0)
+            return caching_worker_current_devices.get("hpu", 0)
 
         @staticmethod
         def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
             index = check_device(device)
-            known = registry.caching_worker_device_properties
+            known = caching_worker_device_properties
             if "hpu" not in known:
                 known["hpu"] = [_properties()]
             found: DeviceProperties = known["hpu"][index]
@@ -177,5 +183,5 @@ def _properties() -> DeviceProperties:
 
 def register() -> None:
     """May be called again."""
-    registry.register_interface_for_device("hpu", HpuInterface)
-    registry.register_interface_for_device("hpu:0", HpuInterface)
+    register_interface_for_device("hpu", HpuInterface)
+    register_interface_for_device("hpu:0", HpuInterface)

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 import torch
 
 from .. import native
+from ..torch_compat.replaced import original, replace
 from .placement import DeviceArgument, check_device
+
+_SEED = "torch.random._seed_custom_device"
 
 
 def get_rng_state(device: DeviceArgument = "hpu") -> torch.Tensor:
@@ -60,11 +63,11 @@ def default_generators() -> tuple[torch.Generator, ...]:
 def join_manual_seed() -> None:
     """torch.manual_seed and torch.seed reach this device too. PyTorch seeds devices it does not
     build in through this one function, and only the one of the name "privateuseone"."""
-    seed_others = torch.random._seed_custom_device
+    seed_others = original(_SEED)
 
     def seed_custom_devices(seed: int) -> None:
         seed_others(seed)
         if not native.torch_module().is_in_bad_fork():
             manual_seed_all(seed)
 
-    torch.random._seed_custom_device = seed_custom_devices
+    replace(_SEED, seed_custom_devices)

@@ -11,9 +11,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torch._C._autograd import DeviceType
 from torch.autograd import profiler as autograd_profiler
 from torch.autograd import profiler_util
+
+from ..torch_compat.devices import DeviceType
 
 
 def _with_device_times(parse: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 class _Loader(importlib.abc.Loader):
     """The module's own loader, and the action behind it."""
 
-    def __init__(self, loader: importlib.abc.Loader, action: Callable[[], None]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, action: Callable[[], object]) -> None:
         self._loader = loader
         self._action = action
 
@@ -30,7 +30,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, action: Callable[[], None]) -> None:
+    def __init__(self, name: str, action: Callable[[], object]) -> None:
         self._name = name
         self._action = action
 
@@ -49,7 +49,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def after_import(name: str, action: Callable[[], None]) -> None:
+def after_import(name: str, action: Callable[[], object]) -> None:
     """Calls `action` when module `name` has been imported: now, if it has been."""
     if name in sys.modules:
         action()

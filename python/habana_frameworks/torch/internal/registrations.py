@@ -16,8 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.library import Library
+
+from ..torch_compat.dispatcher import dispatch_dump, impls, singleton
+from ..torch_compat.ops import OpOverload
+from ..torch_compat.replaced import original, replace
+
+_PY_IMPL = "torch._ops.OpOverload.py_impl"
 
 # Namespaces of PyTorch's own operators.
 OWN_OPS = frozenset({"aten", "prims", "prim"})
@@ -87,8 +92,8 @@ def watch() -> None:
     """Wraps what registers. Call it once, before anything is imported that does."""
     global _earlier
     if not getattr(torch.__spec__, "_initializing", False):  # else none but PyTorch's are there
-        _earlier = frozenset(torch.library._impls)
-    impl, fallback, py_impl = Library.impl, Library.fallback, OpOverload.py_impl
+        _earlier = frozenset(impls)
+    impl, fallback, py_impl = Library.impl, Library.fallback, original(_PY_IMPL)
 
     @functools.wraps(impl)
     def _impl(self: Library, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
@@ -108,7 +113,7 @@ def watch() -> None:
 
     Library.impl = _impl  # type: ignore[method-assign]
     Library.fallback = _fallback  # type: ignore[method-assign]
-    OpOverload.py_impl = _py_impl  # type: ignore[method-assign,assignment]
+    replace(_PY_IMPL, _py_impl)
 
 
 def _newest(place: _Place) -> Callable[..., Any] | None:
@@ -137,7 +142,7 @@ def unknown_for_own() -> str:
     for entry in sorted(_earlier):
         namespace, name, key = entry.split("/")
         if namespace in OWN_OPS:
-            text = torch._C._dispatch_dump(f"{namespace}::{name}")
+            text = dispatch_dump(f"{namespace}::{name}")
             for other, place in _registered(text):
                 # torch.library.custom_op defines operators, and prims is full of them.
                 custom = place.startswith(_ON_BEHALF_FILES[1])
@@ -189,7 +194,7 @@ def has_derivative(op: OpOverload) -> bool:
     """Whether autograd has a kernel of the operator, or the operator is composed of others."""
     return any(
         key.startswith("Autograd") or key.startswith(_UNNAMED_KEY)
-        for key, _ in _registered(torch._C._dispatch_dump(op.name()))
+        for key, _ in _registered(dispatch_dump(op.name()))
     )
 
 
@@ -200,8 +205,8 @@ class Unseen(Exception):
 def kernels(op: OpOverload) -> Iterator[tuple[str, Callable[..., Any] | None]]:
     """Kernels that a graph with the operator may be captured through, by key; None: native code."""
     namespace, _, name = op.name().partition("::")
-    found = dict(_registered(torch._C._dispatch_dump(op.name())))
-    fake = torch._library.simple_registry.singleton.find(op.name())
+    found = dict(_registered(dispatch_dump(op.name())))
+    fake = singleton.find(op.name())
     shapes = "Meta" in found or fake.fake_impl.kernel is not None
     for key, place in sorted(found.items()):
         if _runs_later(key) or (shapes and key in _EXPLICIT):

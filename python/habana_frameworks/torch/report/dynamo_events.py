@@ -13,11 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch._dynamo import utils
-
 from ..dynamo.records.graph_label import plain_function
+from ..torch_compat import features
 from .cures import for_break, for_recompile
 from .document import Frame, GraphBreak, Recompile
+
+_metrics: Any = None  # torch_compat.metrics
+
+
+def _load() -> None:
+    global _metrics
+    from ..torch_compat import metrics
+
+    _metrics = metrics
+
+
+features.enable(features.TRACE_EVENTS, _load)
 
 # What Dynamo keeps while something is recorded.
 RECORDED_COMPILATIONS = 4096
@@ -37,23 +48,28 @@ _GUARD = re.compile(r"\s*\d+/\d+: ")
 
 
 def break_count() -> int:
-    return len(utils.graph_break_reasons)
+    return len(_metrics.graph_break_reasons) if _metrics is not None else 0
 
 
 @contextmanager
 def more_metrics() -> Iterator[None]:
     """Dynamo keeps metrics of more compilations in the block; what it kept stays."""
-    before = utils.DEFAULT_COMPILATION_METRICS_LIMIT
-    utils.set_compilation_metrics_limit(RECORDED_COMPILATIONS)
+    if _metrics is None:
+        yield
+        return
+    _metrics.set_compilation_metrics_limit(RECORDED_COMPILATIONS)
     try:
         yield
     finally:
-        utils.set_compilation_metrics_limit(before)
+        _metrics.set_compilation_metrics_limit(_metrics.DEFAULT_COMPILATION_METRICS_LIMIT)
 
 
 def compilations(mark: Mark) -> list[Any]:
     """Dynamo's metrics of what it compiled since the mark, oldest first."""
-    return [m for m in utils.get_compilation_metrics() if (m.start_time or 0.0) >= mark.time_s]
+    if _metrics is None:
+        return []
+    known = _metrics.get_compilation_metrics()
+    return [m for m in known if (m.start_time or 0.0) >= mark.time_s]
 
 
 def dynamo_ms(metrics: Any) -> float:
@@ -65,7 +81,8 @@ def dynamo_ms(metrics: Any) -> float:
 def breaks(mark: Mark) -> list[GraphBreak]:
     """Equal ones as one, in the order of their first."""
     found: dict[tuple[str, tuple[Frame, ...]], int] = {}
-    for reason in utils.graph_break_reasons[mark.breaks :]:
+    reasons = _metrics.graph_break_reasons if _metrics is not None else []
+    for reason in reasons[mark.breaks :]:
         stack = tuple(
             Frame(f.filename, f.lineno or 0, plain_function(f.name), f.line or "")
             for f in reason.user_stack

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch.utils import _pytree
 
 from ..internal import notices
+from ..torch_compat.trees import tree_map_only
 
 # Which dimension of a tensor is batch and which is sequence; None: it has none.
 Axes = tuple[int | None, int | None]
@@ -154,7 +154,7 @@ class Padded:
                 return parts
             return type(output)(**{str(name): value for name, value in parts.items()})
         whole = axes if isinstance(axes, tuple) else None
-        return _pytree.tree_map_only(
+        return tree_map_only(
             torch.Tensor, lambda tensor: self._cut(tensor, whole, "an output"), output
         )
 

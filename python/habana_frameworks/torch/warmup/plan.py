@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import native
 from ..dynamo.capture.graph_capture import capture_graph
 from ..dynamo.capture.inputs import graph_inputs
 from ..dynamo.programs import deferred
+from ..torch_compat.fakes import FakeTensorMode
+from ..torch_compat.modes import TorchDispatchMode
+from ..torch_compat.trees import tree_leaves
 from .buckets import Shape
 from .entries import PASSING, EntryError, Model, Models
 from .manifest import Entry, Manifest
@@ -163,7 +163,7 @@ def _allocated(size: int) -> int:
 
 def _input_bytes(model: Model, shape: Shape) -> int:
     with FakeTensorMode(allow_non_fake_inputs=True):
-        leaves = _pytree.tree_leaves(model.inputs(shape))
+        leaves = tree_leaves(model.inputs(shape))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return sum(_allocated(tensor.untyped_storage().nbytes()) for tensor in tensors)
 
@@ -237,7 +237,7 @@ class _Peak(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in _pytree.tree_leaves(result):
+        for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
                 self._add(tensor.untyped_storage())
         return result

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-import torch._dynamo
-import torch._dynamo.utils
-
 from .. import native
 from ..dynamo.programs import deferred
 from ..dynamo.programs.service import MEMORY_PROGRAMS, NoProgram, service
 from ..dynamo.records import records
+from ..torch_compat.dynamo_settings import dynamo_config
+from ..torch_compat.metrics import counters
 from .buckets import Buckets, Shape
 from .report import Progress, Report, Row
 
@@ -322,7 +321,7 @@ class WarmUp:
 
 
 def _graph_breaks() -> int:
-    return sum(torch._dynamo.utils.counters["graph_break"].values())
+    return sum(counters["graph_break"].values())
 
 
 def _note(row: Row, graphs: Sequence[records.GraphRecord]) -> None:
@@ -359,7 +358,7 @@ def _room_for_shapes(count: int) -> Iterator[None]:
 
     The limits are of this thread and hold only when something is compiled.
     """
-    config = torch._dynamo.config
+    config = dynamo_config
     limit = max(config.recompile_limit, count + 8)
     with config.patch(
         recompile_limit=limit,

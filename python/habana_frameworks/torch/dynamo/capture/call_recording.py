@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
+from ...torch_compat.fakes import FakeTensorMode
+from ...torch_compat.trees import tree_map_only
 from .functional import record_functional
 from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode
 from .snippet import Snippet
@@ -52,7 +52,7 @@ def _record_with_writes(
 
     def run(wrapped: list[torch.Tensor]) -> Any:
         functional = {id(fake): w for fake, w in zip(fakes, wrapped, strict=True)}
-        arguments, keywords = pytree.tree_map_only(
+        arguments, keywords = tree_map_only(
             torch.Tensor, lambda t: functional[id(t)], (list(args), kwargs)
         )
         return call_target(op, target, arguments, keywords)

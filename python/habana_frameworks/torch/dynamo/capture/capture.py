@@ -15,13 +15,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 import torch.fx
-from torch._functorch.predispatch import _vmap_increment_nesting
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
-from torch.utils import _pytree as pytree
 
+from ...torch_compat.fakes import FakeTensor, FakeTensorMode
+from ...torch_compat.ops import HigherOrderOperator
+from ...torch_compat.transforms import (
+    dual_level,
+    exit_dual_level,
+    functorch,
+    is_fwd_grad_enabled,
+    saved_tensors_hooks_disable,
+    saved_tensors_hooks_enable,
+    saved_tensors_hooks_message,
+    set_fwd_grad_enabled,
+    vmap_increment_nesting,
+)
+from ...torch_compat.trees import tree_flatten, tree_leaves, tree_unflatten
 from .aliases import alias_forms
 from .call_recording import record_call
 from .functional import GraphRunner, record_functional
@@ -118,12 +128,11 @@ def clean_tracing_state() -> Iterator[None]:
     Autocast's cache of converted weights is off: it holds tensors of Dynamo's own tracing. A
     capture that fails between the ends of a torch.func transform leaves no transform behind.
     """
-    functorch = torch._C._functorch
     cached = torch.is_autocast_cache_enabled()
     depth = functorch.get_dynamic_layer_stack_depth()
-    dual = forward_ad._current_level >= 0
-    tangents = torch._C._is_fwd_grad_enabled()
-    refused = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()
+    dual = dual_level() >= 0
+    tangents = is_fwd_grad_enabled()
+    refused = saved_tensors_hooks_message()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
@@ -133,11 +142,11 @@ def clean_tracing_state() -> Iterator[None]:
         raise
     finally:
         functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-        torch._C._set_fwd_grad_enabled(tangents)
+        set_fwd_grad_enabled(tangents)
         if refused is None:
-            torch._C._autograd._saved_tensors_hooks_enable()
+            saved_tensors_hooks_enable()
         else:
-            torch._C._autograd._saved_tensors_hooks_disable(refused)
+            saved_tensors_hooks_disable(refused)
         torch.set_autocast_cache_enabled(cached)
 
 
@@ -147,7 +156,7 @@ def _leave_dual_level() -> None:
     Nothing in PyTorch says whether it is there: Dynamo's graphs do not enter it by forward_ad.
     """
     with suppress(RuntimeError):
-        torch._C._exit_dual_level(level=0)
+        exit_dual_level(level=0)
 
 
 class Capture:
@@ -170,7 +179,7 @@ class Capture:
         self.inputs = inputs
         self.values = values
         self.writer = GraphWriter(builder, device)
-        self.mode = fake_mode_of(pytree.tree_leaves(list(values.values())))
+        self.mode = fake_mode_of(tree_leaves(list(values.values())))
         self._env: dict[torch.fx.Node, Any] = {}
         self._attributes: dict[str, TensorValue] = {}
         self._snippets: dict[Any, Snippet] = {}
@@ -257,8 +266,8 @@ class Capture:
         self, recorded: Any, results: Any, ids: list[int | None], forms: list[str]
     ) -> None:
         outputs: list[Any] = []
-        fakes = pytree.tree_leaves(results)
-        for slot, fake in zip(pytree.tree_leaves(recorded), fakes, strict=True):
+        fakes = tree_leaves(results)
+        for slot, fake in zip(tree_leaves(recorded), fakes, strict=True):
             if isinstance(slot, Slot):
                 id = ids[slot.index]
                 assert id is not None
@@ -299,7 +308,7 @@ class Capture:
             self._env[node] = self._attributes[str(node.target)]
         elif node.op == "output":
             outputs = map_aggregate(node.args[0], lambda n: self._read(n))
-            leaves = pytree.tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
+            leaves = tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
             fakes = [v.fake if isinstance(v, TensorValue) else v for v in leaves]
             forms = alias_forms(self._input_fakes(), fakes, autograd=False)
             self.writer.builder.set_outputs([self._output(v) for v in leaves], forms)
@@ -321,11 +330,11 @@ class Capture:
         kwargs = map_aggregate(node.kwargs, self._read)
         if node.target in AUTOCAST:
             return node.target(*args, **kwargs)
-        if node.target is _vmap_increment_nesting:
+        if node.target is vmap_increment_nesting:
             # Calls up to the end of the transform run with other shapes than they are written
             # with, so they are recorded while it is active.
             raise NeedsFunctionalization("a function transform (torch.func)")
-        if node.target == "copy_" or isinstance(node.target, torch._ops.HigherOrderOperator):
+        if node.target == "copy_" or isinstance(node.target, HigherOrderOperator):
             self._refuse(node)
         signature = _Signature()
         key = (
@@ -354,8 +363,8 @@ class Capture:
 
     def _result(self, node: torch.fx.Node, output: Any, ids: list[int | None]) -> Any:
         """The node's value: recorded structure, value ids, metadata of the example value."""
-        example, spec = pytree.tree_flatten(self.values[node])
-        recorded = pytree.tree_leaves(output)
+        example, spec = tree_flatten(self.values[node])
+        recorded = tree_leaves(output)
         if len(recorded) != len(example):
             raise CaptureError(f"{node.target} returned another structure when traced")
         leaves: list[Any] = []
@@ -366,7 +375,7 @@ class Capture:
                 leaves.append(TensorValue(id, value))
             else:
                 leaves.append(slot)
-        return pytree.tree_unflatten(leaves, spec)
+        return tree_unflatten(leaves, spec)
 
     def _record(
         self, node: torch.fx.Node, args: Any, kwargs: Any, signature: _Signature
@@ -389,8 +398,8 @@ class Capture:
         return snippet
 
     def _check_metadata(self, node: torch.fx.Node, result: Any) -> None:
-        expected = pytree.tree_leaves(self.values[node])
-        for ours, theirs in zip(pytree.tree_leaves(result), expected, strict=False):
+        expected = tree_leaves(self.values[node])
+        for ours, theirs in zip(tree_leaves(result), expected, strict=False):
             if isinstance(ours, torch.Tensor) != isinstance(theirs, torch.Tensor):
                 raise CaptureError(f"{node.target} returned another structure when traced")
             if isinstance(ours, torch.Tensor):

@@ -14,10 +14,18 @@ from typing import Any
 import torch
 import torch.fx
 import torch.nn.functional as F
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
+from ...torch_compat.fakes import FakeTensorMode
+from ...torch_compat.functionalization import (
+    DisablePythonDispatcher,
+    disable_functionalization,
+    enable_functionalization,
+    enable_python_dispatcher,
+    to_functional_tensor,
+)
+from ...torch_compat.graph_calls import multilabel_margin_loss
+from ...torch_compat.ops import HigherOrderOperator
+from ...torch_compat.trees import tree_flatten, tree_unflatten
 from .aliases import alias_forms
 from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, storage_of, unwrap_functional
 from .snippet import Snippet
@@ -36,10 +44,10 @@ class Functionalization:
     """`with`: writes become new values inside the block."""
 
     def __enter__(self) -> None:
-        torch._enable_functionalization(reapply_views=True)
+        enable_functionalization(reapply_views=True)
 
     def __exit__(self, *_: object) -> None:
-        torch._disable_functionalization()
+        disable_functionalization()
 
 
 def elements_share_memory(tensor: torch.Tensor) -> bool:
@@ -106,11 +114,11 @@ def record_functional(
     # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
     grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
     with mode, recording, enable_python_dispatcher(), grad_mode:
-        wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
+        wrapped = [to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), WholeOpsMode(recording, functional=True):
             result = run(wrapped)
         renewed, mutated = renewed_inputs(wrapped, fakes)
-        leaves, spec = pytree.tree_flatten(result)
+        leaves, spec = tree_flatten(result)
         forms = alias_forms(wrapped, leaves, autograd=False)
         outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         inner = [unwrap_functional(output) for output in outputs]
@@ -121,7 +129,7 @@ def record_functional(
     inputs = {id(w): fake for w, fake in zip(wrapped, fakes, strict=True)}
     finals = iter([inputs.get(id(o), final) for o, final in zip(outputs, inner, strict=True)])
     values = [next(finals) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    final_result = pytree.tree_unflatten(values, spec)
+    final_result = tree_unflatten(values, spec)
     return FunctionalRecording(recorder.finish(final_result), final_result, mutated, forms)
 
 
@@ -145,7 +153,7 @@ _ATEN: Any = torch.ops.aten
 # Functions for which the Python dispatcher has kernels that give wrong values.
 _WRONG_IN_PYTHON = {
     F.multilabel_margin_loss,
-    torch._C._nn.multilabel_margin_loss,
+    multilabel_margin_loss,
     _ATEN.multilabel_margin_loss,
     _ATEN.multilabel_margin_loss.default,
     _ATEN.multilabel_margin_loss_forward,
@@ -172,7 +180,7 @@ class GraphRunner(torch.fx.Interpreter):
         return self.attributes[str(target)]
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if isinstance(target, torch._ops.HigherOrderOperator):
+        if isinstance(target, HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
         if target is F.dropout and not _drops(*args, **kwargs):
             # The input itself, also to whoever writes to it; the Python dispatcher would copy it.
@@ -180,6 +188,6 @@ class GraphRunner(torch.fx.Interpreter):
         copies = target is F.interpolate and copies_blocks(*args, **kwargs)
         if copies or target in _WRONG_IN_PYTHON:
             # The Python dispatcher would make gathers of blocks, and scatters of their gradient.
-            with torch._C._DisablePythonDispatcher():
+            with DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         return super().call_function(target, args, kwargs)

@@ -8,19 +8,25 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ...torch_compat.fakes import FakeTensor, FakeTensorMode
+from ...torch_compat.graph_calls import (
+    enter_autocast,
+    enter_inference_mode,
+    exit_autocast,
+    log_api_usage_once,
+    set_grad_enabled,
+)
+from ...torch_compat.modes import is_traceable_wrapper_subclass
+from ...torch_compat.trees import tree_leaves
 from .wire import CaptureError, is_static
 
 # Calls that matter to the process, not to the result.
-NO_EFFECT = frozenset({torch._C._log_api_usage_once})
+NO_EFFECT = frozenset({log_api_usage_once})
 # Calls that switch gradients on or off: without inputs that require them there is nothing to do.
-GRAD_SWITCHES = frozenset({torch._C._set_grad_enabled})
-INFERENCE_SWITCH = torch.autograd.grad_mode._enter_inference_mode
-AUTOCAST = frozenset(
-    {torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
-)
+GRAD_SWITCHES = frozenset({set_grad_enabled})
+INFERENCE_SWITCH = enter_inference_mode
+AUTOCAST = frozenset({enter_autocast, exit_autocast})
 
 # The module of functions that compiled autograd puts into its graphs.
 _AUTOGRAD_CALLS = "torch._dynamo.compiled_autograd.ops"
@@ -205,7 +211,7 @@ def example_values(module: torch.fx.GraphModule) -> dict[torch.fx.Node, Any] | N
         if "example_value" not in node.meta:
             return None
         value = node.meta["example_value"]
-        leaves = torch.utils._pytree.tree_leaves(value)
+        leaves = tree_leaves(value)
         if has_symbols(leaves):
             return None
         if any(isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) for v in leaves):

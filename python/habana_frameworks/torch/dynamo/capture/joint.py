@@ -15,10 +15,15 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
+from ...torch_compat.fakes import FakeTensorMode
+from ...torch_compat.functionalization import (
+    disable_functionalization,
+    enable_functionalization,
+    enable_python_dispatcher,
+    to_functional_tensor,
+)
+from ...torch_compat.trees import tree_flatten
 from .aliases import PLAIN, alias_forms
 from .functional import Functionalization, check_aliases, elements_share_memory, renewed_inputs
 from .recorder import RecordingMode, SnippetRecorder, storage_of, unwrap_functional
@@ -109,12 +114,12 @@ def record_joint(
     no_hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: (t, t._version), _unwritten)
     grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
     with mode, recording, enable_python_dispatcher(), grad_mode, no_hooks:
-        wrapped = [torch._to_functional_tensor(fake) for fake in fakes]
+        wrapped = [to_functional_tensor(fake) for fake in fakes]
         with Functionalization(), torch.autograd.set_multithreading_enabled(False):
             for wrapper, wanted in zip(wrapped, requires_grad, strict=True):
                 wrapper.requires_grad_(wanted)
             result = run(wrapped)
-            leaves, _ = pytree.tree_flatten(result)
+            leaves, _ = tree_flatten(result)
             outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             targets = _differentiable(wrapped, outputs)
             forms = alias_forms(wrapped, leaves, autograd=True)
@@ -152,13 +157,13 @@ def _new_tangent(output: torch.Tensor) -> torch.Tensor:
     """A fake of an output's gradient, whose strides are guessed to be the output's."""
     strides = output.stride() if _is_dense(output) else None
     sizes, dtype, device = output.shape, output.dtype, output.device
-    torch._disable_functionalization()
+    disable_functionalization()
     try:
         if strides is None:
             return torch.empty(sizes, dtype=dtype, device=device)
         return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
     finally:
-        torch._enable_functionalization(reapply_views=True)
+        enable_functionalization(reapply_views=True)
 
 
 def _gradients(
@@ -168,7 +173,7 @@ def _gradients(
 ) -> list[tuple[int, torch.Tensor]]:
     """Inputs and their gradients, each in memory of its own."""
     numbers = [i for i, w in enumerate(wrapped) if w.requires_grad and w.is_leaf]
-    given = [torch._to_functional_tensor(tangent) for tangent in tangents]
+    given = [to_functional_tensor(tangent) for tangent in tangents]
     found = torch.autograd.grad(targets, [wrapped[i] for i in numbers], given, allow_unused=True)
     taken = {storage_of(tensor) for tensor in (*wrapped, *given)}
     gradients: list[tuple[int, torch.Tensor]] = []

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from ... import native
 from ...internal.registrations import overridden
+from ...torch_compat.fakes import FakeTensor
+from ...torch_compat.ops import OpOverload
+from ...torch_compat.trees import tree_leaves
 from .decompositions.own_decompositions import overwrites_all
 from .wire import CaptureError
 
@@ -66,7 +66,7 @@ def check_kernel(op: OpOverload) -> None:
 def drop_constants(result: Any) -> None:
     """PyTorch runs an operator of constants while it traces; only its own operators are known to
     give the same elements when the program runs."""
-    for leaf in pytree.tree_leaves(result):
+    for leaf in tree_leaves(result):
         if isinstance(leaf, FakeTensor):
             leaf.constant = None
 

@@ -9,13 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ...internal.registrations import OWN_OPS
+from ...torch_compat.fakes import FakeTensor
+from ...torch_compat.functionalization import (
+    disable_functionalization,
+    enable_functionalization,
+    from_functional_tensor,
+    is_functional_tensor,
+    sync,
+    to_functional_tensor,
+)
+from ...torch_compat.modes import TorchDispatchMode, disable_current_modes
+from ...torch_compat.ops import OpOverload
+from ...torch_compat.transforms import is_functorch_wrapped_tensor
+from ...torch_compat.trees import tree_leaves, tree_map_only
 from .decompositions.aten_rules import ATEN_RULES
 from .decompositions.find_decomposition import find_decomposition
 from .recorded_ops import check_kernel, check_op, draws_random, drop_constants, writes_undeclared
@@ -90,7 +99,7 @@ class SnippetRecorder:
                 data = tensor
             check_plain(data, "a constant")
             slot = self._new_slot(tensor)
-            with _disable_current_modes():
+            with disable_current_modes():
                 self.snippet.constants.append((slot, data.detach().clone()))
         return Slot(slot)
 
@@ -123,7 +132,7 @@ class SnippetRecorder:
         keywords = {k: self.template(v) for k, v in kwargs.items()}
         given = {
             storage_of(leaf): self.slot_of(leaf).index
-            for leaf in pytree.tree_leaves((args, kwargs))
+            for leaf in tree_leaves((args, kwargs))
             if isinstance(leaf, torch.Tensor)
         }
         results: list[Meta] = []
@@ -181,7 +190,7 @@ class SnippetRecorder:
         self._slots = checkpoint.slots
 
     def finish(self, output: Any) -> Snippet:
-        self.snippet.output = pytree.tree_map_only(torch.Tensor, self.slot_of, output)
+        self.snippet.output = tree_map_only(torch.Tensor, self.slot_of, output)
         return self.snippet
 
 
@@ -288,8 +297,8 @@ def _share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
 def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
     """True for results of the same types and strides; one that is an argument itself must be its
     view for the op too. None is a result that was not asked for."""
-    given = {id(leaf) for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)}
-    ours, theirs = pytree.tree_leaves(result), pytree.tree_leaves(expected)
+    given = {id(leaf) for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)}
+    ours, theirs = tree_leaves(result), tree_leaves(expected)
     return len(ours) == len(theirs) and all(
         (x is None and y is None)
         or (
@@ -320,10 +329,10 @@ def _with_strides_of(result: Any, expected: Any) -> Any:
 
 def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:
     """The present value behind a functional wrapper; other tensors as they are."""
-    if not torch._is_functional_tensor(tensor):
+    if not is_functional_tensor(tensor):
         return tensor
-    torch._sync(tensor)  # type: ignore[attr-defined]
-    inner: torch.Tensor = torch._from_functional_tensor(tensor)
+    sync(tensor)
+    inner: torch.Tensor = from_functional_tensor(tensor)
     return inner
 
 
@@ -331,9 +340,9 @@ def _is_transformed(values: Any) -> bool:
     """True inside a functorch transform (vmap), where a call does not mean its ATen op."""
     return any(
         isinstance(leaf, torch.Tensor)
-        and torch._C._functorch.is_functorch_wrapped_tensor(leaf)
-        and not torch._is_functional_tensor(leaf)
-        for leaf in pytree.tree_leaves(values)
+        and is_functorch_wrapped_tensor(leaf)
+        and not is_functional_tensor(leaf)
+        for leaf in tree_leaves(values)
     )
 
 
@@ -370,13 +379,13 @@ class WholeOpsMode(TorchFunctionMode):
         return result
 
     def _record_functional(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        torch._disable_functionalization()
+        disable_functionalization()
         try:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, unwrap_functional, (args, kwargs))
+            args, kwargs = tree_map_only(torch.Tensor, unwrap_functional, (args, kwargs))
             result = self._record(op, args, kwargs)
-            return pytree.tree_map_only(torch.Tensor, torch._to_functional_tensor, result)
+            return tree_map_only(torch.Tensor, to_functional_tensor, result)
         finally:
-            torch._enable_functionalization(reapply_views=True)
+            enable_functionalization(reapply_views=True)
 
 
 def autocast_active() -> bool:

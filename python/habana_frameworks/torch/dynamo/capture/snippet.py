@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ...torch_compat.transforms import is_functorch_wrapped_tensor
 from .wire import CaptureError, Meta
 
 # A result's Meta, then the tensor whose memory it lies in: its value id, or None for its own.
@@ -107,7 +108,7 @@ class GraphWriter:
             # Their memory, if they have any, is not what they are.
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 raise CaptureError(f"the graph calculates with a {type(tensor).__name__}")
-            if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            if is_functorch_wrapped_tensor(tensor):
                 raise CaptureError("a function transform (torch.func) cannot be captured")
             values[slot] = self.builder.add_constant(tensor)
         for call in snippet.calls:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._ops import OpOverload
 
+from ...torch_compat.ops import OpOverload
 from .decompositions.int4_weights import record_int4_matmul
 
 AtenCall = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]

@@ -7,23 +7,41 @@ from typing import Any
 
 import torch.fx
 
-from ..patches import fake_ops, optimizers, recurrent
-from ..start import frames
+from ...torch_compat import features
 
-# Dynamo traces before it calls a backend, so this happens when the backend is looked up.
-fake_ops.register()
-optimizers.register()
-recurrent.register()
+_Backend = Callable[..., Callable[..., Any]]
+_compile_graph: _Backend | None = None
 
 
-def _connect_early() -> None:
-    """Dynamo imports this module when somebody names the backend, so graphs will follow."""
-    from ..programs.service import service
+def _know_fakes() -> None:
+    from ..patches import fake_ops
 
-    service.connect_early()
+    fake_ops.register()
 
 
-_connect_early()
+def _know_optimizers() -> None:
+    from ..patches import optimizers
+
+    optimizers.register()
+
+
+def _know_recurrent_layers() -> None:
+    from ..patches import recurrent
+
+    recurrent.register()
+
+
+def _know_starts() -> None:
+    from ..start import frames
+
+    frames.register(hpu_backend)
+
+
+def _load_hook() -> None:
+    global _compile_graph
+    from ..hook import hpu_backend as compile_graph
+
+    _compile_graph = compile_graph
 
 
 def hpu_backend(
@@ -34,9 +52,23 @@ def hpu_backend(
     **kwargs: Any,
 ) -> Callable[..., Any]:
     """torch.compile(model, backend="hpu_backend"); see habana_frameworks.torch.dynamo.hook."""
-    from ..hook import hpu_backend as compile_graph
+    if _compile_graph is None:
+        features.enable(features.COMPILING, _load_hook)
+    if _compile_graph is None:
+        return gm.forward
+    return _compile_graph(gm, example_inputs, options=options, **kwargs)
 
-    return compile_graph(gm, example_inputs, options=options, **kwargs)
+
+def _connect_early() -> None:
+    """Dynamo imports this module when somebody names the backend, so graphs will follow."""
+    from ..programs.service import service
+
+    service.connect_early()
 
 
-frames.register(hpu_backend)
+# Dynamo traces before it calls a backend, so this happens when the backend is looked up.
+features.enable(features.FAKE_RESULTS, _know_fakes)
+features.enable(features.OPTIMIZERS, _know_optimizers)
+features.enable(features.RECURRENT_LAYERS, _know_recurrent_layers)
+features.enable(features.COMPILING, _connect_early)
+features.enable(features.STARTS, _know_starts)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo import compiled_autograd
+
+from ...torch_compat.compiled_autograd import AutogradCompilerInstance, turn_on
+from ...torch_compat.dynamo_settings import dynamo_config, reset
 
 
 def enable_compiled_autograd(is_dynamic: bool = False, **kwargs: Any) -> None:
@@ -19,10 +21,9 @@ def enable_compiled_autograd(is_dynamic: bool = False, **kwargs: Any) -> None:
     def compile_backward(module: torch.fx.GraphModule) -> Any:
         return torch.compile(module, backend="hpu_backend", **kwargs)
 
-    def new_compiler() -> compiled_autograd.AutogradCompilerInstance:
-        return compiled_autograd.AutogradCompilerInstance(compile_backward)
+    def new_compiler() -> AutogradCompilerInstance:
+        return AutogradCompilerInstance(compile_backward)
 
-    torch._dynamo.reset()
-    torch._C._dynamo.compiled_autograd.set_autograd_compiler(new_compiler, is_dynamic)
-    compiled_autograd.compiled_autograd_enabled = True
-    torch._dynamo.config.optimize_ddp = "python_reducer"
+    reset()
+    turn_on(new_compiler, is_dynamic)
+    dynamo_config.optimize_ddp = "python_reducer"

@@ -19,11 +19,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._library.custom_ops import CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
 
 from ...internal import registrations
 from ...internal.registrations import OWN_OPS
+from ...torch_compat.dispatcher import (
+    CustomOpDef,
+    Kernel,
+    TensorBase,
+    VariableFunctions,
+    dispatch_get_all_op_names,
+)
+from ...torch_compat.ops import OpOverload, OpOverloadPacket
 from .code_text import Uncacheable as Uncacheable
 from .code_text import code_lines as code_lines
 
@@ -127,9 +133,9 @@ def name_of(target: Any) -> str | None:
     owners = (
         sys.modules.get(module),
         torch,
-        torch._C._VariableFunctions,
+        VariableFunctions,
         torch.Tensor,
-        torch._C.TensorBase,
+        TensorBase,
     )
     for owner in owners:
         if owner is not None and getattr(owner, short, None) is target:
@@ -340,7 +346,7 @@ class _Content:
         """An object, or a class that a function made, of PyTorch's: what was put into it."""
         kind = value if isinstance(value, type) else type(value)
         yield f"{name} = {kind.__module__}.{kind.__qualname__}"
-        if isinstance(value, torch._library.utils.Kernel):
+        if isinstance(value, Kernel):
             yield from self.reference(name, value.func)  # it knows its file and line, too
         elif not isinstance(value, torch.library.Library) and self._is_new(value):
             for key, item in sorted(getattr(value, "__dict__", {}).items()):
@@ -385,5 +391,5 @@ def _imported(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _operator_names() -> list[str]:
-    names: list[str] = torch._C._dispatch_get_all_op_names()
+    names: list[str] = dispatch_get_all_op_names()
     return names

@@ -121,7 +121,10 @@ def _input_texts(values: Sequence[Any]) -> list[str]:
 
 
 # The folders whose modules make captured graphs of Dynamo graphs, or decide what Dynamo traces.
-GRAPH_MAKERS = ("capture", "capture/decompositions", "fingerprints", "patches")
+GRAPH_MAKERS = (
+    *("dynamo/capture", "dynamo/capture/decompositions", "dynamo/fingerprints", "dynamo/patches"),
+    "torch_compat",
+)
 
 
 @functools.cache
@@ -130,14 +133,14 @@ def capture_digest() -> str:
 
     It costs a capture, and a compilation only where the graph is another one.
     """
-    dynamo = os.path.dirname(os.path.dirname(__file__))
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     content = hashlib.sha256()
     for folder in GRAPH_MAKERS:
-        for name in sorted(os.listdir(f"{dynamo}/{folder}")):
+        for name in sorted(os.listdir(f"{package}/{folder}")):
             if not name.endswith(".py"):
                 continue
             # open() makes objects: this takes 0.1 ms for all files.
-            file = os.open(f"{dynamo}/{folder}/{name}", os.O_RDONLY)
+            file = os.open(f"{package}/{folder}/{name}", os.O_RDONLY)
             try:
                 while part := os.read(file, 1 << 20):
                     content.update(part)

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.fx
-from torch.utils._python_dispatch import _disable_current_modes
 
+from ...torch_compat import features
+from ...torch_compat.modes import disable_current_modes
+from ...torch_compat.transforms import dual_level
 from ..capture.capture import clean_tracing_state
 from ..capture.wire import CaptureError
 from ..programs.binding import Compiled
@@ -25,6 +27,16 @@ from .shared_memory import with_shared_versions
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
+
+_aot: Any = None  # torch_compat.aot, which most processes never need
+
+
+def _load() -> None:
+    global _aot
+    from ...torch_compat import aot
+
+    _aot = aot
+
 
 # The name of a part (one of these), its graph and its inputs; what computes it. Raises
 # CaptureError for a part that is not worth parting a graph for.
@@ -35,11 +47,8 @@ def part(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any], compile_part: CompilePart
 ) -> Compiled:
     """The graph as a function. CaptureError says why this way does not lead there either."""
-    # Imported here: most processes never need it.
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch._aot_autograd.utils import make_boxed_func
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
+    if not features.enable(features.PARTITIONING, _load):
+        raise CaptureError("this PyTorch has no AOTAutograd that hpu_backend knows")
     failed: list[BaseException] = []
 
     def compiler(name: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
@@ -47,27 +56,28 @@ def part(
             try:
                 # What AOTAutograd has parted is not to be differentiated again, and its fake mode
                 # is not that of the capture.
-                with torch.no_grad(), _disable_current_modes():
+                with torch.no_grad(), disable_current_modes():
                     call = compile_part(name, graph, inputs)
                     if name == FORWARD:
                         call = with_shared_versions(graph, call)
-                    return make_boxed_func(call)
+                    return _aot.make_boxed_func(call)
             except BaseException as error:
                 failed.append(error)
                 raise
 
         return compile
 
-    build = aot_autograd(
+    build = _aot.aot_autograd(
         fw_compiler=compiler(FORWARD),
         bw_compiler=compiler(BACKWARD),
         inference_compiler=compiler(INFERENCE),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_aot.min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
     try:
         with clean_tracing_state():
-            return build(module, example_inputs)
+            call: Compiled = build(module, example_inputs)
+            return call
     except Exception as error:
         if failed:
             raise failed[0] from None
@@ -83,7 +93,7 @@ def with_tangents_eagerly(
     gives of the arguments where one of them has a tangent."""
 
     def call_without(*args: Any) -> Any:
-        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+        if dual_level() >= 0 and any(map(_has_tangent, args)):
             return on_tangents(args)
         return call(*args)
 

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._refs
-from torch._prims_common import suggest_memory_format
-from torch._subclasses import fake_impls
-from torch.utils import _pytree as pytree
+
+from ...torch_compat.fake_rules import op_implementations_dict, suggest_memory_format
+from ...torch_compat.replaced import original, replace
+from ...torch_compat.trees import tree_leaves, tree_map_only
 
 _aten = torch.ops.aten
 
@@ -50,7 +50,7 @@ Fake = Callable[..., Any]
 
 
 def _device_of(args: Any, kwargs: Any) -> torch.device | None:
-    for leaf in pytree.tree_leaves((args, kwargs)):
+    for leaf in tree_leaves((args, kwargs)):
         if isinstance(leaf, torch.Tensor):
             return leaf.device
     return None
@@ -70,13 +70,11 @@ def _as_on_cpu(original: Fake | None) -> Fake:
                 NotImplemented if original is None else original(fake_mode, func, *args, **kwargs)
             )
         with fake_mode:
-            args, kwargs = pytree.tree_map_only(
-                torch.Tensor, lambda t: _like(t, "cpu"), (args, kwargs)
-            )
+            args, kwargs = tree_map_only(torch.Tensor, lambda t: _like(t, "cpu"), (args, kwargs))
             found = (
                 original(fake_mode, func, *args, **kwargs) if original else func(*args, **kwargs)
             )
-            return pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), found)
+            return tree_map_only(torch.Tensor, lambda t: _like(t, device), found)
 
     return rule
 
@@ -133,9 +131,11 @@ def _rolled(result: torch.Tensor, args: Any) -> torch.Tensor:
 
 def register() -> None:
     """May be called again."""
-    for module in (fake_impls, torch._refs):
-        setattr(module, "is_noncontiguous_supported", lambda device: True)  # noqa: B010
-    table = fake_impls.op_implementations_dict
+    for module in ("torch._subclasses.fake_impls", "torch._refs"):
+        path = f"{module}.is_noncontiguous_supported"
+        original(path)
+        replace(path, lambda device: True)
+    table = op_implementations_dict
     if getattr(table[_aten.convolution.default], "__module__", "") == __name__:
         return
     for op in _AS_ON_CPU:

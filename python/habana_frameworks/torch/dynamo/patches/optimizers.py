@@ -17,9 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo.variables import optimizer as optimizer_variables
-from torch._dynamo.variables.optimizer import OptimizerVariable
-from torch.optim import optimizer as torch_optimizer
+
+from ...torch_compat.replaced import original, replace
 
 _MADE_CAPTURABLE = "_made_capturable_on_hpu"  # of a group, and of an optimizer with such a group
 
@@ -49,30 +48,30 @@ def _as_the_caller_set_it(_: torch.optim.Optimizer, saved: dict[str, Any]) -> No
             group["capturable"] = False
 
 
-_devices_of_pytorch = torch_optimizer._get_foreach_kernels_supported_devices  # type: ignore[attr-defined]
-
-
-def _foreach_devices() -> list[str]:
-    """Device types whose optimizers update lists of tensors by default."""
-    devices = _devices_of_pytorch()
-    return [*devices, "hpu"] if torch.compiler.is_compiling() else devices
+_SET_CAPTURABLE = "torch._dynamo.variables.optimizer.OptimizerVariable._set_capturable"
+_IS_STATIC = "torch._dynamo.variables.optimizer._is_static_for_cudagraphs"
+_FOREACH_DEVICES = "torch.optim.optimizer._get_foreach_kernels_supported_devices"
 
 
 def register() -> None:
     """May be called again."""
-    original = OptimizerVariable._set_capturable
-    if original.__module__ == __name__:
+    set_capturable = original(_SET_CAPTURABLE)
+    if set_capturable.__module__ == __name__:
         return
-    is_static = optimizer_variables._is_static_for_cudagraphs
+    is_static, foreach_devices = original(_IS_STATIC), original(_FOREACH_DEVICES)
 
     def _is_static_for_cudagraphs(x: torch.Tensor) -> bool:
         return is_static(x) if x.is_cuda else True
 
-    optimizer_variables._is_static_for_cudagraphs = _is_static_for_cudagraphs
-
     def _set_capturable(self: Any, tx: Any) -> None:
         _make_capturable(self.value)
-        original(self, tx)
+        set_capturable(self, tx)
 
-    OptimizerVariable._set_capturable = _set_capturable  # type: ignore[method-assign]
-    torch_optimizer._get_foreach_kernels_supported_devices = _foreach_devices  # type: ignore[attr-defined]
+    def _foreach_devices() -> list[str]:
+        """Device types whose optimizers update lists of tensors by default."""
+        devices: list[str] = foreach_devices()
+        return [*devices, "hpu"] if torch.compiler.is_compiling() else devices
+
+    replace(_IS_STATIC, _is_static_for_cudagraphs)
+    replace(_SET_CAPTURABLE, _set_capturable)
+    replace(_FOREACH_DEVICES, _foreach_devices)

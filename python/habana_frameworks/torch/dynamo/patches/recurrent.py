@@ -16,8 +16,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch._dynamo
-from torch._C import DispatchKey, DispatchKeySet
+
+from ...torch_compat.dispatcher import (
+    DispatchKey,
+    DispatchKeySet,
+    ForceDispatchKeyGuard,
+    dispatch_tls_local_exclude_set,
+    dispatch_tls_local_include_set,
+)
+from ...torch_compat.dynamo_settings import dynamo_config
+from ...torch_compat.transforms import is_functorch_wrapped_tensor
 
 # `input`: [T, B, I]. `state`: hidden [B, P] and, of an LSTM, cell [B, H]. `weights`: two matrices
 # [gates * H, I] and [gates * H, P]; then the biases, if any; then [P, H] of a projection.
@@ -100,9 +108,9 @@ def _autograd() -> Iterator[None]:
     keys = DispatchKeySet(DispatchKey.ADInplaceOrView)
     for key in (DispatchKey.AutogradHPU, DispatchKey.AutogradCPU):
         keys = keys | DispatchKeySet(key)
-    excluded = torch._C._dispatch_tls_local_exclude_set() - keys
-    included = torch._C._dispatch_tls_local_include_set()
-    with torch._C._ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
+    excluded = dispatch_tls_local_exclude_set() - keys
+    included = dispatch_tls_local_include_set()
+    with ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
         yield
 
 
@@ -225,7 +233,7 @@ def _is_ours(
     tensors = (input, *states, *params)
     if not all(t.device.type == "hpu" and t.dtype in _DTYPES for t in tensors):
         return False
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
+    if any(is_functorch_wrapped_tensor(t) for t in tensors):
         return False
     if any(t.dim() != 3 or t.shape[0] != count for t in states) or input.dim() != 3:
         return False
@@ -266,7 +274,7 @@ def in_graphs() -> Iterator[None]:
     """Dynamo takes layers into graphs, which by default it leaves out; unless the user has set
     torch._dynamo.config.allow_rnn, whose setting then holds. For frames of hpu_backend alone: other
     backends would get layers that are traced without what `register` makes of them."""
-    config = torch._dynamo.config
+    config = dynamo_config
     if not config._is_default("allow_rnn"):  # type: ignore[attr-defined]
         yield
         return

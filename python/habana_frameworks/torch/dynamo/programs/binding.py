@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from ... import native
+from ...torch_compat import features
 from ..records import structured_trace
 from ..records.records import GraphRecord
 from .differentiation import EagerGradients
@@ -67,6 +68,14 @@ def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bo
             )
     # "eager %0 = aten::lgamma(%1)"
     return {op for step in record.eager_steps for op in re.findall(r"::(\w+)\(", step)}
+
+
+def note_stored(record: GraphRecord) -> None:
+    """The graph's program is one of torch.compiler's cache artifacts from now on."""
+    if record.front_end_key and not features.is_off(features.ARTIFACTS):
+        from . import cache_artifacts
+
+        cache_artifacts.record(record.front_end_key)
 
 
 def note_eager_call(record: GraphRecord, reason: str) -> None:

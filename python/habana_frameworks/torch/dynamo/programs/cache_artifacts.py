@@ -13,7 +13,7 @@ import io
 import logging
 from typing import Any
 
-from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
+from ...torch_compat.artifacts import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
 
 TYPE = "hpu_program"
 _IMPORT_TIMEOUT_S = 60.0

@@ -24,8 +24,15 @@ from ..records import graph_watch, node_decisions, records
 from ..records.graph_watch import CapturedGraph
 from ..records.records import GraphRecord
 from ..settings.options import key_options
-from . import cache_artifacts, deferred, lookup
-from .binding import Compiled, bind_program, describe_program, log_record, warn_once
+from . import deferred, lookup
+from .binding import (
+    Compiled,
+    bind_program,
+    describe_program,
+    log_record,
+    note_stored,
+    warn_once,
+)
 from .explanation import FrozenMiss, miss_text
 from .request import BACKWARD, Request
 from .service import CompileJob, Loaded, NoProgram
@@ -147,8 +154,7 @@ def _bind(shape: Shape, loaded: Loaded) -> Compiled:
     records.add(record)
     names = describe_program(record, loaded, bool(request.settings["use_eager_fallback"]))
     node_decisions.log_decisions(request.module, names)
-    if record.front_end_key:
-        cache_artifacts.record(record.front_end_key)
+    note_stored(record)
     log_record(record)
     _show(shape)
     shape.keep(record)

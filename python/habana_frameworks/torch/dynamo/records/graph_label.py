@@ -70,7 +70,7 @@ def _module_class(module: torch.fx.GraphModule) -> str:
 def _traced_self() -> str:
     """Class of the module whose method Dynamo is tracing."""
     try:
-        from torch._dynamo.symbolic_convert import InstructionTranslator
+        from ...torch_compat.translator import InstructionTranslator
 
         root: Any = InstructionTranslator.current_tx().output.root_tx
         owner = root.f_locals.get("self")

@@ -6,19 +6,33 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
-from torch._logging import _internal
-
+from ...torch_compat import features
 from .records import GraphRecord
+
+_trace: Any = None  # torch_compat.trace_log
+
+
+def _load() -> None:
+    global _trace
+    from ...torch_compat import trace_log
+
+    _trace = trace_log
+
+
+features.enable(features.TRACE_LOG, _load)
 
 
 def is_on() -> bool:
-    return bool(_internal.trace_log.handlers)
+    return _trace is not None and bool(_trace.trace_log.handlers)
 
 
 def log_graph(record: GraphRecord) -> None:
     """An artifact hpu_backend_<graph>.json: origin, keys and what they are made of, times."""
-    _internal.trace_structured(
+    if _trace is None:
+        return
+    _trace.trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": f"hpu_backend_{record.name}", "encoding": "json"},
         payload_fn=lambda: json.dumps(asdict(record), indent=1),
@@ -32,7 +46,11 @@ def stage(name: str) -> Iterator[None]:
     if not is_on():
         yield
         return
-    from torch._dynamo.utils import dynamo_timed
+    try:
+        from ...torch_compat.timing import dynamo_timed
+    except ImportError:  # the log has the artifacts, and no intervals
+        yield
+        return
 
     kind, _, graph = name.partition(" ")
     with dynamo_timed(kind, metadata={"graph": graph}):

@@ -15,8 +15,7 @@ torch.compile wins over them.
 # config module is installed becomes an option.
 import sys
 
-from torch.utils._config_module import install_config_module
-
+from ...torch_compat.config_module import install_config_module
 from ..settings import options
 
 globals().update(options.from_environment())

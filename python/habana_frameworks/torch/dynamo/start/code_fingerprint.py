@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ...torch_compat.dispatcher import TensorBase
 from .describe import HEAP_TYPE, Describer, Unknown, short_digest
 
 # (place, digest): a place is "module:qualified name", or "module version".
@@ -33,7 +34,7 @@ _FROZEN = re.compile(r"<frozen ([\w.]+)>")
 _RESUMED = "torch_dynamo_resume_in_"
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
 # Where the methods of tensors are looked up.
-_TENSOR_OWNERS = (torch.Tensor, torch._C.TensorBase)
+_TENSOR_OWNERS = (torch.Tensor, TensorBase)
 
 
 def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:

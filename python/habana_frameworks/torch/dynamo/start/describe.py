@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from ...torch_compat.dispatcher import dispatch_keys
+from ...torch_compat.ops import OpOverload, OpOverloadPacket
 from ..fingerprints.code_text import Uncacheable, code_lines
 
 _PLAIN = (type(None), bool, int, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
@@ -92,7 +94,7 @@ def tensor_text(tensor: torch.Tensor) -> str:
         tensor.stride() if tensor.layout == torch.strided else tensor.layout,
         tensor.device,
         tensor.requires_grad,
-        torch._C._dispatch_keys(tensor).raw_repr(),
+        dispatch_keys(tensor).raw_repr(),
     )
     attributes = getattr(tensor, "__dict__", {})
     marks = [f"{name}={attributes[name]!r}" for name in _MARKS if name in attributes]
@@ -170,7 +172,7 @@ class Describer:
             return self._member(value)
         if kind in _PLAIN or isinstance(value, _TORCH_CONSTANTS) or kind is float:
             return self.value(value)
-        if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if isinstance(value, (OpOverload, OpOverloadPacket)):
             return f"op {value}"
         if kind is types.CodeType:
             return self._code(value)

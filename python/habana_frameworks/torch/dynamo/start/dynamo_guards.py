@@ -14,14 +14,22 @@ import types
 from collections.abc import Callable, Collection
 from typing import Any
 
-import torch
-from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
-from torch._C._dynamo.guards import GlobalStateGuard
-from torch._dynamo import guards as their_guards
-from torch._dynamo.guards import CheckFunctionManager, GuardBuilder, GuardManagerWrapper
-from torch._dynamo.output_graph import OutputGraphCommon, OutputGraphGuardsState
-from torch._guards import Guard, Source
-
+from ...torch_compat.dynamo_settings import dynamo_config
+from ...torch_compat.tracing import (
+    CheckFunctionManager,
+    GlobalStateGuard,
+    Guard,
+    GuardBuilder,
+    GuardManagerWrapper,
+    OutputGraphCommon,
+    OutputGraphGuardsState,
+    PyInterpreterFrame,
+    Source,
+    build_guard_function,
+    current_device,
+    get_closure_vars,
+)
+from ...torch_compat.transforms import dual_level
 from . import guard_tree
 from .describe import Refused
 from .guard_facts import ATTRIBUTES, OF_ROOT, Place, StoredGuard, Values
@@ -44,7 +52,7 @@ class _Builder(GuardBuilder):
         self, code_parts: list[str], verbose_code_parts: list[str], *_: Any, **__: Any
     ) -> None:
         """Whether objects are the same. The function's text takes long to make."""
-        tree, variables = self.values.tree, their_guards._get_closure_vars()
+        tree, variables = self.values.tree, get_closure_vars()
         text = guard_tree.text_of(tree.same_objects_function) if tree else _function_of(code_parts)
         made: dict[str, Any] = {}
         exec(text, {"G": self.scope["G"]}, made)
@@ -56,8 +64,8 @@ class _Builder(GuardBuilder):
 
 
 def _function_of(code_parts: list[str]) -> str:
-    variables = ", ".join(their_guards._get_closure_vars())
-    return their_guards.build_guard_function(code_parts, variables)[1]
+    variables = ", ".join(get_closure_vars())
+    return build_guard_function(code_parts, variables)[1]
 
 
 class _Manager(GuardManagerWrapper):
@@ -75,7 +83,7 @@ class _Manager(GuardManagerWrapper):
 
 
 class _Check(CheckFunctionManager):
-    def __init__(self, frame: DynamoFrameType, state: OutputGraphGuardsState, values: Values):
+    def __init__(self, frame: PyInterpreterFrame, state: OutputGraphGuardsState, values: Values):
         self._values = values
         super().__init__(frame.f_code, OutputGraphCommon(state))
         # The frame's code keeps this for as long as it lives; not the model and its first inputs.
@@ -125,7 +133,7 @@ def _builder(
 
 
 def build(
-    frame: DynamoFrameType,
+    frame: PyInterpreterFrame,
     stored: list[StoredGuard],
     key_order: list[Source],
     builtins_name: str | None,
@@ -206,9 +214,9 @@ def _state(
         torch_function_mode_stack=[],
         guard_on_key_order=set(key_order),
         input_source_to_sizes_strides=_tensor_sizes(stored, values),
-        dual_level=torch.autograd.forward_ad._current_level,
+        dual_level=dual_level(),
         functorch_layers=[],
-        current_device=torch.utils._device.CURRENT_DEVICE,
+        current_device=current_device(),
         global_state_guard=GlobalStateGuard(),
         _guards=guards,
         _aotautograd_guards=[],
@@ -219,7 +227,7 @@ def _state(
 
 def _guards(stored: list[StoredGuard]) -> list[Guard]:
     """Those on hooks of modules do nothing there (skip_nnmodule_hook_guards)."""
-    skip_hooks = torch._dynamo.config.skip_nnmodule_hook_guards
+    skip_hooks = dynamo_config.skip_nnmodule_hook_guards
     guards: list[Guard] = []
     for source, kind, keywords, _ in stored:
         if kind == "EMPTY_NN_MODULE_HOOKS_DICT" and skip_hooks:

@@ -19,11 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch._dynamo import convert_frame
-from torch._dynamo.eval_frame import innermost_backend
-from torch._dynamo.types import ConvertFrameReturn, wrap_guarded_code
-
+from ...torch_compat.dynamo_settings import dynamo_config
+from ...torch_compat.replaced import original, replace
+from ...torch_compat.tracing import (
+    ConvertFrameReturn,
+    TorchCompileWrapper,
+    innermost_backend,
+    wrap_guarded_code,
+)
 from ..patches import recurrent
 from ..programs import deferred
 from ..programs.request import Settings
@@ -36,6 +39,9 @@ from .key import Factors, frame_factors, key_of
 from .loading import GraphLoader
 from .trace import make_start
 from .watch import Trace, traces
+
+_COMPILE_FRAME = "torch._dynamo.convert_frame._compile"
+_BUILD_GUARDS = "torch._dynamo.convert_frame.DynamoOutput.build_guards"
 
 # A miss tells what is different in so many of the starts that have its key.
 _NAMED = 3
@@ -67,7 +73,7 @@ def _is_ours(compiler: Any) -> bool:
 def _settings(compiler: Any) -> tuple[Settings, str] | None:
     """Options of a frame that is for us, and what else the caller chose; None: not for us."""
     wrapper = innermost_backend(compiler)
-    if not isinstance(wrapper, torch._TorchCompileWrapper) or not _is_ours(compiler):
+    if not isinstance(wrapper, TorchCompileWrapper) or not _is_ours(compiler):
         return None
     if set(wrapper.kwargs) - {"options", "mode"}:
         return None
@@ -90,7 +96,7 @@ def _call(arguments: dict[str, Any]) -> _Call | None:
         raise Refused("torch.compile was given hooks for guards")
     if arguments.get("package") is not None:
         raise Refused("PyTorch keeps a package of its own")
-    if len(arguments["cache_entries"]) >= torch._dynamo.config.recompile_limit:
+    if len(arguments["cache_entries"]) >= dynamo_config.recompile_limit:
         raise Refused("the function reached Dynamo's limit of recompilations")
     frame = arguments["frame"]
     factors = frame_factors(frame, settings, f"{how} fullgraph={arguments['one_graph']}")
@@ -214,7 +220,7 @@ def register(backend: Any) -> None:
     """Wraps what Dynamo calls. backend: whose frames are meant. May be called again."""
     global _backend
     _backend = backend
-    compile_frame = convert_frame._compile
+    compile_frame = original(_COMPILE_FRAME)
     if hasattr(compile_frame, "__wrapped__"):
         return
     signature = inspect.signature(compile_frame)
@@ -227,7 +233,7 @@ def register(backend: Any) -> None:
         with recurrent.in_graphs() if ours else contextlib.nullcontext():
             return _convert(arguments, lambda: compile_frame(*args, **kwargs))
 
-    build_guards = convert_frame.DynamoOutput.build_guards
+    build_guards = original(_BUILD_GUARDS)
 
     @functools.wraps(build_guards)
     def _build_guards(self: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
@@ -236,5 +242,5 @@ def register(backend: Any) -> None:
         return made
 
     watch.register()
-    convert_frame._compile = _compile
-    convert_frame.DynamoOutput.build_guards = _build_guards  # type: ignore[method-assign]
+    replace(_COMPILE_FRAME, _compile)
+    replace(_BUILD_GUARDS, _build_guards)

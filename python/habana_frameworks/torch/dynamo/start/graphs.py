@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._ops import OpOverload, OpOverloadPacket
-from torch.fx.graph_module import _format_import_block, _forward_from_src
 from torch.package.importer import sys_importer
 
+from ...torch_compat.graph_code import format_import_block, forward_from_src
+from ...torch_compat.ops import OpOverload, OpOverloadPacket
 from ..capture.inputs import CONSTANT_BYTES, attribute
 from ..capture.wire import tensor_bytes
 from ..fingerprints.function_text import Uncacheable, code_of
@@ -56,7 +56,7 @@ class StoredGraph:
         for name, (dtype, sizes, device, content) in self.constants.items():
             flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.empty(0)
             setattr(holder, name, flat.to(dtype).reshape(sizes).to(device))
-        function = _forward_from_src(self.forward, {})
+        function = forward_from_src(self.forward, {})
         return lambda *args: function(holder, *args)
 
 
@@ -81,7 +81,7 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
     }
     code = module.graph.python_code("self")
     try:
-        imports = _format_import_block(code.globals, sys_importer)
+        imports = format_import_block(code.globals, sys_importer)
     except Exception as error:
         raise Refused(f"{record.name} cannot be written as text: {error}") from error
     return StoredGraph(

@@ -12,21 +12,22 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from torch._dynamo.guards import _get_closure_vars
-from torch._dynamo.source import (
+from ...torch_compat.tracing import (
     AttrSource,
     ConstDictKeySource,
     DictGetItemSource,
     GlobalSource,
+    Guard,
     LocalSource,
     ShapeEnvSource,
+    Source,
     UnspecializedBuiltinNNModuleSource,
     UnspecializedNNModuleSource,
     UnspecializedParamBufferSource,
+    get_closure_vars,
+    normalize_range_iter,
+    tuple_iterator_len,
 )
-from torch._dynamo.utils import normalize_range_iter, tuple_iterator_len
-from torch._guards import Guard, Source
-
 from . import guard_tree
 from .describe import Describer, Refused, Unknown, short_digest, tensor_text, type_name
 from .guard_tree import StoredTree
@@ -56,7 +57,7 @@ class Values:
 
     def __init__(self, local_scope: dict[str, Any], global_scope: dict[str, Any]) -> None:
         self._scope = {"L": local_scope, "G": global_scope}
-        self._closure = _get_closure_vars()
+        self._closure = get_closure_vars()
         self._evaluated: dict[Source, Any] = {}
         # By address; the source is kept so that the address stays its own.
         self._found: dict[int, tuple[Source, Any]] = {}

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C._dynamo.guards import DictGuardManager, GuardManager
-from torch._dynamo.guards import GuardManagerType
+
+from ...torch_compat.dispatcher import dispatch_keys
+from ...torch_compat.dynamo_settings import dynamo_config
+from ...torch_compat.tracing import DictGuardManager, GuardManager, GuardManagerType
 
 # A text, in pieces where names are in it that Dynamo made up, so that these get new ones.
 Text = str | tuple[str, ...]
@@ -336,8 +338,8 @@ def name_of(tree: StoredTree, index: int) -> str:
 def _immutability_at_hand() -> Iterator[None]:
     """C++ asks PyTorch's settings for this one at every node, and a module's attribute is found
     without the settings' Python."""
-    settings, name = vars(torch._dynamo.config), "skip_tensor_guards_with_matching_dict_tags"
-    settings[name] = getattr(torch._dynamo.config, name)
+    settings, name = vars(dynamo_config), "skip_tensor_guards_with_matching_dict_tags"
+    settings[name] = getattr(dynamo_config, name)
     try:
         yield
     finally:
@@ -397,7 +399,7 @@ def _add_leaves(
             add(address, [text.replace(_ID, str(address)) for text in texts], None)
         elif maker == _TENSOR_MATCH:
             size, stride = given
-            keys = torch._C._dispatch_keys(value)
+            keys = dispatch_keys(value)
             add(value, size, stride, name, texts, None, type(value), keys)
         else:
             add(given[0] if given else value, texts, None)

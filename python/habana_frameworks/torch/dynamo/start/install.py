@@ -8,16 +8,21 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
-from torch._dynamo import pgo
-from torch._dynamo.bytecode_transformation import unique_id
-from torch._dynamo.convert_frame import input_codes, output_codes
-from torch._dynamo.output_graph import get_builtins_dict
-from torch._dynamo.types import GuardedCode
-from torch._dynamo.utils import CleanupHook, CleanupManager, orig_code_map
-from torch._guards import CompileId
-
+from ...torch_compat.dynamo_settings import dynamo_config
+from ...torch_compat.history import CodeId, get_code_state
+from ...torch_compat.tracing import (
+    CleanupHook,
+    CleanupManager,
+    CompileId,
+    GuardedCode,
+    PyInterpreterFrame,
+    disable,
+    get_builtins_dict,
+    input_codes,
+    orig_code_map,
+    output_codes,
+    unique_id,
+)
 from . import dynamo_guards, guard_facts, pickles, subclasses
 from .code_fingerprint import difference as world_difference
 from .describe import Describer, Refused
@@ -32,7 +37,7 @@ BindGraph = Callable[[StoredGraph], Callable[..., Any]]
 class Candidate:
     """A start that was read, for a frame. Its made-up names are new names of this process."""
 
-    def __init__(self, content: bytes, frame: DynamoFrameType) -> None:
+    def __init__(self, content: bytes, frame: PyInterpreterFrame) -> None:
         renamed: dict[str, str] = {}
 
         def rename(name: str) -> str:
@@ -105,9 +110,9 @@ class Candidate:
 
     def tell_sizes(self, code: types.CodeType, closure: tuple[types.CellType, ...]) -> None:
         """Dynamo takes a size for dynamic once it has met two values of it: it has met these."""
-        if not torch._dynamo.config.automatic_dynamic_shapes:
+        if not dynamo_config.automatic_dynamic_shapes:
             return
-        history = pgo.get_code_state()[pgo.CodeId.make(code, closure)].automatic_dynamic
+        history = get_code_state()[CodeId.make(code, closure)].automatic_dynamic
         for name, entry in self.start.met:
             history[name] |= entry
 
@@ -115,7 +120,7 @@ class Candidate:
         self, name: str, made: Global, scope: dict[str, Any], values: Values, bind: BindGraph
     ) -> Any:
         if isinstance(made, StoredGraph):
-            return torch._dynamo.disable(bind(made), reason="do not trace a compiled graph")
+            return disable(bind(made), reason="do not trace a compiled graph")
         if isinstance(made, StoredModule):
             return importlib.import_module(made.name)
         if isinstance(made, Builtins):

@@ -17,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._C._dynamo.eval_frame import _PyInterpreterFrame as DynamoFrameType
-from torch._C._dynamo.guards import GlobalStateGuard
 
 from ... import native
+from ...torch_compat.dynamo_settings import dynamo_config, functorch_config, symbol_config
+from ...torch_compat.modes import get_current_dispatch_mode, get_current_function_mode_stack
+from ...torch_compat.tracing import (
+    GlobalStateGuard,
+    PyInterpreterFrame,
+    current_device,
+    get_cublas_allow_tf32,
+)
+from ...torch_compat.transforms import dual_level, peek_interpreter_stack
 from ..keys.graph_key import ambient_factors
 from ..programs.request import Settings
 from ..programs.service import service
@@ -36,8 +43,10 @@ _DEPTH = 3
 def _own_digest() -> str:
     """Content of the front end's modules: another text may keep starts of another form."""
     content = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        content.update(path.name.encode() + b"\n" + path.read_bytes())
+    package = Path(__file__).parents[2]
+    for folder in ("dynamo", "torch_compat"):
+        for path in sorted((package / folder).rglob("*.py")):
+            content.update(path.name.encode() + b"\n" + path.read_bytes())
     return content.hexdigest()[:16]
 
 
@@ -58,10 +67,8 @@ _LONGEST_TEXT = 64
 
 def _config_text(describer: Describer) -> str:
     """Digest of PyTorch's settings that decide what is traced."""
-    import torch._functorch.config
-    import torch.fx.experimental._config
 
-    modules = (torch._dynamo.config, torch._functorch.config, torch.fx.experimental._config)
+    modules = (dynamo_config, functorch_config, symbol_config)
     texts = [
         f"{module.__name__}.{name} = {_setting_text(value, describer)}"
         for module in modules
@@ -72,15 +79,15 @@ def _config_text(describer: Describer) -> str:
 
 
 def _refuse_modes() -> None:
-    from torch._functorch._aot_autograd.utils import top_saved_tensors_hooks
+    from ...torch_compat.tracing import top_saved_tensors_hooks
 
-    if torch.overrides._get_current_function_mode_stack():
+    if get_current_function_mode_stack():
         raise Refused("a torch function mode is active")
-    if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+    if get_current_dispatch_mode() is not None:
         raise Refused("a torch dispatch mode is active")
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if peek_interpreter_stack() is not None:
         raise Refused("a functorch transform is active")
-    if torch.autograd.forward_ad._current_level >= 0:
+    if dual_level() >= 0:
         raise Refused("forward-mode differentiation is active")
     if top_saved_tensors_hooks() is not None:
         raise Refused("hooks of saved tensors are active")
@@ -105,7 +112,7 @@ def _folded_text() -> str:
     for name in ("flash", "mem_efficient", "math", "cudnn"):
         texts.append(f"{name} {getattr(torch.backends.cuda, f'{name}_sdp_enabled')()}")
     texts.append(f"overwrite {torch.__future__.get_overwrite_module_params_on_conversion()}")
-    texts.append(f"tf32 {torch._C._get_cublas_allow_tf32()}")
+    texts.append(f"tf32 {get_cublas_allow_tf32()}")
     texts.append(f"recursions {sys.getrecursionlimit()}")
     for kind in ("cpu", "hpu", "cuda"):
         texts.append(f"autocast of {kind} {torch.get_autocast_dtype(kind)}")
@@ -126,7 +133,7 @@ def state_factors() -> Factors:
         # Operators look their functions up on the class: nothing in the traced code names them.
         ("methods of tensors", describer.class_text(torch.Tensor)),
         ("folded state", _folded_text()),
-        ("default device", str(torch.utils._device.CURRENT_DEVICE)),
+        ("default device", str(current_device())),
     ]
 
 
@@ -159,7 +166,7 @@ def _whole_text(value: Any, describer: Describer, depth: int) -> str:
     return f"a {type_name(type(value))}"
 
 
-def frame_factors(frame: DynamoFrameType, settings: Settings, how: str) -> Factors:
+def frame_factors(frame: PyInterpreterFrame, settings: Settings, how: str) -> Factors:
     """how: what the caller of torch.compile chose beside options. Raises Refused."""
     describer = Describer()
     device = native.torch_module()

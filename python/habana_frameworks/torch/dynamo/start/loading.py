@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..programs import cache_artifacts
-from ..programs.binding import bind_program, describe_program, log_record, warn_once
+from ..programs.binding import bind_program, describe_program, log_record, note_stored, warn_once
 from ..programs.request import Settings
 from ..programs.service import NoProgram, UnusableProgram, service
 from ..records import graph_watch, records
@@ -57,8 +56,7 @@ class GraphLoader:
     def commit(self) -> None:
         for record in self._records:
             records.add(record)
-            if record.front_end_key:
-                cache_artifacts.record(record.front_end_key)
+            note_stored(record)
             log_record(record)
             if record.origin == "eager":
                 warn_once(f"{record.name} runs eagerly: {record.reason}")

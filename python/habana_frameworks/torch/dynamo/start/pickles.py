@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch._dynamo.bytecode_transformation import get_code_keys
-from torch._guards import Source
+
+from ...torch_compat.tracing import Source, get_code_keys
 
 _OWN_PACKAGE = __name__.rpartition(".")[0]
 # Where sources of guards are defined.

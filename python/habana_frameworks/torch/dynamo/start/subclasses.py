@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch._guards import Source
-
+from ...torch_compat.tracing import Source
 from .code_fingerprint import find
 from .describe import Refused, Unknown, type_name
 from .guard_facts import Place, StoredGuard, Values

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.convert_frame import _bytecode_hooks
-from torch._dynamo.output_graph import OutputGraph, get_builtins_dict
-from torch._dynamo.pgo import FrameStateSizeEntry
-from torch._guards import Guard, Source
 
+from ...torch_compat.history import FrameStateSizeEntry
+from ...torch_compat.tracing import Guard, OutputGraph, Source, bytecode_hooks, get_builtins_dict
 from . import guard_facts, identities, pickles, subclasses
 from .code_fingerprint import World, WorldRecorder
 from .describe import Describer, Refused
@@ -122,7 +120,7 @@ def _refuse_symbols(output: OutputGraph) -> None:
         raise Refused("it has guards of AOTAutograd")
     if output.export:
         raise Refused("it is an export")
-    if _bytecode_hooks:
+    if bytecode_hooks:
         raise Refused("somebody else rewrites its bytecode")
 
 

@@ -16,26 +16,48 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch._dynamo import convert_frame, exc, pgo
-from torch._dynamo.output_graph import OutputGraph
-from torch._dynamo.symbolic_convert import InliningInstructionTranslator, compare_op_handlers
-from torch._dynamo.variables import (
+from ...torch_compat.features import AUTOMATIC_SIZES, enable
+from ...torch_compat.replaced import original, replace
+from ...torch_compat.tracing import (
+    BaseListVariable,
     ConstantVariable,
-    functions,
-    hashable,
-    nn_module,
-    object_protocol,
+    Guard,
+    LazyVariableTracker,
+    OutputGraph,
+    RestartAnalysis,
+    SetVariable,
+    Source,
+    compare_op_handlers,
 )
-from torch._dynamo.variables.builtin import BuiltinVariable
-from torch._dynamo.variables.lazy import LazyVariableTracker
-from torch._dynamo.variables.lists import BaseListVariable, ListVariable
-from torch._dynamo.variables.sets import SetVariable
-from torch._guards import Guard, Source
-
 from . import guard_facts
 from .describe import Describer, Refused
 from .guard_facts import StoredGuard, Values
 from .subclasses import Question, questions_of
+
+_VARIABLES = "torch._dynamo.variables"
+_CALL_CONSTANT = f"{_VARIABLES}.functions.invoke_and_store_as_constant"
+_CALL_CONSTANT_OF_MODULE = f"{_VARIABLES}.nn_module.invoke_and_store_as_constant"
+_ID = f"{_VARIABLES}.builtin.BuiltinVariable.call_id"
+_ISINSTANCE = f"{_VARIABLES}.builtin.BuiltinVariable.call_isinstance"
+_BUILTIN = f"{_VARIABLES}.builtin.BuiltinVariable.call_function"
+_SORTED = f"{_VARIABLES}.builtin.BuiltinVariable.call_sorted"
+_CONSTANT = f"{_VARIABLES}.ConstantVariable.__init__"
+_CONSTANT_METHOD = f"{_VARIABLES}.ConstantVariable.call_method"
+_HASH = f"{_VARIABLES}.object_protocol.generic_hash"
+_ISSUBCLASS = f"{_VARIABLES}.object_protocol.generic_issubclass"
+_LIST_METHOD = f"{_VARIABLES}.lists.ListVariable.call_method"
+_UNPACK_SET = f"{_VARIABLES}.sets.SetVariable.unpack_var_sequence"
+_ITERATE_SET = f"{_VARIABLES}.sets.SetVariable.tp_iter_impl"
+_HASHABLE = f"{_VARIABLES}.hashable.HashableTracker.__init__"
+_TRACE_FRAME = "torch._dynamo.convert_frame.trace_frame"
+_INLINE_CALL = "torch._dynamo.symbolic_convert.InliningInstructionTranslator.inline_call_"
+_UPDATE_HISTORY = "torch._dynamo.pgo.update_automatic_dynamic"
+# All but the last, which is a feature of its own.
+_PATHS = (
+    *(_CALL_CONSTANT, _CALL_CONSTANT_OF_MODULE, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT),
+    *(_CONSTANT_METHOD, _HASH, _ISSUBCLASS, _LIST_METHOD, _UNPACK_SET, _ITERATE_SET, _HASHABLE),
+    *(_TRACE_FRAME, _INLINE_CALL),
+)
 
 # Their hashes are the same in every process.
 _NUMBERS = (bool, int, float, complex)
@@ -134,11 +156,10 @@ def _note_use(*values: Any) -> None:
 
 
 def _wrap_builtins() -> None:
-    call_id, call_hash = BuiltinVariable.call_id, object_protocol.generic_hash
-    call_isinstance = BuiltinVariable.call_isinstance
-    is_subclass = object_protocol.generic_issubclass
-    make_constant, call_method = ConstantVariable.__init__, ConstantVariable.call_method
-    call_builtin = BuiltinVariable.call_function
+    call_id, call_hash = original(_ID), original(_HASH)
+    call_isinstance, is_subclass = original(_ISINSTANCE), original(_ISSUBCLASS)
+    make_constant, call_method = original(_CONSTANT), original(_CONSTANT_METHOD)
+    call_builtin = original(_BUILTIN)
 
     @functools.wraps(call_id)
     def _id(self: Any, tx: Any, *args: Any) -> Any:
@@ -200,13 +221,13 @@ def _wrap_builtins() -> None:
 
     for text in ("<", ">", "<=", ">="):  # bound when Dynamo was imported
         compare_op_handlers[text] = noting(compare_op_handlers[text])
-    BuiltinVariable.call_function = _call  # type: ignore[method-assign]
-    ConstantVariable.call_method = _method  # type: ignore[method-assign]
-    BuiltinVariable.call_id = _id  # type: ignore[method-assign]
-    BuiltinVariable.call_isinstance = _isinstance  # type: ignore[assignment,method-assign]
-    ConstantVariable.__init__ = _constant  # type: ignore[method-assign]
-    object_protocol.generic_hash = _hash  # type: ignore[assignment]
-    object_protocol.generic_issubclass = _issubclass
+    replace(_BUILTIN, _call)
+    replace(_CONSTANT_METHOD, _method)
+    replace(_ID, _id)
+    replace(_ISINSTANCE, _isinstance)
+    replace(_CONSTANT, _constant)
+    replace(_HASH, _hash)
+    replace(_ISSUBCLASS, _issubclass)
 
 
 _ORDER = "traced code goes through a set: its order is another one in every process"
@@ -232,7 +253,7 @@ def _wrap_sets() -> None:
 
         return _take
 
-    call_sorted, call_list = BuiltinVariable.call_sorted, ListVariable.call_method
+    call_sorted, call_list = original(_SORTED), original(_LIST_METHOD)
 
     @functools.wraps(call_list)
     def _call_list(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -254,14 +275,14 @@ def _wrap_sets() -> None:
             trace.local = ""
         return made
 
-    SetVariable.unpack_var_sequence = noting(SetVariable.unpack_var_sequence)  # type: ignore[method-assign]
-    SetVariable.tp_iter_impl = noting(SetVariable.tp_iter_impl)  # type: ignore[method-assign]
-    ListVariable.call_method = _call_list  # type: ignore[method-assign]
-    BuiltinVariable.call_sorted = _sorted  # type: ignore[method-assign]
+    for path in (_UNPACK_SET, _ITERATE_SET):
+        replace(path, noting(original(path)))
+    replace(_LIST_METHOD, _call_list)
+    replace(_SORTED, _sorted)
 
 
 def _wrap_keys() -> None:
-    make = hashable.HashableTracker.__init__
+    make = original(_HASHABLE)
 
     @functools.wraps(make)
     def _init(self: Any, vt: Any) -> None:
@@ -271,17 +292,17 @@ def _wrap_keys() -> None:
             if trace is not None and (source := vt.original_source()) is not None:
                 trace.keys[source.name] = source
 
-    hashable.HashableTracker.__init__ = _init  # type: ignore[method-assign]
+    replace(_HASHABLE, _init)
 
 
 def _wrap_attempts() -> None:
-    trace_frame, inline = convert_frame.trace_frame, InliningInstructionTranslator.inline_call_
+    trace_frame, inline = original(_TRACE_FRAME), original(_INLINE_CALL)
 
     @functools.wraps(trace_frame)
     def _trace_frame(*args: Any, **kwargs: Any) -> Any:
         try:
             return trace_frame(*args, **kwargs)
-        except exc.RestartAnalysis as error:
+        except RestartAnalysis as error:
             trace = traces.innermost()
             output = getattr(error, "_torch_dynamo_tracer_output", None)
             if trace is not None and output is not None:
@@ -295,21 +316,12 @@ def _wrap_attempts() -> None:
             trace.codes[id(self.f_code)] = self.f_code
         return inline(self)
 
-    convert_frame.trace_frame = _trace_frame
-    InliningInstructionTranslator.inline_call_ = _inline  # type: ignore[method-assign]
+    replace(_TRACE_FRAME, _trace_frame)
+    replace(_INLINE_CALL, _inline)
 
 
-def register() -> None:
-    """Wraps what Dynamo calls while it traces. To be called once."""
-    call_constant = functions.invoke_and_store_as_constant
-    update_history = pgo.update_automatic_dynamic
-
-    @functools.wraps(call_constant)
-    def _invoke(tx: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        trace = traces.innermost()
-        if trace is not None and isinstance(fn, (types.FunctionType, types.MethodType)):
-            trace.only_here(f"{fn.__qualname__} promises a constant for this process alone")
-        return call_constant(tx, fn, *args, **kwargs)
+def _wrap_history() -> None:
+    update_history = original(_UPDATE_HISTORY)
 
     @functools.wraps(update_history)
     def _update(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
@@ -318,10 +330,31 @@ def register() -> None:
             trace.met.append((name, entry))
         return update_history(tx, name, entry, **kwargs)
 
-    pgo.update_automatic_dynamic = _update
-    functions.invoke_and_store_as_constant = _invoke
-    nn_module.invoke_and_store_as_constant = _invoke  # type: ignore[attr-defined]
+    replace(_UPDATE_HISTORY, _update)
+
+
+def _wrap_constants() -> None:
+    call_constant = original(_CALL_CONSTANT)
+
+    @functools.wraps(call_constant)
+    def _invoke(tx: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        trace = traces.innermost()
+        if trace is not None and isinstance(fn, (types.FunctionType, types.MethodType)):
+            trace.only_here(f"{fn.__qualname__} promises a constant for this process alone")
+        return call_constant(tx, fn, *args, **kwargs)
+
+    replace(_CALL_CONSTANT, _invoke)
+    replace(_CALL_CONSTANT_OF_MODULE, _invoke)
+
+
+def register() -> None:
+    """Wraps what Dynamo calls while it traces. To be called once. Mismatch or AttributeError, and
+    nothing wrapped, where Dynamo has other functions."""
+    for path in _PATHS:
+        original(path)
+    _wrap_constants()
     _wrap_builtins()
     _wrap_keys()
     _wrap_sets()
     _wrap_attempts()
+    enable(AUTOMATIC_SIZES, _wrap_history)

@@ -12,11 +12,20 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from torch._ops import OpOverload
-
+from ....torch_compat import features
+from ....torch_compat.ops import OpOverload
 from ...fingerprints.function_text import is_foreign
 from .aten_rules import ATEN_RULES
 from .own_decompositions import OWN
+
+_table: Any = None  # PyTorch's decompositions; graphs of known ops never need it
+
+
+def _load() -> None:
+    global _table
+    from ....torch_compat.decomposition_table import decomposition_table
+
+    _table = decomposition_table
 
 
 @functools.cache
@@ -30,9 +39,8 @@ def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     if op._can_decompose():
         decompose: Callable[..., Any] = op.decompose
         return decompose
-    # Imported here: graphs of known ops never need it.
-    from torch._decomp import decomposition_table
-
-    found = decomposition_table.get(op)
+    if _table is None and not features.enable(features.DECOMPOSITIONS, _load):
+        return None
+    found = _table.get(op)
     # The key of a graph tells nothing of what somebody else put into the table.
     return None if isinstance(found, types.FunctionType) and is_foreign(found) else found

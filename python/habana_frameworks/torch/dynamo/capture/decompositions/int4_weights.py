@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ....torch_compat.graph_calls import weight_int4pack_mm_for_cpu
+
 # Columns of a block by CPU capability. Without vectors, and in a last block that is not whole,
 # neighbours share a byte instead; such weights stay with PyTorch's own kernel.
 _COLUMNS = {"AVX2": 32, "AVX512": 64}
@@ -38,9 +40,7 @@ def int4_matmul(
             f"hpu::int4_matmul: weights in blocks of {columns} columns, but PyTorch's kernels here "
             f"take blocks of {block_columns()} (ATEN_CPU_CAPABILITY): pack them again"
         )
-    y: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
-        x, weights, group, scales_and_zeros
-    )
+    y: torch.Tensor = weight_int4pack_mm_for_cpu(x, weights, group, scales_and_zeros)
     return y
 
 

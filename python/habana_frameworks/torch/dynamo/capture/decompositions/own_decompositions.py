@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from ....torch_compat.ops import OpOverload
 from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
 from .margin_losses import multilabel_margin_loss_forward
 from .volume_pooling import VOLUME_POOLING

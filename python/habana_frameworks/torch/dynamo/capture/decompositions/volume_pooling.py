@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+
+from ....torch_compat.ops import OpOverload
 
 _aten: Any = torch.ops.aten
 

@@ -1,0 +1,5 @@
+"""What Dynamo compiles at the moment."""
+
+from __future__ import annotations
+
+from torch._guards import CompileContext as CompileContext

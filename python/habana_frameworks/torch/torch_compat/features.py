@@ -1,0 +1,80 @@
+"""What turns itself off where PyTorch lacks a private name, and everything else goes on.
+
+`enable` runs what sets a feature up. A name that is missing, or a function to be replaced whose
+parameters are others, turns off that feature alone, with one warning that says what is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+_log = logging.getLogger("habana_frameworks.torch")
+
+
+class Mismatch(Exception):
+    """A function of PyTorch is not what this package was written for; the text says how."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    name: str
+    lost: str  # completes "..., so": what users notice
+
+
+COMPILING = Feature("compiling for hpu", "hpu_backend runs every graph eagerly")
+STARTS = Feature(
+    "starting without tracing",
+    "every process traces its models, and recurrent layers step by step",
+)
+AUTOMATIC_SIZES = Feature(
+    "sizes in stored starts", "a process that starts without tracing meets each size as new"
+)
+OPTIMIZERS = Feature("compiled optimizers on hpu", "a compiled optimizer step runs eagerly")
+RECURRENT_LAYERS = Feature(
+    "whole recurrent layers in graphs", "nn.LSTM and its like are traced step by step"
+)
+FAKE_RESULTS = Feature(
+    "strides of fake results", "a compiled graph may refuse views of tensors that are not row-major"
+)
+DECOMPOSITIONS = Feature(
+    "PyTorch's decompositions", "operators without a rule in the compile server run eagerly"
+)
+PARTITIONING = Feature(
+    "partitioning by AOTAutograd", "graphs that the capture refuses run eagerly as a whole"
+)
+ARTIFACTS = Feature("programs in cache artifacts", "torch.compiler.save_cache_artifacts has none")
+DEVICE_INTERFACE = Feature(
+    "Dynamo's device interface for hpu", "libraries that ask Dynamo for it get an error"
+)
+MANUAL_SEED = Feature("torch.manual_seed for hpu", "call torch.hpu.manual_seed as well")
+TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")
+TRACE_EVENTS = Feature("graph breaks in reports", "reports lack what Dynamo counts")
+
+_off: dict[str, str] = {}
+
+
+def enable(feature: Feature, action: Callable[[], object]) -> bool:
+    """Runs `action`. False, and one warning, where it needs something that PyTorch lacks."""
+    if feature.name in _off:
+        return False
+    try:
+        action()
+    except (ImportError, AttributeError, Mismatch) as error:
+        _off[feature.name] = str(error)
+        _log.warning(
+            "%s is off with PyTorch %s (%s), so %s",
+            feature.name,
+            torch.__version__,
+            error,
+            feature.lost,
+        )
+        return False
+    return True
+
+
+def is_off(feature: Feature) -> bool:
+    return feature.name in _off

@@ -1,0 +1,100 @@
+"""The functions of PyTorch that this package replaces.
+
+Each row names the parameters that the replacement relies on. `original` fails with Mismatch where
+the function of this PyTorch lacks one of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .features import (
+    AUTOMATIC_SIZES,
+    COMPILING,
+    FAKE_RESULTS,
+    MANUAL_SEED,
+    OPTIMIZERS,
+    STARTS,
+    Feature,
+    Mismatch,
+)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    feature: Feature
+    module: str
+    attribute: str  # of the module; "Class.name" for a method
+    parameters: tuple[str, ...]
+
+
+_DYNAMO = "torch._dynamo"
+_VARIABLES = "torch._dynamo.variables"
+_TRANSLATOR = "torch._dynamo.symbolic_convert"
+_FAKE_IMPLS = "torch._subclasses.fake_impls"
+_TABLE = (
+    Replaced(STARTS, f"{_DYNAMO}.convert_frame", "_compile", ("code", "compiler_fn", "skip")),
+    Replaced(STARTS, f"{_DYNAMO}.convert_frame", "DynamoOutput.build_guards", ("self", "code")),
+    Replaced(STARTS, f"{_DYNAMO}.convert_frame", "trace_frame", ()),
+    Replaced(STARTS, _TRANSLATOR, "InliningInstructionTranslator.inline_call_", ("self",)),
+    Replaced(STARTS, f"{_VARIABLES}.functions", "invoke_and_store_as_constant", ("tx", "fn")),
+    Replaced(STARTS, f"{_VARIABLES}.nn_module", "invoke_and_store_as_constant", ("tx", "fn")),
+    Replaced(STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_id", ("self", "tx")),
+    Replaced(STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_isinstance", ("self", "tx")),
+    Replaced(
+        STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_function", ("self", "tx", "args")
+    ),
+    Replaced(STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_sorted", ("self", "tx", "obj")),
+    Replaced(STARTS, f"{_VARIABLES}", "ConstantVariable.__init__", ("self", "value")),
+    Replaced(
+        STARTS, f"{_VARIABLES}", "ConstantVariable.call_method", ("self", "tx", "name", "args")
+    ),
+    Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_hash", ("tx",)),
+    Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_issubclass", ("tx",)),
+    Replaced(STARTS, f"{_VARIABLES}.lists", "ListVariable.call_method", ("self", "tx", "name")),
+    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.unpack_var_sequence", ("self", "tx")),
+    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.tp_iter_impl", ("self", "tx")),
+    Replaced(STARTS, f"{_VARIABLES}.hashable", "HashableTracker.__init__", ("self", "vt")),
+    Replaced(
+        AUTOMATIC_SIZES, f"{_DYNAMO}.pgo", "update_automatic_dynamic", ("tx", "name", "entry")
+    ),
+    Replaced(
+        OPTIMIZERS, f"{_VARIABLES}.optimizer", "OptimizerVariable._set_capturable", ("self", "tx")
+    ),
+    Replaced(OPTIMIZERS, f"{_VARIABLES}.optimizer", "_is_static_for_cudagraphs", ("x",)),
+    Replaced(OPTIMIZERS, "torch.optim.optimizer", "_get_foreach_kernels_supported_devices", ()),
+    Replaced(FAKE_RESULTS, _FAKE_IMPLS, "is_noncontiguous_supported", ("device",)),
+    Replaced(FAKE_RESULTS, "torch._refs", "is_noncontiguous_supported", ("device",)),
+    Replaced(COMPILING, "torch._ops", "OpOverload.py_impl", ("self", "k")),
+    Replaced(MANUAL_SEED, "torch.random", "_seed_custom_device", ("seed",)),
+)
+ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}
+
+
+def _owner(row: Replaced) -> tuple[Any, str]:
+    owner: Any = importlib.import_module(row.module)
+    *classes, name = row.attribute.split(".")
+    for cls in classes:
+        owner = getattr(owner, cls)
+    return owner, name
+
+
+def original(path: str) -> Callable[..., Any]:
+    """The function as it is now. path: a key of ROWS. Mismatch; AttributeError."""
+    row = ROWS[path]
+    owner, name = _owner(row)
+    function: Callable[..., Any] = getattr(owner, name)
+    missing = [p for p in row.parameters if p not in inspect.signature(function).parameters]
+    if missing:
+        raise Mismatch(f"{path} has no parameter {', '.join(missing)}")
+    return function
+
+
+def replace(path: str, function: Callable[..., Any]) -> None:
+    """From now on PyTorch calls `function`, which calls the original one."""
+    owner, name = _owner(ROWS[path])
+    setattr(owner, name, function)
