@@ -43,7 +43,7 @@ def client_module() -> Any:
 
 def built_for() -> str:
     """The version of PyTorch that `_torch` was built with."""
-    return (FOLDER / "torch_version.txt").read_text(encoding="ascii").strip()
+    return (FOLDER / "torch_version.txt").read_text(encoding="utf-8").strip()
 
 
 def server_binary() -> str:
