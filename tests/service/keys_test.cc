@@ -197,9 +197,9 @@ TEST(CompileQueue, TheLastLookIsToldAsTheStores) {
   CompileQueue queue(options, hooks);
   CompileJob job;
   job.key = entry.manifest.key();
-  const absl::StatusOr<CompileQueue::Seat> seat = queue.Join(job);
-  Flight::View view;
-  while (!view.result.has_value()) view = seat->flight().Wait(view.version, kTimeout);
+  const absl::StatusOr<CompileQueue::Waiter> waiter = queue.Join(job);
+  InflightCompilation::View view;
+  while (!view.result.has_value()) view = waiter->inflight().Wait(view.version, kTimeout);
   ASSERT_TRUE(view.result->ok()) << view.result->status();
   EXPECT_TRUE((*view.result)->from_store);
   EXPECT_TRUE(store::SameEntry((*view.result)->entry, entry));

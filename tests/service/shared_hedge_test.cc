@@ -132,7 +132,7 @@ TEST_F(SharedHedgeTest, AFrozenRequestWaitsForTheEngine) {
 TEST(CompileQueueHedge, WhoeverAskedOthersTooLongIsToldAgainThatItHasLanded) {
   std::promise<void> answer;
   std::promise<void> again;
-  std::atomic<int> landed{0};
+  std::atomic<int> completed{0};
   QueueOptions options;
   options.workers = 1;
   options.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
@@ -142,25 +142,25 @@ TEST(CompileQueueHedge, WhoeverAskedOthersTooLongIsToldAgainThatItHasLanded) {
   hooks.look_up = [](const CompileJob&) -> absl::StatusOr<store::Entry> {
     return NotFound("none");
   };
-  hooks.forward = [&](const CompileJob&, const ProgressFunction&) -> absl::StatusOr<Landing> {
+  hooks.forward = [&](const CompileJob&, const ProgressFunction&) -> absl::StatusOr<CompileResult> {
     answer.get_future().wait();
     return Error(absl::StatusCode::kUnavailable, "the lease is this server's");
   };
   hooks.publish = [](const CompileJob&, CompileOutput, std::chrono::microseconds) {
     return absl::StatusOr<store::Entry>(store::EntryOf(1));
   };
-  hooks.landed = [&](const CompileJob&) {
-    if (++landed == 2) again.set_value();
+  hooks.completed = [&](const CompileJob&) {
+    if (++completed == 2) again.set_value();
   };
   hooks.fail = [](const CompileJob&, const absl::Status& failure) { ADD_FAILURE() << failure; };
   CompileQueue queue(options, hooks);
   CompileJob job;
   job.input.graph = GraphThatSays("quick");
-  const absl::StatusOr<CompileQueue::Seat> seat = queue.Join(job);
-  Flight::View view;
-  while (!view.result.has_value()) view = seat->flight().Wait(view.version, kTimeout);
+  const absl::StatusOr<CompileQueue::Waiter> waiter = queue.Join(job);
+  InflightCompilation::View view;
+  while (!view.result.has_value()) view = waiter->inflight().Wait(view.version, kTimeout);
   EXPECT_TRUE(view.result->ok()) << view.result->status();
-  EXPECT_EQ(landed, 1);
+  EXPECT_EQ(completed, 1);
   answer.set_value();
   EXPECT_EQ(again.get_future().wait_for(kTimeout), std::future_status::ready);
 }

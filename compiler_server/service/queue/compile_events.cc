@@ -9,7 +9,8 @@ bool SendFailure(const absl::Status& failure, grpc::ServerWriter<wire::CompileEv
   return writer->Write(event);
 }
 
-bool SendState(const Flight::View& view, grpc::ServerWriter<wire::CompileEvent>* writer) {
+bool SendState(const InflightCompilation::View& view,
+               grpc::ServerWriter<wire::CompileEvent>* writer) {
   wire::CompileEvent event;
   if (view.started) {
     event.mutable_progress()->set_stage(view.progress.stage);
@@ -26,8 +27,8 @@ const char* NameOf(wire::CompileEvent::Origin origin) {
   return origin == wire::CompileEvent::ORIGIN_COALESCED ? "coalesced" : "compiled";
 }
 
-wire::CompileEvent::Origin OriginOf(const Landing& landing, bool leader) {
-  if (landing.from_store) return wire::CompileEvent::ORIGIN_STORE;
+wire::CompileEvent::Origin OriginOf(const CompileResult& result, bool leader) {
+  if (result.from_store) return wire::CompileEvent::ORIGIN_STORE;
   return leader ? wire::CompileEvent::ORIGIN_COMPILED : wire::CompileEvent::ORIGIN_COALESCED;
 }
 

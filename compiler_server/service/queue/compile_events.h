@@ -4,16 +4,17 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include "compile_service.pb.h"
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 
 namespace hpu::server {
 
 // False: the client has left.
 bool SendFailure(const absl::Status& failure, grpc::ServerWriter<wire::CompileEvent>* writer);
-bool SendState(const Flight::View& view, grpc::ServerWriter<wire::CompileEvent>* writer);
+bool SendState(const InflightCompilation::View& view,
+               grpc::ServerWriter<wire::CompileEvent>* writer);
 
 // `leader`: the request began the flight.
-wire::CompileEvent::Origin OriginOf(const Landing& landing, bool leader);
+wire::CompileEvent::Origin OriginOf(const CompileResult& result, bool leader);
 // For the log.
 const char* NameOf(wire::CompileEvent::Origin origin);
 

@@ -52,8 +52,8 @@ std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
   return std::chrono::milliseconds(std::stoll(std::string(*hint)));
 }
 
-CompileQueue::Seat::~Seat() {
-  if (flight_ != nullptr) queue_->Leave(flight_.get(), tenant_);
+CompileQueue::Waiter::~Waiter() {
+  if (inflight_ != nullptr) queue_->Leave(inflight_.get(), tenant_);
 }
 
 CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
@@ -70,18 +70,18 @@ CompileQueue::CompileQueue(QueueOptions options, QueueHooks hooks)
 
 CompileQueue::~CompileQueue() { Stop(std::chrono::milliseconds(0)); }
 
-absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
-  const Digest key = job.flight;
+absl::StatusOr<CompileQueue::Waiter> CompileQueue::Join(CompileJob job) {
+  const Digest key = job.inflight_key;
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_) return Stopping();
-  const auto found = flights_.find(key);
-  absl::Status admitted = AdmitSeat(job);
-  if (admitted.ok() && found == flights_.end()) admitted = AdmitFlight(job);
+  const auto found = inflight_.find(key);
+  absl::Status admitted = AdmitWaiter(job);
+  if (admitted.ok() && found == inflight_.end()) admitted = AdmitCompilation(job);
   if (!admitted.ok()) {
     ++turned_away_;
     return admitted;
   }
-  if (found != flights_.end()) {
+  if (found != inflight_.end()) {
     ++coalesced_;
     if (!job.warm_up) {
       found->second.warm_up = false;
@@ -92,27 +92,27 @@ absl::StatusOr<CompileQueue::Seat> CompileQueue::Join(CompileJob job) {
     Waiting& joined = found->second;
     // Those who had it hedged have left, and it was given up.
     if (joined.hedged && !joined.to_compile && !joined.compiling) Wait(compile_, joined);
-    return TakeSeat(joined, job, /*leader=*/false);
+    return AddWaiter(joined, job, /*leader=*/false);
   }
-  Waiting& waiting = flights_[key];
+  Waiting& waiting = inflight_[key];
   waiting.warm_up = job.warm_up;
-  waiting.flight = std::make_shared<Flight>(std::move(job));
+  waiting.inflight = std::make_shared<InflightCompilation>(std::move(job));
   Wait(hooks_.forward ? forward_ : compile_, waiting);
-  return TakeSeat(waiting, waiting.flight->job(), /*leader=*/true);
+  return AddWaiter(waiting, waiting.inflight->job(), /*leader=*/true);
 }
 
-CompileQueue::Seat CompileQueue::TakeSeat(Waiting& waiting, const CompileJob& job, bool leader) {
-  ++waiting.seats;
-  ++seats_[job.caller.tenant];
+CompileQueue::Waiter CompileQueue::AddWaiter(Waiting& waiting, const CompileJob& job, bool leader) {
+  ++waiting.waiters;
+  ++waiters_[job.caller.tenant];
   // Equal content is of one size, or nearly: each counts as the flight's.
-  request_bytes_ += waiting.flight->job().input.graph.size();
-  return Seat(this, waiting.flight, leader, job.caller.tenant);
+  request_bytes_ += waiting.inflight->job().input.graph.size();
+  return Waiter(this, waiting.inflight, leader, job.caller.tenant);
 }
 
-absl::Status CompileQueue::AdmitSeat(const CompileJob& job) const {
+absl::Status CompileQueue::AdmitWaiter(const CompileJob& job) const {
   const std::string& tenant = job.caller.tenant;
-  const auto own = seats_.find(tenant);
-  if (own != seats_.end() && own->second >= options_.max_waiting_of_tenant) {
+  const auto own = waiters_.find(tenant);
+  if (own != waiters_.end() && own->second >= options_.max_waiting_of_tenant) {
     return TurnedAway(
         std::to_string(own->second) + " requests of tenant " + tenant + " are waiting",
         ExpectedWait());
@@ -126,7 +126,7 @@ absl::Status CompileQueue::AdmitSeat(const CompileJob& job) const {
                     ExpectedWait());
 }
 
-absl::Status CompileQueue::AdmitFlight(const CompileJob& job) {
+absl::Status CompileQueue::AdmitCompilation(const CompileJob& job) {
   const size_t waiting = forward_.keys.size() + compile_.keys.size();
   if (waiting >= options_.max_waiting) {
     return TurnedAway(std::to_string(waiting) + " compilations are waiting", ExpectedWait());
@@ -146,46 +146,46 @@ std::chrono::milliseconds CompileQueue::ExpectedWait() const {
 }
 
 void CompileQueue::Wait(Lane& lane, Waiting& waiting) {
-  const CompileJob& job = waiting.flight->job();
+  const CompileJob& job = waiting.inflight->job();
   waiting.to_compile = &lane == &compile_;
-  lane.keys.Push(job.flight, job.caller.tenant, waiting.warm_up);
+  lane.keys.Push(job.inflight_key, job.caller.tenant, waiting.warm_up);
   TellPositions();
   lane.work.notify_one();
 }
 
-void CompileQueue::Leave(const Flight* flight, const std::string& tenant) {
-  const Digest& key = flight->job().flight;
+void CompileQueue::Leave(const InflightCompilation* inflight, const std::string& tenant) {
+  const Digest& key = inflight->job().inflight_key;
   std::lock_guard<std::mutex> lock(mutex_);
-  request_bytes_ -= flight->job().input.graph.size();
-  if (--seats_.at(tenant) == 0) seats_.erase(tenant);
-  const auto found = flights_.find(key);
-  if (found == flights_.end() || found->second.flight.get() != flight) return;  // finished
-  if (--found->second.seats > 0) return;
+  request_bytes_ -= inflight->job().input.graph.size();
+  if (--waiters_.at(tenant) == 0) waiters_.erase(tenant);
+  const auto found = inflight_.find(key);
+  if (found == inflight_.end() || found->second.inflight.get() != inflight) return;  // finished
+  if (--found->second.waiters > 0) return;
   forward_.keys.Erase(key);
   compile_.keys.Erase(key);
   found->second.to_compile = false;
   if (found->second.threads == 0) {
     ++abandoned_;
-    flights_.erase(found);
+    inflight_.erase(found);
   }
   TellPositions();
 }
 
 void CompileQueue::Stop(std::chrono::milliseconds grace) {
-  std::vector<std::shared_ptr<Flight>> refused;
+  std::vector<std::shared_ptr<InflightCompilation>> refused;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     stopping_ = true;
     for (Lane* lane : {&forward_, &compile_}) {
       while (const std::optional<Digest> key = lane->keys.Pop()) {
-        refused.push_back(flights_.at(*key).flight);
-        flights_.erase(*key);
+        refused.push_back(inflight_.at(*key).inflight);
+        inflight_.erase(*key);
       }
       lane->work.notify_all();
     }
     watch_.notify_all();
   }
-  for (const std::shared_ptr<Flight>& flight : refused) flight->Finish(Stopping());
+  for (const std::shared_ptr<InflightCompilation>& inflight : refused) inflight->Finish(Stopping());
   {
     std::unique_lock<std::mutex> lock(mutex_);
     idle_.wait_for(lock, grace, [this] { return running_ == 0; });
@@ -199,7 +199,7 @@ void CompileQueue::Stop(std::chrono::milliseconds grace) {
 
 size_t CompileQueue::in_flight() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return flights_.size();
+  return inflight_.size();
 }
 
 void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const {
@@ -210,7 +210,7 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
   counters["compile.worker_losses"] += worker_losses_;
   counters["compile.abandoned"] += abandoned_;
   counters["compile.turned_away"] += turned_away_;
-  counters["compile.hedged"] += hedged_flights_;
+  counters["compile.hedged"] += hedged_;
   counters["compile.overtaken"] += overtaken_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
@@ -223,13 +223,13 @@ void CompileQueue::CompileThread(size_t index) {
   if (const auto worker = ReadyWorker(index); !worker.ok()) {
     HPU_LOG(kError, "no compile worker error=" << ToText(worker.status()));
   }
-  while (const std::shared_ptr<Flight> flight = NextFlight(compile_)) {
-    const RequestNames names(flight->job());
-    absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
-      return CompileOnce(index, flight->job(), progress);
+  while (const std::shared_ptr<InflightCompilation> inflight = NextCompilation(compile_)) {
+    const RequestNames names(inflight->job());
+    absl::StatusOr<CompileResult> result = Try(*inflight, [&](const ProgressFunction& progress) {
+      return CompileOnce(index, inflight->job(), progress);
     });
     --compiling_;
-    Land(*flight, std::move(result), /*compiled=*/true);
+    Complete(*inflight, std::move(result), /*compiled=*/true);
     LetGo();
     // A lost worker is replaced at once, so that the next request finds a warm one.
     ReadyWorker(index).status().IgnoreError();
@@ -239,28 +239,28 @@ void CompileQueue::CompileThread(size_t index) {
 }
 
 void CompileQueue::ForwardThread() {
-  while (const std::shared_ptr<Flight> flight = NextFlight(forward_)) {
-    const RequestNames names(flight->job());
-    absl::StatusOr<Landing> result = Try(*flight, [&](const ProgressFunction& progress) {
-      return hooks_.forward(flight->job(), [&](const CompileProgress& now) {
-        NoteLife(*flight);
+  while (const std::shared_ptr<InflightCompilation> inflight = NextCompilation(forward_)) {
+    const RequestNames names(inflight->job());
+    absl::StatusOr<CompileResult> result = Try(*inflight, [&](const ProgressFunction& progress) {
+      return hooks_.forward(inflight->job(), [&](const CompileProgress& now) {
+        NoteLife(*inflight);
         progress(now);
       });
     });
     if (absl::IsUnavailable(result.status())) {
-      ReturnToCompile(flight);
+      ReturnToCompile(inflight);
     } else {
-      Land(*flight, std::move(result), /*compiled=*/false);
+      Complete(*inflight, std::move(result), /*compiled=*/false);
     }
     LetGo();
   }
 }
 
-std::shared_ptr<Flight> CompileQueue::NextFlight(Lane& lane) {
+std::shared_ptr<InflightCompilation> CompileQueue::NextCompilation(Lane& lane) {
   std::unique_lock<std::mutex> lock(mutex_);
   lane.work.wait(lock, [&] { return stopping_ || !lane.keys.empty(); });
   if (stopping_) return nullptr;
-  Waiting& next = flights_.at(*lane.keys.Pop());
+  Waiting& next = inflight_.at(*lane.keys.Pop());
   ++next.threads;
   ++running_;
   if (&lane == &compile_) {
@@ -268,11 +268,11 @@ std::shared_ptr<Flight> CompileQueue::NextFlight(Lane& lane) {
     next.compiling = true;
     ++compiling_;
   } else if (options_.hedge_after.count() > 0) {
-    asked_.emplace_back(std::chrono::steady_clock::now() + options_.hedge_after, next.flight);
+    asked_.emplace_back(std::chrono::steady_clock::now() + options_.hedge_after, next.inflight);
     watch_.notify_one();
   }
   TellPositions();
-  return next.flight;
+  return next.inflight;
 }
 
 unsigned CompileQueue::ThreadsOfOne() const {
@@ -280,33 +280,35 @@ unsigned CompileQueue::ThreadsOfOne() const {
   return std::max<unsigned>(1, options_.threads / static_cast<unsigned>(compiling));
 }
 
-absl::StatusOr<Landing> CompileQueue::Try(Flight& flight, const Attempt& attempt) {
-  flight.Start();
+absl::StatusOr<CompileResult> CompileQueue::Try(InflightCompilation& inflight,
+                                                const Attempt& attempt) {
+  inflight.Start();
   // Whoever waits must be answered whatever happens here, allocation failures included.
   try {
-    return attempt([&](const CompileProgress& now) { flight.SetProgress(now); });
+    return attempt([&](const CompileProgress& now) { inflight.SetProgress(now); });
   } catch (const std::exception& error) {
     return Internal("the server failed while compiling: ", error.what());
   }
 }
 
-CompileQueue::Waiting* CompileQueue::Find(const Flight& flight) {
-  const auto found = flights_.find(flight.job().flight);
-  return found == flights_.end() || found->second.flight.get() != &flight ? nullptr
-                                                                          : &found->second;
+CompileQueue::Waiting* CompileQueue::Find(const InflightCompilation& inflight) {
+  const auto found = inflight_.find(inflight.job().inflight_key);
+  return found == inflight_.end() || found->second.inflight.get() != &inflight ? nullptr
+                                                                               : &found->second;
 }
 
-void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result, bool compiled) {
-  const CompileJob& job = flight.job();
+void CompileQueue::Complete(InflightCompilation& inflight, absl::StatusOr<CompileResult> result,
+                            bool compiled) {
+  const CompileJob& job = inflight.job();
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    Waiting* const waiting = Find(flight);
-    first = waiting != nullptr && !std::exchange(waiting->landing, true);
+    Waiting* const waiting = Find(inflight);
+    first = waiting != nullptr && !std::exchange(waiting->has_result, true);
     if (first && !compiled && (waiting->to_compile || waiting->compiling)) ++overtaken_;
   }
   // Whoever takes the lease from now on sees that the flight has landed (ReturnToCompile).
-  if (compiled && hooks_.landed) hooks_.landed(job);
+  if (compiled && hooks_.completed) hooks_.completed(job);
   if (!first) return;
   if (!result.ok()) {
     ++failed_;
@@ -316,12 +318,12 @@ void CompileQueue::Land(Flight& flight, absl::StatusOr<Landing> result, bool com
   {
     // Filed or remembered by now: a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
-    forward_.keys.Erase(job.flight);
-    compile_.keys.Erase(job.flight);
-    flights_.erase(job.flight);
+    forward_.keys.Erase(job.inflight_key);
+    compile_.keys.Erase(job.inflight_key);
+    inflight_.erase(job.inflight_key);
     TellPositions();
   }
-  flight.Finish(std::move(result));
+  inflight.Finish(std::move(result));
 }
 
 void CompileQueue::LetGo() {
@@ -333,11 +335,11 @@ absl::Status CompileQueue::Stopping() {
   return Error(absl::StatusCode::kUnavailable, "the compile server is stopping");
 }
 
-absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob& job,
-                                                  const ProgressFunction& progress) {
+absl::StatusOr<CompileResult> CompileQueue::CompileOnce(size_t index, const CompileJob& job,
+                                                        const ProgressFunction& progress) {
   if (!job.skip_cache_lookup) {
     absl::StatusOr<store::Entry> known = hooks_.look_up(job);
-    if (known.ok()) return Landing{*std::move(known), /*from_store=*/true};
+    if (known.ok()) return CompileResult{*std::move(known), /*from_store=*/true};
   }
   ASSIGN_OR_RETURN(WorkerProcess * worker, ReadyWorker(index));
   const auto begin = std::chrono::steady_clock::now();
@@ -356,7 +358,7 @@ absl::StatusOr<Landing> CompileQueue::CompileOnce(size_t index, const CompileJob
   RETURN_IF_ERROR(output.status());
   ++compiled_;
   ASSIGN_OR_RETURN(store::Entry entry, hooks_.publish(job, *std::move(output), spent));
-  return Landing{std::move(entry), /*from_store=*/false};
+  return CompileResult{std::move(entry), /*from_store=*/false};
 }
 
 absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
@@ -373,7 +375,8 @@ absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
 
 void CompileQueue::TellPositions() {
   uint32_t position = 0;
-  for (const Digest& key : compile_.keys.Order()) flights_.at(key).flight->SetPosition(position++);
+  for (const Digest& key : compile_.keys.Order())
+    inflight_.at(key).inflight->SetPosition(position++);
 }
 
 }  // namespace hpu::server

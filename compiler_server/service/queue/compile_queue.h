@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "compiler_server/service/queue/fair_queue.h"
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 #include "compiler_server/service/queue/tenant_budget.h"
 #include "compiler_server/service/workers/worker_process.h"
 
@@ -45,7 +45,8 @@ struct QueueHooks {
   std::function<absl::StatusOr<store::Entry>(const CompileJob& job)> look_up;
   // Asks other servers for the program, which is filed when it returns. UNAVAILABLE: none gives it,
   // compile here. Empty: there are none.
-  std::function<absl::StatusOr<Landing>(const CompileJob& job, const ProgressFunction& progress)>
+  std::function<absl::StatusOr<CompileResult>(const CompileJob& job,
+                                              const ProgressFunction& progress)>
       forward;
   // Makes the entry out of what the compiler gave, and files it.
   std::function<absl::StatusOr<store::Entry>(const CompileJob& job, CompileOutput output,
@@ -53,7 +54,7 @@ struct QueueHooks {
       publish;
   // A flight that a worker of ours had is over, well or not, and filed; perhaps said twice. Empty:
   // nobody wants to know.
-  std::function<void(const CompileJob& job)> landed;
+  std::function<void(const CompileJob& job)> completed;
   // How long a worker took for a compilation, well or not. Empty: nobody wants to know.
   std::function<void(const absl::Status& result, std::chrono::microseconds duration)> timed;
   // Sees every failure of a compilation.
@@ -67,20 +68,24 @@ class CompileQueue {
  public:
   // A request's place in a flight; leaving it is enough to cancel. A flight that everybody has left
   // is dropped if it still waits; if it runs it is finished and stored.
-  class Seat {
+  class Waiter {
    public:
-    Seat(CompileQueue* queue, std::shared_ptr<Flight> flight, bool leader, std::string tenant)
-        : queue_(queue), flight_(std::move(flight)), leader_(leader), tenant_(std::move(tenant)) {}
-    Seat(Seat&& other) noexcept = default;
-    Seat& operator=(Seat&&) = delete;
-    ~Seat();
+    Waiter(CompileQueue* queue, std::shared_ptr<InflightCompilation> inflight, bool leader,
+           std::string tenant)
+        : queue_(queue),
+          inflight_(std::move(inflight)),
+          leader_(leader),
+          tenant_(std::move(tenant)) {}
+    Waiter(Waiter&& other) noexcept = default;
+    Waiter& operator=(Waiter&&) = delete;
+    ~Waiter();
 
-    Flight& flight() const { return *flight_; }
+    InflightCompilation& inflight() const { return *inflight_; }
     bool leader() const { return leader_; }  // this request began it
 
    private:
     CompileQueue* queue_;
-    std::shared_ptr<Flight> flight_;  // empty after a move
+    std::shared_ptr<InflightCompilation> inflight_;  // empty after a move
     bool leader_;
     std::string tenant_;  // of the request
   };
@@ -91,7 +96,7 @@ class CompileQueue {
 
   // Joins the job's flight or begins one. RESOURCE_EXHAUSTED, with a RetryHint: too much
   // is waiting, or the tenant has used its budget. UNAVAILABLE: stopping.
-  absl::StatusOr<Seat> Join(CompileJob job);
+  absl::StatusOr<Waiter> Join(CompileJob job);
 
   // A program has come from elsewhere, and may be what flights of this content wait for: they are
   // looked up again, on another thread.
@@ -105,15 +110,15 @@ class CompileQueue {
 
  private:
   struct Waiting {
-    std::shared_ptr<Flight> flight;
-    int seats = 0;
+    std::shared_ptr<InflightCompilation> inflight;
+    int waiters = 0;
     bool warm_up = false;     // nobody who has a seat waits for it
     int threads = 0;          // that have it: one that asks other servers, one that compiles
     bool heard = false;       // others who were asked have given a sign of life
     bool hedged = false;      // they have not, in time
     bool to_compile = false;  // in the lane of the workers
     bool compiling = false;
-    bool landing = false;  // has its result
+    bool has_result = false;  // has its result
   };
 
   // Flights that wait for one kind of thread.
@@ -123,35 +128,35 @@ class CompileQueue {
   };
 
   // All with mutex_ held. Of any request; and of one that begins a flight.
-  absl::Status AdmitSeat(const CompileJob& job) const;
-  absl::Status AdmitFlight(const CompileJob& job);
-  Seat TakeSeat(Waiting& waiting, const CompileJob& job, bool leader);
+  absl::Status AdmitWaiter(const CompileJob& job) const;
+  absl::Status AdmitCompilation(const CompileJob& job);
+  Waiter AddWaiter(Waiting& waiting, const CompileJob& job, bool leader);
   void Wait(Lane& lane, Waiting& waiting);
   // Null: it has landed.
-  Waiting* Find(const Flight& flight);
+  Waiting* Find(const InflightCompilation& inflight);
   // What a compilation that joins the queue now waits for, by what they took so far; mutex_ held.
   std::chrono::milliseconds ExpectedWait() const;
   void CompileThread(size_t index);
   void ForwardThread();
   void WatchThread();
-  void NoteLife(const Flight& flight);
-  void Hedge(Flight& flight);
+  void NoteLife(const InflightCompilation& inflight);
+  void Hedge(InflightCompilation& inflight);
   void LookForArrived(const Digest& key);
-  std::shared_ptr<Flight> NextFlight(Lane& lane);  // null = stop
+  std::shared_ptr<InflightCompilation> NextCompilation(Lane& lane);  // null = stop
   // Runs `code` for the flight's result, whatever it throws.
-  using Attempt = std::function<absl::StatusOr<Landing>(const ProgressFunction& progress)>;
-  static absl::StatusOr<Landing> Try(Flight& flight, const Attempt& attempt);
+  using Attempt = std::function<absl::StatusOr<CompileResult>(const ProgressFunction& progress)>;
+  static absl::StatusOr<CompileResult> Try(InflightCompilation& inflight, const Attempt& attempt);
   // Who is first gives the flight its result; of a `compiled` one `landed` is told in any case.
-  void Land(Flight& flight, absl::StatusOr<Landing> result, bool compiled);
+  void Complete(InflightCompilation& inflight, absl::StatusOr<CompileResult> result, bool compiled);
   void LetGo();
   static absl::Status Stopping();
-  void ReturnToCompile(const std::shared_ptr<Flight>& flight);
-  absl::StatusOr<Landing> CompileOnce(size_t index, const CompileJob& job,
-                                      const ProgressFunction& progress);
+  void ReturnToCompile(const std::shared_ptr<InflightCompilation>& inflight);
+  absl::StatusOr<CompileResult> CompileOnce(size_t index, const CompileJob& job,
+                                            const ProgressFunction& progress);
   // A share of the threads for a compilation that begins now: what runs shares them evenly.
   unsigned ThreadsOfOne() const;
   absl::StatusOr<WorkerProcess*> ReadyWorker(size_t index);
-  void Leave(const Flight* flight, const std::string& tenant);
+  void Leave(const InflightCompilation* inflight, const std::string& tenant);
   // mutex_ held. Positions in the queue of compilations; a request to another server has none.
   void TellPositions();
 
@@ -164,15 +169,16 @@ class CompileQueue {
   Lane forward_;
   Lane compile_;
   // Guarded by mutex_. A worker object is made and destroyed by its thread only, with mutex_ held.
-  std::map<Digest, Waiting> flights_;
+  std::map<Digest, Waiting> inflight_;
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   bool stopping_ = false;
   // Flights that others were asked for, by when they are to have given a sign of life.
-  std::deque<std::pair<std::chrono::steady_clock::time_point, std::shared_ptr<Flight>>> asked_;
+  std::deque<std::pair<std::chrono::steady_clock::time_point, std::shared_ptr<InflightCompilation>>>
+      asked_;
   std::vector<Digest> arrived_;
-  size_t running_ = 0;                   // flights that a thread has, for each thread
-  uint64_t request_bytes_ = 0;           // of graphs, for each seat
-  std::map<std::string, size_t> seats_;  // by tenant; none is 0
+  size_t running_ = 0;                     // flights that a thread has, for each thread
+  uint64_t request_bytes_ = 0;             // of graphs, for each seat
+  std::map<std::string, size_t> waiters_;  // by tenant; none is 0
   TenantBudget budget_;
 
   std::atomic<size_t> compiling_{0};  // of the running ones, in workers of ours
@@ -182,7 +188,7 @@ class CompileQueue {
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> worker_losses_{0};
   std::atomic<uint64_t> abandoned_{0};
-  std::atomic<uint64_t> hedged_flights_{0};
+  std::atomic<uint64_t> hedged_{0};
   std::atomic<uint64_t> overtaken_{0};
   std::atomic<uint64_t> turned_away_{0};
 

@@ -18,56 +18,56 @@ void CompileQueue::WatchThread() {
     } else if (asked_.front().first > std::chrono::steady_clock::now()) {
       watch_.wait_until(lock, asked_.front().first);
     } else {
-      const std::shared_ptr<Flight> flight = std::move(asked_.front().second);
+      const std::shared_ptr<InflightCompilation> inflight = std::move(asked_.front().second);
       asked_.pop_front();
-      Hedge(*flight);
+      Hedge(*inflight);
     }
   }
 }
 
-void CompileQueue::NoteLife(const Flight& flight) {
+void CompileQueue::NoteLife(const InflightCompilation& inflight) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (Waiting* const waiting = Find(flight)) waiting->heard = true;
+  if (Waiting* const waiting = Find(inflight)) waiting->heard = true;
 }
 
 // mutex_ held.
-void CompileQueue::Hedge(Flight& flight) {
-  Waiting* const waiting = Find(flight);
+void CompileQueue::Hedge(InflightCompilation& inflight) {
+  Waiting* const waiting = Find(inflight);
   if (waiting == nullptr || waiting->heard || waiting->to_compile || waiting->compiling) return;
-  ++hedged_flights_;
+  ++hedged_;
   waiting->hedged = true;
-  if (waiting->seats == 0) return;
-  flight.WaitAgain();
+  if (waiting->waiters == 0) return;
+  inflight.WaitAgain();
   Wait(compile_, *waiting);
 }
 
-void CompileQueue::ReturnToCompile(const std::shared_ptr<Flight>& flight) {
-  bool has_landed = false;
+void CompileQueue::ReturnToCompile(const std::shared_ptr<InflightCompilation>& inflight) {
+  bool is_complete = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    Waiting* const waiting = Find(*flight);
-    has_landed = waiting == nullptr || waiting->landing;
-    if (!has_landed) {
+    Waiting* const waiting = Find(*inflight);
+    is_complete = waiting == nullptr || waiting->has_result;
+    if (!is_complete) {
       --waiting->threads;
       if (waiting->compiling) return;
       if (!stopping_) {
-        if (waiting->seats == 0) {  // everybody has left meanwhile
+        if (waiting->waiters == 0) {  // everybody has left meanwhile
           ++abandoned_;
-          flights_.erase(flight->job().flight);
+          inflight_.erase(inflight->job().inflight_key);
         } else if (!waiting->to_compile) {
-          flight->WaitAgain();
+          inflight->WaitAgain();
           Wait(compile_, *waiting);
         }
         return;
       }
-      flights_.erase(flight->job().flight);
+      inflight_.erase(inflight->job().inflight_key);
     }
   }
-  if (!has_landed) {
-    flight->Finish(Stopping());
-  } else if (hooks_.landed) {
+  if (!is_complete) {
+    inflight->Finish(Stopping());
+  } else if (hooks_.completed) {
     // Its lease, if it came so late, is nobody's.
-    hooks_.landed(flight->job());
+    hooks_.completed(inflight->job());
   }
 }
 
@@ -78,19 +78,19 @@ void CompileQueue::Arrived(const Digest& key) {
 }
 
 void CompileQueue::LookForArrived(const Digest& key) {
-  std::vector<std::shared_ptr<Flight>> wanted;
+  std::vector<std::shared_ptr<InflightCompilation>> wanted;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [name, waiting] : flights_) {
-      const CompileJob& job = waiting.flight->job();
-      if (job.key == key && !job.skip_cache_lookup) wanted.push_back(waiting.flight);
+    for (const auto& [name, waiting] : inflight_) {
+      const CompileJob& job = waiting.inflight->job();
+      if (job.key == key && !job.skip_cache_lookup) wanted.push_back(waiting.inflight);
     }
   }
-  for (const std::shared_ptr<Flight>& flight : wanted) {
+  for (const std::shared_ptr<InflightCompilation>& inflight : wanted) {
     // Whose it is decides whether the flight may have it.
-    absl::StatusOr<store::Entry> entry = hooks_.look_up(flight->job());
+    absl::StatusOr<store::Entry> entry = hooks_.look_up(inflight->job());
     if (!entry.ok()) continue;
-    Land(*flight, Landing{*std::move(entry), /*from_store=*/true}, /*compiled=*/false);
+    Complete(*inflight, CompileResult{*std::move(entry), /*from_store=*/true}, /*compiled=*/false);
   }
 }
 

@@ -45,7 +45,7 @@ absl::StatusOr<CompileJob> ToCompileJob(const wire::CompileRequest& request,
   job.content.isa_level = request.isa_level();
   job.content.compiler_build_id = compiler_build_id;
   job.key = store::ContentKey(job.content);
-  job.flight = job.key;
+  job.inflight_key = job.key;
   job.input = {request.graph(), job.content.options, request.device_kind(), request.isa_level()};
   job.skip_cache_lookup = request.skip_cache_lookup();
   job.warm_up = request.warm_up();

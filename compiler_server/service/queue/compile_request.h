@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compile_service.pb.h"
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 
 namespace hpu::server {
 

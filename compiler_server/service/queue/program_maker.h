@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 #include "recipe_store/signing/signing.h"
 
 namespace hpu::server {

@@ -81,7 +81,7 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
     hooks.forward = [this, time_limit](const CompileJob& job, const ProgressFunction& progress) {
       return others_.Compile(job, time_limit, progress);
     };
-    hooks.landed = [this](const CompileJob& job) { others_.Landed(job); };
+    hooks.completed = [this](const CompileJob& job) { others_.Completed(job); };
   }
   hooks.publish = [this](const CompileJob& job, CompileOutput output,
                          std::chrono::microseconds duration) {
@@ -91,7 +91,7 @@ QueueHooks CompileService::MakeHooks(std::chrono::milliseconds time_limit) {
     times_->AddCompilation(result.code(), duration);
   };
   hooks.fail = [this](const CompileJob& job, const absl::Status& failure) {
-    negative_cache_.Remember(job.flight, failure, Clock::now());
+    negative_cache_.Remember(job.inflight_key, failure, Clock::now());
     Audit(job, failure);
     HPU_LOG(kWarning, "compile failed key=" << ToHex(job.key) << " error=" << ToText(failure));
   };
@@ -205,7 +205,7 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   if (!checked.ok()) return ToGrpc(checked.status());
   CompileJob& job = *checked;
   job.caller = caller;
-  job.flight = programs_.ScopeOf(caller.tenant, job.key);
+  job.inflight_key = programs_.ScopeOf(caller.tenant, job.key);
   const std::optional<store::FrontEndKey> front_end = job.front_end;
   std::optional<store::PatientScope> patient;
   if (request.frozen()) patient.emplace();
@@ -217,7 +217,7 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
       ++store_hits_;
       return Deliver(caller, front_end, *known, wire::CompileEvent::ORIGIN_STORE, context, writer);
     }
-    if (const auto failure = negative_cache_.Find(job.flight, Clock::now())) {
+    if (const auto failure = negative_cache_.Find(job.inflight_key, Clock::now())) {
       ++negative_hits_;
       SendFailure(Annotate(*failure, "remembered verdict of compiler " + build_id_.substr(0, 16)),
                   writer);
@@ -235,18 +235,18 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
                            frozen_ ? "this server" : "the request",
                            " is frozen: nothing is compiled"));
   }
-  absl::StatusOr<CompileQueue::Seat> seat = queue_.Join(std::move(job));
-  if (!seat.ok()) {
+  absl::StatusOr<CompileQueue::Waiter> waiter = queue_.Join(std::move(job));
+  if (!waiter.ok()) {
     // What gRPC's clients know as push-back (gRPC proposal A6).
-    if (const auto hint = RetryHint(seat.status())) {
+    if (const auto hint = RetryHint(waiter.status())) {
       context->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(hint->count()));
     }
-    return ToGrpc(seat.status());
+    return ToGrpc(waiter.status());
   }
-  const std::optional<absl::StatusOr<Landing>> result = Follow(*seat, context, writer);
+  const std::optional<absl::StatusOr<CompileResult>> result = Follow(*waiter, context, writer);
   if (!result.has_value()) return grpc::Status::CANCELLED;
   if (result->ok()) {
-    const wire::CompileEvent::Origin origin = OriginOf(**result, seat->leader());
+    const wire::CompileEvent::Origin origin = OriginOf(**result, waiter->leader());
     if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
     return Deliver(caller, front_end, (*result)->entry, origin, context, writer);
   }
@@ -289,13 +289,13 @@ grpc::Status CompileService::Deliver(const Caller& caller,
   return grpc::Status::OK;
 }
 
-std::optional<absl::StatusOr<Landing>> CompileService::Follow(
-    CompileQueue::Seat& seat, grpc::ServerContext* context,
+std::optional<absl::StatusOr<CompileResult>> CompileService::Follow(
+    CompileQueue::Waiter& waiter, grpc::ServerContext* context,
     grpc::ServerWriter<wire::CompileEvent>* writer) {
   uint64_t seen = 0;
   Clock::time_point next_heartbeat = Clock::now();
   while (true) {
-    const Flight::View view = seat.flight().Wait(seen, kCancelPoll);
+    const InflightCompilation::View view = waiter.inflight().Wait(seen, kCancelPoll);
     // Cancelled by the client, its deadline, or a broken connection. The flight goes on without us.
     if (context->IsCancelled()) {
       ++cancelled_;

@@ -107,9 +107,9 @@ class CompileService {
   // OK unless the caller wants a program of another compiler than ours.
   absl::Status CheckCompiler(const std::string& wanted) const;
   // Waits for the flight's end and tells the client of its progress; nullopt: the client left.
-  std::optional<absl::StatusOr<Landing>> Follow(CompileQueue::Seat& seat,
-                                                grpc::ServerContext* context,
-                                                grpc::ServerWriter<wire::CompileEvent>* writer);
+  std::optional<absl::StatusOr<CompileResult>> Follow(
+      CompileQueue::Waiter& waiter, grpc::ServerContext* context,
+      grpc::ServerWriter<wire::CompileEvent>* writer);
   absl::Status ListOwn(const Caller& caller, const client::ListQuery& query,
                        wire::ListReply* reply);
   void Audit(const CompileJob& job, const absl::Status& result);

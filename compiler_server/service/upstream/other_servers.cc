@@ -34,8 +34,9 @@ OtherServers::OtherServers(UpstreamOptions upstream, const std::string& build_id
                     ? nullptr
                     : std::make_unique<Upstream>(std::move(upstream), build_id, trusted)),
       leases_(std::move(leases)),
-      flights_(leases_ == nullptr ? nullptr
-                                  : std::make_unique<ClusterFlights>(leases_.get(), ServerName())),
+      compilations_(leases_ == nullptr
+                        ? nullptr
+                        : std::make_unique<ClusterCompilations>(leases_.get(), ServerName())),
       behind_(std::move(behind)),
       fetches_(&hedge_, [](const Fetched& fetched) { return fetched.entry.manifest.key(); }) {}
 
@@ -67,31 +68,34 @@ absl::StatusOr<OtherServers::Fetched> OtherServers::FetchNow(const std::string& 
   return Fetched{std::move(fetched.entry), std::move(alias)};
 }
 
-absl::StatusOr<Landing> OtherServers::Compile(const CompileJob& job,
-                                              std::chrono::milliseconds time_limit,
-                                              const ProgressFunction& progress) {
-  absl::StatusOr<Landing> landing =
+absl::StatusOr<CompileResult> OtherServers::Compile(const CompileJob& job,
+                                                    std::chrono::milliseconds time_limit,
+                                                    const ProgressFunction& progress) {
+  absl::StatusOr<CompileResult> result =
       Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
-  if (MayAsk(job.caller.tenant)) landing = AskUpstream(job, time_limit, progress);
+  if (MayAsk(job.caller.tenant)) result = AskUpstream(job, time_limit, progress);
   // Who wants it anew does not want what another server makes of the same request.
-  if (!absl::IsUnavailable(landing.status()) || flights_ == nullptr || job.skip_cache_lookup) {
-    return landing;
+  if (!absl::IsUnavailable(result.status()) || compilations_ == nullptr || job.skip_cache_lookup) {
+    return result;
   }
   // So long that there is time left to compile here, should nothing come of the other's work.
-  const ClusterFlights::LookUp look_up = [&] { return programs_->Get(job.caller.tenant, job.key); };
-  return flights_->Await(job.flight, look_up, time_limit / 2, progress);
+  const ClusterCompilations::LookUp look_up = [&] {
+    return programs_->Get(job.caller.tenant, job.key);
+  };
+  return compilations_->Await(job.inflight_key, look_up, time_limit / 2, progress);
 }
 
-absl::StatusOr<Landing> OtherServers::AskUpstream(const CompileJob& job,
-                                                  std::chrono::milliseconds time_limit,
-                                                  const ProgressFunction& progress) {
-  absl::StatusOr<Landing> landing = upstream_->Compile(job, time_limit + kForwardGrace, progress);
-  if (!landing.ok()) return landing;
-  const absl::Status kept = programs_->Put(job.caller.tenant, landing->entry);
+absl::StatusOr<CompileResult> OtherServers::AskUpstream(const CompileJob& job,
+                                                        std::chrono::milliseconds time_limit,
+                                                        const ProgressFunction& progress) {
+  absl::StatusOr<CompileResult> result =
+      upstream_->Compile(job, time_limit + kForwardGrace, progress);
+  if (!result.ok()) return result;
+  const absl::Status kept = programs_->Put(job.caller.tenant, result->entry);
   HPU_LOG(kInfo, "taken from another server key=" << ToHex(job.key)
-                                                  << " bytes=" << landing->entry.size_bytes()
+                                                  << " bytes=" << result->entry.size_bytes()
                                                   << " kept=" << kept.ok());
-  return landing;
+  return result;
 }
 
 absl::StatusOr<store::Entry> OtherServers::FetchContent(const CompileJob& job) {
@@ -109,15 +113,15 @@ absl::StatusOr<client::ListPage> OtherServers::List(const std::string& tenant,
   return upstream_->List(query);
 }
 
-void OtherServers::Landed(const CompileJob& job) {
-  if (flights_ == nullptr) return;
+void OtherServers::Completed(const CompileJob& job) {
+  if (compilations_ == nullptr) return;
   // After the writes of the program, which are under way: others look for it when they are told.
-  behind_->Add(0, [this, key = job.flight] { flights_->Landed(key); });
+  behind_->Add(0, [this, key = job.inflight_key] { compilations_->Completed(key); });
 }
 
 void OtherServers::Stop() {
   if (upstream_ != nullptr) upstream_->Stop();
-  if (flights_ != nullptr) flights_->Stop();
+  if (compilations_ != nullptr) compilations_->Stop();
 }
 
 void OtherServers::AddCounters(std::map<std::string, uint64_t>& counters) const {
@@ -125,7 +129,7 @@ void OtherServers::AddCounters(std::map<std::string, uint64_t>& counters) const 
     upstream_->AddCounters(counters);
     hedge_.AddCounters(counters);
   }
-  if (flights_ != nullptr) flights_->AddCounters(counters);
+  if (compilations_ != nullptr) compilations_->AddCounters(counters);
 }
 
 }  // namespace hpu::server

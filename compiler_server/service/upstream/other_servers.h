@@ -11,7 +11,7 @@
 
 #include "compiler_server/service/programs/alias_book.h"
 #include "compiler_server/service/programs/tenant_programs.h"
-#include "compiler_server/service/upstream/cluster_flights.h"
+#include "compiler_server/service/upstream/cluster_compilations.h"
 #include "compiler_server/service/upstream/upstream.h"
 #include "recipe_store/layers/hedge.h"
 #include "recipe_store/layers/write_behind.h"
@@ -29,7 +29,7 @@ class OtherServers {
                std::unique_ptr<store::WriteBehind> behind);
   ~OtherServers() { hedge_.Stop(); }
 
-  bool any() const { return upstream_ != nullptr || flights_ != nullptr; }
+  bool any() const { return upstream_ != nullptr || compilations_ != nullptr; }
   // Addresses of those upstream; empty: there are none.
   const std::string& upstream_text() const { return upstream_text_; }
 
@@ -41,8 +41,8 @@ class OtherServers {
 
   // The program that another server has or makes, filed in our store. UNAVAILABLE: compile it here,
   // and say Landed.
-  absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds time_limit,
-                                  const ProgressFunction& progress);
+  absl::StatusOr<CompileResult> Compile(const CompileJob& job, std::chrono::milliseconds time_limit,
+                                        const ProgressFunction& progress);
 
   // The program of this content that those upstream have, filed in our store; nothing is compiled.
   // NOT_FOUND, UNAVAILABLE as Upstream::Fetch.
@@ -53,7 +53,7 @@ class OtherServers {
   absl::StatusOr<client::ListPage> List(const std::string& tenant, const client::ListQuery& query);
 
   // A compilation of ours is over, and filed if it went well.
-  void Landed(const CompileJob& job);
+  void Completed(const CompileJob& job);
 
   // As Hedge::OnArrival, of what Fetch did not wait for.
   void OnArrival(store::Hedge::ArrivalSink sink) { hedge_.OnArrival(std::move(sink)); }
@@ -73,8 +73,9 @@ class OtherServers {
   bool MayAsk(const std::string& tenant) const {
     return upstream_ != nullptr && programs_->MayAskUpstream(tenant);
   }
-  absl::StatusOr<Landing> AskUpstream(const CompileJob& job, std::chrono::milliseconds time_limit,
-                                      const ProgressFunction& progress);
+  absl::StatusOr<CompileResult> AskUpstream(const CompileJob& job,
+                                            std::chrono::milliseconds time_limit,
+                                            const ProgressFunction& progress);
 
   TenantPrograms* const programs_;
   AliasBook* const aliases_;
@@ -83,7 +84,7 @@ class OtherServers {
   const std::unique_ptr<Upstream> upstream_;  // null: nobody is upstream
   // Null where no engine is shared. The writes behind use the others.
   const std::unique_ptr<store::LeaseKeeper> leases_;
-  const std::unique_ptr<ClusterFlights> flights_;
+  const std::unique_ptr<ClusterCompilations> compilations_;
   const std::unique_ptr<store::WriteBehind> behind_;
   store::HedgedLookUps<Fetched> fetches_;
 };

@@ -133,8 +133,9 @@ absl::StatusOr<store::Entry> Upstream::FetchContent(const CompileJob& job) {
   return std::move(found->entry);
 }
 
-absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::milliseconds timeout,
-                                          const ProgressFunction& progress) {
+absl::StatusOr<CompileResult> Upstream::Compile(const CompileJob& job,
+                                                std::chrono::milliseconds timeout,
+                                                const ProgressFunction& progress) {
   absl::StatusOr<client::Compiled> compiled = Ask(job, /*frozen=*/false, timeout, progress);
   if (absl::IsNotFound(compiled.status()) && !client::IsVerdict(compiled.status())) {
     ++misses_;
@@ -144,7 +145,7 @@ absl::StatusOr<Landing> Upstream::Compile(const CompileJob& job, std::chrono::mi
   RETURN_IF_ERROR(compiled.status());
   const bool from_store = compiled->origin == client::Origin::kStore;
   ++(from_store ? hits_ : compiled_);
-  return Landing{std::move(compiled->entry), from_store};
+  return CompileResult{std::move(compiled->entry), from_store};
 }
 
 absl::StatusOr<client::ListPage> Upstream::List(const client::ListQuery& query) {

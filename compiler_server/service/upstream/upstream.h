@@ -11,7 +11,7 @@
 #include <string>
 
 #include "compile_client/rpc_client.h"
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 #include "recipe_store/signing/keyring.h"
 
 namespace hpu::server {
@@ -36,8 +36,8 @@ class Upstream {
 
   // Has the program compiled, or found, there. UNAVAILABLE: as Fetch. All others are the verdict of
   // a compiler like ours.
-  absl::StatusOr<Landing> Compile(const CompileJob& job, std::chrono::milliseconds timeout,
-                                  const ProgressFunction& progress);
+  absl::StatusOr<CompileResult> Compile(const CompileJob& job, std::chrono::milliseconds timeout,
+                                        const ProgressFunction& progress);
 
   // The program, if it is stored there. Errors as Fetch.
   absl::StatusOr<store::Entry> FetchContent(const CompileJob& job);

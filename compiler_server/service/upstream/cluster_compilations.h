@@ -11,12 +11,12 @@
 #include <string>
 #include <thread>
 
-#include "compiler_server/service/queue/flight.h"
+#include "compiler_server/service/queue/inflight_compilation.h"
 #include "recipe_store/lease.h"
 
 namespace hpu::server {
 
-class ClusterFlights {
+class ClusterCompilations {
  public:
   using LookUp = std::function<absl::StatusOr<store::Entry>()>;
 
@@ -24,18 +24,18 @@ class ClusterFlights {
   static constexpr std::chrono::milliseconds kLeaseTime{10'000};
 
   // `keeper` must live longer. `holder` names this server to people.
-  ClusterFlights(store::LeaseKeeper* keeper, std::string holder);
+  ClusterCompilations(store::LeaseKeeper* keeper, std::string holder);
   // Gives all leases back.
-  ~ClusterFlights();
+  ~ClusterCompilations();
 
   // UNAVAILABLE: compile it here, then call Landed. Else the program that another server made, as
   // `look_up` finds it. Within `patience` in any case, by heartbeats through `progress`.
-  absl::StatusOr<Landing> Await(const Digest& key, const LookUp& look_up,
-                                std::chrono::milliseconds patience,
-                                const ProgressFunction& progress);
+  absl::StatusOr<CompileResult> Await(const Digest& key, const LookUp& look_up,
+                                      std::chrono::milliseconds patience,
+                                      const ProgressFunction& progress);
 
   // The compilation of a key ended here and what it gave is where others look: frees the key.
-  void Landed(const Digest& key);
+  void Completed(const Digest& key);
 
   // Ends the waiting.
   void Stop();

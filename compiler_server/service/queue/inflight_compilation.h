@@ -17,8 +17,9 @@ namespace hpu::server {
 
 // What a request hands in.
 struct CompileJob {
-  Digest key{};     // ContentKey of `content`
-  Digest flight{};  // what requests join that are for one compilation: TenantPrograms::ScopeOf
+  Digest key{};  // ContentKey of `content`
+  Digest
+      inflight_key{};  // what requests join that are for one compilation: TenantPrograms::ScopeOf
   store::Content content;
   CompileInput input;
   bool skip_cache_lookup = false;               // compile anew and replace what is stored
@@ -28,22 +29,22 @@ struct CompileJob {
 };
 
 // How a flight ends well.
-struct Landing {
+struct CompileResult {
   store::Entry entry;
   bool from_store = false;  // nothing was compiled: another flight or another server had it
 };
 
-class Flight {
+class InflightCompilation {
  public:
   struct View {
     uint64_t version = 0;  // grows with every change
     bool started = false;
     uint32_t position = 0;  // in the queue, while not started; 0 = next
     CompileProgress progress;
-    std::optional<absl::StatusOr<Landing>> result;  // set at the end
+    std::optional<absl::StatusOr<CompileResult>> result;  // set at the end
   };
 
-  explicit Flight(CompileJob job) : job_(std::move(job)) {}
+  explicit InflightCompilation(CompileJob job) : job_(std::move(job)) {}
 
   const CompileJob& job() const { return job_; }
 
@@ -56,7 +57,7 @@ class Flight {
   void WaitAgain();
   void SetProgress(const CompileProgress& progress);
   // Once; wakes everybody.
-  void Finish(absl::StatusOr<Landing> result);
+  void Finish(absl::StatusOr<CompileResult> result);
 
  private:
   const CompileJob job_;

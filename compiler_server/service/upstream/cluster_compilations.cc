@@ -1,4 +1,4 @@
-#include "compiler_server/service/upstream/cluster_flights.h"
+#include "compiler_server/service/upstream/cluster_compilations.h"
 
 #include "base/log.h"
 
@@ -16,22 +16,22 @@ absl::Status CompileHere(const char* why) { return Error(absl::StatusCode::kUnav
 
 }  // namespace
 
-ClusterFlights::ClusterFlights(store::LeaseKeeper* keeper, std::string holder)
+ClusterCompilations::ClusterCompilations(store::LeaseKeeper* keeper, std::string holder)
     : keeper_(keeper), holder_(std::move(holder)), thread_([this] { RenewLoop(); }) {}
 
-ClusterFlights::~ClusterFlights() {
+ClusterCompilations::~ClusterCompilations() {
   Stop();
   thread_.join();
   for (const auto& [key, lease] : held_) keeper_->Release(lease).IgnoreError();
 }
 
-void ClusterFlights::Stop() {
+void ClusterCompilations::Stop() {
   std::lock_guard<std::mutex> lock(mutex_);
   stopping_ = true;
   stopped_.notify_all();
 }
 
-bool ClusterFlights::TryTake(const Digest& key, std::string* holder) {
+bool ClusterCompilations::TryTake(const Digest& key, std::string* holder) {
   absl::StatusOr<store::Lease> lease = keeper_->TryTake(key, holder_, kLeaseTime);
   if (lease.ok()) {
     ++taken_;
@@ -48,9 +48,9 @@ bool ClusterFlights::TryTake(const Digest& key, std::string* holder) {
   return true;
 }
 
-absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, const LookUp& look_up,
-                                              std::chrono::milliseconds patience,
-                                              const ProgressFunction& progress) {
+absl::StatusOr<CompileResult> ClusterCompilations::Await(const Digest& key, const LookUp& look_up,
+                                                         std::chrono::milliseconds patience,
+                                                         const ProgressFunction& progress) {
   const Clock::time_point deadline = Clock::now() + patience;
   std::string holder;
   if (TryTake(key, &holder)) return CompileHere("this server has the lease");
@@ -68,14 +68,14 @@ absl::StatusOr<Landing> ClusterFlights::Await(const Digest& key, const LookUp& l
     }
     poll = std::min(poll * 2, kLastPoll);
     absl::StatusOr<store::Entry> entry = look_up();
-    if (entry.ok()) return Landing{*std::move(entry), /*from_store=*/true};
+    if (entry.ok()) return CompileResult{*std::move(entry), /*from_store=*/true};
     // Free again without a program: its holder failed, or died.
     if (TryTake(key, &holder)) return CompileHere("the lease was free again");
   }
   return CompileHere("another server takes too long");
 }
 
-void ClusterFlights::Landed(const Digest& key) {
+void ClusterCompilations::Completed(const Digest& key) {
   store::Lease lease;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -90,7 +90,7 @@ void ClusterFlights::Landed(const Digest& key) {
   }
 }
 
-void ClusterFlights::RenewLoop() {
+void ClusterCompilations::RenewLoop() {
   while (true) {
     std::map<Digest, store::Lease> leases;
     {
@@ -108,7 +108,7 @@ void ClusterFlights::RenewLoop() {
   }
 }
 
-void ClusterFlights::AddCounters(std::map<std::string, uint64_t>& counters) const {
+void ClusterCompilations::AddCounters(std::map<std::string, uint64_t>& counters) const {
   counters["lease.taken"] += taken_;
   counters["lease.waited"] += waited_;
   counters["lease.lost"] += lost_;
