@@ -36,7 +36,7 @@ class CompilerBackend : public CompileBackend {
   const std::unique_ptr<compiler::Compiler> compiler_;
 };
 
-// The emulator that is packaged next to this program, if it is.
+// Returns the emulator that is packaged next to this program, or an empty text if there is none.
 std::string PackagedLibrary() {
   std::error_code error;
   const std::filesystem::path library =
@@ -44,8 +44,8 @@ std::string PackagedLibrary() {
   return std::filesystem::exists(library, error) ? library.string() : "";
 }
 
-// Compiles a graph of two nodes and forgets it: a library loads and initialises its code generator
-// at the first compilation, which then need not be a user's.
+// Compiles a graph of two nodes and discards it. A library loads and initialises its code generator
+// at the first compilation, which should not be a user's.
 void WarmUp(const compiler::Compiler& compiler) {
   constexpr char kGraph[] =
       "graph @warm_up(%a: f32[4,4], %b: f32[4,4]) {\n"

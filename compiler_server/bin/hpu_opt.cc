@@ -1,4 +1,5 @@
-// hpu_opt: text IR in, passes, text IR out. For tests, bug reports and curiosity.
+// hpu_opt reads text IR, runs passes and prints text IR. It is for tests, bug reports and
+// curiosity.
 //
 //   hpu_opt graph.hir --passes simplify,canonicalize
 //   hpu_opt graph.hir --pipeline --evaluate          # same numbers before and after?
@@ -68,7 +69,7 @@ absl::StatusOr<std::vector<Pass>> SelectPasses(const Options& options) {
   return passes;
 }
 
-// JSON has no infinities and NaNs: those go as text.
+// JSON has no infinities and NaNs, so these are written as text.
 nlohmann::json ToJson(const ir::HostTensor& tensor) {
   nlohmann::json data = nlohmann::json::array();
   for (double value : tensor.data) {
@@ -87,7 +88,8 @@ nlohmann::json ToJson(const std::vector<ir::HostTensor>& tensors) {
   return list;
 }
 
-// A JSON list with a list of elements per tensor input; what is no number is text ("inf", "nan").
+// Reads a JSON list that holds a list of elements per tensor input. A value that JSON cannot
+// express is text ("inf", "nan").
 absl::StatusOr<std::vector<ir::HostTensor>> ReadInputs(const std::string& path,
                                                        const ir::Graph& graph) {
   ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
@@ -117,7 +119,7 @@ absl::StatusOr<std::vector<ir::HostTensor>> ReadInputs(const std::string& path,
   return inputs;
 }
 
-// Largest difference between the two runs, over outputs and mutated inputs.
+// Returns the largest difference between the two runs, over outputs and mutated inputs.
 absl::StatusOr<double> Compare(const ir::RunResult& before, const ir::RunResult& after) {
   if (before.outputs.size() != after.outputs.size()) return Internal("number of outputs changed");
   double largest = 0;
@@ -130,8 +132,8 @@ absl::StatusOr<double> Compare(const ir::RunResult& before, const ir::RunResult&
   return largest;
 }
 
-// A captured graph has no meaning to the interpreter before decompose: then there is nothing to
-// compare with.
+// The interpreter cannot run a captured graph before decompose; then there is nothing to compare
+// with.
 std::optional<ir::RunResult> RunBefore(const ir::Graph& graph,
                                        const std::vector<ir::HostTensor>& inputs) {
   auto run = ir::Interpret(graph, inputs);

@@ -86,7 +86,7 @@ nlohmann::json ToJson(const Program& program) {
   return {{"functions", std::move(functions)}, {"recipes", std::move(recipes)}};
 }
 
-// HPU_SYNAPSE_LIBRARY, or the emulator that is installed next to this program.
+// Opens HPU_SYNAPSE_LIBRARY, or else the emulator that is installed next to this program.
 absl::StatusOr<const SynapseFunctions*> OpenLibrary() {
   const std::string packaged =
       FolderOf(reinterpret_cast<const void*>(&OpenLibrary)) + "/libSynapse.so";

@@ -26,10 +26,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Real devices write their dumps next to the recipe's name; this folder is what their users expect.
+// Real devices write their dumps next to the recipe's name, and users expect them in this folder.
 constexpr char kDumpPrefix[] = ".graph_dumps/";
 
-// Serialises calls of the caller's function.
+// Serialises the calls of the caller's function.
 class Progress {
  public:
   explicit Progress(const CompileOptions& options) : report_(options.progress) {}
@@ -88,9 +88,9 @@ struct Part {
   ir::Graph* graph = nullptr;
 };
 
-// Whether most of what the graph reads stays the same from call to call: not where it has gradients
-// of most, as all the weights of a model in training. (Of a model whose adapters are trained, most
-// stays.)
+// Whether most of what the graph reads stays the same from call to call. It does not if the graph
+// has gradients of most of it, as it has of all the weights of a model in training. (If only a
+// model's adapters are trained, most of it stays.)
 bool WeightsStay(const ir::Graph& graph) {
   int64_t trained = 0, all = 0;
   std::vector<bool> has_gradient(graph.inputs().size(), false), is_tangent = has_gradient;
@@ -105,7 +105,7 @@ bool WeightsStay(const ir::Graph& graph) {
   return 2 * trained < all || all == 0;
 }
 
-// By buffer: an eager step has it and may keep it in a result that is a view of it.
+// By buffer: whether an eager step has it, and so may keep it in a result that is a view of it.
 std::vector<bool> BuffersOfEagerSteps(const ProgramFunction& function) {
   std::vector<bool> found(function.buffer_bytes.size());
   for (const Step& step : function.steps) {
@@ -118,7 +118,7 @@ std::vector<bool> BuffersOfEagerSteps(const ProgramFunction& function) {
   return found;
 }
 
-// What the backward takes of the forward: program.h, SavedValue and Derivative.
+// Sets what the backward takes from the forward: SavedValue and Derivative of program.h.
 void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Program* program) {
   ProgramFunction& forward = program->functions[0];
   for (uint32_t k = parts.returned; k < forward.outputs.size(); ++k) {
@@ -129,12 +129,12 @@ void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Pro
     const uint32_t output = parts.saved[i];
     bool donated = parts.backward.inputs()[i].donated;
     if (donated) {
-      // What an eager operator made or was given may be memory that others hold.
+      // The memory of what an eager operator made or was given may be held by others.
       const ProgramTensor& tensor = forward.tensors[forward.outputs[output].index];
       donated = tensor.placement == Placement::kBuffer && !eager[tensor.index];
     }
     program->saved.push_back({{0, output}, {1, i}, donated});
-    // The backward draws the forward's numbers again.
+    // The backward draws the same random numbers as the forward.
     if (forward.outputs[output].kind != ProgramOutput::Kind::kInput) continue;
     const ProgramInput& given = forward.inputs[forward.outputs[output].index];
     if (given.kind != ProgramInput::Kind::kTensor)
@@ -158,7 +158,7 @@ struct CompiledRecipe {
   Bytes bytes;
 };
 
-// By launch; equal launches have one recipe.
+// By launch; equal launches share one recipe.
 struct CompiledRecipes {
   std::vector<CompiledRecipe> recipes;
   std::vector<uint32_t> of_launch;
@@ -177,9 +177,9 @@ void CompileRecipe(const SynapseFunctions& functions, SynGraph& graph, const std
   if (bytes.ok()) result->bytes = *std::move(bytes);
 }
 
-// Compiles what differs, several at a time where there are several; else the library may use the
-// threads. A recipe's name is made of its content, so that equal recipes of two graphs are equal
-// bytes.
+// Compiles each recipe that differs, several at a time if there are several; if there is one, the
+// library may use the threads. The name of a recipe is made from its content, so that equal recipes
+// of two graphs have equal bytes.
 absl::StatusOr<CompiledRecipes> CompileRecipes(const SynapseFunctions& functions,
                                                LoweredProgram& lowered,
                                                const CompileOptions& options, Progress& progress) {
@@ -234,7 +234,7 @@ absl::Status Assemble(LoweredProgram& lowered, CompiledRecipes compiled, Compile
 
 absl::StatusOr<std::unique_ptr<Compiler>> Compiler::Create(const SynapseFunctions& functions) {
   const synStatus status = functions.synInitialize();
-  // Another user of the library in this process may have started it.
+  // Another user of the library in this process may have initialised it.
   if (status != synSuccess && status != synAlreadyInitialized &&
       status != synObjectAlreadyInitialized) {
     return ToStatus(functions, status, "synInitialize");
@@ -248,7 +248,7 @@ absl::StatusOr<CompiledProgram> Compiler::Compile(std::span<const uint8_t> captu
   absl::StatusOr<ir::Graph> graph = [&]() -> absl::StatusOr<ir::Graph> {
     const StageTimer timer("import", &statistics);
     const absl::StatusOr<CapturedGraph> decoded = DecodeGraph(captured);
-    // Nothing of ours is damaged: the request is bad.
+    // The damage is not in our data: the request is bad.
     if (absl::IsDataLoss(decoded.status())) return InvalidArgument(decoded.status().message());
     RETURN_IF_ERROR(decoded.status());
     return ir::Import(*decoded);

@@ -1,5 +1,5 @@
-// The compiler: a captured graph in, a program and its recipes out. Knows neither gRPC nor the
-// store.
+// The compiler takes a captured graph and returns a program and its recipes. It knows neither gRPC
+// nor the store.
 #pragma once
 
 #include <chrono>
@@ -26,11 +26,13 @@ struct CompileOptions {
   std::string isa_level;               // emulator only: "x86-64-v3"; empty = this host's
   KeyOptions key;                      // proto/options.yaml
   std::set<std::string> disabled_passes;
-  std::string disabled_recipe_passes;          // emulator only: of its graph compiler, with commas
+  // emulator only: passes of its graph compiler, separated by commas.
+  std::string disabled_recipe_passes;
   std::string visualization_dir;               // dumps of every stage; empty = none
-  unsigned threads = 0;                        // that compile at the same time; 0 = one per CPU
-  int64_t least_part_bytes = kLeastPartBytes;  // of a function that is cut (lowering/parts.h)
-  // "import", pass names, "lower", "recipe"; never called by two threads at once.
+  unsigned threads = 0;  // threads that compile at the same time; 0 = one per CPU
+  // of each part of a function that is cut (lowering/parts.h).
+  int64_t least_part_bytes = kLeastPartBytes;
+  // `stage` is "import", a pass name, "lower" or "recipe". Two threads never call it at once.
   std::function<void(std::string_view stage, uint32_t done, uint32_t total)> progress;
 };
 
@@ -51,18 +53,20 @@ struct CompiledProgram {
   CompileStatistics statistics;
 };
 
-// Thread-safe. Compiles with other isa_level, visualization_dir, threads or disabled_recipe_passes
-// wait for each other, because the Synapse library is configured process-wide.
+// Thread-safe. Compilations with a different isa_level, visualization_dir, threads or
+// disabled_recipe_passes wait for each other, because the Synapse library is configured for the
+// whole process.
 class Compiler {
  public:
   // Starts the library; no device is needed. `functions` must outlive the compiler.
   static absl::StatusOr<std::unique_ptr<Compiler>> Create(const SynapseFunctions& functions);
 
-  // `captured`: a captured graph's container. UNIMPLEMENTED: something that neither recipes nor
-  // eager steps can express. INVALID_ARGUMENT: a malformed graph or option.
+  // `captured` is the container of a captured graph. Returns UNIMPLEMENTED for something that
+  // neither recipes nor eager steps can express, and INVALID_ARGUMENT for a malformed graph or
+  // option.
   absl::StatusOr<CompiledProgram> Compile(std::span<const uint8_t> captured,
                                           const CompileOptions& options) const;
-  // A graph in any form: imported, or parsed from text.
+  // Compiles a graph in any form: imported, or parsed from text.
   absl::StatusOr<CompiledProgram> Compile(ir::Graph graph, const CompileOptions& options) const;
 
  private:

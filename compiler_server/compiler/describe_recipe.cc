@@ -14,7 +14,7 @@ namespace {
 std::string TypeName(synDataType type) {
   for (int i = 1; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
-    // Booleans are int8 on the device, and come later.
+    // Booleans are int8 on the device, and follow int8 in the list of types.
     if (DeviceType(dtype) == type) return std::string(DTypeName(dtype));
   }
   return std::to_string(static_cast<int>(type));

@@ -1,4 +1,4 @@
-// What a serialised recipe says about itself, through the queries of the Synapse API.
+// Describes a serialised recipe through the queries of the Synapse API.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,11 @@ struct RecipeInfo {
   std::vector<RecipeTensorInfo> tensors;  // the launch table
 };
 
-// DATA_LOSS: bytes that the library does not take for a recipe. Needs no device, but synInitialize.
+// Returns DATA_LOSS for bytes that the library does not accept as a recipe. Needs synInitialize,
+// but no device.
 absl::StatusOr<RecipeInfo> DescribeRecipe(const SynapseFunctions& functions,
                                           std::span<const uint8_t> recipe);
-// Readable listing, one line per tensor.
+// Returns a readable listing with one line per tensor.
 std::string PrintRecipe(const RecipeInfo& info);
 
 }  // namespace hpu::compiler

@@ -17,15 +17,16 @@ namespace {
 
 // Requests that wait for a compilation hold a thread each.
 constexpr int kMaxRequestThreads = 1024;
-// Of one door: queues of arriving calls, and threads that may wait at each. With two, gRPC's own, a
-// thread that has answered mostly ends, and the next call waits for a new one.
+// Queues of arriving calls of one listener, and the threads that may wait at each queue. With
+// gRPC's own default of two threads, a thread that has answered usually ends, and the next call
+// waits for a new one.
 constexpr int kQueues = 2;
 constexpr int kWaitingThreads = 8;
-// Of requests and answers on their way, of one door.
+// The limit for requests and answers in transit, of one listener.
 constexpr size_t kMaxBufferedBytes = size_t{4} << 30;
 constexpr std::chrono::seconds kCheck{1};
 constexpr std::chrono::seconds kReturnInterval{5};
-// For what is still being sent when everything has been answered.
+// The time for answers that are still being sent when every request has been answered.
 constexpr std::chrono::seconds kCloseGrace{1};
 
 std::string PublicKeyPath(const ServerOptions& options) { return options.socket_path + ".pub"; }
@@ -37,7 +38,7 @@ void Configure(grpc::ServerBuilder& builder, Door* door) {
       grpc::ResourceQuota("requests").SetMaxThreads(kMaxRequestThreads).Resize(kMaxBufferedBytes));
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, kQueues);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kWaitingThreads);
-  // A client's pings are welcome at any time; ours find clients that died without closing.
+  // Clients may ping at any time; our own pings find clients that died without closing.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
@@ -59,14 +60,14 @@ absl::Status CompileServer::Listen() {
   if (HasTls(options_.network)) {
     ASSIGN_OR_RETURN(tls_, TlsDoor::Make(options_.network));
   }
-  // The lock on the socket first: only its holder may open the store.
+  // The lock on the socket comes first, because only its holder may open the store.
   ASSIGN_OR_RETURN(listener_, UnixListener::Bind(options_.socket_path));
   ASSIGN_OR_RETURN(audit_, AuditLog::Open(options_.audit_file));
   store::StoreConfig config = options_.store;
   UpstreamOptions upstream = options_.upstream;
   QueueOptions queue = options_.queue;
   queue.hedge_after = upstream.endpoints.empty() ? config.hedge_after : upstream.hedge_after;
-  // Who compiles nothing has nothing to do meanwhile.
+  // A server that compiles nothing has nothing else to do while it waits for others.
   if (options_.frozen) {
     config.hedge_after = upstream.hedge_after = std::chrono::milliseconds(0);
   }
@@ -75,10 +76,10 @@ absl::Status CompileServer::Listen() {
                   eviction.of_share ? "the tenant's share is full" : "the store is full"});
   };
   ASSIGN_OR_RETURN(store::OpenedStore opened, store::OpenStore(config));
-  // RocksDB's lock: the one file that stays the same file as long as the database is open.
+  // RocksDB's lock is the one file that stays the same as long as the database is open.
   if (opened.persistent) database_.emplace(options_.store.folder + "/db/LOCK");
   const auto stop = [this](const std::string& reason) {
-    // Before the answer: who asked may start the next server, and shall not meet this one.
+    // This precedes the answer: the caller may start the next server, which must not meet this one.
     listener_->Stop();
     RequestStop(reason);
   };
@@ -107,11 +108,12 @@ absl::Status CompileServer::ListenToNetwork() {
   network_door_ =
       std::make_unique<Door>("network", callers_.get(), service_.get(), &times_, audit_.get());
   grpc::EnableDefaultHealthCheckService(true);
-  // So that grpcurl and its like can read the protocol from a server; it says nothing else.
+  // Reflection lets grpcurl and similar tools read the protocol from a server. It reveals nothing
+  // else.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(builder, network_door_.get());
-  // Another server on the port is an error, not a partner.
+  // A second server on the same port is an error and must not share it.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   for (const client::Endpoint& endpoint : options_.network.listen) {
     builder.AddListeningPort(endpoint.target, endpoint.kind == client::Endpoint::Kind::kTls
@@ -140,7 +142,7 @@ absl::Status CompileServer::ShowMetrics() {
   if (const auto& cache = options_.store.remote_cache; cache.has_value()) {
     certificates_.Watch("remote-cache-certificate", cache->access.certificate_file);
   }
-  // What is wrong now is said by the first ReadAgain.
+  // The first ReadAgain reports what is wrong now.
   certificates_.Reload().IgnoreError();
   ASSIGN_OR_RETURN(metrics_,
                    MetricsPage::Open(options_.metrics_address, options_.build_id,
@@ -211,7 +213,8 @@ std::string CompileServer::WaitForStopRequest() {
 void CompileServer::ReturnMemory() {
   const auto now = std::chrono::steady_clock::now();
   if (service_->idle_time() < kCheck || now < next_return_) return;
-  // The C library keeps what it has once had, in as many arenas as there were threads at work.
+  // Without this the C library keeps all memory that it once had, in as many arenas as there were
+  // working threads.
   malloc_trim(0);
   next_return_ = now + kReturnInterval;
 }
@@ -221,7 +224,7 @@ absl::Status CompileServer::LookAfterFiles() {
     return Error(absl::StatusCode::kUnavailable, "the store in ", options_.store.folder,
                  " was removed while it was open; what it held is compiled again");
   }
-  // Before anybody can connect, as at the start.
+  // This happens before anybody can connect, as it does at the start.
   const std::filesystem::path key = PublicKeyPath(options_);
   if (!std::filesystem::exists(key)) {
     HPU_LOG(kWarning, "public key was removed, written again file=" << key.string());
@@ -239,7 +242,7 @@ void CompileServer::Stop() {
   if (server_ == nullptr) return;
   listener_->Stop();
   if (network_ != nullptr) {
-    // Load balancers look elsewhere from now on.
+    // From now on load balancers send new calls elsewhere.
     network_->GetHealthCheckService()->SetServingStatus(false);
   }
   service_->Stop(files_lost_ ? std::chrono::milliseconds(0) : options_.stop_grace);
@@ -249,7 +252,7 @@ void CompileServer::Stop() {
   network_.reset();
   server_.reset();
   service_.reset();
-  listener_.reset();  // gives the lock back: only now may another server open the store
+  listener_.reset();  // this gives the lock back: only now may another server open the store
 }
 
 }  // namespace hpu::server

@@ -1,4 +1,5 @@
-// A whole compile server: store, workers, service, socket, network. bin/ adds flags and signals.
+// A whole compile server: store, workers, service, socket and network. bin/ adds options and
+// signals.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -25,41 +26,41 @@ namespace hpu::server {
 struct ServerOptions {
   std::string socket_path;
   std::string build_id;
-  // Whom clients at the unix socket are taken for.
+  // The tenant of clients at the unix socket.
   std::string tenant = "local";
-  // Whether tenants that have the same graph share its program; who calls over the unix socket only
-  // is one tenant, who has nobody to share with.
+  // Whether tenants that have the same graph share its program. Callers over the unix socket are
+  // one tenant, which has nobody to share with.
   bool share_programs = false;
   store::StoreConfig store;
   QueueOptions queue;
   UpstreamOptions upstream;
   bool frozen = false;      // answers from the store, compiles nothing
-  std::string config_file;  // that these options came from, for those who ask
+  std::string config_file;  // the file that these options came from, shown to whoever asks
   NetworkOptions network;
-  std::string metrics_address;                 // HOST:PORT of the page for Prometheus; empty: none
-  std::string audit_file;                      // of an AuditLog; empty: none
-  std::chrono::seconds idle_timeout{15 * 60};  // 0 = never
+  std::string metrics_address;  // HOST:PORT of the page for Prometheus; empty: no page
+  std::string audit_file;       // the file of the AuditLog; empty: none
+  std::chrono::seconds idle_timeout{15 * 60};    // 0 = never
   std::chrono::milliseconds stop_grace{10'000};  // for running compilations
 };
 
 class CompileServer {
  public:
-  // Listening when it returns. The keys it trusts, its own first, lie in "<socket>.pub". Errors as
-  // UnixListener::Bind, OpenStore, CheckNetwork, CallerTable::Load, MetricsPage::Open; UNAVAILABLE:
-  // an address cannot be listened on.
+  // Returns a server that is listening. The keys that it trusts, its own first, are in
+  // "<socket>.pub". Returns the errors of UnixListener::Bind, OpenStore, CheckNetwork,
+  // CallerTable::Load and MetricsPage::Open, and UNAVAILABLE if it cannot listen on an address.
   static absl::StatusOr<std::unique_ptr<CompileServer>> Start(ServerOptions options);
 
-  // Stops.
+  // Stops the server.
   ~CompileServer();
 
-  // Any thread, also signal-waiting ones. The first reason counts.
+  // May be called on any thread, also on one that waits for signals. The first reason counts.
   void RequestStop(const std::string& reason);
 
   // Returns the reason: RequestStop's, "idle" after idle_timeout without requests, or what happened
-  // to our files. Looks after them meanwhile, each second: a socket, lock or public key that others
-  // removed is made again, trusted keys and callers are read anew; a server whose store was
-  // removed, or whose lock another server has, leaves without waiting for its compilations. Ends
-  // streams to clients that do not read.
+  // to our files. Meanwhile it checks them each second: a socket, lock or public key that others
+  // removed is made again, and trusted keys and callers are read again; a server whose store was
+  // removed, or whose lock another server has, leaves without waiting for its compilations. It also
+  // ends streams to clients that do not read.
   std::string WaitForStopRequest();
 
   // Removes the socket, finishes or abandons compilations within stop_grace, flushes the store.
@@ -71,7 +72,7 @@ class CompileServer {
   absl::Status ListenToNetwork();
   absl::Status ShowMetrics();
   absl::Status PublishKeys() const;
-  // What an operator may have changed; errors are logged, each once.
+  // Reads again what an operator may have changed. Each error is logged once.
   void ReadAgain();
   // Why this server must leave its files to others; OK if they are in place.
   absl::Status LookAfterFiles();
@@ -82,7 +83,6 @@ class CompileServer {
   std::optional<FileIdentity> database_;  // nothing if programs are kept in memory
   bool files_lost_ = false;
   std::chrono::steady_clock::time_point next_return_{};
-  // Of ReadAgain.
   std::string last_complaint_;
   bool keys_published_ = true;  // as they are now
   ServerTimes times_;
@@ -96,7 +96,7 @@ class CompileServer {
   // Null where there is no network.
   std::unique_ptr<CallerTable> callers_;
   std::unique_ptr<Door> network_door_;
-  std::unique_ptr<TlsDoor> tls_;  // null also where no address is tls://
+  std::unique_ptr<TlsDoor> tls_;  // null also if no address is tls://
   std::unique_ptr<grpc::Server> network_;
   std::unique_ptr<MetricsPage> metrics_;
 

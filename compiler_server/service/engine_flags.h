@@ -19,17 +19,19 @@ struct EngineFlags {
   int remote_cache_timeout_ms = static_cast<int>(store::RemoteCacheOptions{}.timeout.count());
 };
 
-// An option that is a path. Absolute, because a daemon changes its working folder.
+// Declares an option that is a path. The path becomes absolute, because a daemon changes its
+// working folder.
 void DeclarePath(CLI::App& app, const std::string& name, std::string& path,
                  const std::string& text);
 
 void DeclareEngines(CLI::App& app, EngineFlags& flags);
 
-// Puts what was given into `store`. INVALID_ARGUMENT: what cannot work, alone or together.
+// Puts the given options into `store`. Returns INVALID_ARGUMENT for one that cannot work, alone or
+// together with others.
 absl::Status CompleteEngines(const EngineFlags& flags, store::StoreConfig& store);
 
-// Names a fault in the engines' files. It does not keep a server from starting: the server does
-// without an engine that refuses it.
+// Reports a fault in the files of the engines. Such a fault does not keep a server from starting:
+// the server runs without an engine that refuses it.
 absl::Status CheckEngineFiles(const EngineFlags& flags);
 
 }  // namespace hpu::server

@@ -63,8 +63,8 @@ struct Flags {
   bool check_config = false;
 };
 
-// What CLI11 does not tell: the line of a name that is no option, or one of the command line only.
-// Empty: there is none.
+// Returns what CLI11 does not report: the line of a name that is no option, or one that is only for
+// the command line. Empty if there is none.
 std::string UnknownOptions(const CLI::App& app, const std::string& file) {
   const absl::StatusOr<std::string> text = ReadRegularFile(file, kMaxConfigBytes);
   if (!text.ok()) return std::string(text.status().message());
@@ -81,8 +81,9 @@ std::string UnknownOptions(const CLI::App& app, const std::string& file) {
   return "";
 }
 
-// Where in `file` the option stands that an error is about ("--NAME: ..."): "FILE line N: ", or
-// nothing if it was given in `arguments`, which override the file, or cannot be found.
+// Returns the place in `file` of the option that an error is about ("--NAME: ..."), as
+// "FILE line N: ". It is empty if the option was given in `arguments`, which override the file, or
+// if it cannot be found.
 std::string PlaceOfError(const std::string& file, const std::vector<std::string>& arguments,
                          const std::string& error) {
   if (file.empty() || !error.starts_with("--")) return "";
@@ -199,8 +200,8 @@ void Declare(CLI::App& app, Flags& flags) {
       ->configurable(false);
 }
 
-// The folders that the server's own files are in. The socket has one of its own, because the cache
-// folder itself may be open to others.
+// Makes the folders of the server's own files. The socket has a folder of its own, because the
+// cache folder itself may be open to others.
 void MakeFolders(const Flags& flags) {
   if (flags.cache_dir.empty()) return;
   std::error_code error;
@@ -210,7 +211,7 @@ void MakeFolders(const Flags& flags) {
   if (flags.socket == run + "/server.sock") mkdir(run.c_str(), 0700);
 }
 
-// Paths that were not given follow the cache folder.
+// Derives the paths that were not given from the cache folder.
 absl::Status Complete(Flags& flags) {
   if (flags.cache_dir.empty() && (flags.socket.empty() || flags.store.folder.empty())) {
     return InvalidArgument("give --cache-dir, or --socket and --store");
@@ -240,8 +241,8 @@ absl::Status Complete(Flags& flags) {
   return CallerTable::Load(flags.network.callers_file).status();
 }
 
-// --check-config looks at these files as well: a server would start without some of them, and find
-// the others at its start.
+// --check-config looks at these files as well: a server would start without some of them, and
+// report the others only when it starts.
 absl::Status CheckFiles(const Flags& flags) {
   RETURN_IF_ERROR(UnixListener::CheckPath(flags.socket));
   if (!flags.upstream.endpoints.empty()) RETURN_IF_ERROR(CheckAccess(flags.upstream.access));
@@ -291,7 +292,7 @@ ServerOptions ToOptions(const Flags& flags, std::string build_id) {
   return options;
 }
 
-// Turns signals into stop requests while it lives. The signals must be blocked in all threads.
+// Turns signals into stop requests during its lifetime. The signals must be blocked in all threads.
 class SignalWaiter {
  public:
   SignalWaiter(const sigset_t& signals, CompileServer* server)
@@ -301,7 +302,7 @@ class SignalWaiter {
           server->RequestStop(std::string("signal ") + std::to_string(signal));
         }) {}
   ~SignalWaiter() {
-    // Ends the wait if no signal came.
+    // This ends the wait if no signal came.
     pthread_kill(thread_.native_handle(), SIGTERM);
     thread_.join();
   }
@@ -310,29 +311,31 @@ class SignalWaiter {
   std::thread thread_;
 };
 
-// Goes on in a child process while the caller's process ends. Before any thread exists.
+// Continues in a child process while the caller's process ends. It must be called before any thread
+// exists.
 void Detach() {
   const pid_t child = fork();
   if (child != 0) _exit(child > 0 ? 0 : kExitFailed);
-  // A folder that others may want to remove or unmount.
+  // The current folder may be one that others want to remove or unmount.
   if (chdir("/") != 0) HPU_LOG(kDebug, "chdir failed");
 }
 
-// Tells the starting process, which reads our standard output, and lets go of it.
+// Reports to the starting process, which reads our standard output, and lets go of it.
 void ReportReady() {
   constexpr std::string_view kReady = "ready\n";
   if (write(STDOUT_FILENO, kReady.data(), kReady.size()) < 0) HPU_LOG(kDebug, "nobody waits");
   dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
-// Not from a user's daemon: that one inherits the socket of whoever's service started it.
+// A user's daemon does not report: it inherits the socket of whichever service started it.
 void Tell(const std::string& state) {
   if (const absl::Status told = TellServiceManager(state); !told.ok()) {
     HPU_LOG(kWarning, ToText(told));
   }
 }
 
-// To the log, and to the process that started us: the log may be what cannot be written.
+// Writes to the log and to the process that started us, because the log may be what cannot be
+// written.
 void ReportFailure(const std::string& text) {
   HPU_LOG(kError, "server not started error=" << text);
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) HPU_LOG(kDebug, "nobody waits");
@@ -344,7 +347,7 @@ int Serve(const Flags& flags) {
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  // A write past `ulimit -f` shall fail as one on a full disk does.
+  // A write beyond `ulimit -f` must fail as one on a full disk does.
   signal(SIGXFSZ, SIG_IGN);
 
   absl::StatusOr<std::string> build_id = OwnBuildId(flags);
@@ -377,7 +380,7 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   Flags flags;
   CLI::App app("Compile server: compiles PyTorch graphs to Gaudi programs and keeps them.");
   Declare(app, flags);
-  // In one line: it is the last of the log where nobody sees standard error.
+  // The error is one line, which is the last one of the log where nobody sees standard error.
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   app.failure_message([&](const CLI::App* failed, const CLI::Error& error) {
     const auto files = failed->get_config_ptr()->results();
@@ -386,7 +389,7 @@ int ServerMain(int argc, char** argv, const BackendFactory& factory) {
   });
   CLI11_PARSE(app, argc, argv);
   flags.config_file = app.get_config_ptr()->as<std::string>();
-  // Own files are for their owner only.
+  // Files that the server makes are readable by their owner only.
   umask(077);
   const auto level = static_cast<LogLevel>(flags.log_level);
   if (flags.worker) {

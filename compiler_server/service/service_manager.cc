@@ -21,7 +21,8 @@ absl::Status TellServiceManager(const std::string& state) {
     return InvalidArgument("NOTIFY_SOCKET is too long: ", path);
   }
   path.copy(address.sun_path, path.size());
-  // "@name" is a socket of no file system, whose name begins with a zero.
+  // "@name" is an abstract socket, which is in no file system and whose name begins with a zero
+  // byte.
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,4 +1,4 @@
-// Tells the service manager that started this process how it is: "READY=1", "STOPPING=1"
+// Reports the state of this process to the service manager that started it: "READY=1", "STOPPING=1"
 // (sd_notify(3): a datagram to the socket that NOTIFY_SOCKET names).
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace hpu::server {
 
-// Nothing happens where NOTIFY_SOCKET is not set. UNAVAILABLE: it is, and nobody takes the message.
+// Does nothing where NOTIFY_SOCKET is not set. Returns UNAVAILABLE if it is set and nobody receives
+// the message.
 absl::Status TellServiceManager(const std::string& state);
 
 }  // namespace hpu::server

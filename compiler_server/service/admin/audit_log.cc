@@ -15,11 +15,11 @@
 namespace hpu::server {
 namespace {
 
-// Texts come from callers; a field of more says nothing new.
+// Texts come from callers, and the rest of a longer one adds nothing.
 constexpr size_t kMaxFieldBytes = 1024;
 
-// The file may be a pipe to a collector of logs: neither one that is not there nor one that is slow
-// shall stop the server.
+// The file may be a pipe to a collector of logs. A collector that is absent or slow must not stop
+// the server.
 constexpr int kFlags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 absl::Status CannotOpen(const std::string& path) {
@@ -27,8 +27,8 @@ absl::Status CannotOpen(const std::string& path) {
                errno == ENXIO ? "it is a FIFO that nobody reads, or a socket" : strerror(errno));
 }
 
-// JSON's escapes (RFC 8259, section 7); what is not ASCII is escaped too, so that no reader has to
-// know the encoding of what a caller sent.
+// JSON's escapes (RFC 8259, section 7). Characters outside ASCII are escaped too, so that no reader
+// has to know the encoding of a caller's text.
 void AddField(const char* name, const std::string& value, std::string& line) {
   constexpr char kHex[] = "0123456789abcdef";
   line += std::string(line.size() > 1 ? "," : "") + "\"" + name + "\":\"";
@@ -51,7 +51,7 @@ std::string UtcTime(int64_t unix_millis) {
   gmtime_r(&seconds, &parts);
   std::array<char, 32> text{};
   strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  // The last three digits of a number of four.
+  // Adding 1000 makes four digits, of which the last three are the milliseconds with leading zeros.
   return std::string(text.data()) + "." + std::to_string(1000 + unix_millis % 1000).substr(1) + "Z";
 }
 
@@ -109,7 +109,7 @@ void AuditLog::Write(const AuditEvent& event) {
   std::lock_guard<std::mutex> lock(mutex_);
   absl::Status opened;
   if (file_ < 0 || !identity_->InPlace()) opened = Reopen();
-  // One write of one line: lines of several writers do not mix.
+  // One write per line keeps the lines of several writers from mixing.
   std::string why = ToText(opened);
   if (opened.ok()) {
     if (line_open_) line.insert(line.begin(), '\n');

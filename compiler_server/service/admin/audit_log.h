@@ -1,7 +1,7 @@
-// Who did what to a server: a file of one JSON object a line, appended and never cut or renamed
-// here (that is logrotate's work; the file is opened anew when it was moved away). Fields: time
-// (UTC), caller, tenant, door, action, result (a canonical code), key (64 hexadecimal digits or
-// empty), detail.
+// Records who did what to a server, in a file with one JSON object per line. The server appends to
+// the file and never cuts or renames it: that is logrotate's work, and the file is opened again
+// when it was moved away. The fields are time (UTC), caller, tenant, door, action, result (a
+// canonical code), key (64 hexadecimal digits or empty) and detail.
 #pragma once
 
 #include <memory>
@@ -24,31 +24,31 @@ struct AuditEvent {
   std::string detail;
 };
 
-// One line, with its end.
+// Returns one line with its line end.
 std::string ToJsonLine(const AuditEvent& event, int64_t unix_millis);
 
 // Thread-safe.
 class AuditLog {
  public:
-  // "" = nothing is written. UNAVAILABLE: the file cannot be opened for appending.
+  // An empty path writes nothing. Returns UNAVAILABLE if the file cannot be opened for appending.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::string& path);
-  // The same without making the file.
+  // Checks the same without making the file.
   static absl::Status Check(const std::string& path);
   ~AuditLog();
   AuditLog(const AuditLog&) = delete;
 
-  // What cannot be written is in the server's log instead.
+  // A line that cannot be written goes to the server's log instead.
   void Write(const AuditEvent& event);
 
  private:
   explicit AuditLog(std::string path) : path_(std::move(path)) {}
-  absl::Status Reopen();  // mutex_ held
+  absl::Status Reopen();  // callers hold mutex_
 
   const std::string path_;
   std::mutex mutex_;
-  // Guarded by mutex_; -1: none.
+  // These are guarded by mutex_. -1 means that no file is open.
   int file_ = -1;
-  bool line_open_ = false;                // the disk took half of the last one
+  bool line_open_ = false;                // the disk took only a part of the last line
   std::optional<FileIdentity> identity_;  // of the open file
 };
 

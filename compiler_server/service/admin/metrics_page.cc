@@ -7,11 +7,11 @@
 namespace hpu::server {
 namespace {
 
-// Seconds: a hit takes milliseconds, a compilation up to minutes.
+// In seconds: a hit takes milliseconds, a compilation up to minutes.
 const prometheus::Histogram::BucketBoundaries kBuckets = {
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 600};
 
-// What is a state and not a count of events.
+// Figures that are a state and not a count of events.
 constexpr std::string_view kGauges[] = {
     "compile.negative_entries",
     "compile.request_bytes",
@@ -56,7 +56,7 @@ prometheus::MetricFamily FamilyOf(const std::string& name, uint64_t value) {
   return family;
 }
 
-// The build as a label of a constant, by which other figures can be grouped.
+// The build is the label of a constant, so that other figures can be grouped by it.
 prometheus::MetricFamily BuildFamily(const std::string& build) {
   prometheus::MetricFamily family;
   family.name = "hpu_build_info";
@@ -69,7 +69,7 @@ prometheus::MetricFamily BuildFamily(const std::string& build) {
   return family;
 }
 
-// By the option that names the certificate.
+// One figure for each option that names a certificate.
 prometheus::MetricFamily ExpiryFamily(const std::map<std::string, int64_t>& expiries) {
   prometheus::MetricFamily family;
   family.name = "hpu_certificate_expiry_timestamp_seconds";
@@ -120,7 +120,8 @@ ServerTimes::ServerTimes()
                         .Name("hpu_compile_seconds")
                         .Help("how long compile workers took for one graph, by outcome")
                         .Register(*registry_)) {
-  // From the start: a rate sees the first compilation only if there was a zero before it.
+  // This exists from the start, because a rate sees the first compilation only if there was a zero
+  // before it.
   compilations_.Add({{"code", InLowerCase(absl::StatusCode::kOk)}}, kBuckets);
 }
 
@@ -140,7 +141,7 @@ absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Open(const std::string
                                                                Sources sources,
                                                                const ServerTimes& times) {
   auto page = std::make_shared<FigurePage>(build_id.substr(0, 16), std::move(sources));
-  // The library says by an exception that it cannot listen.
+  // The library throws an exception if it cannot listen.
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address);
     exposer->RegisterCollectable(page);

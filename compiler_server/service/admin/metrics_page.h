@@ -1,6 +1,6 @@
-// The server's figures for Prometheus: every counter of GetStats, how long calls and compilations
-// took, when certificates expire, at http://HOST:PORT/metrics. Names: "compile.compiled" is
-// hpu_compile_compiled_total; what can also fall is a gauge and has no "_total".
+// Shows the server's figures to Prometheus at http://HOST:PORT/metrics: every counter of GetStats,
+// how long calls and compilations took, and when certificates expire. "compile.compiled" becomes
+// hpu_compile_compiled_total; a figure that can also fall is a gauge and has no "_total".
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -25,7 +25,7 @@ class ServerTimes {
 
   void AddCall(const std::string& door, const std::string& call, absl::StatusCode code,
                std::chrono::steady_clock::duration time);
-  // Of one graph in a compile worker of this server, without the wait for it.
+  // The time of one graph in a compile worker of this server, without the wait for the worker.
   void AddCompilation(absl::StatusCode code, std::chrono::steady_clock::duration time);
 
   std::shared_ptr<prometheus::Collectable> collectable() const { return registry_; }
@@ -44,9 +44,9 @@ class MetricsPage {
     std::function<std::map<std::string, int64_t>()> expiries;  // as Certificates::expiries
   };
 
-  // Listens at HOST:PORT until it is destroyed; `sources` are called until then.
-  // The first 16 characters of the build id are shown as hpu_build_info{build="..."}.
-  // UNAVAILABLE: the address is taken or not this host's.
+  // Listens at HOST:PORT until it is destroyed, and calls `sources` until then. Shows the first 16
+  // characters of the build id as hpu_build_info{build="..."}. Returns UNAVAILABLE if the address
+  // is taken or is not one of this host.
   static absl::StatusOr<std::unique_ptr<MetricsPage>> Open(const std::string& address,
                                                            const std::string& build_id,
                                                            Sources sources,

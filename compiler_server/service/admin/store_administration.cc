@@ -8,9 +8,9 @@
 namespace hpu::server {
 namespace {
 
-// An import that is larger is refused before its bytes are taken in.
+// A larger import is refused before its bytes are read.
 constexpr uint64_t kMaxImportBytes = store::kMaxBlobBytes;
-// Programs that are listed at once.
+// The number of programs that are listed at once.
 constexpr size_t kPage = 1000;
 
 store::SignedRecord ToRecord(const wire::SignedRecord& message) {
@@ -34,7 +34,7 @@ absl::StatusOr<Digest> KeyOfHeader(const wire::ImportPart& part) {
   return manifest.key();
 }
 
-// UNAVAILABLE says on the wire that a server is lost; a store that cannot be written is none.
+// On the wire UNAVAILABLE means a lost server, and a store that cannot be written is not one.
 absl::Status OfStore(const absl::Status& status) {
   if (!absl::IsUnavailable(status)) return status;
   return Error(absl::StatusCode::kResourceExhausted, status.message());
@@ -102,7 +102,7 @@ grpc::Status StoreAdministration::Verify(grpc::ServerWriter<wire::VerifyEvent>* 
       event.set_done(event.done() + 1);
       event.set_total(std::max(stored, event.done()));
       event.set_content_key(store::ToString(position.key));
-      // What left the store meanwhile is no problem.
+      // A program that left the store in the meantime is no problem.
       event.set_problem(verdict.ok() || absl::IsNotFound(verdict) ? "" : ToText(verdict));
       if (!writer->Write(event)) return grpc::Status::CANCELLED;
     }
@@ -156,7 +156,7 @@ absl::Status StoreAdministration::FileAlias(const Caller& caller, const wire::Si
     return InvalidArgument("the alias ", ToHex(alias.front_end_key).substr(0, 16),
                            " is of another program");
   }
-  // Here it is a name of the caller's tenant, as this server says.
+  // Here the alias belongs to the tenant that this server assigns to the caller.
   return aliases_
       ->File(caller.tenant, {alias.front_end_key, alias.factors, alias.label}, content_key)
       .status();

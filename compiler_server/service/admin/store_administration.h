@@ -1,5 +1,5 @@
-// What an administrator does to the programs of a server: pins them, removes what nobody needs, has
-// them read again, files exported ones. All of it is in the audit log. Thread-safe.
+// The administrator's work on the programs of a server: pins them, removes what nobody needs,
+// verifies them, and imports exported ones. All of it is in the audit log. Thread-safe.
 #pragma once
 
 #include "compile_service.grpc.pb.h"
@@ -13,7 +13,7 @@ namespace hpu::server {
 
 class StoreAdministration {
  public:
-  // All must live longer.
+  // All of these must live longer.
   StoreAdministration(store::RecipeStore* store, TenantPrograms* programs, AliasBook* aliases,
                       const store::TrustedKeys* trusted, AuditLog* audit)
       : store_(store), programs_(programs), aliases_(aliases), trusted_(trusted), audit_(audit) {}
@@ -27,8 +27,7 @@ class StoreAdministration {
                       wire::ImportReply* reply);
 
  private:
-  // Bytes of what is kept here.
-  // "bytes" or "entries".
+  // Returns the amount of what is stored here; `what` is "bytes" or "entries".
   uint64_t Stored(const std::string& what) const;
   absl::Status ImportFrom(const Caller& caller, grpc::ServerReader<wire::ImportPart>* reader,
                           wire::ImportReply* reply);

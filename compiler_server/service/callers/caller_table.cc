@@ -21,7 +21,7 @@ struct RoleName {
   std::string_view name;
   Role role;
 };
-// kOwner is nobody's over the network.
+// Nobody gets kOwner over the network.
 constexpr RoleName kRoleNames[] = {
     {"read", Role::kRead}, {"compile", Role::kCompile}, {"admin", Role::kAdmin}};
 
@@ -62,13 +62,13 @@ absl::Status ParseCredential(int line, const std::string& text, CallerRow& row) 
   return absl::OkStatus();
 }
 
-// The first second after that day, UTC.
+// The caller is valid until the first second after that day, UTC.
 absl::Status ParseLastDay(int line, const std::string& text, CallerRow& row) {
   tm day{};
   const char* end = strptime(text.c_str(), "%Y-%m-%d", &day);
   const int day_of_month = day.tm_mday;
   const bool is_date = end != nullptr && *end == 0 && day.tm_year >= 2000 - 1900;
-  // timegm makes the 3rd of March out of the 31st of February.
+  // timegm turns the 31st of February into the 3rd of March.
   const time_t begin = is_date ? timegm(&day) : 0;
   if (!is_date || day.tm_mday != day_of_month) {
     return Bad(line, "LAST DAY", text, "a date as 2027-01-31");
@@ -104,7 +104,7 @@ absl::StatusOr<CallerRow> ParseRow(int line, const std::string& text) {
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
-  // A user who can write the file could give himself any role.
+  // A user who can write the file could give themselves any role.
   RETURN_IF_ERROR(file.CheckOwner(RegularFile::Use::kPublic));
   return file.Read(kMaxFileBytes);
 }
@@ -138,7 +138,8 @@ absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text) {
 absl::StatusOr<std::unique_ptr<CallerTable>> CallerTable::Load(const std::string& path) {
   std::unique_ptr<CallerTable> table(new CallerTable(path));
   RETURN_IF_ERROR(table->Reload().status());
-  // Later an empty file is how everybody is shut out; now it would be a door for nobody.
+  // Later, an empty file is the way to shut everybody out; at the start the listener would serve
+  // nobody.
   if (table->rows_.empty()) return InvalidArgument("callers' file ", path, " names no caller");
   return table;
 }
@@ -178,7 +179,7 @@ absl::StatusOr<Caller> CallerTable::Identify(const grpc::ServerContext& context)
 }
 
 absl::StatusOr<Caller> CallerTable::OfToken(const std::string& token) const {
-  // Digests are compared, which tells an attacker's clock nothing about a token.
+  // Comparing digests keeps an attacker from learning anything about a token by timing.
   const Digest digest = Sha256({reinterpret_cast<const uint8_t*>(token.data()), token.size()});
   std::lock_guard<std::mutex> lock(mutex_);
   for (const CallerRow& row : rows_) {

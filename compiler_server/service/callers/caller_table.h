@@ -4,9 +4,9 @@
 //   trainer   team-a   read,compile   sha256:9f86d0818...     2027-01-31
 //   node7     team-a   read           certificate
 //
-// sha256: the digest of the caller's token in hexadecimal; the token itself is nowhere on the
-// server. certificate: a client certificate with the common name NAME, checked by TLS against the
-// client authorities. Who shows a token is known by it alone.
+// "sha256:" precedes the hexadecimal digest of the caller's token; the server never stores the
+// token itself. "certificate" means a client certificate with the common name NAME, which TLS
+// checks against the client authorities. A caller who shows a token is known by it alone.
 #pragma once
 
 #include <limits>
@@ -25,27 +25,28 @@ struct CallerRow {
   Caller caller;
   Digest token_digest{};
   bool by_certificate = false;
-  int64_t end_unix_seconds = std::numeric_limits<int64_t>::max();  // from then on nobody
+  // no longer valid from this time on.
+  int64_t end_unix_seconds = std::numeric_limits<int64_t>::max();
 };
 
 inline constexpr size_t kMaxCallers = 10'000;
 
-// INVALID_ARGUMENT with line and field.
+// Returns INVALID_ARGUMENT with line and field.
 absl::StatusOr<std::vector<CallerRow>> ParseCallers(const std::string& text);
 
 class CallerTable final : public Callers {
  public:
-  // INVALID_ARGUMENT as ParseCallers, and if it names nobody. Errors of RegularFile and its
-  // CheckOwner.
+  // Returns INVALID_ARGUMENT as ParseCallers does and if the file names nobody, and the errors of
+  // RegularFile and its CheckOwner.
   static absl::StatusOr<std::unique_ptr<CallerTable>> Load(const std::string& path);
 
   absl::StatusOr<Caller> Identify(const grpc::ServerContext& context) const override;
 
-  // Of a token; UNAUTHENTICATED if nobody has it.
+  // The caller with this token; UNAUTHENTICATED if there is none.
   absl::StatusOr<Caller> OfToken(const std::string& token) const;
 
-  // Reads the file anew; after an error, which is returned, the callers stay who they were. True if
-  // the text is another one.
+  // Reads the file again. After an error, which is returned, the callers stay the same. Returns
+  // true if the text has changed.
   absl::StatusOr<bool> Reload();
 
  private:
@@ -54,7 +55,7 @@ class CallerTable final : public Callers {
 
   const std::string path_;
   mutable std::mutex mutex_;
-  std::optional<std::string> text_;  // nothing before the first; guarded by mutex_, as all below
+  std::optional<std::string> text_;  // empty before the first read; guarded by mutex_, as all below
   std::vector<CallerRow> rows_;
 };
 

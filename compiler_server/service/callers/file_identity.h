@@ -1,4 +1,4 @@
-// Whether a path still leads to the file it led to: others may remove or replace our files.
+// Whether a path still leads to the same file: others may remove or replace our files.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,12 @@ namespace hpu::server {
 
 class FileIdentity {
  public:
-  // Of the file as it is now.
+  // Remembers the file that is there now.
   explicit FileIdentity(std::string path);
 
   // False if the path leads nowhere or to another file.
   bool InPlace() const;
-  // The descriptor is of this file.
+  // Whether the descriptor is of this file.
   bool IsOf(int fd) const;
 
  private:

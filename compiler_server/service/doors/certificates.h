@@ -1,5 +1,5 @@
-// When the certificates expire that this server shows: to its callers, to servers upstream, to a
-// remote cache.
+// The expiry of the certificates that this server shows to its callers, to servers upstream and to
+// a remote cache.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,20 @@ namespace hpu::server {
 // Thread-safe.
 class Certificates {
  public:
-  // `file` may be empty: there is none.
+  // `file` may be empty if there is none.
   void Watch(const std::string& option, const std::string& file);
 
-  // Reads what has changed. Returns the first error; a chain that cannot be read keeps its expiry,
-  // for gRPC keeps the old chain too.
+  // Reads the files that have changed. Returns the first error. A chain that cannot be read keeps
+  // its expiry, because gRPC keeps the old chain too.
   absl::Status Reload();
 
-  // By option, without dashes: seconds since the epoch, of what could be read once.
+  // Seconds since the epoch, by option without its dashes, of every file that could be read at
+  // least once.
   std::map<std::string, int64_t> expiries() const;
 
  private:
   mutable std::mutex mutex_;
-  // Guarded by mutex_.
+  // Both are guarded by mutex_.
   std::map<std::string, std::unique_ptr<CachedFile<int64_t>>> files_;
   std::map<std::string, int64_t> expiries_;
 };

@@ -10,7 +10,7 @@ namespace hpu::server {
 
 namespace {
 
-// The client's name for its call, if it is fit for a log; else one of ours.
+// Returns the client's name for its call if it is fit for a log, and otherwise one of ours.
 std::string RequestId(const grpc::ServerContext& context) {
   const auto found = context.client_metadata().find(client::kRequestIdHeader);
   if (found != context.client_metadata().end()) {

@@ -1,5 +1,6 @@
-// The gRPC face of the server: tells who calls, whether the caller may, and lets the request in.
-// One service stands behind several doors: the unix socket's and the network's.
+// The gRPC side of one listener: finds out who calls, checks whether the caller may, and passes the
+// request on. One service stands behind several of these: the one for the unix socket and the one
+// for the network.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ namespace hpu::server {
 
 class Door final : public wire::CompileService::Service {
  public:
-  // All must live longer. `name` is in the log and in the metrics.
+  // All of these must live longer. `name` appears in the log and in the metrics.
   Door(std::string name, const Callers* callers, CompileService* service, ServerTimes* times,
        AuditLog* audit)
       : name_(std::move(name)),
@@ -50,16 +51,16 @@ class Door final : public wire::CompileService::Service {
  private:
   using Enter = std::function<grpc::Status(const Caller& caller)>;
 
-  // One of them is enough.
+  // A caller needs one of these roles.
   using Roles = std::initializer_list<Role>;
 
-  // UNAUTHENTICATED or PERMISSION_DENIED, or what `enter` says.
+  // Returns UNAUTHENTICATED or PERMISSION_DENIED, or the result of `enter`.
   grpc::Status Admit(const grpc::ServerContext* context, Roles roles, const char* call,
                      const Enter& enter);
   grpc::Status AdmitUntimed(const grpc::ServerContext* context, Roles roles, const char* call,
                             const Enter& enter);
 
-  // To logs, if it is time for a line.
+  // Writes the refusal to the logs if it is time for a line.
   void WriteRefusal(const std::string& peer, const char* call, const absl::StatusOr<Caller>& caller,
                     const absl::Status& refusal);
 

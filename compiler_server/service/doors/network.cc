@@ -53,7 +53,7 @@ std::string WhyNotListening(const client::Endpoint& endpoint) {
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
     const int on = 1;
-    // As gRPC: what is left of an old connection is no hindrance.
+    // As in gRPC, the remains of an old connection do not prevent listening.
     const bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
                        bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 1) == 0;
     const int failure = errno;

@@ -1,4 +1,4 @@
-// How a server listens to other hosts.
+// The options for listening to other hosts.
 #pragma once
 
 #include <string>
@@ -11,20 +11,22 @@ namespace hpu::server {
 
 struct NetworkOptions {
   std::vector<client::Endpoint> listen;  // tcp:// and tls://; empty: only the unix socket
-  std::string callers_file;  // CallerTable; needed where there is something to listen on
-  // PEM files, read again when they change; needed for tls://.
+  std::string callers_file;  // for CallerTable; needed if `listen` is not empty
+  // These are PEM files, which are read again when they change. They are needed for tls://.
   std::string certificate_file;
   std::string key_file;
-  std::string client_ca_file;  // clients must show a certificate of these authorities; empty: none
+  // clients must show a certificate of these authorities; empty: no check.
+  std::string client_ca_file;
 };
 
-// Whether an address of it is tls://.
+// Whether one of its addresses is tls://.
 bool HasTls(const NetworkOptions& options);
 
-// INVALID_ARGUMENT names the option that is missing or wrong. Errors of TlsDoor::Make.
+// Returns INVALID_ARGUMENT with the option that is missing or wrong, and the errors of
+// TlsDoor::Make.
 absl::Status CheckNetwork(const NetworkOptions& options);
 
-// "ADDRESS: reason" of an address that cannot be listened on now; empty if it can.
+// Returns "ADDRESS: reason" if it is not possible to listen on the address now, else an empty text.
 std::string WhyNotListening(const client::Endpoint& endpoint);
 
 }  // namespace hpu::server

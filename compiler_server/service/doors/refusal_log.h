@@ -1,5 +1,5 @@
-// Lines about those who are refused: one of an address and reason in a while, with the number of
-// those that were left out, so that a stranger fills neither log nor disk.
+// Limits the log lines about refused callers to one per address and reason in an interval, with the
+// number of refusals that were left out, so that a stranger can fill neither log nor disk.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,18 @@
 
 namespace hpu::server {
 
-// Thread-safe. Time is passed in.
+// Thread-safe. The caller passes the time.
 class RefusalLog {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr std::chrono::seconds kInterval{10};
-  // Of addresses and reasons; those beyond share one line of an interval.
+  // The number of pairs of address and reason that are told apart. All others share one line per
+  // interval.
   static constexpr size_t kMaxKinds = 256;
 
-  // The number of refusals of this kind that were left out since its last line; nothing: leave this
-  // one out too.
+  // Returns the number of refusals of this kind that were left out since its last line, or nothing
+  // if this one is to be left out too.
   std::optional<uint64_t> Add(const std::string& address, const std::string& reason, Time now);
 
  private:
@@ -34,7 +35,8 @@ class RefusalLog {
   std::map<std::pair<std::string, std::string>, Kind> kinds_;  // guarded by mutex_
 };
 
-// A gRPC peer without what changes with each connection: "ipv4:10.0.0.7", "ipv6:[::1]", "unix:".
+// Removes from a gRPC peer what changes with each connection: "ipv4:10.0.0.7", "ipv6:[::1]",
+// "unix:".
 std::string AddressOf(const std::string& peer);
 
 }  // namespace hpu::server

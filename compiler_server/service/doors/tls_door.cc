@@ -6,7 +6,7 @@
 namespace hpu::server {
 namespace {
 
-// The C++ interface of gRPC has no name for credentials that are fetched at every handshake.
+// gRPC's C++ interface has no class for credentials that are fetched at every handshake.
 class FetchedCredentials final : public grpc::ServerCredentials {
  public:
   explicit FetchedCredentials(grpc_server_credentials* credentials) : credentials_(credentials) {}
@@ -66,8 +66,8 @@ grpc_ssl_certificate_config_reload_status TlsDoor::Fetch(
   std::lock_guard<std::mutex> lock(door.mutex_);
   if (last->version == door.version_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair{door.identity_.key.c_str(), door.identity_.chain.c_str()};
-  // gRPC ends the process if there are no authorities at all. Where no client is asked for a
-  // certificate nothing is checked with them.
+  // gRPC ends the process if there are no authorities at all. Where clients are not asked for a
+  // certificate, nothing is checked against these.
   const std::string& authorities =
       door.client_authorities_.empty() ? door.identity_.chain : door.client_authorities_;
   *config = grpc_ssl_server_certificate_config_create(authorities.c_str(), &pair, 1);

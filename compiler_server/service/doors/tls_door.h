@@ -1,4 +1,4 @@
-// TLS of the doors that other hosts come in through.
+// TLS for the listeners that other hosts connect to.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -14,15 +14,15 @@
 
 namespace hpu::server {
 
-// Certificate, key and client authorities: read and looked at here, and handed to gRPC at every
-// handshake. gRPC itself never reads a file: it would wait at a FIFO, and of files that it cannot
-// use it tells nothing. Thread-safe. Must live longer than the servers with its credentials.
+// Certificate, key and client authorities. They are read and checked here, and handed to gRPC at
+// every handshake. gRPC itself never reads a file: it would wait at a FIFO, and it does not report
+// which file it cannot use. Thread-safe. It must live longer than the servers with its credentials.
 class TlsDoor {
  public:
   // Returns the errors of ReadTlsIdentity and ReadAuthorities.
   static absl::StatusOr<std::unique_ptr<TlsDoor>> Make(const NetworkOptions& options);
 
-  // Reads the files again; after an error, which is returned, the old content is shown on.
+  // Reads the files again. After an error, which is returned, the old content remains in use.
   absl::Status Reload();
 
   // Credentials for one address that the server listens on.
@@ -41,7 +41,7 @@ class TlsDoor {
 
   const NetworkOptions options_;
   std::mutex mutex_;
-  // Guarded by mutex_.
+  // Both are guarded by mutex_.
   TlsIdentity identity_;
   std::string client_authorities_;
   uint64_t version_ = 0;

@@ -21,7 +21,7 @@ namespace hpu::server {
 namespace {
 
 constexpr int kBacklog =
-    4096;  // as many as the kernel lets wait; a client that finds no room goes on without us
+    4096;  // the kernel's limit; a client that finds no room continues without us
 constexpr int kLockTries = 50;
 constexpr useconds_t kLockPollMicros = 10'000;
 
@@ -71,7 +71,7 @@ absl::Status UnixListener::TakeLock() {
   absl::StatusOr<RegularFile> file = RegularFile::OpenOrCreate(path, 0600);
   RETURN_IF_ERROR_AT(file.status(), "lock file");
   const int fd = std::move(*file).Release();
-  // Who only asks whether a server runs holds it for an instant.
+  // A process that only asks whether a server runs holds the lock for an instant.
   for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (tries == kLockTries) {
       close(fd);
@@ -112,7 +112,7 @@ absl::Status UnixListener::Listen() {
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return SystemError("socket");
-  unlink(path_.c_str());  // left over by a server that was killed: we hold its lock
+  unlink(path_.c_str());  // a killed server left it: we hold its lock
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       chmod(path_.c_str(), 0600) != 0 || listen(fd, kBacklog) != 0) {
     const absl::Status failure = SystemError("listening on " + path_);
@@ -127,8 +127,8 @@ absl::Status UnixListener::Listen() {
 
 void UnixListener::WriteState(const char* state) const {
   const std::string text = std::to_string(getpid()) + " " + state + "\n";
-  // Written before it is cut: who reads meanwhile finds a state, and no empty file, which would
-  // say that no server runs.
+  // The text is written before the file is cut, so that a reader always finds a state. An empty
+  // file would mean that no server runs.
   if (pwrite(lock_fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
       ftruncate(lock_fd_, static_cast<off_t>(text.size())) != 0) {
     HPU_LOG(kDebug, "lock file without text error=" << std::strerror(errno));
@@ -156,7 +156,7 @@ absl::StatusOr<bool> UnixListener::Restore() {
 }
 
 void UnixListener::EndAcceptLoop() {
-  // Who connects from now on is refused, who waits is accepted still.
+  // New connections are refused from now on; those that wait are still accepted.
   shutdown(listen_fd_, SHUT_RD);
   eventfd_write(wake_fd_, 1);
   if (thread_.joinable()) thread_.join();
@@ -169,8 +169,9 @@ void UnixListener::Stop() {
   if (stopped_) return;
   stopped_ = true;
   if (lock_fd_ >= 0) WriteState("stopping");
-  // Before the accept loop ends, so that nobody connects to a socket that no one serves. The path
-  // may be another server's by now, whose folder took the place of ours, or always have been.
+  // This happens before the accept loop ends, so that nobody connects to a socket that no one
+  // serves. The path may now belong to another server, whose folder has replaced ours, or may never
+  // have been ours.
   if (listen_fd_ >= 0 && socket_.InPlace()) unlink(path_.c_str());
   if (wake_fd_ >= 0) EndAcceptLoop();
 }
@@ -180,8 +181,8 @@ void UnixListener::AcceptLoop() {
     pollfd waiting[2] = {{listen_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (poll(waiting, 2, -1) < 0 && errno != EINTR) return;
     const bool ends = waiting[1].revents != 0;
-    // Who connected before the end is served: closing the socket would cut them off. (Without room
-    // for their descriptors it does.)
+    // Clients that connected before the end are served, because closing the socket would cut them
+    // off. (If there are no descriptors left for them, it does.)
     while (AcceptOne() && ends) {
     }
     if (ends) return;
@@ -192,9 +193,10 @@ bool UnixListener::AcceptOne() {
   const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EINTR || errno == ECONNABORTED) return true;
-    if (errno == EAGAIN || errno == EINVAL) return false;  // EINVAL: shut down, and nobody waits
+    // EINVAL: it was shut down, and nobody waits.
+    if (errno == EAGAIN || errno == EINVAL) return false;
     HPU_LOG(kError, "connection not accepted error=" << std::strerror(errno));
-    // Out of descriptors: let others be closed before trying again.
+    // There are no descriptors left: others must be closed before the next try.
     pollfd wake{wake_fd_, POLLIN, 0};
     poll(&wake, 1, 100);
     return false;

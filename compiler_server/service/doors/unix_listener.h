@@ -1,5 +1,5 @@
-// Listens on a unix socket and hands connections of the same user to a gRPC server. We accept
-// ourselves because gRPC does not show who connects.
+// Listens on a unix socket and hands connections of the same user to a gRPC server. It accepts
+// connections itself because gRPC does not show who connects.
 #pragma once
 
 #include <sys/types.h>
@@ -20,13 +20,14 @@ namespace hpu::server {
 
 class UnixListener {
  public:
-  // The socket's folder must belong to us with mode 0700. "<path>.lock" is locked for the life of
-  // the listener, so one server listens per path and a left-over socket can be removed safely; its
-  // text is "PID serving", from Stop() on "PID stopping". FAILED_PRECONDITION: the folder is not
-  // private, or the path is too long. ALREADY_EXISTS: another server holds the lock.
+  // The socket's folder must belong to us and have mode 0700. "<path>.lock" is locked during the
+  // listener's lifetime, so that only one server listens on a path and the socket of a dead one can
+  // be removed safely. The text of the lock file is "PID serving", and "PID stopping" from Stop()
+  // on. Returns FAILED_PRECONDITION if the folder is not private or the path is too long, and
+  // ALREADY_EXISTS if another server holds the lock.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Bind(const std::string& path);
 
-  // FAILED_PRECONDITION: the path is too long for a socket, or something else is there.
+  // Returns FAILED_PRECONDITION if the path is too long for a socket or if there is something else.
   static absl::Status CheckPath(const std::string& path);
 
   // Stops accepting; removes the socket file.
@@ -34,15 +35,16 @@ class UnixListener {
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;
 
-  // Begins to accept; `server` must outlive the listener.
+  // Begins to accept connections. `server` must outlive the listener.
   void Start(grpc::Server* server);
 
-  // Makes good what others removed meanwhile: takes the lock again, listens again if the socket is
-  // gone. Who waits to be accepted is. True if there was something to do; not after Stop(). Errors
-  // as Bind.
+  // Restores what others removed in the meantime: takes the lock again, and listens again if the
+  // socket is gone. Clients that wait to be accepted are accepted. Returns true if there was
+  // something to do, and never after Stop(). Returns the errors of Bind.
   absl::StatusOr<bool> Restore();
 
-  // Removes the socket file, accepts who waits, then nobody; open connections stay. Any thread.
+  // Removes the socket file, accepts the clients that wait, and then nobody else. Open connections
+  // stay. May be called on any thread.
   void Stop();
 
  private:
@@ -53,7 +55,7 @@ class UnixListener {
   void WriteState(const char* state) const;
   void EndAcceptLoop();
   void AcceptLoop();
-  // False: nobody waits, or there is no room.
+  // Returns false if nobody waits, or if there are no descriptors left.
   bool AcceptOne();
 
   const std::string path_;
@@ -64,7 +66,7 @@ class UnixListener {
   FileIdentity socket_;
   grpc::Server* server_ = nullptr;
   std::thread thread_;
-  std::mutex mutex_;  // one of Restore() and Stop() at a time
+  std::mutex mutex_;  // allows one Restore() or Stop() at a time
   bool stopped_ = false;
 };
 

@@ -1,5 +1,5 @@
-// The aliases of all tenants: finds a program by its front-end key, and files such keys. A fault of
-// the store costs a client a capture, never a request.
+// The aliases of all tenants: finds a program by its front-end key, and stores such keys. A fault
+// of the store costs a client a capture, but never fails a request.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,8 @@
 
 namespace hpu::server {
 
-// That a tenant has had this content compiled, or was given it: named by the content key itself.
+// A claim says that a tenant has had this content compiled, or was given it. Its front-end key is
+// the content key itself.
 inline bool IsClaim(const store::Alias& alias) { return alias.front_end_key == alias.content_key; }
 
 class AliasBook {
@@ -24,16 +25,18 @@ class AliasBook {
   // NOT_FOUND = miss.
   absl::StatusOr<store::AliasRecord> Find(const std::string& tenant, const Digest& front_end_key);
 
-  // Makes the front-end key name this program. An alias that named another one is replaced, counted
-  // and logged: two graphs of the tenant claim one key, or its meaning has changed. The alias is
-  // good even where the store did not keep it, which is logged. INVALID_ARGUMENT as EncodeAlias.
+  // Makes the front-end key name this program. An alias that named another program is replaced,
+  // counted and logged: either two graphs of the tenant have the same key, or its meaning has
+  // changed. The returned alias is valid even if the store did not keep it, which is logged.
+  // Returns INVALID_ARGUMENT as EncodeAlias does.
   absl::StatusOr<store::AliasRecord> File(const std::string& tenant,
                                           const store::FrontEndKey& front_end,
                                           const Digest& content_key);
 
-  // Only what names this very program is a claim to it: a client may choose any front-end key.
+  // An alias counts as a claim only if it names this very program, because a client may choose any
+  // front-end key.
   bool HasClaim(const std::string& tenant, const Digest& content_key);
-  // As File, where there is none.
+  // Stores a claim, as File does, if there is none.
   void Claim(const std::string& tenant, const Digest& content_key);
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;

@@ -1,5 +1,5 @@
-// How often each stored program was handed out, in the memory of this server: people see what is
-// used; eviction has its own clock in the store.
+// Counts in this server's memory how often each stored program was handed out. It shows people what
+// is used; eviction has a clock of its own in the store.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class HitCounts {
   }
 
  private:
-  // Of programs beyond these no hits are counted.
+  // Hits of programs beyond this number are not counted.
   static constexpr size_t kMaxPrograms = 65536;
 
   mutable std::mutex mutex_;

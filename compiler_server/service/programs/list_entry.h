@@ -1,4 +1,4 @@
-// A listed program as a message of the wire.
+// Converts a listed program to a message of the protocol.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace hpu::server {
 
-// As many of its aliases as one message may hold, oldest first. Nothing if the manifest cannot be
-// written down.
+// Includes as many of its aliases as one message may hold, oldest first. Returns nothing if the
+// manifest cannot be encoded.
 std::optional<wire::ListEntry> ToListEntry(const client::Listed& program);
 
 }  // namespace hpu::server

@@ -1,7 +1,7 @@
-// Remembers verdicts of the compiler that will not change while this server runs: UNIMPLEMENTED and
-// INVALID_ARGUMENT. Never timeouts, cancellations, lost workers or lack of memory. The compiler's
-// build id is part of every key and the memory dies with the server, so a new compiler is asked
-// anew.
+// Remembers the compiler's verdicts that will not change while this server runs: UNIMPLEMENTED and
+// INVALID_ARGUMENT. It never remembers timeouts, cancellations, lost workers or lack of memory.
+// Every key contains the compiler's build id and the memory ends with the server, so a new compiler
+// is asked again.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@ class NegativeCache {
   NegativeCache(size_t max_entries, std::chrono::seconds ttl)
       : max_entries_(max_entries), ttl_(ttl) {}
 
-  // Keeps `failure` if it is one of the two; the oldest entry goes when there are too many.
+  // Keeps `failure` if it has one of the two codes. The oldest entry is dropped when there are too
+  // many.
   void Remember(const Digest& key, const absl::Status& failure, Clock::time_point now);
   std::optional<absl::Status> Find(const Digest& key, Clock::time_point now);
   size_t size() const;

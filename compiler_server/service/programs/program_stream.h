@@ -1,4 +1,4 @@
-// Cuts an entry into the messages of the wire. A small one is one message.
+// Cuts an entry into messages of the protocol. A small entry is one message.
 #pragma once
 
 #include "compile_service.pb.h"
@@ -8,13 +8,14 @@ namespace hpu::server {
 
 class ProgramStream {
  public:
-  // `entry` and `alias`, by which it was asked for, must live longer; null = by its content key.
+  // `entry` and `alias` must live longer. `alias` is the one that was asked for; null if the
+  // program was asked for by its content key.
   ProgramStream(const store::Entry& entry, const store::AliasRecord* alias, size_t chunk_bytes)
       : entry_(entry), alias_(alias), chunk_bytes_(chunk_bytes) {}
 
   // Fills the next message; false after the last one.
   bool Next(wire::ProgramPart* part);
-  // Whether that was the last one.
+  // Whether the last message was the final one.
   bool AtEnd() const { return header_sent_ && blob_ == entry_.blobs.size(); }
 
  private:

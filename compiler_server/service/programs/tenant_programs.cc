@@ -12,7 +12,7 @@ absl::StatusOr<store::Entry> TenantPrograms::Get(const std::string& tenant, cons
 }
 
 absl::Status TenantPrograms::Put(const std::string& tenant, const store::Entry& entry) {
-  // A disk that cannot be written is no reason not to keep it elsewhere.
+  // If the disk cannot be written, the program is still kept elsewhere.
   const absl::Status room = claims_ ? store_->MakeRoom(tenant, entry) : absl::OkStatus();
   if (absl::IsResourceExhausted(room)) return room;
   const absl::Status kept = store_->Put(entry);
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<TenantPrograms::Seen>> TenantPrograms::List(
     std::erase_if(aliases,
                   [&](const store::Alias& alias) { return alias.tenant != caller.tenant; });
     seen.push_back({store::PositionOf(manifest), std::nullopt});
-    // Programs that only other tenants have names for are theirs.
+    // Programs that only other tenants have names for belong to those.
     if (aliases.empty() && !all) continue;
     std::erase_if(aliases, IsClaim);
     client::Listed& program = seen.back().program.emplace();

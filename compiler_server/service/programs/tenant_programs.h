@@ -1,8 +1,9 @@
-// Which tenant sees which program: everything that the service reads and files for a caller goes
-// through here. Where tenants do not share, a tenant sees a program if one of its aliases names it.
-// One such alias, the claim, has the content key itself in place of a front-end key, so that it is
-// found by the content in every engine: whoever has had a graph compiled has it again, by whatever
-// name; whoever has not compiles, and is not told that the program is there already.
+// Decides which tenant sees which program: everything that the service reads and stores for a
+// caller goes through here. Where tenants do not share, a tenant sees a program if one of its
+// aliases names it. One such alias, the claim, has the content key itself in place of a front-end
+// key, so that it is found by the content in every engine. A tenant that has had a graph compiled
+// gets it again, by whatever name; one that has not must compile it, and does not learn that the
+// program exists already.
 #pragma once
 
 #include <optional>
@@ -18,8 +19,9 @@ namespace hpu::server {
 
 class TenantPrograms {
  public:
-  // `store` and `aliases` must live longer. `claims`: file them also where all is shared,
-  // because tenants have shares of the store. `own_tenant`: as whom this server is known to others.
+  // `store` and `aliases` must live longer. `claims` also stores claims where everything is shared,
+  // because tenants have shares of the store. `own_tenant` is the tenant that other servers take
+  // this server for.
   TenantPrograms(store::RecipeStore* store, AliasBook* aliases, bool shared, bool claims,
                  std::string own_tenant)
       : store_(store),
@@ -29,28 +31,29 @@ class TenantPrograms {
         own_tenant_(std::move(own_tenant)) {}
 
   bool shared() const { return shared_; }
-  // Servers upstream take all that we ask for to be one tenant's.
+  // Servers upstream take everything that we ask for to be for one tenant.
   bool MayAskUpstream(const std::string& tenant) const { return shared_ || tenant == own_tenant_; }
 
-  // What tells compilations, their verdicts, leases and hits apart: the key, and where tenants do
-  // not share, whose it is.
+  // Tells compilations, verdicts, leases and hits apart: by the key, and by the tenant as well
+  // where tenants do not share.
   Digest ScopeOf(const std::string& tenant, const Digest& key) const {
     return shared_ ? key : store::AliasId(tenant, key);
   }
 
-  // By content key. NOT_FOUND: a miss, or not the tenant's. Else as RecipeStore::Get.
+  // Finds a program by its content key. Returns NOT_FOUND for a miss and for a program that is not
+  // the tenant's, and other errors as RecipeStore::Get does.
   absl::StatusOr<store::Entry> Get(const std::string& tenant, const Digest& key);
-  // As RecipeStore::Put; from now on the tenant sees it.
+  // Stores a program as RecipeStore::Put does. From then on the tenant sees it.
   absl::Status Put(const std::string& tenant, const store::Entry& entry);
 
   void CountHit(const std::string& tenant, const Digest& key);
-  // Of a list.
+  // One program of a list.
   struct Seen {
     store::ListPosition position;
-    std::optional<client::Listed> program;  // nothing: it is not the tenant's
+    std::optional<client::Listed> program;  // empty if it is not the tenant's
   };
-  // As RecipeStore::List, with the names of the caller's tenant. Administrators, who look after the
-  // whole server, see programs of all tenants.
+  // Lists programs as RecipeStore::List does, with the names that the caller's tenant has for them.
+  // Administrators, who look after the whole server, see the programs of all tenants.
   absl::StatusOr<std::vector<Seen>> List(const Caller& caller, size_t limit,
                                          const std::optional<store::ListPosition>& after);
 

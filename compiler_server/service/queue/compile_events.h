@@ -1,4 +1,4 @@
-// What a Compile call tells its client while it lasts, and where its program came from.
+// The messages to the client during a Compile call, and the origin of its program.
 #pragma once
 
 #include <grpcpp/support/sync_stream.h>
@@ -8,14 +8,14 @@
 
 namespace hpu::server {
 
-// False: the client has left.
+// Returns false if the client has left.
 bool SendFailure(const absl::Status& failure, grpc::ServerWriter<wire::CompileEvent>* writer);
 bool SendState(const InflightCompilation::View& view,
                grpc::ServerWriter<wire::CompileEvent>* writer);
 
-// `leader`: the request began the flight.
+// `leader` is true if the request began the compilation.
 wire::CompileEvent::Origin OriginOf(const CompileResult& result, bool leader);
-// For the log.
+// The name is for the log.
 const char* NameOf(wire::CompileEvent::Origin origin);
 
 }  // namespace hpu::server

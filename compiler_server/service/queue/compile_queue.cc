@@ -9,7 +9,7 @@
 namespace hpu::server {
 namespace {
 
-// What a thread logs and asks for a flight bears the name of the request that began it.
+// What a thread logs and asks for a compilation bears the name of the request that began it.
 class RequestNames {
  public:
   explicit RequestNames(const CompileJob& job)
@@ -20,7 +20,8 @@ class RequestNames {
   const client::RequestScope calls_;
 };
 
-constexpr char kRetryAfter[] = "hpu.server.RetryAfter";  // payload: milliseconds as decimal text
+// the payload is milliseconds as decimal text.
+constexpr char kRetryAfter[] = "hpu.server.RetryAfter";
 constexpr std::chrono::milliseconds kShortestRetry{500};
 constexpr std::chrono::milliseconds kLongestRetry{60'000};
 
@@ -32,14 +33,14 @@ absl::Status TurnedAway(const std::string& why, std::chrono::milliseconds retry_
   return status;
 }
 
-// Messages quote the graph, which has up to 64 MiB; they are remembered, logged and sent.
+// Messages quote the graph, which may have 64 MiB, and they are remembered, logged and sent.
 constexpr size_t kMaxMessageBytes = 4096;
 
 absl::Status Shortened(const absl::Status& failure) {
   const absl::string_view message = failure.message();
   if (message.size() <= kMaxMessageBytes) return failure;
   size_t end = kMaxMessageBytes;
-  // Not within a UTF-8 sequence: protobuf refuses half a character.
+  // The cut must not be within a UTF-8 sequence, because protobuf refuses half a character.
   while (end > 0 && (static_cast<uint8_t>(message[end]) & 0xC0) == 0x80) --end;
   return Error(failure.code(), message.substr(0, end), "... (", message.size(), " bytes)");
 }
@@ -90,7 +91,7 @@ absl::StatusOr<CompileQueue::Waiter> CompileQueue::Join(CompileJob job) {
       TellPositions();
     }
     Waiting& joined = found->second;
-    // Those who had it hedged have left, and it was given up.
+    // The waiters for which it was hedged have left, so its compilation here was given up.
     if (joined.hedged && !joined.to_compile && !joined.compiling) Wait(compile_, joined);
     return AddWaiter(joined, job, /*leader=*/false);
   }
@@ -104,7 +105,8 @@ absl::StatusOr<CompileQueue::Waiter> CompileQueue::Join(CompileJob job) {
 CompileQueue::Waiter CompileQueue::AddWaiter(Waiting& waiting, const CompileJob& job, bool leader) {
   ++waiting.waiters;
   ++waiters_[job.caller.tenant];
-  // Equal content is of one size, or nearly: each counts as the flight's.
+  // Equal content has the same size, or nearly, so each waiter counts with the size of the first
+  // one.
   request_bytes_ += waiting.inflight->job().input.graph.size();
   return Waiter(this, waiting.inflight, leader, job.caller.tenant);
 }
@@ -117,7 +119,7 @@ absl::Status CompileQueue::AdmitWaiter(const CompileJob& job) const {
         std::to_string(own->second) + " requests of tenant " + tenant + " are waiting",
         ExpectedWait());
   }
-  // One that is alone is let in whatever its size: its own limit is another one.
+  // A request that is alone is admitted whatever its size, because its size has a limit of its own.
   const uint64_t bytes = job.input.graph.size();
   if (request_bytes_ == 0 || request_bytes_ + bytes <= options_.max_request_bytes) {
     return absl::OkStatus();
@@ -219,7 +221,8 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
 }
 
 void CompileQueue::CompileThread(size_t index) {
-  // Warm before the first request; a failure shows again, and is told, when work comes.
+  // The worker starts before the first request. A failure appears, and is reported, again when
+  // there is work.
   if (const auto worker = ReadyWorker(index); !worker.ok()) {
     HPU_LOG(kError, "no compile worker error=" << ToText(worker.status()));
   }
@@ -231,7 +234,7 @@ void CompileQueue::CompileThread(size_t index) {
     --compiling_;
     Complete(*inflight, std::move(result), /*compiled=*/true);
     LetGo();
-    // A lost worker is replaced at once, so that the next request finds a warm one.
+    // A lost worker is replaced at once, so that the next request finds one that is ready.
     ReadyWorker(index).status().IgnoreError();
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -283,7 +286,7 @@ unsigned CompileQueue::ThreadsOfOne() const {
 absl::StatusOr<CompileResult> CompileQueue::Try(InflightCompilation& inflight,
                                                 const Attempt& attempt) {
   inflight.Start();
-  // Whoever waits must be answered whatever happens here, allocation failures included.
+  // Whoever waits must be answered whatever happens here, including a failed allocation.
   try {
     return attempt([&](const CompileProgress& now) { inflight.SetProgress(now); });
   } catch (const std::exception& error) {
@@ -307,7 +310,7 @@ void CompileQueue::Complete(InflightCompilation& inflight, absl::StatusOr<Compil
     first = waiting != nullptr && !std::exchange(waiting->has_result, true);
     if (first && !compiled && (waiting->to_compile || waiting->compiling)) ++overtaken_;
   }
-  // Whoever takes the lease from now on sees that the flight has landed (ReturnToCompile).
+  // Whoever takes the lease from now on sees that the compilation is complete (ReturnToCompile).
   if (compiled && hooks_.completed) hooks_.completed(job);
   if (!first) return;
   if (!result.ok()) {
@@ -316,7 +319,7 @@ void CompileQueue::Complete(InflightCompilation& inflight, absl::StatusOr<Compil
     hooks_.fail(job, result.status());
   }
   {
-    // Filed or remembered by now: a request that comes after this finds it there.
+    // The result is stored or remembered by now, so a request that comes after this finds it there.
     std::lock_guard<std::mutex> lock(mutex_);
     forward_.keys.Erase(job.inflight_key);
     compile_.keys.Erase(job.inflight_key);

@@ -1,5 +1,5 @@
-// Flights and others: those who say nothing, who give nothing, and programs that come from
-// elsewhere.
+// What the queue does about other servers: those that are silent, those that do not have the
+// program, and programs that come from elsewhere.
 #include "compiler_server/service/queue/compile_queue.h"
 
 namespace hpu::server {
@@ -30,7 +30,7 @@ void CompileQueue::NoteLife(const InflightCompilation& inflight) {
   if (Waiting* const waiting = Find(inflight)) waiting->heard = true;
 }
 
-// mutex_ held.
+// Callers hold mutex_.
 void CompileQueue::Hedge(InflightCompilation& inflight) {
   Waiting* const waiting = Find(inflight);
   if (waiting == nullptr || waiting->heard || waiting->to_compile || waiting->compiling) return;
@@ -66,7 +66,7 @@ void CompileQueue::ReturnToCompile(const std::shared_ptr<InflightCompilation>& i
   if (!is_complete) {
     inflight->Finish(Stopping());
   } else if (hooks_.completed) {
-    // Its lease, if it came so late, is nobody's.
+    // A lease that came so late belongs to no compilation any more.
     hooks_.completed(inflight->job());
   }
 }
@@ -87,7 +87,7 @@ void CompileQueue::LookForArrived(const Digest& key) {
     }
   }
   for (const std::shared_ptr<InflightCompilation>& inflight : wanted) {
-    // Whose it is decides whether the flight may have it.
+    // The tenant of the compilation decides whether it may have the program.
     absl::StatusOr<store::Entry> entry = hooks_.look_up(inflight->job());
     if (!entry.ok()) continue;
     Complete(*inflight, CompileResult{*std::move(entry), /*from_store=*/true}, /*compiled=*/false);

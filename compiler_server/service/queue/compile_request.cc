@@ -19,7 +19,7 @@ absl::StatusOr<store::FrontEndKey> ToFrontEnd(const wire::FrontEndKey& message) 
 absl::StatusOr<Digest> DigestOf(const std::string& graph) {
   absl::StatusOr<Digest> digest =
       GraphDigest({reinterpret_cast<const uint8_t*>(graph.data()), graph.size()});
-  // Nothing of ours is damaged: the request is bad.
+  // The damage is not in our data: the request is bad.
   if (!digest.ok()) return InvalidArgument(digest.status().message());
   return digest;
 }

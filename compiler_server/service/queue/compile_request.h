@@ -1,4 +1,4 @@
-// A request of the wire, checked and put into the service's terms.
+// Checks a request of the protocol and translates it to the service's types.
 #pragma once
 
 #include "compile_service.pb.h"
@@ -6,12 +6,12 @@
 
 namespace hpu::server {
 
-// INVALID_ARGUMENT says which field is wrong and what is allowed. The content key is computed here,
-// from what came and from the compiler that would compile it.
+// Returns INVALID_ARGUMENT with the wrong field and what is allowed. The content key is computed
+// here, from what was received and from the compiler that would compile it.
 absl::StatusOr<CompileJob> ToCompileJob(const wire::CompileRequest& request,
                                         const std::string& compiler_build_id);
 
-// `field` names it in the error.
+// `field` is the name in the error text.
 absl::StatusOr<Digest> ToKey(const std::string& bytes, const char* field);
 
 }  // namespace hpu::server

@@ -1,7 +1,7 @@
-// The order in which waiting compilations get a worker: those that somebody waits for before those
-// that only warm up a store, and within a class one of each tenant in turn, so that nobody's many
-// keep another's few waiting. One in kWarmUpShare goes to the warming ones while there are any:
-// they are late, not lost. Not thread-safe.
+// The order in which waiting compilations get a worker. Those that somebody waits for precede those
+// that only warm up a store. Within a class, tenants take turns, so that the many compilations of
+// one tenant do not hold up the few of another. One in kWarmUpShare is a warming one while there
+// are any: those are late, but not lost. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -20,13 +20,14 @@ class FairQueue {
 
   // The key must not be waiting.
   void Push(const Digest& key, const std::string& tenant, bool warm_up);
-  // A warming one that somebody waits for now; nothing if it is not waiting or not warming.
+  // Promotes a warming compilation that somebody waits for now. Does nothing if it is not waiting
+  // or not warming.
   void Promote(const Digest& key);
-  // Nothing if it is not waiting.
+  // Does nothing if it is not waiting.
   void Erase(const Digest& key);
   std::optional<Digest> Pop();
 
-  // All, as Pop would give them.
+  // All waiting keys in the order of Pop.
   std::vector<Digest> Order() const;
   size_t size() const { return places_.size(); }
   bool empty() const { return places_.empty(); }
@@ -43,11 +44,11 @@ class FairQueue {
     void Erase(const Digest& key, const std::string& tenant);
     bool empty() const { return tenants_.empty(); }
     size_t size_of(const std::string& tenant) const;
-    Digest Pop();  // not of an empty one
+    Digest Pop();  // must not be empty
 
    private:
     std::map<std::string, std::deque<Digest>> tenants_;  // none is empty
-    std::string last_;                                   // whose turn it was
+    std::string last_;                                   // the tenant that had the last turn
   };
 
   Turns& TurnsOf(bool warm_up) { return warm_up ? warming_ : waited_for_; }
@@ -55,7 +56,7 @@ class FairQueue {
   Turns waited_for_;
   Turns warming_;
   std::map<Digest, Place> places_;
-  int since_warm_up_ = 0;  // others that went first while there were warming ones
+  int since_warm_up_ = 0;  // others that preceded while there were warming ones
 };
 
 }  // namespace hpu::server

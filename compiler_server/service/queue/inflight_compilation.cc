@@ -40,7 +40,7 @@ void InflightCompilation::SetProgress(const CompileProgress& progress) {
 
 void InflightCompilation::Finish(absl::StatusOr<CompileResult> result) {
   std::lock_guard<std::mutex> lock(mutex_);
-  HPU_CHECK(!view_.result.has_value(), "a flight ends once");
+  HPU_CHECK(!view_.result.has_value(), "a compilation finishes once");
   view_.result = std::move(result);
   ++view_.version;
   changed_.notify_all();

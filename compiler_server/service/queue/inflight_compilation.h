@@ -1,6 +1,6 @@
-// One compilation of one content key, under way or waiting for a worker, and everyone who waits for
-// it. The work belongs to the queue's threads, not to the request that began it, so any request may
-// leave.
+// One compilation of one content key, running or waiting for a worker, together with everyone who
+// waits for it. The work belongs to the threads of the queue and not to the request that began it,
+// so any request may leave.
 #pragma once
 
 #include <chrono>
@@ -15,23 +15,23 @@
 
 namespace hpu::server {
 
-// What a request hands in.
+// What a request asks the queue to do.
 struct CompileJob {
   Digest key{};  // ContentKey of `content`
-  Digest
-      inflight_key{};  // what requests join that are for one compilation: TenantPrograms::ScopeOf
+  // TenantPrograms::ScopeOf the key. Requests with the same one share one compilation.
+  Digest inflight_key{};
   store::Content content;
   CompileInput input;
-  bool skip_cache_lookup = false;               // compile anew and replace what is stored
-  std::optional<store::FrontEndKey> front_end;  // of the request that began it
-  Caller caller;                                // of the request that began it
+  bool skip_cache_lookup = false;               // compile again and replace what is stored
+  std::optional<store::FrontEndKey> front_end;  // the key of the request that began it
+  Caller caller;                                // the caller of the request that began it
   bool warm_up = false;                         // nobody waits for it
 };
 
-// How a flight ends well.
+// What a compilation that succeeded gives.
 struct CompileResult {
   store::Entry entry;
-  bool from_store = false;  // nothing was compiled: another flight or another server had it
+  bool from_store = false;  // nothing was compiled here: another request or another server had it
 };
 
 class InflightCompilation {
@@ -39,7 +39,7 @@ class InflightCompilation {
   struct View {
     uint64_t version = 0;  // grows with every change
     bool started = false;
-    uint32_t position = 0;  // in the queue, while not started; 0 = next
+    uint32_t position = 0;  // in the queue, while it has not started; 0 = next
     CompileProgress progress;
     std::optional<absl::StatusOr<CompileResult>> result;  // set at the end
   };
@@ -48,15 +48,16 @@ class InflightCompilation {
 
   const CompileJob& job() const { return job_; }
 
-  // The state as soon as it is newer than `seen`, or as it is after `timeout`.
+  // Returns the state as soon as it is newer than `seen`, and the unchanged state after `timeout`.
   View Wait(uint64_t seen, std::chrono::milliseconds timeout);
 
   void SetPosition(uint32_t position);
   void Start();
-  // Waits again: another server was asked in vain, the next to try is a worker of ours.
+  // Goes back to waiting: another server was asked and did not give the program, so a worker of
+  // ours is the next to try.
   void WaitAgain();
   void SetProgress(const CompileProgress& progress);
-  // Once; wakes everybody.
+  // Is called once, and wakes everybody.
   void Finish(absl::StatusOr<CompileResult> result);
 
  private:

@@ -1,4 +1,5 @@
-// Turns what a compiler gave into a signed entry of the store, after checking that it is a program.
+// Turns the compiler's output into a signed entry of the store, after checking that it is a
+// program.
 #pragma once
 
 #include <chrono>
@@ -8,8 +9,8 @@
 
 namespace hpu::server {
 
-// INTERNAL if the program does not decode or does not name exactly these recipes: the compiler has
-// a bug, and nothing of it may reach a store or a client.
+// Returns INTERNAL if the program cannot be decoded or does not name exactly these recipes: then
+// the compiler has a bug, and none of its output may reach a store or a client.
 absl::StatusOr<store::Entry> MakeProgramEntry(const CompileJob& job, CompileOutput output,
                                               std::chrono::microseconds duration,
                                               const store::SigningKey& signing_key);

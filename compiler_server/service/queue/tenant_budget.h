@@ -1,5 +1,5 @@
-// Compile seconds that each tenant may use: so many an hour, saved for an hour at most.
-// Thread-safe.
+// The compile seconds that each tenant may use: a number per hour, which can be saved for an hour
+// at most. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,21 @@ class TenantBudget {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // 0 = no limit.
+  // A value of 0 means no limit.
   explicit TenantBudget(std::chrono::seconds per_hour) : per_hour_(per_hour) {}
 
-  // Zero: the tenant may begin a compilation. Else the time after which it may.
+  // Returns zero if the tenant may begin a compilation, and otherwise the time after which it may.
   std::chrono::milliseconds Wait(const std::string& tenant, Clock::time_point now);
-  // A compilation took so long; what that exceeds is paid back first.
+  // Records the time of a compilation. The tenant must make up for what exceeds its budget before
+  // it may compile again.
   void Charge(const std::string& tenant, std::chrono::microseconds spent, Clock::time_point now);
 
  private:
   struct Account {
-    double seconds = 0;  // left; negative: owed
+    double seconds = 0;  // what is left; negative if the tenant owes time
     Clock::time_point at;
   };
-  Account& Settled(const std::string& tenant, Clock::time_point now);  // mutex_ held
+  Account& Settled(const std::string& tenant, Clock::time_point now);  // callers hold mutex_
 
   const std::chrono::seconds per_hour_;
   std::mutex mutex_;

@@ -24,7 +24,7 @@ bool IsAboutTheRequest(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-// For the log: what was asked for.
+// What the request asks for, for the log.
 std::string KeysOf(const wire::GetProgramRequest& request) {
   const bool by_content = request.has_content_key();
   const std::string& key = by_content ? request.content_key() : request.front_end_key();
@@ -102,7 +102,7 @@ absl::StatusOr<store::Entry> CompileService::Publish(const CompileJob& job, Comp
                                                      std::chrono::microseconds duration) {
   ASSIGN_OR_RETURN(store::Entry entry,
                    MakeProgramEntry(job, std::move(output), duration, signing_key_));
-  // Other tenants keep the program that is theirs too; Put heals it.
+  // Other tenants keep the program, which is theirs too; Put repairs it.
   if (job.skip_cache_lookup && programs_.shared()) {
     const absl::Status aside =
         store_->Quarantine(job.key, "a client asked for it to be compiled anew");
@@ -159,7 +159,7 @@ absl::StatusOr<store::Entry> CompileService::FetchOwn(const Caller& caller,
                                                       std::optional<store::AliasRecord>* alias) {
   ASSIGN_OR_RETURN(store::AliasRecord found, aliases_.Find(caller.tenant, front_end_key));
   ASSIGN_OR_RETURN(store::Entry entry, store_->Get(found.alias.content_key));
-  // A content key says which compiler it means; a front end's need not.
+  // A content key implies its compiler; the key of a front end may not.
   if (entry.manifest.content.compiler_build_id != build_id_) {
     return NotFound("the program of ", ToHex(front_end_key), " was made by compiler ",
                     entry.manifest.content.compiler_build_id.substr(0, 16));
@@ -176,13 +176,13 @@ grpc::Status CompileService::GetProgram(const Caller& caller, grpc::ServerContex
   if (!entry.ok()) {
     HPU_LOG(kInfo, "not fetched " << KeysOf(request) << " reason=" << ToText(entry.status()));
     if (IsAboutTheRequest(entry.status())) return ToGrpc(entry.status());
-    // A damaged entry (quarantined by now) and a store that cannot be read are a miss like any
-    // other: this server is there, and compiles.
+    // An entry that is damaged (and quarantined by now) and a store that cannot be read count as a
+    // miss: this server is there, and compiles.
     return ToGrpc(NotFound(std::string(entry.status().message())));
   }
   HPU_LOG(kInfo, "fetched " << KeysOf(request) << " program=" << ToHex(entry->manifest.key())
                             << " bytes=" << entry->size_bytes());
-  // By content key ask those who look into the store; they use no program.
+  // Only tools that look into the store ask by content key; they do not use the program.
   if (alias.has_value()) programs_.CountHit(caller.tenant, entry->manifest.key());
   ProgramStream stream(*entry, alias.has_value() ? &*alias : nullptr, kChunkBytes);
   StreamWatch::Stream sending(&streams_, context);
@@ -210,7 +210,7 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   std::optional<store::PatientScope> patient;
   if (request.frozen()) patient.emplace();
   if (job.skip_cache_lookup) {
-    ++recompiles_;  // what is stored goes when there is something in its place (Publish)
+    ++recompiles_;  // the stored program is replaced when there is a new one (Publish)
   } else {
     const absl::StatusOr<store::Entry> known = programs_.Get(caller.tenant, job.key);
     if (known.ok()) {
@@ -237,7 +237,7 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
   }
   absl::StatusOr<CompileQueue::Waiter> waiter = queue_.Join(std::move(job));
   if (!waiter.ok()) {
-    // What gRPC's clients know as push-back (gRPC proposal A6).
+    // gRPC's clients know this as push-back (gRPC proposal A6).
     if (const auto hint = RetryHint(waiter.status())) {
       context->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(hint->count()));
     }
@@ -250,7 +250,8 @@ grpc::Status CompileService::Compile(const Caller& caller, grpc::ServerContext* 
     if (origin == wire::CompileEvent::ORIGIN_STORE) ++store_hits_;
     return Deliver(caller, front_end, (*result)->entry, origin, context, writer);
   }
-  // UNAVAILABLE and CANCELLED are the server's state (stopping), not the compiler's verdict.
+  // UNAVAILABLE and CANCELLED are the state of the server (which is stopping), not the compiler's
+  // verdict.
   const absl::Status& failure = result->status();
   if (absl::IsUnavailable(failure) || absl::IsCancelled(failure)) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(failure.message()));
@@ -275,7 +276,7 @@ grpc::Status CompileService::Deliver(const Caller& caller,
                                  << (front_end ? ToHex(front_end->key) : "none")
                                  << " label=" << (front_end ? front_end->label : "none")
                                  << " bytes=" << entry.size_bytes());
-  // An alias that cannot be made costs a capture, not this answer.
+  // If the alias cannot be made, a later capture is needed, but this answer is not affected.
   if (front_end) aliases_.File(caller.tenant, *front_end, key).status().IgnoreError();
   if (origin == wire::CompileEvent::ORIGIN_STORE) programs_.CountHit(caller.tenant, key);
   ProgramStream stream(entry, nullptr, kChunkBytes);
@@ -296,7 +297,8 @@ std::optional<absl::StatusOr<CompileResult>> CompileService::Follow(
   Clock::time_point next_heartbeat = Clock::now();
   while (true) {
     const InflightCompilation::View view = waiter.inflight().Wait(seen, kCancelPoll);
-    // Cancelled by the client, its deadline, or a broken connection. The flight goes on without us.
+    // The client, its deadline or a broken connection has cancelled the call. The compilation
+    // continues.
     if (context->IsCancelled()) {
       ++cancelled_;
       return std::nullopt;

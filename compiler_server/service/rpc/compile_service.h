@@ -1,5 +1,5 @@
-// What the server does for a caller that a door has let in: translates, bounds, answers. Compiling,
-// storing and stopping are done by what it is given.
+// The server's work for a caller that a listener has admitted: translates, bounds and answers
+// requests. Other classes, which it is given, compile, store and stop.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 namespace hpu::server {
 
 inline constexpr int kMaxRequestBytes = 68 << 20;
-// What gRPC buffers for a client that does not read is a few of these.
+// gRPC buffers a few of these for a client that does not read.
 inline constexpr size_t kChunkBytes = 128 << 10;
 inline constexpr std::chrono::seconds kStallLimit{10};
 inline constexpr std::chrono::seconds kHeartbeat{2};
@@ -33,24 +33,24 @@ struct ServiceOptions {
   std::string build_id;
   QueueOptions queue;
   UpstreamOptions upstream;
-  std::string config_file;     // that the options came from, for those who ask
+  std::string config_file;     // the file that the options came from, shown to whoever asks
   bool frozen = false;         // answers from the store, compiles nothing
   bool share_programs = true;  // among tenants
-  bool tenant_shares = false;  // of the store are bounded
-  std::string own_tenant;      // of the server's own user
+  bool tenant_shares = false;  // tenants' shares of the store are bounded
+  std::string own_tenant;      // the tenant of the server's own user
 };
 
 class CompileService {
  public:
   using StopFunction = std::function<void(const std::string& reason)>;
 
-  // Takes over the opened store; `audit` and `times` must live longer. `request_stop` is called by
-  // Shutdown.
+  // Takes over the opened store. `audit` and `times` must live longer. Shutdown calls
+  // `request_stop`.
   CompileService(ServiceOptions options, store::OpenedStore opened, AuditLog* audit,
                  ServerTimes* times, StopFunction request_stop);
   ~CompileService();
 
-  // Counts a request as under way while it lives.
+  // Counts a request as in progress during its lifetime.
   class Activity {
    public:
     explicit Activity(CompileService* service) : service_(service) { ++service_->active_; }
@@ -61,8 +61,8 @@ class CompileService {
     CompileService* const service_;
   };
 
-  // The RPCs of proto/compile_service.proto; what a role may do is the door's business, whose
-  // aliases are seen is the caller's tenant's.
+  // The RPCs of proto/compile_service.proto. The listener checks what a role may do; the caller's
+  // tenant decides whose aliases are seen.
   grpc::Status Hello(const wire::HelloRequest& request, wire::HelloReply* reply);
   grpc::Status GetProgram(const Caller& caller, grpc::ServerContext* context,
                           const wire::GetProgramRequest& request,
@@ -75,45 +75,47 @@ class CompileService {
   grpc::Status List(const Caller& caller, const wire::ListRequest& request, wire::ListReply* reply);
   void Shutdown(const wire::ShutdownRequest& request);
 
-  // A door sent somebody away.
+  // A listener refused a caller.
   void CountRefusal() { ++refused_; }
 
-  // Ends streams whose clients have taken nothing for kStallLimit. To be called now and then.
+  // Ends streams whose clients have taken nothing for kStallLimit. Must be called now and then.
   void GiveUpStalledStreams();
 
-  // Lets running compilations finish for up to `grace`, ends all waiting requests, flushes the
+  // Lets running compilations finish for up to `grace`, ends all waiting requests and flushes the
   // store.
   void Stop(std::chrono::milliseconds grace);
 
-  // Time since the last request ended; zero while one is under way or a compilation runs.
+  // Time since the last request ended. It is zero while a request is in progress or a compilation
+  // runs.
   std::chrono::milliseconds idle_time() const;
 
-  // What administrators may do besides.
+  // Further calls that administrators may make.
   StoreAdministration& administration() { return administration_; }
 
   store::TrustedKeys& trusted_keys() { return *trusted_keys_; }
-  // Whether files that were changed could not be read again: a figure for whoever watches.
+  // Whether files that were changed could not be read again, as a figure for monitoring.
   void TellConfigurationRefused(bool refused) { configuration_refused_ = refused; }
 
  private:
   QueueHooks MakeHooks(std::chrono::milliseconds time_limit);
   absl::StatusOr<store::Entry> Publish(const CompileJob& job, CompileOutput output,
                                        std::chrono::microseconds duration);
-  // The program that the request names. A damaged one is quarantined and so a miss.
+  // Returns the program that the request names. A damaged one is quarantined and counts as a miss.
   absl::StatusOr<store::Entry> Fetch(const Caller& caller, const wire::GetProgramRequest& request,
                                      std::optional<store::AliasRecord>* alias);
   absl::StatusOr<store::Entry> FetchOwn(const Caller& caller, const Digest& front_end_key,
                                         std::optional<store::AliasRecord>* alias);
   // OK unless the caller wants a program of another compiler than ours.
   absl::Status CheckCompiler(const std::string& wanted) const;
-  // Waits for the flight's end and tells the client of its progress; nullopt: the client left.
+  // Waits for the end of the compilation and reports its progress to the client. Returns nullopt if
+  // the client left.
   std::optional<absl::StatusOr<CompileResult>> Follow(
       CompileQueue::Waiter& waiter, grpc::ServerContext* context,
       grpc::ServerWriter<wire::CompileEvent>* writer);
   absl::Status ListOwn(const Caller& caller, const client::ListQuery& query,
                        wire::ListReply* reply);
   void Audit(const CompileJob& job, const absl::Status& result);
-  // Files the front-end key, sends the program.
+  // Stores the front-end key and sends the program.
   grpc::Status Deliver(const Caller& caller, const std::optional<store::FrontEndKey>& front_end,
                        const store::Entry& entry, wire::CompileEvent::Origin origin,
                        grpc::ServerContext* context,
@@ -143,7 +145,7 @@ class CompileService {
   std::atomic<std::chrono::steady_clock::rep> last_active_;
   std::atomic<uint64_t> compile_requests_{0};
   std::atomic<uint64_t> store_hits_{0};
-  std::atomic<uint64_t> recompiles_{0};  // asked for with skip_cache_lookup
+  std::atomic<uint64_t> recompiles_{0};  // those that were asked for with skip_cache_lookup
   std::atomic<uint64_t> negative_hits_{0};
   std::atomic<uint64_t> cancelled_{0};
   std::atomic<uint64_t> frozen_misses_{0};

@@ -1,4 +1,4 @@
-// CompileService: the programs that a caller may see, a page at a time.
+// The part of CompileService that lists the programs that a caller may see, page by page.
 #include "compiler_server/service/programs/list_entry.h"
 #include "compiler_server/service/queue/compile_request.h"
 #include "compiler_server/service/rpc/compile_service.h"
@@ -9,7 +9,8 @@ namespace {
 
 constexpr uint32_t kMaxEntries = 1000;
 constexpr size_t kMaxPageBytes = 1 << 20;  // unless one entry alone is larger
-// Programs that are looked at for one page: a tenant may have names for few of them.
+// The number of programs that are looked at for one page, because a tenant may have names for few
+// of them.
 constexpr size_t kMaxSeen = 10'000;
 constexpr size_t kStep = 100;
 
@@ -18,7 +19,7 @@ void SetNext(const store::ListPosition& position, wire::ListReply* reply) {
   reply->mutable_next()->set_content_key(store::ToString(position.key));
 }
 
-// The entries of a page; false: full, without this one.
+// The entries of a page. Returns false if the page is full and does not contain this one.
 class Page {
  public:
   Page(uint32_t limit, wire::ListReply* reply)
@@ -53,7 +54,7 @@ grpc::Status CompileService::List(const Caller& caller, const wire::ListRequest&
   if (query.upstream == 0) return ToGrpc(ListOwn(caller, query, reply));
   --query.upstream;
   absl::StatusOr<client::ListPage> others = others_.List(caller.tenant, query);
-  // A server that does not answer has nothing to show.
+  // A server that does not answer has nothing to list.
   if (!others.ok()) return ToGrpc(NotFound(others.status().message()));
   Page page(0, reply);
   std::optional<store::ListPosition> last = query.after;

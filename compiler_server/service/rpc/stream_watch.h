@@ -1,5 +1,5 @@
-// Streams to clients that have stopped reading: each holds a thread and what gRPC has buffered for
-// it, so each is given up after a time in which its client took nothing.
+// Watches for streams whose clients have stopped reading. Each holds a thread and gRPC's buffers,
+// so a stream is given up after a time in which its client took nothing.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -14,7 +14,7 @@ class StreamWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // One stream while it is being sent; the context must live longer.
+  // One stream while it is being sent. The context must live longer.
   class Stream {
    public:
     Stream(StreamWatch* watch, grpc::ServerContext* context);
@@ -30,7 +30,7 @@ class StreamWatch {
     Clock::time_point last_;  // guarded by watch_->mutex_
   };
 
-  // Cancels the streams that have not progressed for `limit`; how many.
+  // Cancels the streams that have not progressed for `limit`, and returns their number.
   size_t CancelStalled(std::chrono::milliseconds limit);
 
  private:

@@ -7,8 +7,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks for what another server compiles: grows, so that a short wait is short and a
-// long one costs the engine little.
+// The time between two looks for what another server compiles. It grows, so that a short wait stays
+// short and a long one costs the engine little.
 constexpr std::chrono::milliseconds kFirstPoll{20};
 constexpr std::chrono::milliseconds kLastPoll{500};
 
@@ -69,7 +69,7 @@ absl::StatusOr<CompileResult> ClusterCompilations::Await(const Digest& key, cons
     poll = std::min(poll * 2, kLastPoll);
     absl::StatusOr<store::Entry> entry = look_up();
     if (entry.ok()) return CompileResult{*std::move(entry), /*from_store=*/true};
-    // Free again without a program: its holder failed, or died.
+    // The lease is free again and there is no program, so its holder failed or died.
     if (TryTake(key, &holder)) return CompileHere("the lease was free again");
   }
   return CompileHere("another server takes too long");
@@ -102,7 +102,7 @@ void ClusterCompilations::RenewLoop() {
       const absl::Status renewed = keeper_->Renew(lease, kLeaseTime);
       std::lock_guard<std::mutex> lock(mutex_);
       const auto found = held_.find(key);
-      if (found == held_.end()) continue;  // landed meanwhile
+      if (found == held_.end()) continue;  // completed in the meantime
       if (renewed.ok()) found->second = lease;
     }
   }

@@ -1,6 +1,7 @@
-// Single flight across servers that share a store: who takes the lease of a key compiles it, the
-// others wait until the program is in the store. A lease that is lost, or cannot be had, costs a
-// second compilation and nothing else (recipe_store/lease.h). Thread-safe.
+// Allows one compilation per key among the servers that share a store: the server that takes the
+// lease of a key compiles it, and the others wait until the program is in the store. A lease that
+// is lost, or cannot be had, costs a second compilation and nothing else (recipe_store/lease.h).
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -20,21 +21,22 @@ class ClusterCompilations {
  public:
   using LookUp = std::function<absl::StatusOr<store::Entry>()>;
 
-  // How long a server that died keeps the others waiting.
+  // How long the others wait for a server that has died.
   static constexpr std::chrono::milliseconds kLeaseTime{10'000};
 
-  // `keeper` must live longer. `holder` names this server to people.
+  // `keeper` must live longer. `holder` is this server's name for people who look at leases.
   ClusterCompilations(store::LeaseKeeper* keeper, std::string holder);
   // Gives all leases back.
   ~ClusterCompilations();
 
-  // UNAVAILABLE: compile it here, then call Landed. Else the program that another server made, as
-  // `look_up` finds it. Within `patience` in any case, by heartbeats through `progress`.
+  // UNAVAILABLE means that the caller compiles the key here and then calls Completed. Otherwise
+  // returns the program that another server made, as `look_up` finds it. Returns within `patience`
+  // in any case, and sends heartbeats through `progress`.
   absl::StatusOr<CompileResult> Await(const Digest& key, const LookUp& look_up,
                                       std::chrono::milliseconds patience,
                                       const ProgressFunction& progress);
 
-  // The compilation of a key ended here and what it gave is where others look: frees the key.
+  // Frees the key: its compilation ended here, and its result is where others look.
   void Completed(const Digest& key);
 
   // Ends the waiting.
@@ -44,7 +46,7 @@ class ClusterCompilations {
 
  private:
   void RenewLoop();
-  // True: it is ours, or nobody can say whose it is.
+  // True if the lease is ours, or if nobody can say whose it is.
   bool TryTake(const Digest& key, std::string* holder);
 
   store::LeaseKeeper* const keeper_;

@@ -10,10 +10,10 @@
 namespace hpu::server {
 namespace {
 
-// Another server's compilation has our time limit; its answer may take longer.
+// Another server's compilation has our time limit; its answer may take this much longer.
 constexpr std::chrono::milliseconds kForwardGrace{5000};
 
-// For the people who look at leases.
+// The name is for people who look at leases.
 std::string ServerName() {
   std::array<char, 64> host{};
   gethostname(host.data(), host.size() - 1);
@@ -60,7 +60,8 @@ absl::StatusOr<OtherServers::Fetched> OtherServers::FetchNow(const std::string& 
   if (const absl::Status kept = programs_->Put(tenant, fetched.entry); !kept.ok()) {
     HPU_LOG(kWarning, "program of another server not kept error=" << ToText(kept));
   }
-  // The alias there is of the tenant that this server is there; here it is the caller's.
+  // The alias there belongs to the tenant that this server is for the other one; here it is the
+  // caller's.
   const store::Alias& theirs = fetched.alias->alias;
   ASSIGN_OR_RETURN(
       store::AliasRecord alias,
@@ -74,11 +75,12 @@ absl::StatusOr<CompileResult> OtherServers::Compile(const CompileJob& job,
   absl::StatusOr<CompileResult> result =
       Error(absl::StatusCode::kUnavailable, "there is no other server to ask");
   if (MayAsk(job.caller.tenant)) result = AskUpstream(job, time_limit, progress);
-  // Who wants it anew does not want what another server makes of the same request.
+  // A caller who wants a new compilation does not want what another server makes of the same
+  // request.
   if (!absl::IsUnavailable(result.status()) || compilations_ == nullptr || job.skip_cache_lookup) {
     return result;
   }
-  // So long that there is time left to compile here, should nothing come of the other's work.
+  // The wait leaves enough time to compile here in case the other server's work fails.
   const ClusterCompilations::LookUp look_up = [&] {
     return programs_->Get(job.caller.tenant, job.key);
   };
@@ -115,7 +117,8 @@ absl::StatusOr<client::ListPage> OtherServers::List(const std::string& tenant,
 
 void OtherServers::Completed(const CompileJob& job) {
   if (compilations_ == nullptr) return;
-  // After the writes of the program, which are under way: others look for it when they are told.
+  // This runs after the writes of the program, which are in progress: the others look for the
+  // program as soon as the lease is free.
   behind_->Add(0, [this, key = job.inflight_key] { compilations_->Completed(key); });
 }
 

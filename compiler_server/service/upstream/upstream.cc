@@ -7,8 +7,8 @@ namespace {
 
 // A server that failed is left alone for a second, then for two, up to a minute.
 constexpr std::chrono::milliseconds kRetryAfter{1000};
-// Of one look-up at all servers together, connecting not included: a client of ours waits for it,
-// and for no answer longer than 10 s.
+// The time limit of one look-up at all servers together, without connecting. A client of ours waits
+// for it, and waits no longer than 10 s for an answer.
 constexpr std::chrono::milliseconds kFetchPatience{5500};
 
 client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
@@ -21,7 +21,7 @@ client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
   result.trusted = [trusted] { return trusted->keyring(); };
   result.call_timeout = options.fetch_timeout;
   result.compiler_build_id = build_id;
-  // A busy server is no reason to wait: this one compiles too.
+  // There is no reason to wait for a busy server, because this one can compile as well.
   result.busy_retries = 0;
   return result;
 }
@@ -62,7 +62,7 @@ absl::StatusOr<client::Fetched> Upstream::Fetch(const Digest& front_end_key) {
   }
   if (other.valid()) return other.get();
   FetchResult result = absl::UnknownError("");
-  // Whoever waits must be answered, also where memory ends.
+  // Whoever waits must be answered, even when memory runs out.
   try {
     result = FetchOnce(front_end_key);
   } catch (const std::exception& error) {
@@ -117,7 +117,7 @@ absl::StatusOr<client::Compiled> Upstream::Ask(const CompileJob& job, bool froze
     return Unusable("Compile", Error(absl::StatusCode::kFailedPrecondition,
                                      "it answered with the program of another compiler"));
   }
-  const bool missed = absl::IsNotFound(compiled.status());  // there, frozen
+  const bool missed = absl::IsNotFound(compiled.status());  // the server is there, and frozen
   if (!compiled.ok() && !missed && !client::IsVerdict(compiled.status())) {
     return Unusable("Compile", compiled.status());
   }
@@ -150,7 +150,7 @@ absl::StatusOr<CompileResult> Upstream::Compile(const CompileJob& job,
 
 absl::StatusOr<client::ListPage> Upstream::List(const client::ListQuery& query) {
   absl::StatusOr<client::ListPage> page = client_.List(query, [this] { return Interrupted(); });
-  // It has no other servers to ask.
+  // That server has no other servers to ask.
   const bool is_end = query.upstream > 0 && absl::IsNotFound(page.status());
   if (!page.ok() && !is_end) return Unusable("List", page.status());
   return page;

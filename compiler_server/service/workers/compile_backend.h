@@ -1,5 +1,6 @@
-// What the service needs of a compiler. It runs in a worker process, one request at a time; the
-// product's is bin/compiler_backend.h, tests bring one that is quick, slow or crashes on demand.
+// What the service needs from a compiler. It runs in a worker process, one request at a time. The
+// product's backend is bin/compiler_backend.h; tests have one that is fast, slow or crashes on
+// demand.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@
 namespace hpu::server {
 
 struct CompileInput {
-  std::string graph;  // a captured graph's container, not decoded before
+  std::string graph;  // the container of a captured graph, which nobody has decoded yet
   std::vector<std::pair<std::string, std::string>> options;
   std::string device_kind;
   std::string isa_level;
-  unsigned threads = 1;  // that may compile at the same time; no part of the result
+  unsigned threads = 1;  // that may compile at the same time; they do not change the result
 };
 
 struct CompileOutput {
@@ -39,7 +40,8 @@ using ProgressFunction = std::function<void(const CompileProgress&)>;
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
-  // UNIMPLEMENTED and INVALID_ARGUMENT must be verdicts about the input alone: they are remembered.
+  // UNIMPLEMENTED and INVALID_ARGUMENT must be verdicts about the input alone, because they are
+  // remembered.
   virtual absl::StatusOr<CompileOutput> Compile(const CompileInput& input,
                                                 const ProgressFunction& progress) = 0;
 };

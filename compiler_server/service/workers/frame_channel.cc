@@ -14,7 +14,7 @@
 namespace hpu::server {
 namespace {
 
-// Protobuf's own limit.
+// This is protobuf's own limit.
 constexpr uint64_t kMaxFrameBytes = std::numeric_limits<int32_t>::max();
 
 absl::Status Gone(const char* what) {
@@ -95,7 +95,7 @@ absl::Status FrameChannel::WaitFor(short events, std::optional<Deadline> deadlin
     timeout_ms = static_cast<int>(std::min<int64_t>(left.count(), 60 * 60 * 1000));
   }
   pollfd waiting{fd_, events, 0};
-  // Whatever the outcome, the caller tries again and meets data, an error or the deadline.
+  // Whatever the outcome, the caller tries again and finds data, an error or the deadline.
   poll(&waiting, 1, timeout_ms);
   return absl::OkStatus();
 }

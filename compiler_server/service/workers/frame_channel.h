@@ -1,4 +1,4 @@
-// Protobuf messages over a socket pair, each after its length (u32, little endian).
+// Sends protobuf messages over a socket pair, each after its length (u32, little endian).
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -12,7 +12,7 @@ namespace hpu::server {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Not thread-safe. Owns the descriptor.
+// Not thread-safe. It owns the descriptor.
 class FrameChannel {
  public:
   explicit FrameChannel(int fd);
@@ -20,8 +20,9 @@ class FrameChannel {
   FrameChannel(const FrameChannel&) = delete;
   FrameChannel& operator=(const FrameChannel&) = delete;
 
-  // UNAVAILABLE: the other end is gone. DEADLINE_EXCEEDED; without a deadline waits for ever (only
-  // a worker that waits for work may). DATA_LOSS: what came is no message.
+  // Returns UNAVAILABLE if the other end is gone, DEADLINE_EXCEEDED after the deadline, and
+  // DATA_LOSS if what was received is no message. Without a deadline it waits for ever, which only
+  // a worker that waits for work may do.
   absl::Status Send(const google::protobuf::MessageLite& message, std::optional<Deadline> deadline);
   absl::Status Receive(google::protobuf::MessageLite* message, std::optional<Deadline> deadline);
 

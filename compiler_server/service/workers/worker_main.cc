@@ -21,14 +21,14 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 
-constexpr int kOutOfMemoryScore = 500;  // of -1000 (never) to 1000 (first)
+constexpr int kOutOfMemoryScore = 500;  // from -1000 (never) to 1000 (first)
 
 void ApplyLimits(const WorkerLimits& limits) {
   // A worker must not outlive its server.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The terminal's Ctrl-C is for the server, which stops its workers.
   signal(SIGINT, SIG_IGN);
-  // Where memory ends, a worker goes before its server and the user's programs.
+  // If memory runs out, a worker is killed before its server and the user's programs.
   std::ofstream("/proc/self/oom_score_adj") << kOutOfMemoryScore;
   // A crash dump of a worker helps nobody and may fill the disk.
   const rlimit no_core{0, 0};
@@ -63,7 +63,7 @@ absl::StatusOr<CompileOutput> CompileGuarded(CompileBackend& backend, const Comp
                                              const ProgressFunction& progress) {
   try {
     absl::StatusOr<CompileOutput> output = backend.Compile(input, progress);
-    // To the service these are states of the server, which is stopping.
+    // To the service these codes mean that the server itself is stopping.
     if (absl::IsUnavailable(output.status()) || absl::IsCancelled(output.status())) {
       return Internal("the compiler gave up: ", ToText(output.status()));
     }
@@ -77,7 +77,7 @@ wire::WorkerReply Answer(absl::StatusOr<std::unique_ptr<CompileBackend>>& backen
                          wire::WorkerRequest& request, FrameChannel& channel) {
   wire::WorkerReply reply;
   if (!backend.ok()) {
-    // Not a verdict about the graph, whatever code it has.
+    // This is not a verdict about the graph, whatever its code.
     PutFailure(Error(absl::StatusCode::kFailedPrecondition,
                      "the compiler cannot start: ", ToText(backend.status())),
                &reply);
@@ -88,7 +88,7 @@ wire::WorkerReply Answer(absl::StatusOr<std::unique_ptr<CompileBackend>>& backen
     message.mutable_progress()->set_stage(now.stage);
     message.mutable_progress()->set_done(now.done);
     message.mutable_progress()->set_total(now.total);
-    // A server that is gone is noticed when the result is sent.
+    // If the server is gone, sending the result finds out.
     channel.Send(message, std::nullopt).IgnoreError();
   };
   absl::StatusOr<CompileOutput> output = CompileGuarded(**backend, ToInput(request), progress);

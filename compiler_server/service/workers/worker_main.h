@@ -1,4 +1,4 @@
-// The inside of a worker process.
+// The code that runs in a worker process.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ struct WorkerLimits {
   uint64_t address_space_bytes = 0;  // RLIMIT_AS; 0 = none
 };
 
-// How a worker ends whose allocation was refused. It does not go on after that: the refusal may
-// have met any code on any thread, LLVM's among them, and left it half done.
+// The exit code of a worker whose allocation was refused. It does not continue after that: the
+// refusal may have met any code on any thread, for example LLVM's, and left it half done.
 inline constexpr int kExitOutOfMemory = 12;
 
 // The socket's descriptor number in a worker.
 inline constexpr int kWorkerSocket = 3;
 
-// Answers requests on kWorkerSocket until the server closes it; the process's exit code. A backend
-// that cannot be made is reported as the answer to every request.
+// Answers requests on kWorkerSocket until the server closes it, and returns the process's exit
+// code. If the backend cannot be made, every request is answered with that error.
 int RunWorker(const BackendFactory& factory, const WorkerLimits& limits);
 
 }  // namespace hpu::server

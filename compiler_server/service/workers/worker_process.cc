@@ -16,7 +16,7 @@
 namespace hpu::server {
 namespace {
 
-// posix_spawn runs no atfork handlers, which matters beside gRPC's threads.
+// posix_spawn runs no atfork handlers, which matters in a process with gRPC's threads.
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, int socket) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) {
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return Error(absl::StatusCode::kUnavailable, "socket pair: ", std::strerror(errno));
   }
-  // dup2 onto itself would keep close-on-exec; the worker's end must not be that number here.
+  // dup2 onto itself would keep close-on-exec, so the worker's end must not have that number here.
   if (ends[1] == kWorkerSocket) {
     const int moved = fcntl(ends[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1);
     close(ends[1]);
@@ -148,7 +148,7 @@ absl::StatusOr<CompileOutput> WorkerProcess::Converse(const wire::WorkerRequest&
         status = DataLoss("the worker answered without a result");
     }
   }
-  dead_ = true;  // or out of step with us, which is the same
+  dead_ = true;  // or it is out of step with us, which is the same
   return status;
 }
 
@@ -167,8 +167,8 @@ void WorkerProcess::Kill() {
 }
 
 siginfo_t WorkerProcess::Bury() {
-  // A worker that closed its end on its own (crash, exit) is given the moment it needs to finish
-  // dying, so that the message can tell how; any other is killed.
+  // A worker that closed its end by itself (crash, exit) gets the moment it needs to finish dying,
+  // so that the message can say how it ended. Any other worker is killed.
   siginfo_t info{};
   for (int i = 0; i < 50 && dead_ && !killed_; ++i) {
     waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
@@ -178,7 +178,7 @@ siginfo_t WorkerProcess::Bury() {
   kill(pid_, SIGKILL);
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
-  // Until here the process id cannot have been given to another process.
+  // Up to here the process id cannot belong to another process.
   std::lock_guard<std::mutex> lock(mutex_);
   waitpid(pid_, nullptr, 0);
   reaped_ = true;

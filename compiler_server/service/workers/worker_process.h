@@ -1,4 +1,4 @@
-// A compiler in a process of its own: whatever it does, the server lives.
+// A compiler in a process of its own, so that the server survives whatever it does.
 #pragma once
 
 #include <signal.h>
@@ -22,28 +22,28 @@ namespace hpu::server {
 
 class WorkerProcess {
  public:
-  // Starts `command` (program, then arguments) with one end of a socket pair as kWorkerSocket and
-  // with at most `memory_bytes` of address space (0 = no limit). The starting thread must live as
-  // long as the worker (the kernel ties a worker's life to it).
+  // Starts `command` (the program, then its arguments) with one end of a socket pair as
+  // kWorkerSocket and with at most `memory_bytes` of address space (0 = no limit). The starting
+  // thread must live as long as the worker, because the kernel ties the worker's life to it.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Start(std::vector<std::string> command,
                                                               uint64_t memory_bytes);
 
-  // Kills and reaps.
+  // Kills the process and waits for its end.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // One at a time. After INTERNAL with a crash, DEADLINE_EXCEEDED, CANCELLED or RESOURCE_EXHAUSTED
-  // (the memory limit) the worker is dead.
-  // `threads` in place of the input's.
+  // Only one call at a time is allowed. The worker is dead after INTERNAL with a crash,
+  // DEADLINE_EXCEEDED, CANCELLED and RESOURCE_EXHAUSTED (the memory limit). `threads` replaces the
+  // number in the input.
   absl::StatusOr<CompileOutput> Compile(const CompileInput& input, unsigned threads,
                                         const ProgressFunction& progress,
                                         std::chrono::milliseconds time_limit);
 
-  // Ends a Compile under way with CANCELLED. Any thread.
+  // Ends a running Compile with CANCELLED. May be called on any thread.
   void Kill();
 
-  // False once it has died, also on its own while it had nothing to do.
+  // Returns false once it has died, even if it died while it had nothing to do.
   bool CheckAlive();
   bool dead() const { return dead_; }
   pid_t pid() const { return pid_; }
@@ -54,7 +54,7 @@ class WorkerProcess {
 
   absl::StatusOr<CompileOutput> Converse(const wire::WorkerRequest& request,
                                          const ProgressFunction& progress, Deadline deadline);
-  // Kills if need be, waits for the end, tells how it ended.
+  // Kills the process if necessary, waits for its end and returns how it ended.
   siginfo_t Bury();
 
   const pid_t pid_;
