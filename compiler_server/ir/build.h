@@ -12,17 +12,18 @@ namespace hpu::ir {
 
 class Builder {
  public:
-  // Emits at the end of *order, which the caller makes the graph's.
+  // Emits at the end of *order, which the caller later gives to the graph.
   Builder(Graph& graph, std::vector<Node*>* order);
 
   Graph& graph() { return graph_; }
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);
-  // For decompositions that may be refused: forgets the error, and the nodes emitted since `mark`.
+  // These are for decompositions that may be refused: Rewind forgets the error, and the nodes
+  // emitted since `mark`.
   size_t Mark() const { return order_->size(); }
   void Rewind(size_t mark);
   std::span<Node* const> Since(size_t mark) const { return std::span(*order_).subspan(mark); }
-  // Source line and captured call of the nodes to come.
+  // Sets the source line and the captured call of the nodes that follow.
   void SetContext(uint32_t source, uint32_t origin);
 
   Node* EmitNode(OpKind op, std::vector<Value*> operands, Attrs attrs = {},
@@ -51,8 +52,8 @@ class Builder {
   Value* Gather(Value* x, Value* index, int64_t dim);
   Value* Full(double value, DType dtype, Dims sizes);
   Value* Scalar(double value, DType dtype) { return Full(value, dtype, {}); }
-  // A number as an operand of `op` beside values of `dtype`: in f32 where `dtype` is a narrower
-  // float that does not hold it and `op` keeps its precision.
+  // Makes a number an operand of `op` beside values of `dtype`. It is in f32 if `dtype` is a
+  // narrower float that does not hold the number and `op` keeps the precision.
   Value* Number(double value, DType dtype, OpKind op);
   Value* Iota(double start, double step, DType dtype, int64_t count);
 

@@ -1,4 +1,4 @@
-// Refusal with the label of a broken constraint in front (docs/ir.md lists them).
+// Refuses with the label of a broken constraint in front (docs/ir.md lists them).
 #pragma once
 
 #include "base/status.h"

@@ -12,7 +12,8 @@ using ElementFunction = double (*)(const double* v, const double* a);
 
 int64_t Int(double value) { return static_cast<int64_t>(value); }
 
-// Python's signs; infinities as PyTorch has them: -1 for 88 / -inf, where floor(88 / -inf) is -0.
+// The sign follows Python, and infinities follow PyTorch: 88 / -inf gives -1, although floor(88 /
+// -inf) is -0.
 double FloorMod(double x, double y) {
   const double rest = std::fmod(x, y);
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
@@ -30,7 +31,7 @@ double FloorDiv(double x, double y) {
 
 static_assert(std::size(kElementFunctions) == kNumOps);
 
-// Memory of a tensor that lies in it with the type's strides.
+// Returns the memory that contains the tensor with the type's strides.
 std::vector<double> MemoryOf(const HostTensor& tensor, const TensorType& type) {
   std::vector<double> memory(static_cast<size_t>(SpanElements(type)));
   IndexWalk walk(tensor.sizes);

@@ -11,14 +11,15 @@
 
 namespace hpu::ir {
 
-// operands[i] is nullptr where the node's operand is absent. The node has been verified.
-// UNIMPLEMENTED for aten nodes and for types without host arithmetic.
+// operands[i] is nullptr where the node's operand is absent. The node must have been verified.
+// Returns UNIMPLEMENTED for aten nodes and for types without host arithmetic.
 absl::StatusOr<std::vector<HostTensor>> EvaluateNode(const Node& node,
                                                      std::span<const HostTensor* const> operands);
 
 namespace evaluate {
 
-// Families; each fills results that have been made with the declared sizes and types.
+// Each family of ops has one function, which fills results that already have the declared sizes and
+// types.
 using Operands = std::span<const HostTensor* const>;
 void Elementwise(const Node& node, Operands in, HostTensor& out);
 void Movement(const Node& node, Operands in, HostTensor& out);
@@ -27,9 +28,9 @@ void Scan(const Node& node, Operands in, HostTensor& out);
 void Normalize(const Node& node, Operands in, HostTensor& out);
 void Contract(const Node& node, Operands in, std::vector<HostTensor>& out);
 void Window(const Node& node, Operands in, HostTensor& out);
-// Numbers of HostTensors are doubles: seeds and offsets below 2^53.
+// The numbers of HostTensors are doubles, so seeds and offsets must be below 2^53.
 void Random(const Node& node, Operands in, HostTensor& out);
-// Also topk, whose second result is `out[1]`.
+// It also evaluates topk, whose second result is `out[1]`.
 absl::Status Index(const Node& node, Operands in, std::vector<HostTensor>& out);
 
 }  // namespace evaluate

@@ -1,4 +1,4 @@
-// Matrix products, convolutions, attention, pooling, resizing.
+// Evaluates matrix products, convolutions, attention, pooling and resizing.
 #include <algorithm>
 #include <cmath>
 
@@ -47,7 +47,7 @@ void Matmul(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
-// The number that weights hold at (k, n): i8 [N, K], or 4 bits in blocks (docs/ir.md).
+// Returns the number at (k, n) of weights that are i8 [N, K] or 4 bits in blocks (docs/ir.md).
 double QuantizedWeight(const HostTensor& weights, int64_t k, int64_t n) {
   const int64_t inner = weights.sizes[1];
   if (weights.rank() == 2) return weights.data[n * inner + k];
@@ -77,7 +77,7 @@ void MatmulQuantized(Operands in, HostTensor& out) {
   }
 }
 
-// Rows of scores of attention, one at a time.
+// Computes the rows of attention's scores one at a time.
 class ScoreRows {
  public:
   ScoreRows(const Node& node, const HostTensor& q, const HostTensor& k, const HostTensor* mask)
@@ -87,7 +87,7 @@ class ScoreRows {
   }
 
   int64_t count() const { return q_.sizes[0] * q_.sizes[1] * q_.sizes[2]; }
-  // The (batch, key head) that row `row` of (batch, head, query) reads.
+  // The index of the (batch, key head) that row `row` of (batch, head, query) reads.
   int64_t KeyHead(int64_t row) const {
     const int64_t heads = q_.sizes[1], kv_heads = k_.sizes[1];
     const int64_t head = row / q_.sizes[2];
@@ -124,7 +124,7 @@ class ScoreRows {
   std::vector<double> scores_;
 };
 
-// What weights are multiplied by: 1 / keep or 0, as the generator says.
+// The factors of the weights: 1 / keep or 0, as the generator decides.
 class Kept {
  public:
   Kept(const Node& node, Operands in, size_t seed) {
@@ -134,7 +134,7 @@ class Kept {
     first_ = static_cast<uint64_t>(in[seed + 1]->data[0] + double(node.Int(AttrKey::kBase)));
   }
 
-  // Of number `place` of the draw.
+  // The factor for number `place` of the draw.
   double Factor(int64_t place) const {
     if (keep_ == 1) return 1;
     const auto number = static_cast<uint64_t>(place);
@@ -148,8 +148,8 @@ class Kept {
   uint64_t first_ = 0;
 };
 
-// With what the gradient takes, if the node has it: the logarithm of each row's sum of powers, or
-// its maximum and 1 / the sum of its powers.
+// If the node has results for its gradient, also computes those: the logarithm of each row's sum of
+// powers, or its maximum and 1 / the sum of its powers.
 void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
   ScoreRows rows(node, *in[0], *in[1], in.size() > 3 ? in[3] : nullptr);
   const Kept kept(node, in, 4);
@@ -160,7 +160,7 @@ void Sdpa(const Node& node, Operands in, std::vector<HostTensor>& out) {
     const double peak = columns == 0 ? -INFINITY : *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (const double score : scores) sum += peak == -INFINITY ? 0 : std::exp(score - peak);
-    // A row that attends to nothing is zero, as in PyTorch; so are its gradients.
+    // A row that attends to nothing is zero, as in PyTorch, and so are its gradients.
     if (out.size() == 3) {
       out[1].data[row] = peak == -INFINITY ? 0 : RoundTo(out[1].dtype, peak);
       out[2].data[row] = peak == -INFINITY ? 1 : RoundTo(out[2].dtype, 1 / sum);
@@ -219,7 +219,7 @@ void SdpaBackward(const Node& node, Operands in, std::vector<HostTensor>& out) {
 }
 
 // Calls f(window position of x, i.e. spatial index) for every kernel element of the output position
-// that lies inside x. Spatial sizes are dims 1..n of `x_sizes`.
+// that is inside x. The spatial sizes are dims 1..n of `x_sizes`.
 template <typename F>
 void ForWindow(const Node& node, const Dims& x_sizes, const Dims& kernel, const IndexWalk& at,
                F f) {
@@ -247,7 +247,7 @@ int64_t Offset(const Dims& sizes, int64_t batch, const Dims& position, int64_t c
   return offset * sizes.back() + channel;
 }
 
-// Weights [kernel..., depth, filters]; every filter reads `depth` channels of its group.
+// Weights are [kernel..., depth, filters]. Every filter reads the `depth` channels of its group.
 struct Filters {
   Filters(const HostTensor& weight_in, int64_t groups)
       : weight(weight_in),
@@ -288,7 +288,7 @@ void Conv(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
-// Every element of x is spread over the window that the convolution would have read.
+// Spreads every element of x over the window that the convolution would have read.
 void ConvTranspose(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& x = *in[0];
   const Filters filters(*in[1], node.Int(AttrKey::kGroups));
@@ -324,7 +324,7 @@ void ConvWeightGradient(const Node& node, Operands in, HostTensor& out) {
   for (double& value : out.data) value = RoundTo(out.dtype, value);
 }
 
-// Window elements that count for an average: those in the padded input.
+// The number of window elements that count for an average, which are those in the padded input.
 int64_t PaddedCount(const Node& node, const Dims& x_sizes, const Dims& kernel,
                     const IndexWalk& at) {
   const Dims& stride = node.Ints(AttrKey::kStride);
@@ -367,7 +367,7 @@ void Pool(const Node& node, const HostTensor& x, HostTensor& out) {
   }
 }
 
-// Gives every window's gradient to the place of its maximum.
+// Adds every window's gradient to the place of its maximum.
 void MaxPoolGradient(const HostTensor& gradient, const HostTensor& index, HostTensor& out) {
   IndexWalk walk(gradient.sizes);
   for (size_t i = 0; i < gradient.data.size(); ++i) {
@@ -398,11 +398,11 @@ void AdaptivePool(const HostTensor& x, HostTensor& out) {
   }
 }
 
-// Source coordinate of an output coordinate, as PyTorch computes it.
+// The source coordinate of an output coordinate, as PyTorch computes it.
 struct Sample {
   int64_t low = 0;
   int64_t high = 0;
-  double weight = 0;  // of `high`
+  double weight = 0;  // the weight of `high`
 };
 Sample SampleAt(const Node& node, int64_t at, int64_t in, int64_t out) {
   const double ratio = static_cast<double>(in) / static_cast<double>(out);

@@ -1,4 +1,4 @@
-// Reductions, scans, normalisations, indexing.
+// Evaluates reductions, scans, normalisations and indexing.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,7 +8,7 @@
 namespace hpu::ir::evaluate {
 namespace {
 
-// Position of x's element in the result, which has strides 0 in reduced dimensions.
+// Strides that map an element of x to its place in the result; they are 0 in reduced dimensions.
 Dims ReducedStrides(const Dims& sizes, const Dims& dims) {
   Dims strides(sizes.size(), 0);
   int64_t stride = 1;
@@ -135,7 +135,7 @@ absl::Status Gather(const Node& node, Operands in, HostTensor& out) {
   return absl::OkStatus();
 }
 
-// The element of a scatter's result where `value` comes upon `old`.
+// The element of a scatter's result where `value` is written over `old`.
 double Scattered(OpKind op, double old, double value) {
   const bool nan = std::isnan(old) || std::isnan(value);
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -153,7 +153,8 @@ double Scattered(OpKind op, double old, double value) {
   }
 }
 
-// gather_elements reads, the scatters change the element that an index names along one dimension.
+// gather_elements reads, and the scatters write, the element that an index names along one
+// dimension.
 absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   const int64_t dim = node.Int(AttrKey::kDim);
   const Dims strides = RowMajorStrides(in[0]->sizes);

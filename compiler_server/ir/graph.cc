@@ -82,7 +82,7 @@ void Graph::AddScalarInput(std::string name) {
 Graph::RandomState Graph::AddRandomState() {
   const size_t given = caller_inputs();
   if (given == inputs_.size()) {
-    std::string prefix = "rng_";  // no name of the caller's
+    std::string prefix = "rng_";  // must differ from the caller's names
     const auto taken = [&](const Input& input) { return input.name.starts_with(prefix); };
     while (std::any_of(inputs_.begin(), inputs_.end(), taken)) prefix += '_';
     AddInput(prefix + "seed", Contiguous(DType::kI64, {}));

@@ -1,7 +1,9 @@
-// The IR graph: values, nodes in execution order, what comes in, what goes out, what is mutated.
+// The IR graph: values, nodes in execution order, inputs, outputs and mutations.
 //
-// Ownership: a Graph owns its nodes and values; pointers stay valid for the graph's life, also
-// after a node left the order. Nodes are kept in an order in which every operand is defined before
+// Ownership: a Graph owns its nodes and values. Pointers stay valid for the lifetime of the graph,
+// even after a node has left the order. In the order of the nodes every operand is defined before
+// it is used. There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or
+// count uses once. Not thread-safe; different graphs are independent.
 // use. There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or count uses
 // once. Not thread safe; different graphs are independent.
 #pragma once
@@ -30,7 +32,7 @@ enum class ValueKind : uint8_t { kInput, kConstant, kResult };
 
 struct Value {
   ValueKind kind = ValueKind::kResult;
-  uint32_t id = 0;           // dense over the graph, order of creation; never reused
+  uint32_t id = 0;           // dense over the graph, in order of creation; never reused
   uint32_t index = 0;        // which input, which constant, or which result of `producer`
   Node* producer = nullptr;  // kResult only
   TensorType type;
@@ -39,7 +41,7 @@ struct Value {
 
 using Attr = std::variant<int64_t, double, bool, std::string, Dims>;
 
-// Attributes of one node, few, sorted by key.
+// The attributes of one node: few, sorted by key.
 class Attrs {
  public:
   Attrs() = default;
@@ -58,8 +60,8 @@ class Attrs {
 struct AtenCall {
   std::string target;  // "aten.addmm.default"
   std::vector<std::pair<std::string, Argument>> args;
-  // With which the call was captured: of each operand. Values of the IR are row-major, and a call
-  // that runs eagerly may depend on how its operands lie.
+  // The strides of each operand when the call was captured. Values of the IR are row-major, and the
+  // result of a call that runs eagerly may depend on the layout of its operands.
   std::vector<Dims> strides;
   bool draws_random = false;
   std::string reason;  // why no recipe holds it; set by passes/decompose
@@ -72,9 +74,9 @@ struct Node {
   Attrs attrs;
   std::unique_ptr<AtenCall> aten;  // kAten only
   uint32_t source = 0;             // index into Graph::sources()
-  uint32_t origin = 0;             // captured ATen call it stems from, 1-based; 0 = none
+  uint32_t origin = 0;  // 1-based number of the captured ATen call that it comes from; 0 = none
 
-  // Attributes that the op table requires; the verifier has seen that they are there.
+  // Attributes that the op table requires. The verifier has checked that they exist.
   int64_t Int(AttrKey key) const;
   double Float(AttrKey key) const;
   bool Bool(AttrKey key) const;
@@ -98,7 +100,7 @@ struct Input {
   bool on_cpu = false;
   bool is_weight = false;  // CapturedInput::is_weight
   InputRole role = InputRole::kCaller;
-  bool donated = false;  // nobody else holds its memory: what reads it last may end its life
+  bool donated = false;  // nobody else holds its memory, so the last reader may free it
 };
 
 struct Constant {
@@ -106,7 +108,7 @@ struct Constant {
   Bytes data;  // little endian, row-major
 };
 
-// A region of some memory: element (i...) lies at offset + sum(i_k * strides_k).
+// A region of some memory: element (i...) is at offset + sum(i_k * strides_k).
 struct View {
   TensorType type;
   int64_t offset = 0;  // elements from the first element of the memory
@@ -114,28 +116,28 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-// A buffer that the graph fills: element (i...) of `value` lies at sum(i_k * type.strides[k]).
-// Dense; row-major after the pipeline. Outputs over one storage share memory, as they do in eager
-// PyTorch; different storages never do, even if they hold the same value.
+// A buffer that the graph fills: element (i...) of `value` is at sum(i_k * type.strides[k]). It is
+// dense, and row-major after the pipeline. Outputs that share a storage share memory, as they do in
+// eager PyTorch; different storages never do, even if they hold the same value.
 struct Storage {
   Value* value = nullptr;
   TensorType type;
 };
 
-// What the graph returns. Fresh tensors are views of storages.
+// One output of the graph. Fresh tensors are views of storages.
 struct Output {
   enum class Kind : uint8_t { kTensor, kInput, kNone, kInt, kFloat, kBool };
   Kind kind = Kind::kNone;
   uint32_t index = 0;  // kTensor: storage; kInput: input whose memory is returned
   View view;           // kTensor, kInput (offset from the input's first element)
-  // kInput: what the caller gets. kNone: the input where the view is all of it, else a view.
+  // kInput: how the caller gets it. kNone: the input itself if the view is all of it, else a view.
   AliasForm form = AliasForm::kNone;
   int64_t int_value = 0;
   double float_value = 0;
 };
 
-// Of a training graph: input `tangent` is the gradient of what `output` returns, output `gradient`
-// that of `input`.
+// Belongs to a training graph. Input `tangent` is the gradient of what `output` returns, and output
+// `gradient` is the gradient of `input`.
 struct Tangent {
   uint32_t output = 0;
   uint32_t tangent = 0;
@@ -145,8 +147,8 @@ struct Gradient {
   uint32_t gradient = 0;
 };
 
-// Write of `value` into a region of an input's memory, after everything in the graph has read it.
-// In order; a later one may overwrite an earlier one.
+// Writes `value` into a region of an input's memory after everything in the graph has read it.
+// Mutations happen in order; a later one may overwrite an earlier one.
 struct Mutation {
   uint32_t input = 0;
   View view;  // offset from the input's first element
@@ -163,21 +165,21 @@ class Graph {
 
   Value* AddInput(std::string name, TensorType type, bool on_cpu = false, bool is_weight = false);
   void AddScalarInput(std::string name);
-  // The inputs of the generator's state, i64[]; made once, behind all others.
+  // The inputs for the generator's state, both i64[]. They are made once, after all other inputs.
   struct RandomState {
     Value* seed = nullptr;
     Value* offset = nullptr;
   };
   RandomState AddRandomState();
   void SetRole(InputRole role) { inputs_.back().role = role; }  // of the last input
-  void Donate(size_t input) { inputs_[input].donated = true; }  // which is a tensor
-  // Inputs that the caller gives: all but the generator's state.
+  void Donate(size_t input) { inputs_[input].donated = true; }  // the input must be a tensor
+  // The number of inputs that the caller gives, which are all but the generator's state.
   size_t caller_inputs() const;
   Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major
-  // Appends to the order. Result types are the caller's word; ir/build.h infers them.
+  // Appends to the order. The caller is responsible for the result types; ir/build.h infers them.
   Node* AddNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
                 std::vector<TensorType> result_types);
-  // As AddNode, but not in the order yet: a rewrite places it.
+  // Like AddNode, but leaves the node out of the order: a rewrite places it.
   Node* CreateNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
                    std::vector<TensorType> result_types);
   void SetOrder(std::vector<Node*> order) { order_ = std::move(order); }
@@ -186,7 +188,7 @@ class Graph {
   uint32_t AddStorage(Storage storage);
   void AddOutput(Output output) { outputs_.push_back(std::move(output)); }
   void AddMutation(Mutation mutation) { mutations_.push_back(std::move(mutation)); }
-  // A storage of its own that is returned whole.
+  // Adds a storage for the value alone and returns it whole.
   void ReturnValue(Value* value);
 
   const std::vector<Node*>& nodes() const { return order_; }
@@ -199,20 +201,21 @@ class Graph {
   std::vector<Mutation>& mutations() { return mutations_; }
   const std::vector<Mutation>& mutations() const { return mutations_; }
 
-  // Value ids are below this: size of side tables.
+  // All value ids are below this number, which is the size of side tables.
   uint32_t value_count() const { return static_cast<uint32_t>(values_.size()); }
-  // Constants without uses leave constants(); the others keep their order.
+  // Removes constants without uses from constants(). The others keep their order.
   void DropUnusedConstants();
-  // Uses by nodes, storages and mutations, by value id.
+  // The number of uses by nodes, storages and mutations, by value id.
   std::vector<uint32_t> CountUses() const;
 
   uint32_t AddSource(std::string_view source);  // 0 = none
   const std::string& source(const Node& node) const { return sources_[node.source]; }
-  // ATen calls in the captured graph; Node::origin is at most this.
+  // The number of ATen calls in the captured graph. Node::origin is at most this.
   uint32_t captured_nodes = 0;
-  // Blocks of the random stream (base/philox.h) that a call takes, from its offset on.
+  // The number of blocks of the random stream (base/philox.h) that a call takes, from its offset
+  // on.
   uint64_t draws = 0;
-  // Both empty, or neither. Passes keep inputs and outputs, so the numbers hold.
+  // Either both are empty or neither. Passes keep inputs and outputs, so the numbers stay valid.
   std::vector<Tangent> tangents;
   std::vector<Gradient> gradients;
 

@@ -10,7 +10,7 @@
 namespace hpu::ir {
 namespace {
 
-// As a C conversion, without its undefined cases.
+// Converts as C does, but defines the cases that are undefined in C.
 template <typename T>
 double Wrap(double value) {
   if (std::isnan(value)) return 0;
@@ -83,7 +83,7 @@ bool HoldsNumber(DType dtype, double value) {
       holds = value >= static_cast<double>(std::numeric_limits<T>::min()) &&
               value <= static_cast<double>(std::numeric_limits<T>::max());
     } else {
-      // Finite numbers that stay finite even where they are rounded upwards.
+      // Finite numbers count if they stay finite even when they are rounded upwards.
       holds = holds || std::abs(value) <= LargestOf<T>();
     }
   });

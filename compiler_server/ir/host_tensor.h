@@ -1,5 +1,5 @@
-// Tensors on the host, for constants and the reference interpreter: every element a double, rounded
-// to its type after each op. Integers beyond 2^53 are not exact.
+// Tensors on the host, for constants and the reference interpreter. Every element is a double that
+// is rounded to its type after each op. Integers beyond 2^53 are not exact.
 #pragma once
 
 #include <span>
@@ -19,14 +19,16 @@ struct HostTensor {
   int64_t elements() const { return static_cast<int64_t>(data.size()); }
 };
 
-// Nearest value of the type (ties to even); integers truncate and wrap, booleans are x != 0.
+// Rounds to the nearest value of the type (ties to even). Integers truncate and wrap; booleans are
+// x != 0.
 double RoundTo(DType dtype, double value);
-// Whether PyTorch takes the number for a value of the type without an error: it is inside the
-// type's range, or infinite or NaN where the type has that.
+// Whether PyTorch accepts the number as a value of the type without an error: it is inside the
+// type's range, or it is infinite or NaN and the type has that.
 bool HoldsNumber(DType dtype, double value);
 HostTensor MakeHostTensor(DType dtype, Dims sizes, double value = 0);
 
-// Element bytes, little endian, row-major. Types without arithmetic here (complex, f8): empty.
+// Converts to element bytes, little endian and row-major. Types without arithmetic here (complex,
+// f8) give an empty result.
 Bytes ToBytes(const HostTensor& tensor);
 HostTensor FromBytes(DType dtype, const Dims& sizes, std::span<const uint8_t> bytes);
 bool HasHostArithmetic(DType dtype);
@@ -43,7 +45,7 @@ class IndexWalk {
       index_[i] = 0;
     }
   }
-  // Position in memory with these strides.
+  // The position in memory with these strides.
   int64_t Offset(const Dims& strides) const {
     int64_t offset = 0;
     for (size_t i = 0; i < index_.size(); ++i) offset += index_[i] * strides[i];

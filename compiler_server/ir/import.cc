@@ -23,7 +23,7 @@ absl::StatusOr<TensorType> ImportType(const TensorSpec& spec) {
   return type;
 }
 
-// Letters, digits and '_'.
+// Replaces everything but letters, digits and '_'.
 std::string Word(std::string_view wire) {
   std::string word;
   for (char c : wire) {
@@ -32,7 +32,7 @@ std::string Word(std::string_view wire) {
   return word;
 }
 
-// A word not beginning with a digit, not of the form that constants print as.
+// Makes a unique word that does not begin with a digit and does not look like a printed constant.
 std::string InputName(std::string_view wire, size_t index, std::unordered_set<std::string>& taken) {
   std::string name = Word(wire);
   const bool digit = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0;
@@ -80,10 +80,10 @@ class Importer {
     Value* value = nullptr;    // its elements now; nullptr: a number
     Value* origin = nullptr;   // its elements when it was defined
     TensorType type;           // with PyTorch's strides
-    uint32_t root = 0;         // captured value whose memory it lies in; itself if it has its own
-    int64_t offset = 0;        // of its first element, from the root's
-    uint32_t seen_writes = 0;  // to the root's memory, that `value` includes
-    uint32_t writes = 0;       // to its own memory, if it is a root
+    uint32_t root = 0;         // captured value that owns its memory; itself if it has its own
+    int64_t offset = 0;        // from the root's first element to its own
+    uint32_t seen_writes = 0;  // the writes to the root's memory that `value` includes
+    uint32_t writes = 0;       // the writes to its own memory, if it is a root
   };
 
   const std::string& Target(const CapturedCall& call) const {
@@ -108,7 +108,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  // The next value in the container's numbering, with memory of its own.
+  // Adds the next value in the container's numbering, with memory of its own.
   Captured& Define(Value* value, const TensorType& type, int64_t offset) {
     const auto id = static_cast<uint32_t>(values_.size());
     return values_.emplace_back(Captured{value, value, type, id, offset, 0, 0});
@@ -149,7 +149,7 @@ class Importer {
     return captured.value;
   }
 
-  // nullptr: no such argument, or it is no tensor.
+  // Returns nullptr if there is no such argument, or if it is no tensor.
   static const TensorArgument* TensorAt(const CapturedCall& call, size_t index) {
     if (index >= call.args.size()) return nullptr;
     return std::get_if<TensorArgument>(&call.args[index].value);
@@ -198,16 +198,16 @@ class Importer {
     Captured& captured = Define(value, type, 0);
     if (result.memory_of == kOwnMemory) return;
     const Captured& root = values_[result.memory_of];
-    // Bytes seen as another type are no region of elements: a copy serves as well until it is
-    // written, and then it is not read again.
+    // Bytes that are seen as another type are not a region of elements. A copy is as good until the
+    // memory is written, and then it is not read again.
     if (root.type.dtype != type.dtype) return;
     captured.root = result.memory_of;
     captured.offset = result.spec.storage_offset;
     captured.seen_writes = root.writes;
   }
 
-  // as_strided(x, size, stride, storage_offset) addresses the memory x lies in, which only the
-  // capture knows: here it becomes an op over the root.
+  // as_strided(x, size, stride, storage_offset) addresses the memory of x, which only the capture
+  // knows. Here it becomes an op over the root.
   absl::Status ImportAsStrided(const CapturedCall& call, uint32_t index) {
     const auto* self = TensorAt(call, 0);
     if (self == nullptr || call.results.size() != 1) {
@@ -230,7 +230,8 @@ class Importer {
         }
         memory = builder.Permute(memory, std::move(perm));
       }
-      // What is a copy here may turn out to be a strided input's elements, whose memory is another.
+      // What looks like a copy here may later be the elements of a strided input, which has other
+      // memory.
       const int64_t elements = root.type.elements();
       const bool flat = memory->type.sizes == Dims{elements};
       memory = builder.Reshape(memory, flat ? Dims{1, elements} : Dims{elements});
@@ -247,7 +248,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  // Region of the root's memory that the value is.
+  // The region of the root's memory that the value occupies.
   absl::StatusOr<View> RegionOf(const Captured& captured) const {
     const Captured& root = values_[captured.root];
     View view{captured.type, captured.offset};
@@ -260,7 +261,7 @@ class Importer {
     return view;
   }
 
-  // copy_(view of an input, source): the input's memory changes when the graph is done.
+  // copy_(view of an input, source) changes the input's memory at the end of the graph.
   absl::Status ImportCopy(const CapturedCall& call) {
     const auto* self = TensorAt(call, 0);
     const auto* from = TensorAt(call, 1);

@@ -1,5 +1,5 @@
-// Captured graph (graph/captured_graph.h) -> IR. Every captured call becomes an `aten` node with
-// all its arguments; what they mean is passes/decompose's business. Outputs that share memory in
+// Converts a captured graph (graph/captured_graph.h) to IR. Every captured call becomes an `aten`
+// node with all its arguments; passes/decompose interprets them. Outputs that share memory in
 // PyTorch share a storage or alias their input, and `copy_` onto inputs becomes mutations.
 #pragma once
 
@@ -17,8 +17,8 @@ struct ImportLimits {
   size_t max_constant_bytes = size_t{256} << 20;
 };
 
-// `graph` is valid (DecodeGraph). INVALID_ARGUMENT names the call and its source line;
-// RESOURCE_EXHAUSTED names the limit; UNIMPLEMENTED says what no program can express.
+// `graph` must be valid (DecodeGraph). Returns INVALID_ARGUMENT with the call and its source line,
+// RESOURCE_EXHAUSTED with the limit, and UNIMPLEMENTED with what no program can express.
 absl::StatusOr<Graph> Import(const CapturedGraph& graph, const ImportLimits& limits = {});
 
 }  // namespace hpu::ir

@@ -9,7 +9,7 @@ namespace hpu::ir {
 
 namespace {
 
-// A 0-d value that keeps its precision beside values of a narrower type.
+// Whether the value is 0-d and keeps its precision beside values of a narrower type.
 bool IsWideNumber(const TensorType& type) { return type.rank() == 0 && type.dtype == DType::kF32; }
 
 }  // namespace
@@ -93,7 +93,7 @@ Result InferVector(const Call& call) {
   return One(call.declared->dtype, call.declared->sizes);
 }
 
-// Operands: seed and offset.
+// The operands are seed and offset.
 Result InferRandom(const Call& call) {
   for (const size_t i : {0, 1}) {
     CONSTRAINT(call.type(i).dtype == DType::kI64 && call.type(i).rank() == 0, "random_c1",
@@ -105,7 +105,7 @@ Result InferRandom(const Call& call) {
   return One(call.declared->dtype, call.declared->sizes);
 }
 
-// Batch and channels stay; the spatial sizes are declared.
+// Batch and channels stay the same; the spatial sizes are declared.
 Result InferWindowDeclared(const Call& call) {
   const TensorType& x = call.type(0);
   const TensorType& y = *call.declared;
@@ -161,7 +161,7 @@ absl::Status CheckForm(OpKind op, std::span<Value* const> operands, const Attrs&
              traits.attrs.size(), " attributes, not ", attrs.items().size());
   for (const AttrSpec& spec : traits.attrs) {
     const Attr* attr = attrs.Find(spec.key);
-    // Attr's alternatives are in the order of AttrType.
+    // The alternatives of Attr have the order of AttrType.
     CONSTRAINT(attr != nullptr && attr->index() == static_cast<size_t>(spec.type), "form_c4",
                traits.name, ": attribute ", AttrName(spec.key), " is missing or of another type");
   }
@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(OpKind op, std::span<Value* c
     return Internal(traits.name, " needs a declared result type");
   }
   for (size_t i = op == OpKind::kWhere ? 1 : 0; i < operands.size(); ++i) {
-    // Index operands, and what goes with them, have their own rule.
+    // Index operands, and the operands that belong to them, have a rule of their own.
     if (operands[i] == nullptr || (i == 1 && TakesIndex(op))) continue;
     if (i > 0 && traits.op_class == OpClass::kIndex) continue;
     CONSTRAINT(Contains(traits.dtypes, operands[i]->type.dtype), "dtype_c1", "operand ", i, " of ",

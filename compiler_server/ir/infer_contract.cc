@@ -11,7 +11,7 @@ int64_t WindowPositions(int64_t size, int64_t low, int64_t high, int64_t kernel,
   const int64_t room = size + low + high - dilation * (kernel - 1) - 1;
   if (room < 0) return 0;
   int64_t positions = room / stride + 1;
-  // PyTorch: a window may start in the input or the low padding, never in the high padding.
+  // In PyTorch a window may start in the input or the low padding, but never in the high padding.
   if (ceil && room % stride != 0 && positions * stride < size + low) ++positions;
   return positions;
 }
@@ -65,7 +65,7 @@ Result InferMatmulQuantized(const Call& call) {
 
 namespace {
 
-// Window attributes: one entry per spatial dimension (pads: two), all in range.
+// Checks that each window attribute has one entry per spatial dimension (pads two), all in range.
 absl::Status CheckWindow(const Call& call, int64_t spatial) {
   const auto fits = [&](AttrKey key, int64_t per_dim, int64_t least) {
     const Dims& dims = call.Ints(key);
@@ -116,8 +116,8 @@ Result InferConv(const Call& call) {
   return One(x.dtype, std::move(sizes));
 }
 
-// x [N, spatial, K], weight [spatial, C/g, K] -> [N, spatial, C]: the gradient of conv by its
-// input. The forward convolution of the declared result must give x's sizes.
+// Infers x [N, spatial, K], weight [spatial, C/g, K] -> [N, spatial, C], which is the gradient of
+// conv by its input. The forward convolution of the declared result must have the sizes of x.
 Result InferConvTranspose(const Call& call) {
   const TensorType& x = call.type(0);
   const TensorType& weight = call.type(1);
@@ -142,8 +142,8 @@ Result InferConvTranspose(const Call& call) {
   return One(x.dtype, y.sizes);
 }
 
-// gradient [N, spatial, K], x [N, spatial, C] -> the weight's [spatial, C/g, K]. A convolution of x
-// by a weight of the declared sizes must give the gradient's.
+// Infers gradient [N, spatial, K], x [N, spatial, C] -> the weight's [spatial, C/g, K]. A
+// convolution of x by a weight of the declared sizes must have the sizes of the gradient.
 Result InferConvWeightGradient(const Call& call) {
   const TensorType& gradient = call.type(0);
   const TensorType& x = call.type(1);
@@ -171,7 +171,7 @@ Result InferConvWeightGradient(const Call& call) {
 
 namespace {
 
-// Sizes of what a window over x gives.
+// The sizes of the result of a window over x.
 absl::StatusOr<Dims> PooledSizes(const Call& call, const TensorType& x) {
   const int64_t spatial = x.rank() - 2;
   RETURN_IF_ERROR(CheckWindow(call, spatial));
@@ -197,7 +197,8 @@ Result InferPool(const Call& call) {
   return One(call.op == OpKind::kMaxPoolIndex ? DType::kI32 : x.dtype, std::move(sizes));
 }
 
-// Gradient of max_pool's result and max_pool_index of x [N, spatial, C] -> the gradient of x.
+// Takes the gradient of max_pool's result and the max_pool_index of x [N, spatial, C], and infers
+// the gradient of x.
 Result InferMaxPoolGradient(const Call& call) {
   const TensorType& gradient = call.type(0);
   const TensorType& index = call.type(1);
@@ -212,7 +213,7 @@ Result InferMaxPoolGradient(const Call& call) {
 
 namespace {
 
-// q, k, v from operand `first` on, and the mask.
+// Checks q, k and v from operand `first` on, and the mask.
 absl::Status CheckSdpa(const Call& call, size_t first, size_t mask_operand) {
   const TensorType& q = call.type(first);
   const TensorType& k = call.type(first + 1);
@@ -240,14 +241,14 @@ Dims SdpaSizes(const TensorType& q, const TensorType& v) {
   return {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]};
 }
 
-// One number per row of scores.
+// The type of one number per row of scores.
 TensorType RowStatistic(const TensorType& q) {
   const DType dtype = q.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   return Contiguous(dtype, {q.sizes[0], q.sizes[1], q.sizes[2], 1});
 }
 
-// What a gradient gets from the forward: gradient and result are operands 0 and 4, q, k and v 1 to
-// 3; `statistic` is a number per row.
+// Checks what a gradient gets from the forward. Gradient and result are operands 0 and 4, and q, k
+// and v are 1 to 3; `statistic` is the operand with a number per row.
 absl::Status CheckSaved(const Call& call, size_t statistic) {
   const TensorType& q = call.type(1);
   const Dims out = SdpaSizes(q, call.type(3));
@@ -270,8 +271,9 @@ Types GradientTypes(const Call& call) {
   return types;
 }
 
-// Weights are kept with probability `keep`, as numbers of the generator say whose state is operands
-// `seed` and the next; both are there or all weights are kept.
+// Checks how weights are dropped. They are kept with probability `keep`, as decided by the
+// generator, whose state is operands `seed` and the next one. Either both are there or all weights
+// are kept.
 absl::Status CheckKept(const Call& call, size_t seed) {
   const double keep = call.Float(AttrKey::kKeep);
   CONSTRAINT(keep > 0 && keep <= 1 && call.Int(AttrKey::kBase) >= 0, "sdpa_train_c1", "keep ", keep,

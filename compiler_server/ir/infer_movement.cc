@@ -88,10 +88,10 @@ Result InferPad(const Call& call) {
 
 namespace {
 
-// The addressed elements must lie in x's memory.
+// Checks that the addressed elements are in x's memory.
 absl::Status CheckStrided(const Call& call, const TensorType& view) {
   const Dims& strides = call.Ints(AttrKey::kStrides);
-  // The memory of a result of ours is row-major; that of the others is what their strides say.
+  // Results of IR ops have row-major memory; the memory of all other values follows their strides.
   const int64_t offset = call.Int(AttrKey::kOffset);
   CONSTRAINT(strides.size() == view.sizes.size(), "strided_c1", "strides ", ToText(strides),
              " for ", ToText(view));

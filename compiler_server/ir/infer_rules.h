@@ -1,5 +1,5 @@
-// One function per shape rule: result types of a call, or the constraint that it breaks. infer.cc
-// chooses among them; a rule is a function and its name in proto/ops.yaml.
+// There is one function per shape rule, which returns the result types of a call or the constraint
+// that it breaks. infer.cc chooses among them. A rule is a function and its name in proto/ops.yaml.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ namespace hpu::ir {
 using Types = std::vector<TensorType>;
 using Result = absl::StatusOr<Types>;
 
-// The call that is typed. Its form has been checked: operands and attributes are there.
+// The call whose types are inferred. Its form has been checked: operands and attributes are there.
 struct Call {
   OpKind op;
   std::span<Value* const> operands;
@@ -34,9 +34,9 @@ inline Types One(DType dtype, Dims sizes) { return {Contiguous(dtype, std::move(
 
 inline bool HasDim(const TensorType& type, int64_t dim) { return dim >= 0 && dim < type.rank(); }
 
-// What rows of proto/ops.yaml name as their shape: InferMatmul for `matmul`. Products, windows and
-// attention are in infer_contract.cc, the same elements elsewhere in infer_movement.cc, the others
-// in infer.cc.
+// The shapes that rows of proto/ops.yaml name: InferMatmul for `matmul`. Products, windows and
+// attention are in infer_contract.cc, ops that only move elements in infer_movement.cc, and the
+// others in infer.cc.
 #define HPU_SHAPE_RULE(function) Result function(const Call& call);
 #include "compiler_server/ir/shape_rules.inc"
 #undef HPU_SHAPE_RULE

@@ -153,14 +153,14 @@ std::vector<HostTensor> RandomInputs(const Graph& graph, uint64_t seed) {
     for (double& value : tensor.data) {
       const uint64_t bits = Next(seed);
       if (IsFloat(type.dtype)) {
-        // Multiples of 2^-5 in [-2, 2): exact in every float type.
+        // These are multiples of 2^-5 in [-2, 2), which are exact in every float type.
         value = static_cast<double>(static_cast<int64_t>(bits % 128) - 64) / 32;
       } else {
-        // Also valid as indices into any dimension of two or more.
+        // These are also valid as indices into any dimension of two or more.
         value = static_cast<double>(bits % 2);
       }
     }
-    // Elements that share memory are equal.
+    // Elements that share memory must be equal.
     inputs.push_back(Load(Store(tensor, type.strides), {type, 0}));
   }
   return inputs;

@@ -1,4 +1,4 @@
-// Reference interpreter: the oracle of the tests. Never the path that users run.
+// The reference interpreter is the oracle of the tests. Users never run it.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,20 @@
 namespace hpu::ir {
 
 struct RunResult {
-  std::vector<HostTensor> outputs;  // as the graph returns them; numbers as 0-d f64, None as empty
+  std::vector<HostTensor> outputs;  // what the graph returns; numbers as 0-d f64, None as empty
   std::vector<HostTensor> inputs;   // after mutations
 };
 
-// `inputs`: one per tensor input, in order; logical elements, whatever the strides.
+// `inputs` has one entry per tensor input, in order, with the logical elements, whatever the
+// strides.
 absl::StatusOr<RunResult> Interpret(const Graph& graph, const std::vector<HostTensor>& inputs);
 
-// Deterministic values that suit the type: small floats of both signs, small integers, both
+// Makes deterministic values that suit the type: small floats of both signs, small integers, both
 // booleans.
 std::vector<HostTensor> RandomInputs(const Graph& graph, uint64_t seed);
 
-// Largest difference relative to the largest magnitude in `a` (at least 1); infinity if sizes or
-// types differ or one is NaN where the other is not.
+// The largest difference relative to the largest magnitude in `a` (at least 1). It is infinity if
+// sizes or types differ, or if only one of two elements is NaN.
 double Difference(const HostTensor& a, const HostTensor& b);
 
 }  // namespace hpu::ir

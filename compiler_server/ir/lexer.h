@@ -1,4 +1,4 @@
-// Tokens of the text form.
+// Splits the text form into tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace hpu::ir {
 
-// Cursor over the text. The first error sticks; after it every read returns an empty or zero value
-// and Try() returns false, so that parsing ends soon.
+// A cursor over the text. The first error sticks: after it every read returns an empty or zero
+// value and Try() returns false, so that parsing ends soon.
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
@@ -23,12 +23,12 @@ class Lexer {
   }
 
   bool AtEnd();
-  // Takes the punctuation or keyword if it is next.
+  // Consumes the punctuation or keyword if it is next.
   bool Try(std::string_view token);
   void Expect(std::string_view token);
   bool Peek(std::string_view token);
   bool PeekAdjacent(char c) const { return ok() && at_ < text_.size() && text_[at_] == c; }
-  // Letters, digits, '_', '.'; empty if none is next.
+  // Letters, digits, '_' and '.'; empty if none is next.
   std::string_view Word();
   std::string_view PeekWord();
   std::string_view ValueName();  // "%x" -> "x"

@@ -1,4 +1,4 @@
-// What is known about every op. The rows come from proto/ops.yaml by way of proto/gen_ops.py.
+// The properties of every op. proto/gen_ops.py generates the rows from proto/ops.yaml.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ struct OpTraits {
   DTypeSet dtypes;
   ResultType result_type;
   ShapeRule shape;
-  // Base of the Synapse node name ("relu_fwd"; the lowering appends the type). Empty: no recipe can
-  // hold the op, and decompositions do not produce it.
+  // Base of the Synapse node name ("relu_fwd"; the lowering appends the type). If it is empty, no
+  // recipe can hold the op, and decompositions do not produce it.
   std::string_view guid;
 };
 
 const OpTraits& Traits(OpKind op);
 inline std::string_view OpName(OpKind op) { return Traits(op).name; }
 inline bool IsElementwise(OpKind op) { return Traits(op).op_class == OpClass::kElementwise; }
-// Operand 1 holds positions, whatever types the others have.
+// Whether operand 1 holds positions, whatever types the others have.
 inline bool TakesIndex(OpKind op) {
   return Traits(op).op_class == OpClass::kIndex || op == OpKind::kMaxPoolGradient;
 }
-// Whether a number beside values of bf16 or f16 keeps the precision of f32. PyTorch does so in the
-// four basic operations; comparisons, choices, powers and remainders take the number rounded.
+// Whether a number beside values of bf16 or f16 keeps the precision of f32. In PyTorch the four
+// basic operations keep it; comparisons, choices, powers and remainders round the number first.
 inline bool KeepsNumbers(OpKind op) {
   return op == OpKind::kAdd || op == OpKind::kSub || op == OpKind::kMul || op == OpKind::kDiv ||
          op == OpKind::kFloorDiv;
@@ -49,10 +49,10 @@ inline bool KeepsNumbers(OpKind op) {
 std::optional<OpKind> OpFromName(std::string_view name);
 std::string_view AttrName(AttrKey key);
 std::optional<AttrKey> AttrFromName(std::string_view name);
-// The elementwise op that an ATen target maps onto one to one ("aten.relu.default").
+// The elementwise op that an ATen target maps to one to one ("aten.relu.default").
 std::optional<OpKind> ElementwiseFromAten(std::string_view target);
 bool Contains(DTypeSet set, DType dtype);
-// Types that recipes can hold.
+// Whether recipes can hold values of this type.
 bool DeviceHolds(DType dtype);
 
 }  // namespace hpu::ir

@@ -57,7 +57,7 @@ class Parser {
       sizes.clear();
     }
     TensorType type{*dtype, sizes, {}};
-    // Strides follow at once; a brace behind a space opens the graph's body.
+    // Strides follow at once; a brace after a space opens the graph's body.
     if (lexer_.PeekAdjacent('{')) {
       type.strides = List("{", "}");
       if (type.strides.size() != sizes.size()) {
@@ -83,7 +83,7 @@ class Parser {
 
   std::string OutputType() {
     for (const char* word : {"none", "int", "float", "bool"}) {
-      // "bool" alone is a Python value, "bool[" a tensor.
+      // "bool" alone is a Python value, and "bool[" begins a tensor.
       if (lexer_.PeekWord() == word) {
         lexer_.Word();
         if (!lexer_.Peek("[")) return word;
@@ -128,7 +128,7 @@ class Parser {
     lexer_.Expect(")");
   }
 
-  // Behind the type of an input.
+  // The role follows the type of an input.
   void Role() {
     if (lexer_.Try("donated")) {
       graph_.Donate(graph_.inputs().size() - 1);
@@ -179,7 +179,7 @@ class Parser {
     return view;
   }
 
-  // The input named next; fails if the value is none.
+  // Reads the name of an input; fails if the value is none.
   const Value* UseInput() {
     const Value* value = Use();
     if (value != nullptr && value->kind != ValueKind::kInput) lexer_.Fail("this is no input");
@@ -238,7 +238,7 @@ class Parser {
     return attrs;
   }
 
-  // "%x", or "%x{1,4}" where the call was captured with other strides than the value has.
+  // Reads "%x", or "%x{1,4}" if the call was captured with other strides than the value has.
   Argument ArgumentValue(std::vector<Value*>& operands, std::vector<Dims>& strides, int depth) {
     if (depth > kMaxArgumentDepth) lexer_.Fail("arguments are nested too deep");
     if (!lexer_.ok()) return {NoneArgument{}};
@@ -335,7 +335,8 @@ class Parser {
     while (lexer_.ok() && lexer_.Try(","));
   }
 
-  // Places of outputs are counted from 0. The verifier checks them.
+  // A tangent or gradient names an output by its position, from 0. The verifier checks the
+  // positions.
   void Derivative() {
     while (lexer_.ok() && lexer_.Try("tangent")) {
       const Value* input = UseInput();

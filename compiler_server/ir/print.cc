@@ -218,7 +218,7 @@ class Printer {
 
   void Return() {
     text_ += "  return";
-    std::vector<Storage> seen;  // as the parser numbers them
+    std::vector<Storage> seen;  // numbered as the parser numbers them
     bool first = true;
     for (const Output& output : graph_.outputs()) {
       text_ += first ? " " : ", ";

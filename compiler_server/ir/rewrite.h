@@ -1,5 +1,5 @@
-// How passes change a graph: one walk over the order, in which each node may be kept, dropped, or
-// preceded by new nodes, and values replaced by others. Linear in the graph.
+// Lets a pass change a graph in one walk over the order, in which each node may be kept, dropped or
+// preceded by new nodes, and values may be replaced by others. The cost is linear in the graph.
 #pragma once
 
 #include <vector>
@@ -15,13 +15,13 @@ enum class Visit { kKeep, kDrop };
 class Rewriter {
  public:
   explicit Rewriter(Graph& graph);
-  // Every walk ends here: storages and mutations follow their replacements. After a failed walk the
-  // graph is not to be used.
+  // The end of every walk: storages and mutations follow the replacements. After a failed walk the
+  // graph must not be used.
   ~Rewriter();
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
 
-  // Emits before the node that is being visited.
+  // Emits in front of the node that is being visited.
   Builder& builder() { return builder_; }
   // From now on `to` is used where `from` was. Both have equal dtype and sizes.
   void Replace(Value* from, Value* to);
@@ -43,8 +43,8 @@ class Rewriter {
   void Enter(Node& node);
 
   Graph& graph_;
-  std::vector<Node*> nodes_;  // the order as it was
-  std::vector<Node*> order_;  // the order as it will be
+  std::vector<Node*> nodes_;  // the order before the walk
+  std::vector<Node*> order_;  // the order after the walk
   std::vector<Value*> replaced_;
   Builder builder_;
 };

@@ -1,4 +1,5 @@
-// Text form of the IR: what tests, dumps and bug reports show. Prints and parses back to itself.
+// The text form of the IR, which tests, dumps and bug reports show. Printed text parses back to an
+// equal graph.
 //
 //   graph @mlp(%x: f32[8,64], %w: f32[64,32]{1,64}, %n: scalar) -> f32[8,32] {
 //     const %const0 : i64[2] = 0x01000000000000000200000000000000
@@ -9,8 +10,9 @@
 //     return %0
 //   }
 //
-// Strides in braces only where they are not row-major; boolean attributes only where true. An
-// absent operand is `none`. An input on the host is followed by `cpu`. Items of return:
+// Strides are printed in braces only where they are not row-major, and boolean attributes only
+// where they are true. An absent operand is `none`. An input on the host is followed by `cpu`. The
+// items of return are:
 //   %v                      a buffer of its own, returned whole
 //   %v in T as V + 3        the buffer has layout T (type with strides), returned is view V of it
 //   %v buffer 2             a second buffer with the same value (they never share memory)
@@ -32,9 +34,9 @@ struct PrintOptions {
 };
 
 std::string Print(const Graph& graph, const PrintOptions& options = {});
-// Graphviz, for people.
+// Prints the graph for Graphviz.
 std::string PrintDot(const Graph& graph);
-// INVALID_ARGUMENT with line and column. The result has been verified.
+// Returns INVALID_ARGUMENT with line and column. The result has been verified.
 absl::StatusOr<Graph> Parse(std::string_view text);
 
 }  // namespace hpu::ir

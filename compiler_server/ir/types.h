@@ -1,6 +1,7 @@
-// Tensor types of the IR. Sizes and strides are in elements, PyTorch dimension order (outermost
-// first). Strides describe memory only where a value has memory of its own before lowering: graph
-// inputs, results of `aten` nodes and captured results; everything else is contiguous.
+// The tensor types of the IR. Sizes and strides are in elements, in PyTorch's dimension order
+// (outermost first). Strides describe memory only where a value has memory of its own before
+// lowering: graph inputs, results of `aten` nodes and captured results. Everything else is
+// contiguous.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace hpu::ir {
 
 using hpu::Dims;
 
-// Limits that import and verifier enforce: beyond them a graph is refused, not attempted.
+// Limits that import and verifier enforce. A graph beyond them is refused.
 inline constexpr int kMaxRank = 16;
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 
@@ -31,13 +32,14 @@ struct TensorType {
   bool contiguous() const { return IsRowMajor(sizes, strides); }
 };
 
-// Floats that are calculated with in f32 and rounded to their own type afterwards.
+// Whether this float type is calculated in f32 and rounded afterwards.
 inline bool IsNarrowFloat(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-// Row-major type.
+// Returns the row-major type.
 TensorType Contiguous(DType dtype, Dims sizes);
 inline TensorType Contiguous(const TensorType& type) { return Contiguous(type.dtype, type.sizes); }
-// Elements from the first to the last one addressed, inclusive; 0 for an empty tensor.
+// The number of elements from the first to the last one addressed, inclusive; 0 for an empty
+// tensor.
 inline int64_t SpanElements(const TensorType& type) {
   return hpu::SpanElements(type.sizes, type.strides);
 }
@@ -45,7 +47,7 @@ inline bool IsDense(const TensorType& type, Dims* perm = nullptr) {
   return hpu::IsDense(type.sizes, type.strides, perm);
 }
 
-// "f32[8,64]", with "{1,8}" behind it if the strides are not row-major.
+// Prints "f32[8,64]", followed by "{1,8}" if the strides are not row-major.
 std::string ToText(const TensorType& type);
 std::string ToText(std::span<const int64_t> dims);  // "[8,64]"
 

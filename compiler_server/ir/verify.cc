@@ -11,7 +11,7 @@
 namespace hpu::ir {
 namespace {
 
-// A view of memory with `room` elements.
+// Checks that a view is inside memory of `room` elements.
 absl::Status CheckView(const View& view, int64_t room) {
   RETURN_IF_ERROR(CheckType(view.type));
   const int64_t span = SpanElements(view.type);
@@ -172,7 +172,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Seed and offset, i64[], are the last inputs, or are not there.
+  // Checks that seed and offset, i64[], are the last inputs, or are absent.
   absl::Status CheckRandomState() const {
     const size_t given = graph_.caller_inputs();
     const std::span<const Input> state = std::span(graph_.inputs()).subspan(given);
@@ -191,7 +191,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // An input and an output, of which one is the gradient of the other.
+  // Checks an input and an output of which one is the gradient of the other.
   absl::Status CheckPair(uint32_t input, uint32_t output) const {
     CONSTRAINT(input < graph_.inputs().size() && graph_.inputs()[input].value != nullptr,
                "derivative_c1", "input ", input, " is no tensor");

@@ -1,4 +1,4 @@
-// Checks everything that passes and lowering rely on. Costs one walk. Messages name the node, its
+// Checks everything that passes and lowering rely on, in one walk. Messages name the node, its
 // source line and, in brackets, the constraint of docs/ir.md.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace hpu::ir {
 
 absl::Status Verify(const Graph& graph);
-// Element type, rank, sizes and strides are in range.
+// Checks that element type, rank, sizes and strides are in range.
 absl::Status CheckType(const TensorType& type);
 
 }  // namespace hpu::ir

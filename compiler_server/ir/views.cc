@@ -32,7 +32,8 @@ std::optional<View> ApplyView(const Node& node, View view) {
       break;
     }
     case OpKind::kAsStrided:
-      // The op addresses memory in which the operand lies as its type says; the region must agree.
+      // The op addresses memory in which the operand has the layout of its type, so the region must
+      // have the same layout.
       if (type.strides != node.operands[0]->type.strides) return std::nullopt;
       type.strides = node.Ints(AttrKey::kStrides);
       view.offset += node.Int(AttrKey::kOffset);

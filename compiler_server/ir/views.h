@@ -8,21 +8,21 @@
 
 namespace hpu::ir {
 
-// The region that a view node (IsView) selects from the region of its operand; `offset`
-// counts elements. nullopt if it cannot be addressed by strides (a reshape of permuted memory,
-// say).
+// The region that a view node (IsView) selects from the region of its operand; `offset` counts
+// elements. Returns nullopt if strides cannot address it (for example a reshape of permuted
+// memory).
 std::optional<View> ApplyView(const Node& node, View operand);
 
-// A value as a region of the memory of its root, the first value up the chain of views.
+// A value as a region of the memory of its root, which is the first value of the chain of views.
 struct RootView {
   Value* root = nullptr;
   View view;
 };
-// nullopt if strides cannot express the chain. `is_view` says which nodes belong to it.
+// Returns nullopt if strides cannot express the chain. `is_view` decides which nodes belong to it.
 std::optional<RootView> FindRootView(Value* value, const std::function<bool(const Node&)>& is_view);
 
-// Whether a tensor of this type lies in memory as `strides` say; those of dimensions of at most one
-// element say nothing.
+// Whether a tensor of this type has the layout `strides` in memory. The strides of dimensions with
+// at most one element do not matter.
 bool LiesAs(const TensorType& type, const Dims& strides);
 
 }  // namespace hpu::ir

@@ -11,7 +11,7 @@ void MinCut::AddEdge(uint32_t from, uint32_t to, uint64_t capacity) {
   first_[to] = static_cast<uint32_t>(edges_.size() - 1);
 }
 
-// Distances from the source over edges with room.
+// Computes distances from the source over edges with capacity left.
 bool MinCut::FindLevels() {
   level_.assign(first_.size(), kNone);
   std::vector<uint32_t> queue = {kSource};
@@ -26,8 +26,8 @@ bool MinCut::FindLevels() {
   return level_[kSink] != kNone;
 }
 
-// One path from source to sink by rising levels; what flows over it, 0 if there is none. Without
-// recursion: chains are as long as models are deep.
+// Finds one path from source to sink by rising levels and returns the flow over it, or 0 if there
+// is none. It does not recurse, because chains are as long as models are deep.
 uint64_t MinCut::Augment() {
   std::vector<uint32_t> path;  // edges
   uint32_t vertex = kSource;

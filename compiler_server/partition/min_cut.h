@@ -1,4 +1,4 @@
-// Minimum cut of a directed graph with capacities on its edges.
+// Finds a minimum cut of a directed graph with capacities on its edges.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ class MinCut {
 
   explicit MinCut(uint32_t vertices) : first_(vertices, kNone) {}
 
-  // Repeated edges add up. capacity <= kUnlimited.
+  // Repeated edges add up. `capacity` is at most kUnlimited.
   void AddEdge(uint32_t from, uint32_t to, uint64_t capacity);
 
-  // By vertex: true on the source's side of a minimum cut, the one nearest to the source. One call
-  // per object. Dinic's algorithm (Soviet Math. Doklady 11, 1970): O(vertices^2 * edges), in graphs
-  // of unit-like structure far less. A cut of kUnlimited or more means that source and sink cannot
-  // be parted.
+  // Returns, by vertex, whether it is on the source's side of a minimum cut, the one nearest to the
+  // source. It may be called once per object. It uses Dinic's algorithm (Soviet Math. Doklady 11,
+  // 1970): O(vertices^2 * edges), and far less in graphs of unit-like structure. A cut of
+  // kUnlimited or more means that source and sink cannot be separated.
   std::vector<bool> Solve();
   uint64_t value() const { return value_; }
 
@@ -30,17 +30,17 @@ class MinCut {
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Edge {
     uint32_t to;
-    uint32_t next;  // of the same vertex
+    uint32_t next;  // next edge of the same vertex
     uint64_t capacity;
   };
 
   bool FindLevels();
   uint64_t Augment();
 
-  std::vector<uint32_t> first_;    // edge of each vertex
+  std::vector<uint32_t> first_;    // first edge of each vertex
   std::vector<Edge> edges_;        // the reverse of edge e is e ^ 1
-  std::vector<uint32_t> level_;    // kNone: not reached from the source
-  std::vector<uint32_t> current_;  // edge of each vertex that is tried next
+  std::vector<uint32_t> level_;    // kNone: not reachable from the source
+  std::vector<uint32_t> current_;  // the edge of each vertex that is tried next
   uint64_t value_ = 0;
 };
 

@@ -19,7 +19,7 @@ using ir::ValueKind;
 
 bool IsRecomputable(const Node& node) {
   const OpClass op_class = ir::Traits(node.op).op_class;
-  // Resizing by the nearest element moves elements.
+  // Resizing to the nearest element only moves elements.
   if (node.op == ir::OpKind::kResize) return node.Text(ir::AttrKey::kMode) != "linear";
   return op_class == OpClass::kElementwise || op_class == OpClass::kMovement ||
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
@@ -30,7 +30,7 @@ bool IsConvolution(const Node& node) {
          node.op == ir::OpKind::kConvWeightGradient;
 }
 
-// Copies nodes of one graph, on demand, to another.
+// Copies nodes from one graph to another, on demand.
 class Copier {
  public:
   Copier(const ir::Graph& from, const std::string& name) : from_(from), to_(name) {
@@ -39,7 +39,8 @@ class Copier {
 
   void Map(const Value* from, Value* to) { copies_[from] = to; }
 
-  // The value's copy; what it is made of is copied first, in an order that defines before use.
+  // Returns the copy of the value. Its operands are copied first, in an order in which every value
+  // is defined before it is used.
   Value* Get(Value* value) {
     if (value->kind == ValueKind::kResult && !copies_.contains(value)) Emit(*value->producer);
     return Known(value);
@@ -85,7 +86,7 @@ class Copier {
     if (node.aten != nullptr) copy->aten = std::make_unique<ir::AtenCall>(*node.aten);
     copy->source = to_.AddSource(from_.source(node));
     copy->origin = node.origin;
-    // A result may stand for a value that is there already: that of the forward which is saved.
+    // A result may already have a counterpart: the saved value of the forward.
     for (size_t i = 0; i < node.results.size(); ++i) {
       copies_.try_emplace(node.results[i], copy->results[i]);
     }
@@ -130,7 +131,7 @@ class Partitioner {
   }
 
  private:
-  // What an output returns, or returns a view of; nullptr for numbers.
+  // The value that an output returns or returns a view of; nullptr for numbers.
   Value* ValueOf(const Output& output) const {
     if (output.kind == Output::Kind::kTensor) return graph_.storages()[output.index].value;
     if (output.kind == Output::Kind::kInput) return graph_.inputs()[output.index].value;
@@ -158,7 +159,7 @@ class Partitioner {
     });
   }
 
-  // The values outside of the backward that it reads.
+  // The values outside the backward that it reads.
   std::vector<Value*> BackwardReads() {
     std::vector<Value*> reads;
     const auto read = [&](Value* value) {
@@ -176,8 +177,9 @@ class Partitioner {
     return reads;
   }
 
-  // Values that the forward stores, whatever is saved: what it returns, and what its products and
-  // the like read (a ReLU behind a product is, where the product's own result is not).
+  // The values that the forward stores whatever is saved: those that it returns, and those that
+  // matrix products and similar nodes read (for a ReLU after a product, this is the ReLU and not
+  // the product's own result).
   std::vector<bool> StoredAnyway() const {
     std::vector<bool> stored(graph_.value_count(), false);
     for (size_t i = 0; i < outputs_; ++i) {
@@ -197,10 +199,11 @@ class Partitioner {
     return stored;
   }
 
-  // Bytes that are moved if the value is saved: written once and read once; an input, or what is
-  // stored anyway, is only read, and the backward would read as much of what it computed the
-  // value from. One more for a view, so that of equals what it is a view of is saved; one less for
-  // the view that a convolution reads, whose layout is that of the device.
+  // The bytes that are moved if the value is saved. It is written once and read once; an input, or
+  // a value that is stored anyway, is only read, and to compute the value again the backward would
+  // read about as much. A view costs one byte more, so that among equals the value under the view
+  // is saved. The view that a convolution reads costs one byte less, because it has the device's
+  // layout.
   uint64_t Cost(const Value& value, const std::vector<bool>& stored) const {
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(value.type.bytes(), 0));
     if (value.kind == ValueKind::kInput) return IsMutated(value.index) ? 2 * bytes + 2 : 1;
@@ -209,7 +212,7 @@ class Partitioner {
     return (stored[value.id] ? bytes : 2 * bytes) + order;
   }
 
-  // Vertices of value v: 2 + 2 v where it is computed, 3 + 2 v where it is read.
+  // The vertices of value v are 2 + 2 v where it is computed and 3 + 2 v where it is read.
   absl::Status ChooseSaved() {
     const auto made = [](const Value& value) { return 2 + 2 * value.id; };
     const auto read = [](const Value& value) { return 3 + 2 * value.id; };
@@ -266,7 +269,7 @@ class Partitioner {
       }
       forward.draws = graph_.draws;
     }
-    // In the order of the training graph, so that random numbers are drawn in that order.
+    // The order is that of the training graph, so that random numbers are drawn in that order.
     const std::vector<bool> live = ForwardNeeds();
     for (Node* node : graph_.nodes()) {
       if (IsBackward(*node)) continue;
@@ -283,7 +286,7 @@ class Partitioner {
     SaveValues();
   }
 
-  // By value: what outputs, mutations and saved values of the forward are made of.
+  // By value: whether outputs, mutations or saved values of the forward depend on it.
   std::vector<bool> ForwardNeeds() const {
     std::vector<bool> live = saved_;
     for (size_t i = 0; i < outputs_; ++i) {
@@ -302,8 +305,9 @@ class Partitioner {
     return live;
   }
 
-  // Outputs [begin, end) of the training graph, which share storages as they did there. Of the
-  // backward an output may be an input of the training graph: then it is what stands for it there.
+  // Copies outputs [begin, end) of the training graph, which share storages as they did there. An
+  // output of the backward may be an input of the training graph; then it is the value that stands
+  // for that input.
   void CopyOutputs(Copier& copier, size_t begin, size_t end) {
     std::unordered_map<uint32_t, uint32_t> storages;
     for (size_t i = begin; i < end; ++i) {
@@ -324,7 +328,7 @@ class Partitioner {
     }
   }
 
-  // Saved values in the order in which they are defined.
+  // Saves the values in the order in which they are defined.
   void SaveValues() {
     for (const ir::Input& input : graph_.inputs()) {
       if (input.value != nullptr) SaveIfChosen(input.value);
@@ -340,7 +344,7 @@ class Partitioner {
     saved_outputs_.push_back(OutputOf(value));
   }
 
-  // The forward's output that is the value, made if there is none.
+  // The forward's output for the value, which is added if there is none.
   uint32_t OutputOf(Value* value) {
     ir::Graph& forward = forward_->graph();
     Value* copy = forward_->Get(value);
@@ -371,7 +375,7 @@ class Partitioner {
     ir::Graph& backward = backward_->graph();
     for (size_t i = 0; i < saved_values_.size(); ++i) {
       const Output& output = forward_->graph().outputs()[saved_outputs_[i]];
-      // A number on the CPU is saved where it is.
+      // A number on the CPU is saved from where it is.
       const bool on_cpu =
           output.kind == Output::Kind::kInput && forward_->graph().inputs()[output.index].on_cpu;
       backward_->Map(saved_values_[i],
@@ -392,11 +396,11 @@ class Partitioner {
   const ir::Graph& graph_;
   const size_t inputs_;            // without tangents
   const size_t outputs_;           // without gradients
-  std::vector<bool> of_tangents_;  // by value id
-  std::vector<bool> convolved_;    // by value id: what convolutions of the backward read
+  std::vector<bool> of_tangents_;  // depends on a tangent, by value id
+  std::vector<bool> convolved_;    // read by convolutions of the backward, by value id
   std::vector<bool> saved_;        // by value id
   std::vector<Value*> saved_values_;
-  std::vector<uint32_t> saved_outputs_;  // of the forward, by saved value
+  std::vector<uint32_t> saved_outputs_;  // outputs of the forward, by saved value
   std::optional<Copier> forward_;
   std::optional<Copier> backward_;
 };

@@ -1,13 +1,15 @@
-// A training graph -> a forward and a backward graph, and what the one saves for the other.
+// Splits a training graph into a forward and a backward graph, and decides what the forward saves
+// for the backward.
 //
-// What depends on a tangent is backward, what a returned value or a mutation needs is forward. The
-// values that the backward reads of the rest are saved or computed again, whichever moves fewer
-// bytes: a minimum cut through the values (as PyTorch's min_cut_rematerialization_partition). Never
-// computed again: matrix products, convolutions, attention, reductions, sorts, whatever runs as an
-// ATen call (it may draw random numbers), and what writes an input's memory.
+// A value that depends on a tangent belongs to the backward; a returned value or a mutation needs
+// the forward. The other values that the backward reads are saved or computed again, whichever
+// moves fewer bytes. A minimum cut through the values decides (as in PyTorch's
+// min_cut_rematerialization_partition). Matrix products, convolutions, attention, reductions,
+// sorts, ATen calls (which may draw random numbers) and whatever writes an input's memory are never
+// computed again.
 //
-// Runs between `attention` and the passes that lay out memory, on canonical IR: elementwise ops and
-// views are cheap there and seen one by one.
+// This runs on canonical IR, between `attention` and the passes that lay out memory: there,
+// elementwise ops and views are cheap and separate nodes.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +21,17 @@
 namespace hpu::compiler {
 
 struct PartitionedGraph {
-  // Inputs and outputs of the training graph without tangents and gradients, in their order; behind
-  // the outputs, what is saved and not returned.
+  // The inputs and outputs of the training graph without tangents and gradients, in their order.
+  // After the outputs come the values that are saved and not returned.
   ir::Graph forward;
-  // Inputs: saved values, donated if the caller does not get them, then tangents in the order of
-  // the pairs. Outputs: gradients in their order.
+  // Its inputs are the saved values, donated if the caller does not get them, and then the tangents
+  // in the order of the pairs. Its outputs are the gradients in their order.
   ir::Graph backward;
-  std::vector<uint32_t> saved;  // output of `forward` that is input i of `backward`
-  uint32_t returned = 0;  // outputs of `forward` that the caller gets; the others are saved only
+  std::vector<uint32_t> saved;  // the output of `forward` that is input i of `backward`
+  uint32_t returned = 0;  // outputs of `forward` that the caller gets; the others are only saved
 };
 
-// `graph` has gradients. It stays as it is.
+// `graph` must have gradients. It is not changed.
 absl::StatusOr<PartitionedGraph> Partition(const ir::Graph& graph);
 
 }  // namespace hpu::compiler

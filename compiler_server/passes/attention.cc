@@ -20,7 +20,7 @@ using ir::OpKind;
 using ir::Rewriter;
 using ir::Value;
 
-// Operands and attributes of one attention in the new graph.
+// The operands and attributes of one attention in the new graph.
 struct Emitted {
   Value* query = nullptr;
   Value* key = nullptr;
@@ -30,7 +30,8 @@ struct Emitted {
   const Node* forward = nullptr;
 };
 
-// The masks in one, in the order in which scores met them: what is hidden later hides all before.
+// Combines the masks into one, in the order in which they apply to the scores: a later mask that
+// hides a score overrides all earlier ones.
 Value* EmitMask(Builder& b, const std::vector<ScoreMask>& masks, DType dtype) {
   Value* all = nullptr;
   for (const ScoreMask& mask : masks) {
@@ -48,7 +49,7 @@ Value* EmitMask(Builder& b, const std::vector<ScoreMask>& masks, DType dtype) {
   return all;
 }
 
-// x as [batch, heads, rows, columns], without the views in between that cancel.
+// Views x as [batch, heads, rows, columns], without intermediate views that cancel.
 Value* AsMatrices(Builder& b, Value* x, Dims sizes, bool transposed) {
   x = Rewriter::Resolve(x);
   if (transposed) std::swap(sizes[2], sizes[3]);
@@ -71,7 +72,7 @@ bool IsCastFrom(const Value* value, DType dtype) {
   return node != nullptr && node->op == OpKind::kCast && node->operands[0]->type.dtype == dtype;
 }
 
-// Whether all that becomes of the value, reshaped or transposed, are casts to this type.
+// Whether all uses of the value, reshaped or transposed, are casts to this type.
 bool IsOnlyCastTo(const Readers& readers, const Value* value, DType dtype) {
   if (value == nullptr) return true;
   const std::vector<Node*>& all = readers.Of(value);
@@ -83,8 +84,9 @@ bool IsOnlyCastTo(const Readers& readers, const Value* value, DType dtype) {
   });
 }
 
-// Hidden values of a wider type as the narrow one has them: -inf would make a query without shown
-// keys zeros, where PyTorch gives the mean of the values. False if scores could be as low.
+// Replaces hidden values of a wider type by those of the narrow one: -inf would turn a query whose
+// keys are all hidden into zeros, where PyTorch gives the mean of the values. Returns false if
+// scores could be as low.
 bool NarrowHidden(DType narrow, std::vector<ScoreMask>* masks) {
   constexpr double kLowestBf16 = -0x1.FEp127;
   for (ScoreMask& mask : *masks) {
@@ -95,8 +97,8 @@ bool NarrowHidden(DType narrow, std::vector<ScoreMask>* masks) {
   return true;
 }
 
-// PyTorch widens bf16 and f16 before it multiplies and narrows what comes of it. The node does so
-// itself: operands and masks are narrowed where nothing else is done with them.
+// PyTorch widens bf16 and f16 before it multiplies and narrows the result. The node does so itself,
+// so operands and masks are narrowed where nothing else is done with them.
 void Narrow(const Readers& readers, const FoundAttention& found, Emitted* emitted,
             std::vector<ScoreMask>* masks) {
   Value** const operands[] = {&emitted->query, &emitted->key, &emitted->value};
@@ -122,7 +124,7 @@ void Narrow(const Readers& readers, const FoundAttention& found, Emitted* emitte
   for (Value** operand : operands) *operand = (*operand)->producer->operands[0];
 }
 
-// And the generator's state, if weights are dropped.
+// Also adds the generator's state if weights are dropped.
 void AddMaskAndDraw(const FoundAttention& found, Value* mask, std::vector<Value*>* operands) {
   if (mask != nullptr || found.draw != nullptr) operands->push_back(mask);
   if (found.draw == nullptr) return;
@@ -221,7 +223,7 @@ absl::Status ReplaceSpelledOut(ir::Graph& graph, const PassContext& context) {
     ReplaceGradient(rewriter, attention.query_gradient, gradient->results[0]);
     ReplaceGradient(rewriter, attention.key_gradient, gradient->results[1]);
     ReplaceGradient(rewriter, attention.value_gradient, gradient->results[2]);
-    return ir::Visit::kKeep;  // what it belongs to is unused now
+    return ir::Visit::kKeep;  // the nodes around it are unused now
   });
 }
 

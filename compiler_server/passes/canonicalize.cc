@@ -9,8 +9,8 @@
 namespace hpu::compiler {
 namespace {
 
-// Of what makes two nodes equal: op, operands, attributes, result types. Numbers enter by their
-// bits.
+// Hashes what makes two nodes equal: op, operands, attributes and result types. Numbers are hashed
+// by their bits.
 class NodeHash {
  public:
   size_t operator()(const ir::Node* node) const {
@@ -54,7 +54,7 @@ class SameNode {
   }
 
  private:
-  // By its bits: 0 and -0 differ, NaN and NaN do not.
+  // Compares by bits: 0 and -0 differ, and a NaN equals itself.
   static bool SameAttr(const std::pair<ir::AttrKey, ir::Attr>& x,
                        const std::pair<ir::AttrKey, ir::Attr>& y) {
     const auto* number = std::get_if<double>(&x.second);
@@ -68,8 +68,8 @@ class SameNode {
   }
 };
 
-// Calls that do something besides giving results: they advance the generator, or they are called
-// for that alone (checks). Calls that write to tensors do not reach the IR.
+// Whether a call does something besides returning results: it advances the generator, or it is
+// called for its effect alone (checks). Calls that write to tensors do not reach the IR.
 bool HasEffects(const ir::Node& node) {
   return node.op == ir::OpKind::kAten && (node.results.empty() || node.aten->draws_random);
 }

@@ -29,7 +29,7 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
   return *handlers;
 }
 
-// Runs a handler of the target, its first or the other; refused() if there is none.
+// Runs the first or the second handler of the target. The result is refused() if there is none.
 void Rewrite(Call& call, bool first) {
   if (const auto op = ir::ElementwiseFromAten(call.target())) return RewriteElementwise(call, *op);
   const auto row = Handlers().find(call.target());
@@ -42,7 +42,7 @@ bool HasOtherHandler(std::string_view target) {
   return row != Handlers().end() && row->second.otherwise != nullptr;
 }
 
-// What was built must be what the capture declared, and recipes must be able to hold it.
+// Checks that the result has the type that the capture declared, and that recipes can hold it.
 absl::Status CheckResult(Call& call, std::span<ir::Node* const> emitted,
                          const PassContext& context) {
   RETURN_IF_ERROR(call.b.status());
@@ -67,7 +67,7 @@ bool DrawsRandom(const ir::Node& node) {
   return node.op == OpKind::kAten && node.aten->draws_random;
 }
 
-// A draw that no recipe can hold; nullptr: all can be drawn in recipes.
+// A draw that no recipe can hold; nullptr if recipes can hold all draws.
 const ir::Node* EagerDraw(const ir::Graph& graph) {
   for (const ir::Node* node : graph.nodes()) {
     if (DrawsRandom(*node) && !RecipesDraw(*node)) return node;
@@ -78,8 +78,9 @@ const ir::Node* EagerDraw(const ir::Graph& graph) {
 }  // namespace
 
 absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
-  // A call's numbers are at its offset, those of an eager step at wherever the generator then is:
-  // one draw that runs eagerly leaves all others eager, for the graph's order.
+  // The numbers of a call in a recipe are at a fixed offset, and those of an eager step are at the
+  // generator's current position. So if one draw runs eagerly, all others must run eagerly too, to
+  // keep the order of the graph.
   const ir::Node* eager_draw = EagerDraw(graph);
   const std::vector<uint32_t> uses = graph.CountUses();
   ir::Rewriter rewriter(graph);
@@ -104,7 +105,7 @@ absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
     if (!status.ok()) {
       builder.Rewind(mark);
       graph.draws = draws;
-      if (DrawsRandom(node) && draws > 0) return status;  // drawn in recipes before it
+      if (DrawsRandom(node) && draws > 0) return status;  // recipes before it have drawn already
       node.aten->reason = std::string(status.message());
       return ir::Visit::kKeep;
     }

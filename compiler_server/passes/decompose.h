@@ -1,8 +1,9 @@
-// passes/decompose.h - turns captured ATen calls into IR ops.
+// Turns captured ATen calls into IR ops.
 //   %2 = aten "aten.addmm.default"(%b, %x, %w)   ==>   %0 = matmul %x, %w ; %1 = add %0, %b
 // A call stays an `aten` node, with the reason in AtenCall::reason, if its target is unknown, if an
-// argument is out of the ordinary, or if a recipe could not hold one of the ops it would become
-// (PassContext::accept). Before all that look into ops: they see IR ops, and those calls as opaque.
+// argument is unusual, or if a recipe could not hold one of the ops that it would become
+// (PassContext::accept). This precedes all passes that look into ops: they see IR ops, and the
+// remaining calls as opaque.
 #pragma once
 
 #include "compiler_server/passes/pass.h"
@@ -11,7 +12,7 @@ namespace hpu::compiler {
 
 absl::Status Decompose(ir::Graph& graph, const PassContext& context);
 
-// Every target that Decompose knows, sorted: for the test that compares with proto/ops.yaml.
+// Every target that Decompose knows, sorted. A test compares them with proto/ops.yaml.
 std::vector<std::string_view> DecomposedTargets();
 
 }  // namespace hpu::compiler

@@ -51,7 +51,7 @@ class Folder {
   }
 
  private:
-  // Sources stay where they are: they are as cheap as a constant, and smaller.
+  // Sources stay, because they are as cheap as a constant and smaller.
   static bool Keeps(const Node& node) { return node.operands.empty(); }
 
   bool TryEvaluate(const Node& node) {
@@ -69,7 +69,7 @@ class Folder {
     return true;
   }
 
-  // A folded value as something that later nodes can read.
+  // Makes a folded value readable for later nodes.
   Value* Materialize(Value* value) {
     const auto found = known_.find(value);
     const bool folded =
@@ -91,7 +91,7 @@ class Folder {
 
   ir::Graph& graph_;
   ir::Rewriter rewriter_;
-  std::unordered_map<const Value*, HostTensor> known_;  // looked up only, never walked
+  std::unordered_map<const Value*, HostTensor> known_;  // only looked up, never iterated
   std::unordered_map<const Value*, Value*> made_;
 };
 

@@ -1,7 +1,8 @@
-// passes/fold.h - computes what depends on constants only, where the result is small.
+// Computes values that depend on constants only, where the result is small.
 //   %1 = iota ; %2 = reshape %1 ; %3 = le %1, %2   ==>   const %const0 : bool[..] = 0x...
-// A result whose elements are all equal becomes `full`. Not folded: results above kMaxFoldedBytes
-// (cheaper to make on the device than to carry), integers that a double does not hold.
+// A result whose elements are all equal becomes `full`. Results above kMaxFoldedBytes, which are
+// cheaper to make on the device than to carry, and integers that a double does not hold are not
+// folded.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

@@ -15,7 +15,7 @@ using ir::Node;
 using ir::OpKind;
 using ir::Value;
 
-// Operands this much smaller than the result may be permuted the other way instead.
+// An operand that is smaller than the result by this factor may be permuted the other way instead.
 constexpr int64_t kSmallOperandRatio = 4;
 
 const Dims* PermOf(const Value* value) {
@@ -32,14 +32,15 @@ Dims Inverse(const Dims& perm) {
   return inverse;
 }
 
-// Entry i of `dims` describes dimension i behind the permute; the result, dimension i before it.
+// Entry i of `dims` describes dimension i after the permute; the result describes dimension i
+// before it.
 Dims Before(const Dims& perm, const Dims& dims) {
   Dims result(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) result[perm[i]] = dims[i];
   return result;
 }
 
-// Permute, or a reshape if only dimensions of size 1 move.
+// Emits a permute, or a reshape if only dimensions of size 1 move.
 Value* Reorder(Builder& b, Value* x, const Dims& perm) {
   Dims sizes;
   int64_t last = -1;
@@ -53,7 +54,8 @@ Value* Reorder(Builder& b, Value* x, const Dims& perm) {
   return in_order ? b.Reshape(x, std::move(sizes)) : b.Permute(x, perm);
 }
 
-// The operand as it must be when the node runs before the permute; nullptr if that costs too much.
+// The operand in the form that it needs when the node runs before the permute; nullptr if that
+// costs too much.
 Value* OperandBefore(Builder& b, Value* operand, const Dims& perm, int64_t result_elements) {
   if (operand->type.rank() == 0) return operand;
   const Dims* own = PermOf(operand);
@@ -88,7 +90,7 @@ Value* MoveThroughReduce(Node& node, Builder& b) {
   const bool keepdim = node.Bool(AttrKey::kKeepdim);
   Value* y = b.Reduce(node.op, SourceOf(node.operands[0]), dims, keepdim);
   if (keepdim) return Reorder(b, y, *perm);
-  // What is left of the permutation, renumbered.
+  // The remaining permutation, renumbered.
   Dims rest;
   for (int64_t dim : *perm) {
     if (std::find(dims.begin(), dims.end(), dim) != dims.end()) continue;
@@ -110,7 +112,7 @@ Value* MoveThroughConcat(Node& node, Builder& b) {
   return b.Permute(b.Concat(std::move(sources), (*perm)[node.Int(AttrKey::kDim)]), *perm);
 }
 
-// Ops whose list attributes have one entry per dimension.
+// Handles ops whose list attributes have one entry per dimension.
 Value* MoveThroughDimWise(Node& node, Builder& b) {
   const Dims* perm = PermOf(node.operands[0]);
   if (perm == nullptr) return nullptr;
@@ -151,7 +153,8 @@ std::vector<Run> RunsOf(const Dims& from, const Dims& to) {
   return runs;
 }
 
-// reshape(permute(x)) = permute(reshape(x)) if each run is of neighbours before the permute too.
+// reshape(permute(x)) = permute(reshape(x)) if the dimensions of each run are neighbours before the
+// permute too.
 Value* MoveThroughReshape(Node& node, Builder& b) {
   const Dims* perm = PermOf(node.operands[0]);
   if (perm == nullptr || node.type().elements() == 0) return nullptr;
@@ -163,7 +166,7 @@ Value* MoveThroughReshape(Node& node, Builder& b) {
       if ((*perm)[i] != (*perm)[i - 1] + 1) return nullptr;
     }
   }
-  // Runs in the order in which their dimensions lie before the permute.
+  // The runs in the order that their dimensions have before the permute.
   std::vector<size_t> order(runs.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t c) {

@@ -35,7 +35,7 @@ Value* AsStrided(Builder& b, Value* memory, Dims sizes, Dims strides) {
                 {{AttrKey::kStrides, std::move(strides)}, {AttrKey::kOffset, int64_t{0}}}, &type);
 }
 
-// The elements of a value that lies strided in memory, row-major.
+// The elements, in row-major order, of a value with other strides.
 Value* RowMajor(Builder& b, Value* value) {
   const TensorType& type = value->type;
   Dims perm;
@@ -60,7 +60,7 @@ class Explicit {
     RETURN_IF_ERROR(rewriter_.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
       if (node.op == OpKind::kAten || node.op == OpKind::kAsStrided) return ir::Visit::kKeep;
       for (Value*& operand : node.operands) {
-        // The memory that as_strided_scatter writes into is its first operand's own.
+        // The first operand of as_strided_scatter is the memory that it writes into.
         const bool memory = node.op == OpKind::kAsStridedScatter && operand == node.operands[0];
         if (operand != nullptr && !memory) operand = Read(operand);
       }
@@ -106,7 +106,7 @@ class Explicit {
     type = ir::Contiguous(mutation.value->type);
   }
 
-  // Gaps keep what they hold: all of the input's memory is written back.
+  // The gaps keep their content, so all of the input's memory is written back.
   void WriteWhole(Value* input, ir::Mutation& mutation) {
     Builder& b = rewriter_.builder();
     Value*& memory = memory_.try_emplace(input, nullptr).first->second;
@@ -120,16 +120,17 @@ class Explicit {
 
   ir::Graph& graph_;
   ir::Rewriter rewriter_;
-  std::unordered_map<Value*, Value*> row_major_;  // looked up only, never walked
+  std::unordered_map<Value*, Value*> row_major_;  // only looked up, never iterated
   std::unordered_set<Value*> whole_;              // inputs with a mutation that leaves gaps
-  std::unordered_map<Value*, Value*> memory_;     // those, with the mutations so far
+  // the memory of those inputs with the mutations so far.
+  std::unordered_map<Value*, Value*> memory_;
 };
 
 }  // namespace
 
 namespace {
 
-// A copy of x in row-major order: a node for a recipe, or, where no recipe holds it, a call.
+// Copies x in row-major order, by a node for a recipe, or by a call if no recipe holds it.
 Value* Copy(Builder& b, const PassContext& context, Value* x) {
   const TensorType type = ir::Contiguous(x->type);
   const size_t mark = b.Mark();

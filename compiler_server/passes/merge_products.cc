@@ -23,7 +23,7 @@ bool HasFewRows(const Node& node) {
          node.operands[0]->type.sizes[0] <= kFewRows && node.operands[0]->type.elements() > 0;
 }
 
-// What a cast, or a chain of views and casts, is made of.
+// The value under a cast, or under a chain of views and casts.
 Value* SourceOf(Value* value) {
   while (value->producer != nullptr &&
          (value->producer->op == OpKind::kCast || value->producer->op == OpKind::kReshape ||
@@ -33,12 +33,12 @@ Value* SourceOf(Value* value) {
   return value;
 }
 
-// Products by one matrix, in the graph's order.
+// Products by one matrix, in the order of the graph.
 using Group = std::vector<const Node*>;
 
-// By the first of each group of two or more.
+// Returns the groups of two or more, by their first product.
 std::map<const Node*, Group> FindGroups(const ir::Graph& graph) {
-  std::vector<size_t> made(graph.value_count());  // 0: there before all nodes
+  std::vector<size_t> made(graph.value_count());  // 0: exists before all nodes
   std::map<std::tuple<const Value*, bool>, std::pair<size_t, Group>> by_matrix;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = *graph.nodes()[i];
@@ -86,7 +86,7 @@ class Merger {
     }
   }
 
-  // The value, or, where a later node makes it, the same here.
+  // Returns the value, or an equal one here if a later node makes it.
   Value* Here(Value* value) {
     const Value* source = SourceOf(value);
     if (value == source) return Rewriter::Resolve(value);
@@ -101,7 +101,7 @@ class Merger {
   Value* Joined(std::vector<Value*> rows) {
     Builder& b = rewriter_.builder();
     const DType dtype = rows[0]->type.dtype;
-    // Casts behind the joining are one.
+    // The casts of all joined values become one.
     const auto is_cast = [&](const Value* value) {
       const Node* node = value->producer;
       return node != nullptr && node->op == OpKind::kCast &&
@@ -116,7 +116,7 @@ class Merger {
     return b.Cast(b.Reshape(whole, {whole->type.elements() / columns, columns}), dtype);
   }
 
-  // What the rows are all of, in order: slices along the first dimension.
+  // The value of which the rows, in order, are all slices along the first dimension.
   static Value* WholeOf(const std::vector<Value*>& rows) {
     Value* whole = nullptr;
     int64_t next = 0;
@@ -139,7 +139,8 @@ class Merger {
   }
 
   const std::map<const Node*, Group> groups_;
-  std::map<const Node*, Value*> parts_;  // of a merged product, by the node that it replaces
+  // slices of a merged product, by the node that they replace.
+  std::map<const Node*, Value*> parts_;
   Rewriter rewriter_;
 };
 

@@ -1,4 +1,4 @@
-// What every pass gets, and the one door through which passes run.
+// What every pass receives, and the one function that runs passes.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 namespace hpu::compiler {
 
 struct PassContext {
-  // OK if a recipe can hold the node; else why not. Default: the op has a guid and its types are
-  // those of the device (AcceptByTable).
+  // Returns OK if a recipe can hold the node, and otherwise the reason why not. By default the op
+  // needs a guid, and its types must be those of the device (AcceptByTable).
   std::function<absl::Status(const ir::Node&)> accept;
 };
 
@@ -36,16 +36,17 @@ struct PassTiming {
 struct PassOptions {
   std::set<std::string> disabled = {};  // names of passes to skip; unknown names are refused
   bool verify = true;                   // after every pass
-  std::string dump_dir = {};  // text and DOT after every pass that changed something; "" = none
+  std::string dump_dir = {};  // text and DOT after every pass that changed the graph; "" = none
   std::function<void(std::string_view pass, size_t done, size_t total)> progress = {};
   std::vector<PassTiming>* timings = nullptr;
 };
 
-// In order. Errors carry the pass's name; after an error the graph is not to be used.
+// Runs the passes in order. Errors carry the name of the pass; after an error the graph must not be
+// used.
 absl::Status RunPasses(ir::Graph& graph, std::span<const Pass> passes, const PassContext& context,
                        const PassOptions& options = {});
 
-// INVALID_ARGUMENT, with the names that there are, if one is no pass.
+// Returns INVALID_ARGUMENT, with the existing names, if one of the names is no pass.
 absl::Status CheckPassNames(std::span<const Pass> passes, const std::set<std::string>& names);
 
 absl::Status AcceptByTable(const ir::Node& node);

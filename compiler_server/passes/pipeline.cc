@@ -18,23 +18,23 @@ namespace hpu::compiler {
 namespace {
 
 constexpr Pass kPipeline[] = {
-    {"canonicalize", Canonicalize},  // what nobody reads must not keep a call from becoming ops
-    {"decompose", Decompose},        // early: the others see IR ops
+    {"canonicalize", Canonicalize},  // an unused reader must not keep a call from becoming ops
+    {"decompose", Decompose},        // early, because the other passes see IR ops
     {"canonicalize", Canonicalize},  // equal scalars and views become one, so that rules see them
     {"simplify", Simplify},          // before folding: expanded constants are not worth storing
     {"attention", RecogniseAttention},  // after simplify: keys are transposed by the product
-    {"canonicalize", Canonicalize},     // what attention was spelled out of must not be saved
+    {"canonicalize", Canonicalize},     // the unused nodes of attention must not be saved
     // kToLowerable begins here.
     {"quantized-weights", RecogniseQuantizedWeights},
     {"merge-products", MergeProducts},
     {"products", JoinProducts},  // after partition: what it joins is saved and used piece by piece
     {"fold", FoldConstants},
-    {"memory", MakeMemoryExplicit},  // before layout: its permutes take part
+    {"memory", MakeMemoryExplicit},  // before layout, which moves its permutes as well
     {"layout", MovePermutes},
-    {"simplify", Simplify},                   // permutes that met, transposes into matrix products
-    {"canonicalize", Canonicalize},           // drops what the others left unused
-    {"rematerialize", Rematerialize},         // behind canonicalize, which would undo its copies
-    {"eager-operands", LayOutEagerOperands},  // last: the others drop copies
+    {"simplify", Simplify},          // for permutes that met, and transposes before matrix products
+    {"canonicalize", Canonicalize},  // drops what the other passes left unused
+    {"rematerialize", Rematerialize},         // after canonicalize, which would undo its copies
+    {"eager-operands", LayOutEagerOperands},  // last, because the other passes drop copies
 };
 
 constexpr size_t kPassesToCanonical = 6;

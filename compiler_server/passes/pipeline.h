@@ -1,5 +1,5 @@
-// The order of all passes: captured graph in, lowerable graph out (docs/ir.md, "After the
-// pipeline").
+// The order of all passes, which turn a captured graph into a lowerable graph (docs/ir.md, "After
+// the pipeline").
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 namespace hpu::compiler {
 
 std::span<const Pass> Pipeline();
-// A pass by its name; nullptr if there is none.
+// Returns a pass by its name; nullptr if there is none.
 const Pass* FindPass(std::string_view name);
 
-// The pipeline has two halves, between which a training graph is parted
+// The pipeline has two halves, between which a training graph is partitioned
 // (compiler_server/partition): up to canonical ops, and from there to what can be lowered.
 enum class PipelinePart : uint8_t { kWhole, kToCanonical, kToLowerable };
 

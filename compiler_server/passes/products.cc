@@ -24,14 +24,14 @@ bool IsMatrixProduct(const Value* value) {
          node->operands[0]->type.rank() == 2 && node->operands[1]->type.rank() == 2;
 }
 
-// The node behind reshapes.
+// The node under reshapes.
 const Node* Unshaped(const Value* value) {
   const Node* node = value->producer;
   while (node != nullptr && node->op == OpKind::kReshape) node = node->operands[0]->producer;
   return node;
 }
 
-// A sum over the rows of a matrix, in whatever shape.
+// Returns the sum over the rows of a matrix, in any shape.
 const Node* ColumnSum(const Value* value) {
   const Node* node = Unshaped(value);
   if (node == nullptr || node->op != OpKind::kReduceSum) return nullptr;
@@ -43,7 +43,7 @@ int64_t Depth(const Node& product) {
   return product.operands[0]->type.sizes[product.Bool(AttrKey::kTransposeA) ? 0 : 1];
 }
 
-// Uses by value id, without those by nodes whose own results nobody uses.
+// Counts uses by value id, without those by nodes whose own results are unused.
 std::vector<uint32_t> CountLiveUses(const ir::Graph& graph) {
   std::vector<uint32_t> uses = graph.CountUses();
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
@@ -84,7 +84,7 @@ class Joiner {
   }
 
  private:
-  // Values that this walk made are no part of what it joins.
+  // Values that this walk made are never joined.
   bool UsedOnce(const Value* value) const {
     return value->id < uses_.size() && uses_[value->id] == 1;
   }
@@ -108,20 +108,21 @@ class Joiner {
     }
   }
 
-  // Terms of a kind are what one node can compute.
+  // Terms of the same kind can be computed by one node.
   struct Kind {
-    DType dtype = DType::kInvalid;  // calculated in; the sum's, or one that it widens
+    // the type of the calculation: that of the sum, or one that is widened to it.
+    DType dtype = DType::kInvalid;
     bool is_product = false;
     std::array<bool, 2> transposed = {};
     auto operator<=>(const Kind&) const = default;
   };
-  // `term` becomes what a node of the kind computes. Sums of products of bf16 in f32 (autocast) are
-  // rounded to bf16 once, when all of them are in.
+  // Replaces `term` by the value that a node of the kind computes. Sums of products of bf16 in f32
+  // (autocast) are rounded to bf16 only once, when all of them are joined.
   bool KindOf(const Value** term, const Node& sum, Kind* kind) const {
     if (!UsedOnce(*term) || (*term)->type.sizes != sum.type().sizes) return false;
     const Node* cast = (*term)->producer;
     if (cast != nullptr && cast->op == OpKind::kCast) {
-      // A sum of f16 could be infinite where that of its casts is not.
+      // A sum of f16 could be infinite where the sum of its casts is not.
       if (cast->operands[0]->type.dtype != DType::kBF16 || cast->type().dtype != DType::kF32) {
         return false;
       }
@@ -153,7 +154,7 @@ class Joiner {
         rest.push_back(term);
       }
     }
-    // Scatters go behind what they may start from.
+    // Scatters come after the terms that they may start from.
     const auto scatters = std::stable_partition(rest.begin(), rest.end(), [&](const Value* term) {
       return !IsScatterIntoZeros(term, sum);
     });
@@ -174,7 +175,7 @@ class Joiner {
     }
     for (Value* term : std::span(rest.begin(), scatters)) add(term);
     for (Value* term : std::span(scatters, rest.end())) {
-      // What would be broadcast is nothing to start from.
+      // A scatter cannot start from a value that would be broadcast.
       if (result != nullptr && result->type.sizes == sum.type().sizes) {
         result = ScatterOnto(result, *term->producer);
       } else {
@@ -216,13 +217,13 @@ class Joiner {
                                       true);
   }
 
-  // Operands of a joined node are often rows of one matrix (as in JoinRows) in turn: they are
-  // joined as they are; copies among them are the graph compiler's to save.
+  // Operands of a joined node are often, in turn, rows of one matrix (as in JoinRows). They are
+  // joined anyway; the graph compiler avoids the copies among them.
   Value* Concat(std::vector<Value*> values, int64_t dim) {
     return values.size() == 1 ? values[0] : rewriter_.builder().Concat(std::move(values), dim);
   }
 
-  // Matrices [m, n], or [1, m, n], joined along their first dimension.
+  // Joins matrices [m, n], or [1, m, n], along their first dimension.
   Value* JoinRows(const Node& concat) {
     if (concat.operands.size() < 2 || concat.Int(AttrKey::kDim) != 0) return nullptr;
     std::vector<Value*> rows;

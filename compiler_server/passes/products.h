@@ -1,16 +1,17 @@
-// passes/products.h - makes one node of a sum's terms. What a recurrence reads in every step
-// gets its gradient as a sum over the steps, a product each:
+// Makes one node of the terms of a sum. A value that a recurrence reads in every step has as its
+// gradient a sum over the steps, with a product for each:
 //   %1 = matmul %a, %x {transpose_a}                %1 = concat %a, %b {dim = 0}
 //   %2 = matmul %b, %y {transpose_a}          ==>   %2 = concat %x, %y {dim = 0}
 //   %3 = add %1, %2                                 %3 = matmul %1, %2 {transpose_a}
-// Sums of columns (a bias's gradient) likewise, and with casts of bf16 to f32 in between. Where
-// results are larger than the operands, writing and adding them costs more than joining the
-// operands. And rows that meet the same matrix, and are joined behind it:
+// The same is done for sums of columns (the gradient of a bias), and with casts of bf16 to f32 in
+// between. Where results are larger than the operands, writing and adding them costs more than
+// joining the operands. It is also done for rows that are multiplied by the same matrix and joined
+// afterwards:
 //   concat(matmul(%a, %w), matmul(%b, %w))    ==>   matmul(concat(%a, %b), %w)
-// A scatter into zeros that is added to something starts from that instead (the gradient of an
-// embedding whose weight is the last layer's too):
+// A scatter into zeros that is added to a value starts from that value instead (the gradient of an
+// embedding whose weight is also the weight of the last layer):
 //   add(%x, scatter_add(0, %i, %s))           ==>   scatter_add(%x, %i, %s)
-// Needs: nobody else reads the terms.
+// Nothing else may read the terms.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

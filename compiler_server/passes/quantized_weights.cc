@@ -16,12 +16,12 @@ using ir::Node;
 using ir::OpKind;
 using ir::Value;
 
-// What is done to the weights, from the product down to their 8 bits: value = below op factor.
+// One operation on the weights, from the product down to their 8 bits: value = below op factor.
 struct Step {
   OpKind op;  // kMul, kAdd, kSub
   Value* factor = nullptr;
-  int rank = 2;               // of the weights there: 3 if they are split into groups
-  bool columns_first = true;  // of the weights there, if their rank is 2
+  int rank = 2;               // the rank of the weights there: 3 if they are split into groups
+  bool columns_first = true;  // for the weights there, if their rank is 2
 };
 
 struct Pattern {
@@ -74,7 +74,7 @@ class Matcher {
     }
   }
 
-  // Nothing that 8 bits, or what was made of them, would lose but rounding.
+  // Whether the cast keeps everything but rounding of the 8 bits and of what was made from them.
   static bool IsWidening(const Node& cast) {
     const DType from = cast.operands[0]->type.dtype, to = cast.type().dtype;
     if (IsFloat(to)) return IsFloat(from) ? DTypeSize(from) >= 2 : from != DType::kBool;
@@ -82,7 +82,7 @@ class Matcher {
            DTypeSize(to) >= DTypeSize(from);
   }
 
-  // Between [N, K] and [N, K / group, group].
+  // Accepts reshapes between [N, K] and [N, K / group, group].
   bool WalkReshape(const Node& reshape, Pattern* pattern) {
     const Dims& from = reshape.operands[0]->type.sizes;
     const Dims& to = reshape.type().sizes;
@@ -109,7 +109,7 @@ class Matcher {
     return false;
   }
 
-  // The same for every k of a group.
+  // Whether the factor is the same for every k of a group.
   bool IsFactor(const Value& factor, const ir::TensorType& whole) const {
     const int missing = whole.rank() - factor.type.rank();
     const int inner_dim = whole.rank() == 3 ? 2 : columns_first_ ? 1 : 0;
@@ -122,8 +122,9 @@ class Matcher {
   bool columns_first_ = true;
 };
 
-// A factor as [groups, N], in f32 unless it is all there is: products and differences of factors
-// would be rounded, and rounding of a zero point is multiplied by the sum of x.
+// Returns the factor as [groups, N]. It is in f32 unless it is the only one: otherwise products and
+// differences of factors would be rounded, and the rounding error of a zero point is multiplied by
+// the sum of x.
 Value* AsFactor(Builder& b, const Pattern& pattern, const Step& step) {
   const int64_t columns = pattern.weights->type.sizes[0];
   Value* factor = step.factor;
@@ -137,11 +138,11 @@ Value* AsFactor(Builder& b, const Pattern& pattern, const Step& step) {
   } else if (!step.columns_first) {
     std::swap(sizes[0], sizes[1]);
   }
-  factor = b.Reshape(factor, sizes);  // [N or 1, groups or 1]
+  factor = b.Reshape(factor, sizes);  // now [N or 1, groups or 1]
   return b.Expand(b.Permute(factor, {1, 0}), {pattern.groups, columns});
 }
 
-// weights * scale + zero, from the innermost step out.
+// The weights are weights * scale + zero; the steps are applied from the innermost one out.
 struct Factors {
   Value* scale = nullptr;
   Value* zero = nullptr;

@@ -1,11 +1,11 @@
-// passes/quantized_weights.h - recognises products whose weights are widened from 8 bits first.
+// Recognises products whose weights are first widened from 8 bits.
 //   %1 = cast %w : bf16[N,K] ; %2 = mul %1, %s[N,1]
 //   %3 = matmul %x, %2 {transpose_b}     ==>     %3 = matmul_quantized %x, %w, %s as [1,N]
-// The weights may be split into groups ([N, K / group, group] under a scale [N, K / group, 1]),
-// have zero points taken off before the scale or values added behind it, and be cast on the way:
-// what such a cast would round stays unrounded, and factors are joined in f32. Only products of few
-// rows, which are bound by reading weights. Needs: simplified form. Leaves unused nodes for
-// canonicalize.
+// The weights may be split into groups ([N, K / group, group] with a scale [N, K / group, 1]), have
+// zero points subtracted before the scale or values added after it, and be cast in between: what
+// such a cast would round stays unrounded, and factors are combined in f32. This applies only to
+// products of few rows, whose time is bound by reading weights. The pass needs the simplified form
+// and leaves unused nodes for canonicalize.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

@@ -19,9 +19,9 @@ using ir::OpKind;
 using ir::Value;
 using ir::ValueKind;
 
-constexpr int64_t kShares = 64;     // finer than the parts, whose ends are not known here
-constexpr int kMostOps = 8;         // that are worth less than storing and loading their result
-constexpr int64_t kSmallPart = 16;  // a value of so small a part of another is no reason
+constexpr int64_t kShares = 64;     // a finer measure than the parts, whose ends are not known here
+constexpr int kMostOps = 8;         // that cost less than storing and loading their result
+constexpr int64_t kSmallPart = 16;  // a value that is so small a part of another does not count
 constexpr int64_t kLeastBytes = 1 << 16;
 
 bool IsSource(const Node& node) { return ir::Traits(node.op).op_class == OpClass::kSource; }
@@ -70,12 +70,12 @@ class Rematerializer {
   }
 
  private:
-  // What it takes to have a value at some place.
+  // The cost of having a value at some place.
   struct Price {
-    int64_t bytes = 0;  // that must live longer for it
-    int ops = 0;        // that are calculated again
+    int64_t bytes = 0;  // bytes that must live longer for it
+    int ops = 0;        // ops that are calculated again
   };
-  // A value that is made again in front of a node, for it and for readers behind it.
+  // A value that is calculated again in front of a node, for it and for the readers after it.
   struct Copy {
     Value* value = nullptr;
     std::vector<const Node*> readers;
@@ -118,7 +118,7 @@ class Rematerializer {
     return before_[to] - before_[from + 1] > before_.back() / kShares;
   }
 
-  // Bytes that live longer if the value, as it is, is read at `place`.
+  // The number of bytes that live longer if the value itself is read at `place`.
   int64_t BytesToKeep(const Value& value, size_t place) const {
     if (value.kind == ValueKind::kConstant) return 0;
     if (value.kind == ValueKind::kInput && !graph_.inputs()[value.index].donated) return 0;
@@ -126,13 +126,13 @@ class Rematerializer {
     return stored_[value.id] || (last.has_value() && *last >= place) ? 0 : value.type.bytes();
   }
 
-  // Those of the graph as it was measured: a reader may have got others since.
+  // The operands when the graph was measured: a reader may have received others since.
   const std::vector<Value*>& OperandsOf(const Node& node) const {
     const auto before = operands_before_.find(&node);
     return before == operands_before_.end() ? node.operands : before->second;
   }
 
-  // Of the result if it is made again; nullopt where that takes too many ops.
+  // The price of calculating the result again; nullopt if that takes too many ops.
   std::optional<Price> PriceOf(const Node& node, size_t place, int most_ops,
                                int64_t whole_bytes) const {
     if (most_ops == 0 || !IsCheap(node)) return std::nullopt;
@@ -147,7 +147,7 @@ class Rematerializer {
     return price;
   }
 
-  // nullopt: an operand is better kept.
+  // Returns nullopt if it is better to keep an operand.
   std::optional<Price> IfMadeAgain(const Value& root, size_t place, int most_ops,
                                    int64_t whole_bytes) const {
     if (root.kind != ValueKind::kResult || stored_[root.id] || IsSource(*root.producer)) {
@@ -159,7 +159,7 @@ class Rematerializer {
     return price;
   }
 
-  // What the result is made of, if it is made again at `place`, lives until then.
+  // Records that the operands of the result live until `place`, where it is calculated again.
   void KeepOperands(const Node& node, size_t place, int most_ops, int64_t whole_bytes) {
     int ops = 1;
     for (Value* operand : OperandsOf(node)) {
@@ -203,7 +203,7 @@ class Rematerializer {
 
   absl::Status Rewrite() {
     ir::Rewriter rewriter(graph_);
-    // By reader: what it reads in place of what.
+    // By reader: the values that it reads, and what replaces them.
     std::unordered_map<const Node*, std::vector<std::pair<Value*, Value*>>> instead;
     size_t place = 0;
     return rewriter.Run([&](Node& node) -> absl::StatusOr<ir::Visit> {
@@ -228,7 +228,7 @@ class Rematerializer {
     });
   }
 
-  // The view of `root` that `value` is, of another value.
+  // Applies to `other` the view by which `value` shows `root`.
   static Value* SeenAs(Value* value, const Value* root, Value* other, Builder& b) {
     if (value == root) return other;
     const Node& view = *value->producer;
@@ -252,7 +252,7 @@ class Rematerializer {
     return b.Emit(node.op, std::move(operands), node.attrs, &node.type());
   }
 
-  // Values that only far readers had.
+  // Drops values that only distant readers had used.
   void DropUnused() {
     std::vector<uint32_t> uses = graph_.CountUses();
     std::vector<Node*> order;
@@ -275,7 +275,7 @@ class Rematerializer {
   std::vector<std::optional<size_t>> last_use_;  // by root's id
   std::vector<bool> stored_;                     // by root's id
   std::vector<std::vector<size_t>> readers_;     // by root's id: positions, views left out
-  std::vector<int64_t> before_;  // bytes of the graph whose life begins or ends before
+  std::vector<int64_t> before_;  // bytes of the graph whose life begins or ends before a node
   std::unordered_map<const Node*, std::vector<Value*>> operands_before_;
   std::map<size_t, std::vector<Copy>> chosen_;  // by position
 };

@@ -1,12 +1,12 @@
-// A backward is cut into recipes (lowering/parts.h), and what one makes and a later one reads is
-// kept in memory between them. Where that is little arithmetic on values that are there anyway, the
-// later reader calculates it again, in its own kernel:
+// A backward is cut into recipes (lowering/parts.h), and a value that one makes and a later one
+// reads stays in memory between them. If it takes little arithmetic on values that exist anyway,
+// the later reader calculates it again, in its own kernel:
 //   %1 = sub %saved, %mean                          %1 = sub %saved, %mean
 //   ... read by %2, many bytes later by %9    ==>   %2 = exp %1
 //                                                   %8 = sub %saved, %mean
 //                                                   %9 = mul %8, ...
-// Many bytes: of donated inputs that are read for the last time and of storages that are made in
-// between, more than a part's share of all.
+// "Many bytes" means donated inputs that are read for the last time and storages that are made in
+// between, with more bytes than a part's share of all.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

@@ -38,7 +38,7 @@ Value* SimplifyReshape(Node& node, Builder& b) {
   return x == node.operands[0] ? nullptr : b.Reshape(x, node.type().sizes);
 }
 
-// True if only dimensions of size 1 change place.
+// Whether only dimensions of size 1 change place.
 bool MovesOnlyOnes(const Dims& perm, const Dims& sizes) {
   int64_t last = -1;
   for (int64_t dim : perm) {
@@ -97,7 +97,7 @@ Value* SimplifyConcat(Node& node, Builder&) {
   return node.operands.size() == 1 ? node.operands[0] : nullptr;
 }
 
-// Every value of `narrow` is one of `wide`.
+// Whether every value of `narrow` is a value of `wide`.
 bool Holds(DType wide, DType narrow) {
   if (narrow == wide || narrow == DType::kBool) return true;
   if (IsFloat(wide) && IsFloat(narrow)) {
@@ -109,7 +109,7 @@ bool Holds(DType wide, DType narrow) {
 
 Value* WithoutDetour(Value* x, DType dtype, Builder& b);
 
-// Joined values of which one at least was widened: the others are narrowed first.
+// Joins values of which at least one was widened: the others are narrowed first.
 Value* JoinedWithoutDetour(const Node& concat, DType dtype, Builder& b) {
   std::vector<Value*> sources;
   for (Value* operand : concat.operands) sources.push_back(WithoutDetour(operand, dtype, b));
@@ -122,8 +122,8 @@ Value* JoinedWithoutDetour(const Node& concat, DType dtype, Builder& b) {
   return b.Concat(std::move(sources), concat.Int(AttrKey::kDim));
 }
 
-// A value that was widened, then moved (reshaped, permuted, repeated, joined), then narrowed again:
-// without the casts.
+// Removes the casts around a value that was widened, moved (reshaped, permuted, repeated, joined)
+// and narrowed again.
 Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
   Node* move = x->producer;
   if (move == nullptr || move->operands.empty()) return nullptr;
@@ -143,7 +143,7 @@ Value* WithoutDetour(Value* x, DType dtype, Builder& b) {
       return moved == nullptr ? nullptr : b.Reshape(moved, x->type.sizes);
     }
     case OpKind::kResize: {
-      // Truth values and integers are resized as floats alone.
+      // Booleans and integers can be resized only as floats.
       if (move->Text(AttrKey::kMode) == "linear" || !IsFloat(dtype)) return nullptr;
       Value* moved = source();
       const ir::TensorType type = ir::Contiguous(dtype, x->type.sizes);
@@ -190,7 +190,7 @@ Value* SimplifyMatmul(Node& node, Builder& b) {
   return changed ? b.Matmul(operands[0], operands[1], transpose[0], transpose[1]) : nullptr;
 }
 
-// x op identity = x, if x already has the result's sizes.
+// x op identity is x, if x already has the sizes of the result.
 Value* WithoutIdentity(const Node& node) {
   if (node.operands.size() != 2) return nullptr;
   double identity = 0;
@@ -223,7 +223,8 @@ Value* WithoutIdentity(const Node& node) {
   return nullptr;
 }
 
-// A mask divided by a number, as dropout has it: one of two numbers, and no division per element.
+// A mask that is divided by a number, as dropout does, becomes one of two numbers without a
+// division per element.
 Value* SimplifyMaskQuotient(Node& node, Builder& b) {
   const Node* cast = MadeBy(node.operands[0], OpKind::kCast);
   const auto divisor = Uniform(node.operands[1]);
@@ -239,7 +240,7 @@ Value* SimplifyMaskQuotient(Node& node, Builder& b) {
   return b.Emit(OpKind::kWhere, {mask, one, zero});
 }
 
-// A value before it was expanded, or as a scalar if all of its elements are equal.
+// The value before it was expanded, or a scalar if all of its elements are equal.
 Value* Unexpanded(Value* x, Builder& b) {
   if (const Node* expand = MadeBy(x, OpKind::kExpand)) return expand->operands[0];
   const auto uniform = x->type.rank() > 0 ? Uniform(x) : std::nullopt;
@@ -254,9 +255,9 @@ Dims Broadcast(const std::vector<Value*>& values) {
   return sizes;
 }
 
-// Elementwise ops broadcast by themselves: what was expanded for them need not be. Of operands that
-// are all alike along a dimension one element is enough, and the result is what is expanded: it
-// then takes any layout.
+// Elementwise ops broadcast by themselves, so operands need not be expanded for them. If all
+// operands are constant along a dimension, one element is enough and the result is expanded
+// instead, which can then have any layout.
 Value* SimplifyElementwise(Node& node, Builder& b) {
   if (Value* x = WithoutIdentity(node)) return x;
   if (node.op == OpKind::kDiv) {
@@ -269,8 +270,8 @@ Value* SimplifyElementwise(Node& node, Builder& b) {
   return b.Expand(b.Emit(node.op, std::move(operands), node.attrs, &type), node.type().sizes);
 }
 
-// Zeros around the pixels are the convolution's own padding. x is [N, spatial, C], perhaps turned
-// so from what was padded.
+// Zeros around the pixels become the convolution's own padding. x is [N, spatial, C], perhaps after
+// a permute of the padded value.
 Value* SimplifyConv(Node& node, Builder& b) {
   Value* x = node.operands[0];
   const int rank = x->type.rank();

@@ -27,7 +27,8 @@ Value* Unshaped(Value* value) {
 
 namespace {
 
-// iota of [n], from 0, in the last dimension (or the one before it) of a matrix.
+// Whether the value is an iota of [n], from 0, in the last dimension (or the one before it) of a
+// matrix.
 bool IsPlace(Value* value, bool of_rows) {
   const Dims& sizes = value->type.sizes;
   const Node* iota = MadeBy(Unshaped(value), OpKind::kIota);
@@ -38,7 +39,7 @@ bool IsPlace(Value* value, bool of_rows) {
   return sizes.size() >= back && sizes[sizes.size() - back] == value->type.elements();
 }
 
-// What makes a condition on [.., queries, keys], broadcast over neither of the two.
+// The node that makes a condition on [.., queries, keys] that is broadcast over neither of the two.
 const Node* MakerOf(const Value* condition, std::span<const int64_t> matrix) {
   const Dims& sizes = condition->type.sizes;
   const bool whole = sizes.size() >= 2 && std::equal(sizes.end() - 2, sizes.end(), matrix.begin());

@@ -1,5 +1,5 @@
-// What attention that a model spells out is recognised by: numbers, and conditions on which keys a
-// query sees.
+// Recognises the parts of attention that a model spells out: numbers, and conditions that decide
+// which keys a query sees.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace hpu::compiler {
 
-// The number of which a value is full.
+// The number, if all elements of the value are equal to it.
 std::optional<double> Uniform(const ir::Value* value);
 
 // The value's node if it is one of `op`, else nullptr.
 const ir::Node* MadeBy(const ir::Value* value, ir::OpKind op);
 
-// The same numbers in the same order, before reshapes.
+// The value with the same numbers in the same order before reshapes.
 ir::Value* Unshaped(ir::Value* value);
 
-// Conditions on scores [.., queries, keys], whose last two sizes `matrix` has. One that is
-// broadcast over either of the two is neither.
+// Conditions on scores [.., queries, keys], whose last two sizes are `matrix`. A condition that is
+// broadcast over either of the two does not count.
 
-// key <= query, as torch.tril makes it.
+// key <= query, which torch.tril makes.
 bool IsCausal(ir::Value* condition, std::span<const int64_t> matrix);
 
-// key > query: the opposite of that, or key >= query + 1, as torch.triu makes it.
+// key > query, the opposite, or key >= query + 1, which torch.triu makes.
 bool HidesLaterKeys(ir::Value* condition, std::span<const int64_t> matrix);
 
 }  // namespace hpu::compiler

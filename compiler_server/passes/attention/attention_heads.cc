@@ -20,7 +20,7 @@ const Node* MadeBy(const Value* value, OpKind op) {
   return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
 }
 
-// [B, H, S, D] made of [B, H / n, S, D] by repeating every head n times.
+// Returns the [B, H / n, S, D] from which [B, H, S, D] was made by repeating every head n times.
 Value* BeforeHeadRepeat(Value* value) {
   const Node* merge = MadeBy(value, OpKind::kReshape);
   const Node* expand = merge == nullptr ? nullptr : MadeBy(merge->operands[0], OpKind::kExpand);
@@ -37,7 +37,7 @@ Value* BeforeHeadRepeat(Value* value) {
   return fits ? split->operands[0] : value;
 }
 
-// Where attention's nodes have their operands: query, key and value from `query` on.
+// The positions of operands in a node of attention: query, key and value start at `query`.
 struct Place {
   size_t query, mask;
   bool is_gradient = false;
@@ -57,8 +57,8 @@ std::optional<Place> PlaceOf(OpKind op) {
   }
 }
 
-// The sum over copies that is all that becomes of the gradient of repeated heads; `heads` are the
-// sizes before they were. nullptr: something else becomes of it.
+// Returns the sum over copies if it is the only use of the gradient of repeated heads, else
+// nullptr. `heads` are the sizes before the repetition.
 Value* SumOverCopies(const Readers& readers, Value* gradient, const Dims& heads) {
   const int64_t copies = gradient->type.sizes[1] / heads[1];
   const Dims apart = {heads[0], heads[1], copies, heads[2], heads[3]};
@@ -124,7 +124,7 @@ absl::Status ReadRepeatedHeads(ir::Graph& graph) {
       if (replaced[i] == nullptr) continue;
       rewriter.Replace(replaced[i], b.Reshape(narrow->results[i], replaced[i]->type.sizes));
     }
-    return ir::Visit::kKeep;  // unused now, as are the sums
+    return ir::Visit::kKeep;  // the node and the sums are unused now
   });
 }
 

@@ -19,14 +19,14 @@ using ir::OpKind;
 using ir::Value;
 
 constexpr double kHidden = -1e30;
-constexpr int64_t kMostFeatures = 512;  // one task holds a block of queries of all features
+constexpr int64_t kMostFeatures = 512;  // a task holds all features of a block of queries
 
 bool IsFloatCast(const Node& node) {
   return node.op == OpKind::kCast && IsFloat(node.type().dtype) &&
          IsFloat(node.operands[0]->type.dtype);
 }
 
-// The same elements in the same order.
+// Whether the node keeps the same elements in the same order.
 bool KeepsOrder(const Node& node) { return node.op == OpKind::kReshape || IsFloatCast(node); }
 
 Value* Core(Value* value) {
@@ -36,8 +36,8 @@ Value* Core(Value* value) {
   return value;
 }
 
-// Whether neither operand of a product is broadcast, and the last two dimensions of the result are
-// these.
+// Whether neither operand of the product is broadcast, and the last two dimensions of the result
+// are `matrix`.
 bool IsPlainProduct(const Node& product, std::span<const int64_t> matrix) {
   const Dims& sizes = product.type().sizes;
   const auto batch_end = sizes.end() - 2;
@@ -50,7 +50,7 @@ bool IsPlainProduct(const Node& product, std::span<const int64_t> matrix) {
 
 bool AreEqual(double x, double y) { return std::fabs(x - y) <= 1e-5 * std::fabs(y); }
 
-// One candidate: the product of weights and values.
+// A candidate for attention: the product of weights and values.
 class Match {
  public:
   Match(const Readers& readers, const Node& product) : readers_(readers), product_(product) {}
@@ -68,12 +68,12 @@ class Match {
  private:
   using Reads = std::vector<Node*>;
 
-  // [queries, keys]
+  // The sizes [queries, keys].
   std::span<const int64_t> Matrix() const { return std::span(found_.scores).last(2); }
 
   void Take(const Node* node) { taken_.insert(node); }
 
-  // Readers of the value, or of it reshaped or cast.
+  // The readers of the value, also through reshapes and casts.
   Reads ReadersOf(const Value* value) const {
     Reads all;
     for (Node* reader : readers_.Of(value)) {
@@ -95,7 +95,7 @@ class Match {
            });
   }
 
-  // A factor of dropout: 1 or `scale` where a number is below `keep`, else 0.
+  // Matches the factor of dropout: 1 or `scale` where a number is below `keep`, else 0.
   bool MatchNoise(Value* noise, Value** kept, double* factor) const {
     const Node* node = Core(noise)->producer;
     if (node == nullptr) return false;
@@ -162,7 +162,7 @@ class Match {
     return true;
   }
 
-  // What the weights are made of, wherever it lies behind products; nothing is taken.
+  // Finds the softmax that the weights are made from, through multiplications. It takes no nodes.
   static const Node* FindSoftmax(Value* value) {
     for (int steps = 0; steps < 4; ++steps) {
       const Node* node = Core(value)->producer;
@@ -190,7 +190,7 @@ class Match {
              Uniform(node->operands[1]).has_value()));
   }
 
-  // weights_ is the softmax, or that with zeros in rows that hide all keys.
+  // Accepts as weights_ the softmax, or a softmax with zeros in the rows that hide all keys.
   bool TakeSoftmax() {
     const Node* node = weights_->producer;
     if (node == nullptr) return false;
@@ -229,7 +229,7 @@ class Match {
     return true;
   }
 
-  // Walks from the softmax towards the product of query and key.
+  // Walks from the softmax to the product of query and key.
   bool MatchScores(Value* scores) {
     const Node* node = Core(scores)->producer;
     if (node == nullptr) return false;
@@ -265,7 +265,7 @@ class Match {
       if (!factor || (node.op == OpKind::kDiv && i == 1)) continue;
       if (!MatchScores(node.operands[i])) return false;
       found_.scale *= node.op == OpKind::kDiv ? 1 / *factor : *factor;
-      return found_.masks.empty() && !found_.causal;  // a mask below would be scaled too
+      return found_.masks.empty() && !found_.causal;  // a mask below it would be scaled too
     }
     return false;
   }
@@ -312,8 +312,8 @@ class Match {
     return false;
   }
 
-  // The gradient, from the softmax's on. False if there is none, or (gradient_nodes_) one of
-  // another form.
+  // Matches the gradient, starting from the gradient of the softmax. Returns false if there is
+  // none, or if it has another form (gradient_nodes_).
   bool MatchGradient() {
     const Node* difference = MatchSoftmaxGradient();
     if (difference == nullptr) return false;
@@ -321,7 +321,7 @@ class Match {
     return MatchWeightsGradient() && MatchScoresGradient(difference->result());
   }
 
-  // W * t - W * sum(W * t): gives the difference and t.
+  // Matches W * t - W * sum(W * t), and returns the difference and t.
   const Node* MatchSoftmaxGradient() {
     for (const Node* scaled : ReadersOf(weights_)) {
       if (scaled->op != OpKind::kMul) continue;
@@ -349,7 +349,8 @@ class Match {
     return nullptr;
   }
 
-  // Of the product of weights and values: by the weights, noise and all, and by the values.
+  // Matches the gradient of the product of weights and values: by the weights, with the noise, and
+  // by the values.
   bool MatchWeightsGradient() {
     Value* kept = kept_;
     double factor = 1;
@@ -387,7 +388,8 @@ class Match {
     return true;
   }
 
-  // Behind the softmax: masks and scale once more, then the products with key and query.
+  // After the softmax, the masks and the scale apply once more; then come the products with key and
+  // query.
   bool MatchScoresGradient(Value* slopes) {
     double factor = 1;
     Reads reads = ReadersOf(slopes);
@@ -412,8 +414,9 @@ class Match {
     return true;
   }
 
-  // A query whose keys all have one finite hidden value has equal weights, of which no gradient
-  // reaches the scores: `where` stops it. An added mask does not, so no query may be such.
+  // A query whose keys all have one finite hidden value has equal weights, and no gradient of them
+  // may reach the scores. `where` stops the gradient. An added mask does not, so there must be no
+  // such query.
   bool GradientStops() const {
     return std::ranges::all_of(found_.masks, [&](const ScoreMask& mask) {
       if (mask.condition == nullptr || std::isinf(mask.hidden)) return true;
@@ -422,7 +425,7 @@ class Match {
     });
   }
 
-  // where(condition, 0, slopes) of one of the masks.
+  // Matches where(condition, 0, slopes) for one of the masks.
   bool HidesAgain(const Node& node, const Value* slopes) const {
     if (node.op != OpKind::kWhere) return false;
     return std::any_of(found_.masks.begin(), found_.masks.end(), [&](const ScoreMask& mask) {
@@ -449,8 +452,8 @@ class Match {
     return false;
   }
 
-  // A query or key that is x times a number: x, if nothing else reads the product and its gradient
-  // is multiplied in turn.
+  // If a query or key is x times a number, replaces it by x, provided that nothing else reads the
+  // product and its gradient is multiplied by the number as well.
   void TakeScaleOf(Value** operand, FoundGradient& gradient) {
     Value* scaled = Unshaped(*operand);
     const Node* node = MadeBy(scaled, OpKind::kMul);
@@ -477,7 +480,7 @@ class Match {
     }
   }
 
-  // One float type, masks that the type holds.
+  // Requires one float type, and masks that this type can hold.
   bool Fits() const {
     const DType dtype = found_.query->type.dtype;
     const int64_t heads = found_.scores[0] * found_.scores[1];
@@ -506,7 +509,7 @@ class Match {
            readers_.Position(found_.product) < readers_.Position(found_.gradient);
   }
 
-  // What is not replaced is read by what is.
+  // Checks that only the replaced nodes read the replaced values.
   bool OnlyTheseRead() const {
     for (const Node* node : taken_) {
       if (products_.contains(node)) continue;
@@ -524,13 +527,13 @@ class Match {
   const Node& product_;
   FoundAttention found_;
   std::unordered_set<const Node*> taken_;
-  std::unordered_set<const Node*> products_;  // of those: what gives the result and the gradients
-  Dims scores_sizes_;                         // as the softmax has them
-  Value* dropped_ = nullptr;                  // what the values are multiplied by
+  std::unordered_set<const Node*> products_;  // the products that give the result and the gradients
+  Dims scores_sizes_;                         // the sizes that the softmax has
+  Value* dropped_ = nullptr;                  // the operand that the values are multiplied by
   Value* weights_ = nullptr;                  // before dropout
-  Value* kept_ = nullptr;                     // where they are kept
-  Value* weights_gradient_ = nullptr;         // of weights_
-  const Value* query_operand_ = nullptr;      // of the product of scores
+  Value* kept_ = nullptr;                     // the mask of the weights that are kept
+  Value* weights_gradient_ = nullptr;         // the gradient of weights_
+  const Value* query_operand_ = nullptr;      // an operand of the product of scores
   const Value* key_operand_ = nullptr;
   bool gradient_nodes_ = false;
 };

@@ -1,13 +1,13 @@
-// Finds attention that a model spells out, with dropout of its weights and with its gradient.
+// Finds attention that a model spells out, with dropout of its weights and its gradient.
 //
 //   forward   S = q k^T, scaled, masked;  W = softmax(S);  D = W * noise;  result = D v
 //   gradient  of v: D^T g;  G = W * (noise * g v^T - sum(W * noise * g v^T)), masked, scaled
 //             of q: G k;  of k: G^T q
 //
-// Scores may be scaled (or the query or key before), then masked by additions and by `where` with a
-// hidden value of -1e30 or less; all of it may be reshaped and cast between floats. Nothing else
-// may read what has the size of the scores. Batches are not broadcast. With a gradient, a finite
-// hidden value is one of later keys only.
+// The scores (or the query or key before them) may be scaled and then masked, by additions and by
+// `where` with a hidden value of -1e30 or less; all of it may be reshaped and cast between floats.
+// Nothing else may read a value of the size of the scores. Batches must not be broadcast. With a
+// gradient, a finite hidden value must be one for later keys only.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@
 
 namespace hpu::compiler {
 
-// A value that is added to scores, or a condition under which a hidden value replaces them.
+// A value that is added to the scores, or a condition where a hidden value replaces them.
 struct ScoreMask {
   ir::Value* value = nullptr;
   ir::Value* condition = nullptr;
@@ -44,7 +44,7 @@ struct FoundAttention {
   std::vector<ScoreMask> masks;
   double keep = 1;  // weights are dropped where a number of `draw` is not below
   const ir::Node* draw = nullptr;
-  // The gradient, if the graph has it: the first of its nodes, and what there is of it.
+  // The gradient, if the graph has it: the first of its nodes, and the parts of it that exist.
   const ir::Node* gradient = nullptr;
   ir::Value* result_gradient = nullptr;
   FoundGradient query_gradient, key_gradient, value_gradient;

@@ -1,5 +1,5 @@
-// Who reads a value, for passes that look from it towards the results. Of the graph as it was: a
-// rewrite does not keep it up to date.
+// The readers of each value, for passes that look from a value to the results. It describes the
+// original graph: a rewrite does not update it.
 #pragma once
 
 #include <unordered_map>
@@ -9,15 +9,15 @@
 
 namespace hpu::compiler {
 
-// Nodes whose results something needs, by what they read.
+// Nodes whose results are needed, by the values that they read.
 class Readers {
  public:
   explicit Readers(const ir::Graph& graph);
 
   const std::vector<ir::Node*>& Of(const ir::Value* value) const { return readers_[value->id]; }
-  // What is returned or written to an input.
+  // Whether the value is returned or written to an input.
   bool LeavesGraph(const ir::Value* value) const { return leaves_[value->id]; }
-  // The only reader, nullptr if there are several.
+  // The only reader; nullptr if there are several.
   ir::Node* Only(const ir::Value* value) const;
   size_t Position(const ir::Node* node) const { return positions_.at(node); }
 

@@ -20,8 +20,8 @@
 namespace hpu::server {
 namespace {
 
-constexpr int kBacklog =
-    4096;  // the kernel's limit; a client that finds no room continues without us
+// The kernel's limit; a client that finds no room continues without us.
+constexpr int kBacklog = 4096;
 constexpr int kLockTries = 50;
 constexpr useconds_t kLockPollMicros = 10'000;
 
