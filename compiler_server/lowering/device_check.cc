@@ -45,7 +45,7 @@ Bytes KeyOf(const ir::Node& node) {
   return key.Take();
 }
 
-// A tensor of its own memory; null for a value that is absent or has no elements.
+// A tensor with memory of its own; null for a value that is absent or has no elements.
 Tensor Bound(SynGraph& graph, const char* role, size_t index, const ir::Value* value,
              const ir::Dims& sizes) {
   const DType dtype = MovedType(value->type.dtype);
@@ -58,7 +58,7 @@ Tensor Bound(SynGraph& graph, const char* role, size_t index, const ir::Value* v
 absl::Status DeviceCheck::Check(const ir::Node& node) {
   RETURN_IF_ERROR(CheckLowerable(node));
   if (functions_.synEmulatorGraphCheck == nullptr) {
-    // A node that only the emulator has.
+    // Only the emulator has this node.
     if (node.op != ir::OpKind::kRandomUniform) return absl::OkStatus();
     return Unimplemented("the device has no ", ir::OpName(node.op), " of seed and offset");
   }
@@ -79,7 +79,7 @@ absl::Status DeviceCheck::Ask(const ir::Node& node) const {
       at.in.emplace_back();
       continue;
     }
-    // Strided memory is read and written as it lies.
+    // Strided memory is read and written in its own order.
     const bool flat =
         (node.op == ir::OpKind::kAsStrided || node.op == ir::OpKind::kAsStridedScatter) &&
         !operand->type.contiguous();

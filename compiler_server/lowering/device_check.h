@@ -1,5 +1,5 @@
-// Whether recipes can hold a node: what the lowering knows, then what the device answers. The
-// limits of a device are known to its library alone.
+// Decides whether recipes can hold a node: first by what the lowering knows, then by asking the
+// device. Only the device's library knows its limits.
 #pragma once
 
 #include <map>
@@ -11,18 +11,19 @@
 
 namespace hpu::compiler {
 
-// For one compilation: nodes of equal op, attributes and types are asked for once. Not thread-safe.
+// Belongs to one compilation. Nodes with equal op, attributes and types are asked for once. Not
+// thread-safe.
 class DeviceCheck {
  public:
   // `functions` must outlive the object.
   DeviceCheck(const SynapseFunctions& functions, synDeviceType device, bool deterministic)
       : functions_(functions), device_(device), deterministic_(deterministic) {}
 
-  // UNIMPLEMENTED, with node and reason, if no recipe can hold the node. A library that cannot be
-  // asked (synEmulatorGraphCheck is absent: a real device) decides when it compiles.
+  // Returns UNIMPLEMENTED, with node and reason, if no recipe can hold the node. A library that
+  // cannot be asked (a real device has no synEmulatorGraphCheck) decides when it compiles.
   absl::Status Check(const ir::Node& node);
 
-  // How often the library was asked.
+  // The number of times that the library was asked.
   size_t asked() const { return answers_.size(); }
 
  private:

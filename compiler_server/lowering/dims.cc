@@ -9,7 +9,7 @@ using ir::AttrKey;
 using ir::Dims;
 using ir::OpKind;
 
-// `sizes` with leading ones up to `rank`.
+// `sizes` with leading ones added up to `rank`.
 Dims Padded(const Dims& sizes, size_t rank) {
   Dims padded(rank - sizes.size(), 1);
   padded.insert(padded.end(), sizes.begin(), sizes.end());
@@ -32,7 +32,7 @@ std::vector<Dims> MergeBroadcastDims(const std::vector<Dims>& sizes) {
   std::vector<Dims> padded;
   for (const Dims& dims : sizes) padded.push_back(Padded(dims, rank));
   std::vector<Dims> merged(sizes.size());
-  size_t previous = rank;  // last dimension that was kept, rank = none
+  size_t previous = rank;  // the last dimension that was kept; rank = none
   for (size_t d = 0; d < rank; ++d) {
     if (padded[0][d] == 1) continue;
     const bool alike = previous < rank && std::all_of(
@@ -54,7 +54,7 @@ std::vector<Dims> MergeBroadcastDims(const std::vector<Dims>& sizes) {
 }
 
 MergedPermutation MergePermutation(const Dims& sizes, const Dims& perm) {
-  // Groups of source dimensions, in the order of the result.
+  // The groups of source dimensions, in the order of the result.
   std::vector<std::pair<int64_t, int64_t>> groups;  // first source dimension, merged size
   int64_t previous = -1;
   const auto next_real = [&](int64_t d) {

@@ -1,5 +1,5 @@
-// Arithmetic on dimension lists: merging dimensions so that a kernel of limited rank can run, and
-// following views through memory. PyTorch order throughout.
+// Arithmetic on lists of dimensions: merges dimensions so that a kernel of limited rank can run,
+// and follows views through memory. The order is PyTorch's throughout.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,17 @@
 
 namespace hpu::compiler {
 
-// Ranks that nodes accept (Gaudi: vector and matrix kernels 5, movement 8).
+// The ranks that nodes accept (Gaudi: 5 for vector and matrix kernels, 8 for movement).
 inline constexpr int kMaxKernelRank = 5;
 inline constexpr int kMaxMovementRank = 8;
 
-// sizes[0] is the broadcast of all. Merges neighbouring dimensions that broadcast alike in every
-// list; the results have equal rank and broadcast as before. Size-1 dimensions of sizes[0] vanish.
+// sizes[0] is the sizes that all others broadcast to. Merges neighbouring dimensions that broadcast
+// alike in every list. The results have equal rank and broadcast as before. Dimensions of size 1 in
+// sizes[0] are removed.
 std::vector<ir::Dims> MergeBroadcastDims(const std::vector<ir::Dims>& sizes);
 
-// A permutation with neighbours that stay together merged: the merged sizes and the permutation of
-// them. Size-1 dimensions vanish.
+// A permutation in which neighbours that stay together are merged: the merged sizes and their
+// permutation. Dimensions of size 1 are removed.
 struct MergedPermutation {
   ir::Dims sizes;
   ir::Dims perm;
@@ -28,7 +29,8 @@ MergedPermutation MergePermutation(const ir::Dims& sizes, const ir::Dims& perm);
 // The product of sizes[begin, end).
 int64_t Product(const ir::Dims& sizes, size_t begin, size_t end);
 
-// [before, sizes[dim], after]: what lies outside and inside one dimension, each as one.
+// Returns [before, sizes[dim], after]: the dimensions outside and inside `dim`, each merged into
+// one.
 ir::Dims AroundDim(const ir::Dims& sizes, int64_t dim);
 
 }  // namespace hpu::compiler

@@ -8,7 +8,7 @@
 namespace hpu::compiler {
 namespace {
 
-// At most kMaxReasonBytes of it, no character cut.
+// Returns at most kMaxReasonBytes of the text, without cutting a character.
 std::string Bounded(std::string reason) {
   if (reason.size() <= kMaxReasonBytes) return reason;
   size_t end = kMaxReasonBytes;
@@ -44,7 +44,7 @@ absl::Status EagerSteps::Add(const ir::Node& node) {
   return absl::OkStatus();
 }
 
-// Tensor arguments count the node's operands before, the program's tensors after.
+// Tensor arguments refer to the node's operands before, and to the program's tensors afterwards.
 absl::Status EagerSteps::Resolve(const ir::Node& node, Argument* argument) {
   if (auto* tensor = std::get_if<TensorArgument>(&argument->value)) {
     if (tensor->tensor >= node.operands.size() || node.operands[tensor->tensor] == nullptr) {
@@ -97,8 +97,9 @@ uint32_t EagerSteps::TensorFor(const Memory& memory) {
   if (view.offset == 0 && view.type.sizes == whole.sizes && view.type.strides == whole.strides) {
     return memory.index;
   }
-  // as_strided counts its offset from the storage's start, which is unknown here; without one it
-  // keeps the tensor's. So an offset is a slice of the elements as they lie.
+  // as_strided counts its offset from the start of the storage, which is unknown here; without an
+  // offset it keeps that of the tensor. So an offset becomes a slice of the elements in memory
+  // order.
   uint32_t base = memory.index;
   if (view.offset != 0) {
     const int64_t span = view.offset + ir::SpanElements(view.type);

@@ -1,4 +1,4 @@
-// Eager ops of a program: ATen calls with their arguments, and views of what they return.
+// The eager ops of a program: ATen calls with their arguments, and views of their results.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace hpu::compiler {
 
 class EagerSteps {
  public:
-  // Appends to function.steps. All must outlive the object.
+  // Appends to function.steps. All arguments must outlive the object.
   EagerSteps(const SegmentPlan& plan, MemoryPlan& memory, ProgramFunction& function)
       : plan_(plan), memory_(memory), function_(function) {}
 
-  // An `aten` node as a step.
+  // Adds an `aten` node as a step.
   absl::Status Add(const ir::Node& node);
-  // The program tensor for a region. Memory that an eager op allocated has no fixed strides or
-  // address, so regions of it are taken by further eager views.
+  // Returns the program tensor for a region. Memory that an eager op allocated has no fixed strides
+  // or address, so its regions are made by further eager views.
   uint32_t TensorFor(const Memory& memory);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 using ir::OpClass;
 using ir::OpKind;
 
-// Rows of all families but the elementwise ops, which share one.
+// The rows of all families except the elementwise ops, which share one row.
 const std::vector<LoweringRule>& Rules() {
   static const auto* const rules = [] {
     auto* all = new std::vector<LoweringRule>;
@@ -47,8 +47,8 @@ bool Holds(LoweredTypes types, DType dtype) {
 
 bool IsPresent(const ir::Value* value) { return value != nullptr && value->type.elements() > 0; }
 
-// Whether the node can be emitted when some operand has no elements but its results have: an empty
-// sum, product or mean, padding around nothing, parts of a concatenation, writes of nothing.
+// Whether the node can be emitted if some operand has no elements and its results have some: an
+// empty sum, product or mean, padding around nothing, empty parts of a concatenation, empty writes.
 bool HoldsEmptyOperands(const ir::Node& node) {
   switch (node.op) {
     case OpKind::kConcat:
@@ -117,7 +117,7 @@ absl::Status CheckLowerable(const ir::Node& node) {
     }
     has_empty_operand |= !IsPresent(node.operands[i]);
   }
-  // Their indices are integers.
+  // The indices of these ops are integers.
   const bool gives_index = node.op == OpKind::kTopk || node.op == OpKind::kMaxPoolIndex;
   for (const ir::Value* result : node.results) {
     if (!Holds(rule->types, result->type.dtype) && !gives_index) {

@@ -1,5 +1,5 @@
-// Lowering of single IR nodes to Synapse nodes. One row per op says which function emits it and
-// what the device accepts; functions and rows stand by family in lower_*.cc.
+// Lowers single IR nodes to Synapse nodes. One row per op says which function emits it and what the
+// device accepts. The functions and rows are in lower_*.cc, by family.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace hpu::compiler {
 
-// A node and the tensors it reads and must write. Every result has elements; an operand without
-// elements, or an optional one that is absent, has a null handle.
+// A node with the tensors that it reads and must write. Every result has elements. An operand that
+// has no elements, or an optional one that is absent, has a null handle.
 struct NodeLowering {
   SynGraph& graph;
   const ir::Node& node;
@@ -23,25 +23,25 @@ struct NodeLowering {
   bool has(size_t operand) const { return operand < in.size() && in[operand].handle != nullptr; }
 };
 
-// UNIMPLEMENTED, with the reason, if no recipe of any device can hold the node; else OK and Lower()
-// knows it. What one device lacks: device_check.h.
+// Returns UNIMPLEMENTED, with the reason, if no recipe of any device can hold the node. After OK,
+// Lower() can emit it. device_check.h knows what one device lacks.
 absl::Status CheckLowerable(const ir::Node& node);
 
-// Emits the node; failures stick to the graph.
+// Emits the node. Failures stick to the graph.
 void Lower(const NodeLowering& at);
 
-// Parameters of strided_view and strided_insert; elements, PyTorch order.
+// The parameters of strided_view and strided_insert, in elements and PyTorch order.
 synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 
-// Element types that a node works on.
+// The element types that a node works on.
 enum class LoweredTypes : uint8_t {
-  kArithmetic,  // what the device calculates with
+  kArithmetic,  // types that the device calculates with
   kFloat,       // f32, bf16, f16
   kMoved,       // anything that has a size the device can move
 };
 
-// How one op becomes Synapse nodes. `lower` expects what CheckLowerable accepted; `refuses` says
-// why a shape cannot be held, or nullptr.
+// How one op becomes Synapse nodes. `lower` may assume what CheckLowerable accepted. `refuses`
+// returns why a shape cannot be held, or nullptr.
 struct LoweringRule {
   ir::OpKind op;
   void (*lower)(const NodeLowering& at);
@@ -49,7 +49,7 @@ struct LoweringRule {
   const char* (*refuses)(const ir::Node& node);
 };
 
-// Families, one lower_*.cc each: its functions and, at its end, its rows.
+// Each family has one lower_*.cc with its functions and, at its end, its rows.
 std::span<const LoweringRule> ContractRules();
 std::span<const LoweringRule> IndexRules();
 std::span<const LoweringRule> MovementRules();
@@ -58,16 +58,17 @@ std::span<const LoweringRule> PointwiseRules();
 std::span<const LoweringRule> ReduceRules();
 std::span<const LoweringRule> WindowRules();
 
-// The rule of every elementwise op without a row.
+// The rule for every elementwise op without a row.
 const LoweringRule& ElementwiseRule();
 
-// Refusals that families share.
+// The refusals that families share.
 const char* AnyShape(const ir::Node& node);
 const char* Rank5(const ir::Node& node);
-const char* MergedRank5(const ir::Node& node);   // where dimensions that broadcast alike merge
+// for ops where dimensions that broadcast alike are merged.
+const char* MergedRank5(const ir::Node& node);
 const char* MovementRank(const ir::Node& node);  // 8
 
-// The number of dimensions that are left of the node's when neighbours that broadcast alike merge.
+// The number of dimensions of the node that remain when neighbours that broadcast alike are merged.
 size_t MergedRank(const ir::Node& node);
 
 }  // namespace hpu::compiler

@@ -1,6 +1,6 @@
-// Matrix products, convolutions and attention. The IR keeps images channels-last, which read
-// FCD-first is the native order of the matrix engine ("CWHN", weights "KCSR"), so no node names a
-// layout.
+// Lowers matrix products, convolutions and attention. The IR keeps images channels-last. Read
+// FCD-first, that is the native order of the matrix engine ("CWHN", weights "KCSR"), so no node
+// names a layout.
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "synapse/include/synapse_emulator.h"
@@ -21,7 +21,7 @@ Dims WithMatrix(Dims batch, const Dims& sizes) {
 
 Dims BatchOf(const Dims& sizes) { return Dims(sizes.begin(), sizes.end() - 2); }
 
-// A one-dimensional window is a two-dimensional one of height 1.
+// Turns a one-dimensional window into a two-dimensional one of height 1.
 Dims WithHeight(const Dims& sizes) {
   Dims with = sizes;
   with.insert(with.begin() + 1, 1);
@@ -108,8 +108,8 @@ void LowerMatmulQuantized(const NodeLowering& at) {
 }
 
 struct ConvGuids {
-  const char* flat;    // of images
-  const char* volume;  // of three spatial dimensions
+  const char* flat;    // guid for images
+  const char* volume;  // guid for three spatial dimensions
 };
 
 ConvGuids GuidsOf(OpKind op) {
@@ -118,8 +118,8 @@ ConvGuids GuidsOf(OpKind op) {
   return {"spatial_convolution", "spatial_convolution3d"};
 }
 
-// Convolution and, by the gradient node of its input, transposed convolution; the gradient of its
-// weight.
+// Lowers convolution, transposed convolution (by the node for the gradient of the input), and the
+// gradient of the weight.
 void LowerConv(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const bool of_weight = at.node.op == OpKind::kConvWeightGradient;
@@ -155,14 +155,14 @@ ZeroedParams<ns_Sdpa_ParamsV3> SdpaParams(const NodeLowering& at, bool is_infere
   return params;
 }
 
-// In grouped-query attention the key and value heads are a divisor of the query heads; the node
-// repeats them itself.
+// In grouped-query attention the number of key and value heads divides the number of query heads;
+// the node repeats them itself.
 void LowerSdpa(const NodeLowering& at) {
   const auto params = SdpaParams(at, true);
   at.graph.TypedNode("sdpa_recomp_fwd", at.in[0].dtype, at.in, at.out, Params(params));
 }
 
-// The node gives a row's maximum and 1 / the sum of its powers.
+// The node gives the maximum of a row and 1 / the sum of its powers.
 void LowerSdpaLogsumexp(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& logsumexp = at.out[1];
@@ -203,7 +203,7 @@ struct SdpaTrainParams {
   synEmulatorSdpaParams philox = {};
 };
 
-// Dropped weights are those of this project's generator, for which Intel's nodes have no words.
+// Weights are dropped by this project's generator, which Intel's nodes cannot express.
 void LowerSdpaTrain(const NodeLowering& at) {
   const SdpaTrainParams params(at);
   const DType dtype = at.in[0].dtype;

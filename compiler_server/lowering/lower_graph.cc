@@ -100,7 +100,7 @@ absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
         functions, SynGraphOptions{options.device, options.deterministic, options.inference});
     SegmentLowering lowering(graph, plan, segment, memory, *syn);
     RETURN_IF_ERROR(lowering.Run());
-    if (syn->node_count() == 0) continue;  // only tensors without elements
+    if (syn->node_count() == 0) continue;  // all tensors were without elements
     lowered->recipes.push_back(
         {std::move(syn), number, static_cast<uint32_t>(function.steps.size())});
     function.steps.emplace_back(LaunchStep{0, lowering.bindings()});

@@ -1,5 +1,5 @@
-// A graph after the pass pipeline -> a function of a Program with its Synapse node graphs, ready to
-// compile.
+// Turns a graph after the pass pipeline into a function of a Program, with its Synapse node graphs
+// ready to compile.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ struct LoweringOptions {
   synDeviceType device = synDeviceGaudi2;
   bool deterministic = false;
   bool inference = true;                       // weights stay the same from call to call
-  int64_t least_part_bytes = kLeastPartBytes;  // of a function that is cut (parts.h)
+  int64_t least_part_bytes = kLeastPartBytes;  // of each part of a function that is cut (parts.h)
 };
 
 struct LoweredRecipe {
   std::unique_ptr<SynGraph> graph;
-  uint32_t function = 0;  // the program's
-  uint32_t step = 0;      // its LaunchStep in the function's steps
+  uint32_t function = 0;  // the number of the function in the program
+  uint32_t step = 0;      // the number of its LaunchStep in the function's steps
 };
 
 struct LoweredProgram {
-  // Complete but for `recipes` and LaunchStep::recipe.
+  // It is complete except for `recipes` and LaunchStep::recipe.
   Program program;
   std::vector<LoweredRecipe> recipes;
 };
 
-// Appends the graph as function `name` of the program. `functions` must outlive `lowered`.
-// UNIMPLEMENTED: some node can run neither in a recipe nor by ATen; `lowered` is not to be used
-// then.
+// Appends the graph as function `name` of the program. `functions` must outlive `lowered`. Returns
+// UNIMPLEMENTED if some node can run neither in a recipe nor by ATen; then `lowered` must not be
+// used.
 absl::Status LowerGraph(const ir::Graph& graph, const SynapseFunctions& functions,
                         const LoweringOptions& options, std::string name, LoweredProgram* lowered);
 

@@ -1,4 +1,4 @@
-// Reads and writes by index.
+// Lowers reads and writes by index.
 #include <algorithm>
 
 #include "compiler_server/lowering/dims.h"
@@ -12,8 +12,8 @@ using ir::AttrKey;
 using ir::Dims;
 using ir::OpKind;
 
-// The result has the index's dimensions in place of `dim`. Indices are flattened: the kernel's rank
-// is limited and the elements are the same.
+// The result has the dimensions of the index in place of `dim`. Indices are flattened, because the
+// kernel's rank is limited and the elements are the same.
 void LowerGather(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -29,7 +29,8 @@ void LowerGather(const NodeLowering& at) {
   if (!in_place) graph.Reshape(result, at.out[0]);
 }
 
-// Index and source have the sizes of x but along `dim`, so that the dimensions around it merge.
+// Whether index and source have the sizes of x in all dimensions but `dim`, so that the dimensions
+// around it can be merged.
 bool MergesAroundDim(const ir::Node& node) {
   const Dims& sizes = node.operands[0]->type.sizes;
   const auto dim = static_cast<size_t>(node.Int(AttrKey::kDim));
@@ -48,7 +49,7 @@ const char* Rank5AroundDim(const ir::Node& node) {
              : "more than 5 dimensions that cannot be merged";
 }
 
-// A node with an axis; params(dim, rank) are its parameters.
+// Emits a node with an axis, whose parameters are params(dim, rank).
 template <typename ParamsOf>
 void EmitAlongDim(const NodeLowering& at, const char* guid, const ParamsOf& params) {
   const int64_t dim = at.node.Int(AttrKey::kDim);

@@ -1,4 +1,4 @@
-// Movement: permute, reshape, expand, slice, concat, pad, strided access, constants.
+// Lowers movement: permute, reshape, expand, slice, concat, pad, strided access and constants.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -109,7 +109,7 @@ void LowerAsStridedScatter(const NodeLowering& at) {
     at.graph.Node("strided_insert", {at.in[0], at.in[1]}, at.out, Params(params));
     return;
   }
-  // The operand is given as its memory lies; the result is row-major.
+  // The operand is given in the order of its memory, and the result is row-major.
   const Tensor memory = at.graph.Intermediate(at.in[0].dtype, at.in[0].sizes);
   at.graph.Node("strided_insert", {at.in[0], at.in[1]}, {memory}, Params(params));
   const synStridedOpParams read = StridedParams(type.strides, 0);
@@ -121,7 +121,7 @@ void LowerFull(const NodeLowering& at) {
   at.graph.Broadcast(value, at.out[0]);
 }
 
-// The kernel counts integers in 32 bits.
+// The kernel calculates integers in 32 bits.
 const char* CountsIn32Bits(const ir::Node& node) {
   if (IsFloat(node.type().dtype)) return nullptr;
   const double start = node.Float(AttrKey::kStart);
@@ -136,7 +136,7 @@ const char* CountsIn32Bits(const ir::Node& node) {
 void LowerIota(const NodeLowering& at) {
   const double start = at.node.Float(AttrKey::kStart);
   const double step = at.node.Float(AttrKey::kStep);
-  // The kernel counts in f32 or i32; other types are cast from the one that holds the values.
+  // The kernel counts in f32 or i32. Other types are cast from the one that can hold the values.
   const bool real = IsFloat(at.out[0].dtype);
   const DType dtype = real ? DType::kF32 : DType::kI32;
   ns_RangeKernel_Params params = {};
@@ -159,7 +159,8 @@ void LowerIota(const NodeLowering& at) {
   at.graph.Cast(counted, at.out[0]);
 }
 
-// Numbers of the generator: operands are its state, the base is where this draw's blocks begin.
+// Emits numbers of the generator. The operands are its state, and the base is where the blocks of
+// this draw begin.
 void LowerRandomUniform(const NodeLowering& at) {
   const auto base = static_cast<uint64_t>(at.node.Int(AttrKey::kBase));
   synEmulatorPhiloxParams params = {};

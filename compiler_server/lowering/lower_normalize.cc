@@ -1,4 +1,4 @@
-// Softmax and normalisation over the trailing dimensions.
+// Lowers softmax and normalisation over the trailing dimensions.
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "synapse/include/synapse_kernel_params.h"
@@ -10,7 +10,7 @@ using ir::AttrKey;
 using ir::Dims;
 using ir::OpKind;
 
-// Rows of a normalisation: `features` trailing elements each.
+// The rows of a normalisation, each of `features` trailing elements.
 struct Rows {
   int64_t count = 1;
   int64_t features = 1;
@@ -22,7 +22,7 @@ Rows RowsOf(const NodeLowering& at) {
   return {Product(x.sizes, 0, first), Product(x.sizes, first, x.sizes.size())};
 }
 
-// Operand `index` as a vector of the features, or `value` everywhere if it is absent.
+// Returns operand `index` as a vector of the features, or `value` everywhere if it is absent.
 Tensor FeatureVector(const NodeLowering& at, size_t index, int64_t features, double value) {
   if (at.has(index)) return at.graph.Reshaped(at.in[index], {features});
   return at.graph.Expanded(at.graph.Scalar(at.in[0].dtype, value), {features});
@@ -45,8 +45,8 @@ void LowerSoftmax(const NodeLowering& at) {
   graph.Reshape(result, at.out[0]);
 }
 
-// layer_norm_fwd wants x as [1, 1, rows, features], bias before weight, and writes mean and 1/sigma
-// of every row in f32.
+// layer_norm_fwd expects x as [1, 1, rows, features] and bias before weight, and writes mean and
+// 1/sigma of every row in f32.
 void LowerLayerNorm(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Rows rows = RowsOf(at);

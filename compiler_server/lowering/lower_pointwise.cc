@@ -1,5 +1,6 @@
-// Elementwise ops: GUID base from the op table, suffix of the operands' type, parameters from the
-// table below. Operands broadcast inside the node (size-1 dimensions, missing leading dimensions).
+// Lowers elementwise ops. The GUID has its base from the op table and its suffix from the operands'
+// type; the parameters are in the table below. Operands broadcast inside the node (size-1
+// dimensions, missing leading dimensions).
 #include <algorithm>
 
 #include "compiler_server/lowering/dims.h"
@@ -64,7 +65,7 @@ Bytes ParamsOf(const ir::Node& node) {
   return {};
 }
 
-// The kernel from `in` to `result`, with dimensions merged where there are too many for it.
+// Emits the kernel from `in` to `result`. Merges dimensions if it cannot take as many.
 void Emit(const NodeLowering& at, std::vector<Tensor> in, const Tensor& result) {
   SynGraph& graph = at.graph;
   const Bytes bytes = ParamsOf(at.node);
@@ -82,15 +83,15 @@ void Emit(const NodeLowering& at, std::vector<Tensor> in, const Tensor& result) 
   params.size = static_cast<unsigned>(bytes.size());
   std::vector<Tensor> outputs{out};
   if (at.node.op == OpKind::kGelu || at.node.op == OpKind::kGeluTanh) {
-    // The kernel's second output (its tanh) is declared though nothing reads it.
+    // The second output of the kernel (its tanh) is declared although nothing reads it.
     outputs.push_back(graph.Intermediate(out.dtype, out.sizes));
   }
   graph.TypedNode(ir::Traits(at.node.op).guid, in.back().dtype, in, outputs, params);
   if (merges) graph.Reshape(out, result);
 }
 
-// Numbers of f32 stand beside narrower values in the IR (docs/ir.md); a kernel has one type, so it
-// calculates in f32, and the result is rounded once.
+// In the IR, numbers in f32 may be operands beside narrower values (docs/ir.md). A kernel has one
+// type, so it then calculates in f32, and the result is rounded once.
 void LowerPointwise(const NodeLowering& at) {
   const auto is = [](bool (*test)(DType)) {
     return [test](const Tensor& tensor) { return test(tensor.dtype); };

@@ -1,4 +1,4 @@
-// Reductions, scans and sorting.
+// Lowers reductions, scans and sorting.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ using ir::AttrKey;
 using ir::Dims;
 using ir::OpKind;
 
-// The operand with runs of neighbouring dimensions merged that are all reduced or all kept.
+// The operand with runs of neighbouring dimensions merged, each either all reduced or all kept.
 struct Runs {
   Dims sizes;
   std::vector<bool> reduced;
@@ -54,7 +54,7 @@ double EmptyReduction(ir::OpKind op) {
 void LowerReduce(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
-  if (!at.has(0)) {  // over no elements; other reductions have no value then
+  if (!at.has(0)) {  // a reduction over no elements; only these have a value then
     graph.Broadcast(graph.Scalar(at.out[0].dtype, EmptyReduction(at.node.op)), at.out[0]);
     return;
   }
@@ -78,7 +78,7 @@ void LowerReduce(const NodeLowering& at) {
   if (!in_place) graph.Reshape(reduced, at.out[0]);
 }
 
-// Positions along one dimension are numbers of 32 bits on the device.
+// On the device, positions along one dimension are numbers of 32 bits.
 const char* PositionsIn32Bits(int64_t size) {
   return size > std::numeric_limits<int32_t>::max() ? "positions of 64 bits" : nullptr;
 }
@@ -101,7 +101,7 @@ void LowerScan(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
   const Dims sizes = AroundDim(x.sizes, at.node.Int(AttrKey::kDim));
-  // Cumulative sum and product have parameters of one layout.
+  // The parameters of cumulative sum and cumulative product have the same layout.
   const ns_CumSumKernel_Params params{.axis = 1, .exclusive = 0, .reverse = 0};
   const bool in_place = x.sizes == sizes;
   const Tensor result = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, sizes);

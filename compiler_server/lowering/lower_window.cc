@@ -1,5 +1,6 @@
-// Pooling and resizing. Their nodes take images as "WHCN", the IR has them channels-last: each node
-// stands between two transposes, which cost nothing where the compiler chooses the order in memory.
+// Lowers pooling and resizing. Their nodes take images as "WHCN", and the IR has them
+// channels-last, so each node is between two transposes, which cost nothing where the compiler
+// chooses the order in memory.
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "synapse/include/synapse_kernel_params.h"
@@ -14,7 +15,7 @@ using ir::OpKind;
 const Dims kToChannelsFirst = {0, 3, 1, 2};
 const Dims kToChannelsLast = {0, 2, 3, 1};
 
-// The node of a window op, between its transposes. `more` are further outputs.
+// Emits the node of a window op between its transposes. `more` are the types of further outputs.
 void EmitWindow(const NodeLowering& at, std::string_view guid, Params params,
                 std::vector<DType> more = {}) {
   SynGraph& graph = at.graph;
@@ -29,7 +30,7 @@ void EmitWindow(const NodeLowering& at, std::string_view guid, Params params,
   graph.Transpose(outputs[0], at.out[0], kToChannelsLast);
 }
 
-// Where each maximum was: the second output of the node.
+// Emits the place of each maximum, which is the second output of the node.
 void EmitMaxPoolIndex(const NodeLowering& at, Params params) {
   SynGraph& graph = at.graph;
   const Dims& sizes = at.out[0].sizes;
@@ -43,7 +44,7 @@ void EmitMaxPoolIndex(const NodeLowering& at, Params params) {
   graph.Transpose(index, at.out[0], kToChannelsLast);
 }
 
-// The node takes gradient, x and places as flat positions.
+// The node takes the gradient, x and the places as flat positions.
 void EmitMaxPoolGradient(const NodeLowering& at, Params params) {
   SynGraph& graph = at.graph;
   const Dims& sizes = at.out[0].sizes;
@@ -59,7 +60,8 @@ void EmitMaxPoolGradient(const NodeLowering& at, Params params) {
   graph.Transpose(result, at.out[0], kToChannelsLast);
 }
 
-// Fields that the 2-D pooling structs share; every one begins with ns_SpatialReduction_Params.
+// Fills the fields that the 2-D pooling structs share; every struct begins with
+// ns_SpatialReduction_Params.
 template <typename T>
 void FillWindow(const ir::Node& node, T* params) {
   const Dims& kernel = node.Ints(AttrKey::kKernel);
@@ -87,7 +89,7 @@ void LowerPool(const NodeLowering& at) {
     params.dilation_w = static_cast<int32_t>(at.node.Ints(AttrKey::kDilation)[1]);
     if (at.node.op == OpKind::kMaxPoolIndex) return EmitMaxPoolIndex(at, Params(params));
     if (at.node.op == OpKind::kMaxPoolGradient) return EmitMaxPoolGradient(at, Params(params));
-    // The kernel also writes where each maximum was.
+    // The kernel also writes the place of each maximum.
     EmitWindow(at, "pt_maxpool_2d_fwd", Params(params), {DType::kI32});
     return;
   }

@@ -48,7 +48,7 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
   FindHomes(plan);
 }
 
-// Results of recipes that another step reads.
+// Finds results of recipes that another step reads.
 void MemoryPlan::FindHomes(const SegmentPlan& plan) {
   const auto read = [&](Value* operand, int segment) {
     if (operand == nullptr) return;

@@ -1,5 +1,5 @@
-// Where the values of a graph lie while its program runs: the tensors, buffers and constants of the
-// Program, and which of them is the home of which value.
+// Decides where the values of a graph are while its program runs: the tensors, buffers and
+// constants of the Program, and which of them is the home of which value.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace hpu::compiler {
 
-// Constants up to this size are put into recipes, larger ones are carried by the program. (Synapse
-// takes at most 1 MiB outside const sections.)
+// Constants up to this size are put into recipes; the program carries larger ones. (Synapse accepts
+// at most 1 MiB outside const sections.)
 inline constexpr int64_t kMaxRecipeConstantBytes = 64 * 1024;
 
-// A region of memory. For Placement::kEager `index` is the program tensor.
+// A region of memory. For Placement::kEager, `index` is the program tensor.
 struct Memory {
   Placement placement = Placement::kBuffer;
   uint32_t index = 0;
@@ -27,19 +27,20 @@ struct Memory {
 
 class MemoryPlan {
  public:
-  // `function` receives buffers and tensors, its `program` constants. All must outlive the plan.
+  // `function` receives buffers and tensors, and `program` receives constants. All arguments must
+  // outlive the plan.
   MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program,
              ProgramFunction& function);
 
-  // Memory of a value that has some while steps run: an input, a constant, an eager op's result, or
-  // a recipe's result that is returned or read by another step. nullopt for what lives only inside
-  // one recipe.
+  // The memory of a value that exists between steps: an input, a constant, the result of an eager
+  // op, or a result of a recipe that is returned or read by another step. Returns nullopt for a
+  // value that exists only inside one recipe.
   std::optional<Memory> HomeOf(const ir::Value& value);
   // Memory of storage k.
   Memory StorageMemory(uint32_t storage);
   Memory InputMemory(uint32_t input) const;
 
-  // The program tensor for a region; equal regions give equal tensors.
+  // Returns the program tensor for a region. Equal regions give equal tensors.
   uint32_t Tensor(Placement placement, uint32_t index, const TensorSpec& spec);
   uint32_t NewEagerTensor(const ir::TensorType& type);
 
@@ -54,11 +55,11 @@ class MemoryPlan {
   std::vector<std::optional<Memory>> homes_;  // by value id
   std::vector<Memory> storages_;
   using Region = std::tuple<Placement, uint32_t, DType, std::vector<int64_t>, std::vector<int64_t>,
-                            int64_t>;   // what it lies in, the spec's fields
-  std::map<Region, uint32_t> tensors_;  // program tensors by region
+                            int64_t>;   // what contains it, then the fields of the spec
+  std::map<Region, uint32_t> tensors_;  // by region
 };
 
-// The spec of a region, offset included.
+// The spec of a region, including its offset.
 TensorSpec SpecOf(const ir::View& view);
 
 }  // namespace hpu::compiler

@@ -11,11 +11,11 @@ namespace {
 
 using ir::Value;
 
-// Of a graph, by position in its order.
+// Describes a graph, by position in its order.
 struct Traffic {
-  std::vector<int64_t> before;    // bytes whose life begins or ends with a node before it
-  std::vector<int64_t> crossing;  // bytes that cross if a part ends behind the node
-  int64_t share = 0;              // of `before` that a part should have
+  std::vector<int64_t> before;    // bytes whose life begins or ends at a node before it
+  std::vector<int64_t> crossing;  // bytes that cross if a part ends after the node
+  int64_t share = 0;              // the part of `before` that a part should have
 };
 
 Traffic Measure(const ir::Graph& graph, const SegmentPlan& plan, int64_t least_part_bytes) {
@@ -35,7 +35,7 @@ Traffic Measure(const ir::Graph& graph, const SegmentPlan& plan, int64_t least_p
   for (const ir::Storage& storage : graph.storages()) {
     const Value& root = *plan.Root(storage.value);
     if (!made[root.id].has_value()) continue;
-    // What is stored in the same part as it is made needs no memory besides.
+    // A value that is stored in the part that makes it needs no further memory.
     stored[root.id] = true;
     turnover[*made[root.id]] += storage.value->type.bytes();
   }
@@ -50,7 +50,7 @@ Traffic Measure(const ir::Graph& graph, const SegmentPlan& plan, int64_t least_p
     for (const Value* result : node->results) {
       const auto& [begin, end] = std::pair(made[result->id], last_use[result->id]);
       if (!begin.has_value() || !end.has_value() || stored[result->id]) continue;
-      // What lives for long crosses wherever parts end.
+      // A value that lives long crosses wherever parts end.
       if (traffic.before[*end] - traffic.before[*begin + 1] > traffic.share) continue;
       change[*begin] += result->type.bytes();
       change[*end] -= result->type.bytes();
@@ -61,10 +61,10 @@ Traffic Measure(const ir::Graph& graph, const SegmentPlan& plan, int64_t least_p
   return traffic;
 }
 
-// The last node of the part that starts at `begin`: the narrowest of the places where the part has
-// between 1/2 and 3/2 of its share, of equally narrow ones the last that is no more than the share.
-// Further on if all of them are too wide; nullopt if no place is narrow, or too little would be
-// left.
+// Returns the last node of the part that starts at `begin`. It is the narrowest of the places where
+// the part has between 1/2 and 3/2 of its share; of equally narrow ones, the last that does not
+// exceed the share. If all of them are too wide, a later place is taken. Returns nullopt if no
+// place is narrow, or if too little would remain after it.
 std::optional<size_t> EndOfPart(const Traffic& traffic, size_t begin) {
   const auto& [before, crossing, share] = traffic;
   const int64_t widest = share / 2;

@@ -1,11 +1,11 @@
-// Cuts a function with donated inputs into parts, which are recipes of their own and run one
-// after the other: what a part reads last is given back before the next one runs, and what a part
-// makes exists from then on only. Without it a backward holds all that the forward saved beside all
-// gradients.
+// Cuts a function with donated inputs into parts, which are recipes of their own and run one after
+// the other. Memory that a part is the last to read is released before the next part runs, and the
+// results of a part take memory only from then on. Without this, a backward would hold all that the
+// forward saved together with all gradients.
 //
-// Bytes whose life begins or ends, donated inputs and storages, are the measure: a part has about
-// as many as any other, and it ends where the fewest bytes cross to the next. Between two layers
-// that is the gradient of what one hands to the other, so equal layers give equal recipes.
+// The measure is the number of bytes whose life begins or ends, of donated inputs and storages: all
+// parts have about the same number, and each ends where the fewest bytes cross to the next. Between
+// two layers that is the gradient that one passes to the other, so equal layers give equal recipes.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ namespace hpu::compiler {
 
 class SegmentPlan;
 
-// A part's share is all bytes over kParts, but the least that is worth a launch (a launch takes
-// microseconds, 1 MiB of memory about a hundred to fill and read). Parts have between 1/2 and
-// 3/2 of it, or more where no place is narrow.
+// The share of a part is all bytes divided by kParts, and at least kLeastPartBytes, because a
+// launch takes microseconds and filling and reading 1 MiB of memory takes about a hundred. Parts
+// have between 1/2 and 3/2 of their share, or more where no place is narrow.
 inline constexpr int64_t kParts = 12;
 inline constexpr int64_t kLeastPartBytes = 1 << 20;
 
-// By position in the graph's order: the part of the node, 0, 1, 2...; a node's operands are made in
-// its own part or an earlier one. All 0 where the function stays whole. What is free in `plan` gets
-// a number without a meaning.
+// Returns, by position in the graph's order, the part of the node: 0, 1, 2 and so on. The operands
+// of a node are made in its own part or an earlier one. All are 0 where the function stays whole.
+// The number of a node that is free in `plan` has no meaning.
 std::vector<uint32_t> PlanParts(const ir::Graph& graph, const SegmentPlan& plan,
                                 int64_t least_part_bytes = kLeastPartBytes);
 

@@ -22,7 +22,7 @@ bool CanServeAsStorage(const ir::Storage& storage) {
          storage.type == storage.value->type;
 }
 
-// The value whose memory, row-major, has the operand with these strides in it.
+// Returns the value whose row-major memory contains the operand with these strides.
 Value* CopyUnder(Value* operand, const Dims& strides) {
   const bool permuted = operand->kind == ValueKind::kResult &&
                         operand->producer->op == OpKind::kPermute &&
@@ -78,9 +78,9 @@ std::optional<uint32_t> SegmentPlan::UpdatedInput(const Value& value) const {
   return found->second;
 }
 
-// Steps outside recipes need their operands in memory, as the call was captured with them: a
-// source, a view that strides cannot express, or a copy into another layout (the pass
-// eager-operands) is calculated by a recipe like any other node.
+// Steps outside recipes need their operands in memory, with the layout that the call was captured
+// with. A source, a view that strides cannot express, or a copy into another layout (made by the
+// pass eager-operands) is therefore calculated by a recipe like any other node.
 void SegmentPlan::PinEagerOperands() {
   for (const Node* node : graph_->nodes()) {
     if (KindOf(*node) == NodeKind::kRecipe) continue;
@@ -107,14 +107,14 @@ absl::Status SegmentPlan::CheckNodes() const {
   return absl::OkStatus();
 }
 
-// Steps of other kinds start at `first_level`: 0, before the first recipe, or 1, after it. Returns
-// the number of levels that have a recipe.
+// Steps of other kinds start at `first_level`: 0 is before the first recipe, and 1 is after it.
+// Returns the number of levels that have a recipe.
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
   Stage last_draw;
   for (size_t i = 0; i < graph_->nodes().size(); ++i) {
     const Node* node = graph_->nodes()[i];
-    // Calls that draw random numbers draw them in the graph's order.
+    // Calls that draw random numbers must draw them in the order of the graph.
     const bool draws = node->aten != nullptr && node->aten->draws_random;
     Stage after = draws ? last_draw : Stage();
     for (const Value* operand : node->operands) {
@@ -145,7 +145,7 @@ int SegmentPlan::AssignStages(int first_level) {
   return static_cast<int>(std::count(used.begin(), used.end(), true));
 }
 
-// Recipes do them, the earliest that has the value.
+// Writes are done by recipes, each by the earliest that has the value.
 void SegmentPlan::PlaceWrites() {
   const auto recipe_after = [](const Stage& stage) {
     return Stage{std::max(stage.level, 0), true, stage.recipe ? stage.part : 0};
@@ -163,8 +163,8 @@ void SegmentPlan::PlaceWrites() {
     if (value->type.elements() == 0) continue;
     storage_stage_[k] = recipe_after(stage_[value->id]);
   }
-  // Mutations happen together, after every value is there and every reader of the mutated inputs is
-  // done. (Within a recipe, control edges put them last.)
+  // All mutations happen together, after every value exists and all readers of the mutated inputs
+  // have run. (Within a recipe, control edges put them last.)
   mutation_stage_ = {0, true, 0};
   std::vector<bool> mutated(graph_->value_count());
   for (const ir::Mutation& mutation : graph_->mutations()) {
@@ -225,7 +225,8 @@ absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph, int64_t 
   plan.PinEagerOperands();
   RETURN_IF_ERROR(plan.CheckNodes());
   plan.parts_ = PlanParts(graph, plan, least_part_bytes);
-  // Starting with the others pays when recipes need their results: then one recipe may do.
+  // Starting with the other steps pays if recipes need their results, because then one recipe may
+  // be enough.
   const int recipe_first = plan.AssignStages(1);
   const int others_first = plan.AssignStages(0);
   if (recipe_first <= others_first) plan.AssignStages(1);

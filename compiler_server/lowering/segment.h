@@ -1,10 +1,11 @@
 // Cuts a graph into steps: recipes, and nodes between them that are steps of their own (eager ops).
 //
-// Every node has a kind. Each gets a stage as early as its operands allow: so many recipes run
-// before it. Hence the number of recipes is the length of the longest chain of recipes with a step
-// of another kind between each two. All recipe nodes of a stage are one recipe: nothing in it
-// depends on a later stage, hence it is convex. The others run in the graph's order. Of a function
-// with donated inputs a stage's nodes are cut further, into parts (parts.h), a recipe each.
+// Every node has a kind, and gets a stage that is as early as its operands allow. The level of a
+// stage is the number of recipes that run before it. The number of recipes is therefore the length
+// of the longest chain of recipes in which every two are separated by a step of another kind. All
+// recipe nodes of a stage form one recipe: nothing in it depends on a later stage, so it is convex.
+// The other nodes run in the order of the graph. In a function with donated inputs the nodes of a
+// stage are cut further, into parts (parts.h), each of which is a recipe.
 //
 // Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
 // every step that reads them, so that only values with memory of their own cross between steps.
@@ -22,14 +23,14 @@
 
 namespace hpu::compiler {
 
-// A storage or a mutation of the graph that a recipe has to write.
+// A storage or a mutation of the graph that a recipe must write.
 struct Write {
   enum class Kind : uint8_t { kStorage, kMutation };
   Kind kind = Kind::kStorage;
   uint32_t index = 0;  // into Graph::storages() or mutations()
 };
 
-// What becomes of a node.
+// How a node is executed.
 enum class NodeKind : uint8_t {
   kRecipe,  // one step with the other recipe nodes of its segment
   kEager,   // an EagerStep
@@ -37,41 +38,42 @@ enum class NodeKind : uint8_t {
 NodeKind KindOf(const ir::Node& node);
 
 struct Segment {
-  bool recipe = false;           // its nodes are one recipe; else each is a step, by its kind
-  std::vector<ir::Node*> nodes;  // in graph order, without free ones
-  std::vector<Write> writes;     // of a recipe, in order; mutations last
+  bool recipe = false;           // its nodes form one recipe; else each is a step of its kind
+  std::vector<ir::Node*> nodes;  // in graph order, without free nodes
+  std::vector<Write> writes;     // for a recipe, in order; mutations last
 };
 
 class SegmentPlan {
  public:
-  // `least_part_bytes`: see PlanParts. UNIMPLEMENTED: a node that neither a recipe holds nor ATen
-  // can run.
+  // `least_part_bytes` is that of PlanParts. Returns UNIMPLEMENTED for a node that neither a recipe
+  // can hold nor ATen can run.
   static absl::StatusOr<SegmentPlan> Create(const ir::Graph& graph, int64_t least_part_bytes);
 
-  // In execution order; none is empty.
+  // The segments in execution order; none is empty.
   const std::vector<Segment>& segments() const { return segments_; }
-  // Segment that produces the value; -1 for inputs, constants and free nodes' results.
+  // The segment that produces the value; -1 for inputs, constants and results of free nodes.
   int SegmentOf(const ir::Value& value) const { return segment_of_value_[value.id]; }
   bool IsFree(const ir::Node& node) const;
-  // True if the memory that an eager op allocates for its result serves as the storage; each result
-  // serves as one.
+  // True if the memory that an eager op allocates for its result serves as the storage. Each result
+  // can serve as one storage.
   bool IsEagerStorage(uint32_t storage) const { return eager_storage_[storage]; }
-  // Follows free views to the value that has memory: an input, a constant, or a node's result that
-  // is not free (a free source ends the chain too).
+  // Follows free views to the value that has memory: an input, a constant, or the result of a node
+  // that is not free (or of a free source, which also ends the chain).
   ir::Value* Root(ir::Value* value) const;
-  // The input that the value is the new content of, if its node writes that input's memory in
-  // place: a scatter into an input that nothing else reads and that the graph is to overwrite with
-  // the result. One position of a key/value cache then costs a position, not the cache.
+  // The input whose new content the value is, if the node of the value writes the input's memory in
+  // place: a scatter into an input that nothing else reads and that the graph overwrites with the
+  // result. Updating one position of a key/value cache then costs one position and not the whole
+  // cache.
   std::optional<uint32_t> UpdatedInput(const ir::Value& value) const;
-  // nullopt if strides cannot express the chain.
+  // Returns nullopt if strides cannot express the chain.
   std::optional<ir::RootView> FindRootView(ir::Value* value) const;
 
  private:
-  // When a node runs. At one level, steps of other kinds come before the recipe.
+  // The time when a node runs. At one level, steps of other kinds come before the recipe.
   struct Stage {
-    int level = -1;  // stages of recipes before it; -1: there before the first step
+    int level = -1;  // levels of recipes before it; -1: exists before the first step
     bool recipe = false;
-    uint32_t part = 0;  // of the recipe nodes of a level
+    uint32_t part = 0;  // for the recipe nodes of a level
     bool known() const { return level >= 0; }
     auto operator<=>(const Stage&) const = default;
   };
@@ -87,10 +89,10 @@ class SegmentPlan {
   const ir::Graph* graph_;
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
   std::vector<uint32_t> parts_;                 // by position in the graph's order
-  std::vector<bool> pinned_;          // by value id: views and sources that get a stage after all
+  std::vector<bool> pinned_;          // views and sources that get a stage anyway, by value id
   std::vector<Stage> stage_;          // by value id
   std::vector<bool> eager_storage_;   // by storage number
-  std::vector<Stage> storage_stage_;  // not known = nothing to write
+  std::vector<Stage> storage_stage_;  // unknown = nothing to write
   Stage mutation_stage_;
   std::vector<Segment> segments_;
   std::vector<int> segment_of_value_;  // by value id

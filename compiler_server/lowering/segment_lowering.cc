@@ -12,16 +12,17 @@ using ir::Dims;
 using ir::Value;
 using ir::ValueKind;
 
-// How strided memory becomes a row-major tensor: the elements as they lie (row-major `physical`),
-// and the way from there to the value.
+// Describes how strided memory becomes a row-major tensor: the elements in memory order (row-major
+// `physical`), and the steps from there to the value.
 struct StridedAccess {
-  bool dense = false;  // else the elements are `span` long and need a strided view
+  bool dense = false;  // if not, the elements are `span` long and need a strided view
   Dims physical;
-  Dims perm;        // value without broadcast = permute(physical, perm), with size-1 dims put back
+  // value without broadcast = permute(physical, perm), with the size-1 dimensions added again.
+  Dims perm;
   Dims unexpanded;  // sizes of the value before broadcasting
 };
 
-// Dimensions of stride 0 are broadcast, of size 1 skipped; the others must lie one in the other.
+// Dimensions of stride 0 are broadcast, and those of size 1 are skipped. The others must be nested.
 StridedAccess AnalyseStrides(const ir::TensorType& type) {
   StridedAccess access;
   std::vector<int64_t> real;  // dimensions with more than one address
@@ -81,8 +82,8 @@ void SegmentLowering::WriteStorage(uint32_t storage) {
   StoreTo(tensor, memory, "");
 }
 
-// All values first: what lies in memory that a mutation overwrites is copied. Then the writes, the
-// first one after everything, each further one after the write before it.
+// All values are computed first: those in memory that a mutation overwrites are copied. Then come
+// the writes, of which the first waits for everything and each further one for the write before it.
 void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mutations) {
   std::set<uint32_t> mutated, by_insertion;
   for (const ir::Mutation* mutation : mutations) {
@@ -105,12 +106,12 @@ void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mut
     contents[input] =
         Bind(memory, MovedType(type.dtype), {ir::SpanElements(type)}, 0, Access::kRead);
   }
-  size_t before_this = 0;  // first node of what the write must wait for
+  size_t before_this = 0;  // first node that the write must wait for
   for (size_t i = 0; i < mutations.size(); ++i) {
     const ir::Mutation& mutation = *mutations[i];
     const size_t begin = syn_.node_count();
     Memory memory = memory_.InputMemory(mutation.input);
-    // The written tensor shares section and offset with what it overwrites.
+    // The written tensor has the section and offset of the tensor that it overwrites.
     if (by_insertion.contains(mutation.input)) {
       Tensor& before = contents[mutation.input];
       const Tensor after = Bind(memory, before.dtype, before.sizes, 0, Access::kWrite, "_written");
@@ -127,7 +128,8 @@ void SegmentLowering::ApplyMutations(const std::vector<const ir::Mutation*>& mut
   }
 }
 
-// A value's tensor. Values from outside are loaded, free nodes emitted, at their first use.
+// Returns the tensor of a value. At their first use, values from outside are loaded and free nodes
+// are emitted.
 Tensor SegmentLowering::Get(Value* value) {
   const auto known = tensors_.find(value->id);
   if (known != tensors_.end()) return known->second;
@@ -152,8 +154,8 @@ Tensor SegmentLowering::Get(Value* value) {
   return tensors_[value->id] = Load(*home);
 }
 
-// Memory that a value has before this recipe starts: not if it is made here, or is a view that
-// every reader repeats.
+// The memory that a value has before this recipe starts. A value has none if it is made here, or if
+// it is a view that every reader repeats.
 std::optional<Memory> SegmentLowering::OutsideMemory(Value& value) {
   if (&value != plan_.Root(&value)) return std::nullopt;
   const int segment = plan_.SegmentOf(value);
@@ -163,7 +165,7 @@ std::optional<Memory> SegmentLowering::OutsideMemory(Value& value) {
   return memory_.HomeOf(value);
 }
 
-// as_strided of memory from outside is another way to load it.
+// as_strided of memory from outside becomes another way to load that memory.
 bool SegmentLowering::EmitStridedRead(const ir::Node& node) {
   std::optional<Memory> memory = OutsideMemory(*node.operands[0]);
   if (!memory.has_value()) return false;
@@ -185,7 +187,7 @@ void SegmentLowering::Emit(const ir::Node& node) {
     if (operand == nullptr) {
       at.in.emplace_back();
     } else if (node.op == ir::OpKind::kAsStridedScatter && !operand->type.contiguous()) {
-      // Only values with memory of their own are strided; the op writes into a copy of it.
+      // Only values with memory of their own are strided. The op writes into a copy of it.
       Memory memory = *OutsideMemory(*operand);
       const ir::TensorType& type = memory.view.type;
       memory.view.type = ir::Contiguous(type.dtype, {ir::SpanElements(type)});
@@ -201,8 +203,8 @@ void SegmentLowering::Emit(const ir::Node& node) {
   Lower(at);
 }
 
-// The memory that a node may write its result to without a copy: its home or a storage of it in
-// this segment, if in row-major order.
+// The memory that a node may write its result to without a copy: its home, or a storage for it in
+// this segment, if the order is row-major.
 std::optional<Memory> SegmentLowering::DirectTarget(const Value& value) {
   if (!plan_.IsFree(*value.producer)) {
     const std::optional<Memory> home = memory_.HomeOf(value);
@@ -228,8 +230,8 @@ synSectionHandle SegmentLowering::SectionOf(const MemoryKey& key) {
   return sections_[key] = syn_.Section();
 }
 
-// A row-major tensor over memory from element `offset` on. Names are unique in the recipe and say
-// nothing of the program around the segment, so that equal segments have equal recipes.
+// Makes a row-major tensor over memory from element `offset` on. Names are unique in the recipe and
+// do not depend on the program around the segment, so that equal segments have equal recipes.
 Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& sizes, int64_t offset,
                              Access access, std::string_view role) {
   const MemoryKey key = KeyOf(memory);
@@ -255,12 +257,13 @@ Tensor SegmentLowering::Bind(const Memory& memory, DType dtype, const Dims& size
   return bound;
 }
 
-// Memory with any strides as a row-major tensor.
+// Loads memory with any strides as a row-major tensor.
 Tensor SegmentLowering::Load(const Memory& memory) {
   const ir::TensorType& type = memory.view.type;
   const DType dtype = MovedType(type.dtype);
   const StridedAccess access = AnalyseStrides(type);
-  // What an eager op made has no place that an offset could count from: its address is its own.
+  // The result of an eager op has no base from which an offset could count, because its address is
+  // its own.
   const bool inside = memory.placement == Placement::kEager && memory.view.offset != 0;
   if (access.dense && !inside) {
     if (type.contiguous())

@@ -1,4 +1,4 @@
-// One recipe segment as a Synapse node graph, with the memory that its launch table binds.
+// Builds one recipe segment as a Synapse node graph, with the memory that its launch table binds.
 #pragma once
 
 #include <map>
@@ -18,14 +18,14 @@ namespace hpu::compiler {
 
 class SegmentLowering {
  public:
-  // All must outlive the object.
+  // All arguments must outlive the object.
   SegmentLowering(const ir::Graph& graph, const SegmentPlan& plan, const Segment& segment,
                   MemoryPlan& memory, SynGraph& syn)
       : graph_(graph), plan_(plan), segment_(segment), memory_(memory), syn_(syn) {}
 
-  // Emits the segment; errors stick to the SynGraph and are returned.
+  // Emits the segment. Errors stick to the SynGraph and are returned.
   absl::Status Run();
-  // Launch table entries and what they are bound to.
+  // The entries of the launch table, and the memory that each is bound to.
   const std::vector<Binding>& bindings() const { return bindings_; }
 
  private:
@@ -56,9 +56,9 @@ class SegmentLowering {
   std::map<uint32_t, Tensor> tensors_;             // by value id
   std::map<uint32_t, MemoryKey> stored_directly_;  // value id -> memory that its node writes
   std::map<MemoryKey, synSectionHandle> sections_;
-  std::map<MemoryKey, size_t> ordinals_;  // in the order in which memory was first bound
-  std::map<std::string, int> names_;      // how many bindings have the stem as their name
-  std::map<uint32_t, Memory> storages_;   // value id -> row-major storage written here
+  std::map<MemoryKey, size_t> ordinals_;  // the order in which memory was first bound
+  std::map<std::string, int> names_;      // the number of bindings with this stem as their name
+  std::map<uint32_t, Memory> storages_;   // value id -> row-major storage that is written here
   std::vector<Binding> bindings_;
 };
 

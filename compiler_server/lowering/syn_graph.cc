@@ -124,7 +124,7 @@ Tensor SynGraph::Constant(DType dtype, const ir::Dims& sizes, std::span<const ui
   Tensor tensor = NewTensor(AutoName('c'), dtype, sizes);
   digest_.Number(static_cast<int64_t>(data.size())).Raw(data.data(), data.size());
   if (status_.ok()) {
-    // The interface takes a mutable pointer and copies from it.
+    // The interface takes a mutable pointer but only copies from it.
     Check(functions_.synTensorSetHostPtr(tensor.handle, const_cast<uint8_t*>(data.data()),
                                          data.size(), DeviceType(dtype), true),
           "synTensorSetHostPtr");
@@ -203,7 +203,7 @@ void SynGraph::Cast(const Tensor& from, const Tensor& to) {
   if (from.dtype == to.dtype) {
     Copy(from, to);
   } else if (to.dtype == DType::kBool) {
-    // True is "not equal to zero", also for NaN.
+    // True means "not equal to zero", also for NaN.
     const Tensor is_zero = Intermediate(DType::kBool, from.sizes);
     TypedNode("equal_fwd", from.dtype, {from, Scalar(from.dtype, 0)}, {is_zero});
     TypedNode("not_fwd", DType::kBool, {is_zero}, {to});

@@ -1,9 +1,9 @@
-// Builds one Synapse node graph. The rest of the lowering speaks PyTorch order (outermost dimension
-// first, 0-d tensors, named dtypes); this class alone turns it into FCD-first sizes, type suffixes
-// and syn* calls.
+// Builds one Synapse node graph. The rest of the lowering uses PyTorch's order (outermost dimension
+// first, 0-d tensors, named dtypes). Only this class translates that to FCD-first sizes, type
+// suffixes and syn* calls.
 //
 // Errors stick: the first failing call is remembered, later calls do nothing, and status() or
-// Compile() reports it. So a lowering function is a straight list of nodes.
+// Compile() reports it. A lowering function is therefore a straight list of nodes.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,19 @@
 
 namespace hpu::compiler {
 
-// Element type of `dtype` on the device; syn_type_na if it has none (f64, complex).
+// The device's element type for `dtype`; syn_type_na if it has none (f64, complex).
 synDataType DeviceType(DType dtype);
-// "f32", "bf16", "i8" (also for bool) ...: tail of a GUID. Empty if the device has no such type.
+// The last part of a GUID: "f32", "bf16", "i8" (also for bool) and so on. It is empty if the device
+// has no such type.
 std::string_view GuidSuffix(DType dtype);
 
-// A tensor of the node graph. Null handle: absent (an optional operand) or without elements.
+// A tensor of the node graph. A null handle means that it is absent (an optional operand) or has no
+// elements.
 struct Tensor {
   synTensor handle = nullptr;
   DType dtype = DType::kInvalid;
   ir::Dims sizes;        // PyTorch order
-  uint32_t ordinal = 0;  // of its creation in the graph
+  uint32_t ordinal = 0;  // number of its creation in the graph
 
   int rank() const { return static_cast<int>(sizes.size()); }
   int64_t elements() const { return NumElements(sizes); }
@@ -49,10 +51,10 @@ class ZeroedParams {
   alignas(T) unsigned char bytes_[sizeof(T)] = {};
 };
 
-// What synNodeCreate takes. Refers to the struct.
+// The parameters of synNodeCreate. This refers to the struct and does not own it.
 struct Params {
   Params() = default;
-  // For structs without padding.
+  // Only for structs without padding.
   template <typename T>
   explicit Params(const T& value) : data(&value), size(sizeof(T)) {}
   template <typename T>
@@ -61,7 +63,7 @@ struct Params {
   unsigned size = 0;
 };
 
-// FCD-first names of the dimensions of inputs and outputs; nullptr = irrelevant.
+// FCD-first names of the dimensions of inputs and outputs; nullptr = does not matter.
 struct Layouts {
   std::vector<const char*> inputs;
   std::vector<const char*> outputs;
@@ -81,20 +83,20 @@ class SynGraph {
   SynGraph(const SynGraph&) = delete;
   SynGraph& operator=(const SynGraph&) = delete;
 
-  // Nodes that follow are named "<op>/<guid>/<n>".
+  // The nodes that follow are named "<op>/<guid>/<n>".
   void SetOp(std::string_view op) { op_ = op; }
 
-  // Memory given at launch. Tensors of one section share a base address.
+  // Memory that is given at launch. Tensors of one section share a base address.
   synSectionHandle Section();
-  // Row-major tensor at `offset_bytes` of the section. The name is the launch table's.
+  // Makes a row-major tensor at `offset_bytes` of the section. `name` appears in the launch table.
   Tensor Persistent(const std::string& name, DType dtype, const ir::Dims& sizes,
                     synSectionHandle section, uint64_t offset_bytes);
-  // Says that the persistent tensor is a weight, if the device wants to know.
+  // Marks the persistent tensor as a weight, if the device wants to know.
   void SetWeight(const Tensor& tensor);
   Tensor Intermediate(DType dtype, const ir::Dims& sizes);
-  // Row-major little-endian data, copied.
+  // Copies the data, which is row-major and little-endian.
   Tensor Constant(DType dtype, const ir::Dims& sizes, std::span<const uint8_t> data);
-  // A 0-d constant of `dtype`: a type that the device calculates with.
+  // Makes a 0-d constant of `dtype`, which must be a type that the device calculates with.
   Tensor Scalar(DType dtype, double value);
 
   // `guid` is complete: "gemm", "add_fwd_f32".
@@ -105,35 +107,36 @@ class SynGraph {
   void TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
                  const std::vector<Tensor>& outputs, Params params = {});
 
-  // Movement. Each writes to `to`, whose sizes say what is wanted.
+  // Movement. Each function writes to `to`, whose sizes define the result.
   void Reshape(const Tensor& from, const Tensor& to);
   void Transpose(const Tensor& from, const Tensor& to, const ir::Dims& perm);
   void Broadcast(const Tensor& from, const Tensor& to);
   void Copy(const Tensor& from, const Tensor& to);
-  // PyTorch's conversion: towards zero for integers, nearest even for floats, "not zero" for bool.
+  // Converts as PyTorch does: towards zero for integers, to nearest even for floats, "not zero" for
+  // bool.
   void Cast(const Tensor& from, const Tensor& to);
-  // From f32 to a narrower float, as the results of that type's own kernels are rounded: the device
-  // may leave it out between kernels that it fuses.
+  // Converts from f32 to a narrower float, as that type's own kernels round their results. The
+  // device may leave it out between kernels that it fuses.
   void CastResult(const Tensor& from, const Tensor& to);
-  // The same with a new intermediate; `from` itself if there is nothing to do.
+  // These return a new intermediate, or `from` itself if there is nothing to do.
   Tensor Reshaped(const Tensor& from, const ir::Dims& sizes);
   Tensor Transposed(const Tensor& from, const ir::Dims& perm);
   Tensor Expanded(const Tensor& from, const ir::Dims& sizes);
 
-  // Number of nodes so far; nodes are numbered from 0.
+  // The number of nodes so far; nodes are numbered from 0.
   size_t node_count() const { return nodes_.size(); }
   // Nodes [begin, end) run after nodes [first, begin).
   void RunAfter(size_t first, size_t begin, size_t end);
 
-  // Of everything that was built so far: graphs of equal digest compile to equal recipes, but for
-  // their names.
+  // The digest of everything that was built so far. Graphs with equal digests compile to recipes
+  // that are equal except for their names.
   Digest ContentDigest() const { return Hasher(digest_).Finish(); }
 
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);
-  // Whether the device takes what was built (synEmulatorGraphCheck, which the library must have).
+  // Returns OK if the device accepts what was built. The library must have synEmulatorGraphCheck.
   absl::Status CheckOnDevice();
-  // The graph's recipe; the caller destroys it.
+  // Returns the graph's recipe, which the caller must destroy.
   absl::StatusOr<synRecipeHandle> Compile(const std::string& name);
 
  private:
@@ -155,7 +158,7 @@ class SynGraph {
   absl::Status status_;
 };
 
-// PyTorch dimension `dim` of a tensor of `rank` as a Synapse axis (0-d counts as rank 1).
+// PyTorch dimension `dim` of a tensor of `rank` as a Synapse axis. 0-d counts as rank 1.
 int FcdAxis(int64_t dim, int rank);
 
 }  // namespace hpu::compiler
