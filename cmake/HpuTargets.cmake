@@ -1,15 +1,15 @@
-# hpu_library(name SOURCES ... [DEPS ...] [PCH target]) - a static library of ours, include root is the source
-#   tree. PCH: whose precompiled header it takes; hpu_pch if not said.
-# hpu_test(name SOURCES ... [DEPS ...] [LABELS ...] [PCH target]) - a GoogleTest binary registered with ctest.
-#   Target hpu_tests builds all of them. Labels no-sanitizer, no-tsan: cannot run under one, for the reason given
-#   there. PCH: hpu_test_pch if not said.
-# hpu_precompiled(target HEADER ... [DEPS ...] [PIE]) - a precompiled header and the target that makes it. PIE: for
-#   executables, whose code is of another kind than libraries'. Parsing headers of others is most of the compile
-#   time, so there is one for each kind of file.
+# hpu_library(name SOURCES ... [DEPS ...] [PCH target]) makes a static library of ours whose include
+# root is the source tree. PCH is the target whose precompiled header it uses, by default hpu_pch.
+# hpu_test(name SOURCES ... [DEPS ...] [LABELS ...] [PCH target]) makes a GoogleTest binary that is
+# registered with ctest. Target hpu_tests builds all of them. The labels no-sanitizer and no-tsan
+# mark tests that cannot run under one, for the reason given there. PCH is hpu_test_pch by default.
+# hpu_precompiled(target HEADER ... [DEPS ...] [PIE]) makes a precompiled header and the target that
+# builds it. PIE is for executables, whose code is generated differently from that of libraries.
+# Parsing foreign headers is most of the compile time, so there is one header for each kind of code.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # What ccache asks for where there are precompiled headers, and paths as they are seen from the source tree: another
-  # build folder or another clone finds what one has compiled.
+  # ccache requires these settings for precompiled headers, and paths that are relative to the
+  # source tree: another build folder or another clone then finds what one has compiled.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
@@ -20,14 +20,14 @@ add_library(hpu_compile_flags INTERFACE)
 target_include_directories(hpu_compile_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 target_compile_options(hpu_compile_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
                        -fno-semantic-interposition)
-# GCC 12 takes "text" + std::string for an overlapping copy, or one beyond the text's end, and an empty std::optional
-# for a full one (its bugs 105651, 105329, 105562).
+# GCC 12 mistakes "text" + std::string for an overlapping copy, or for one beyond the end of the
+# text, and an empty std::optional for a full one (its bugs 105651, 105329, 105562).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   foreach(wrong restrict array-bounds stringop-overflow stringop-overread maybe-uninitialized)
     target_compile_options(hpu_compile_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-${wrong}>)
   endforeach()
 endif()
-# So that ccache sees through a precompiled header.
+# This lets ccache look inside a precompiled header.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(hpu_compile_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
@@ -77,7 +77,7 @@ function(hpu_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hpu_compile_flags ${ARG_DEPS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)
-  # Tests are compiled more often than they are slow.
+  # Tests are compiled so often that a short compilation matters more than a fast test.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(NOT ARG_PCH)
     set(ARG_PCH hpu_test_pch)

@@ -18,7 +18,8 @@ namespace {
 
 constexpr char kServerUnavailable[] = "hpu.client.ServerUnavailable";
 
-constexpr int kMaxReplyBytes = 8 << 20;  // a manifest of 4 MiB or a chunk of 1 MiB, and room
+// for a manifest of 4 MiB or a chunk of 1 MiB, with room to spare.
+constexpr int kMaxReplyBytes = 8 << 20;
 
 // The process in which gRPC has its threads; 0 = none yet.
 std::atomic<pid_t> grpc_process{0};
@@ -35,14 +36,15 @@ absl::StatusOr<int> ConnectSocket(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return Unavailable(path, errno);
-  // A unix socket connects at once or fails; EAGAIN means that the server's backlog is full.
+  // A unix socket connects at once or fails. EAGAIN means that the server's backlog is full.
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
   const int error = errno;
   close(fd);
   return Unavailable(path, error);
 }
 
-// How soon a server that died without closing is noticed, whatever a compilation takes.
+// These bound how long it takes to notice that a server died without closing, however long a
+// compilation takes.
 struct Pings {
   int interval_ms;
   int timeout_ms;
@@ -84,10 +86,11 @@ std::shared_ptr<Connection> MakeConnection(std::shared_ptr<grpc::Channel> channe
   return connection;
 }
 
-// False at once when every address of the name has refused: gRPC itself would go on trying until
-// the deadline, while the next server could be asked.
+// The pause before the second attempt.
 constexpr std::chrono::milliseconds kSecondTry{50};
 
+// Returns false as soon as every address of the name has refused: gRPC itself would keep trying
+// until the deadline, while the next server could be asked.
 bool IsConnected(grpc::Channel& channel, std::chrono::system_clock::time_point deadline) {
   while (true) {
     const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
@@ -135,11 +138,12 @@ absl::StatusOr<std::shared_ptr<Connection>> Connect(const Endpoint& endpoint, co
   ASSIGN_OR_RETURN(const auto credentials, Credentials(endpoint, access));
   grpc_process = getpid();
   const auto deadline = std::chrono::system_clock::now() + timeout;
-  // One refusal of a server to whom hundreds connect at once is no news; two are.
+  // A single refusal means little if hundreds of clients connect to the server at once; two are an
+  // answer.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(kSecondTry);
     grpc::ChannelArguments arguments = Arguments(kNetworkPings);
-    // Else the second channel is given the first one's connection, and that one's pause.
+    // Without this the second channel would get the first one's connection, with its pause.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     auto channel = grpc::CreateCustomChannel("dns:" + endpoint.target, credentials, arguments);
     if (IsConnected(*channel, deadline)) return MakeConnection(std::move(channel));

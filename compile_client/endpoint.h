@@ -1,4 +1,4 @@
-// Where a compile server listens, as users write it:
+// The address of a compile server, as users write it:
 //   unix:/path/of/socket    this host, this user
 //   tcp://127.0.0.1:8471    this host, without protection: loopback addresses and localhost only
 //   tls://host:8471         anywhere; the host's name or address is checked against the certificate
@@ -21,14 +21,14 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-using hpu::ToText;  // of statuses
+using hpu::ToText;  // for statuses
 std::string ToText(const Endpoint& endpoint);
-// Separated by commas.
+// Joins them with commas.
 std::string ToText(const std::vector<Endpoint>& endpoints);
 
-// INVALID_ARGUMENT, with the text and what is wrong with it.
+// Returns INVALID_ARGUMENT with the text and what is wrong with it.
 absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
-// One or more, separated by commas; empty parts are left out.
+// Parses one or more addresses, separated by commas. Empty parts are ignored.
 absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(std::string_view text);
 
 }  // namespace hpu::client

@@ -12,7 +12,8 @@ namespace hpu::client {
 namespace {
 
 constexpr std::chrono::milliseconds kInterruptPoll{100};
-constexpr char kRetryAfter[] = "hpu.client.RetryAfter";  // payload: milliseconds as decimal text
+// the payload is milliseconds as decimal text.
+constexpr char kRetryAfter[] = "hpu.client.RetryAfter";
 constexpr int64_t kLongestRetryMs = 60'000;
 
 }  // namespace
@@ -69,14 +70,15 @@ std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
 
 absl::Status PolledCall::Outcome(const grpc::Status& status) const {
   if (!stopped_.ok()) return stopped_;
-  // Not by us, so by a server that is going away.
+  // This client did not cancel, so the server did because it is going away.
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     return ServerUnavailable(
         Error(absl::StatusCode::kUnavailable, "the compile server stopped during the call"));
   }
   if (status.ok()) return absl::OkStatus();
   absl::Status outcome = FromGrpc(status);
-  // A miss is no news. Of everything else the server's log knows more, under this name.
+  // A miss needs no explanation. For everything else the server's log has more, under this request
+  // id.
   if (!absl::IsNotFound(outcome)) {
     outcome = Error(outcome.code(), outcome.message(), " (request ", request_id_, ")");
   }

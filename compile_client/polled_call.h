@@ -1,5 +1,5 @@
-// gRPC calls on the calling thread: it waits on a completion queue of its own, looks up every 100
-// ms whether it is to stop, and needs no other thread.
+// Makes gRPC calls on the calling thread. It waits on a completion queue of its own, checks every
+// 100 ms whether it must stop, and needs no other thread.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -17,15 +17,15 @@
 
 namespace hpu::client {
 
-// What it means that the deadline passes: a server that only has to look something up is not there;
-// one that compiles (and says so every 2 s) is.
+// The meaning of a passed deadline: a server that only has to look something up is unavailable; one
+// that compiles (and reports so every 2 s) is not.
 enum class Late { kServerUnavailable, kAnswer };
 
-// When a server that has too much to do wants to be asked again (RESOURCE_EXHAUSTED).
+// When an overloaded server wants to be asked again (RESOURCE_EXHAUSTED).
 std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status);
 
-// UNAVAILABLE from the server or on the way to it, and kServerUnavailable's deadline, are statuses
-// of type ServerUnavailable (connection.h).
+// UNAVAILABLE from the server or from the connection, and a missed deadline with
+// kServerUnavailable, become statuses of type ServerUnavailable (connection.h).
 class PolledCall {
  public:
   PolledCall(std::chrono::milliseconds timeout, const std::function<absl::Status()>& interrupt,
@@ -37,7 +37,7 @@ class PolledCall {
   grpc::ClientContext* context() { return &context_; }
   grpc::CompletionQueue* queue() { return &queue_; }
 
-  // One request, one reply.
+  // Sends one request and receives one reply.
   template <typename Reply>
   absl::Status Unary(std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> reader, Reply* reply) {
     reader->StartCall();
@@ -47,8 +47,8 @@ class PolledCall {
     return Outcome(status);
   }
 
-  // Many requests, one reply. `next` fills a request; false after the last one, or on an error,
-  // which it keeps.
+  // Sends many requests and receives one reply. `next` fills a request. It returns false after the
+  // last one, or on an error, which it must keep.
   template <typename Request>
   absl::Status Upload(std::unique_ptr<grpc::ClientAsyncWriter<Request>> writer,
                       const std::function<bool(Request*)>& next) {
@@ -57,7 +57,7 @@ class PolledCall {
     Request request;
     while (goes_on && stopped_.ok() && next(&request)) {
       writer->Write(request, Tag());
-      goes_on = Wait();  // false: the server has answered already
+      goes_on = Wait();  // false: the server has already answered
     }
     if (goes_on) {
       writer->WritesDone(Tag());
@@ -69,13 +69,14 @@ class PolledCall {
     return Outcome(status);
   }
 
-  // One request, many replies; anything but OK from `each` cancels the call and is returned.
+  // Sends one request and receives many replies. Anything but OK from `each` cancels the call and
+  // is returned.
   template <typename Reply>
   absl::Status Stream(std::unique_ptr<grpc::ClientAsyncReader<Reply>> reader,
                       const std::function<absl::Status(const Reply&)>& each) {
     reader->StartCall(Tag());
     Wait();
-    Reply reply;  // one for all, so that chunks reuse its memory
+    Reply reply;  // one object for all replies, so that chunks reuse its memory
     while (true) {
       reader->Read(&reply, Tag());
       if (!Wait()) break;
@@ -89,7 +90,7 @@ class PolledCall {
 
  private:
   void* Tag() { return this; }
-  // Until the one operation under way is over; false if it failed. After a stop the operations end
+  // Waits until the current operation is over; false if it failed. After a stop all operations end
   // at once, because the call is cancelled.
   bool Wait();
   void Stop(absl::Status reason);
@@ -102,7 +103,7 @@ class PolledCall {
   const std::string request_id_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
-  absl::Status stopped_;  // why the call was cancelled by us
+  absl::Status stopped_;  // why this client cancelled the call
 };
 
 }  // namespace hpu::client

@@ -5,7 +5,8 @@
 namespace hpu::client {
 namespace {
 
-// A manifest may announce more than ever comes; memory is taken as bytes arrive beyond this.
+// A manifest may announce more bytes than ever arrive. Beyond this number, memory is allocated as
+// they arrive.
 constexpr uint64_t kMaxReserveBytes = 64 << 20;
 
 std::string Short(const Digest& digest) { return ToHex(digest).substr(0, 16); }
@@ -95,7 +96,7 @@ absl::Status ProgramAssembler::AddChunk(const std::string& chunk) {
   return absl::OkStatus();
 }
 
-// Opens the next blob that has bytes; empty ones are complete as they are.
+// Opens the next blob that has bytes; empty blobs are complete already.
 void ProgramAssembler::NextBlob() {
   do {
     blobs_.emplace_back();

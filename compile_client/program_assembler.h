@@ -1,5 +1,6 @@
-// Puts a program together from the parts of the wire and lets it out only when it is verified:
-// signatures by a trusted key, alias and manifest of what was wanted, digest of every blob.
+// Assembles a program from the parts that arrive, and releases it only after it has been verified:
+// signatures by a trusted key, the alias and manifest that were asked for, and the digest of every
+// blob.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ struct ByFrontEndKey {
 struct ByContentKey {
   Digest key{};
 };
-// Content: a program of exactly this, whichever compiler made it.
+// With a Content, the program must have exactly this content; any compiler may have made it.
 using Wanted = std::variant<ByFrontEndKey, ByContentKey, store::Content>;
 
 class ProgramAssembler {
@@ -25,14 +26,14 @@ class ProgramAssembler {
   ProgramAssembler(Wanted wanted, std::shared_ptr<const store::Keyring> trusted)
       : wanted_(std::move(wanted)), trusted_(std::move(trusted)) {}
 
-  // DATA_LOSS: parts that do not fit together. PERMISSION_DENIED: not signed by a trusted key, or
-  // signed, but not what was wanted.
+  // Returns DATA_LOSS if the parts do not fit together, and PERMISSION_DENIED if a trusted key has
+  // not signed them, or has signed something else than was asked for.
   absl::Status Add(const wire::ProgramPart& part);
 
-  // The alias that came, where one was asked for by its front-end key.
+  // The alias that was received, if the program was asked for by its front-end key.
   const std::optional<store::AliasRecord>& alias() const { return alias_; }
 
-  // After the last part. DATA_LOSS: something is missing or damaged.
+  // To be called after the last part. Returns DATA_LOSS if something is missing or damaged.
   absl::StatusOr<store::Entry> Finish();
 
  private:
@@ -48,7 +49,7 @@ class ProgramAssembler {
   store::SignedRecord signed_manifest_;
   std::optional<store::AliasRecord> alias_;
   std::vector<store::BlobRef> refs_;
-  std::vector<Bytes> blobs_;  // complete ones, then the one that is being filled
+  std::vector<Bytes> blobs_;  // the complete blobs, then the one that is being filled
 };
 
 }  // namespace hpu::client

@@ -5,7 +5,7 @@
 namespace hpu::client {
 namespace {
 
-// Servers that ask one another in a circle would list without end.
+// Without a limit, servers that ask each other in a circle would make the list endless.
 constexpr uint32_t kMaxUpstream = 8;
 
 }  // namespace

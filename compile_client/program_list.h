@@ -1,5 +1,5 @@
-// The programs that a server lists, one after the other: pages are fetched as they are needed, so
-// that memory does not grow with the store.
+// Iterates over the programs that a server lists. Pages are fetched as they are needed, so that
+// memory does not grow with the store.
 #pragma once
 
 #include <deque>
@@ -10,12 +10,12 @@ namespace hpu::client {
 
 class ProgramList {
  public:
-  // At most `limit` programs, 0 = all; with `upstream` also those of the servers that the server
-  // asks, behind its own. `client` must live longer.
+  // Lists at most `limit` programs, 0 = all. With `upstream`, the programs of the servers that the
+  // server asks follow its own. `client` must live longer.
   ProgramList(RpcClient* client, uint32_t limit, bool upstream)
       : client_(client), left_(limit == 0 ? UINT64_MAX : limit), upstream_(upstream) {}
 
-  // Newest first. Nothing: that was all. May wait for a page.
+  // Returns the programs newest first, and nothing at the end. May wait for a page.
   absl::StatusOr<std::optional<Listed>> Next(const Interrupt& interrupt);
 
  private:

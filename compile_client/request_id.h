@@ -1,4 +1,4 @@
-// What a call is known by in the logs of everybody who has to do with it.
+// The id of a call in the logs of client and servers.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@ namespace hpu::client {
 
 inline constexpr char kRequestIdHeader[] = "x-request-id";
 
-// 16 hexadecimal digits, drawn anew.
+// Makes a new random id of 16 hexadecimal digits.
 std::string NewRequestId();
-// 1 to 64 letters, digits, '-' or '_'.
+// Whether it is 1 to 64 letters, digits, '-' or '_'.
 bool IsRequestId(std::string_view text);
 
-// Calls that this thread makes while it lives bear this id: a server that asks others for a request
-// hands on its name.
+// During its lifetime, calls of this thread carry this id: a server that asks others on behalf of a
+// request passes on the id of that request.
 class RequestScope {
  public:
   explicit RequestScope(std::string id);
   ~RequestScope();
   RequestScope(const RequestScope&) = delete;
 
-  // Of this thread; a new one where there is no scope.
+  // The id of this thread; a new one if there is no scope.
   static std::string Current();
 
  private:

@@ -1,4 +1,4 @@
-// The calls of RpcClient that are for administrators.
+// The calls of RpcClient for administrators.
 #include "compile_client/rpc_client.h"
 
 namespace hpu::client {

@@ -35,7 +35,7 @@ wire::CompileRequest ToRequest(const CompileCall& call) {
   return request;
 }
 
-// What the answer has to be a program of; the compiler is the server's.
+// The content that the answer must have; the compiler is the server's.
 absl::StatusOr<store::Content> ContentOf(const CompileCall& call) {
   store::Content content;
   const absl::StatusOr<Digest> graph =
@@ -100,7 +100,7 @@ class CompileEvents {
       case wire::CompileEvent::EVENT_NOT_SET:
         break;
     }
-    return absl::OkStatus();  // of a newer server; nothing that we need
+    return absl::OkStatus();  // from a newer server; nothing that this client needs
   }
 
   absl::StatusOr<Compiled> Finish() {
@@ -139,8 +139,8 @@ RpcClient::Options LocalServer(const std::string& socket_path, const std::string
   RpcClient::Options options;
   options.servers.endpoints = {{Endpoint::Kind::kUnix, socket_path}};
   const std::string path = keyring_path.empty() ? socket_path + ".pub" : keyring_path;
-  // Looked at every time: a server that replaced another may have a new one. Shared by the copies
-  // of the function.
+  // Checked at every call, because a new server may have another key. The copies of the function
+  // share it.
   const auto file = std::make_shared<CachedFile<store::Keyring>>(
       path, [path] { return store::ReadKeyring(path); });
   options.trusted = [file]() -> absl::StatusOr<std::shared_ptr<const store::Keyring>> {
@@ -259,7 +259,8 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
     return compiled.status();
   };
   absl::Status status = WithServer(compile);
-  // A server that has too much to do says when to ask again. A few times: then it is not for us.
+  // An overloaded server says when to ask again. That is done a few times, and then the error is
+  // returned.
   for (int i = 0; i < options_.busy_retries && RetryHint(status).has_value(); ++i) {
     const auto again = std::chrono::steady_clock::now() + *RetryHint(status);
     if (again >= deadline) break;

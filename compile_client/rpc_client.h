@@ -1,5 +1,5 @@
-// The compile protocol as calls: every call has a deadline, can be interrupted, and gives nothing
-// that was not verified. Thread-safe.
+// The calls of the compile protocol. Every call has a deadline, can be interrupted, and returns
+// only what was verified. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace hpu::client {
 
-// Asked every 100 ms while a call waits; anything but OK cancels the call, which then returns it.
+// Called every 100 ms while a call waits. Anything but OK cancels the call, which then returns it.
 using Interrupt = std::function<absl::Status()>;
 
 struct ServerInfo {
@@ -29,20 +29,20 @@ struct ServerInfo {
   pid_t pid = 0;
   std::string upstream;  // the servers that it asks, as ToText(endpoints)
   std::string config_file;
-  bool memory_only = false;  // it keeps no program beyond its own life
+  bool memory_only = false;  // it keeps no program after it ends
 };
 
 enum class Origin { kCompiled, kCoalesced, kStore };
 
 struct CompileCall {
-  std::string graph;  // a captured graph's container
+  std::string graph;  // the container of a captured graph
   store::OptionList options;
   std::string device_kind;
   std::string isa_level;
-  bool skip_cache_lookup = false;  // compile anew and replace what is stored
+  bool skip_cache_lookup = false;  // compile again and replace what is stored
   std::optional<store::FrontEndKey> front_end;
   bool warm_up = false;  // nobody waits for it now
-  bool frozen = false;   // FAILED_PRECONDITION in place of compiling
+  bool frozen = false;   // return FAILED_PRECONDITION and do not compile
 };
 
 struct Garbage {
@@ -51,7 +51,7 @@ struct Garbage {
   uint64_t bytes_after = 0;
 };
 
-// One program that the server read again.
+// One program that the server has verified.
 struct VerifiedProgram {
   uint64_t done = 0;
   uint64_t total = 0;
@@ -68,23 +68,23 @@ struct Exported {
   std::vector<store::SignedRecord> aliases;
 };
 
-// A stored program and the front-end keys of the caller's tenant that name it.
+// A stored program with the front-end keys by which the caller's tenant knows it.
 struct Listed {
   store::Manifest manifest;
   std::vector<store::Alias> aliases;
   uint64_t hits = 0;  // since the server started
   bool pinned = false;
-  bool upstream = false;  // a server that the server asks has it
+  bool upstream = false;  // it is on a server that this server asks
 };
 
 struct ListQuery {
-  uint32_t limit = 0;     // of the page; 0 = as many as the server gives in one
-  uint32_t upstream = 0;  // how many servers further to look
+  uint32_t limit = 0;     // of the page; 0 = as many as the server puts into one
+  uint32_t upstream = 0;  // how many servers upstream to look
   std::optional<store::ListPosition> after;
 };
 struct ListPage {
   std::vector<Listed> programs;             // newest first
-  std::optional<store::ListPosition> next;  // nothing: that was all
+  std::optional<store::ListPosition> next;  // empty at the end of the list
 };
 
 struct Progress {
@@ -95,10 +95,10 @@ struct Progress {
 // Anything but OK cancels the call, which then returns it.
 using ProgressSink = std::function<absl::Status(const Progress&)>;
 
-// Whose signatures are believed, as it is at the time of a call.
+// Returns the keyring of trusted signers, as it is at the time of a call.
 using KeyringSource = std::function<absl::StatusOr<std::shared_ptr<const store::Keyring>>()>;
 
-// A program found by a key; `alias` where it was a front-end key.
+// A program that was found by a key. `alias` is set if it was a front-end key.
 struct Fetched {
   store::Entry entry;
   std::optional<store::AliasRecord> alias;
@@ -109,8 +109,8 @@ struct Compiled {
   Origin origin = Origin::kCompiled;
 };
 
-// True if this is what the compiler, or the server's memory of it, said of the graph; then the code
-// has the meaning of ARCHITECTURE.md.
+// True if this is the compiler's verdict on the graph, perhaps remembered by the server; then the
+// code has the meaning of ARCHITECTURE.md.
 bool IsVerdict(const absl::Status& status);
 
 class RpcClient {
@@ -118,10 +118,11 @@ class RpcClient {
   struct Options {
     ServerSet::Options servers;
     KeyringSource trusted;
-    std::chrono::milliseconds call_timeout{10'000};  // of everything but Compile
-    // Servers with another compiler refuse Get and Compile, with FAILED_PRECONDITION; empty: any.
+    std::chrono::milliseconds call_timeout{10'000};  // for every call except Compile
+    // Servers with another compiler refuse Get and Compile with FAILED_PRECONDITION. If it is
+    // empty, every compiler is accepted.
     std::string compiler_build_id;
-    int busy_retries = 3;  // of Compile, each when the busy server says
+    int busy_retries = 3;  // of Compile, each at the time that the busy server names
   };
 
   explicit RpcClient(Options options)
@@ -130,47 +131,50 @@ class RpcClient {
         bearer_(options_.servers.access.token_file,
                 [path = options_.servers.access.token_file] { return ReadBearer(path); }) {}
 
-  // All: ServerUnavailable (connection.h: no server, it went away, no answer in time, a fork), an
-  // Interrupt's status. Hello also FAILED_PRECONDITION: another protocol version.
+  // All calls return ServerUnavailable (connection.h: no server, it went away, no answer in time, a
+  // fork) or the status of an Interrupt. Hello also returns FAILED_PRECONDITION for another
+  // protocol version.
   absl::StatusOr<ServerInfo> Hello(const Interrupt& interrupt);
-  // NOT_FOUND = miss. DATA_LOSS, PERMISSION_DENIED: what came is not what the key's signer made.
+  // Returns NOT_FOUND for a miss, and DATA_LOSS or PERMISSION_DENIED if the answer is not what the
+  // signer of the key made.
   absl::StatusOr<Fetched> Get(const ByFrontEndKey& key, const Interrupt& interrupt);
   absl::StatusOr<Fetched> Get(const ByContentKey& key, const Interrupt& interrupt);
-  // Besides those of Get the compiler's verdict, with any code; DEADLINE_EXCEEDED is also a program
-  // that did not come within `timeout`; RESOURCE_EXHAUSTED: the server is busy, and was so each of
-  // the times that it named. What is let out was compiled from this graph and these options.
+  // Besides the errors of Get, returns the compiler's verdict, with any code; DEADLINE_EXCEEDED
+  // also if the program did not come within `timeout`; and RESOURCE_EXHAUSTED if the server was
+  // busy at each of the times that it named. A returned program was compiled from this graph and
+  // these options.
   absl::StatusOr<Compiled> Compile(const CompileCall& call, std::chrono::milliseconds timeout,
                                    const ProgressSink& progress, const Interrupt& interrupt);
   absl::StatusOr<std::map<std::string, uint64_t>> Stats(const Interrupt& interrupt);
-  // A page; ProgramList (program_list.h) asks for one after the other. NOT_FOUND: there is no
-  // server so far upstream, or it does not answer.
+  // Returns one page; ProgramList (program_list.h) asks for one after the other. Returns NOT_FOUND
+  // if there is no server so far upstream, or if it does not answer.
   absl::StatusOr<ListPage> List(const ListQuery& query, const Interrupt& interrupt);
   absl::Status Shutdown(const std::string& reason, const Interrupt& interrupt);
 
-  // For administrators (rpc_administration.cc). All: PERMISSION_DENIED to others; UNIMPLEMENTED: an
-  // older server.
-  // NOT_FOUND: no such program.
+  // Calls for administrators (rpc_administration.cc). All return PERMISSION_DENIED to others, and
+  // UNIMPLEMENTED if the server is older. Pin returns NOT_FOUND if there is no such program.
   absl::Status Pin(const Digest& content_key, bool pinned, const Interrupt& interrupt);
   absl::StatusOr<Garbage> CollectGarbage(uint64_t max_bytes, std::chrono::seconds unused,
                                          std::chrono::milliseconds timeout,
                                          const Interrupt& interrupt);
   absl::Status Verify(std::chrono::milliseconds timeout, const VerifySink& each,
                       const Interrupt& interrupt);
-  // The number of aliases that were filed. INVALID_ARGUMENT: no manifest. PERMISSION_DENIED: also
-  // signed by a key that the server does not trust. DATA_LOSS: the blobs are not the manifest's.
+  // Returns the number of aliases that were stored. Returns INVALID_ARGUMENT if there is no
+  // manifest, PERMISSION_DENIED also if the signing key is not trusted by the server, and DATA_LOSS
+  // if the blobs do not match the manifest.
   absl::StatusOr<uint64_t> Import(const Exported& program, std::chrono::milliseconds timeout,
                                   const Interrupt& interrupt);
 
  private:
   using Call = std::function<absl::Status(wire::CompileService::Stub&)>;
 
-  // Runs the call on a server that works; if it turns out that it does not, on the next one. All
-  // calls may be repeated: the server answers a repeated Compile from the flight or the store.
+  // Runs the call on a working server and, if that server fails, on the next one. All calls may be
+  // repeated: the server answers a repeated Compile from the in-flight compilation or the store.
   absl::Status WithServer(const Call& call);
-  // Where one compiler is wanted: another server may have it, know us, or sign with a key that is
-  // trusted.
+  // True if the server's answer does not help because another compiler is wanted, or because the
+  // server does not know us or is not trusted: another server may do better.
   bool IsOfNoUse(const absl::Status& status) const;
-  // Tells the server who asks.
+  // Sends who calls.
   absl::Status Introduce(PolledCall& call);
   template <typename Request, typename Reply>
   using Prepare = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (
@@ -189,10 +193,10 @@ class RpcClient {
 
   const Options options_;
   ServerSet servers_;
-  CachedFile<std::string> bearer_;  // the token's metadata
+  CachedFile<std::string> bearer_;  // the token, as call metadata
 };
 
-// Of the server at a unix socket, whose keyring lies in "<socket>.pub" unless a path is given.
+// For the server at a unix socket. Its keyring is "<socket>.pub" unless a path is given.
 RpcClient::Options LocalServer(const std::string& socket_path,
                                const std::string& keyring_path = "");
 

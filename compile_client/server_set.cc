@@ -8,12 +8,12 @@ ServerSet::ServerSet(Options options)
     : options_(std::move(options)), servers_(options_.endpoints.size()) {}
 
 ServerSet::~ServerSet() {
-  // In a forked child gRPC's objects must not be touched; they are lost on purpose.
+  // In a forked child gRPC's objects must not be touched, so they are leaked on purpose.
   if (AfterFork()) new std::vector<Server>(std::move(servers_));
 }
 
 absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
-  // Before the lock, which another thread of the parent may have held at the fork.
+  // This check precedes the lock, which another thread of the parent may have held at the fork.
   if (AfterFork()) return ConnectUnix("").status();
   std::unique_lock<std::mutex> lock(mutex_);
   absl::Status last = ServerUnavailable(Error(absl::StatusCode::kUnavailable,
@@ -32,17 +32,17 @@ absl::StatusOr<ServerSet::Choice> ServerSet::Choose(Tried& tried) {
     lock.lock();
     --server.connecting;
     if (connection.ok()) {
-      // One for all: who was first.
+      // All threads use one connection, the first that was made.
       if (server.connection == nullptr) server.connection = *std::move(connection);
       return Choice{i, server.connection, false};
     }
     if (!IsServerUnavailable(connection.status())) return connection.status();
-    // Those who tried at the same time found the same failure.
+    // Threads that tried at the same time found the same failure, which counts once.
     if (server.not_before <= begin) Pause(server);
     last = connection.status();
     tried[i] = true;
   }
-  // The first pauses would be over by now, and the next call would wait for the same servers.
+  // By now the first pauses would be over, and the next call would wait for the same servers.
   for (size_t i = 0; i < servers_.size(); ++i) {
     if (tried[i]) servers_[i].not_before = Clock::now() + servers_[i].pause;
   }

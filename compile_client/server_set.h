@@ -1,4 +1,4 @@
-// The servers that a client may ask: in their order, passing over those that failed lately.
+// The servers that a client may ask, in their order, except those that failed recently.
 // Thread-safe.
 #pragma once
 
@@ -17,10 +17,10 @@ class ServerSet {
     std::vector<Endpoint> endpoints;  // one or more; the first that works is asked
     Access access;
     std::chrono::milliseconds connect_timeout{1500};
-    // Of several servers that cannot be reached: no further one is tried after this.
+    // With several unreachable servers, no further one is tried after this time.
     std::chrono::milliseconds choose_timeout{4000};
-    // How long a server that failed is left alone; doubles with each failure in a row. 0: it is
-    // asked again at once.
+    // How long a server that failed is not asked. It doubles with each failure in a row. With 0 it
+    // is asked again at once.
     std::chrono::milliseconds retry_after{0};
     std::chrono::milliseconds max_retry_after{60'000};
   };
@@ -29,9 +29,9 @@ class ServerSet {
   struct Choice {
     size_t index = 0;
     std::shared_ptr<Connection> connection;
-    bool reused = false;  // it was connected before: it may have gone away since
+    bool reused = false;  // it was connected before, and may have gone away since
   };
-  // The servers that one call has tried in vain.
+  // The servers that one call has already tried without success.
   using Tried = std::vector<bool>;
 
   explicit ServerSet(Options options);
@@ -41,15 +41,15 @@ class ServerSet {
 
   Tried NoneTried() const { return Tried(options_.endpoints.size(), false); }
 
-  // Connects where needed. ServerUnavailable: none is left, with the last reason. PERMISSION_DENIED
-  // as Connect.
+  // Connects where needed. Returns ServerUnavailable with the last reason if no server is left, and
+  // PERMISSION_DENIED as Connect does.
   absl::StatusOr<Choice> Choose(Tried& tried);
 
-  // What became of the call. After a failure the connection is not used again.
+  // The call's outcome must be reported. After a failure the connection is not used again.
   void Worked(const Choice& choice);
-  // The connection broke. The server is tried, unless the connection was an old one.
+  // The connection broke. The server counts as tried, unless the connection was an old one.
   void Broke(const Choice& choice, Tried& tried);
-  // No answer in time, or one that is of no use: the server is tried.
+  // There was no answer in time, or a useless one: the server counts as tried.
   void WasLate(const Choice& choice, Tried& tried);
 
   const std::vector<Endpoint>& endpoints() const { return options_.endpoints; }
@@ -61,11 +61,12 @@ class ServerSet {
     std::shared_ptr<Connection> connection;
     Clock::time_point not_before{};
     std::chrono::milliseconds pause{0};
-    size_t connecting = 0;  // threads
+    size_t connecting = 0;  // number of threads
   };
 
-  // mutex_ held
-  // Another one can be asked while somebody else finds out about this one.
+  // Callers of these hold mutex_.
+  // PassOver returns true if another server can be asked while another thread finds out about this
+  // one.
   bool PassOver(size_t index, const Tried& tried) const;
   void Pause(Server& server) const;
   Server& Drop(const Choice& choice);

@@ -35,12 +35,12 @@ std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const TlsAccess& access
 absl::StatusOr<std::string> ReadBearer(const std::string& token_file) {
   ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(token_file, kMaxTokenBytes));
   std::string token = text.substr(0, text.find('\n'));
-  // What editors leave at the end.
+  // Editors may leave white space at the end.
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) {
     token.pop_back();
   }
   if (token.empty()) return InvalidArgument("no token in the first line of ", token_file);
-  // gRPC ends the process over a header with other characters.
+  // gRPC ends the process if a header has other characters.
   if (!std::ranges::all_of(token, [](char c) { return c >= ' ' && c <= '~'; })) {
     return InvalidArgument("the token in ", token_file, " has characters that no header takes");
   }

@@ -1,4 +1,4 @@
-// How the client of a gRPC service shows who it is and whom it takes for the server.
+// How the client of a gRPC service identifies itself and which servers it accepts.
 #pragma once
 
 #include <memory>
@@ -13,35 +13,35 @@ class ChannelCredentials;
 
 namespace hpu {
 
-// Files are PEM and are read anew for every connection; a token only travels over TLS and, on this
-// host, TCP.
+// The files are PEM and are read again for every connection. A token is only sent over TLS and, on
+// this host, over TCP.
 struct Access {
-  std::string ca_file;           // of the authorities that servers' certificates are checked with
+  std::string ca_file;           // of the authorities that must have signed a server's certificate
   std::string certificate_file;  // the client's own; both or none
   std::string key_file;
   std::string token_file;  // its first line is sent as "authorization: Bearer ..."
-  // How the options of the server begin that these are: "upstream" for --upstream-ca.
+  // The prefix of the corresponding options of the server: "upstream" for --upstream-ca.
   std::string options = "upstream";
 };
 
 // The contents of the TLS files.
 struct TlsAccess {
   std::string authorities;  // empty: those of the system
-  TlsIdentity identity;     // empty: none is shown
+  TlsIdentity identity;     // empty: the client shows none
   friend bool operator==(const TlsAccess&, const TlsAccess&) = default;
 };
 
-// Errors of ReadAuthorities and ReadTlsIdentity.
+// Returns the errors of ReadAuthorities and ReadTlsIdentity.
 absl::StatusOr<TlsAccess> ReadTlsAccess(const Access& access);
 
-// The server shows a certificate, we ours if there is one.
+// The server shows a certificate, and the client shows its own if it has one.
 std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const TlsAccess& access);
 
-// The value of the header "authorization", read anew. INVALID_ARGUMENT: the file has no first
-// line that a header could be. Errors of RegularFile.
+// Returns the value of the header "authorization", read again. Returns INVALID_ARGUMENT if the
+// first line of the file cannot be a header, and the errors of RegularFile.
 absl::StatusOr<std::string> ReadBearer(const std::string& token_file);
 
-// All that can be wrong with the files, who may read the secret ones too.
+// Checks everything that can be wrong with the files, including who may read the secret ones.
 absl::Status CheckAccess(const Access& access);
 
 }  // namespace hpu

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from proto/options.yaml: the tables of Python and C++, docs/options.md.
+"""Generates from proto/options.yaml the tables of Python and C++ and docs/options.md.
 
 gen_options.py            writes the committed files (Python's table, the page)
 gen_options.py --check    fails if they are not current
@@ -68,7 +68,7 @@ def python_table(rows: list[dict[str, Any]]) -> str:
         "class Option:",
         '    """One row of the table; `effect` is "active" or why other values change nothing.',
         "",
-        "    torch_mode: function of torch; the option is also on while that says so.",
+        "    torch_mode: a function of torch; the option is also on while it returns true.",
         '    """',
         "",
         "    name: str",
@@ -128,7 +128,7 @@ def cpp_header(rows: list[dict[str, Any]]) -> str:
         "",
         "namespace hpu {",
         "",
-        "// What an option is where nobody says anything else.",
+        "// The values of options that nobody has set.",
         "namespace default_options {",
     ]
     for row in rows:
@@ -151,7 +151,7 @@ def cpp_header(rows: list[dict[str, Any]]) -> str:
     lines += [
         "};",
         "",
-        "// INVALID_ARGUMENT: no such option, or no value of its type.",
+        "// Returns INVALID_ARGUMENT if there is no such option, or if the value is not of its type.",
         "inline absl::Status SetOption(std::string_view name, std::string_view value,",
         "                              KeyOptions* options) {",
     ]
@@ -167,7 +167,7 @@ def cpp_header(rows: list[dict[str, Any]]) -> str:
         f'  return InvalidArgument("unknown compile option ", name, "; there are: {names}");',
         "}",
         "",
-        "// All of them by name, as text that SetOption takes.",
+        "// Returns all options by name, as text that SetOption accepts.",
         "inline std::vector<std::pair<std::string, std::string>> OptionTexts(",
         "    const KeyOptions& options) {",
         "  return {",

@@ -1,4 +1,5 @@
-// absl::Status <-> grpc::Status, which have the same codes but no conversion in the packaged gRPC.
+// Converts between absl::Status and grpc::Status, which have the same codes but no conversion in
+// the packaged gRPC.
 #pragma once
 
 #include <grpcpp/support/status.h>

@@ -10,7 +10,7 @@ absl::Status Refused(std::string_view name, std::string_view value, std::string_
   return InvalidArgument("option ", name, " is '", value, "'; allowed: ", allowed);
 }
 
-// The whole text is one number.
+// Requires that the whole text is one number.
 template <typename Number>
 bool ParseNumber(std::string_view text, Number* number) {
   const char* const end = text.data() + text.size();
@@ -51,7 +51,7 @@ std::string OptionText(bool option) { return option ? "true" : "false"; }
 std::string OptionText(int64_t option) { return std::to_string(option); }
 std::string OptionText(const std::string& option) { return option; }
 
-// The shortest text that reads back as the same number.
+// Returns the shortest text that reads back as the same number.
 std::string OptionText(double option) {
   char text[32];
   return std::string(text, std::to_chars(text, text + sizeof(text), option).ptr);

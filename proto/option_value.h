@@ -1,4 +1,4 @@
-// Values of options as a compile request carries them: text that Python's options.py wrote.
+// Values of options in a compile request, which are text that Python's options.py wrote.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace hpu {
 
-// INVALID_ARGUMENT names the option, the value and what is allowed.
+// Returns INVALID_ARGUMENT with the option, the value and what is allowed.
 absl::Status ParseOption(std::string_view name, std::string_view value, bool* option);
 absl::Status ParseOption(std::string_view name, std::string_view value, int64_t* option);
 absl::Status ParseOption(std::string_view name, std::string_view value, double* option);
-// `allowed`: empty = every text.
+// If `allowed` is empty, every text is allowed.
 absl::Status ParseOption(std::string_view name, std::string_view value,
                          std::initializer_list<std::string_view> allowed, std::string* option);
 
-// The text that ParseOption reads back; one text per value.
+// Returns the text that ParseOption reads back; each value has one text.
 std::string OptionText(bool option);
 std::string OptionText(int64_t option);
 std::string OptionText(double option);

@@ -1,4 +1,4 @@
-// Precompiled for what speaks gRPC, as base/pch.h is for the other libraries.
+// The precompiled header for code that uses gRPC, as base/pch.h is for the other libraries.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

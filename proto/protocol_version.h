@@ -1,4 +1,4 @@
-// Version of proto/compile_service.proto, which both sides say in Hello and compare.
+// The version of proto/compile_service.proto, which both sides send in Hello and compare.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace hpu::wire {
 
 inline constexpr uint32_t kProtocolVersion = 4;
 
-// FAILED_PRECONDITION of the side that finds the other one, `peer`, to speak another version.
+// Returns FAILED_PRECONDITION on the side that finds that the other one, `peer`, speaks another
+// version.
 inline absl::Status OtherProtocol(const std::string& peer, uint32_t version,
                                   const std::string& self) {
   return Error(absl::StatusCode::kFailedPrecondition, "the ", peer, " speaks version ", version,

@@ -23,10 +23,10 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// More than any system's list of authorities has.
+// This is more than any system's list of authorities has.
 constexpr size_t kMaxPemBytes = 4 << 20;
 
-// Nobody is asked for a password.
+// Never asks for a password.
 int NoPassword(char*, int, int, void* asked) {
   if (asked != nullptr) *static_cast<bool*>(asked) = true;
   return -1;
@@ -39,7 +39,7 @@ std::string LastReason() {
   return reason == nullptr ? "unknown reason" : reason;
 }
 
-// That there is no more in the text is one of OpenSSL's errors.
+// OpenSSL reports the end of the text as an error.
 bool AtEnd() {
   const unsigned long error = ERR_peek_last_error();
   return ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
@@ -97,7 +97,7 @@ std::string ToDate(int64_t seconds) {
   return text;
 }
 
-// OK within the certificate's time.
+// Returns OK during the certificate's validity.
 absl::Status CheckTime(const X509& certificate) {
   ASSIGN_OR_RETURN(const int64_t begin, Seconds(X509_get0_notBefore(&certificate)));
   ASSIGN_OR_RETURN(const int64_t end, Seconds(X509_get0_notAfter(&certificate)));
@@ -150,7 +150,7 @@ absl::StatusOr<Key> ReadKey(const std::string& name, const std::string& text) {
   return key;
 }
 
-// Checks what TLS itself demands besides, such as the size of the key.
+// Checks what TLS itself also requires, such as the size of the key.
 absl::Status CheckUse(const std::string& name, X509& certificate, EVP_PKEY& key) {
   const Context context(SSL_CTX_new(TLS_method()), &SSL_CTX_free);
   if (context != nullptr && SSL_CTX_use_certificate(context.get(), &certificate) == 1 &&
@@ -185,7 +185,8 @@ absl::StatusOr<TlsIdentity> ReadTlsIdentity(TlsEnd end, const std::string& chain
                    Certificates(chain_option, chain_file, identity.chain));
   const std::string chain_name = Named(chain_option, chain_file);
   RETURN_IF_ERROR(CheckChain(end, chain_name, chain));
-  // A process that only calls servers may keep its key in any mode: no server is lost over it.
+  // A process that only calls servers may keep its key in any mode, because its mode endangers no
+  // server.
   absl::StatusOr<std::string> key_text = end == TlsEnd::kServer
                                              ? ReadSecret(key_file, kMaxPemBytes)
                                              : ReadRegularFile(key_file, kMaxPemBytes);
@@ -208,7 +209,7 @@ absl::StatusOr<std::string> ReadAuthorities(const std::string& option, const std
   size_t valid = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     X509* certificate = found[i].get();
-    // One that has signed itself is believed as what it is.
+    // A self-signed certificate counts as an authority of its own.
     if (X509_check_ca(certificate) == 0 && !Signs(*certificate, *certificate)) {
       return InvalidArgument(Named(option, file), ": certificate ", i + 1,
                              " is not an authority's: it may sign no other");

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 class CompileError(RuntimeError):
-    """The compiler or its server said no."""
+    """The compiler or its server refused."""
 
     code: str
     """Canonical name of the reason: "UNIMPLEMENTED", "INVALID_ARGUMENT", "INTERNAL", "DATA_LOSS",
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", ..."""
 
 class ServerUnavailable(CompileError):
-    """No server can be reached or started, it did not answer in time, or this process was forked
-    from one that had used it."""
+    """No server can be reached or started, the server did not answer in time, or this process was
+    forked from one that had used it."""
 
 class KeyBuilder:
     """Front-end keys: SHA-256 over named fields in order (docs/cache_key.md)."""
@@ -20,7 +20,7 @@ class KeyBuilder:
     def __init__(self) -> None: ...
     def field(self, name: str, value: str | int | bytes) -> None: ...
     def factors(self) -> list[tuple[str, str]]:
-        """The fields as text, for explaining misses."""
+        """The fields as text, which explains misses."""
     def digest(self) -> bytes:
         """32 bytes."""
 
@@ -43,16 +43,17 @@ class LoadedProgram:
         """ "compiled" (by this call), "coalesced" (by another call at the same time) or "store"."""
     @property
     def compile_ms(self) -> float:
-        """What compiling took when it was done."""
+        """How long compiling took when it was done."""
     @property
     def fetch_ms(self) -> float:
-        """What this call took."""
+        """How long this call took."""
     @property
     def signed_manifest(self) -> tuple[bytes, bytes, bytes]:
-        """Record, signature, public key: as its signer made it."""
+        """Record, signature and public key, as the signer made them."""
     @property
     def signed_alias(self) -> tuple[bytes, bytes, bytes] | None:
-        """The same of the name by which it was asked for; None if by its content key."""
+        """The same for the alias by which it was asked for; None if it was asked for by its content
+        key."""
     @property
     def manifest(self) -> dict[str, Any]:
         """key (the content key), program, recipes, compiler_build_id, device_kind, isa_level,
@@ -71,11 +72,11 @@ class CompileClient:
         store_public_key_path: str | None = None,
         call_timeout_s: float = 10.0,
     ) -> None:
-        """store_public_key_path: the trusted signer; by default "<socket>.pub", which the server
+        """store_public_key_path: the trusted signer, by default "<socket>.pub", which the server
         writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
-        """build_id, protocol_version, pid; upstream, config_file: started with, "" = none;
-        memory_only: no program outlives the server."""
+        """build_id, protocol_version, pid; upstream, config_file: what it was started with, "" =
+        none; memory_only: no program outlives the server."""
     def get(self, front_end_key: bytes) -> LoadedProgram | None:
         """The stored program that this tenant's alias names; None is a miss."""
     def get_content(self, content_key: bytes) -> LoadedProgram | None:
@@ -93,26 +94,29 @@ class CompileClient:
         warm_up: bool = False,
         frozen: bool = False,
     ) -> LoadedProgram:
-        """Compiles, or waits for the one compilation of this content that is under way, or answers
-        from the store; skip_cache_lookup: compiles anew in place of what is stored. front_end (key,
-        factors, label): by what get() will find the program. progress(stage, done, total); stage
-        "queued" has the position in `done`. warm_up: nobody waits for it, so requests that somebody
-        waits for go first. frozen: CompileError FAILED_PRECONDITION in place of compiling."""
+        """Compiles, or waits for the running compilation of this content, or answers from the
+        store. skip_cache_lookup: compiles again and replaces what is stored. front_end (key,
+        factors, label): the name by which get() will find the program. progress(stage, done,
+        total): with stage "queued", `done` is the position. warm_up: nobody waits for it, so
+        requests that somebody waits for go first. frozen: raises CompileError FAILED_PRECONDITION
+        and does not compile."""
     def stats(self) -> dict[str, int]: ...
     def list(self, limit: int = 0, upstream: bool = False) -> Iterator[dict[str, Any]]:
-        """Manifests in the store, newest first; 0 = all. Each with `aliases` of this tenant, oldest
-        first (front_end_key, label, created, factors), `hits` (how often the server handed the
-        program out since it started), `pinned`, and `upstream` (a server has it that this one asks;
-        those are left out unless upstream=True)."""
+        """Manifests in the store, newest first; 0 = all. Each has `aliases` of this tenant, oldest
+        first (front_end_key, label, created, factors), `hits` (how often the server has handed the
+        program out since it started), `pinned`, and `upstream` (it is on a server that this one
+        asks; those are left out unless upstream=True)."""
     def pin(self, content_key: bytes, pinned: bool) -> None:
-        """A pinned program is not evicted. CompileError NOT_FOUND: no such program."""
+        """Pins or unpins a program: a pinned one is not evicted. Raises CompileError NOT_FOUND if
+        there is no such program."""
     def collect_garbage(
         self, max_bytes: int, unused_seconds: int = 0, timeout_s: float = 600.0
     ) -> dict[str, int]:
-        """Removes programs unused for so long (0 = none for that), then those unused longest until
-        at most max_bytes are left; never pinned ones. removed, bytes_before, bytes_after."""
+        """Removes programs that were unused for unused_seconds (0 = none), and then the longest
+        unused until at most max_bytes are left, but never pinned ones. Returns removed,
+        bytes_before and bytes_after."""
     def verify(self, each: Callable[[int, int, str, str], object], timeout_s: float) -> None:
-        """Has the server read all programs again; each(done, total, content key, problem)."""
+        """Lets the server verify all programs; each(done, total, content key, problem)."""
     def import_program(
         self,
         signed_manifest: tuple[bytes, bytes, bytes],
@@ -120,24 +124,27 @@ class CompileClient:
         signed_aliases: Sequence[tuple[bytes, bytes, bytes]],
         timeout_s: float,
     ) -> int:
-        """Files an exported program; the number of its names that this tenant has now. CompileError
-        PERMISSION_DENIED: signed by a key that the server does not trust."""
+        """Stores an exported program and returns the number of names that this tenant has for it
+        now. Raises CompileError PERMISSION_DENIED if the signing key is not trusted by the server.
+        """
     def shutdown(self, reason: str = "") -> None: ...
 
 def sign_record(kind: str, record: bytes, folder: str) -> tuple[bytes, bytes, bytes]:
-    """A "manifest" or an "alias", signed with the key of a folder."""
+    """Signs a "manifest" or an "alias" with the key of a folder."""
 
 def check_record(kind: str, record: tuple[bytes, bytes, bytes]) -> bool:
-    """Whether a signed record is what its own public key signed; says nothing of trust."""
+    """Whether the record was signed by its own public key. This says nothing about trust."""
 
 def describe_manifest(record: bytes) -> dict[str, Any]:
-    """As LoadedProgram.manifest. CompileError DATA_LOSS: it is none."""
+    """Returns what LoadedProgram.manifest returns. Raises CompileError DATA_LOSS if it is no
+    manifest."""
 
 def make_key(folder: str) -> str:
-    """Makes a key pair in a folder, or finds it there; the public half, 64 hexadecimal digits."""
+    """Makes a key pair in a folder, or finds it there. Returns the public key as 64 hexadecimal
+    digits."""
 
 def read_keyring(path: str) -> list[str]:
-    """Public keys of a keyring's file, 64 hexadecimal digits each."""
+    """The public keys of a keyring's file, 64 hexadecimal digits each."""
 
 def ask_server(
     address: str,
@@ -147,10 +154,11 @@ def ask_server(
     token_file: str,
     timeout_s: float,
 ) -> dict[str, Any]:
-    """What a compile server says of itself, as CompileClient.hello. Raises CompileError."""
+    """Returns what a compile server reports about itself, as CompileClient.hello does. Raises
+    CompileError."""
 
 def server_process(socket_path: str) -> tuple[int, bool] | None:
-    """(pid, whether it is stopping) of the server whose socket this is, or was; None = none."""
+    """(pid, whether it is stopping) of the server that owns, or owned, this socket; None = none."""
 
 def ensure_server(
     server_binary: str,
@@ -162,13 +170,13 @@ def ensure_server(
     idle_timeout_s: int = 900,
     compile_timeout_s: float = ...,
 ) -> str:
-    """Path of the socket of a running server of exactly this compiler; starts one if need be, and
-    replaces one of another build, or one that has no upstream, or no configuration file, where one
-    is given here."""
+    """Returns the path of the socket of a running server of exactly this compiler. Starts one if
+    necessary, and replaces a server of another build, or one that lacks an upstream or a
+    configuration file that is given here."""
 
 def compile_servers(addresses: str) -> str:
-    """Addresses of compile servers as they are understood, separated by commas; CompileError
-    INVALID_ARGUMENT with what is wrong."""
+    """Returns the addresses of compile servers as they are understood, separated by commas. Raises
+    CompileError INVALID_ARGUMENT with what is wrong."""
 
 def server_paths(cache_dir: str) -> dict[str, str]:
-    """Where ensure_server puts "socket", "log" and "store"; starts nothing."""
+    """Returns where ensure_server puts "socket", "log" and "store". Starts nothing."""

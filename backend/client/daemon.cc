@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kHelloTimeout{2000};
 // A server whose socket was removed listens again within a second.
 constexpr std::chrono::milliseconds kListenPatience{2000};
-// One that accepts connections and says nothing is stopped or hangs.
+// A server that accepts connections but never answers is suspended or hangs.
 constexpr std::chrono::milliseconds kAnswerPatience{6000};
 constexpr std::chrono::milliseconds kPoll{10};
 
@@ -41,7 +41,7 @@ class Starter {
     if (IsOurs(SayHello(paths_.socket, interrupt_))) return paths_.socket;
     FileLock starting(paths_.socket + ".start");
     RETURN_IF_ERROR(starting.Take(deadline_, interrupt_));
-    // From here on nobody else starts or replaces a server.
+    // From here on no other process starts or replaces a server.
     ASSIGN_OR_RETURN(const bool running, AwaitOtherServers());
     if (running) return paths_.socket;
     RETURN_IF_ERROR(Spawn());
@@ -60,19 +60,20 @@ class Starter {
            (options_.config_file.empty() || !info->config_file.empty());
   }
 
-  // True: one of our build answers (another process has started it while we waited). False: there
-  // is none, and the place is free. A server of another build is asked to stop, one that is
-  // stopping is given the time we have, one that does not answer kAnswerPatience since this client
-  // came, one that does not even listen kListenPatience.
+  // Returns true if a server of our build answers (another process has started it in the meantime),
+  // and false if there is none and the place is free. A server of another build is asked to stop.
+  // One that is stopping gets all the time that is left; one that does not answer gets
+  // kAnswerPatience from the arrival of this client, and one that does not even listen gets
+  // kListenPatience.
   absl::StatusOr<bool> AwaitOtherServers() {
-    // Held by a server from before it listens until it has left the store.
+    // A server holds this from before it listens until it has left the store.
     FileLock serving(paths_.socket + ".lock");
     Clock::time_point last_listening = Clock::now();
     while (true) {
       const absl::StatusOr<ServerInfo> running = SayHello(paths_.socket, interrupt_);
       if (IsOurs(running)) return true;
       RETURN_IF_ERROR(interrupt_());
-      // FAILED_PRECONDITION: it speaks another version of the protocol.
+      // FAILED_PRECONDITION means that it speaks another version of the protocol.
       const bool answers = running.ok() || absl::IsFailedPrecondition(running.status());
       if (answers) RETURN_IF_ERROR(StopOther());
       ASSIGN_OR_RETURN(const bool place_is_free, serving.Try());
@@ -113,7 +114,7 @@ class Starter {
     const absl::Status asked =
         RpcClient(std::move(options))
             .Shutdown("replaced by build " + build_id_.substr(0, 16), interrupt_);
-    // One that went away by itself has done what was asked.
+    // A server that went away by itself has done what was asked.
     return IsServerUnavailable(asked) ? absl::OkStatus() : asked;
   }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLockPoll{10};
-// A holder may be stopped for a moment, as by a debugger.
+// A holder may be suspended for a moment, for example by a debugger.
 constexpr std::chrono::milliseconds kStoppedPatience{2000};
 constexpr size_t kMaxLockBytes = 4096;
 
@@ -35,17 +35,19 @@ bool HasOpen(pid_t process, const struct stat& file) {
   return false;
 }
 
-// The process that holds flock on the file. Nothing: it is of another container or another user.
+// Returns the process that holds flock on the file, or nothing if it is in another container or
+// belongs to another user.
 std::optional<pid_t> HolderOf(const struct stat& file) {
   std::ifstream locks("/proc/locks");
-  // "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF"; one that waits has "->" after the number.
+  // A line is "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF"; that of a waiting process has "->"
+  // after the number.
   for (std::string line; std::getline(locks, line);) {
     std::istringstream fields(line);
     std::string number, kind, strength, access, place;
     pid_t process = 0;
     if (!(fields >> number >> kind >> strength >> access >> process >> place)) continue;
     const std::string inode = ":" + std::to_string(file.st_ino);
-    // The numbers of devices are not everywhere those of stat.
+    // Device numbers here do not always equal those of stat.
     if (kind == "FLOCK" && place.ends_with(inode) && HasOpen(process, file)) return process;
   }
   return std::nullopt;
@@ -55,7 +57,7 @@ bool IsStopped(pid_t process) {
   std::ifstream in("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   std::getline(in, line);
-  // "1234 (name) T ..."; the name may have brackets itself.
+  // A line is "1234 (name) T ..."; the name may contain brackets.
   const size_t end = line.rfind(") ");
   return end != std::string::npos && end + 2 < line.size() &&
          (line[end + 2] == 'T' || line[end + 2] == 't');
@@ -114,7 +116,8 @@ std::optional<ServerProcess> RunningServer(const std::string& socket_path) {
   ServerProcess process;
   std::string state;
   std::istringstream in(text);
-  // No text: a client that is about to start a server looks whether the place is free.
+  // The file is empty while a client that is about to start a server checks whether the place is
+  // free.
   if (!(in >> process.pid >> state)) return std::nullopt;
   process.stopping = state == "stopping";
   return process;

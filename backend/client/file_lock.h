@@ -1,4 +1,4 @@
-// Lock files: who may start a server, and who serves.
+// Lock files decide which process may start a server, and which one serves.
 #pragma once
 
 #include <sys/types.h>
@@ -13,17 +13,18 @@
 
 namespace hpu::client {
 
-// flock with a bound. The lock goes with the object, or with the process.
+// An flock with a time limit. The lock ends with the object or with the process.
 class FileLock {
  public:
   explicit FileLock(const std::string& path);
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
-  // False if another process holds it. UNAVAILABLE: there can be no such file.
+  // Returns false if another process holds the lock, and UNAVAILABLE if the file cannot exist.
   absl::StatusOr<bool> Try();
-  // UNAVAILABLE also when the deadline passes, or sooner where who holds it is stopped and will not
-  // let go; the message names the process where that can be known. An `interrupt`'s status.
+  // Returns UNAVAILABLE also when the deadline passes, or sooner if the holder is suspended and
+  // will not let go; the message names the process if it can be known. Also returns the status of
+  // `interrupt`.
   absl::Status Take(std::chrono::steady_clock::time_point deadline,
                     const std::function<absl::Status()>& interrupt);
 
@@ -34,11 +35,11 @@ class FileLock {
 
 struct ServerProcess {
   pid_t pid = 0;
-  bool stopping = false;  // it takes no more connections and finishes what it does
+  bool stopping = false;  // it accepts no more connections and finishes its work
 };
 
-// The server that holds the lock of this socket, whether it listens, answers or neither. Its text
-// is "PID serving" or "PID stopping".
+// Returns the server that holds the lock of this socket, whether it listens, answers or does
+// neither. The text of the lock file is "PID serving" or "PID stopping".
 std::optional<ServerProcess> RunningServer(const std::string& socket_path);
 
 }  // namespace hpu::client

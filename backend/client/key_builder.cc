@@ -3,7 +3,7 @@
 namespace hpu::client {
 namespace {
 
-// Changing it disowns every alias: each costs a capture, no compilation.
+// A change of it invalidates every alias. Each alias then costs a capture, but no compilation.
 constexpr std::string_view kSalt = "hpu-front-end-key-v1";
 constexpr size_t kMaxShownBytes = 4096;
 

@@ -1,5 +1,5 @@
-// The front-end key of a graph: SHA-256 over named fields in order, and the same fields as text, so
-// that every miss can be explained (docs/cache_key.md).
+// The front-end key of a graph is the SHA-256 over named fields in order. The same fields are kept
+// as text, so that every miss can be explained (docs/cache_key.md).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@ class KeyBuilder {
  public:
   KeyBuilder();
 
-  // The kind of the value is hashed with it: 1 and "1" differ. Long values are shown by digest.
+  // The kind of the value is hashed with it, so 1 and "1" differ. Long values are shown by their
+  // digest.
   void AddText(std::string_view name, std::string_view value);
   void AddNumber(std::string_view name, int64_t value);
   void AddBytes(std::string_view name, std::span<const uint8_t> value);
 
   const std::vector<store::KeyFactor>& factors() const { return factors_; }
-  // Of the fields added so far; more may follow.
+  // The digest of the fields added so far; more may follow.
   Digest digest() const;
 
  private:

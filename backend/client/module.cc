@@ -1,5 +1,4 @@
-// Extension module _client: keys and the compile protocol. No torch here
-// (ARCHITECTURE.md).
+// Extension module _client: keys and the compile protocol. It must not use torch (ARCHITECTURE.md).
 #include <pybind11/pybind11.h>
 
 #include "backend/client/py_client.h"

@@ -41,7 +41,7 @@ py::dict HelloDict(const ServerInfo& info) {
   return dict;
 }
 
-// What iterating over a list gives.
+// The items of the iteration over a list.
 py::dict NextProgram(ProgramList& list) {
   PythonCall call;
   const auto next = call.Run<std::optional<Listed>>(
@@ -215,7 +215,7 @@ store::FrontEndKey ToFrontEndKey(const FrontEndTuple& tuple) {
   return front_end;
 }
 
-// dict[str, str] in its order.
+// Converts a dict[str, str], in its order.
 store::OptionList ToOptions(const py::dict& dict) {
   store::OptionList options;
   for (const auto& [name, value] : dict) {

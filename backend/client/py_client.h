@@ -1,4 +1,4 @@
-// CompileClient, KeyBuilder and ensure_server for Python.
+// Binds CompileClient, KeyBuilder and ensure_server for Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

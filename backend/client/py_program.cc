@@ -21,7 +21,7 @@ const char* OriginName(Origin origin) {
   return "";
 }
 
-// Read-only bytes for Python without a copy; shares the blob.
+// Read-only bytes for Python. They share the blob and are not copied.
 class BlobView {
  public:
   explicit BlobView(store::Blob blob) : blob_(std::move(blob)) {}

@@ -1,4 +1,4 @@
-// LoadedProgram and what describes programs to Python.
+// LoadedProgram, and the descriptions of programs for Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,19 +10,19 @@
 
 namespace hpu::client {
 
-// [(name, value)]
+// A list of (name, value).
 pybind11::list FactorList(const std::vector<store::KeyFactor>& factors);
 pybind11::dict ManifestDict(const store::Manifest& manifest);
 pybind11::dict AliasDict(const store::Alias& alias);
 
 struct LoadedProgram {
   store::Entry entry;
-  std::optional<store::AliasRecord> alias;  // where it was asked for by its front-end key
+  std::optional<store::AliasRecord> alias;  // set if it was asked for by its front-end key
   Origin origin = Origin::kCompiled;
   double fetch_ms = 0;
 };
 
-// Classes BlobView and LoadedProgram.
+// Binds the classes BlobView and LoadedProgram.
 void BindProgram(pybind11::module_& module);
 
 }  // namespace hpu::client

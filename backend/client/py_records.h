@@ -16,7 +16,7 @@ Bytes ToBytes(const pybind11::bytes& bytes);
 store::SignedRecord ToRecord(const RecordTuple& tuple);
 RecordTuple ToTuple(const store::SignedRecord& record);
 
-// sign_record, check_record, describe_manifest, make_key, read_keyring.
+// Binds sign_record, check_record, describe_manifest, make_key and read_keyring.
 void BindRecords(pybind11::module_& module);
 
 }  // namespace hpu::client

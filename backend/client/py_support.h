@@ -1,4 +1,4 @@
-// Between C++ and Python: statuses become exceptions, waits look at signals.
+// Glue between C++ and Python: statuses become exceptions, and waits check for signals.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,19 +15,19 @@ namespace hpu::client {
 // ServerUnavailable(CompileError) for statuses of that type (connection.h).
 void BindErrors(pybind11::module_& module);
 
-// Raises the exception for `status`, which is not OK. The GIL is held.
+// Raises the exception for `status`, which must not be OK. The GIL must be held.
 [[noreturn]] void RaiseStatus(const absl::Status& status);
 
-// Runs a call without the GIL and keeps what Python has to say meanwhile: a pending signal (Ctrl-C)
-// or a callback that raised cancels the call, and the Python exception wins over its status.
+// Runs a call without the GIL and keeps Python's errors during the call: a pending signal (Ctrl-C)
+// or a callback that raised cancels the call, and the Python exception replaces its status.
 class PythonCall {
  public:
-  // To be asked while waiting. Once it has failed it keeps failing.
+  // Must be called while waiting. Once it has failed, it keeps failing.
   absl::Status CheckSignals();
   // Runs Python code inside the call.
   absl::Status Callback(const std::function<void()>& code);
 
-  // `call` runs without the GIL; raises what went wrong.
+  // Runs `call` without the GIL and raises its error.
   template <typename T>
   T Run(const std::function<absl::StatusOr<T>()>& call) {
     absl::StatusOr<T> result = absl::UnknownError("not run");
@@ -46,7 +46,7 @@ class PythonCall {
   std::exception_ptr raised_;
 };
 
-// Exactly 32 bytes, or ValueError.
+// Converts exactly 32 bytes; otherwise raises ValueError.
 Digest ToDigest(const pybind11::bytes& bytes);
 
 }  // namespace hpu::client

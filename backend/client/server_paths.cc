@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr char kSocketName[] = "server.sock";
 
-// Creates the folder if need be; OK only if it is ours alone.
+// Creates the folder if necessary. Returns OK only if it is private to this user.
 absl::Status MakePrivateFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return Error(absl::StatusCode::kUnavailable, "creating ", path, ": ", std::strerror(errno));
@@ -34,7 +34,7 @@ absl::Status MakePrivateFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
-// With its parents, for this user alone whatever the umask is.
+// Makes the folder and its parents for this user alone, whatever the umask.
 void MakeFolders(const fs::path& path) {
   std::error_code error;
   if (path.has_parent_path() && !fs::exists(path.parent_path(), error)) {
@@ -48,7 +48,7 @@ bool IsWritableFolder(const std::string& path) {
   return access(path.c_str(), W_OK | X_OK) == 0;
 }
 
-// Whoever can write to a folder can lay a link where a file of ours is expected.
+// Whoever can write to a folder can put a link where a file of ours is expected.
 bool OthersCanWrite(const std::string& path) {
   struct stat info{};
   return stat(path.c_str(), &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 022) != 0;

@@ -1,4 +1,4 @@
-// Where a user's compile server keeps what it has.
+// The places where a user's compile server keeps its files.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct ServerPaths {
   std::string log;
 };
 
-// Everything lies in `cache_dir`, the socket in its folder run/ (mode 0700). A cache folder that
-// cannot be written, or whose path is too long for a socket, gets a substitute of this user under
-// $XDG_RUNTIME_DIR or /tmp, named by a hash of the cache folder. Folders are created.
-// PERMISSION_DENIED: the substitute belongs to somebody else or is open to others. UNAVAILABLE: not
-// even the substitute can be made.
+// Everything is in `cache_dir`, with the socket in its folder run/ (mode 0700). A cache folder that
+// cannot be written, or whose path is too long for a socket, is replaced by a substitute of this
+// user under $XDG_RUNTIME_DIR or /tmp, whose name contains a hash of the cache folder. Folders are
+// created. Returns PERMISSION_DENIED if the substitute belongs to somebody else or is open to
+// others, and UNAVAILABLE if even the substitute cannot be made.
 absl::StatusOr<ServerPaths> MakeServerPaths(const std::string& cache_dir);
 
 }  // namespace hpu::client

@@ -17,7 +17,7 @@ namespace hpu::client {
 namespace {
 
 constexpr int kPollMs = 100;
-// The server itself begins a new file long before.
+// The server itself begins a new file long before this.
 constexpr size_t kMaxLogBytes = 64 << 20;
 
 class Pipe {
@@ -42,7 +42,7 @@ class Pipe {
   const bool ok_;
 };
 
-// The program's first process; standard output goes to `output`.
+// Returns the first process of the program. Standard output goes to `output`.
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::string& log_path,
                             int output) {
   std::vector<char*> arguments;
@@ -50,7 +50,7 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
-  // A FIFO that nobody reads would stop posix_spawn, and the user's process with it.
+  // A FIFO that nobody reads would block posix_spawn, and with it the user's process.
   const bool loggable =
       (access(log_path.c_str(), W_OK) == 0 || errno == ENOENT) && IsRegularOrAbsent(log_path);
   posix_spawn_file_actions_t actions;
@@ -90,7 +90,7 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
-// Reads until kReadyLine, the end of output or the deadline.
+// Reads until kReadyLine, the end of the output or the deadline.
 absl::Status WaitForReady(int fd, std::chrono::steady_clock::time_point deadline,
                           const std::function<absl::Status()>& interrupt) {
   std::string text;
@@ -125,7 +125,7 @@ absl::Status SpawnDaemon(const std::vector<std::string>& command, const std::str
   ASSIGN_OR_RETURN(const pid_t first, Spawn(command, log_path, pipe.write_end()));
   pipe.CloseWriteEnd();
   const absl::Status ready = WaitForReady(pipe.read_end(), deadline, interrupt);
-  // The first process has forked and ended; one that hangs instead must not stay.
+  // The first process has forked and ended. If it hangs instead, it must be killed.
   if (!ready.ok()) kill(first, SIGTERM);
   while (waitpid(first, nullptr, 0) < 0 && errno == EINTR) {
   }

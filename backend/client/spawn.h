@@ -1,5 +1,5 @@
-// Starting a program that detaches itself (it forks, its first process ends at once) and reports on
-// standard output when it is ready.
+// Starts a program that detaches itself (it forks and its first process ends at once) and reports
+// on standard output when it is ready.
 #pragma once
 
 #include <chrono>
@@ -11,12 +11,13 @@
 
 namespace hpu::client {
 
-// What a daemon writes when it can be used; the server's --daemon mode does.
+// The line that a daemon writes when it can be used; the server's --daemon mode does so.
 inline constexpr char kReadyLine[] = "ready\n";
 
 // Runs `command` in a session of its own with standard error appended to `log_path`, and waits for
-// kReadyLine. UNAVAILABLE: it ended before, or the deadline passed; the message has what it wrote
-// instead and the last line of the log. No atfork handlers run, and no descriptor is inherited.
+// kReadyLine. Returns UNAVAILABLE if it ended before or if the deadline passed; the message
+// contains its output and the last line of the log. No atfork handlers run, and no descriptor is
+// inherited.
 absl::Status SpawnDaemon(const std::vector<std::string>& command, const std::string& log_path,
                          std::chrono::steady_clock::time_point deadline,
                          const std::function<absl::Status()>& interrupt);

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Option:
     """One row of the table; `effect` is "active" or why other values change nothing.
 
-    torch_mode: function of torch; the option is also on while that says so.
+    torch_mode: a function of torch; the option is also on while it returns true.
     """
 
     name: str
@@ -40,7 +40,7 @@ OPTIONS: tuple[Option, ...] = (
         default=True,
         key=False,
         effect="active",
-        text="Run what no recipe can hold eagerly; off raises an error that names it.",
+        text="Run eagerly what no recipe can hold; off raises an error that names it.",
     ),
     Option(
         name="force_static_compile",
@@ -194,7 +194,7 @@ OPTIONS: tuple[Option, ...] = (
         default=600.0,
         key=False,
         effect="active",
-        text="Seconds one compilation may take, then its graph runs eagerly.",
+        text="Seconds that one compilation may take; after that its graph runs eagerly.",
     ),
     Option(
         name="deterministic",
@@ -203,7 +203,7 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         key=True,
         effect="active",
-        text="Convolutions by the direct form, whose rounding is that of a plain sum.",
+        text="Compute convolutions by the direct form, which rounds like a plain sum.",
         torch_mode="are_deterministic_algorithms_enabled",
     ),
     Option(
@@ -213,7 +213,7 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         key=False,
         effect="active",
-        text="Raise an error where a graph would run eagerly for want of a compile server.",
+        text="Raise an error if a graph would run eagerly because there is no compile server.",
     ),
     Option(
         name="frozen",
@@ -222,7 +222,7 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         key=False,
         effect="active",
-        text="Raise an error that explains the miss where a graph has no stored program.",
+        text="Raise an error that explains the miss if a graph has no stored program.",
     ),
     Option(
         name="compile_priority",
@@ -231,7 +231,7 @@ OPTIONS: tuple[Option, ...] = (
         default="interactive",
         key=False,
         effect="active",
-        text="warm-up: compile after what somebody waits for.",
+        text="warm-up: compile after the graphs that somebody waits for.",
         values=("interactive", "warm-up"),
     ),
     Option(
@@ -251,7 +251,7 @@ OPTIONS: tuple[Option, ...] = (
         default=True,
         key=False,
         effect="active",
-        text="Keep what Dynamo made of a function and start the next process from it.",
+        text="Keep the result of tracing a function with Dynamo and start the next process from it.",
     ),
     Option(
         name="compile_ahead",
@@ -269,7 +269,7 @@ OPTIONS: tuple[Option, ...] = (
         default=256,
         key=False,
         effect="active",
-        text="Programs that a dynamic graph keeps; the least recently called go.",
+        text="Programs that a dynamic graph keeps; the least recently called ones are dropped.",
     ),
     Option(
         name="dynamic_program_mb",
@@ -287,6 +287,6 @@ OPTIONS: tuple[Option, ...] = (
         default=600.0,
         key=False,
         effect="active",
-        text="Seconds of compilation for a dynamic graph; then other sizes run eagerly.",
+        text="Seconds of compilation for a dynamic graph; after that, further sizes run eagerly.",
     ),
 )
