@@ -55,7 +55,7 @@ client::RpcClient::Options RpcOptions(const CallerOptions& options) {
   return rpc;
 }
 
-// As every product's client does it.
+// Does what the client of every product does.
 class VerifyingCaller : public Caller {
  public:
   explicit VerifyingCaller(CallerOptions options)
@@ -99,7 +99,7 @@ class VerifyingCaller : public Caller {
   client::RpcClient rpc_;
 };
 
-// What a server can do when its clients cost nothing.
+// Measures what a server can do when its clients cost nothing.
 class RawCaller : public Caller {
  public:
   explicit RawCaller(const CallerOptions& options) : options_(options) {

@@ -1,5 +1,5 @@
-// One client of a compile server: calls about programs of the fake compiler, and what became of
-// each.
+// One client of a compile server: calls about programs of the fake compiler, and the result of each
+// call.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace hpu::cluster {
 
 struct Outcome {
   std::string origin;  // compiled, coalesced, store, miss or error
-  bool right = false;  // the program is the one that the fake compiler makes of this graph
+  bool right = false;  // the program is the one that the fake compiler makes from this graph
   std::string error;
   double milliseconds = 0;
 };
@@ -26,11 +26,11 @@ class Caller {
 
 struct CallerOptions {
   client::ServerSet::Options servers;
-  std::string keyring;   // file of public keys; of a unix socket: "<socket>.pub" if empty
+  std::string keyring;   // file of public keys; empty with a unix socket: "<socket>.pub"
   std::string build_id;  // of the compiler that is wanted
-  std::string says;      // to the compiler; number N's graph says this and " #N"
+  std::string says;      // text for the compiler; the graph of number N says this and " #N"
   bool check = true;     // compare every program with what the compiler makes
-  bool raw = false;      // take what comes over the wire as it is: no signature, no digest
+  bool raw = false;  // take the received bytes as they are, without checking signature and digest
   std::chrono::milliseconds timeout{60'000};
 };
 

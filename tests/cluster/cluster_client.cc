@@ -1,5 +1,5 @@
-// Processes that call compile servers with the fake compiler, and tell what became of it in lines
-// of JSON: one per call, or one per thread with the time of each call (--seconds).
+// Processes that call compile servers with the fake compiler, and print the results in lines of
+// JSON: one per call, or one per thread with the time of each call (--seconds).
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -66,7 +66,7 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_flag("!--no-check", flags.caller.check, "do not compare programs with the compiler's");
 }
 
-// In one piece, whoever else writes.
+// The text is written in one piece, because other processes write as well.
 void Print(const json& line) {
   const std::string text = line.dump() + "\n";
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(1);  // nobody reads
@@ -75,7 +75,7 @@ void Print(const json& line) {
 CallerOptions OptionsOf(const Flags& flags, int process) {
   CallerOptions options = flags.caller;
   options.timeout = std::chrono::milliseconds(flags.timeout_ms);
-  options.servers.retry_after = std::chrono::seconds(1);  // as a daemon's
+  options.servers.retry_after = std::chrono::seconds(1);  // as a daemon does
   auto& endpoints = options.servers.endpoints;
   endpoints = client::ParseEndpoints(flags.servers).value();
   if (flags.rotate) {
@@ -154,7 +154,7 @@ int Main(int argc, char** argv) {
     std::cerr << ToText(servers.status()) << "\n";
     return 1;
   }
-  // Before gRPC has a thread.
+  // This happens before gRPC has a thread.
   for (int process = 1; process < flags.processes; ++process) {
     const pid_t child = fork();
     if (child < 0) return 1;

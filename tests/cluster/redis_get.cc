@@ -1,5 +1,6 @@
-// Plain GETs of a Redis server, what remote hits are measured against: HOST PORT PREFIX COUNT
-// CLIENTS SECONDS. Blocking sockets, a thread and a connection per client; a line of JSON for each.
+// Sends plain GETs to a Redis server, with which remote hits are compared: HOST PORT PREFIX COUNT
+// CLIENTS SECONDS. It uses blocking sockets and one thread and connection per client, and prints a
+// line of JSON for each.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -43,7 +44,7 @@ class Client {
   ~Client() { close(fd_); }
   Client(const Client&) = delete;
 
-  // Size of the value; 0: there is none.
+  // Returns the size of the value; 0 if there is none.
   size_t Get(const std::string& key) {
     const std::string request =
         "*2\r\n$3\r\nGET\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n";

@@ -1,6 +1,6 @@
 // Fills a closed store with small programs, each with an alias, as a server with many writers
 // would: FOLDER COUNT THREADS. Every write is synced, together with those of the other threads.
-// Prints the programs that were filed per second.
+// Prints the number of programs stored per second.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>

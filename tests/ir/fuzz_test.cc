@@ -1,5 +1,6 @@
-// Seeded damage to text and to captured graphs: an answer or a refusal, never a crash, and whatever
-// is accepted prints, parses and survives the interpreter's checks.
+// Damages text and captured graphs with seeded random changes. The result must be an answer or a
+// refusal but never a crash, and whatever is accepted must print, parse and survive the
+// interpreter's checks.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -72,7 +73,7 @@ TEST(Fuzz, DamagedText) {
   EXPECT_GT(accepted, 100);
 }
 
-// Graphs that are valid by themselves but mean nothing: changed numbers in otherwise good bytes.
+// These graphs are well-formed but mean nothing: some numbers in valid bytes are changed.
 TEST(Fuzz, DamagedCapturedGraphs) {
   const Bytes bytes = EncodeGraph(sample_graphs::Everything());
   std::mt19937 random(7);

@@ -1,4 +1,4 @@
-// Files with graphs in text form, and what their comments ask of a test.
+// Reads files with graphs in text form, whose comments say what a test must check.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ inline std::string ReadFile(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// What follows `directive` on each line that begins with "// " and it.
+// Returns what follows `directive` on each line that begins with "// " and `directive`.
 inline std::vector<std::string> Directives(const std::string& text, const std::string& directive) {
   std::vector<std::string> found;
   std::istringstream lines(text);
@@ -28,8 +28,9 @@ inline std::vector<std::string> Directives(const std::string& text, const std::s
   return found;
 }
 
-// The first of `CHECK:` lines that does not appear in `output` behind those before it, or of
-// `CHECK-NOT:` lines that appears; empty: the form is as the file says.
+// Returns the first of the `CHECK:` lines that does not appear in `output` after the lines before
+// it, or the first of the `CHECK-NOT:` lines that appears. The result is empty if the output has
+// the form that the file demands.
 inline std::string FirstUnmet(const std::string& text, const std::string& output) {
   size_t from = 0;
   for (const std::string& check : Directives(text, "CHECK:")) {

@@ -10,9 +10,9 @@ namespace hpu::ir {
 namespace {
 
 using testing::HasSubstr;
-using namespace sample_graphs;  // NOLINT: helpers of tests only
+using namespace sample_graphs;  // NOLINT: only helpers of tests
 
-// What the graph at hand becomes.
+// Returns the IR of the graph as text.
 std::string Printed(const GraphBuilder& builder) {
   const auto captured = builder.Finish();
   EXPECT_TRUE(captured.ok()) << captured.status();
@@ -71,7 +71,7 @@ TEST(Import, OutputsOverOneMemoryShareAStorage) {
   EXPECT_THAT(Printed(builder), HasSubstr("return %0, %0 as f32[3,2]{1,3}, %2\n"));
 }
 
-// Whether a reshape is a view is the capture's word, not the name's.
+// The capture decides whether a reshape is a view, and not the name.
 TEST(Import, OutputsThatAreInputsOrViewsOfThem) {
   GraphBuilder builder("g");
   const uint32_t x = AddInput(builder, "x", Spec({4, 4}, {}, 100));
@@ -114,7 +114,7 @@ TEST(Import, CopyOntoAnInputIsAMutation) {
   const uint32_t z = AddCall(builder, "aten.neg.default", {written}, {{Spec({3}), kOwnMemory}});
   builder.SetOutputs({Tensor(y), Tensor(z), Tensor(x)});
   const std::string text = Printed(builder);
-  // The source is broadcast; later reads of what was written see the source.
+  // The source is broadcast; later reads of the written memory see the source.
   EXPECT_THAT(text, HasSubstr("%3 = expand %2 : f32[3]\n  %4 = aten \"aten.neg.default\"(a = %3)"));
   EXPECT_THAT(text, HasSubstr("mutate %x as f32[3] + 3 = %3\n  return %0, %4, alias %x\n"));
 }
@@ -136,7 +136,7 @@ TEST(Import, NumbersAndNoneAreReturned) {
   EXPECT_THAT(Printed(builder), HasSubstr("return none, int -3, float 1.5, bool true\n"));
 }
 
-// Refusals: what is wrong, where, and with which code.
+// Checks of refusals: what is wrong, where, and with which code.
 struct Refusal {
   const char* name;
   void (*build)(GraphBuilder& builder, uint32_t x);

@@ -1,4 +1,5 @@
-// Values by hand; agreement with PyTorch, op by op, is tests/python/ops/test_compiler_ops.py.
+// Compares with values that were computed by hand. tests/python/ops/test_compiler_ops.py checks op
+// by op that results agree with PyTorch.
 #include "compiler_server/ir/interpreter.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +32,7 @@ TEST(Interpreter, BroadcastsAndRounds) {
     %0 = add %x, %y : bf16[2,2]
     return %0 })",
       {Numbers({2, 1}, {1, 256}, DType::kBF16), Numbers({2}, {0.00390625, 1}, DType::kBF16)});
-  // 8 significant bits: 1 + 2^-8 and 256 + 1 are ties that go to the even neighbour.
+  // With 8 significant bits, 1 + 2^-8 and 256 + 1 are ties that go to the even neighbour.
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 256, 256));
 }
 
@@ -91,7 +92,8 @@ TEST(Interpreter, SdpaGroupsHeadsAndHidesTheFuture) {
   EXPECT_THAT(result.outputs[0].data, ElementsAre(2, 3, 2, 3));
 }
 
-// One query of weights 1/4 and 3/4: its logarithm is log(1 + 3), its slopes p * (g v - g out).
+// One query has weights 1/4 and 3/4: the logarithm is log(1 + 3) and the slopes are p * (g v - g
+// out).
 TEST(Interpreter, SdpaAndItsGradient) {
   const RunResult result =
       Evaluate(R"(graph @g(%q: f32[1,1,1,1], %k: f32[1,1,2,1], %v: f32[1,1,2,1], %g: f32[1,1,1,1]) {
@@ -165,7 +167,7 @@ TEST(HostTensor, BytesThereAndBack) {
 TEST(HostTensor, HalfPrecisionEdges) {
   EXPECT_EQ(RoundTo(DType::kF16, 65519), 65504);
   EXPECT_EQ(RoundTo(DType::kF16, 65520), INFINITY);
-  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.0, -25)), 0);  // tie, to even
+  EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.0, -25)), 0);  // a tie goes to even
   EXPECT_EQ(RoundTo(DType::kF16, std::ldexp(1.5, -25)), std::ldexp(1.0, -24));
   EXPECT_EQ(RoundTo(DType::kF16, 2049), 2048);
   EXPECT_EQ(RoundTo(DType::kI8, 130), -126);

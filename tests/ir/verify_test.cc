@@ -1,4 +1,4 @@
-// The constraints of docs/ir.md, by label.
+// Checks the constraints of docs/ir.md by their labels.
 #include "compiler_server/ir/verify.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST_P(BrokenNode, IsRefusedByItsConstraint) {
               HasSubstr("[" + std::string(broken.label) + "]"));
 }
 
-// A node of three results.
+// A node with three results.
 TEST(AttentionsGradient, FitsTheForward) {
   const auto message = [](const std::string& inputs, const std::string& operands) {
     const std::string q = "f32[1,2,3,4]";
@@ -46,7 +46,7 @@ TEST(AttentionsGradient, FitsTheForward) {
   EXPECT_THAT(message("%l: f32[1,2,3]", "%q, %q, %q, %q, %q, %l"), HasSubstr("[sdpa_backward_c2]"));
 }
 
-// Nodes of three results, too.
+// These are nodes with three results, too.
 TEST(AttentionInTraining, DrawsWhereItDrops) {
   const auto message = [](const std::string& operands, const std::string& keep) {
     const auto graph =

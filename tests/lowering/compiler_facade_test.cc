@@ -1,4 +1,4 @@
-// The compiler as the server calls it: equal bytes for equal graphs, options, levels.
+// The compiler as the server calls it: equal graphs, options and levels must give equal bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using hpu::testing::TheDevice;
 constexpr char kSmallGraph[] =
     "graph @g(%x: f32[4,6]) {\n %0 = relu %x : f32[4,6]\n return %0\n}\n";
 
-// Equal graphs must give equal bytes, or equal recipes would be stored twice.
+// Equal graphs must give equal bytes; otherwise equal recipes would be stored twice.
 TEST(CompilerFacade, IsDeterministic) {
   for (const std::string& name : hpu::testing::RunnableGoldens()) {
     const std::string text = hpu::testing::ReadFile(hpu::testing::GoldenSource(name));
@@ -30,8 +30,8 @@ TEST(CompilerFacade, IsDeterministic) {
   }
 }
 
-// One layer in two models of other names, inputs in another order and other steps around it:
-// nothing of that may be in the recipe, so a store keeps it once.
+// One layer is in two models with other names, inputs in another order and other steps around it.
+// None of that may be in the recipe, so that a store keeps it once.
 TEST(CompilerFacade, ModelsWithALayerInCommonShareItsRecipe) {
   const auto first = CompileText(
       "graph @first(%x: f32[4,6], %w: f32[6,6]) {\n %0 = matmul %x, %w : f32[4,6]\n"
@@ -82,8 +82,8 @@ TEST(CompilerFacade, LeavesOutPassesOfTheGraphCompiler) {
   EXPECT_EQ(CompileText(text, options)->recipes, whole->recipes);
 }
 
-// What most of a training graph's bytes are decides: a model whose adapters alone are trained keeps
-// its weights packed.
+// The majority of a training graph's bytes decides: a model of which only the adapters are trained
+// keeps its weights packed.
 TEST(CompilerFacade, OnlyWeightsThatStayAreKeptPacked) {
   const auto workspace = [](const std::string& trained) {
     const auto compiled = CompileText(

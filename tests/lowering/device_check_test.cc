@@ -1,4 +1,4 @@
-// Single nodes that the device is asked about before they go into a recipe.
+// Single nodes about which the device is asked before they go into a recipe.
 #include "compiler_server/lowering/device_check.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class DeviceCheckTest : public ::testing::Test {
     const absl::StatusOr<const SynapseFunctions*> loaded = LoadSynapse(HPU_TEST_SYNAPSE_LIBRARY);
     ASSERT_TRUE(loaded.ok()) << ToText(loaded.status());
     functions_ = **loaded;
-    functions_.synInitialize();  // other tests of the process may have done it
+    functions_.synInitialize();  // other tests in this process may have called it
   }
 
   static ir::Graph Parse(const std::string& text) {
@@ -28,7 +28,7 @@ class DeviceCheckTest : public ::testing::Test {
     return *std::move(graph);
   }
 
-  // Of the only node.
+  // Checks the only node.
   absl::Status CheckOne(const std::string& text) {
     const ir::Graph graph = Parse(text);
     return DeviceCheck(functions_, synDeviceGaudi2, false).Check(*graph.nodes().at(0));
@@ -42,7 +42,7 @@ constexpr char kConv3d[] =
     " %0 = conv %x, %w {dilation = [1,1,1], groups = 1, pads = [0,0,0,1,1,1], stride = [1,1,2]} : "
     "f32[1,4,5,3,8]\n return %0\n}\n";
 
-// The text is the device's: node and reason.
+// The text comes from the device and names node and reason.
 TEST_F(DeviceCheckTest, TheDeviceRefusesWhatItLacks) {
   const absl::Status status = CheckOne(kConv3d);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
@@ -50,7 +50,7 @@ TEST_F(DeviceCheckTest, TheDeviceRefusesWhatItLacks) {
   EXPECT_NE(status.message().find("spatial_convolution3d"), std::string::npos) << status;
 }
 
-// A library that cannot be asked is no emulator, and has no node for them.
+// A library that cannot be asked is not the emulator, and it lacks the emulator's own nodes.
 TEST_F(DeviceCheckTest, RandomNumbersAreTheEmulatorsOwn) {
   constexpr char kDraw[] =
       "graph @g(%s: i64[] seed, %o: i64[] offset draws 1) {\n"
@@ -98,7 +98,7 @@ TEST_F(DeviceCheckTest, EqualNodesAreAskedForOnce) {
   EXPECT_EQ(check.asked(), 4U) << "two relu by size, two slices by start";
 }
 
-// What compiles and runs elsewhere in these tests is not refused.
+// Nodes that compile and run elsewhere in these tests are not refused.
 TEST_F(DeviceCheckTest, TakesEveryNodeOfTheGoldens) {
   DeviceCheck check(functions_, synDeviceGaudi2, false);
   for (const auto& entry : std::filesystem::directory_iterator("tests/lowering/goldens")) {
@@ -116,7 +116,7 @@ TEST_F(DeviceCheckTest, TakesEveryNodeOfTheGoldens) {
   EXPECT_GT(check.asked(), 80U);
 }
 
-// No device is asked about these: positions and ranges are numbers of 32 bits in recipes.
+// The device is not asked about these: in recipes, positions and ranges are numbers of 32 bits.
 TEST(CheckLowerableTest, RefusesPositionsAndRangesOf64Bits) {
   const auto check = [](const std::string& line) {
     absl::StatusOr<ir::Graph> graph =

@@ -1,6 +1,6 @@
-// Exact goldens of the lowering: for every tests/lowering/goldens/*.hir (IR as the pipeline leaves
-// it) the recorded syn* calls and the program. `lowering_golden_test --update` rewrites the
-// goldens; review the difference like code.
+// Exact goldens of the lowering. For every tests/lowering/goldens/*.hir (the IR at the end of the
+// pipeline) there are the recorded syn* calls and the program. `lowering_golden_test --update`
+// rewrites the goldens; review the difference like code.
 #include <gtest/gtest.h>
 
 #include <filesystem>

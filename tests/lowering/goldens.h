@@ -1,4 +1,4 @@
-// The graphs of tests/lowering/goldens: IR as the pipeline leaves it.
+// The graphs of tests/lowering/goldens, which are IR at the end of the pipeline.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ inline std::vector<std::string> GoldenNames() {
   return names;
 }
 
-// Those that run here: no eager ops (the interpreter has none), nothing that is refused, no nodes
-// that only a real device has.
+// The graphs that run here: without eager ops (the interpreter has none), without anything that is
+// refused, and without nodes that only a real device has.
 inline std::vector<std::string> RunnableGoldens() {
   std::vector<std::string> names = GoldenNames();
   std::erase_if(names, [](const std::string& name) {

@@ -1,4 +1,5 @@
-// Functions in parts: where they are cut, and that a program of parts is the program.
+// Functions in parts: where they are cut, and that a program of parts gives the same results as the
+// whole.
 #include "compiler_server/lowering/parts.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +19,8 @@ namespace {
 
 using hpu::testing::TheDevice;
 
-// The backward of `layers` layers: each reads two saved values, hands on a narrow value and
-// returns a gradient. `kind`: what is written behind the type of the saved ones.
+// The backward of `layers` layers: each reads two saved values, passes on a narrow value and
+// returns a gradient. `kind` is written after the type of the saved values.
 std::string Backward(int layers, const std::string& kind) {
   std::string inputs, nodes, outputs;
   std::string last = "%t";
@@ -48,7 +49,7 @@ std::vector<size_t> NodesOfSegments(const std::string& text, int64_t least_part_
   return nodes;
 }
 
-// A layer turns over 3 KiB: two saved values and a gradient of 8 x 32.
+// A layer accounts for 3 KiB: two saved values and a gradient of 8 x 32.
 TEST(Parts, EndBetweenLayers) {
   EXPECT_EQ(NodesOfSegments(Backward(4, " donated"), 3 << 10), (std::vector<size_t>{4, 4, 4, 4}));
   EXPECT_EQ(NodesOfSegments(Backward(4, " donated"), 6 << 10), (std::vector<size_t>{8, 8}));
@@ -60,7 +61,8 @@ TEST(Parts, AreNotMadeWhereNothingIsWon) {
   EXPECT_EQ(NodesOfSegments(Backward(4, ""), 1), (std::vector<size_t>{16}));
 }
 
-// The first layer's value is the sum's, too, and crosses whatever is cut: that is no hindrance.
+// The value of the first layer is also read by the sum, so it crosses every cut. That must not
+// prevent cuts.
 TEST(Parts, EndWhereWhatCouldStayInsideDoes) {
   std::string text = Backward(4, " donated");
   const size_t end = text.find(" return ");
@@ -69,7 +71,7 @@ TEST(Parts, EndWhereWhatCouldStayInsideDoes) {
   EXPECT_EQ(NodesOfSegments(text, 3 << 10), (std::vector<size_t>{4, 4, 4, 5}));
 }
 
-// What is wide inside of a part is wide for a short time: here there is nothing else.
+// A value that is wide inside a part is wide only for a short time: here there is nothing else.
 TEST(Parts, AreNotMadeWhereTooMuchWouldCross) {
   std::string inputs, nodes, last = "%t";
   for (int i = 0; i < 6; ++i) {
@@ -116,7 +118,7 @@ TEST(Parts, EqualLayersShareARecipe) {
   ExpectInterpreted(text, *compiled);
 }
 
-// Every golden, all of its inputs donated, cut wherever that is possible at all.
+// Runs every golden with all of its inputs donated, cut wherever it is possible.
 class PartedGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PartedGolden, EqualsTheInterpreter) {

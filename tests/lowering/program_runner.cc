@@ -11,7 +11,7 @@
 namespace hpu::testing {
 namespace {
 
-// Tensors start this many elements into their memory: nothing may rely on aligned bases.
+// Tensors start this many elements into their memory, because nothing may rely on aligned bases.
 constexpr int64_t kLead = 3;
 constexpr uint64_t kGuardBytes = 64;
 constexpr uint8_t kGuard = 0xA5;
@@ -43,7 +43,7 @@ class ProgramRunner::Call {
     uint64_t base = 0;
     uint64_t first = 0;  // address of the first element
     uint64_t bytes = 0;  // from there
-    Bytes before;        // of the whole allocation, where it must not change
+    Bytes before;        // the whole allocation, where it must not change
   };
 
   const SynapseFunctions& f() const { return runner_.functions_; }
@@ -240,7 +240,8 @@ absl::Status ProgramRunner::Call::RunEager(const EagerStep& step) {
   return absl::OkStatus();
 }
 
-// Buffers: nothing around them. Inputs: no byte but those of mutated ones; constants: no byte.
+// Nothing around buffers may be written, no byte of inputs that are not mutated, and no byte of
+// constants.
 absl::Status ProgramRunner::Call::CheckGuards() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];

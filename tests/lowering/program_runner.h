@@ -1,5 +1,5 @@
-// Runs compiled programs on a Synapse device, the way an executor does, for tests: memory with
-// guard bytes, every launch table bound by name, outputs read back by their strides.
+// Runs compiled programs on a Synapse device, as an executor does, for tests: memory has guard
+// bytes, every launch table is bound by name, and outputs are read back by their strides.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ namespace hpu::testing {
 
 class ProgramRunner {
  public:
-  // Acquires the process's device.
+  // Acquires the device of the process.
   static absl::StatusOr<std::unique_ptr<ProgramRunner>> Create(const SynapseFunctions& functions);
   ~ProgramRunner();
 
-  // `inputs`: logical elements of the tensor inputs, in order. The result has the outputs as the
-  // graph returns them and the inputs after mutations, like ir::Interpret. Fails if memory outside
-  // the elements of mutated inputs and of buffers was written. Eager steps: aten::lgamma,
-  // as_strided and slice only.
+  // `inputs` has the logical elements of the tensor inputs, in order. The result has the outputs as
+  // the graph returns them and the inputs after mutations, like ir::Interpret. Fails if memory
+  // outside the elements of mutated inputs and of buffers was written. The only eager steps are
+  // aten::lgamma, as_strided and slice.
   absl::StatusOr<ir::RunResult> Run(const compiler::CompiledProgram& compiled,
                                     const std::vector<ir::HostTensor>& inputs);
 

@@ -1,6 +1,6 @@
-// Programs against the reference interpreter: IR text -> passes -> lowering -> recipes -> launches
-// on the emulated device, compared with the interpreter's result on the same graph. All goldens
-// run, and a table of every op and element type.
+// Compares programs with the reference interpreter: IR text, passes, lowering, recipes and launches
+// on the emulated device must give the interpreter's result for the same graph. All goldens run,
+// and a table of every op and element type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace {
 using hpu::testing::CompileText;
 using hpu::testing::TheDevice;
 
-// Largest accepted difference relative to the tensor's range: a few roundings of the type.
+// The largest accepted difference relative to the range of the tensor, which is a few roundings of
+// the type.
 double Tolerance(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -40,7 +41,7 @@ void ExpectSame(const std::vector<ir::HostTensor>& expected,
   }
 }
 
-// Compiles and runs the graph; compares outputs and inputs with the interpreter's.
+// Compiles and runs the graph, and compares outputs and inputs with those of the interpreter.
 void CheckText(const std::string& text, double factor = 1) {
   ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
   absl::StatusOr<ir::Graph> graph = ir::Parse(text);
@@ -69,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Goldens, GoldenProgram,
                          ::testing::ValuesIn(hpu::testing::RunnableGoldens()),
                          [](const auto& golden) { return golden.param; });
 
-// lgamma runs eagerly between recipes; the interpreter cannot, so the expected numbers are spelled
-// out.
+// lgamma runs eagerly between recipes. The interpreter cannot compute it, so the expected numbers
+// are written here.
 TEST(EagerProgram, RunsBetweenRecipes) {
   ASSERT_TRUE(TheDevice().ok()) << ToText(TheDevice().status());
   absl::StatusOr<ir::Graph> graph =
@@ -93,7 +94,8 @@ TEST(EagerProgram, RunsBetweenRecipes) {
   }
 }
 
-// Numbers of the generator: a draw, one behind it, and a mask fused with what reads it.
+// Numbers of the generator: one draw, a second one after it, and a mask that is fused with its
+// reader.
 TEST(RandomProgram, EqualsTheInterpreter) {
   CheckText(R"(graph @g(%x: f32[5,7], %s: i64[] seed, %o: i64[] offset draws 30) {
   %0 = random_uniform %s, %o {base = 0} : f32[5,7]
@@ -108,7 +110,7 @@ TEST(RandomProgram, EqualsTheInterpreter) {
 })");
 }
 
-// 32768 f32 ones: too large for a recipe, carried by the program.
+// These are 32768 ones in f32, which are too large for a recipe, so the program carries them.
 TEST(LargeConstants, AreTheProgramsOwn) {
   std::string data;
   for (int i = 0; i < 32768; ++i) data += "0000803f";
@@ -124,7 +126,7 @@ TEST(LargeConstants, AreTheProgramsOwn) {
   EXPECT_LT(compiled->recipes[0].size(), 65536U);
 }
 
-// A graph body with "T" for the element type, and the types to put in. `%x` and `%y` are T[4,6],
+// A graph body with "T" for the element type, and the types to insert. `%x` and `%y` are T[4,6],
 // `%s` is T[6], `%i` i64[4,6] and `%b` bool[4,6]; the body defines %r.
 struct OpCase {
   const char* name;
@@ -137,7 +139,7 @@ constexpr char kFloats[] = "f32 bf16 f16";
 constexpr char kNumbers[] = "f32 bf16 f16 i64 i32 i16 i8 u8";
 constexpr char kIntegers[] = "i64 i32 i16 i8 u8 bool";
 constexpr char kAll[] = "f32 bf16 f16 i64 i32 i16 i8 u8 bool";
-// Also types that are only moved.
+// These types include those that are only moved.
 constexpr char kMoved[] = "f32 bf16 f16 i64 i32 i16 i8 u8 bool f64";
 
 #define UNARY(op, types) {#op, "%r = " #op " %x : T[4,6]", types}

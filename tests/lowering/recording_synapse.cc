@@ -11,7 +11,7 @@ namespace {
 
 struct Recorder {
   std::ostringstream calls;
-  std::map<const void*, std::string> names;  // of handles
+  std::map<const void*, std::string> names;  // names of handles
   uintptr_t next_handle = 1;
   int sections = 0;
   uint64_t nodes = 0;

@@ -1,5 +1,5 @@
-// A Synapse function table that compiles nothing and writes down the calls that build graphs, one
-// line each, with names in place of handles. For goldens; single-threaded.
+// A Synapse function table that compiles nothing and records the calls that build graphs, one line
+// each, with names in place of handles. It is for goldens and single-threaded.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace hpu::testing {
 
 // Only the functions that the lowering and the compiler call are set.
 const SynapseFunctions& RecordingSynapse();
-// The calls since the last TakeRecordedCalls().
+// Returns the calls since the last TakeRecordedCalls().
 std::string TakeRecordedCalls();
 
 }  // namespace hpu::testing

@@ -1,6 +1,7 @@
-// Passes and lowering take time near linear in the graph: ten times the nodes, little more than ten
-// times the time. The graphs have what is looked up by name, region or value: many inputs, views,
-// results that are returned, writes to inputs, eager ops between recipes.
+// Passes and lowering must take time that is nearly linear in the graph: ten times the nodes may
+// take little more than ten times the time. The graphs have everything that is looked up by name,
+// region or value: many inputs, views, results that are returned, writes to inputs, and eager ops
+// between recipes.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int kNodesPerLayer = 5;
 
-// `eager_every`: an op that no recipe holds in every so manieth layer; 0 = none.
+// `eager_every`: every layer with this distance has an op that no recipe holds; 0 = none.
 std::string Layers(int layers, int eager_every) {
   std::string inputs = "%x: f32[8,8]", body, returned;
   std::string last = "%x";
@@ -35,7 +36,7 @@ std::string Layers(int layers, int eager_every) {
     last = v + "4";
     returned += (i == 0 ? "" : ", ") + v + "1";
   }
-  // Writes stand behind all nodes.
+  // Writes come after all nodes.
   std::string nodes, writes;
   for (size_t at = 0; at < body.size();) {
     const size_t end = body.find('\n', at) + 1;
@@ -57,7 +58,7 @@ struct Times {
   double lowering = 1e9;
 };
 
-// The fastest of `rounds`.
+// The time of the fastest of `rounds`.
 Times Measure(int nodes, int eager_every, int rounds) {
   Times best;
   const std::string text = Layers(nodes / kNodesPerLayer, eager_every);
@@ -84,8 +85,8 @@ Times Measure(int nodes, int eager_every, int rounds) {
 void ExpectNearLinear(int eager_every) {
   const Times small = Measure(5000, eager_every, 3);
   const Times large = Measure(50000, eager_every, 2);
-  // Quadratic is 100 and more. Above 10 are allocators and caches: the small graph fits into them.
-  // A linear search per binding in the lowering gave 50.
+  // Quadratic time would give 100 and more. Allocators and caches add to 10, because the small
+  // graph fits into the caches. A linear search per binding in the lowering gave 50.
   EXPECT_LT(large.passes / small.passes, 60) << large.passes << " s, " << small.passes;
   EXPECT_LT(large.lowering / small.lowering, 30) << large.lowering << " s, " << small.lowering;
   ::testing::Test::RecordProperty("passes_ratio", std::to_string(large.passes / small.passes));

@@ -1,4 +1,4 @@
-// The process's emulated device with a compiler for it.
+// The emulated device of the process, with a compiler for it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Device {
   std::unique_ptr<ProgramRunner> runner;
 };
 
-// Opened once; the tests of a process run one after the other.
+// It is opened once; the tests of a process run one after the other.
 absl::StatusOr<Device>& TheDevice();
 
 absl::StatusOr<compiler::CompiledProgram> CompileText(const std::string& text,

@@ -23,7 +23,7 @@ uint64_t ValueOf(const std::vector<TestEdge>& edges, const std::vector<bool>& si
 }
 
 TEST(MinCut, CutsWhereItIsNarrow) {
-  // 0 -> 2 -> 3 -> 1, the middle is narrow.
+  // The edges are 0 -> 2 -> 3 -> 1, and the middle is narrow.
   MinCut cut(4);
   cut.AddEdge(MinCut::kSource, 2, 5);
   cut.AddEdge(2, 3, 2);
@@ -58,7 +58,7 @@ TEST(MinCut, LongChainsNeedNoStack) {
   EXPECT_EQ(cut.value(), 7u);
 }
 
-// Against all cuts of graphs of up to ten vertices.
+// Compares with all cuts of graphs of up to ten vertices.
 TEST(MinCut, IsMinimal) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {

@@ -1,4 +1,4 @@
-// Parts the training graphs of tests/partition/graphs. A file holds
+// Partitions the training graphs of tests/partition/graphs. A file contains
 //   graph @g(...) { ... return ...
 //     tangent %t of 0
 //     gradient 1 of %x
@@ -6,7 +6,7 @@
 //   // CHECK: text        appears in the listing of forward, then backward, in this order
 //   // CHECK-NOT: text    appears nowhere in it
 // and, unless it has a line "// NO-EVALUATE", forward and backward together must give the numbers
-// of the whole.
+// of the whole graph.
 #include "compiler_server/partition/partition.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ namespace {
 constexpr const char* kFolder = "tests/partition/graphs";
 constexpr double kTolerance = 1e-5;
 
-// Forward on the given inputs, backward on what it saved and the tangents; outputs as the training
-// graph has them.
+// Runs the forward on the given inputs, and the backward on what it saved and the tangents. Returns
+// the outputs in the order of the training graph.
 std::vector<ir::HostTensor> RunParts(const PartitionedGraph& parts,
                                      const std::vector<ir::HostTensor>& inputs, size_t tangents,
                                      std::vector<ir::HostTensor>* inputs_after) {
@@ -55,7 +55,7 @@ TEST_P(Partitioned, HasTheFormAndTheNumbersOfTheWhole) {
   const auto graph = ir::Parse(text);
   ASSERT_TRUE(graph.ok()) << graph.status();
   ASSERT_TRUE(ir::Verify(*graph).ok()) << ir::Verify(*graph);
-  // The text form carries tangents and gradients.
+  // The text form includes tangents and gradients.
   const auto again = ir::Parse(ir::Print(*graph));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(ir::Print(*again), ir::Print(*graph));

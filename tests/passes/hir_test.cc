@@ -1,11 +1,11 @@
-// Runs the text tests of the passes. A file tests/passes/<pass>/<case>.hir holds
+// Runs the text tests of the passes. A file tests/passes/<pass>/<case>.hir contains
 //   // RUN: simplify,canonicalize        passes, in order ("pipeline" = all)
 //   graph @g(...) { ... }
 //   // CHECK: %0 = relu %x               appears in the output, in this order
 //   // CHECK-NOT: permute                appears nowhere in the output
 // and, unless it has a line "// NO-EVALUATE", the interpreter must give the same numbers before and
-// after; with a line "// ROUNDS: 8e-3" up to that share of the range, where a pass leaves out
-// roundings.
+// after. With a line "// ROUNDS: 8e-3" they may differ by that share of the range, because the pass
+// leaves out roundings.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -91,7 +91,7 @@ TEST(Decompose, KnowsExactlyTheTargetsOfTheTable) {
   std::set<std::string> known;
   for (std::string_view target : DecomposedTargets()) known.emplace(target);
   for (const std::string& target : table) {
-    // as_strided is resolved at import, elementwise rows by the table itself.
+    // as_strided is resolved at import, and elementwise rows by the table itself.
     const bool elsewhere =
         target == "aten.as_strided.default" || ir::ElementwiseFromAten(target).has_value();
     EXPECT_EQ(known.count(target) > 0, !elsewhere) << target;
@@ -123,7 +123,7 @@ TEST(Decompose, AsksWhetherARecipeCanHoldTheResult) {
   EXPECT_EQ(graph.nodes()[0]->aten->reason, "no relu here");
 }
 
-// A captured stack of residual layers.
+// The capture of a stack of residual layers.
 ir::Graph Layers(int count) {
   std::string text = "graph @deep(%x: f32[8,16], %w: f32[16,16], %b: f32[16]) {\n";
   std::string last = "%x";
@@ -155,7 +155,8 @@ TEST(Pipeline, GraphsAreSmallAndEqualEveryTime) {
   EXPECT_EQ(once.nodes().size(), 3u * 5);  // matmul, add, gelu, add, layer_norm
 }
 
-// Visits must not grow faster than the graph: node creation counts instead of a clock.
+// The number of visits must not grow faster than the graph. Created nodes are counted in place of
+// time.
 TEST(Pipeline, WorkIsLinearInDepth) {
   ir::Graph small = Layers(50);
   ir::Graph large = Layers(500);

@@ -1,4 +1,4 @@
-// Who may talk to the server, and what it believes.
+// Which processes may talk to the server, and what it trusts.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ TEST_F(AccessTest, OneServerPerSocketAndOnlyInAPrivateFolder) {
   EXPECT_TRUE(absl::IsFailedPrecondition(CompileServer::Start(options_).status()));
 }
 
-// An own connection to a unix socket; closed with the object.
+// A connection of its own to a unix socket, which is closed with the object.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& path)
@@ -40,7 +40,7 @@ class RawConnection {
   ~RawConnection() { close(fd_); }
   RawConnection(const RawConnection&) = delete;
   bool connected() const { return connected_; }
-  // What the server says first: 1 = a byte, 0 = it hung up, -1 = nothing for a long time.
+  // What the server sends first: 1 = a byte, 0 = it hung up, -1 = nothing for a long time.
   ssize_t FirstByte() const {
     char byte = 0;
     return read(fd_, &byte, 1);
@@ -53,7 +53,7 @@ class RawConnection {
 
 TEST_F(AccessTest, AnotherUsersConnectionIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
-  // The modes that would keep others out by themselves.
+  // These modes alone would keep others out.
   ASSERT_EQ(chmod(folder_.path().c_str(), 0711), 0);
   ASSERT_EQ(chmod(options_.socket_path.c_str(), 0666), 0);
   {
@@ -151,7 +151,7 @@ TEST_F(AccessTest, MalformedRequestsAreRefused) {
       call.graph[kContainerHead + random() % (good.size() - kContainerHead)] =
           static_cast<char>(random());
     }
-    // A checksum that fits, so that the damage reaches the worker.
+    // The checksum is right, so that the damage reaches the worker.
     const std::span covered(reinterpret_cast<const uint8_t*>(call.graph.data()),
                             call.graph.size() - sizeof(Digest));
     const Digest digest = Sha256(covered);

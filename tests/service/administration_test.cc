@@ -1,4 +1,5 @@
-// What administrators do to the programs of a server, who may, and what is written down of it.
+// What administrators can do to the programs of a server, who may do it, and what the audit log has
+// of it.
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -37,7 +38,7 @@ class AdministrationTest : public NetworkTest {
   absl::StatusOr<uint64_t> Import(const client::Exported& program) {
     return Client()->Import(program, kTimeout, kNoInterrupt);
   }
-  // "ACTION RESULT" of each line.
+  // "ACTION RESULT" for each line.
   std::vector<std::string> Audited() const {
     std::vector<std::string> found;
     std::ifstream file(options_.audit_file);
@@ -88,7 +89,7 @@ TEST_F(AdministrationTest, IsWrittenDown) {
   EXPECT_FALSE(worker.Pin(ContentKeyOf("quick"), true, kNoInterrupt).ok());
   EXPECT_FALSE(admin.Pin(DigestOf(99), true, kNoInterrupt).ok());
   ASSERT_TRUE(admin.Pin(ContentKeyOf("quick"), true, kNoInterrupt).ok());
-  // A log that was moved away is begun anew.
+  // A log that was moved away is started again.
   std::filesystem::rename(options_.audit_file, folder_.path("audit.log.1"));
   const client::Garbage garbage =
       admin.CollectGarbage(0, std::chrono::seconds(0), kTimeout, kNoInterrupt).value();
@@ -118,7 +119,7 @@ TEST_F(AdministrationTest, EvictionsAreWrittenDownWithWhoseTheyWereAndWhy) {
   const std::string second = compile("stranger", 2);
   compile("stranger", 3);
   compile("stranger", 4);  // over its share
-  compile("operator", 5);  // the store is full, and the worker's is the oldest
+  compile("operator", 5);  // the store is full, and the worker's program is the oldest
   std::vector<std::string> evictions;
   std::ifstream file(options_.audit_file);
   for (std::string line; std::getline(file, line);) {
@@ -154,7 +155,7 @@ TEST(RefusalLog, OneLineOfAnAddressAndReasonInAWhile) {
   EXPECT_EQ(log.Add("b", "who", later(9)), 0u);
   EXPECT_EQ(log.Add("a", "who", later(10)), 2u) << "those that were left out";
   EXPECT_EQ(log.Add("a", "who", later(20)), 0u);
-  // However many addresses there are.
+  // The count does not depend on the number of addresses.
   size_t lines = 0;
   for (int i = 0; i < 10'000; ++i) {
     lines += log.Add("address " + std::to_string(i), "who", later(20)).has_value() ? 1 : 0;
@@ -241,7 +242,7 @@ TEST_F(AdministrationTest, LookingIsNoUse) {
   const auto ignore = [](const client::VerifiedProgram&) { return absl::OkStatus(); };
   ASSERT_TRUE(Client()->Verify(kTimeout, ignore, kNoInterrupt).ok());
   ASSERT_TRUE(GetContent("quick 0").ok());
-  // Room for one and its alias: the one that was used.
+  // There is room for one program and its alias: the one that was used stays.
   ASSERT_TRUE(Client()
                   ->CollectGarbage(size + size / 2, std::chrono::seconds(0), kTimeout, kNoInterrupt)
                   .ok());
@@ -308,7 +309,7 @@ TEST_F(AdministrationTest, NothingForeignOrDamagedIsImported) {
   EXPECT_EQ(refusal([&](client::Exported& p) { p.blobs = other.blobs; }), Code::kDataLoss);
   EXPECT_EQ(refusal([](client::Exported& p) { p.manifest.record = {1, 2, 3}; }), Code::kDataLoss);
   EXPECT_THAT(ListAll(*Client()).value(), IsEmpty());
-  // The program is good here; its name is another one's, or signed by somebody else.
+  // The program is valid here; its alias belongs to another one, or is signed by somebody else.
   EXPECT_EQ(refusal([&](client::Exported& p) { p.aliases = other.aliases; }),
             Code::kInvalidArgument);
   EXPECT_EQ(refusal([&](client::Exported& p) {
@@ -319,7 +320,8 @@ TEST_F(AdministrationTest, NothingForeignOrDamagedIsImported) {
   EXPECT_TRUE(absl::IsNotFound(Get(2).status()));
 }
 
-// As grpcurl and its like do; raw, because the protocol's messages are not ours.
+// Does what grpcurl and similar tools do. It sends raw bytes, because the messages are not from our
+// protocol.
 TEST_F(AdministrationTest, TheNetworkPortTellsItsProtocol) {
   grpc::GenericStub stub(
       grpc::CreateChannel(options_.network.listen[0].target, grpc::InsecureChannelCredentials()));

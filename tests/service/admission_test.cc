@@ -1,4 +1,4 @@
-// Who is let in, who goes first, and what who is turned away is told.
+// Which requests are admitted, which go first, and what the others are told.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,12 +62,12 @@ TEST(TenantBudget, IsUsedUpAndFillsAgain) {
   TenantBudget budget(std::chrono::seconds(60));
   EXPECT_EQ(budget.Wait("a", at(0)).count(), 0);
   budget.Charge("a", std::chrono::seconds(90), at(0));
-  // It owes 30 s, and gets one in 60.
+  // It owes 30 s, and earns one in 60.
   EXPECT_EQ(budget.Wait("a", at(0)).count(), 1'800'001);
   EXPECT_EQ(budget.Wait("b", at(0)).count(), 0);
   EXPECT_GT(budget.Wait("a", at(1799)).count(), 0);
   EXPECT_EQ(budget.Wait("a", at(1801)).count(), 0);
-  // No more than an hour's worth is saved.
+  // No more than the budget of an hour is saved.
   EXPECT_EQ(budget.Wait("a", at(1'000'000)).count(), 0);
   budget.Charge("a", std::chrono::seconds(61), at(1'000'000));
   EXPECT_GT(budget.Wait("a", at(1'000'000)).count(), 0);
@@ -91,7 +91,7 @@ class AdmissionTest : public ServiceTest {
   absl::Status Refusal(const client::CompileCall& call) {
     return ImpatientClient()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
   }
-  // A compilation that has a worker for `milliseconds`.
+  // A compilation that occupies a worker for `milliseconds`.
   std::thread Busy(const std::string& name) {
     std::thread thread([this, name] { EXPECT_TRUE(Compile(1000, name).ok()); });
     while (Counter("compile.running") == 0) std::this_thread::sleep_for(milliseconds(5));
@@ -108,7 +108,8 @@ TEST_F(AdmissionTest, TooMuchAtOnceIsRefusedWithATime) {
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("bytes of requests are waiting; ask again"));
   EXPECT_EQ(client::RetryHint(refused), milliseconds(500));
-  // A patient client asks again when it was told, and is let in when the other one is done.
+  // A patient client asks again at the time that it was given, and is admitted when the other
+  // compilation is done.
   EXPECT_TRUE(Compile(2, "quick").ok());
   busy.join();
   EXPECT_GE(Counter("compile.turned_away"), 2u);
@@ -122,7 +123,7 @@ TEST_F(AdmissionTest, ATenantHasSoManyPlacesAndSoMuchTime) {
   std::thread busy = Busy("sleep:1500 first");
   std::thread waiting([this] { EXPECT_TRUE(Compile(1, "sleep:10 second").ok()); });
   while (Counter("compile.waiting") == 0) std::this_thread::sleep_for(milliseconds(5));
-  // Who joins what is under way takes a place as well.
+  // A request that joins a running compilation counts as well.
   EXPECT_TRUE(absl::IsResourceExhausted(Refusal(CallFor(4, "sleep:1500 first"))));
   EXPECT_THAT(std::string(Refusal(CallFor(2, "quick")).message()),
               HasSubstr("2 requests of tenant local are waiting; ask again in"));

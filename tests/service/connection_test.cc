@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Closes its first connections and serves those that follow.
+// Closes its first connections and serves the later ones.
 class RefusingServer {
  public:
   explicit RefusingServer(int refused) : refused_(refused) {

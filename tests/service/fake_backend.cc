@@ -35,7 +35,7 @@ void EatMemory() {
   while (true) blocks.push_back(std::make_unique_for_overwrite<char[]>(kBlock));
 }
 
-// "verb:number"; 0 without one.
+// Parses "verb:number"; returns 0 without a number.
 int NumberOf(const std::string& word) {
   const size_t colon = word.find(':');
   return colon == std::string::npos ? 0 : std::atoi(word.c_str() + colon + 1);
@@ -85,7 +85,7 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
     }
     if (verb == "exit") _exit(number);
     if (verb == "unimplemented") return Unimplemented("aten.fake.default has no lowering");
-    // An odd number of bytes, then characters of two bytes each.
+    // This is an odd number of bytes, then characters of two bytes each.
     if (verb == "verbose") {
       std::string text = "x";
       for (int i = 0; i < number; ++i) text += "\u00e9";

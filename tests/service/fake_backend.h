@@ -1,4 +1,4 @@
-// A compiler that does what the graph's first constant says, for tests of everything around
+// A compiler that does what the graph's first constant says, for tests of the code around
 // compilers:
 //   "quick ...", or nothing   answers at once
 //   "sleep:MS ..."       reports progress, then answers after MS milliseconds
@@ -11,7 +11,7 @@
 //   "oom_score"          fails with the worker's out-of-memory score
 //   "garbage ..."        answers with bytes that are no program
 // Words may be combined: "sleep:200 crash". Equal graphs give equal bytes. Each compilation appends
-// one line (what it says) to the file named by HPU_FAKE_COMPILE_LOG, if set.
+// its text as one line to the file named by HPU_FAKE_COMPILE_LOG, if that is set.
 #pragma once
 
 #include "compiler_server/service/workers/compile_backend.h"
@@ -28,7 +28,7 @@ class FakeBackend : public CompileBackend {
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeFakeBackend();
 
-// What a graph that says this compiles to, if it does not fail.
+// The result for a graph with this text, if it does not fail.
 CompileOutput FakeOutput(const std::string& says);
 
 }  // namespace hpu::server

@@ -1,4 +1,5 @@
-// The compile server with FakeBackend in place of the compiler; everything else is the product's.
+// The compile server with FakeBackend in place of the compiler; everything else is the code of the
+// product.
 #include "compiler_server/service/server_main.h"
 #include "tests/service/fake_backend.h"
 

@@ -1,4 +1,5 @@
-// Content keys and front-end keys: who may claim what, and where they meet.
+// Content keys and front-end keys: who may claim which program, and how the keys lead to one
+// program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,8 @@ std::string NameOf(const absl::StatusOr<store::Entry>& entry) {
 }
 
 TEST_F(KeysTest, AnotherGraphsKeyMisleadsNobodyElse) {
-  // Model A by tenant "a"; then model B's graph with model A's front-end key by tenant "b".
+  // First tenant "a" compiles model A, then tenant "b" compiles model B's graph with model A's
+  // front-end key.
   options_.tenant = "a";
   Restart();
   ASSERT_TRUE(Compile(1, "size:10 A").ok());
@@ -31,7 +33,7 @@ TEST_F(KeysTest, AnotherGraphsKeyMisleadsNobodyElse) {
   EXPECT_EQ(NameOf(Get(1)), "size:20 B") << "b harms itself";
   EXPECT_EQ(NameOf(GetContent("size:10 A")), "size:10 A");
   EXPECT_EQ(NameOf(GetContent("size:20 B")), "size:20 B");
-  // Whoever of b compiles A gets A, and the wrong alias ends.
+  // When b compiles A it gets A, and the wrong alias is replaced.
   const Compiled compiled = Compile(1, "size:10 A").value();
   EXPECT_EQ(compiled.origin, Origin::kStore);
   EXPECT_EQ(compiled.entry.manifest.key(), ContentKeyOf("size:10 A"));
@@ -61,7 +63,7 @@ TEST_F(KeysTest, FrontEndsMeetInOneProgram) {
   const std::vector<client::Listed> listed = ListAll(*Client()).value();
   ASSERT_EQ(listed.size(), 1u);
   EXPECT_EQ(listed[0].aliases.size(), 3u);
-  // Three compilations and three fetches found it; a look at its content is none.
+  // Three compilations and three fetches found it; a look at its content does not count.
   EXPECT_EQ(listed[0].hits, 6u);
   ASSERT_TRUE(GetContent("quick").ok());
   EXPECT_EQ(ListAll(*Client())->at(0).hits, 6u);
@@ -127,7 +129,7 @@ TEST_F(KeysTest, AProgramWithoutItsAliasOrTheOtherWayRoundIsAMiss) {
   EXPECT_TRUE(Get(1).ok());
 }
 
-// A request as no client of ours sends it.
+// A request that no client of ours sends.
 absl::Status Ask(const std::string& socket, const wire::CompileRequest& request) {
   const auto connection = client::ConnectUnix(socket).value();
   grpc::ClientContext context;
@@ -181,7 +183,7 @@ TEST_F(KeysTest, AnotherProtocolVersionIsRefusedWithAdvice) {
   EXPECT_EQ(Client()->Hello(kNoInterrupt).value().protocol_version, 4u);
 }
 
-// What another flight filed between a request's look and its seat.
+// Another request may store the program between this one's look-up and its place in the queue.
 TEST(CompileQueue, TheLastLookIsToldAsTheStores) {
   const store::Entry entry = store::EntryOf(1);
   QueueOptions options;

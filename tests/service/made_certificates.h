@@ -1,4 +1,4 @@
-// Certificates of every kind, good and bad ones, made in this process.
+// Makes good and bad certificates of every kind in this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct CertificateWish {
   bool authority = false;
   int64_t begins_in = -3600;  // seconds from now
   int64_t ends_in = 3600;
-  std::string key_usage;  // of extendedKeyUsage; empty: any
+  std::string key_usage;  // the value of extendedKeyUsage; empty: any
   MadeKey key;            // empty: a new one
 };
 
@@ -44,7 +44,7 @@ inline void AddExtension(X509* certificate, int kind, const std::string& value) 
   X509_EXTENSION_free(extension);
 }
 
-// issuer: nullptr for one that signs itself.
+// `issuer` is nullptr for a self-signed certificate.
 inline Pair MakeCertificate(const CertificateWish& wish, const Pair* issuer) {
   static long serial = 1;
   Pair made{{X509_new(), &X509_free}, wish.key != nullptr ? wish.key : MakeKey()};

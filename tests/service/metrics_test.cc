@@ -9,7 +9,7 @@
 namespace hpu::server {
 namespace {
 
-// What an HTTP server on this host answers.
+// Returns the answer of an HTTP server on this host.
 std::string Fetch(uint16_t port, const std::string& path) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -38,7 +38,7 @@ TEST_F(NetworkTest, PrometheusSeesCountersAndHowLongCallsTook) {
   ASSERT_FALSE(Compile(2, "sleep:150 invalid").ok());
   ASSERT_TRUE(Compile(1, "quick").ok()) << "a hit, no compilation";
   EXPECT_FALSE(client::RpcClient(OptionsOf("nobody")).Hello(kNoInterrupt).ok());
-  // Gauges and times of calls are told a moment after the answer.
+  // Gauges and times of calls are updated a moment after the answer.
   std::string page;
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   do {
@@ -76,7 +76,7 @@ class CertificateTest : public NetworkTest {
     options_.metrics_address = "127.0.0.1:" + std::to_string(port_);
     options_.network.certificate_file = authority_->certificate("server");
     options_.network.key_file = authority_->key("server");
-    // Is not there yet.
+    // The file does not exist yet.
     options_.upstream.access.certificate_file = folder_.path("upstream.pem");
     NetworkTest::SetUp();
   }
@@ -109,7 +109,7 @@ TEST_F(CertificateTest, TheFirstEndOfAChainCounts) {
   EXPECT_NEAR(static_cast<double>(*leaf), static_cast<double>(now + 20 * 86'400), 60);
   const std::string chain = folder_.path("chain.pem");
   std::ofstream(chain) << std::ifstream(authority_->certificate("server")).rdbuf()
-                       << std::ifstream(authority_->ca()).rdbuf();  // two days
+                       << std::ifstream(authority_->ca()).rdbuf();  // valid for two days
   EXPECT_NEAR(static_cast<double>(ExpiryOfChain("x", chain).value()),
               static_cast<double>(now + 2 * 86'400), 60);
   std::ofstream(chain, std::ios::app) << "-----BEGIN CERTIFICATE-----\nAAAA\n"
@@ -134,7 +134,7 @@ TEST_F(CertificateTest, ThePageFollowsTheFiles) {
   authority_->Issue("server", 40);
   EXPECT_TRUE(ComesTrue([&] { return DaysLeft() > 39; }));
   EXPECT_NEAR(DaysLeft(), 40, 0.01);
-  // Half written: the old one is still in use.
+  // The file is half written, so the old one is still in use.
   std::ofstream(authority_->certificate("server")) << "-----BEGIN CERTIFICATE-----\n";
   EXPECT_TRUE(ComesTrue([&] { return Figure("hpu_server_configuration_refused") == "1"; }));
   EXPECT_NEAR(DaysLeft(), 40, 0.01);

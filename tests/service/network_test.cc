@@ -96,7 +96,7 @@ TEST_F(NetworkTest, ATokenEndsAfterItsLastDay) {
 }
 
 TEST_F(NetworkTest, EveryCallHasItsRole) {
-  ASSERT_TRUE(Compile(1, "quick").ok());  // of the server's own user
+  ASSERT_TRUE(Compile(1, "quick").ok());  // by the server's own user
   // Hello, Get, Get by content, Compile, Stats, List, Shutdown
   const auto answers = [&](const std::string& name, uint64_t key) {
     client::RpcClient client(OptionsOf(name));
@@ -123,7 +123,8 @@ TEST_F(NetworkTest, EveryCallHasItsRole) {
   EXPECT_TRUE(Client()->Hello(kNoInterrupt).ok()) << "nobody has stopped it";
 }
 
-// Every set of roles against every call, as docs/cluster.md has it: whether the door lets it in.
+// Calls every method with every set of roles, and compares with docs/cluster.md whether the call is
+// admitted.
 TEST_F(NetworkTest, EverySetOfRolesAgainstEveryCall) {
   const std::vector<std::string> roles = {
       "read",         "compile",           "admin", "read,admin", "compile,admin",
@@ -255,7 +256,7 @@ TEST(Connect, ARefusalIsKnownLongBeforeTheTimeout) {
 }
 
 TEST_F(NetworkTest, NobodyWaitsWhileSomebodyElseConnects) {
-  // Takes connections and says nothing.
+  // It accepts connections and never answers.
   const int hole = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -275,7 +276,7 @@ TEST_F(NetworkTest, NobodyWaitsWhileSomebodyElseConnects) {
     client::ServerSet::Tried tried = servers.NoneTried();
     return servers.Choose(tried).value();
   };
-  const client::ServerSet::Choice choice = choose();  // after the first one's 3 s
+  const client::ServerSet::Choice choice = choose();  // after the 3 s of the first one
   ASSERT_EQ(choice.index, 1u);
   std::thread connecting([&] { EXPECT_EQ(choose().index, 1u); });
   std::this_thread::sleep_for(milliseconds(500));
@@ -391,7 +392,7 @@ TEST_F(TlsTest, TheServersCertificateIsChecked) {
   EXPECT_TRUE(client::IsServerUnavailable(refused));
   EXPECT_THAT(std::string(refused.message()),
               testing::HasSubstr("(nobody listens there, or a certificate is refused)"));
-  // Another name than the certificate's.
+  // The certificate has another name.
   options = TlsOptionsOf("worker");
   std::string& target = options.servers.endpoints[0].target;
   target = "127.0.0.2" + target.substr(target.rfind(':'));
@@ -405,7 +406,7 @@ TEST_F(TlsTest, AClientIsKnownByItsCertificate) {
   options.servers.access.certificate_file = authority_->certificate("node7");
   options.servers.access.key_file = authority_->key("node7");
   EXPECT_EQ(HelloCode(options), "OK");
-  // A certificate that is good, but nobody's; a token says who it is.
+  // The certificate is valid but belongs to no caller; a token identifies the caller.
   options.servers.access.certificate_file = authority_->certificate("server");
   options.servers.access.key_file = authority_->key("server");
   EXPECT_EQ(HelloCode(options), "UNAUTHENTICATED");
@@ -416,7 +417,7 @@ TEST_F(TlsTest, AClientIsKnownByItsCertificate) {
 TEST_F(TlsTest, ACertificateIsReplacedWithoutARestart) {
   Listen(/*wants_certificates=*/false);
   ASSERT_EQ(HelloCode(TlsOptionsOf("worker")), "OK");
-  const Authority next(folder_.path());  // in place of the old authority
+  const Authority next(folder_.path());  // replaces the old authority
   next.Issue("server");
   std::thread maintenance([&] { server_->WaitForStopRequest(); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);

@@ -1,4 +1,4 @@
-// Servers on the network of this host, their certificates and callers.
+// Servers on the network of this host, with their certificates and callers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 
 namespace hpu::server {
 
-// A TCP port that nobody listens on now.
+// Returns a TCP port that nobody listens on now.
 inline uint16_t FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -30,7 +30,7 @@ inline uint16_t FreePort() {
   return ntohs(address.sin_port);
 }
 
-// One authority and what it has signed; made by the openssl command.
+// An authority with the certificates that it has signed, which the openssl command makes.
 class Authority {
  public:
   explicit Authority(std::string folder) : folder_(std::move(folder)) {
@@ -40,7 +40,7 @@ class Authority {
         ca_key() + " -out " + ca());
   }
 
-  // NAME.pem and NAME.key: for servers on this host, and for clients of that common name.
+  // Makes NAME.pem and NAME.key: for servers on this host, and for clients with that common name.
   void Issue(const std::string& name, int days = 2) const {
     const std::string request = folder_ + "/" + name + ".csr";
     const std::string extension = folder_ + "/" + name + ".ext";
@@ -72,7 +72,7 @@ inline std::string TokenLine(const std::string& name, const std::string& tenant,
          ToHex(Sha256({reinterpret_cast<const uint8_t*>(token.data()), token.size()})) + "\n";
 }
 
-// A ServiceTest whose server listens on a port too, to callers of several roles.
+// A ServiceTest whose server also listens on a port, for callers with several roles.
 class NetworkTest : public ServiceTest {
  protected:
   void SetUp() override {
@@ -89,7 +89,7 @@ class NetworkTest : public ServiceTest {
 
   void WriteCallers(const std::string& text) const { Replace("callers", text); }
 
-  // In one step, as others may read the file, or replace it, meanwhile.
+  // This is one step, because others may read or replace the file at the same time.
   void Replace(const std::string& name, const std::string& text) const {
     static std::atomic<int> number{0};
     const std::string written = folder_.path(name + "." + std::to_string(number++));
@@ -97,7 +97,7 @@ class NetworkTest : public ServiceTest {
     ASSERT_EQ(rename(written.c_str(), folder_.path(name).c_str()), 0);
   }
 
-  // Without a token if `name` is empty.
+  // Sends no token if `name` is empty.
   client::RpcClient::Options OptionsOf(const std::string& name) const {
     client::RpcClient::Options options = client::LocalServer(options_.socket_path);
     options.servers.endpoints = options_.network.listen;

@@ -1,4 +1,4 @@
-// Options as requests carry them, and the table that follows from proto/options.yaml.
+// Options in requests, and the table that is generated from proto/options.yaml.
 #include "proto/option_value.h"
 
 #include <gmock/gmock.h>

@@ -65,7 +65,7 @@ TEST(ProgramAssembler, LetsOutWhatWasWantedAndNothingElse) {
   }
 }
 
-// Any order and any bytes of parts give an error or exactly the program.
+// Parts in any order and with any bytes must give an error or exactly the program.
 TEST(ProgramAssembler, SurvivesMutatedStreams) {
   const store::Entry entry = EntryOf(1, 3, 2000);
   const store::AliasRecord alias = AliasOf(5, 1);

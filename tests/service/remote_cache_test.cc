@@ -1,4 +1,4 @@
-// Three servers over one Remote Execution API cache, with Redis for the leases and without.
+// Three servers that share a Remote Execution API cache, with and without Redis for the leases.
 #include <gmock/gmock.h>
 
 #include "tests/service/network_testing.h"
@@ -73,7 +73,7 @@ TEST_F(RemoteCacheServersTest, ALostCacheIsADelayAndHeals) {
   }
 }
 
-// Flipped bits, wherever they are, cost a compilation and nothing else.
+// Flipped bits, wherever they are, must cost a compilation and nothing else.
 TEST_F(RemoteCacheServersTest, DamagedProgramsAreCompiledAnew) {
   const absl::StatusOr<Compiled> made = CompileAt(0, 1, "quick");
   ASSERT_TRUE(made.ok());
@@ -85,7 +85,7 @@ TEST_F(RemoteCacheServersTest, DamagedProgramsAreCompiledAnew) {
   EXPECT_TRUE(store::CheckDigests(again->entry).ok());
   EXPECT_EQ(compiles(), 2u);
   EXPECT_EQ(CounterAt(1, "remote_cache.withdrawn"), 1u);
-  // It was sent again, whole.
+  // It was sent again, complete.
   ASSERT_TRUE(store::Eventually(kTimeout, [&] { return CounterAt(1, "remote_cache.puts") == 1; }));
   EXPECT_TRUE(CompileAt(2, 1, "quick").ok());
   EXPECT_EQ(compiles(), 2u);
@@ -133,7 +133,7 @@ TEST_F(RemoteCacheTlsTest, TheServersCertificateIsChecked) {
   ASSERT_EQ(mkdir(folder_.path("wrong").c_str(), 0700), 0);
   options_.access.ca_file = Authority(folder_.path("wrong")).ca();
   EXPECT_TRUE(absl::IsUnavailable(Put()));
-  options_.access.ca_file = "";  // the system's
+  options_.access.ca_file = "";  // the authorities of the system
   EXPECT_TRUE(absl::IsUnavailable(Put()));
   options_.access.ca_file = authority_->ca();
   options_.address = "grpc://" + cache_->target();
@@ -153,7 +153,7 @@ TEST_F(RemoteCacheTlsTest, WeShowACertificateAndAToken) {
   EXPECT_TRUE(absl::IsUnavailable(Put()));
   std::ofstream(options_.access.token_file) << "no\x01header\n";
   EXPECT_TRUE(absl::IsUnavailable(Put()));
-  // A token that is put right is taken without a restart.
+  // A corrected token is accepted without a restart.
   const auto store = store::RemoteStoreAt(options_);
   EXPECT_FALSE(store->Put(store::EntryOf(1)).ok());
   std::ofstream(options_.access.token_file) << "secret\n";

@@ -1,5 +1,5 @@
-// Files that an operator replaces while the server runs: what cannot be used holds nothing up, and
-// the old content holds until the next that can be.
+// An operator replaces files while the server runs. An unusable file must block nothing, and the
+// old content stays in use until there is a usable one.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -43,7 +43,7 @@ class ReplacedFilesTest : public NetworkTest {
     maintenance_.join();
   }
 
-  // As the server's certificate and key.
+  // The certificate and key of the server.
   void Show(const Pair& pair) const {
     WriteChain(options_.network.certificate_file, {pair});
     WriteKey(options_.network.key_file, pair.key);
@@ -64,7 +64,7 @@ class ReplacedFilesTest : public NetworkTest {
       return Counter("server.configuration_refused") == refused;
     })) << refused;
   }
-  // Lays something else there, and the file again. All must go on meanwhile.
+  // Puts something else there, and then the file again. Everything must continue meanwhile.
   void Disturb(const std::string& path, const std::function<void()>& lay) {
     SCOPED_TRACE(path);
     const std::string aside = folder_.path("aside");
@@ -95,7 +95,7 @@ TEST_F(ReplacedFilesTest, AFifoInPlaceOfAnyOfThemStopsNothing) {
   AwaitRefused(1);
   fs::remove(key);
   AwaitRefused(0);
-  // The new file is read after all that: maintenance is alive.
+  // The new file is read after all that, so maintenance still runs.
   WriteCallers(TokenLine("another", "team-a", "read"));
   EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("worker") == "UNAUTHENTICATED"; }));
 }
@@ -105,12 +105,12 @@ TEST_F(ReplacedFilesTest, WhatCannotBeUsedChangesNothing) {
   const auto lay_chain = [&](const std::string& path, const Pair& pair) {
     Disturb(path, [&] { WriteChain(path, {pair}); });
   };
-  lay_chain(network.certificate_file, MakeCertificate({}, &authority_));  // of another key
+  lay_chain(network.certificate_file, MakeCertificate({}, &authority_));  // for another key
   lay_chain(network.certificate_file,
             MakeCertificate({.ends_in = -60, .key = first_.key}, &authority_));
   lay_chain(network.client_ca_file, first_);
   Disturb(network.key_file, [&] { fs::create_directory(network.key_file); });
-  Disturb(network.key_file, [] {});  // nothing is there
+  Disturb(network.key_file, [] {});  // there is no file
   Disturb(network.callers_file, [&] {
     std::ofstream(network.callers_file) << "node7 team-a read certificate\n";
     ASSERT_EQ(chmod(network.callers_file.c_str(), 0666), 0);
@@ -131,19 +131,19 @@ TEST_F(ReplacedFilesTest, ACertificateThatExpiresMeanwhileIsTold) {
 TEST_F(ReplacedFilesTest, NewOnesAreShownAndAsked) {
   ASSERT_EQ(Hello(""), "OK");
   const Pair next = MakeCertificate({.name = "next", .authority = true}, nullptr);
-  // The server's own, by another authority: old clients refuse it, new ones do not.
+  // The server's own certificate, by another authority: old clients refuse it, new ones do not.
   Show(MakeCertificate({.name = "second"}, &next));
   EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
   WriteChain(folder_.path("ca.pem"), {authority_, next});
   EXPECT_EQ(Hello(""), "OK");
-  // Those that clients' certificates must come from.
+  // The authorities that clients' certificates must come from.
   WriteChain(options_.network.client_ca_file, {next});
   EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
   const Pair node7 = MakeCertificate({.name = "node7"}, &next);
   WriteChain(folder_.path("node7.pem"), {node7});
   WriteKey(folder_.path("node7.key"), node7.key);
   EXPECT_EQ(Hello(""), "OK");
-  // A certificate of the right authority that is over, and one for another purpose.
+  // One certificate of the right authority has expired, and one is for another purpose.
   for (const CertificateWish& wish :
        {CertificateWish{.name = "node7", .ends_in = -60},
         CertificateWish{.name = "node7", .key_usage = "serverAuth"}}) {

@@ -14,7 +14,7 @@
 namespace hpu::server {
 namespace {
 
-// The manager's side: a socket at `path`, whose name is `name` in NOTIFY_SOCKET.
+// The side of the manager: a socket at `path`, whose name in NOTIFY_SOCKET is `name`.
 class Manager {
  public:
   Manager(const std::string& path, const std::string& name) {

@@ -1,4 +1,4 @@
-// What requests get from the server and its worker processes.
+// What the server and its worker processes answer to requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -144,7 +144,7 @@ TEST_F(ServiceTest, VerdictsAreRememberedFaultsAreNot) {
   }
   EXPECT_EQ(compiles(), 5u) << "one, one, three";
   EXPECT_EQ(Counter("compile.negative_hits"), 4u);
-  // A request may insist.
+  // A request may demand a new compilation.
   client::CompileCall again = CallFor(1, "unimplemented");
   again.skip_cache_lookup = true;
   EXPECT_TRUE(absl::IsUnimplemented(

@@ -43,7 +43,7 @@ inline const client::ProgressSink kNoProgress = [](const client::Progress&) {
   return absl::OkStatus();
 };
 
-// A graph that tells the fake compiler what to do.
+// Makes a graph that tells the fake compiler what to do.
 inline std::string GraphThatSays(const std::string& text) {
   GraphBuilder builder("fake");
   const auto size = static_cast<int64_t>(text.size());
@@ -63,7 +63,7 @@ class ServiceTest : public testing::Test {
     options_.build_id = "build one";
     options_.store.folder = folder_.path("store");
     options_.stop_grace = milliseconds(300);
-    // Others are waited for: on a busy machine they may be late without being slow.
+    // Other servers are waited for, because on a busy machine they may be late without being slow.
     options_.store.hedge_after = options_.upstream.hedge_after = milliseconds(0);
     options_.queue.worker_command = {FAKE_SERVER, "--worker", "--log-level", "6"};
     options_.queue.time_limit = kTimeout;
@@ -82,7 +82,7 @@ class ServiceTest : public testing::Test {
     return std::make_unique<client::RpcClient>(std::move(options));
   }
 
-  // Of a front end that knows the graph by DigestOf(key).
+  // The request of a front end that knows the graph by DigestOf(key).
   client::CompileCall CallFor(uint64_t key, const std::string& name) {
     client::CompileCall call;
     call.graph = GraphThatSays(name);
@@ -100,7 +100,7 @@ class ServiceTest : public testing::Test {
   absl::StatusOr<store::Entry> GetContent(const std::string& name) {
     return EntryOf(Client()->Get(client::ByContentKey{ContentKeyOf(name)}, kNoInterrupt));
   }
-  // As the server files it.
+  // The entry as the server stores it.
   Digest ContentKeyOf(const std::string& name) const {
     const std::string graph = GraphThatSays(name);
     return store::ContentKey(

@@ -1,4 +1,4 @@
-// A shared engine that is slow: no request takes longer for it than a compilation does.
+// A slow shared engine: no request may take longer because of it than a compilation takes.
 #include <signal.h>
 
 #include <future>
@@ -15,12 +15,12 @@ class SharedHedgeTest : public SharedStoreTest {
     if (const std::string why = store::WhyNoRedis(); !why.empty()) GTEST_SKIP() << why;
     redis_.emplace();
     options_.store.redis = store::TestOptions(redis_->address());
-    // So long that who waits for it is seen to.
+    // This is so long that the test would notice a wait for it.
     options_.store.redis->connect_timeout = options_.store.redis->command_timeout =
         milliseconds(15'000);
     StartServers();
   }
-  // Others are not to wait for it while it does not answer.
+  // Other servers must not wait for it while it does not answer.
   void Start() override {
     options_.store.hedge_after = milliseconds(100);
     SharedStoreTest::Start();
@@ -77,7 +77,7 @@ TEST_F(SharedHedgeTest, WhatTheEngineHasOvertakesACompilation) {
 TEST_F(SharedHedgeTest, ALeaseThatComesTooLateIsGivenBack) {
   const auto client = store::RedisClient::Make(*options_.store.redis).value();
   store::RedisLeaseKeeper other(client);
-  // One that is in time can be seen while it compiles.
+  // A compilation of normal length can be seen while it runs.
   const std::string slow = "sleep:2000";
   std::thread compiling([&] { ASSERT_TRUE(Compile(2, slow).ok()); });
   WaitFor([&] { return other.Look(ContentKeyOf(slow)).ok(); });
@@ -104,7 +104,7 @@ TEST_F(SharedHedgeTest, AnEngineThatSaysNothingDelaysNoRecompilation) {
   });
   EXPECT_LT(took, milliseconds(5000)) << "setting the old program aside would take 15 s";
   redis_->Signal(SIGCONT);
-  // The old one is withdrawn there before the new one is written.
+  // The old program is withdrawn there before the new one is written.
   WaitFor([&] { return Counter("shared.waiting_writes") == 0; });
   const absl::StatusOr<Compiled> other = CompileAt(1, 1, "quick");
   ASSERT_TRUE(other.ok()) << other.status();
@@ -128,8 +128,8 @@ TEST_F(SharedHedgeTest, AFrozenRequestWaitsForTheEngine) {
   back.join();
 }
 
-// The lease came after the flight had landed, and after it was said that it had.
-TEST(CompileQueueHedge, WhoeverAskedOthersTooLongIsToldAgainThatItHasLanded) {
+// The lease arrives after the compilation is complete, and after that was reported.
+TEST(CompileQueueHedge, CompletionIsReportedAgainAfterALateLease) {
   std::promise<void> answer;
   std::promise<void> again;
   std::atomic<int> completed{0};

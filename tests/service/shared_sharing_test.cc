@@ -52,7 +52,7 @@ class SharingEngineTest : public NetworkTest, public testing::WithParamInterface
     call.frozen = frozen;
     return At(server, name).Compile(call, kTimeout, kNoProgress, kNoInterrupt);
   }
-  // Waits for what is written behind its compiler's back.
+  // Waits for what is written in the background.
   absl::StatusOr<Compiled> FindAt(size_t server, const std::string& name, uint64_t key,
                                   const std::string& graph) {
     const auto deadline = std::chrono::steady_clock::now() + kTimeout;
@@ -102,7 +102,7 @@ TEST_P(SharingEngineTest, ATenantDoesNotWaitForAnothersCompilation) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(origins[0], Origin::kCompiled);
   EXPECT_EQ(origins[1], Origin::kCompiled);
-  // Leases are what Redis has.
+  // Redis holds the leases.
   EXPECT_EQ(origins[2], redis_.has_value() ? Origin::kStore : Origin::kCompiled);
 }
 

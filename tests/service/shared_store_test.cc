@@ -1,4 +1,4 @@
-// Three servers over one Redis engine.
+// Three servers that share one Redis engine.
 #include "recipe_store/redis/redis_lease.h"
 #include "tests/service/shared_store_testing.h"
 
@@ -20,7 +20,7 @@ TEST_F(SharedStoreTest, AServerWithoutAStoreOfItsOwnFindsWhatAnotherCompiled) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_TRUE(store::SameEntry(found->entry, made->entry));
   EXPECT_EQ(CounterAt(1, "shared.hits"), 1u);
-  // Now it is near: neither the engine nor the other server is needed.
+  // Now the program is local: neither the engine nor the other server is needed.
   redis_->Kill();
   client::RpcClient client(client::LocalServer(SocketOf(1)));
   EXPECT_TRUE(client.Get(client::ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
@@ -28,7 +28,7 @@ TEST_F(SharedStoreTest, AServerWithoutAStoreOfItsOwnFindsWhatAnotherCompiled) {
 }
 
 TEST_F(SharedStoreTest, TheDeathOfWhoCompilesFreesTheKey) {
-  // The lease of a server that died: nobody renews it.
+  // This is the lease of a server that died, so nobody renews it.
   const auto client = store::RedisClient::Make(*options_.store.redis).value();
   store::RedisLeaseKeeper dead(client);
   const Digest key = ContentKeyOf("quick");

@@ -1,4 +1,4 @@
-// Three servers over one shared engine.
+// Three servers that share one engine.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ class SharedStoreTest : public ServiceTest {
     options_.store.trusted_keys = folder_.path("keys");
     ServiceTest::SetUp();
     for (int i = 1; i < kServers; ++i) StartMore(i);
-    // All trust all.
+    // All servers trust each other.
     for (int i = 0; i < kServers; ++i) {
       ASSERT_TRUE(store::WritePublicKey(folder_.path("keys/" + std::to_string(i) + ".pub"),
                                         store::ReadKeyring(SocketOf(i) + ".pub")->keys()[0])
@@ -52,7 +52,7 @@ class SharedStoreTest : public ServiceTest {
     return client::RpcClient(options).Compile(CallFor(key, name), kTimeout, kNoProgress,
                                               kNoInterrupt);
   }
-  // Each of `keys` graphs, by several clients of each server at a time.
+  // Compiles each of `keys` graphs, by several clients of each server at a time.
   void CompileAllEverywhere(int keys) {
     constexpr int kClients = 4;
     std::vector<std::thread> clients;
@@ -70,7 +70,7 @@ class SharedStoreTest : public ServiceTest {
     for (std::thread& client : clients) client.join();
     EXPECT_EQ(good, keys * kServers * kClients);
   }
-  // Waits until it is there: what is shared is written behind its compiler's back.
+  // Waits until it is there, because shared programs are written in the background.
   absl::StatusOr<client::Fetched> FetchAt(int i, uint64_t key) {
     const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     absl::StatusOr<client::Fetched> found = absl::UnknownError("");

@@ -1,5 +1,5 @@
-// What a tenant learns of programs that another one had compiled: everything where the operator
-// says so (--share-programs all), nothing where not.
+// What a tenant learns of programs that another one had compiled: everything if the operator allows
+// it (--share-programs all), and otherwise nothing.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ using client::ByFrontEndKey;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// `worker` and `reader` are of one tenant, `stranger` is of another.
+// `worker` and `reader` belong to one tenant, `stranger` to another.
 class SharingTest : public NetworkTest {
  protected:
   absl::StatusOr<Compiled> CompileAs(const std::string& name, client::CompileCall call) {
@@ -23,7 +23,7 @@ class SharingTest : public NetworkTest {
   Origin CompileAs(const std::string& name, uint64_t key, const std::string& graph) {
     return CompileAs(name, CallFor(key, graph)).value().origin;
   }
-  // From what is stored, or not at all.
+  // Answers from the store, or fails.
   absl::StatusCode FindAs(const std::string& name, const std::string& graph) {
     client::CompileCall call = CallFor(1000, graph);
     call.frozen = true;
@@ -56,7 +56,7 @@ TEST_F(SharingTest, ATenantIsGivenWhatItHadCompiledAndNothingElse) {
   EXPECT_THAT(ListAs("stranger"), IsEmpty());
   EXPECT_EQ(CompileAs("stranger", 1, "quick"), Origin::kCompiled);
   EXPECT_EQ(compiles(), 2u);
-  // Both have it now, by whatever name, and it is there once.
+  // Both have it now, by any name, and it is stored once.
   EXPECT_EQ(CompileAs("stranger", 2, "quick"), Origin::kStore);
   EXPECT_EQ(CompileAs("worker", 3, "quick"), Origin::kStore);
   EXPECT_EQ(GetAs("reader", DigestOf(3)), kHit) << "of one team";
@@ -80,7 +80,7 @@ TEST_F(SharingTest, AFrontEndKeyThatLooksLikeAClaimIsNone) {
   forged.front_end->key = ContentKeyOf("quick");
   ASSERT_TRUE(CompileAs("stranger", forged).ok());
   EXPECT_EQ(FindAs("stranger", "quick"), kMiss);
-  // Nor does it take the claim of who has one away from anybody else.
+  // Nor does it take away another tenant's claim.
   EXPECT_EQ(FindAs("worker", "quick"), kHit);
 }
 
@@ -135,7 +135,7 @@ TEST_F(SharingTest, TheListShowsATenantItsOwnAndTheOperatorAll) {
   EXPECT_EQ(CompileAs("worker", 1, "first"), Origin::kCompiled);
   EXPECT_EQ(CompileAs("worker", 1, "first"), Origin::kStore);
   EXPECT_EQ(CompileAs("stranger", 1, "first"), Origin::kCompiled);
-  std::this_thread::sleep_for(milliseconds(1100));  // newer, by a clock of seconds
+  std::this_thread::sleep_for(milliseconds(1100));  // newer by a clock of whole seconds
   EXPECT_EQ(CompileAs("stranger", 2, "second"), Origin::kCompiled);
   EXPECT_EQ(CompileAs("stranger", 3, "third"), Origin::kCompiled);
   const std::vector<client::Listed> own = ListAs("worker", 1);
@@ -152,7 +152,7 @@ TEST_F(SharingTest, TheListShowsATenantItsOwnAndTheOperatorAll) {
   EXPECT_TRUE(admin.Get(ByContentKey{ContentKeyOf("second")}, kNoInterrupt).ok());
 }
 
-// Room for three programs of 5 kB, of which a tenant may have two.
+// There is room for three programs of 5 kB, of which a tenant may have two.
 class ShareOfStoreTest : public SharingTest {
  protected:
   void SetUp() override {
@@ -161,7 +161,7 @@ class ShareOfStoreTest : public SharingTest {
     SharingTest::SetUp();
   }
   static std::string Graph(int number) { return "size:5000 number " + std::to_string(number); }
-  // What is on the disk: memory keeps more.
+  // This is what the disk holds; memory keeps more.
   std::vector<int> Kept(const std::string& name) {
     Restart();
     std::vector<int> kept;
@@ -179,7 +179,7 @@ TEST_F(ShareOfStoreTest, WhoHasTooMuchLosesItsOwn) {
   EXPECT_LE(Counter("rocksdb.largest_share_bytes"), 14'000u);
   EXPECT_THAT(Kept("stranger"), ElementsAre(4, 5));
   EXPECT_THAT(Kept("worker"), ElementsAre(0)) << "that the stranger had it too took it from nobody";
-  // What is used stays.
+  // Programs that are used stay.
   EXPECT_EQ(FindAs("stranger", Graph(4)), kHit);
   CompileAs("stranger", 7, Graph(7));
   EXPECT_THAT(Kept("stranger"), ElementsAre(4, 7));
@@ -207,7 +207,7 @@ TEST_F(ShareOfStoreTest, WhereAllIsSharedEachIsChargedForWhatItUses) {
   EXPECT_EQ(Counter("rocksdb.entries"), 3u) << "which others have too";
 }
 
-// To servers upstream all that a server asks is one tenant's.
+// To servers upstream, everything that a server asks for belongs to one tenant.
 TEST_F(SharingTest, ServersUpstreamAreAskedForTheOwnUserOnly) {
   ServerOptions between = options_;
   between.socket_path = folder_.path("between.sock");
@@ -234,7 +234,7 @@ TEST_F(SharingTest, ServersUpstreamAreAskedForTheOwnUserOnly) {
             Origin::kCompiled);
   EXPECT_EQ(own.Stats(kNoInterrupt)->at("compile.compiled"), 1u) << "here, not upstream";
   EXPECT_EQ(own.Stats(kNoInterrupt)->at("upstream.misses"), 0u);
-  // What its own user was given there stays its own.
+  // What its own user received there stays with that user.
   EXPECT_EQ(own.Compile(CallFor(2, "quick"), kTimeout, kNoProgress, kNoInterrupt)->origin,
             Origin::kStore);
 }

@@ -1,4 +1,5 @@
-// Certificates and keys that cannot work are refused by name before anybody listens or connects.
+// Unusable certificates and keys are refused by name before the server listens or a client
+// connects.
 #include "proto/tls_files.h"
 
 #include <gmock/gmock.h>
@@ -107,7 +108,7 @@ TEST_F(TlsFilesTest, TheKeyMustFit) {
                                       "-----END PRIVATE KEY-----\n";
   EXPECT_THAT(ToText(CheckNetwork(options_)),
               StartsWith("INVALID_ARGUMENT: " + key() + " cannot be read: "));
-  // TLS takes no key of this size.
+  // TLS accepts no key of this size.
   EXPECT_THAT(Checked(Signed({.key = MakeRsaKey(1024)})),
               HasSubstr(certificate() + " cannot be used for TLS: ee key too small"));
 }

@@ -1,4 +1,5 @@
-// A socket and the lock file beside it: what others read of the server, and files that are removed.
+// A socket and the lock file beside it: what others learn about the server from them, and what
+// happens when files are removed.
 #include "compiler_server/service/doors/unix_listener.h"
 
 #include <grpcpp/server.h>
@@ -37,7 +38,7 @@ TEST(UnixListener, LockFileSaysAStateAtEveryMoment) {
   const std::string socket = folder.path("s");
   const std::string lock = socket + ".lock";
   const std::string pid = std::to_string(getpid());
-  ASSERT_TRUE(UnixListener::Bind(socket).ok());  // the file is there from now on
+  ASSERT_TRUE(UnixListener::Bind(socket).ok());  // the file exists from now on
   EXPECT_EQ(TextOf(lock), pid + " stopping\n");
 
   std::atomic<bool> done = false;
@@ -113,7 +114,7 @@ TEST(UnixListener, ALostLockCutsNobodyOff) {
   close(client);
 }
 
-// A server's first words of HTTP/2 come without being asked.
+// A server sends its first words of HTTP/2 without a request.
 TEST(UnixListener, WhoWaitsWhenTheSocketIsLostIsServed) {
   store::TemporaryFolder folder;
   ASSERT_EQ(chmod(folder.path("").c_str(), 0700), 0);

@@ -17,11 +17,12 @@ namespace {
 
 constexpr int kStreams = 300;
 constexpr uint64_t kMiB = 1 << 20;
-// What may stay for longer: the C library keeps stacks of threads that ended, 40 MiB of them at
-// most, and arenas of threads that still wait. The streams' chunks would be several times that.
+// Memory that may stay longer: the C library keeps the stacks of threads that ended, 40 MiB of them
+// at most, and arenas of threads that still wait. The streams' chunks would be several times as
+// much.
 constexpr uint64_t kStaysMiB = 80;
 
-// The server in a process of its own, so that its memory can be measured.
+// The server runs in a process of its own, so that its memory can be measured.
 class ServerProcess {
  public:
   explicit ServerProcess(const store::TemporaryFolder& folder)
@@ -98,7 +99,7 @@ TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
     }
     if (!stream->reader->Finish().ok()) ++given_up;
   }
-  // One that was slow to begin may have some of its time left.
+  // A stream that began slowly may have some of its time left.
   EXPECT_GT(given_up, kStreams * 9 / 10);
   streams.clear();
   for (int i = 0; i < 200 && server.ResidentMiB() >= before + kStaysMiB; ++i) {

@@ -1,4 +1,4 @@
-// Two servers: `server_` is the cluster's, `daemon_` a user's that asks it.
+// Two servers: `server_` belongs to the cluster, and `daemon_` is a user's server that asks it.
 #include <signal.h>
 
 #include <thread>
@@ -55,7 +55,7 @@ TEST_F(UpstreamTest, WhatOneHostHadCompiledTheNextOneFinds) {
   EXPECT_EQ(Counter("compile.compiled"), 1u);
   EXPECT_EQ(DaemonCounter("compile.compiled"), 0u);
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
-  // Another host: an empty store, the same cluster.
+  // Another host has an empty store and the same cluster.
   daemon_.reset();
   daemon_options_.store.folder = folder_.path("other-store");
   StartDaemon();
@@ -65,7 +65,7 @@ TEST_F(UpstreamTest, WhatOneHostHadCompiledTheNextOneFinds) {
   EXPECT_EQ(found->alias->alias.tenant, "local") << "here it is the user's own name";
   EXPECT_EQ(found->alias->alias.label, "label quick");
   EXPECT_EQ(DaemonCounter("upstream.hits"), 1u);
-  // From now on it is near, with or without the cluster.
+  // From now on it is local, with or without the cluster.
   server_.reset();
   EXPECT_TRUE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
   EXPECT_EQ(compiles(), 1u);
@@ -92,7 +92,7 @@ TEST_F(UpstreamTest, ALostClusterIsADelayAndHeals) {
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
 }
 
-// Takes connections and never says a word.
+// Accepts connections and never answers.
 class SilentServer {
  public:
   SilentServer() {
@@ -135,7 +135,7 @@ TEST_F(UpstreamTest, AServerThatSaysNothingIsNotWaitedFor) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FALSE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
-  // Connecting to it alone may take 1.5 s, before a look-up and before a compilation.
+  // Connecting to it alone may take 1.5 s, before a look-up and again before a compilation.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1400));
   EXPECT_EQ(DaemonCounter("compile.hedged"), 1u);
   EXPECT_EQ(DaemonCounter("upstream.hedged"), 1u);
@@ -177,7 +177,7 @@ TEST_F(UpstreamTest, ARevokedKeyIsRefusedWhileTheDaemonRuns) {
     refused = AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status();
   } while (refused.ok() && std::chrono::steady_clock::now() < deadline);
   EXPECT_THAT(ToText(refused), testing::HasSubstr("PERMISSION_DENIED: manifest is signed by key"));
-  // What a client does then.
+  // This is what a client does then.
   client::CompileCall anew = CallFor(1, "quick");
   anew.skip_cache_lookup = true;
   EXPECT_TRUE(AtDaemon().Compile(anew, kTimeout, kNoProgress, kNoInterrupt).ok());

@@ -251,7 +251,7 @@ OPTIONS: tuple[Option, ...] = (
         default=True,
         key=False,
         effect="active",
-        text="Keep the result of tracing a function with Dynamo and start the next process from it.",
+        text="Keep what Dynamo traced of a function and start the next process from it.",
     ),
     Option(
         name="compile_ahead",
