@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make_image.sh DEB: dist/hpu-compile-server-image, an OCI image layout, by the Containerfile beside this script. Its base is
-# a Debian 12 made here from Debian's packages, so that no registry is needed. As root.
+# make_image.sh DEB makes dist/hpu-compile-server-image, an OCI image layout, with the Containerfile
+# beside this script. Its base is a Debian 12 that is made here from Debian's packages, so that no
+# registry is needed. Must run as root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -8,7 +9,8 @@ readonly deb=$1
 readonly image=dist/hpu-compile-server-image
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# A storage of its own; vfs needs nothing of the kernel. Isolated by chroot: no container runtime is needed either.
+# The image has a storage of its own; vfs needs no support by the kernel. Isolation by chroot needs
+# no container runtime either.
 readonly buildah=(buildah --root "$work/storage" --runroot "$work/run" --storage-driver vfs)
 
 mmdebstrap --variant=minbase bookworm "$work/base.tar"

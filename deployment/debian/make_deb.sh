@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# make_deb.sh VERSION NATIVE [LIBRARIES]: dist/hpu-compile-server_VERSION_amd64.deb of the server and the Synapse
-# libraries in NATIVE, byte for byte, because those bytes are the build id that clients compare (recipe_store/signing/build_id.h).
-# LIBRARIES: the folder of bundled libraries where NATIVE is that of a wheel, whose clients have another build.
+# make_deb.sh VERSION NATIVE [LIBRARIES] makes dist/hpu-compile-server_VERSION_amd64.deb from the
+# server and the Synapse libraries in NATIVE. They are copied byte for byte, because those bytes are
+# the build id that clients compare (recipe_store/signing/build_id.h). LIBRARIES is the folder of
+# bundled libraries if NATIVE is that of a wheel, whose clients have another build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,7 +14,7 @@ trap 'rm -rf "$stage" "$work"' EXIT
 readonly home=$stage/usr/lib/$package
 
 if [ -n "$libraries" ]; then
-  # The server looks for them where they are in a wheel: three folders up.
+  # The server looks for them where they are in a wheel, three folders up.
   readonly program=$home/habana_frameworks/torch/_native
   mkdir -p "$home"
   cp -r "$libraries" "$home/hpu_backend.libs"
@@ -22,7 +23,7 @@ else
 fi
 install -D -m 755 "$native/hpu_compile_server" "$program/hpu_compile_server"
 install -m 644 "$native"/libSynapse.so "$native"/libSynapseCompiler.so "$program"
-# One path for unit and scripts, whichever it is. The server finds its libraries by its real place.
+# Unit and scripts use this one path in all cases. The server finds its libraries by its real path.
 [ "$program" = "$home" ] || ln -s habana_frameworks/torch/_native/hpu_compile_server "$home/hpu_compile_server"
 mkdir -p "$stage/usr/sbin"
 ln -s ../lib/$package/hpu_compile_server "$stage/usr/sbin/hpu_compile_server"

@@ -1,4 +1,4 @@
-"""Certificates, tokens and the callers' file of a cluster."""
+"""Makes certificates, tokens and the callers' file of a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
 class Authority:
-    """One authority in a folder; made by the openssl command."""
+    """An authority in a folder, made by the openssl command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -21,7 +21,8 @@ class Authority:
         )
 
     def issue(self, name: str, subjects: str, *, days: int = 3650) -> tuple[Path, Path]:
-        """NAME.pem and NAME.key, replaced in one step each; days < 0: expired already."""
+        """Makes NAME.pem and NAME.key, each replaced in one step; with days < 0 they have expired
+        already."""
         (self.folder / f"{name}.ext").write_text(f"subjectAltName={subjects}\n")
         self._openssl(f"req {_NEW_KEY} -subj /CN={name} -keyout {name}.newkey -out {name}.csr")
         self._openssl(
@@ -37,7 +38,7 @@ class Authority:
         return certificate, key
 
     def _ca_config(self) -> Path:
-        """Of openssl ca, which alone makes certificates of the past."""
+        """Makes what `openssl ca` needs: only that command makes certificates of the past."""
         (self.folder / "index.txt").write_text("")
         config = self.folder / "ca.cnf"
         config.write_text(
@@ -59,5 +60,5 @@ class Authority:
 
 
 def caller_line(name: str, tenant: str, roles: str, token: str) -> str:
-    """Of the callers' file (docs/cluster.md)."""
+    """Returns a line of the callers' file (docs/cluster.md)."""
     return f"{name} {tenant} {roles} sha256:{hashlib.sha256(token.encode()).hexdigest()}\n"

@@ -1,4 +1,4 @@
-"""Processes that a test starts, stops, freezes and kills, by their number only."""
+"""Processes that a test starts, stops, suspends and kills, by their process id only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Process:
         return self.popen.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL; also ends a process that is suspended."""
+        """Sends SIGKILL, which also ends a suspended process."""
         self.popen.kill()
         self.popen.wait()
 

@@ -1,5 +1,5 @@
-"""A cluster of compile servers with the fake compiler (tests/service/fake_backend.h): every server,
-the engine that they share and every host that uses them has a network namespace of its own."""
+"""A cluster of compile servers with the fake compiler (tests/service/fake_backend.h). Every server,
+the engine that they share and every host that uses them have a network namespace of their own."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOG_VARIABLE = "HPU_FAKE_COMPILE_LOG"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call of a client."""
+    """The result of one call of a client."""
 
     process: int
     program: int
     origin: str  # compiled, coalesced, store, miss or error
-    right: bool  # the program is what the fake compiler makes of this graph
+    right: bool  # whether the fake compiler makes this program from the graph
     error: str
     ms: float
 
@@ -74,7 +74,7 @@ class Server:
         return self.folder / "store/signing.pub"
 
     def launch(self) -> None:
-        """Starts it and does not wait for anything."""
+        """Starts it without waiting for anything."""
         command = [str(self.binary), "--cache-dir", str(self.folder)]
         command += ["--idle-timeout", "0", *self.options]
         self.process = Process(
@@ -94,7 +94,7 @@ class Server:
         assert self.running().alive, self.log()[-2000:]
 
     def serves(self) -> bool:
-        """By its files (docs/protocol.md)."""
+        """Whether it is ready, by its files (docs/protocol.md)."""
         lock = Path(f"{self.socket}.lock")
         if not Path(f"{self.socket}.pub").exists():
             return False
@@ -109,7 +109,7 @@ class Server:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def compiled(self) -> list[str]:
-        """What its compilers were asked to compile, written by themselves."""
+        """The graphs that its compilers were asked to compile, which they wrote themselves."""
         path = self.folder / "compiles"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -121,7 +121,7 @@ class Server:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def call(self, **options: object) -> list[Outcome]:
-        """Of a client on its own host, by its unix socket."""
+        """Options of a client on its own host, which uses its unix socket."""
         return run_clients(f"unix:{self.socket}", **options)
 
     def kill(self) -> None:
@@ -134,7 +134,7 @@ class Server:
 
 
 def client_command(server: str, **options: object) -> list[str]:
-    """Options are those of hpu_cluster_client; True is a flag."""
+    """The options are those of hpu_cluster_client; True is a flag."""
     command = [str(CLIENT), "--server", server]
     for name, value in options.items():
         command.append(f"--{name.replace('_', '-')}")
@@ -161,14 +161,14 @@ def run_clients(server: str, *, host: Host | None = None, **options: object) -> 
 
 
 class Cluster:
-    """Servers of one engine, started; close() ends everything."""
+    """Started servers of one engine; close() ends everything."""
 
     def __init__(
         self, engine: str | type = "redis", servers: int = 3, *options: str, hedge: bool = False
     ) -> None:
-        """Without `hedge` servers and daemons wait for others as long as it takes: on a busy
+        """Without `hedge`, servers and daemons wait for others as long as it takes: on a busy
         machine these may be late without being slow, and tests count compilations."""
-        self.folder = Path(tempfile.mkdtemp(prefix="hpuc-"))  # short, for the names of sockets
+        self.folder = Path(tempfile.mkdtemp(prefix="hpuc-"))  # short, for names of sockets
         self.network = Network()
         self.daemons: list[Server] = []
         self.authority = Authority(self.folder / "authority")
@@ -188,7 +188,7 @@ class Cluster:
         self.trust(self.servers)
 
     def allow(self, name: str, tenant: str, roles: str) -> Path:
-        """A caller and the file of its token."""
+        """Makes a caller and the file with its token."""
         path = self.folder / f"{name}.token"
         path.write_text(f"token of {name}\n")
         self.tokens[name] = path
@@ -207,11 +207,11 @@ class Cluster:
         return Server(host, self.folder / name, options)
 
     def certify(self, name: str, host: Host, days: int = 3650) -> None:
-        """Replaces the certificate of a server; by one that has expired if days < 0."""
+        """Replaces the certificate of a server, by an expired one if days < 0."""
         self.authority.issue(name, f"IP:{host.address},DNS:{name}.test", days=days)
 
     def trust(self, servers: list[Server]) -> None:
-        """Makes all servers believe these; they look for new keys each second."""
+        """Makes all servers trust these keys; they look for new keys each second."""
         for server in servers:
             shutil.copy(server.public_key, self.keys / f"{server.folder.name}.pub")
         wanted = len(list(self.keys.glob("*.pub"))) * 32
@@ -229,7 +229,7 @@ class Cluster:
         return ",".join(f"tls://{s.host.address}:{PORT}" for s in order if s.host)
 
     def access(self, caller: str = "worker") -> dict[str, object]:
-        """Options of a client that is this caller."""
+        """Returns the options of a client that is this caller."""
         return {
             "ca": self.authority.ca,
             "token": self.tokens[caller],
@@ -237,7 +237,7 @@ class Cluster:
         }
 
     def call(self, **options: object) -> list[Outcome]:
-        """Of clients on a host of their own, over the network, without a daemon."""
+        """Runs clients on a host of their own, over the network and without a daemon."""
         server = str(options.pop("server", self.addresses()))
         return run_clients(server, host=self.client_host(), **{**self.access(), **options})
 
@@ -256,7 +256,7 @@ class Cluster:
         host: Host | None = None,
         binary: Path = FAKE_SERVER,
     ) -> Server:
-        """A daemon that asks the servers, on a host of its own unless one is given; started."""
+        """Starts a daemon that asks the servers, on a host of its own unless one is given."""
         name = f"host{len(self.daemons)}"
         options = ["--upstream", addresses or self.addresses(first)]
         options += ["--upstream-ca", str(self.authority.ca), "--trusted-keys", str(self.keys)]
@@ -277,7 +277,7 @@ class Cluster:
         return sum(s.counters()[counter] for s in self.servers if s.running().alive)
 
     def settle(self) -> None:
-        """Until everything that servers write behind their callers' backs is written."""
+        """Waits until everything that servers write in the background is written."""
         wait_until(lambda: self.total("shared.waiting_writes") == 0, "writes reach the engine")
 
     def close(self) -> None:

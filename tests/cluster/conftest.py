@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# Hosts are made as the example makes them.
+# The hosts are made in the same way as in the example.
 EXAMPLE = HERE.parents[1] / "examples" / "cluster"
 sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(EXAMPLE)]
 
@@ -32,8 +32,8 @@ _REASON = _why_not()
 
 @pytest.fixture(params=sorted(ENGINES), scope="session")
 def engine(request) -> str:
-    """The name of each engine that servers can share. Where there can be no cluster nothing is
-    proven: the tests are skipped and say why, or fail if HPU_REQUIRE_CLUSTER is set."""
+    """The name of each engine that servers can share. Where a cluster is impossible nothing is
+    proven: the tests are skipped with the reason, or fail if HPU_REQUIRE_CLUSTER is set."""
     reason = _REASON or ENGINES[request.param].why_none()
     if reason:
         if "HPU_REQUIRE_CLUSTER" in os.environ:
@@ -44,21 +44,21 @@ def engine(request) -> str:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Of a short name, because sockets lie in it."""
+    """A folder with a short name, because sockets are in it."""
     with tempfile.TemporaryDirectory(prefix="hpuc-", ignore_cleanup_errors=True) as made:
         yield Path(made)
 
 
 @pytest.fixture
 def cluster(engine) -> Iterator[Cluster]:
-    """Three servers of one engine."""
+    """Three servers that share one engine."""
     made = Cluster(engine)
     yield made
     made.close()
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """What tests measured (record_property), for documents; no test asserts these."""
+    """Prints what tests measured (record_property), for documents; no test asserts it."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             measured = report.user_properties if getattr(report, "when", "") == "call" else []

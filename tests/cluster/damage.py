@@ -1,4 +1,5 @@
-"""Ways to spoil stored values: each is given a value, another of the same class, and numbers."""
+"""Ways to damage stored values: each gets a value, another of the same class, and random numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def cut_off(value: bytes, other: bytes, numbers: random.Random) -> bytes:
 
 
 def replay(value: bytes, other: bytes, numbers: random.Random) -> bytes:
-    """Whole, and signed: but another program's."""
+    """Whole and signed, but the value of another program."""
     return other
 
 

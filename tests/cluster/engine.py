@@ -1,4 +1,4 @@
-"""The engines that servers may share. Another one is a class with the methods of Redis and a row in
+"""The engines that servers may share. A new one is a class with the methods of Redis and a row in
 ENGINES: every test of the cluster then runs with it as well."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RedisError(Exception):
 
 
 class Redis:
-    """redis-server on a host; the test itself talks to it by a unix socket."""
+    """redis-server on a host; the test itself uses it over a unix socket."""
 
     name = "redis"
     port = PORT
@@ -43,7 +43,7 @@ class Redis:
         return f"{self.host.address}:{self.port}"
 
     def server_options(self) -> list[str]:
-        """What makes a compile server use it."""
+        """The options that make a compile server use it."""
         return ["--redis", self.address]
 
     def start(self) -> None:
@@ -75,23 +75,23 @@ class Redis:
         if self.process is not None:
             self.process.kill()
 
-    # What the engine suffers.
+    # Faults of the engine.
 
     def set_full(self, full: bool) -> None:
         self.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
         self.call("CONFIG", "SET", "maxmemory", "1" if full else "0")
 
     def set_read_only(self, read_only: bool) -> None:
-        """As after a failover: a replica, of a master that is not there."""
+        """The state after a failover: a replica whose master is absent."""
         if read_only:
             self.call("REPLICAOF", "127.0.0.1", "1")
         else:
             self.call("REPLICAOF", "NO", "ONE")
 
-    # What is stored.
+    # The stored values.
 
     def objects(self, kind: str) -> list[bytes]:
-        """Names of the stored objects of a class: manifests, aliases or blobs."""
+        """The names of the stored objects of a class: manifests, aliases or blobs."""
         pattern = {"manifests": "hpu:m:*", "aliases": "hpu:a:*", "blobs": "hpu:b:*"}[kind]
         found = self.call("KEYS", pattern)
         assert isinstance(found, list)
@@ -109,7 +109,7 @@ class Redis:
         self.call("FLUSHALL")
 
     def hold_lease(self, named: bytes, seconds: int | None) -> None:
-        """Another server, that does not exist, has the lease of this name; None: for ever."""
+        """Gives the lease of this name to another server that does not exist; None: for ever."""
         name = b"{hpu:l}:" + named.rpartition(b":")[2]
         self.call("SET", name, "7 nonce nobody", *(("EX", str(seconds)) if seconds else ()))
 
@@ -145,6 +145,6 @@ ENGINES = {Redis.name: Redis}
 
 
 def redis_benchmark(engine: Redis, *arguments: str) -> str:
-    """redis-benchmark at its engine, on the same host."""
+    """Runs redis-benchmark against its engine, on the same host."""
     command = ["redis-benchmark", "-s", str(engine.folder / "redis.sock"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

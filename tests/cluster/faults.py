@@ -1,5 +1,5 @@
-"""The faults of a cluster as rows: what is done to it, how long a graph may wait for it by
-docs/cluster.md, who compiles meanwhile, and how it is undone."""
+"""The faults of a cluster as rows: what is done to it, how long a graph may wait for it according
+to docs/cluster.md, who compiles in the meantime, and how it is undone."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _undrop(server: Server) -> None:
 
 
 def _half_open(server: Server) -> None:
-    """The host crashes and comes back: the other side of its connections is told nothing."""
+    """The host crashes and comes back, without a message to the other side of its connections."""
     _drop(server)
     server.kill()
     _undrop(server)
 
 
 def _expire(cluster: Cluster) -> None:
-    """A server does not start with these."""
+    """Options with which a server does not start."""
     _each(_kill)(cluster)
     _certify(cluster, days=-1)
 
@@ -137,8 +137,8 @@ ENGINE_FAULTS = [
 
 
 def first_graph(host: Server, program: int, says: str = "quick") -> tuple[float, str]:
-    """What a process does for a graph that it has not met: looks, then has it compiled. Seconds,
-    and where the program came from."""
+    """Does what a process does for a graph that it does not know: looks it up, then has it
+    compiled. Returns the seconds, and where the program came from."""
     began = time.monotonic()
     (looked,) = host.call(first=program, say=says, call="get")
     assert not looked.error, looked
@@ -151,5 +151,6 @@ def first_graph(host: Server, program: int, says: str = "quick") -> tuple[float,
 
 
 def bounded(seconds: float, bound: float) -> None:
-    """Twice what is documented, and what a loaded machine takes for four processes."""
+    """Allows twice the documented time, and the time that a loaded machine needs for four
+    processes."""
     assert seconds < 2 * bound + 8, f"{seconds:.1f} s, documented are {bound} s"

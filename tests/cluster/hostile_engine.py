@@ -1,4 +1,4 @@
-"""A server on the engine's port that answers whatever it likes. Run as a program: PORT FOLDER."""
+"""A server on the engine's port that gives arbitrary answers. Run as a program: PORT FOLDER."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = ["noise", "any reply", "foreign values", "claims", "endless", "silence",
 
 
 class HostileEngine:
-    """As engine.Redis where a cluster needs it."""
+    """Has the methods of engine.Redis that a cluster needs."""
 
     def __init__(self, host: Host, folder: Path) -> None:
         self.host = host
@@ -121,7 +121,7 @@ async def _serve(port: int, folder: Path) -> None:
                     writer.write(answer)
                     await writer.drain()
         except (ValueError, OSError, asyncio.IncompleteReadError):
-            pass  # it had enough
+            pass  # the client had enough
         writer.close()
 
     async with await asyncio.start_server(handle, "0.0.0.0", port, limit=1 << 24) as server:

@@ -1,4 +1,4 @@
-"""Passes bytes on, answers late. Run as a program: PORT TARGET_PORT SECONDS."""
+"""Forwards bytes and delays answers. Run as a program: PORT TARGET_PORT SECONDS."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Somebody who speaks to a compile server's port without its client. Run as a program:
-WHAT ADDRESS PORT CA TOKEN NUMBER; it prints "ready" and what it counted, and holds what it opened
-until its standard input ends."""
+"""A stranger that uses a compile server's port without its client. Run as a program:
+WHAT ADDRESS PORT CA TOKEN NUMBER. It prints "ready" and what it counted, and keeps open what it
+opened until its standard input ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END_STREAM, END_HEADERS = 1, 4
 
 
 def _text(value: bytes) -> bytes:
-    """HPACK, 7-bit prefix, no Huffman code."""
+    """Encodes text for HPACK: 7-bit prefix, no Huffman code."""
     if len(value) < 127:
         return bytes([len(value)]) + value
     rest, size = len(value) - 127, b""
@@ -36,7 +36,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def call(method: str, message: bytes, token: str, stream: int, claimed: int | None = None) -> bytes:
-    """One gRPC call; `claimed` is the message's length as it says."""
+    """Makes one gRPC call; `claimed` is the message's length as announced."""
     pairs = {
         ":method": "POST",
         ":scheme": "https",
@@ -67,7 +67,7 @@ class Stranger:
         return self.context.wrap_socket(self.plain(), server_hostname=self.place[0])
 
     def fuzz(self, numbers: random.Random) -> None:
-        """One connection with something wrong."""
+        """Opens one connection with something wrong."""
         kind = numbers.randrange(6)
         noise = numbers.randbytes(numbers.randrange(1, 4000))
         token = numbers.choice(["", "unknown", self.token])
@@ -111,7 +111,7 @@ def main() -> None:
         end = time.monotonic() + float(number)
         print("ready", flush=True)
         while time.monotonic() < end:
-            with contextlib.suppress(OSError):  # it has hung up, or says nothing
+            with contextlib.suppress(OSError):  # the server has hung up, or says nothing
                 stranger.fuzz(numbers)
             count += 1
     elif what == "connections":

@@ -1,4 +1,5 @@
-"""Certificates change while clients call, as docs/operations_cluster.md says: no call fails."""
+"""Certificates change while clients call, as docs/operations_cluster.md describes: no call fails.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def issue(authority: Authority, cluster: Cluster) -> None:
 
 
 def point(link: Path, target: Path) -> None:
-    """Certificate and key change in one step: a server may read between two."""
+    """Certificate and key must change in one step, because a server may read between two."""
     temporary = link.with_name(f"{link.name}.new")
     temporary.symlink_to(target)
     os.replace(temporary, link)
@@ -68,7 +69,7 @@ def test_a_new_authority_under_load(record_property) -> None:
         only_old.write_bytes(old.ca.read_bytes())
 
         load = Load(cluster)
-        # 1. Clients trust both; a host's daemon keeps its connections all the time.
+        # 1. Clients trust both authorities; a host's daemon keeps its connections all the time.
         old.ca.write_bytes(old.ca.read_bytes() + new.ca.read_bytes())
         daemon = cluster.daemon()
         assert daemon.call(first=1_000_000)[0].right

@@ -1,5 +1,5 @@
-"""No fault of a cluster fails or hangs what a user runs: the result is right, the delay is what
-docs/cluster.md says, and the cluster is used again after the fault."""
+"""No fault of a cluster makes a user's program fail or hang: the result is right, the delay is
+within docs/cluster.md, and the cluster is used again after the fault."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_servers(healthy: Cluster, host: Server, fault: Fault, record_property) 
         bounded(seconds, fault.bound)
         assert origin == "compiled"
         assert len(host.compiled()) - here == (fault.compiles == "host")
-        # Known by now: a moment later it costs one attempt to connect at most.
+        # The fault is known by now: a moment later it costs one attempt to connect at most.
         seconds, _ = first_graph(host, next(programs))
         record_property("seconds then", round(seconds, 2))
         bounded(seconds, 1.5)
@@ -90,7 +90,7 @@ def test_engine(healthy: Cluster, host: Server, fault: Fault, record_property) -
 def test_a_compilation_goes_on_elsewhere_when_its_server_vanishes(
     healthy: Cluster, host: Server, record_property
 ) -> None:
-    """Noticed within 5 s; the next server has to wait for the lease of the lost one, 10 s."""
+    """It is noticed within 5 s; the next server has to wait for the lease of the lost one, 10 s."""
     program = next(programs)
     victim = healthy.servers[0]
     began = len(victim.compiled())

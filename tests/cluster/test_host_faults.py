@@ -1,4 +1,4 @@
-"""What befalls hosts and not processes: names, clocks, disks, a slow engine, a failover."""
+"""Faults of hosts and not of processes: names, clocks, disks, a slow engine, a failover."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_names_that_nobody_resolves(cluster: Cluster, names: Host, record_proper
         return daemon.counters()["upstream.compiled"] > 0
 
     wait_until(used, "the servers are found")
-    # Connections that there are need no names.
+    # Existing connections need no names.
     names.drop()
     here = len(daemon.compiled())
     bounded(first_graph(daemon, next(programs))[0], 0)
@@ -62,7 +62,7 @@ def test_names_that_nobody_resolves(cluster: Cluster, names: Host, record_proper
 @pytest.mark.skipif(not FAKETIME.exists(), reason="no libfaketime: apt-get install faketime")
 @pytest.mark.parametrize("jump", ["+30d", "-30d"])
 def test_a_clock_that_jumps(cluster: Cluster, jump: str) -> None:
-    """Of one server, while it has a lease that another one waits for."""
+    """A change of the clock of one server, while it has a lease that another one waits for."""
     server = cluster.servers[0]
     clock = cluster.folder / "clock"
     clock.write_text("+0")
@@ -90,7 +90,7 @@ def test_a_clock_that_jumps(cluster: Cluster, jump: str) -> None:
     for seconds, _ in answers:
         bounded(seconds, 3)
     assert cluster.compiled()["sleep:3000 #7"] == 1, "its lease held"
-    # New leases, tokens and programs are as good as those of before.
+    # New leases, tokens and programs are as good as earlier ones.
     for program in range(100, 110):
         assert first_graph(hosts[0], program)[1] == "compiled"
     cluster.settle()
@@ -185,8 +185,8 @@ class _Replica(Redis):
 
 
 def test_a_slow_engine_makes_nothing_slower(record_property) -> None:
-    """Than compiling: a graph that is compiled quickly is not waited for, one that is compiled for
-    long is taken from the engine while it is compiled."""
+    """No request takes longer than compiling: a graph that is compiled quickly is not waited for,
+    and one that takes long is taken from the engine while it is compiled."""
     cluster = Cluster(SlowRedis, 2, hedge=True)
     long = "sleep:20000"
     try:
@@ -256,7 +256,7 @@ def test_an_engine_that_fails_over() -> None:
 
 
 def test_tokens_and_authorities(cluster: Cluster) -> None:
-    """Who is nobody gets nothing, over a real network; roles are in network_test."""
+    """A caller without rights gets nothing, over a real network; roles are in network_test."""
     cluster.allow("stranger", "another", "read,compile")
     wait_until(lambda: not cluster.call(token=cluster.tokens["stranger"])[0].error, "known")
     assert cluster.call(count=3)[0].right
@@ -272,13 +272,13 @@ def test_tokens_and_authorities(cluster: Cluster) -> None:
     found = cluster.call(ca=wrong.ca)
     assert found[0].origin == "error"
     assert "a certificate is refused" in found[0].error
-    # A token that is withdrawn, while everything runs.
+    # A token is withdrawn while everything runs.
     lines = cluster.callers.read_text().splitlines(keepends=True)
     cluster.callers.write_text("".join(line for line in lines if "stranger" not in line))
     wait_until(
         lambda: "UNAUTHENTICATED" in cluster.call(token=cluster.tokens["stranger"])[0].error,
         "the token is withdrawn",
     )
-    # A daemon without a good one compiles for its user.
+    # A daemon without a valid token compiles for its user.
     assert run_clients(f"unix:{cluster.daemon(token=unknown).socket}")[0].right
     assert len(cluster.daemons[-1].compiled()) == 1

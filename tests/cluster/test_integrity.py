@@ -1,5 +1,5 @@
-"""Nothing damaged or foreign is ever handed out, whatever lies in the engine or in a store: it is
-counted, compiled anew, and then right for everybody."""
+"""Damaged or foreign values are never handed out, whatever is in the engine or in a store: they are
+counted, compiled again, and then right for everybody."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def from_one_server(cluster: Cluster, number: int, **options: object) -> list:
     return cluster.call(server=server, count=PROGRAMS, in_order=True, **options)
 
 
-RECIPE_BYTES = 100  # of the fake compiler's; its programs are larger
+RECIPE_BYTES = 100  # recipes of the fake compiler; its programs are larger
 
 
 def objects(cluster: Cluster, kind: str) -> list[bytes]:
@@ -39,7 +39,7 @@ def test_spoiled_values_of_the_engine(cluster: Cluster, kind: str) -> None:
     assert {o.origin for o in made} == {"compiled"}
     cluster.settle()
     names = objects(cluster, kind)
-    # Each program has a name and a claim.
+    # Each program has an alias and a claim.
     assert len(names) == PROGRAMS * (2 if kind == "aliases" else 1)
     values = [cluster.engine.read(name) for name in names]
     damages = [DAMAGES[i % len(DAMAGES)] for i in range(len(names))]
@@ -50,14 +50,14 @@ def test_spoiled_values_of_the_engine(cluster: Cluster, kind: str) -> None:
 
     found = from_one_server(cluster, 1, call="get")
     assert [o for o in found if not o.right or o.error] == []
-    # What was appended to a signed record is not in what was signed, and not looked at.
+    # Bytes that were appended to a signed record are not signed, and are ignored.
     harmless = damages.count(append) if kind in ("manifests", "aliases") else 0
     assert sum(o.origin == "miss" for o in found) >= PROGRAMS - harmless
     made = from_one_server(cluster, 1)
     assert [o for o in made if not o.right or o.error] == []
     compiled = cluster.compiled()
     assert len(compiled) == PROGRAMS
-    # A program without its name is found by its graph, but not without its claim.
+    # A program without its alias is found by its graph, but not without its claim.
     again = PROGRAMS - harmless
     assert again <= compiled.total() - PROGRAMS <= again + harmless
     counters = cluster.servers[1].counters()
@@ -93,11 +93,11 @@ def test_an_engine_that_answers_anything(hostile: Cluster, mode: str) -> None:
 
 
 def test_a_lease_that_nobody_will_ever_give_back(cluster: Cluster) -> None:
-    """It is not one of ours, which all end by themselves."""
+    """The lease is not one of ours, which all expire."""
     (made,) = cluster.call(server=cluster.addresses(0).split(",")[0])
     assert made.right
     cluster.settle()
-    # A tenant's compilation is called what its claim is called.
+    # A tenant's compilation has the name of its claim.
     aliases = cluster.engine.objects("aliases")
     cluster.engine.clear()
     for alias in aliases:
@@ -109,14 +109,14 @@ def test_a_lease_that_nobody_will_ever_give_back(cluster: Cluster) -> None:
 
 
 def copy_of(server: Server, folder: Path) -> Server:
-    """Its store, under a server of this host."""
+    """Its store, with a server on this host."""
     shutil.copytree(server.folder / "store", folder / "store", dirs_exist_ok=True)
     return Server(None, folder, [])
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(300, marks=pytest.mark.long)])
 def test_flipped_bits_in_the_files_of_a_store(folder: Path, rounds: int) -> None:
-    """One bit of any file; what a server then hands out is right or not there."""
+    """Flips one bit of any file; what a server then hands out is right or missing."""
     numbers = random.Random(rounds)
     original = Server(None, folder / "original", [])
     original.start()

@@ -1,5 +1,5 @@
-"""kill -9 at random moments, also while a server starts. The oracle is outside: what clients were
-given is there afterwards, and every program that is there is whole."""
+"""kill -9 at random moments, also while a server starts. The oracle is outside the server: what
+clients were given exists afterwards, and every program that exists is whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAYS = "size:5000"  # large enough for RocksDB's blob files
 
 
 class Writers:
-    """Clients of the server's host that have one new program after another compiled."""
+    """Clients of the server's host that ask for one new program after another."""
 
     def __init__(self, server: Server, first: int) -> None:
         command = client_command(
@@ -30,7 +30,7 @@ class Writers:
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def kept(self) -> list[Outcome]:
-        """What the clients were given, until their server died."""
+        """What the clients were given until their server died."""
         self.popen.kill()
         output, _ = self.popen.communicate(timeout=60)
         lines = output[: output.rfind("\n") + 1]
@@ -38,7 +38,7 @@ class Writers:
 
 
 def programs_of(server: Server, numbers: set[int]) -> list[Outcome]:
-    """What the server has of these, asked in runs of consecutive numbers."""
+    """What the server has of these programs, asked in runs of consecutive numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:
@@ -75,14 +75,14 @@ def test_a_server_killed_at_random_moments(folder: Path, kills: int, record_prop
             continue
         server.launch()
         wait_until(server.serves, "it starts again")
-        # All that is new, some of what is old.
+        # Checks all new programs and some of the old ones.
         asked = {*kept[checked:], *numbers.sample(kept, min(100, len(kept)))}
         checked = len(kept)
         found = programs_of(server, asked)
         assert [o for o in found if not o.right or o.error] == []
         lost = [o.program for o in found if o.origin != "store"]
         assert lost == [], f"kept, and gone after kill {kill}"
-        # What was under way when it died: whole, or not there.
+        # Programs that were being compiled when it died must be whole or absent.
         found = programs_of(server, {number + 1 for number in new} - set(new))
         assert [o for o in found if not o.right or o.error] == []
         assert server.counters()["rocksdb.damaged_at_start"] == 0
@@ -95,7 +95,8 @@ def test_a_server_killed_at_random_moments(folder: Path, kills: int, record_prop
 
 @pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.long)])
 def test_a_cluster_killed_at_random_moments(cluster: Cluster, kills: int, record_property) -> None:
-    """Servers and the engine, one at a time: what runs on three hosts sees no error."""
+    """Kills servers and the engine, one at a time: three hosts with running clients see no error.
+    """
     numbers = random.Random(kills)
     hosts = [cluster.daemon(first=number) for number in range(3)]
     options = {"processes": 2, "count": 100_000, "timeout_ms": 60_000, "in_order": True}

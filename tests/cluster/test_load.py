@@ -1,4 +1,5 @@
-"""benchmarks/cluster_load.py runs: a figure of each kind, of few programs and for a moment."""
+"""benchmarks/cluster_load.py runs: it gives a figure of each kind, of few programs and for a
+moment."""
 
 from __future__ import annotations
 

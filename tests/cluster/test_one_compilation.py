@@ -1,4 +1,4 @@
-"""Of several servers that are asked for one program by many clients one compiles, once."""
+"""When many clients ask several servers for one program, one server compiles it, once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_many_clients_one_compilation_per_key(cluster: Cluster, programs: int) -
 
 
 def test_the_death_of_a_server_costs_what_it_had_not_handed_over(cluster: Cluster) -> None:
-    """Who had it compile goes to another server, which waits for the dead one's leases."""
+    """Clients whose server died go to another one, which waits for the dead one's leases."""
     programs = 60
     clients = Clients(cluster, programs, "sleep:200")
     victim = cluster.servers[0]
@@ -61,7 +61,7 @@ def test_the_death_of_a_server_costs_what_it_had_not_handed_over(cluster: Cluste
     again = {key for key, times in compiled.items() if times > 1}
     assert again <= set(victim.compiled()), "only what the dead server had begun"
     assert max(compiled.values()) <= 2
-    # Under way in its workers (one per core), or waiting to be written.
+    # These were running in its workers (one per core), or waiting to be written.
     assert len(again) <= 2 * len(os.sched_getaffinity(0)) + 2
     assert victim.compiled() != [], "it was killed in the middle"
     assert cluster.total("lease.without") == 0

@@ -1,4 +1,4 @@
-"""Whoever may not, gets nothing and is in nobody's way: garbage, readers that do not read, ten
+"""Callers without rights get nothing and disturb nobody: garbage, readers that do not read, ten
 thousand connections. An authorised client is served meanwhile."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cluster import PORT, Cluster, Outcome, Server, wait_until
 
-MEMORY = 1 << 30  # a server's, whatever strangers do
+MEMORY = 1 << 30  # the limit of a server, whatever strangers do
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def one(engine: str) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def stranger(cluster: Cluster, what: str, number: str) -> Iterator[subprocess.Popen]:
-    """Is there, and goes on, in the block."""
+    """The server exists and continues during the block."""
     (server,) = cluster.servers
     assert server.host
     script = Path(__file__).parent / "stranger.py"
@@ -46,7 +46,7 @@ def count(popen: subprocess.Popen) -> int:
 
 
 def served(cluster: Cluster, first: int) -> list[Outcome]:
-    """What somebody who may call is given."""
+    """What an authorised caller is given."""
     found = cluster.call(first=first, count=20, processes=2, rounds=3, timeout_ms=60_000)
     assert len(found) == 120
     assert [o for o in found if not o.right or o.error] == []
@@ -78,7 +78,8 @@ def test_garbage(one: Cluster, seconds: int, record_property) -> None:
 
 
 def test_another_tenant_is_not_told_what_is_there(engine: str) -> None:
-    """With two servers and one engine: it compiles what others have, and has it then."""
+    """With two servers and one engine: the tenant compiles what others have, and has it from then
+    on."""
     cluster = Cluster(engine, 2)
     try:
         cluster.allow("another", "another-team", "read,compile")
@@ -123,7 +124,8 @@ def test_ten_thousand_connections(one: Cluster, record_property) -> None:
 
 
 def test_readers_that_do_not_read(one: Cluster, record_property) -> None:
-    """20 connections with 50 calls each for 4 MB, which the server does not hold for each."""
+    """20 connections with 50 calls each for 4 MB, which the server does not hold for each of them.
+    """
     (server,) = one.servers
     says = "size:4000000"
     (made,) = one.call(say=says)

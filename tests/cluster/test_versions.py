@@ -1,4 +1,4 @@
-"""Builds and formats mix in a cluster: what is of another one is a miss, never an error."""
+"""Builds and formats mix in a cluster: a program of another one is a miss, never an error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _field(number: int, value: bytes) -> bytes:
 
 
 def _fields(message: bytes) -> list[bytes]:
-    """Of a message of texts only."""
+    """Reads a message that has only text fields."""
     found = []
     while message:
         size, begin = message[1], 2
@@ -58,7 +58,7 @@ def _fields(message: bytes) -> list[bytes]:
 
 
 def _sign(folder: Path, secret: bytes, text: bytes) -> bytes:
-    """Ed25519, as a server with this key would."""
+    """Signs with Ed25519, as a server with this key would."""
     key, data = folder / "key.der", folder / "data"
     key.write_bytes(bytes.fromhex("302e020100300506032b657004220420") + secret[:32])
     data.write_bytes(text)
@@ -67,7 +67,7 @@ def _sign(folder: Path, secret: bytes, text: bytes) -> bytes:
 
 
 def test_records_of_a_later_version_are_misses(cluster: Cluster) -> None:
-    """Signed by a server that is trusted, in a format that this one does not know."""
+    """The record is signed by a trusted server, in a format that this one does not know."""
     first, second = (address for address in cluster.addresses().split(",")[:2])
     assert cluster.call(server=first)[0].right
     cluster.settle()
