@@ -281,9 +281,9 @@ absl::StatusOr<CompiledProgram> Compiler::Run(ir::Graph graph, const CompileOpti
   if (!graph.gradients.empty()) {
     RETURN_IF_ERROR_AT(transform(graph, PipelinePart::kToCanonical), context);
     const StageTimer timer("partition", &result.statistics);
-    absl::StatusOr<PartitionedGraph> parted = Partition(graph);
-    RETURN_IF_ERROR_AT(parted.status(), context);
-    training = *std::move(parted);
+    absl::StatusOr<PartitionedGraph> partitioned = Partition(graph);
+    RETURN_IF_ERROR_AT(partitioned.status(), context);
+    training = *std::move(partitioned);
     parts = {{"forward", &training->forward}, {"backward", &training->backward}};
   }
   const auto where = [&](const Part& part) {
