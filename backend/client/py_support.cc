@@ -31,7 +31,7 @@ absl::Status Raised() {
 void BindErrors(py::module_& module) {
   compile_error = NewException(
       module, "CompileError",
-      "The compiler or its server said no; `code` is the canonical name of the reason.",
+      "The compiler or its server refused; `code` is the canonical name of the reason.",
       PyExc_RuntimeError);
   py::handle(compile_error).attr("code") = "UNKNOWN";
   server_unavailable = NewException(

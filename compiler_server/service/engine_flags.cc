@@ -13,14 +13,14 @@ constexpr size_t kMaxPasswordBytes = 64 << 10;
 void DeclareRedis(CLI::App& app, EngineFlags& flags) {
   app.add_option("--redis", flags.redis.addresses,
                  "Redis engine that servers share: HOST:PORT, several of them (replicas, or nodes "
-                 "of a cluster), or sentinel:NAME@HOST:PORT,...; beside --remote-cache it keeps "
-                 "only who compiles what");
-  app.add_option("--redis-prefix", flags.redis.prefix, "what all keys there begin with");
+                 "of a cluster), or sentinel:NAME@HOST:PORT,...; beside --remote-cache it "
+                 "keeps only the leases of keys");
+  app.add_option("--redis-prefix", flags.redis.prefix, "prefix of all keys there");
   app.add_option("--redis-user", flags.redis.user, "name for AUTH");
   DeclarePath(app, "--redis-password", flags.redis_password_file,
               "file whose first line is the password for AUTH");
   app.add_option("--redis-ttl", flags.redis_ttl_s,
-                 "seconds after which an entry that nobody uses goes; 0 = the engine decides")
+                 "seconds after which an unused entry is removed; 0 = the engine decides")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--redis-timeout", flags.redis_timeout_ms, "milliseconds one command may take")
       ->check(CLI::Range(1, 60'000));
@@ -33,15 +33,16 @@ void DeclareRemoteCache(CLI::App& app, EngineFlags& flags) {
                  "grpc://HOST:PORT on a private network");
   app.add_option("--remote-cache-instance", flags.remote_cache.instance,
                  "instance name of all requests to it");
-  DeclarePath(app, "--remote-cache-ca", flags.remote_cache.access.ca_file,
-              "authorities, PEM, of its certificate; else those of the system");
+  DeclarePath(
+      app, "--remote-cache-ca", flags.remote_cache.access.ca_file,
+      "authorities, PEM, that its certificate is checked with; by default those of the system");
   DeclarePath(app, "--remote-cache-certificate", flags.remote_cache.access.certificate_file,
-              "certificate, PEM, to show to it");
+              "certificate, PEM, that is shown to it");
   DeclarePath(app, "--remote-cache-key", flags.remote_cache.access.key_file, "its key, PEM");
   DeclarePath(app, "--remote-cache-token", flags.remote_cache.access.token_file,
-              "file whose first line is the token to show to it");
+              "file whose first line is the token that is sent to it");
   app.add_option("--remote-cache-timeout", flags.remote_cache_timeout_ms,
-                 "milliseconds one look-up there may take, and the time for its bytes")
+                 "milliseconds one look-up there may take, besides the time for its bytes")
       ->check(CLI::Range(1, 60'000));
   app.add_flag("--remote-cache-read-only", flags.remote_cache.read_only, "write nothing there");
 }
@@ -95,8 +96,8 @@ void DeclareEngines(CLI::App& app, EngineFlags& flags) {
   DeclareRedis(app, flags);
   DeclareRemoteCache(app, flags);
   app.add_option("--engine-hedge", flags.hedge_ms,
-                 "milliseconds that a shared engine is waited for before compiling begins "
-                 "beside it; 0 = as long as it may take")
+                 "milliseconds to wait for a shared engine before compiling begins as well; "
+                 "0 = no limit")
       ->check(CLI::Range(0, 60'000));
 }
 

@@ -107,18 +107,19 @@ void DeclareNetwork(CLI::App& app, Flags& flags) {
                  "addresses for other hosts, separated by commas: tls://HOST:PORT, or "
                  "tcp://127.0.0.1:PORT for this host");
   DeclarePath(app, "--callers", flags.network.callers_file,
-              "who may call over the network: lines of NAME TENANT ROLES CREDENTIAL");
+              "file of callers over the network, a line NAME TENANT ROLES CREDENTIAL each");
   DeclarePath(app, "--tls-certificate", flags.network.certificate_file,
               "the server's certificate chain, PEM");
   DeclarePath(app, "--tls-key", flags.network.key_file, "its key, PEM");
   DeclarePath(app, "--tls-client-ca", flags.network.client_ca_file,
-              "authorities, PEM: clients must show a certificate of theirs");
+              "authorities, PEM; clients must show a certificate that one of them has signed");
   app.add_option("--share-programs", flags.share_programs,
                  "whether tenants that send the same graph share its program: none, all")
       ->check(CLI::IsMember({"none", "all"}));
   DeclarePath(
       app, "--audit-log", flags.audit_file,
-      "file of who compiled, pinned, removed, imported and was refused, a JSON object a line");
+      "file that records who compiled, pinned, removed, imported and was refused, a JSON object a "
+      "line");
   app.add_option(
       "--metrics", flags.metrics_address,
       "HOST:PORT of a page for Prometheus (http://HOST:PORT/metrics), without protection");
@@ -128,25 +129,27 @@ void DeclareUpstream(CLI::App& app, Flags& flags) {
   app.add_option("--upstream", flags.upstream_addresses,
                  "servers that are asked before compiling here, separated by commas");
   DeclarePath(app, "--upstream-ca", flags.upstream.access.ca_file,
-              "authorities, PEM, of those servers' certificates");
+              "authorities, PEM, that those servers' certificates are checked with");
   DeclarePath(app, "--upstream-certificate", flags.upstream.access.certificate_file,
-              "certificate, PEM, to show to them");
+              "certificate, PEM, that is shown to them");
   DeclarePath(app, "--upstream-key", flags.upstream.access.key_file, "its key, PEM");
   DeclarePath(app, "--upstream-token", flags.upstream.access.token_file,
-              "file whose first line is the token to show to them");
+              "file whose first line is the token that is sent to them");
   app.add_option("--upstream-hedge", flags.upstream_hedge_ms,
-                 "milliseconds that those servers may say nothing before compiling begins here "
-                 "as well; 0 = as long as they may")
+                 "milliseconds to wait for those servers before compiling begins here as well; "
+                 "0 = no limit")
       ->check(CLI::Range(0, 60'000));
   DeclarePath(app, "--trusted-keys", flags.store.trusted_keys,
-              "folder: programs signed by the keys NAME.pub are believed, by NAME.revoked not");
+              "folder of public keys: programs signed by NAME.pub are trusted, those signed by "
+              "NAME.revoked are not");
 }
 
 void Declare(CLI::App& app, Flags& flags) {
   app.option_defaults()->always_capture_default();
   app.set_config("--config", "", "file of these options, a line NAME = \"VALUE\" each")
       ->check([&app](const std::string& file) { return UnknownOptions(app, file); });
-  app.add_flag("--check-config", flags.check_config, "say what is wrong with the options and end")
+  app.add_flag("--check-config", flags.check_config,
+               "report what is wrong with the options and end")
       ->configurable(false);
   DeclareNetwork(app, flags);
   DeclareUpstream(app, flags);
