@@ -378,8 +378,9 @@ absl::StatusOr<WorkerProcess*> CompileQueue::ReadyWorker(size_t index) {
 
 void CompileQueue::TellPositions() {
   uint32_t position = 0;
-  for (const Digest& key : compile_.keys.Order())
+  for (const Digest& key : compile_.keys.Order()) {
     inflight_.at(key).inflight->SetPosition(position++);
+  }
 }
 
 }  // namespace hpu::server
