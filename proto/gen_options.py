@@ -151,7 +151,7 @@ def cpp_header(rows: list[dict[str, Any]]) -> str:
     lines += [
         "};",
         "",
-        "// Returns INVALID_ARGUMENT if there is no such option, or if the value is not of its type.",
+        "// Returns INVALID_ARGUMENT if there is no such option or the value is not of its type.",
         "inline absl::Status SetOption(std::string_view name, std::string_view value,",
         "                              KeyOptions* options) {",
     ]

@@ -28,8 +28,8 @@ struct CompileOptions {
   std::set<std::string> disabled_passes;
   // emulator only: passes of its graph compiler, separated by commas.
   std::string disabled_recipe_passes;
-  std::string visualization_dir;               // dumps of every stage; empty = none
-  unsigned threads = 0;  // threads that compile at the same time; 0 = one per CPU
+  std::string visualization_dir;  // dumps of every stage; empty = none
+  unsigned threads = 0;           // threads that compile at the same time; 0 = one per CPU
   // of each part of a function that is cut (lowering/parts.h).
   int64_t least_part_bytes = kLeastPartBytes;
   // `stage` is "import", a pass name, "lower" or "recipe". Two threads never call it at once.

@@ -11,7 +11,7 @@ namespace hpu::server {
 
 struct NetworkOptions {
   std::vector<client::Endpoint> listen;  // tcp:// and tls://; empty: only the unix socket
-  std::string callers_file;  // for CallerTable; needed if `listen` is not empty
+  std::string callers_file;              // for CallerTable; needed if `listen` is not empty
   // These are PEM files, which are read again when they change. They are needed for tls://.
   std::string certificate_file;
   std::string key_file;
