@@ -62,7 +62,8 @@ absl::Status InferShapes(GraphDesc& graph) {
       uint64_t inferred = 1;
       for (const uint64_t size : tensor.sizes) declared *= size;
       for (const uint64_t size : (*sizes)[i]) inferred *= size;
-      // Only main outputs are checked: the statistics of norms have several accepted forms.
+      // Sizes are checked for the main output only, because the statistics of norms have several
+      // accepted forms.
       if (i == 0 && row->exact_sizes && tensor.sizes != (*sizes)[i]) {
         return Annotate(
             InvalidArgument("output '", tensor.name, "' is declared with sizes ",

@@ -1,5 +1,6 @@
-// The emulator's graph compiler: GraphDesc in, Recipe out. The only door to LLVM; lives in its own
-// shared object (libSynapseCompiler.so) that libSynapse.so opens when the first graph is compiled.
+// The emulator's graph compiler takes a GraphDesc and returns a Recipe. This is the only way to
+// LLVM. It lives in a shared object of its own (libSynapseCompiler.so), which libSynapse.so opens
+// when the first graph is compiled.
 #pragma once
 
 #include "base/status.h"
@@ -9,20 +10,20 @@
 
 namespace hpu::graph_compiler {
 
-// UNIMPLEMENTED: unknown guid or a type/shape that no kernel covers; message names node and guid.
-// INVALID_ARGUMENT: shapes or params that do not fit. Thread-safe, deterministic: equal input gives
-// equal bytes.
+// Returns UNIMPLEMENTED for an unknown guid or for a type or shape that no kernel covers; the
+// message names node and guid. Returns INVALID_ARGUMENT for shapes or params that do not fit.
+// Thread-safe and deterministic: equal input gives equal bytes.
 absl::StatusOr<Recipe> CompileGraph(const GraphDesc& graph, const CompileOptions& options);
 
-// Whether CompileGraph takes the graph, found without generating code: OK, or the error that it
-// would answer. The limits of kernels are kept by the functions of the guid table
-// (import/guid_table.h), so a graph that can be imported can be compiled.
+// Returns whether CompileGraph accepts the graph, without generating code: OK, or the error that it
+// would return. The functions of the guid table (import/guid_table.h) check the limits of kernels,
+// so a graph that can be imported can be compiled.
 absl::Status CheckGraph(const GraphDesc& graph);
 
-// Fills output sizes that are not known from inputs and params (synGraphInferShapes).
+// Fills in the output sizes that are not known yet from inputs and params (synGraphInferShapes).
 absl::Status InferShapes(GraphDesc& graph);
 
-// Status of a guid for synNodeCreate: false = unknown.
+// Returns whether the guid exists, for synNodeCreate.
 bool IsKnownGuid(const std::string& guid);
 
 }  // namespace hpu::graph_compiler

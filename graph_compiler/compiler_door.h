@@ -1,6 +1,6 @@
 // The one symbol of libSynapseCompiler.so. libSynapse.so opens that library (from its own folder)
 // when a graph is first checked, inferred or compiled, so that a client that only launches never
-// maps LLVM. Both are built together with one toolchain, so C++ types may cross.
+// maps LLVM. Both are built together with one toolchain, so C++ types may cross this border.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hpu::graph_compiler {
 
-// Raised whenever this struct, GraphDesc, CompileOptions or Recipe changes.
+// Raise this whenever this struct, GraphDesc, CompileOptions or Recipe changes.
 inline constexpr uint32_t kCompilerDoorVersion = 2;
 
 struct CompilerDoor {
@@ -26,5 +26,5 @@ inline constexpr char kCompilerDoorSymbol[] = "HpuEmulatorCompilerDoor";
 
 }  // namespace hpu::graph_compiler
 
-// Answers a struct with static lifetime.
+// Returns a struct with static lifetime.
 extern "C" const hpu::graph_compiler::CompilerDoor* HpuEmulatorCompilerDoor();

@@ -1,4 +1,4 @@
-// Precompiled for the graph compiler, as base/pch.h is for the other libraries.
+// Headers that are precompiled for the graph compiler, as base/pch.h is for the other libraries.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

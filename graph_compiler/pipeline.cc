@@ -20,7 +20,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// A pass over the graph that keeps readers and writers current.
+// Runs a pass over the graph that keeps readers and writers current.
 template <typename Function>
 absl::Status Fuse(Compilation& compilation, const Function& function) {
   FusionState state(compilation.graph);
@@ -103,13 +103,16 @@ absl::Status RunPrologue(Compilation& compilation) {
 }
 
 constexpr Pass kPipeline[] = {
-    {"early-copies", RunEarlyCopies, true},  // before buffering, which a phase of its own spares
-    {"buffer-outputs", RunBufferOutputs},    // nothing later changes what must be buffered
+    // before buffering: an early copy with a phase of its own saves a buffer
+    {"early-copies", RunEarlyCopies, true},
+    {"buffer-outputs", RunBufferOutputs},  // no later pass changes which outputs must be buffered
     {"read-constants", RunReadConstants, true},
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
-    {"integer-products", RunIntegerProducts, true},  // after constants, which scales are
-    {"inline-widened", RunInlineWidened, true},      // before epilogues, which would store them
-    {"rounded-weights", RunRoundedWeights, true},    // before maps, which would grow the copies
+    // after constants, because scales are constants
+    {"integer-products", RunIntegerProducts, true},
+    // before epilogues, which would store the widened values
+    {"inline-widened", RunInlineWidened, true},
+    {"rounded-weights", RunRoundedWeights, true},  // before maps, which would grow the copies
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers
     {"inline-maps", RunInlineMaps, true},
     {"round-once", RunRoundOnce, true},              // after maps: products' epilogues are final

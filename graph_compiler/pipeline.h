@@ -1,5 +1,5 @@
-// What happens to a graph between import and emission: a table of passes and the one door through
-// which they run.
+// The passes that a graph goes through between import and emission: their table and the one
+// function that runs them.
 #pragma once
 
 #include <span>
@@ -16,20 +16,21 @@ namespace hpu::graph_compiler {
 
 struct Compilation {
   LoopGraph graph;
-  std::vector<FusedKernel> kernels;  // of the graph's nodes, once they are formed
+  std::vector<FusedKernel> kernels;  // kernels of the graph's nodes, once they are formed
   Prologue prologue;
 };
 
 struct Pass {
   std::string_view name;  // "row-groups"
   absl::Status (*run)(Compilation& compilation);
-  bool optional = false;  // results are right without it
+  bool optional = false;  // results are right without this pass
 };
 
-// In order.
+// The passes in the order in which they run.
 std::span<const Pass> Pipeline();
 
-// Errors carry the pass's name. INVALID_ARGUMENT: options switch off what is no optional pass.
+// Errors carry the name of the pass. Returns INVALID_ARGUMENT if the options switch off anything
+// that is not an optional pass.
 absl::Status RunPipeline(Compilation& compilation, const CompileOptions& options, const Dump& dump);
 
 }  // namespace hpu::graph_compiler

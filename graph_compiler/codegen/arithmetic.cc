@@ -18,13 +18,13 @@ llvm::Value* IntLike(llvm::Value* like, int64_t value) {
   return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(value), true);
 }
 
-// True in any lane.
+// Returns whether the condition holds in any lane.
 llvm::Value* Any(llvm::IRBuilder<>& b, llvm::Value* condition) {
   return condition->getType()->isVectorTy() ? b.CreateOrReduce(condition) : condition;
 }
 
-// while (any(condition(state))) state = step(state), lane-wise: `step` must leave finished lanes
-// as they are.
+// Emits `while (any(condition(state))) state = step(state)` for all lanes together. `step` must not
+// change lanes that have finished.
 std::vector<llvm::Value*> EmitWhile(
     llvm::IRBuilder<>& b, std::vector<llvm::Value*> state,
     const std::function<llvm::Value*(const std::vector<llvm::Value*>&)>& condition,
@@ -53,8 +53,8 @@ std::vector<llvm::Value*> EmitWhile(
   return phis;
 }
 
-// Exact remainder of magnitudes, in double: each round takes off a multiple of y whose quotient is
-// cut to 29 bits, so that quotient * y (29 + 24 bits) and the difference are exact.
+// Computes the exact remainder of magnitudes in double. Each round subtracts a multiple of y whose
+// quotient is cut to 29 bits, so that quotient * y (29 + 24 bits) and the difference are exact.
 llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) {
   llvm::Type* f32 = x->getType();
   llvm::Type* f64 = WithLanesOf(b.getDoubleTy(), f32);
@@ -66,7 +66,8 @@ llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y
   llvm::Value* zero = llvm::ConstantFP::get(f64, 0.0);
   llvm::Value* numerator = magnitude(x);
   llvm::Value* divisor = magnitude(y);
-  // Ordered comparisons end the loop at once for NaN; infinities and y == 0 are NaN or x.
+  // Ordered comparisons end the loop at once for NaN. For infinities and y == 0 the result is NaN
+  // or x.
   llvm::Value* regular =
       b.CreateAnd(b.CreateFCmpOLT(numerator, infinity), b.CreateFCmpOGT(divisor, zero));
   llvm::Value* start = b.CreateSelect(regular, numerator, zero);
@@ -88,7 +89,7 @@ llvm::Value* FloatRemainder(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y
   return b.CreateSelect(b.CreateAnd(regular, b.CreateFCmpORD(y, y)), result, nan);
 }
 
-// Whether a remainder that has the dividend's sign is not what Python's % gives.
+// Returns whether a remainder with the sign of the dividend differs from the result of Python's %.
 llvm::Value* HasOtherSign(llvm::IRBuilder<>& b, llvm::Value* rest, llvm::Value* y) {
   llvm::Value* opposite =
       b.CreateXor(b.CreateFCmpOLT(rest, Zero(rest)), b.CreateFCmpOLT(y, Zero(y)));
@@ -100,9 +101,9 @@ llvm::Value* FloatFloorMod(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y)
   return b.CreateSelect(HasOtherSign(b, rest, y), b.CreateFAdd(rest, y), rest);
 }
 
-// floor(x / y) by way of the exact remainder, as Python does: (x - rest) / y rounded to the nearest
-// integer, one less where the signs differ (x / -inf is -1); x / y itself for y == 0. A zero has
-// the sign of x / y.
+// Computes floor(x / y) from the exact remainder, as Python does: (x - rest) / y rounded to the
+// nearest integer, one less where the signs differ (x / -inf is -1), and x / y itself for y == 0. A
+// zero has the sign of x / y.
 llvm::Value* FloatFloorDiv(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) {
   llvm::Value* rest = FloatRemainder(b, x, y);
   llvm::Value* quotient = b.CreateFDiv(b.CreateFSub(x, rest), y);
@@ -124,7 +125,7 @@ struct IntDivision {
   llvm::Value* remainder;
 };
 
-// The divisors 0 and -1 would trap (the latter for the smallest integer): they are taken out.
+// The divisors 0 and -1 would trap (-1 for the smallest integer), so they are replaced.
 IntDivision DivideInts(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y) {
   llvm::Value* is_zero = b.CreateICmpEQ(y, Zero(y));
   llvm::Value* is_minus_one = b.CreateICmpEQ(y, IntLike(y, -1));
@@ -157,7 +158,8 @@ llvm::Value* IntPower(llvm::IRBuilder<>& b, llvm::Value* base, llvm::Value* expo
         return {b.CreateSelect(odd, b.CreateMul(s[0], s[1]), s[0]), b.CreateMul(s[1], s[1]),
                 b.CreateLShr(s[2], one)};
       });
-  // Negative exponents: 1 / base^n truncated, which is 0 but for the bases 1 and -1.
+  // For a negative exponent the result is 1 / base^n truncated, which is 0 except for the bases 1
+  // and -1.
   llvm::Value* odd = b.CreateICmpNE(b.CreateAnd(exponent, one), zero);
   llvm::Value* minus_one = IntLike(base, -1);
   llvm::Value* inverse = b.CreateSelect(
@@ -176,7 +178,7 @@ llvm::Value* Shift(llvm::IRBuilder<>& b, bool left, llvm::Value* x, llvm::Value*
   return b.CreateSelect(in_range, b.CreateShl(x, safe), Zero(x));
 }
 
-// A constant that is no NaN in any lane.
+// Returns whether `x` is a constant that is not NaN in any lane.
 bool IsNumber(const llvm::Value* x) {
   const auto* constant = llvm::dyn_cast<llvm::Constant>(x);
   if (constant == nullptr) return false;
@@ -314,7 +316,7 @@ llvm::Value* EmitInt(llvm::IRBuilder<>& b, Opcode op, const std::vector<llvm::Va
   }
 }
 
-// Arithmetic of booleans is that of {0, 1} with "or" for + and max, "and" for * and min.
+// Arithmetic of booleans is arithmetic on {0, 1} with "or" for + and max, and "and" for * and min.
 llvm::Value* EmitBool(llvm::IRBuilder<>& b, Opcode op, const std::vector<llvm::Value*>& a) {
   switch (op) {
     case Opcode::kAdd:

@@ -1,4 +1,4 @@
-// Arithmetic, logic, comparisons and casts of loop_ir.h on scalars or vectors.
+// Emits the arithmetic, logic, comparisons and casts of loop_ir.h on scalars or vectors.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -10,9 +10,9 @@
 
 namespace hpu::graph_compiler {
 
-// `type` is the result's, `arg_type` that of the (last) argument. Integer division by zero gives 0;
-// min and max propagate NaN; shifts by the width or more give 0 (or the sign). kRem on floats is
-// exact (C fmod); kFloorDiv and kFloorMod follow Python's signs.
+// `type` is the type of the result, `arg_type` the type of the (last) argument. Integer division by
+// zero gives 0; min and max propagate NaN; shifts by the width or more give 0 (or the sign). kRem
+// on floats is exact (C fmod); kFloorDiv and kFloorMod follow Python's signs.
 llvm::Value* EmitArithmetic(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
                             ScalarType type, ScalarType arg_type,
                             const std::vector<llvm::Value*>& args);

@@ -85,7 +85,8 @@ class BodyEmitter {
         return Widen(b_, target_, Narrow(b_, target_, value, op.type, type), type);
       }
       case Opcode::kPhiloxUniform: {
-        // The state is the same for all lanes, unless a graph reads it per element: that has none.
+        // The generator's state is the same for all lanes unless a graph reads it per element, and
+        // no graph does that.
         llvm::Value* index = varies_[i] ? Splat(values_[op.args[2]]) : values_[op.args[2]];
         return EmitPhiloxUniform(b_, values_[op.args[0]], values_[op.args[1]], index,
                                  op.imm_int != 0);

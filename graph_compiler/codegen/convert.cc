@@ -5,14 +5,14 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// A float format of at most 16 bits: sign, exponent, mantissa.
+// A float format of at most 16 bits: sign, exponent and mantissa.
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
   uint32_t max_code;       // of the largest finite value
-  uint32_t overflow_code;  // what larger values become
+  uint32_t overflow_code;  // the code that larger values become
   uint32_t nan_code;
-  bool has_infinity;  // exponent of all ones means infinity or NaN
+  bool has_infinity;  // an exponent of all ones means infinity or NaN
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
 };
@@ -57,7 +57,7 @@ llvm::Value* Bf16ToF32(llvm::IRBuilder<>& builder, llvm::Value* raw) {
   return m.AsFloat(builder.CreateShl(builder.CreateZExt(raw, m.i32), m.Int(16)));
 }
 
-// Round to nearest even in integer arithmetic. Results below the normal range come from adding a
+// Rounds to nearest even in integer arithmetic. Results below the normal range come from adding a
 // power of two that pushes the unwanted bits out of an f32 mantissa.
 llvm::Value* F32ToSmall(llvm::IRBuilder<>& builder, llvm::Value* value, const SmallFloat& format) {
   const BitMath m(builder, value->getType());
@@ -99,7 +99,7 @@ llvm::Value* SmallToF32(llvm::IRBuilder<>& builder, llvm::Value* raw, const Smal
   const uint32_t rebias = static_cast<uint32_t>(kF32Bias - format.bias()) << kF32MantissaBits;
   llvm::Value* shifted = builder.CreateShl(code, m.Int(shift));
   llvm::Value* normal = builder.CreateAdd(shifted, m.Int(rebias));
-  // A subnormal gets an exponent of one and has that exponent's value taken off again.
+  // A subnormal gets an exponent of one, and then the value of that exponent is subtracted again.
   const uint32_t one = rebias + (1u << kF32MantissaBits);
   llvm::Value* subnormal = m.AsInt(
       builder.CreateFSub(m.AsFloat(builder.CreateAdd(shifted, m.Int(one))), m.AsFloat(m.Int(one))));
@@ -218,7 +218,7 @@ llvm::Value* Narrow(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::
     case MemoryType::kBool:
       return builder.CreateZExt(value, WithLanesOf(builder.getInt8Ty(), shape));
     case MemoryType::kF32ToBF16:
-      break;  // nothing is written as it
+      break;  // no value is stored as this type
     case MemoryType::kI8:
     case MemoryType::kU8:
     case MemoryType::kI16:

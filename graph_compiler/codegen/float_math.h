@@ -1,4 +1,4 @@
-// Helpers shared by the f32 and the f64 half of math.cc: constants, selections and polynomials of
+// Helpers that the f32 and the f64 half of math.cc share: constants, selections and polynomials of
 // one floating-point shape.
 #pragma once
 
@@ -17,7 +17,7 @@ class FloatMath {
  public:
   using Value = llvm::Value*;
 
-  // `type` is float or double or a vector of it.
+  // `type` is float, double or a vector of one of them.
   FloatMath(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::Type* float_type)
       : b(builder), target_(target), type(float_type) {
     const bool is_double = type->getScalarType()->isDoubleTy();
@@ -46,7 +46,7 @@ class FloatMath {
   Value Less(Value x, Value y) const { return b.CreateFCmpOLT(x, y); }
   Value Equal(Value x, Value y) const { return b.CreateFCmpOEQ(x, y); }
   Value Select(Value condition, Value x, Value y) const { return b.CreateSelect(condition, x, y); }
-  // x limited from above (below); NaN stays.
+  // These limit x from above and from below; NaN stays NaN.
   Value AtMost(Value x, double limit) const {
     return Select(Less(Const(limit), x), Const(limit), x);
   }

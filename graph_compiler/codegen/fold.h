@@ -1,5 +1,5 @@
-// The accumulators of a pass while it runs over the columns: one per result, and copies of them
-// that unrolled iterations fill independently.
+// The accumulators of a pass while it runs over the columns: one per result, and copies that
+// unrolled iterations fill independently.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -13,15 +13,17 @@ namespace hpu::graph_compiler {
 
 class PassFold {
  public:
-  // Sets the accumulators, vectors of `lanes`, to the identities of their reductions.
+  // Sets the accumulators, which are vectors of `lanes` elements, to the identities of their
+  // reductions.
   PassFold(llvm::IRBuilder<>& builder, const KernelFrame& frame, const TargetInfo& target,
            const LoopPass& pass, int copies, int lanes);
 
-  // Adds an iteration's values (by op of the pass); lanes off in `mask` (null: none) are left out.
+  // Adds the values of an iteration (by op of the pass). Lanes that are off in `mask` are left out;
+  // a null mask leaves out none.
   void Accumulate(size_t copy, const std::vector<llvm::Value*>& values, llvm::Value* mask);
 
-  // The copies combined, in order, by result; `horizontal` folds the lanes too, by halves: a fixed
-  // order, whatever the target does best.
+  // Combines the copies in order and returns one value per result. `horizontal` folds the lanes
+  // too, by halves, which is a fixed order whatever the target does best.
   std::vector<llvm::Value*> Finish(bool horizontal);
 
  private:

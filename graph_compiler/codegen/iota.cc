@@ -54,7 +54,7 @@ Body LowerIota(const Body& body) {
 
 }  // namespace
 
-// Results refer to ops by number: they ride through LowerIota as stores.
+// Results refer to ops by number, so they pass through LowerIota as stores.
 LoopPass LowerIota(const LoopPass& pass) {
   LoopPass result = pass;
   for (const LoopPass::Result& r : pass.results) result.body.stores.push_back({r.value, Access{}});

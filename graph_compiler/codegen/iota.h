@@ -1,5 +1,5 @@
-// Loads whose value is the element number (Operand::Kind::kIota) become arithmetic on iteration
-// indices.
+// Replaces loads whose value is the element number (Operand::Kind::kIota) by arithmetic on
+// iteration indices.
 #pragma once
 
 #include "graph_compiler/codegen/loop_kernel.h"

@@ -1,4 +1,4 @@
-// Control flow in IR.
+// Helpers that emit control flow in IR.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -7,7 +7,7 @@
 
 namespace hpu::graph_compiler {
 
-// for (i64 i = begin; i < end; i += step) body(i); the builder ends behind the loop.
+// Emits `for (i64 i = begin; i < end; i += step) body(i)`. The builder ends behind the loop.
 inline void EmitFor(llvm::IRBuilder<>& b, llvm::Value* begin, llvm::Value* end, llvm::Value* step,
                     const std::function<void(llvm::Value*)>& body) {
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -25,7 +25,7 @@ inline void EmitFor(llvm::IRBuilder<>& b, llvm::Value* begin, llvm::Value* end, 
   b.SetInsertPoint(done);
 }
 
-// if (condition) body(); the builder ends behind it.
+// Emits `if (condition) body()`. The builder ends behind it.
 inline void EmitIf(llvm::IRBuilder<>& b, llvm::Value* condition,
                    const std::function<void()>& body) {
   llvm::Function* function = b.GetInsertBlock()->getParent();

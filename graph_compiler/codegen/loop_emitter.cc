@@ -12,11 +12,13 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Vectors of an iteration. Short bodies save loop overhead; of long ones a core sees less than an
-// iteration ahead, so that independent chains of ops must stand in one (EmitBodies).
+// The number of vectors that one iteration handles. For short bodies this saves loop overhead. In a
+// long body a core looks ahead by less than an iteration, so that independent chains of ops must
+// stand in one iteration (EmitBodies).
 constexpr int kUnroll = 4;
 
-// Code of hundreds of instructions, partly with branches, between which nothing is interleaved.
+// Returns whether the op is hundreds of instructions of code, partly with branches, which cannot be
+// interleaved with other code.
 bool IsLongOp(const BodyOp& op) { return op.op == Opcode::kPhiloxUniform || IsMath64Opcode(op.op); }
 
 int UnrollOf(const LoopPass& pass, const TargetInfo& target) {
@@ -81,7 +83,8 @@ class LoopEmitter {
     SetScratchOperands(nullptr);
   }
 
-  // With rows as lanes, scratch holds the block's lanes: its address is that of row 0.
+  // With rows as lanes, scratch holds only the lanes of the block, so its base address is moved to
+  // where row 0 would be.
   void SetScratchOperands(llvm::Value* first_row) {
     frame_.scratch_areas.resize(scratch_.size());
     for (size_t i = 0; i < scratch_.size(); ++i) {
@@ -130,7 +133,7 @@ class LoopEmitter {
     }
   }
 
-  // ---- vector dimension = a column (or the innermost dimension of a map) ----
+  // The vector dimension is a column here, or the innermost dimension of a map.
 
   void EmitRow(llvm::Value* chunk) {
     llvm::Value* begin = Int(0);
@@ -158,7 +161,8 @@ class LoopEmitter {
 
   void EmitColumns(const LoopPass& pass, llvm::Value* begin, llvm::Value* end) {
     const int lanes = ColumnLanes();
-    // Serial kernels have rows as lanes (ChooseVector): what a store leaves they may read next.
+    // Serial kernels have rows as lanes (ChooseVector): an iteration may read what the one before
+    // it stored.
     const int most = kernel_.serial ? 1 : UnrollOf(pass, target_);
     const int unroll = kernel_.vector >= lanes * most ? most : 1;
     PassFold fold(b_, frame_, target_, pass, unroll, lanes);
@@ -185,7 +189,7 @@ class LoopEmitter {
     const auto invariants = EmitInvariants(b_, frame_, target_, pass.body, here, accumulators_);
     llvm::Value* count = b_.CreateSub(end, begin);
     llvm::Value* at = begin;
-    // All whole groups of `runs` vectors; false if nothing can be left after them.
+    // Emits all whole groups of `runs` vectors. Returns false if nothing can be left after them.
     const auto emit_runs = [&](int runs) {
       const int64_t step = int64_t{lanes} * runs;
       llvm::Value* whole = b_.CreateMul(b_.CreateUDiv(count, Int(step)), Int(step));
@@ -203,7 +207,7 @@ class LoopEmitter {
     });
   }
 
-  // ---- vector dimension = a row: lanes are rows ----
+  // The vector dimension is a row here: lanes are rows.
 
   void EmitRowBlock(llvm::Value* block) {
     const auto lanes = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(RowLanes())));
@@ -246,7 +250,7 @@ class LoopEmitter {
   }
 
   llvm::IRBuilder<>& b_;
-  KernelFrame frame_;  // with our scratch areas
+  KernelFrame frame_;  // with the scratch areas of this kernel
   const TargetInfo& target_;
   const LoopKernel& kernel_;
   std::vector<llvm::Value*> index_;

@@ -1,5 +1,5 @@
-// Code of one task of a loop kernel: passes over the columns of a row, or over a block of rows that
-// lie side by side in a vector.
+// Emits the code of one task of a loop kernel: passes over the columns of a row, or over a block of
+// rows that lie side by side in a vector.
 #pragma once
 
 #include "graph_compiler/codegen/loop_kernel.h"
@@ -7,7 +7,7 @@
 
 namespace hpu::graph_compiler {
 
-// `kernel` holds no loads of element numbers (codegen/iota.h).
+// `kernel` must hold no loads of element numbers (codegen/iota.h).
 void EmitLoopTask(llvm::IRBuilder<>& builder, const KernelFrame& frame, const TargetInfo& target,
                   const LoopKernel& kernel, llvm::Value* task);
 

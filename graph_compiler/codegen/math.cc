@@ -6,8 +6,8 @@
 #include "graph_compiler/codegen/math64.h"
 
 // Polynomial coefficients are minimax fits (Remez exchange in 40-digit arithmetic) of the function
-// and interval named beside them; those of the normal distribution and of 2^r by linear programming
-// over some 2,000 to 4,000 points in f64.
+// and the interval named beside them. The fits of the normal distribution and of 2^r come from
+// linear programming over some 2,000 to 4,000 points in f64.
 
 namespace hpu::graph_compiler {
 namespace {
@@ -23,7 +23,7 @@ class Math32 : public FloatMath {
   using FloatMath::FloatMath;
 
   // e^x = 2^n * e^r with |r| <= ln(2)/2. Results reach from 0 over denormals to infinity: 2^n is
-  // applied in two factors, only the second of which can round.
+  // applied in two factors, and only the second can round.
   Value Exp(Value x) const {
     x = AtLeast(AtMost(x, 89.0), -105.0);
     const Reduced reduced = Reduce(x);
@@ -32,7 +32,7 @@ class Math32 : public FloatMath {
     return Mul(scaled, PowerOfTwo(b.CreateSub(reduced.n, half)));
   }
 
-  // 2^n (e^r - 1) + (2^n - 1): for small x n is 0 and nothing cancels.
+  // e^x - 1 = 2^n (e^r - 1) + (2^n - 1). For small x, n is 0 and nothing cancels.
   Value Expm1(Value x) const {
     Value limited = AtLeast(AtMost(x, 89.0), -30.0);
     const Reduced reduced = Reduce(limited);
@@ -65,7 +65,7 @@ class Math32 : public FloatMath {
     return Select(Less(Const(0.0), x), result, not_positive);
   }
 
-  // Odd polynomial near 0, else 1 - 2 / (e^2x + 1).
+  // This is an odd polynomial near 0, and 1 - 2 / (e^2x + 1) elsewhere.
   Value Tanh(Value x) const {
     Value magnitude = Abs(x);
     Value square = Mul(x, x);
@@ -78,7 +78,8 @@ class Math32 : public FloatMath {
     return CopySign(Select(Less(magnitude, Const(0.625)), small, large), x);
   }
 
-  // Odd polynomial near 0, else 1 - e^p(x), p fitted to log(erfc); erf rounds to 1 beyond 4.
+  // This is an odd polynomial near 0, and elsewhere 1 - e^p(x), where p is fitted to log(erfc). erf
+  // rounds to 1 beyond 4.
   Value Erf(Value x) const {
     Value magnitude = Abs(x);
     Value square = Mul(x, x);
@@ -95,8 +96,8 @@ class Math32 : public FloatMath {
     return CopySign(Select(Less(magnitude, Const(0.95)), small, large), x);
   }
 
-  // 1 / (1 + e^-x). Both parts of the quotient are scaled, so that where it is a denormal its
-  // divisor is finite; beyond 20 nothing is added to 1.
+  // 1 / (1 + e^-x). Both parts of the quotient are scaled, so that its divisor is finite where the
+  // quotient is a denormal. Beyond 20 nothing is added to 1.
   Value Sigmoid(Value x) const {
     return SigmoidOf(Split(SigmoidRange(x), kSigmoidScale, Reduction::kFine));
   }
@@ -104,8 +105,9 @@ class Math32 : public FloatMath {
     return SigmoidOf(SplitBase2(Mul(SigmoidRange(x), Const(kLog2E)), kSigmoidScale, kRoughExp2));
   }
 
-  // The tail beyond |x| is 2^(|x| p(|x|) - 1), p fitted to log2(2 tail) / |x| on [0, 5.6]: least
-  // is the tail's relative error times max(2 tail, 1e-3), of the rough form the relative error.
+  // The tail beyond |x| is 2^(|x| p(|x|) - 1), where p is fitted to log2(2 tail) / |x| on [0, 5.6].
+  // The fit minimises the relative error of the tail times max(2 tail, 1e-3); the fit of the rough
+  // form minimises the relative error.
   Value NormalCdf(Value x) const {
     return NormalCdfOf(x,
                        {-1.1511055690764025, -0.45920455083638023, -0.05250620068562578,
@@ -121,7 +123,7 @@ class Math32 : public FloatMath {
                        kRoughExp2);
   }
 
-  // e^x where the result is normal and finite.
+  // Returns e^x where the result is normal and finite.
   Value ExpInRange(Value x) const {
     const Power power = Split(x, 0, Reduction::kFine);
     return Mul(power.sum, power.scale);
@@ -129,7 +131,7 @@ class Math32 : public FloatMath {
 
  private:
   static constexpr uint64_t kSqrtHalfBits = 0x3f3504f3;
-  // 2^r on [-1/2, 1/2], within 1e-4.
+  // Coefficients of 2^r on [-1/2, 1/2], within 1e-4.
   static constexpr std::initializer_list<double> kRoughExp2 = {
       1.0, 0.6932829269708877, 0.2422109595111248, 0.055008931790532574};
 
@@ -138,7 +140,8 @@ class Math32 : public FloatMath {
     Value r;  // x - n ln 2
   };
 
-  // How exact r is for a large n: to a rounding, or to n * 2e-9 (where e^x counts for less then).
+  // The error of r for a large n: kFine rounds once, kCoarse has an error of n * 2e-9 (where n is
+  // large, e^x counts for less).
   enum class Reduction { kFine, kCoarse };
 
   // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the sum.
@@ -161,8 +164,8 @@ class Math32 : public FloatMath {
     Value scale;  // 2^(n + exponent)
   };
 
-  // The scale must be a normal number: its biased exponent stands in the low bits of `shifted`, and
-  // the shift drops the others.
+  // The scale must be a normal number: its biased exponent is in the low bits of `shifted`, and the
+  // shift drops the other bits.
   Power Split(Value x, int exponent, Reduction reduction) const {
     const double magic = kMagic + 127 + exponent;
     Value shifted = Fma(x, Const(kLog2E), Const(magic));
@@ -170,7 +173,7 @@ class Math32 : public FloatMath {
     return {ExpReduced(r), FromBits(b.CreateShl(Bits(shifted), Int(23)))};
   }
 
-  // The same for 2^(y + exponent), from coefficients of 2^r.
+  // Splits 2^(y + exponent) in the same way, with coefficients of 2^r.
   Power SplitBase2(Value y, int exponent, std::initializer_list<double> exp2) const {
     const double magic = kMagic + 127 + exponent;
     Value shifted = Add(y, Const(magic));
@@ -190,18 +193,18 @@ class Math32 : public FloatMath {
     Value magnitude = Abs(x);
     const Power power = SplitBase2(Mul(magnitude, Polynomial(magnitude, tail)), -1, exp2);
     Value below = Mul(power.sum, power.scale);
-    // 0 for a NaN too: what multiplies it is that NaN.
+    // This gives 0 for a NaN too, because the factor that multiplies it is that NaN.
     below = Select(Less(magnitude, Const(5.6)), below, Const(0.0));
     return Select(Less(Const(0.0), x), Sub(Const(1.0), below), below);
   }
 
-  // (e^r - 1 - r) / r^2
+  // (e^r - 1 - r) / r^2.
   Value ExpTail(Value r) const {
     return Polynomial(r, {0.50000000959505833, 0.16666518703777488, 0.04166620304075163,
                           0.0083689058347831433, 0.0013950703007467558});  // [-ln2/2, ln2/2]
   }
 
-  // e^r
+  // e^r.
   Value ExpReduced(Value r) const { return Add(Const(1.0), Fma(Mul(r, r), ExpTail(r), r)); }
 
   Value PowerOfTwo(Value n) const {

@@ -1,11 +1,11 @@
 // Transcendental functions as inline vector code on f32 (scalars or vectors).
 //
 // Error bounds are in docs/numerics.md, whose table tests/graph_compiler/accuracy_test.cc checks.
-// rsqrt and reciprocal use exact sqrt and division; what math64.h has is computed in f64 and
-// rounded once.
+// rsqrt and reciprocal use exact sqrt and division. The functions of math64.h are computed in f64
+// and rounded once.
 //
-// NaN, infinities, -0 and denormals are treated as C's libm does. sin, cos and tan reduce their
-// argument exactly over the whole range.
+// NaN, infinities, -0 and denormals are treated as C's libm treats them. sin, cos and tan reduce
+// their argument exactly over the whole range.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -19,12 +19,12 @@ namespace hpu::graph_compiler {
 
 bool IsMathOpcode(Opcode op);
 
-// `args` are f32; may add basic blocks (sin, cos, tan).
+// `args` are f32. sin, cos and tan may add basic blocks.
 llvm::Value* EmitMath(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
                       const std::vector<llvm::Value*>& args);
 
-// e^x with the error of kExp where the result is a normal number (x from -87 to 88); elsewhere
-// wrong.
+// Returns e^x with the error of kExp where the result is a normal number (x from -87 to 88).
+// Elsewhere the result is wrong.
 llvm::Value* EmitExpInRange(llvm::IRBuilder<>& builder, const TargetInfo& target, llvm::Value* x);
 
 }  // namespace hpu::graph_compiler

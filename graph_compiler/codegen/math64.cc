@@ -4,8 +4,8 @@
 
 #include "graph_compiler/codegen/float_math.h"
 
-// Polynomial coefficients are minimax fits (Remez exchange in 40-digit arithmetic); relative errors
-// of all pieces are below 2^-35, so that the one rounding to f32 decides.
+// Polynomial coefficients are minimax fits (Remez exchange in 40-digit arithmetic). The relative
+// errors of all pieces are below 2^-35, so that the one rounding to f32 determines the error.
 
 namespace hpu::graph_compiler {
 namespace {
@@ -47,7 +47,7 @@ class Math64 : public FloatMath {
     return Finish(x, Fma(LogOfMantissa(split.mantissa), Const(1.4426950408889634), split.exponent));
   }
 
-  // Below 2^-10 the sum 1 + x would lose too much: a series takes over.
+  // Below 2^-10 the sum 1 + x would lose too much precision, so a series is used.
   Value Log1p(Value x) const {
     Value series = Fma(Mul(Mul(x, x), x), Const(1.0 / 3.0), Fma(Mul(x, x), Const(-0.5), x));
     return Select(Less(Abs(x), Const(0x1p-10)), series, Log(Add(Const(1.0), x)));
@@ -57,7 +57,7 @@ class Math64 : public FloatMath {
     Value sin;
     Value cos;
   };
-  // `x32` is the f32 argument, this object's type its f64 shape.
+  // `x32` is the f32 argument; the type of this object is the f64 type of the same shape.
   SinCos SinAndCos(Value x32) const {
     const Angle angle = ReduceAngle(x32);
     Value z = Mul(angle.r, angle.r);
@@ -67,7 +67,7 @@ class Math64 : public FloatMath {
     Value cos_tail = Polynomial(z, {0.041666666622793344, -0.0013888883750373782,
                                     2.4799519195931003e-5, -2.7210169687769023e-7});
     Value cos = Fma(Mul(z, z), cos_tail, Fma(z, Const(-0.5), Const(1.0)));
-    // quadrant 0: (s, c), 1: (c, -s), 2: (-s, -c), 3: (-c, s)
+    // The (sin, cos) of the quadrants are 0: (s, c), 1: (c, -s), 2: (-s, -c), 3: (-c, s).
     Value odd = HasBit(angle.quadrant, 1);
     Value sin_negative = HasBit(angle.quadrant, 2);
     Value cos_negative = HasBit(b.CreateAdd(angle.quadrant, Int(1)), 2);
@@ -79,7 +79,8 @@ class Math64 : public FloatMath {
     return {sin, Select(cos_negative, Neg(second), second)};
   }
 
-  // For x >= 0. Above tan(3 pi/8) the reciprocal, above tan(pi/8) (x - 1) / (x + 1) is reduced to.
+  // For x >= 0. Above tan(3 pi/8) the argument is reduced to the reciprocal, above tan(pi/8) to (x
+  // - 1) / (x + 1).
   Value AtanPositive(Value x) const {
     Value big = Less(Const(2.4142135623730951), x);
     Value middle = Less(Const(0.41421356237309503), x);
@@ -93,7 +94,7 @@ class Math64 : public FloatMath {
     return Add(base, Fma(Mul(z, t), tail, t));
   }
 
-  // asin(s) for s in [0, 0.5], given s and s^2.
+  // Returns asin(s) for s in [0, 0.5], given s and s^2.
   Value AsinSmall(Value s, Value square) const {
     Value tail =
         Polynomial(square, {0.16666667191550371, 0.074999480086945553, 0.044660205415165074,
@@ -130,7 +131,7 @@ class Math64 : public FloatMath {
     return Select(b.CreateFCmpUNO(x, y), Nan(), angle);
   }
 
-  // |x|^y by exp and log; then sign and the special cases of C's pow.
+  // Computes |x|^y by exp and log, and then the sign and the special cases of C's pow.
   Value Pow(Value x, Value y) const {
     Value log = Log(Abs(x));
     Value product = Mul(y, log);
@@ -155,7 +156,7 @@ class Math64 : public FloatMath {
     Value scale;  // 2^n
     Value r;
   };
-  // Limits keep 2^n normal; results beyond them over- or underflow in f32 anyway.
+  // The limits keep 2^n normal; results beyond them overflow or underflow in f32 anyway.
   Reduced Reduce(Value x) const {
     constexpr double kMagic = 0x1.8p52;
     x = AtLeast(AtMost(x, 300.0), -300.0);
@@ -186,7 +187,7 @@ class Math64 : public FloatMath {
                              0.22176185021156688, 0.19584199696440115});
     return Fma(Mul(z, s), q, Add(s, s));
   }
-  // log of 0, negatives, infinity and NaN.
+  // Inserts the log of 0, of negatives, of infinity and of NaN.
   Value Finish(Value x, Value log) const {
     log = Select(Less(x, Infinity()), log, x);
     Value not_positive = Select(Equal(x, Const(0.0)), Neg(Infinity()), Nan());
@@ -211,18 +212,18 @@ class Math64 : public FloatMath {
   }
 
   struct Angle {
-    Value quadrant;  // integer, low two bits count
+    Value quadrant;  // an integer, of which the low two bits count
     Value r;         // in [-pi/4, pi/4] up to rounding
   };
-  // Arguments up to 2^20 by subtracting n pi/2 in three parts; a branch serves vectors with larger
-  // ones.
+  // Arguments up to 2^20 are reduced by subtracting n pi/2 in three parts. A branch serves vectors
+  // with larger ones.
   Angle ReduceAngle(Value x32) const {
     Value x = b.CreateFPExt(x32, type);
     Value n = RoundEven(Mul(x, Const(2.0 / kPi)));
     Value r = Fma(n, Const(-0x1.921fb544p+0), x);
     r = Fma(n, Const(-0x1.0b4611ap-34), r);
     r = Fma(n, Const(-0x1.898cc51701b84p-64), r);
-    // Ordered comparison: NaN and infinity need no care, they give NaN either way.
+    // The comparison is ordered: NaN and infinity need no care, because they give NaN either way.
     Value large = Less(Const(0x1p20), Abs(x));
     Value any = large->getType()->isVectorTy() ? b.CreateOrReduce(large) : large;
     llvm::Function* function = b.GetInsertBlock()->getParent();
@@ -253,8 +254,9 @@ class Math64 : public FloatMath {
     Value high;
     Value low;
   };
-  // x * 2/pi modulo 4 as an unevaluated sum. 2/pi is cut into pieces of 28 bits, whose products
-  // with the 24 bits of x are exact, as is taking them modulo 4; the sum is compensated.
+  // Computes x * 2/pi modulo 4 as an unevaluated sum. 2/pi is cut into pieces of 28 bits, so that
+  // their products with the 24 bits of x are exact, and taking them modulo 4 is exact too. The sum
+  // is compensated.
   Product TimesTwoOverPi(Value x) const {
     static constexpr std::array<double, 8> kTwoOverPi = {
         0x1.45f306cp-1,   0x1.c9c882ap-29, 0x1.4fe13a8p-59,  0x1.f47d4dp-86,

@@ -1,4 +1,4 @@
-// The less frequent functions of math.h: computed in f64, rounded to f32 once.
+// The less frequent functions of math.h, computed in f64 and rounded to f32 once.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -11,7 +11,7 @@
 namespace hpu::graph_compiler {
 
 bool IsMath64Opcode(Opcode op);
-// f32 in, f32 out.
+// Arguments and result are f32.
 llvm::Value* EmitMath64(llvm::IRBuilder<>& builder, const TargetInfo& target, Opcode op,
                         const std::vector<llvm::Value*>& args);
 

@@ -100,7 +100,7 @@ llvm::Value* MemoryAccess::LoadVector(const Access& access, llvm::Value* address
   return b_.CreateAlignedLoad(vector, slot, AlignOf(access.type));
 }
 
-// Lane by lane. Missing lanes read the last lane that exists, so every address is a legal one.
+// Loads lane by lane. Missing lanes read the last lane that exists, so that every address is legal.
 llvm::Value* MemoryAccess::LoadGathered(const Access& access, llvm::Value* address,
                                         llvm::Value* indices) {
   llvm::Type* element = ElementType(b_.getContext(), access.type);

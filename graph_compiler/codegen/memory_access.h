@@ -15,15 +15,16 @@ class MemoryAccess {
                const BodyPosition& position)
       : b_(builder), frame_(frame), target_(target), position_(position) {}
 
-  // One element, that of lane 0, in its compute type. `indirect` is a scalar index or null.
+  // Loads one element, the one of lane 0, in its compute type. `indirect` is a scalar index or
+  // null.
   llvm::Value* LoadScalar(const Access& access, llvm::Value* indirect);
-  // One element per lane. `indirect` is null, a scalar, or a vector with an index per lane.
+  // Loads one element per lane. `indirect` is null, a scalar, or a vector with an index per lane.
   llvm::Value* LoadLanes(const Access& access, llvm::Value* indirect);
-  // `value` has the compute type `from` and is a vector, or a scalar that goes to every lane.
+  // `value` has the compute type `from` and is a vector, or a scalar that is stored to every lane.
   void Store(const Access& access, llvm::Value* value, ScalarType from, llvm::Value* indirect);
 
  private:
-  // Address of lane 0, scalar indirection included.
+  // The address of lane 0, with a scalar indirection included.
   llvm::Value* Address(const Access& access, llvm::Value* scalar_indirect);
   llvm::Value* ClampIndirect(const Access& access, llvm::Value* index);
   llvm::Value* LaneStep(const Access& access, llvm::Value* lane);
@@ -32,7 +33,7 @@ class MemoryAccess {
   llvm::Value* LoadVector(const Access& access, llvm::Value* address);
   llvm::Value* LoadGathered(const Access& access, llvm::Value* address, llvm::Value* indices);
   void StoreVector(const Access& access, llvm::Value* raw, llvm::Value* address);
-  // for (i = 0; i < count; ++i) emit(i)
+  // Emits `for (i = 0; i < count; ++i) emit(i)`.
   void ForEachLane(llvm::Value* count, const std::function<void(llvm::Value*)>& emit);
 
   llvm::IRBuilder<>& b_;

@@ -37,8 +37,9 @@ llvm::Function* Define(llvm::Module& module, const char* name, llvm::Type* secon
   return function;
 }
 
-// String instructions: every CPU of the supported levels runs them at cache-line speed for the
-// sizes that reach a call, and they cannot be turned back into a call of themselves.
+// These are string instructions: every CPU of the supported levels runs them at cache-line speed
+// for the sizes that reach a call, and LLVM cannot turn them back into a call of the function
+// itself.
 void CallString(llvm::IRBuilder<>& builder, const std::string& code, const std::string& constraints,
                 const std::vector<llvm::Value*>& values) {
   std::vector<llvm::Type*> types;
@@ -76,7 +77,7 @@ llvm::Function* DefineCopy(llvm::Module& module, const char* name, bool may_over
     builder.CreateBr(forward);
     return function;
   }
-  // A destination inside [from, from + size) needs the copy to run from the end.
+  // If the destination is inside [from, from + size), the copy must run from the end.
   auto* backward = llvm::BasicBlock::Create(module.getContext(), "backward", function);
   llvm::Type* i64 = builder.getInt64Ty();
   llvm::Value* distance =

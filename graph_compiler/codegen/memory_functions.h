@@ -8,7 +8,8 @@
 
 namespace hpu::graph_compiler {
 
-// Defines those of the three that the module's intrinsics can need; returns the new functions.
+// Defines those of the three functions that the module's intrinsics can need, and returns the new
+// functions.
 std::vector<llvm::Function*> AddMemoryFunctions(llvm::Module& module);
 
 }  // namespace hpu::graph_compiler

@@ -43,14 +43,14 @@ void InitialiseLlvmOnce() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
-    // Memory that LLVM takes with malloc and does not get ends as memory taken with new does.
+    // If LLVM's malloc fails, the process must react as it does when `new` fails.
     llvm::install_bad_alloc_error_handler([](void*, const char*, bool) {
       if (const std::new_handler handler = std::get_new_handler(); handler != nullptr) handler();
       throw std::bad_alloc();
     });
-    // Loop strength reduction would take most of the compile time (exponential search over the
-    // many constant offsets of unrolled kernels) to arrive at the addresses that the emitters write
-    // to begin with. There is no switch for it but LLVM's command line.
+    // Loop strength reduction would take most of the compile time (exponential search over the many
+    // constant offsets of unrolled kernels) to arrive at the addresses that the emitters write to
+    // begin with. LLVM's command line is the only switch for it.
     const auto& options = llvm::cl::getRegisteredOptions();
     if (const auto found = options.find("disable-lsr"); found != options.end()) {
       found->second->addOccurrence(1, "disable-lsr", "true");
@@ -64,7 +64,7 @@ std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const TargetInfo& target)
   const llvm::Target* backend = llvm::TargetRegistry::lookupTarget(kTriple, error);
   if (backend == nullptr) return nullptr;
   llvm::TargetOptions options;
-  // Contraction is what the emitters ask for by llvm.fma / fmuladd, never the backend's choice.
+  // The emitters ask for contraction by llvm.fma and fmuladd; the backend never chooses it.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(kTriple, target.cpu, target.features, options, llvm::Reloc::PIC_,
@@ -79,7 +79,7 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
   llvm::ModuleAnalysisManager modules;
-  // No library function is known: nothing may turn into a call of libc.
+  // No library function is known, so that nothing turns into a call of libc.
   llvm::TargetLibraryInfoImpl library{llvm::Triple(module.getTargetTriple())};
   library.disableAllFunctions();
   functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
@@ -216,7 +216,7 @@ void KernelModule::AddKernel(const std::string& name, const EmitTask& emit) {
   llvm::Type* ptr = builder.getPtrTy();
   llvm::Type* i64 = builder.getInt64Ty();
   auto* type = llvm::FunctionType::get(builder.getVoidTy(), {ptr, i64, i64, ptr}, false);
-  // Symbols carry the ordinal: names are for people and may repeat.
+  // Symbols carry the ordinal because names are for people and may repeat.
   const std::string symbol = "k" + std::to_string(kernels_.size()) + "." + name;
   auto* function =
       llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());

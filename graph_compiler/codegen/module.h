@@ -1,6 +1,6 @@
 // One LLVM module per recipe: kernel functions go in, a relocated position-independent image comes
-// out. Code for many kernels is generated in parts by several threads. The only users of LLVM are
-// the files of codegen/ and contraction/.
+// out. Several threads generate the code of many kernels in parts. Only the files of codegen/ and
+// contraction/ use LLVM.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -17,15 +17,16 @@
 
 namespace hpu::graph_compiler {
 
-// What generated code may use at an ISA level. Register blocking and vector widths come from here,
-// never from the CPU that compiles.
+// The features that generated code may use at an ISA level. Register blocking and vector widths
+// come from here, never from the CPU that compiles.
 struct TargetInfo {
   IsaLevel isa = IsaLevel::kV3;
   int f32_lanes = 8;          // of the preferred vector: 4 (v2), 8 (v3), 16 (v4)
   int vector_registers = 16;  // 32 at v4
   bool fma = true;
   bool avx512_bf16 = false;  // from kV4Bf16 on, and AVX512_VNNI
-  // Code beside products of pairs, which take denormals for 0: one instruction narrows to bf16.
+  // Set for code that runs beside products of pairs, which take denormals for 0. One instruction
+  // narrows to bf16 there.
   bool bf16_denormals_are_zero = false;
   bool amx_bf16 = false;  // kV4Amx: AMX-TILE, AMX-BF16 and AMX-INT8
   std::string cpu;        // LLVM "x86-64-v3"
@@ -33,22 +34,23 @@ struct TargetInfo {
 };
 TargetInfo TargetInfoFor(IsaLevel isa);
 
-// Arguments of a kernel function (recipe.h, KernelLaunch) as LLVM values.
+// The arguments of a kernel function (recipe.h, KernelLaunch) as LLVM values.
 struct KernelFrame {
   llvm::Function* function = nullptr;
   llvm::Value* operands = nullptr;    // ptr to array of ptr
   llvm::Value* task_begin = nullptr;  // i64
   llvm::Value* task_end = nullptr;    // i64
   llvm::Value* scratch = nullptr;     // ptr
-  // Address of operand `index` (loaded once in the entry block, noalias across written operands is
-  // NOT implied: outputs may alias inputs element for element).
+  // Returns the address of operand `index`, which is loaded once in the entry block. Written
+  // operands are NOT noalias: outputs may alias inputs element for element.
   llvm::Value* Operand(llvm::IRBuilder<>& builder, uint32_t index) const;
-  // Where an access's elements begin: a buffer's operand, or its area in the scratch memory.
+  // Returns the address where the elements of an access begin: a buffer's operand, or its area in
+  // the scratch memory.
   llvm::Value* BaseOf(llvm::IRBuilder<>& builder, const graph_compiler::Operand& operand) const;
-  // A stack slot in the entry block, `bytes` long and 64-byte aligned.
+  // Returns a stack slot in the entry block that is `bytes` long and 64-byte aligned.
   llvm::AllocaInst* StackSlot(uint64_t bytes) const;
 
-  std::vector<llvm::Value*> scratch_areas;          // by number; set by whoever divides `scratch`
+  std::vector<llvm::Value*> scratch_areas;  // by number; set by the code that divides `scratch`
   mutable std::vector<llvm::Value*> operand_cache;  // by index; filled by Operand
 };
 
@@ -64,23 +66,23 @@ class KernelModule {
 
   // Adds `void name(ptr operands, i64 begin, i64 end, ptr scratch)`. `emit` fills the body of ONE
   // task: it gets the frame and the task number and must leave the builder at a block without
-  // terminator; the loop over tasks is added around it.
+  // terminator. The loop over tasks is added around it.
   using EmitTask = std::function<void(llvm::IRBuilder<>&, const KernelFrame&, llvm::Value* task)>;
   void AddKernel(const std::string& name, const EmitTask& emit);
 
-  // Adds an internal function of the module that kernels may call, with the target attributes set.
+  // Adds an internal function that kernels of the module may call. It has the target attributes.
   llvm::Function* AddHelper(const std::string& name, llvm::FunctionType* type);
 
-  // Optimises, generates an object for the target and lays it out as one image.
-  // entry_offsets[i] belongs to the i-th added kernel. Memory intrinsics are served by functions
-  // inside the image; any other external symbol is an INTERNAL error. Call once.
+  // Optimises the module, generates an object for the target and lays it out as one image.
+  // entry_offsets[i] belongs to the i-th added kernel. Functions inside the image serve memory
+  // intrinsics; any other external symbol is an INTERNAL error. Call this once.
   struct Image {
     Bytes code;
     std::vector<uint32_t> entry_offsets;
   };
   absl::StatusOr<Image> Finish();
 
-  // LLVM text of the module as it stands (dumps).
+  // Returns the LLVM text of the module in its present state (for dumps).
   std::string ToText() const;
 
  private:

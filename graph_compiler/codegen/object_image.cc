@@ -24,7 +24,7 @@ class Layout {
  public:
   explicit Layout(const llvm::object::ELF64LEObjectFile& object) : object_(object) {}
 
-  // Code first, then constants, both in the order of the object.
+  // Places code first, then constants, both in the order of the object.
   absl::Status Place() {
     for (const bool code : {true, false}) {
       for (const llvm::object::ELFSectionRef section : object_.sections()) {

@@ -1,11 +1,11 @@
-// From a relocatable ELF object to one position-independent image: sections laid out back to back,
-// references between them resolved.
+// Turns a relocatable ELF object into one position-independent image: sections are laid out back to
+// back, and references between them are resolved.
 //
 //   object: .text .rodata.cst32 .rodata .symtab .rela.text ...
-//   image:  | .text | pad | .rodata.cst32 | pad | .rodata |      mapped read + execute at any
-//   address
+//   image:  | .text | pad | .rodata.cst32 | pad | .rodata |
 //
-// Only PC-relative relocations are possible in such an image; others are refused.
+// The image may be mapped read + execute at any address. Only PC-relative relocations are possible
+// in such an image; others are refused.
 #pragma once
 
 #include <span>
@@ -17,10 +17,10 @@
 
 namespace hpu::graph_compiler {
 
-// Images keep their meaning wherever they lie at a multiple of this: the largest vector's bytes.
+// An image may lie at any multiple of this, which is the size of the largest vector in bytes.
 constexpr uint64_t kImageAlignment = 64;
 
-// `kernels` are the symbols whose offsets are wanted, in order.
+// `kernels` names the symbols whose offsets are returned, in order.
 absl::StatusOr<KernelModule::Image> LayOutObject(std::span<const char> object,
                                                  const std::vector<std::string>& kernels);
 

@@ -7,8 +7,8 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Words are the lower halves of i64 lanes, which is what the machine multiplies; the upper halves
-// hold anything.
+// Words are the lower halves of i64 lanes, because those are what the machine multiplies; the upper
+// halves hold anything.
 using Words = std::array<llvm::Value*, 4>;
 
 llvm::Value* Constant(llvm::Type* type, uint64_t value) {
@@ -49,7 +49,7 @@ llvm::Value* AsUniform(llvm::IRBuilder<>& b, llvm::Value* bits) {
   if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(bits->getType())) {
     type = llvm::FixedVectorType::get(type, vector->getNumElements());
   }
-  // 24 bits: no sign.
+  // The number has 24 bits and no sign.
   llvm::Value* number = b.CreateSIToFP(b.CreateLShr(bits, 8), type);
   return b.CreateFMul(number, llvm::ConstantFP::get(type, 0x1p-24));
 }
@@ -77,7 +77,7 @@ llvm::Value* EmitLaneByLane(llvm::IRBuilder<>& b, llvm::Value* seed, llvm::Value
   return Words32(b, word);
 }
 
-// The lanes begin with a block.
+// The first lane begins a block.
 llvm::Value* EmitWholeBlocks(llvm::IRBuilder<>& b, llvm::Value* seed, llvm::Value* first,
                              llvm::Value* start, int lanes) {
   const int blocks = lanes / 4;

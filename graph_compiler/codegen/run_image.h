@@ -1,4 +1,4 @@
-// For tests: maps an image executable and calls its kernels in this process.
+// Maps an image executable and calls its kernels in this process. Only tests use this.
 #pragma once
 
 #include <sys/mman.h>

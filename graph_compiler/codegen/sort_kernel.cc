@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kKeyBytes = 8;
 constexpr int64_t kIndexBytes = 8;
-// Up to so many results are kept in order while the elements pass. Where every element is better
-// than all before it, each moves all of them, and that takes about as long as sorting.
+// Up to this many results are kept in order while the elements pass. Where every element is better
+// than all before it, each one moves all of the results, and that takes about as long as sorting.
 constexpr int64_t kMostSelected = 64;
 
 Access AccessOfView(const View& view, uint32_t operand) {
@@ -25,8 +25,8 @@ class SortEmitter {
               const SortKernel& kernel)
       : b_(builder), frame_(frame), target_(target), kernel_(kernel), i64_(builder.getInt64Ty()) {}
 
-  // Scratch: keys and indices, twice; merging goes from one pair to the other. A selection uses the
-  // first.
+  // The scratch memory holds keys and indices, twice; merging goes from one pair to the other. A
+  // selection uses the first pair.
   void EmitTask(llvm::Value* task) {
     index_.assign(kernel_.rows.size() + 1, b_.getInt64(0));
     for (size_t d = kernel_.rows.size(); d-- > 0;) {
@@ -72,7 +72,8 @@ class SortEmitter {
   llvm::Value* OrderedKey(llvm::Value* value) {
     llvm::Value* key = nullptr;
     if (value->getType()->isFloatTy()) {
-      // Negative floats order backwards as integers: their magnitude bits are flipped. -0 equals 0.
+      // Negative floats order backwards as integers, so their magnitude bits are flipped. -0 equals
+      // 0.
       llvm::Value* clean = b_.CreateFAdd(value, llvm::ConstantFP::get(value->getType(), 0.0));
       llvm::Value* bits = b_.CreateBitCast(clean, b_.getInt32Ty());
       llvm::Value* flip = b_.CreateLShr(b_.CreateAShr(bits, b_.getInt32(31)), b_.getInt32(1));
@@ -94,7 +95,8 @@ class SortEmitter {
     });
   }
 
-  // The k first of all in order; of equal ones the earlier stays before the later.
+  // Selects the first k of all elements in order. Of equal elements the earlier one stays before
+  // the later one.
   void Select(llvm::Value* area) {
     EmitFor(b_, Int(0), Int(kernel_.k), Int(1),
             [&](llvm::Value* i) { Insert(area, OrderedKey(LoadElement(i)), i, i); });
@@ -106,8 +108,8 @@ class SortEmitter {
     });
   }
 
-  // Puts (key, i) where it belongs among the first `last` entries, which are in order; entry `last`
-  // is overwritten.
+  // Inserts (key, i) where it belongs among the first `last` entries, which are in order; entry
+  // `last` is overwritten.
   void Insert(llvm::Value* area, llvm::Value* key, llvm::Value* i, llvm::Value* last) {
     llvm::BasicBlock* before = b_.GetInsertBlock();
     llvm::Function* function = before->getParent();
@@ -138,7 +140,7 @@ class SortEmitter {
     return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
   }
 
-  // Neighbouring sorted runs of `width` become runs of twice that.
+  // Merges neighbouring sorted runs of `width` into runs of twice that length.
   void MergeRuns(llvm::Value* from, llvm::Value* to, int64_t width) {
     EmitFor(b_, Int(0), Int(kernel_.n), Int(2 * width), [&](llvm::Value* low) {
       llvm::Value* middle = Least(b_.CreateAdd(low, Int(width)), Int(kernel_.n));

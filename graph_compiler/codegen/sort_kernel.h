@@ -1,4 +1,4 @@
-// Stable sort (or the first k of it) along one dimension; one row per task.
+// A stable sort (or its first k elements) along one dimension, with one row per task.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hpu::graph_compiler {
 
-// Operands: 0 input, 1 values, 2 indices (the latter two as present). The sorted dimension is the
-// last one of all views.
+// The operands are 0 input, 1 values, 2 indices; values or indices may be absent. The sorted
+// dimension is the last one of all views.
 struct SortKernel {
   Shape rows;
   int64_t n = 0;
@@ -26,8 +26,8 @@ struct SortKernel {
 
 SortKernel MakeSortKernel(const Node& node);
 
-// Bottom-up merge sort of integer keys that order as the elements do (NaN is the greatest; equal
-// elements keep their order).
+// Emits a bottom-up merge sort of integer keys that order as the elements do (NaN is the greatest;
+// equal elements keep their order).
 void EmitSortKernel(KernelModule& module, const SortKernel& kernel);
 
 }  // namespace hpu::graph_compiler

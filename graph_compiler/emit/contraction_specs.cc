@@ -50,7 +50,7 @@ void CopyStrides(const View& view, int64_t* strides) {
   std::copy(view.strides.begin(), view.strides.end(), strides);
 }
 
-// All of a convolution that does not depend on its weight or its result.
+// Fills in everything of a convolution that does not depend on its weight or its result.
 void SetImage(const View& x, const ConvGeometry& geometry, const FindHome& home, ConvSpec* spec) {
   spec->batch = x.shape[0];
   spec->in_h = x.shape[1];
@@ -77,7 +77,7 @@ void SetTensor(const View& view, const FindHome& home, OperandRef* ref, int64_t*
   CopyStrides(view, strides);
 }
 
-// The first element of a view whose offset goes into the reference.
+// Refers to the first element of a view: the view's offset goes into the reference.
 OperandRef DenseRef(const View& view, const FindHome& home) {
   OperandRef ref = home(view.value).ref;
   ref.offset += static_cast<uint64_t>(view.offset * MemoryTypeSize(view.type));
@@ -126,7 +126,7 @@ IntegerZeros ZerosOf(const ProductZeros& zeros, const FindHome& home) {
   return result;
 }
 
-// Offsets are left out, here and below: they go into the launches' operands.
+// Offsets are left out here and below because they go into the operands of the launches.
 void PrintView(std::ostream& out, const View& view, const FindHome& home) {
   out << static_cast<int>(view.type) << ' ' << home(view.value).stable << ' ';
   for (const int64_t size : view.shape) out << size << ',';

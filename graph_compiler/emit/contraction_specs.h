@@ -1,4 +1,4 @@
-// Nodes of the matrix engine as specs for contraction/.
+// Turns nodes of the matrix engine into specs for contraction/.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace hpu::graph_compiler {
 
-// Where a value lies, and whether nothing in the recipe writes there.
+// The place of a value, and whether nothing in the recipe writes there.
 struct ValueHome {
   OperandRef ref;
   bool stable = false;
@@ -23,7 +23,7 @@ WeightGradientSpec MakeWeightGradientSpec(const Node& node, const FindHome& home
 AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home);
 AttentionBackwardSpec MakeAttentionBackwardSpec(const Node& node, const FindHome& home);
 
-// Equal text: the same code serves both nodes.
+// Nodes with equal text are served by the same code.
 std::string ContractionStructure(const LoopGraph& graph, const Node& node, const FindHome& home);
 
 }  // namespace hpu::graph_compiler

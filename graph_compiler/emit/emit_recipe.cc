@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kImageAlignment = 64;
 
-// One module per distinct kernel, so that modules compile in parallel and the bytes do not depend
-// on how many do.
+// There is one module per distinct kernel, so that modules compile in parallel and the bytes do not
+// depend on how many do.
 struct CodeUnit {
   explicit CodeUnit(const TargetInfo& target) : module(target), contractions(module) {}
   KernelModule module;
@@ -35,14 +35,14 @@ struct CodeUnit {
 struct PlacedLaunch {
   KernelLaunch launch;
   size_t unit = 0;
-  size_t kernel = 0;  // in the schedule
+  size_t kernel = 0;  // index in the schedule
 };
 struct PlacedPacked {
   PackedOperand packed;
   size_t unit = 0;
 };
 
-// bf16 if all that the contraction multiplies is.
+// Returns bf16 if everything that the contraction multiplies is bf16.
 Factors FactorsOf(const Node& node) {
   const auto both = [](const View& a, const View& b) {
     const bool bf16 = HoldsBF16(a.type) && HoldsBF16(b.type);
@@ -96,8 +96,6 @@ class RecipeEmitter {
   }
 
  private:
-  // ---- tensors ----
-
   void AddTensors() {
     tensor_index_.assign(graph_.tensors.size(), 0);
     for (uint32_t i = 0; i < graph_.tensors.size(); ++i) {
@@ -127,7 +125,7 @@ class RecipeEmitter {
         if (v.home == Home::kPersistent) TensorOf(v).is_written = true;
       }
     }
-    // Inputs that nobody reads are still inputs.
+    // Inputs that no kernel reads are still inputs.
     for (RecipeTensor& tensor : recipe_.tensors) {
       if (!tensor.is_written) tensor.is_input = true;
     }
@@ -138,7 +136,7 @@ class RecipeEmitter {
     return recipe_.tensors[tensor_index_[value.tensor]];
   }
 
-  // Values whose memory no kernel of this recipe writes, and which are worth packing.
+  // Finds the values whose memory no kernel of this recipe writes and which are worth packing.
   void FindStable(const std::vector<bool>& written) {
     const std::vector<std::vector<ValueId>> overlaps = FindOverlaps(loops_);
     stable_.assign(loops_.values.size(), false);
@@ -152,9 +150,9 @@ class RecipeEmitter {
     if (!graph_.inference) KeepShared();
   }
 
-  // Of weights that change from launch to launch those that several products read: packed once for
-  // all, and in memory as long as the recipe's other weights are. The others are staged one after
-  // another in the same workspace.
+  // Among the weights that change from launch to launch this keeps those that several products
+  // read. They are packed once for all products and are in memory as long as the recipe's other
+  // weights. The others are staged one after another in the same workspace.
   void KeepShared() {
     std::vector<uint32_t> products(loops_.values.size(), 0);
     for (const Node& node : loops_.nodes) {
@@ -166,7 +164,7 @@ class RecipeEmitter {
     }
   }
 
-  // Workspace values are named by number until they are placed.
+  // Workspace values are named by number until they have a place.
   OperandRef RefOf(ValueId v) const {
     const Value& value = loops_.values[v];
     switch (value.home) {
@@ -181,8 +179,6 @@ class RecipeEmitter {
     }
     return {};
   }
-
-  // ---- kernels ----
 
   size_t UnitFor(const std::string& structure, bool* is_new) {
     const auto [place, inserted] = unit_of_.emplace(structure, units_.size());
@@ -297,8 +293,6 @@ class RecipeEmitter {
     return place->second;
   }
 
-  // ---- code ----
-
   void CompileUnits() {
     const size_t threads = threads_ != 0 ? threads_ : std::thread::hardware_concurrency();
     ParallelFor(units_.size(), threads,
@@ -319,8 +313,6 @@ class RecipeEmitter {
   uint32_t EntryOf(size_t unit, uint32_t ordinal) const {
     return units_[unit]->offset + units_[unit]->image->entry_offsets[ordinal];
   }
-
-  // ---- buffers ----
 
   void PlaceBuffers() {
     std::vector<std::vector<ValueId>> stored;

@@ -1,5 +1,5 @@
-// Scheduled kernels as a recipe: code is generated (once for equal kernels), temporaries are
-// placed, launches refer to their buffers.
+// Turns scheduled kernels into a recipe: code is generated (once for equal kernels), temporaries
+// are placed, and launches refer to their buffers.
 #pragma once
 
 #include <vector>

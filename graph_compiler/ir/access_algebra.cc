@@ -22,7 +22,7 @@ struct ProducerDim {
   int64_t stride;
 };
 
-// Producer dimensions that step through the buffer, widest stride first.
+// Returns the producer's dimensions that step through the buffer, the widest stride first.
 std::vector<ProducerDim> SortedDims(const Shape& domain, const Access& store) {
   std::vector<ProducerDim> dims;
   for (size_t j = 0; j < domain.size(); ++j) {
@@ -33,7 +33,7 @@ std::vector<ProducerDim> SortedDims(const Shape& domain, const Access& store) {
   return dims;
 }
 
-// The stores of the producer are distinct and without gaps between dimensions.
+// Returns whether the producer's stores are distinct and leave no gaps between dimensions.
 bool IsNested(const std::vector<ProducerDim>& dims) {
   for (size_t j = 0; j < dims.size(); ++j) {
     if (dims[j].stride <= 0) return false;
@@ -125,8 +125,8 @@ bool ComposeAccess(Node& node, const Access& access, const Shape& producer_domai
     if (dim == dims.end()) return false;
     const int64_t step = stride / dim->stride;
     if (std::abs(step) * (count - 1) >= dim->size) {
-      // Runs past this dimension: the inner part stays in it, the outer part goes on in a wider
-      // one.
+      // The walk runs past this dimension: the inner part stays in it, the outer part goes on in a
+      // wider one.
       if (dim->size % step != 0 || step < 0) return false;
       const int64_t inner = dim->size / step;
       if (inner <= 1 || count % inner != 0) return false;
@@ -162,7 +162,8 @@ Access ViewThrough(const Access& load, const IndexMap& map) {
 
 namespace {
 
-// Matches loose node dimensions with free target dimensions by size; splits the former as needed.
+// Matches loose node dimensions with free target dimensions by size and splits the former as
+// needed.
 bool MatchLoose(Node& node, std::vector<size_t> loose, const Shape& target,
                 const std::vector<bool>& free_dims, std::vector<std::vector<size_t>>& sources) {
   size_t next = 0;
@@ -260,7 +261,8 @@ bool AlignNode(const Node& original, const IndexMap& map, const Shape& target,
 
 namespace {
 
-// Appends what a store as `type` and a load back would do to op `value`; returns the result.
+// Appends the ops that have the effect of storing op `value` as `type` and loading it again;
+// returns the result.
 uint32_t AppendStoreAndLoad(std::vector<BodyOp>& ops, uint32_t value, MemoryType type) {
   const ScalarType from = ops[value].type;
   const ScalarType to = ComputeType(type);

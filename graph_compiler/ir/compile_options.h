@@ -1,4 +1,5 @@
-// What a compilation depends on beside its graph, and what it must not depend on.
+// The options of a compilation: those that its result depends on, and those that must not change
+// the result.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,13 @@ inline constexpr bool kVerifyByDefault = true;
 
 struct CompileOptions {
   IsaLevel isa = IsaLevel::kV3;  // code must run on every CPU of this level
-  bool deterministic = false;    // as if every node asked for it (NodeDesc::deterministic)
-  std::string dump_dir;          // GRAPH_VISUALIZATION: writes stages as text and DOT; empty = off
+  // as if every node asked for deterministic results (NodeDesc::deterministic)
+  bool deterministic = false;
+  std::string dump_dir;  // GRAPH_VISUALIZATION: the folder for stages as text and DOT; empty = off
   std::set<std::string> disabled_passes;  // names of optional passes (pipeline.cc) to leave out
-  bool verify = kVerifyByDefault;         // the graph after every pass
-  // Threads that generate code; 0 = as many as the machine has. The bytes do not depend on it.
+  bool verify = kVerifyByDefault;         // verifies the graph after every pass
+  // The number of threads that generate code; 0 means as many as the machine has. The bytes do not
+  // depend on it.
   uint32_t threads = 0;
 };
 

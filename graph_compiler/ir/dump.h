@@ -1,4 +1,4 @@
-// GRAPH_VISUALIZATION: the stages of a compilation as text files <dir>/<graph>-<stage>.txt.
+// GRAPH_VISUALIZATION writes the stages of a compilation to text files <dir>/<graph>-<stage>.txt.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// The graph as the Synapse API hands it to the graph compiler: plain data, validated by the API
-// layer (ranks, dtypes, sections), not yet by node kind. No LLVM here.
+// The graph in the form in which the Synapse API hands it to the graph compiler. It is plain data,
+// which the API layer has validated (ranks, dtypes, sections), but not yet by node kind. No LLVM
+// type occurs here.
 //
 // Sizes are FCD-first (sizes[0] is the fastest-changing dimension, PyTorch's last).
 #pragma once
@@ -18,7 +19,7 @@ inline constexpr uint32_t kNoSection = 0xFFFFFFFF;
 
 enum class TensorPlacement : uint8_t {
   kWorkspace,   // intermediate: the compiler places it
-  kPersistent,  // address supplied at launch: base of its section + section_offset
+  kPersistent,  // the launch supplies the address: base of its section + section_offset
   kConstant,    // host_data is its value
 };
 
@@ -34,7 +35,7 @@ struct TensorDesc {
   std::vector<uint8_t> host_data;    // kConstant (or H2D)
   std::vector<uint8_t> permutation;  // empty = identity; else memory order of a persistent tensor
   bool external = false;
-  bool weight = false;  // kPersistent: mostly holds the same values from launch to launch
+  bool weight = false;  // kPersistent: mostly holds the same values in successive launches
 };
 
 struct NodeDesc {
@@ -50,8 +51,8 @@ struct NodeDesc {
 struct GraphDesc {
   std::string name;
   synDeviceType device_type = synDeviceGaudi2;
-  // GRAPH_ATTRIBUTE_INFERENCE: what no node writes stays the same over many launches, so that it
-  // pays to keep it packed. Else it is a weight in training.
+  // GRAPH_ATTRIBUTE_INFERENCE: memory that no node writes stays the same over many launches, so
+  // that it pays to keep it packed. If false, such memory is a weight in training.
   bool inference = true;
   std::vector<TensorDesc> tensors;
   std::vector<NodeDesc> nodes;  // in creation order, which is a topological order for data edges

@@ -11,7 +11,8 @@ void AddOnce(std::vector<ValueId>& list, ValueId value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-// Strides of views along dimensions of size 1 are 0: equal windows are then equal views.
+// Sets the strides of a view along dimensions of size 1 to 0, so that equal windows are equal
+// views.
 Shape StandStill(const Shape& shape, Shape strides) {
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) strides[d] = 0;
@@ -86,7 +87,7 @@ const char* ReduceName(ReduceKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-// `kind`: a node's, constant or not.
+// `kind` is the kind of a node and may be const.
 template <typename PortType, typename Variant>
 std::vector<PortType> ListPorts(Variant& kind) {
   std::vector<PortType> ports;

@@ -3,7 +3,7 @@
 // accesses. Transposes, slices, broadcasts, reshapes, splits and concatenations exist only as
 // accesses.
 //
-// Shapes are outermost first, the last dimension is PyTorch's last.
+// Shapes are outermost first: the last dimension is PyTorch's last.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace hpu::graph_compiler {
 using ValueId = uint32_t;
 using Shape = Dims;
 
-// kKept: as kWorkspace, but it outlives the launch (plan/prologue.h).
+// A kKept value is a kWorkspace value that outlives the launch (plan/prologue.h).
 enum class Home : uint8_t { kWorkspace, kPersistent, kConstant, kKept };
 
 struct Value {
@@ -33,18 +33,20 @@ struct Value {
   Home home = Home::kWorkspace;
   uint32_t tensor = kNoTensor;  // kPersistent: index in GraphDesc::tensors
   uint32_t section = kNoSection;
-  uint64_t byte_offset = 0;  // in its section, the recipe's constants or what is kept
+  uint64_t byte_offset = 0;  // in its section, in the recipe's constants or in the kept memory
   uint64_t bytes = 0;
-  // kPersistent, in a graph of inference: mostly holds the same from launch to launch.
+  // kPersistent, in an inference graph: mostly holds the same values in successive launches.
   bool weight = false;
-  // kPersistent: written in part, over what this value in the same memory holds before the launch.
+  // kPersistent: set if the value is written only in part, over what the value named here holds in
+  // the same memory before the launch.
   std::optional<ValueId> content = std::nullopt;
 };
 
 // A logical tensor: a window on a value.
 struct View {
   ValueId value = 0;
-  MemoryType type = MemoryType::kF32;  // differs from the value's after reinterpret_cast
+  // differs from the type of the value after a reinterpret_cast
+  MemoryType type = MemoryType::kF32;
   Shape shape;
   Shape strides;  // elements
   int64_t offset = 0;
@@ -54,21 +56,21 @@ struct View {
 
 enum class ReduceKind : uint8_t { kNone, kSum, kProd, kMax, kMin };
 
-// What nodes do over their domains: one of these.
+// A node does one of the following over its domain.
 
-// `reduced` trailing dimensions are folded by `reduce` (each store stores the fold of its value;
-// its strides there are 0), or `serial` trailing dimensions run in order within one task, each
-// iteration seeing the stores of those before.
+// The `reduced` trailing dimensions are folded by `reduce`: each store stores the fold of its
+// value, and its strides there are 0. Or the `serial` trailing dimensions run in order within one
+// task, and each iteration sees the stores of those before it.
 struct Loop {
   size_t reduced = 0;
   size_t serial = 0;
   ReduceKind reduce = ReduceKind::kNone;
 };
 
-// What stands for 0 in the operands of a product of u8 by i8, whose sum is an i32.
+// The numbers that stand for 0 in the operands of a product of u8 by i8, whose sum is an i32.
 struct ProductZeros {
   int64_t a = 0;
-  std::optional<View> b;  // (n), i64; none: 0
+  std::optional<View> b;  // (n), i64; absent means 0
 };
 
 // Domain (batch..., m, n).
@@ -82,14 +84,14 @@ struct Gemm {
 struct QuantizedGemm {
   View x;        // (m, k)
   View weights;  // i8 (n, k), or u8 (n / (2 * half), k, half) dense within a block
-  // (k / group, n); no zero without a scale.
+  // (k / group, n); there is no zero without a scale.
   std::optional<View> scale, zero;
 };
 
 struct ConvGeometry {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   int64_t groups = 1;
-  bool direct = false;  // sums of products of pixels and taps as they are (deterministic mode)
+  bool direct = false;  // sums the products of pixels and taps unchanged (deterministic mode)
 };
 
 // Domain (n, h, w, channel).
@@ -107,7 +109,7 @@ struct WeightGradient {
   ConvGeometry geometry;  // of the forward convolution
 };
 
-// State of the generator and where a draw begins, i64 of one element each.
+// The state of the generator and the position where a draw begins, each an i64 of one element.
 struct Draw {
   View seed, offset, base;
 };
@@ -117,18 +119,19 @@ struct Attention {
   View q, k, v;              // (b, h, m or n, d)
   std::optional<View> mask;  // (b, h, m, n)
   View out;                  // (b, h, m, dv)
-  // What the gradient takes (AttentionSpec): (b, h, m), f32, row-major. Both or none.
+  // The statistics that the gradient takes (AttentionSpec): (b, h, m), f32, row-major. Both are
+  // present or neither is.
   std::optional<View> maximum, inverse_sum;
   float scale = 1;
   bool causal = false;
-  // Weights that are kept, and divided by, with this probability; whether, a draw says.
+  // Each weight is kept, and divided by this probability, if the draw says so; else it is dropped.
   float keep = 1;
   std::optional<Draw> draw;
 };
 
 // Domain (b, h, m, d). Its body is empty.
 struct AttentionBackward {
-  Attention forward;  // whose `out` and statistics are read
+  Attention forward;  // its `out` and statistics are read
   View out_gradient;
   View q_gradient, k_gradient, v_gradient;
 };
@@ -152,29 +155,30 @@ using ConstPort = BasicPort<const View>;
 
 struct Node {
   std::string name;
-  Shape domain;  // what is iterated over
+  Shape domain;  // the dimensions that are iterated over
   std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort, QuantizedGemm>
       kind;
-  // Of loops all they do; of products and convolutions the epilogue, in which kAccumulator 0 is the
-  // sum of products. Operands that are buffers are values of the graph.
+  // The body of a loop is everything that the loop does. The body of a product or convolution is
+  // its epilogue, in which kAccumulator 0 is the sum of products. Operands that are buffers are
+  // values of the graph.
   Body body;
   bool keep_apart = false;  // never fused with others (copies out of temporaries)
   bool overwrites = false;  // writes over what earlier nodes wrote to the same value
-  uint32_t phase = 0;       // import/phases.h: nodes of a lower phase run before
+  uint32_t phase = 0;       // import/phases.h: nodes of a lower phase run earlier
 
   template <typename Kind>
   bool Is() const {
     return std::holds_alternative<Kind>(kind);
   }
-  // The loop; of others: none.
+  // Returns the loop, or null for other kinds.
   Loop* AsLoop() { return std::get_if<Loop>(&kind); }
   const Loop* AsLoop() const { return std::get_if<Loop>(&kind); }
-  // Of a loop.
+  // The node must be a loop.
   Loop& loop() { return std::get<Loop>(kind); }
   const Loop& loop() const { return std::get<Loop>(kind); }
-  // A loop whose iterations have nothing to do with each other.
+  // Returns whether this is a loop whose iterations do not depend on each other.
   bool IsMap() const;
-  // A sum of products with a body as its epilogue.
+  // Returns whether this is a sum of products with a body as its epilogue.
   bool IsProduct() const {
     return Is<Gemm>() || Is<QuantizedGemm>() || Is<Conv>() || Is<WeightGradient>();
   }
@@ -183,7 +187,8 @@ struct Node {
   std::vector<ConstPort> Ports() const;
   std::vector<ValueId> Reads() const;  // without duplicates, in order of appearance
   std::vector<ValueId> Writes() const;
-  // The body loads element numbers. Only loop kernels can: an epilogue's loads are operands.
+  // Returns whether the body loads element numbers. Only loop kernels can do that: the loads of an
+  // epilogue are operands.
   bool UsesIota() const;
 };
 
@@ -194,12 +199,13 @@ struct LoopGraph {
 };
 
 View PermuteView(const View& view, const std::vector<size_t>& order);
-// Dimensions of size 1 (or missing leading ones) grow to `shape`. The caller has checked shapes.
+// Grows dimensions of size 1 (or missing leading ones) to `shape`. The caller has checked the
+// shapes.
 View BroadcastView(const View& view, const Shape& shape);
-// Leading dimensions of size 1 up to `rank`.
+// Adds leading dimensions of size 1 up to `rank`.
 View WithRank(const View& view, size_t rank);
 View SliceView(const View& view, size_t dim, int64_t begin, int64_t size, int64_t step);
-// False when no strides describe the reshaped window.
+// Returns false when no strides describe the reshaped window.
 bool ReshapeView(const View& view, const Shape& shape, View* result);
 
 // Text of nodes and values for dumps.

@@ -1,7 +1,7 @@
-// Kernels before code generation. A kernel has an iteration space (outermost dimension first, the
-// last one is the vector dimension) and a body of straight-line SSA operations on one element;
-// code generation turns "one element" into vectors. The same body form serves pointwise kernels,
-// the passes of row kernels (reductions, softmax, norms) and the epilogues of contractions.
+// Kernels before code generation. A kernel has an iteration space (outermost dimension first; the
+// last one is the vector dimension) and a body of straight-line SSA operations on one element. Code
+// generation turns "one element" into vectors. The same form of body serves pointwise kernels, the
+// passes of row kernels (reductions, softmax, norms) and the epilogues of contractions.
 #pragma once
 
 #include <compare>
@@ -14,16 +14,17 @@
 
 namespace hpu::graph_compiler {
 
-// What an access loads from or stores to.
+// The memory that an access loads from or stores to.
 struct Operand {
   enum class Kind : uint8_t {
-    kBuffer,       // number: a value of the graph; in a kernel a position in its list of operands
+    // `number` is a value of the graph; in a kernel it is a position in its list of operands
+    kBuffer,
     kIota,         // loads only: the value is the element's address itself, as i64
-    kScratch,      // number: a scratch area of the kernel
-    kAccumulator,  // stores only, while passes are put together: what leaves the pass
+    kScratch,      // `number` is a scratch area of the kernel
+    kAccumulator,  // stores only, while passes are built: a value that leaves the pass
   };
   constexpr Operand() = default;
-  constexpr Operand(uint32_t buffer) : number(buffer) {}  // NOLINT: a buffer is what it mostly is
+  constexpr Operand(uint32_t buffer) : number(buffer) {}  // NOLINT: most operands are buffers
   constexpr Operand(Kind k, uint32_t n) : kind(k), number(n) {}
   bool IsBuffer() const { return kind == Kind::kBuffer; }
   friend auto operator<=>(const Operand&, const Operand&) = default;
@@ -38,7 +39,7 @@ struct Access {
   MemoryType type = MemoryType::kF32;
   std::vector<int64_t> strides;  // elements, one per iteration dimension; 0 = broadcast
   int64_t offset = 0;            // elements
-  // Gathers: value `indirect_value` (i32 or i64) times indirect_stride is added; kNoValue = none.
+  // Gathers add the value `indirect_value` (i32 or i64) times indirect_stride; kNoValue means none.
   // The index is clamped into [0, indirect_limit) so that bad indices never leave the buffer.
   uint32_t indirect_value = 0xFFFFFFFF;
   int64_t indirect_stride = 0;
@@ -53,7 +54,7 @@ enum class Opcode : uint8_t {
   kConstInt,
   kIndex /* value of iteration dimension imm_int as i64 */,
   kAccumulator /* preset value number imm_int: a contraction's result, a row reduction's result */,
-  // f32 and integer arithmetic (type of the result decides)
+  // f32 and integer arithmetic (the type of the result decides)
   kAdd,
   kSub,
   kMul,
@@ -106,7 +107,7 @@ enum class Opcode : uint8_t {
   kAcosh,
   kAtanh,
   kAtan2,
-  // comparisons -> kBool; ordered but kNe
+  // comparisons -> kBool; all are ordered except kNe
   kEq,
   kNe,
   kLt,

@@ -9,7 +9,7 @@ namespace {
 struct Row {
   MemoryType type;
   const char* name;
-  int size;  // bytes
+  int size;  // in bytes
   ScalarType compute;
   bool factor;
   bool may_stay_unrounded;

@@ -1,4 +1,4 @@
-// Types of elements in memory and of values in registers. A new type is one row of
+// Types of elements in memory and of values in registers. A new type needs one row in
 // memory_types.inc and its conversion in codegen/convert.cc.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace hpu::graph_compiler {
 
-// Type of a value inside a kernel. Narrow floats are widened to f32 on load and rounded to nearest
-// even on store; booleans are i8 with 0/1 in memory and kBool in registers.
+// The type of a value inside a kernel. Narrow floats are widened to f32 on load and rounded to
+// nearest even on store; booleans are i8 with 0/1 in memory and kBool in registers.
 enum class ScalarType : uint8_t { kF32, kI32, kI64, kBool };
 
-// Element type in memory.
+// The type of an element in memory.
 enum class MemoryType : uint8_t {
 #define HPU_MEMORY_TYPE(symbol, ...) symbol,
 #include "graph_compiler/ir/memory_types.inc"
@@ -24,17 +24,18 @@ int MemoryTypeSize(MemoryType type);
 const char* TypeName(MemoryType type);
 const char* TypeName(ScalarType type);
 ScalarType ComputeType(MemoryType type);
-// How a kernel keeps a value of the type in memory between its passes, losing nothing.
+// Returns the memory type in which a kernel keeps a value of this type between its passes without
+// loss.
 MemoryType KeptType(ScalarType type);
-// Whether the rounding of a store that is loaded again may be left out.
+// Returns whether the rounding of a store that is loaded again may be left out.
 bool MayStayUnrounded(MemoryType type);
 bool IsUnsigned(MemoryType type);
-// Whether elements are numbers of bf16 as they are loaded.
+// Returns whether loaded elements are bf16 numbers.
 bool HoldsBF16(MemoryType type);
-// Whether products and convolutions multiply elements of the type.
+// Returns whether products and convolutions multiply elements of the type.
 bool IsFactorType(MemoryType type);
 
-// The element type of a tensor; UNIMPLEMENTED if kernels know none.
+// Returns the element type of a tensor; UNIMPLEMENTED if kernels have none for it.
 absl::StatusOr<MemoryType> ToMemoryType(synDataType type);
 
 }  // namespace hpu::graph_compiler

@@ -18,7 +18,7 @@ std::vector<std::vector<ValueId>> FindOverlaps(const LoopGraph& graph) {
     return key(x) < key(y);
   });
   std::vector<std::vector<ValueId>> overlaps(graph.values.size());
-  std::vector<ValueId> open;  // of this section, reaching to the current one
+  std::vector<ValueId> open;  // of this section; they reach to the current one
   for (const ValueId v : order) {
     const Value& value = graph.values[v];
     open.erase(std::remove_if(open.begin(), open.end(),

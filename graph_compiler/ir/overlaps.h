@@ -1,4 +1,4 @@
-// Which persistent values share memory.
+// Finds which persistent values share memory.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace hpu::graph_compiler {
 
-// By value: the other persistent values that some byte of it belongs to as well, in rising order.
+// For each value, returns the other persistent values that share at least one byte with it, in
+// ascending order.
 std::vector<std::vector<ValueId>> FindOverlaps(const LoopGraph& graph);
 
 }  // namespace hpu::graph_compiler

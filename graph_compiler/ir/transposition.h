@@ -1,6 +1,6 @@
-// Loop nests that only move elements and exchange two dimensions: a loop that follows one side
-// touches a cache line per element of the other. They are kernels of their own, which move blocks
-// (contraction/transpose_copy).
+// Loop nests that only move elements and exchange two dimensions. A loop that follows one side
+// touches a cache line per element of the other, so these are kernels of their own, which move
+// blocks (contraction/transpose_copy).
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace hpu::graph_compiler {
 
-// Dimensions of the nest: `row` is contiguous in the source, `col` in the target.
+// The dimensions of the nest: `row` is contiguous in the source, `col` in the target.
 struct Transposition {
   size_t row = 0, col = 0;
 };
 
-// nullopt: `body` over `domain` is another nest, has elements of other sizes than two or four
-// bytes, or is too small to gain.
+// Returns nullopt if `body` over `domain` is another kind of nest, has elements of other sizes than
+// two or four bytes, or is too small to gain.
 std::optional<Transposition> FindTransposition(const Body& body, const Shape& domain);
 
 }  // namespace hpu::graph_compiler

@@ -112,7 +112,7 @@ class Verifier {
                     what);
   }
 
-  // `further`: elements that an index may add.
+  // `further` is the number of elements that an index may add.
   absl::Status CheckRange(ValueId value, MemoryType type, const Shape& shape, const Shape& strides,
                           int64_t offset, int64_t further) const {
     if (NumElements(shape) == 0) return absl::OkStatus();

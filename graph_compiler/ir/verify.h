@@ -1,4 +1,4 @@
-// What holds of a loop graph between passes.
+// Checks what must hold of a loop graph between passes.
 #pragma once
 
 #include "base/status.h"
@@ -6,9 +6,9 @@
 
 namespace hpu::graph_compiler {
 
-// INTERNAL, with node and reason, if a body refers to what is not there, an access has another rank
-// than its node or leaves its value, a dimension is folded that stores walk, phases do not rise, or
-// something is read that nobody has written.
+// Returns INTERNAL, with node and reason, if a body refers to a value that does not exist, an
+// access has another rank than its node or leaves its value, stores walk along a folded dimension,
+// phases do not rise, or something is read that nothing has written.
 absl::Status Verify(const LoopGraph& graph);
 
 }  // namespace hpu::graph_compiler

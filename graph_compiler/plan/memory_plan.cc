@@ -16,13 +16,13 @@ uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment 
 
 struct Slot {
   uint64_t bytes = 0;
-  uint32_t first = 0;  // kernels between which the slot is in use, both included
+  uint32_t first = 0;  // the slot is in use from kernel `first` to kernel `last`, both included
   uint32_t last = 0;
   uint64_t offset = 0;
 };
 
-// Placed slots, to be found by the kernels between which they are in use: the nodes of a binary
-// tree over the kernels hold those that cover them.
+// Placed slots, which are found by the kernels between which they are in use: each node of a binary
+// tree over the kernels holds the slots that cover it.
 class PlacedSlots {
  public:
   explicit PlacedSlots(size_t kernels) {
@@ -40,8 +40,8 @@ class PlacedSlots {
     by_first_.emplace(first, slot);
   }
 
-  // Slots in use at some time from `first` to `last`: those in use at `first` and those that come
-  // into use later.
+  // Returns the slots in use at some time from `first` to `last`: those in use at `first` and those
+  // that come into use later.
   std::vector<uint32_t> InUse(uint32_t first, uint32_t last) const {
     std::vector<uint32_t> found;
     for (size_t node = leaves_ + first; node > 0; node /= 2) {
@@ -112,7 +112,7 @@ class Planner {
     }
   }
 
-  // Takes over the slot of an operand that dies here, if the kernel may work in place.
+  // Takes over the slot of an operand that dies here if the kernel may work in place.
   void Assign(ValueId value, uint32_t kernel, const std::vector<ValueId>& loaded) {
     const uint64_t bytes = AlignUp(graph_.values[value].bytes);
     for (const ValueId input : loaded) {
@@ -130,7 +130,8 @@ class Planner {
     slots_.push_back({bytes, kernel, std::max(last_[value], kernel), 0});
   }
 
-  // Largest first, each into the smallest gap that is free over its whole lifetime.
+  // Places the largest slots first, each into the smallest gap that is free over its whole
+  // lifetime.
   uint64_t Place() {
     std::vector<uint32_t> order(slots_.size());
     std::iota(order.begin(), order.end(), 0u);

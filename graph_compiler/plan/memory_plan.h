@@ -1,5 +1,5 @@
-// Offsets of temporaries in the workspace: two values share memory when no kernel needs both, or
-// when one kernel turns the one into the other element for element.
+// Computes the offsets of temporaries in the workspace. Two values share memory when no kernel
+// needs both, or when one kernel turns one into the other element for element.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct MemoryPlan {
   uint64_t bytes = 0;                  // multiple of 128
 };
 
-// extra_bytes[k]: workspace that kernel k needs while it runs.
+// extra_bytes[k] is the workspace that kernel k needs while it runs.
 MemoryPlan PlanMemory(const LoopGraph& graph, const std::vector<FusedKernel>& kernels,
                       const std::vector<std::vector<ValueId>>& stored,
                       const std::vector<std::vector<ValueId>>& loaded,

@@ -9,9 +9,10 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr uint64_t kAlignment = 128;
-constexpr uint64_t kSmallBytes = 1 << 20;    // of a map's results, which may outgrow its sources
-constexpr uint64_t kAlwaysKept = 4 << 20;    // of all kept values
-constexpr uint64_t kWeightsPerKeptByte = 4;  // beyond that
+// limit for the results of a map that outgrow its sources
+constexpr uint64_t kSmallBytes = 1 << 20;
+constexpr uint64_t kAlwaysKept = 4 << 20;    // limit for all kept values
+constexpr uint64_t kWeightsPerKeptByte = 4;  // beyond kAlwaysKept
 
 uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -42,7 +43,7 @@ class PrologueFinder {
   }
 
  private:
-  // Weights that no kernel writes, nor anything in their memory.
+  // Finds the weights that no kernel writes and whose memory no kernel writes either.
   void FindKnownValues() {
     std::vector<bool> written(graph_.values.size(), false);
     for (const std::vector<ValueId>& values : writes_) {
@@ -76,8 +77,8 @@ class PrologueFinder {
     for (const ValueId value : writes_[k]) made_[value] = false;
   }
 
-  // Takes kernels out until all that is left reads known values and results of each other alone,
-  // and shares none of its results with a kernel that is out. Chains go in one round, because
+  // Takes kernels out until all that are left read only known values and each other's results, and
+  // share none of their results with a kernel that is out. One round handles a whole chain because
   // writers come before readers.
   void Settle() {
     const auto fits = [&](size_t k) {
@@ -108,7 +109,7 @@ class PrologueFinder {
     return kept;
   }
 
-  // Kernels with large results first.
+  // Takes out the kernels with the largest results first.
   void DropDownTo(uint64_t bytes) {
     uint64_t largest = 0;
     for (size_t k = 0; k < kernels_.size(); ++k) {
@@ -146,7 +147,7 @@ class PrologueFinder {
   std::vector<FusedKernel>& kernels_;
   std::vector<std::vector<ValueId>> reads_, writes_;  // by kernel
   std::vector<bool> known_;                           // by value: weights and constants
-  std::vector<bool> made_;  // by value: temporaries that no kernel writes that is out
+  std::vector<bool> made_;  // by value: temporaries that no kernel outside the prologue writes
   std::vector<bool> in_prologue_;
   uint64_t weight_bytes_ = 0;
 };

@@ -1,16 +1,16 @@
 // The prologue of a recipe: kernels that compute from weights and constants alone. They move to the
-// front, and what the other kernels read of their results is kept from launch to launch, so that a
-// launch leaves them out while the weights stay (Recipe::prologue):
+// front, and those of their results that the other kernels read are kept from launch to launch, so
+// that a launch leaves the prologue out while the weights stay the same (Recipe::prologue):
 //
 //   kernel k1: scale = w * rsqrt(variance)      kernel k1     prologue, scale is kept
 //   kernel k2: y = conv(x)                 =>   kernel k2
 //   kernel k3: z = y * scale                    kernel k3
 //
-// Norms of convolutions, biases of relative positions, projections of position embeddings, masks.
-// Who serves a model has these folded by exporters that take weights for constants; here they
-// follow when a weight is written. What is kept costs memory: a map is taken only if its results
-// are small or no larger than what it reads (so nothing keeps a quantised weight in full width),
-// and all of it is a share of the weights at most.
+// Examples are norms of convolutions, biases of relative positions, projections of position
+// embeddings, and masks. Exporters that treat weights as constants fold these for a served model;
+// here they are computed again when a weight is written. Kept values cost memory: a map is taken
+// only if its results are small or no larger than what it reads (so a quantised weight is never
+// kept in full width), and all kept values together are limited to a share of the weights.
 #pragma once
 
 #include <vector>
@@ -20,11 +20,11 @@
 namespace hpu::graph_compiler {
 
 struct Prologue {
-  size_t kernels = 0;       // the first ones
-  uint64_t kept_bytes = 0;  // of values whose home is now kKept, a multiple of 128
+  size_t kernels = 0;       // the first kernels
+  uint64_t kept_bytes = 0;  // of values whose home is now kKept; a multiple of 128
 };
 
-// `kernels` are in a valid order and are so afterwards.
+// `kernels` are in a valid order before and after the call.
 Prologue MovePrologueFirst(LoopGraph& graph, std::vector<FusedKernel>& kernels);
 
 }  // namespace hpu::graph_compiler

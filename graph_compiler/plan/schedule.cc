@@ -68,7 +68,7 @@ class Scheduler {
 
   uint32_t PhaseOf(uint32_t kernel) const { return graph_.nodes[FirstNode(kernel)].phase; }
 
-  // Reads of memory come before the write over it, unless they belong to a later phase.
+  // Memory is read before it is overwritten, unless the reads belong to a later phase.
   absl::Status AddSharedMemoryEdges() {
     const std::vector<std::vector<ValueId>> overlaps = FindOverlaps(graph_);
     std::vector<std::vector<uint32_t>> readers(graph_.values.size());

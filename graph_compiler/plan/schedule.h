@@ -1,5 +1,5 @@
-// Order of kernels: producers before consumers, and reads of memory before a write that shares it
-// (a persistent output placed over an input).
+// Orders the kernels: producers run before consumers, and reads of memory before a write that
+// shares it (a persistent output placed over an input).
 #pragma once
 
 #include <vector>
