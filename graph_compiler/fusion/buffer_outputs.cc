@@ -10,7 +10,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// What a phase writes.
+// A value that a phase writes.
 struct Output {
   uint32_t phase = 0;
   ValueId value = 0;
@@ -34,7 +34,8 @@ std::set<Output> OverwrittenByTheirReader(FusionState& state) {
   return outputs;
 }
 
-// Number of the circle that each node is in (Tarjan's strongly connected components).
+// Numbers the circles of the graph, so that each node knows which one it is in (Tarjan's strongly
+// connected components).
 class Circles {
  public:
   explicit Circles(const FusionState& state)
@@ -91,8 +92,8 @@ class Circles {
   }
 
   const FusionState& state_;
-  std::vector<uint32_t> found_;   // by node, in order from 1; 0 = not yet
-  std::vector<uint32_t> lowest_;  // the earliest found that it leads back to
+  std::vector<uint32_t> found_;   // by node, in order from 1; 0 = not found yet
+  std::vector<uint32_t> lowest_;  // the earliest found node that this one leads back to
   std::vector<uint32_t> circle_;  // 0 = still open
   std::vector<uint32_t> open_;
   uint32_t count_ = 0;
@@ -150,11 +151,11 @@ bool Touches(const Node& node, ValueId value) {
   return false;
 }
 
-// Puts a temporary in the place of each output while its phase runs.
+// Puts a temporary in the place of each output while the output's phase runs.
 void Redirect(LoopGraph& graph, const std::set<Output>& outputs) {
   if (outputs.empty()) return;
   std::map<Output, ValueId> temporary_of;
-  std::map<uint32_t, std::vector<Node>> copies;  // by phase: at its end
+  std::map<uint32_t, std::vector<Node>> copies;  // by phase; they run at its end
   for (const Output& output : outputs) {
     const Value& value = graph.values[output.value];
     Value temporary{value.name, value.type, value.shape, value.strides};

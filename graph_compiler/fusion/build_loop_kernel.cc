@@ -30,7 +30,7 @@ class Builder {
  private:
   struct PassPair {
     LoopPass columns;
-    LoopPass after;  // row-level work once the columns are folded
+    LoopPass after;  // row-level work that runs once the columns are folded
   };
   struct Defined {
     const RowGroup::Member* member;
@@ -116,14 +116,14 @@ class Builder {
     defined_[value] = defined;
   }
 
-  // A reduction's result goes to memory after its pass.
+  // The result of a reduction is stored to memory after its pass.
   void StoreFolded(size_t number, const Defined& defined) {
     Body& after = passes_[number].after.body;
     const uint32_t value = AppendAccumulator(after, defined.accumulator);
     after.stores.push_back({value, defined.store});
   }
 
-  // Until FinishPass a store like others, so that simplifying keeps it.
+  // Until FinishPass the result is a store like the others, so that simplifying keeps it.
   void AddPassResult(Body& body, uint32_t value, uint32_t accumulator) const {
     const Operand operand(Operand::Kind::kAccumulator, accumulator);
     body.stores.push_back({value, {operand, MemoryType::kF32, Shape(group_.domain.size(), 0), 0}});
@@ -135,7 +135,7 @@ class Builder {
     return static_cast<uint32_t>(body.ops.size() - 1);
   }
 
-  // The value of an in-group load, as if stored and loaded.
+  // Returns the value of an in-group load, as if it had been stored and loaded.
   uint32_t Reuse(Body& body, Defined& defined, size_t number, bool row_level) {
     if (defined.accumulator != kNoValue) {
       const bool same_body = row_level && defined.member->row_level && defined.pass == number;
@@ -155,7 +155,7 @@ class Builder {
   }
 
   uint32_t Rounded(Body& body, uint32_t value, MemoryType type) {
-    // A placeholder load is replaced by the conversions that the store would have made.
+    // The placeholder load is replaced by the conversions that the store would have made.
     body.ops.push_back(BodyOp{Opcode::kLoad, ComputeType(type), {}, 0, 0, {}});
     const auto placeholder = static_cast<uint32_t>(body.ops.size() - 1);
     body.stores.push_back({placeholder, Access{}});

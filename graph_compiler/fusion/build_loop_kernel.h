@@ -1,5 +1,6 @@
-// A fused group as a loop kernel: members become passes, in-group values become accumulators,
-// scratch rows or plain SSA values, dimensions are put in the best order for vector code.
+// Builds a loop kernel from a fused group: members become passes; in-group values become
+// accumulators, scratch rows or plain SSA values; dimensions are put in the best order for vector
+// code.
 #pragma once
 
 #include "graph_compiler/codegen/loop_kernel.h"
@@ -7,11 +8,11 @@
 
 namespace hpu::graph_compiler {
 
-// `must_be_stored(value)` tells whether the value is needed outside the group.
+// `must_be_stored(value)` says whether the value is needed outside the group.
 LoopKernel BuildLoopKernel(const RowGroup& group,
                            const std::function<bool(ValueId)>& must_be_stored);
 
-// Fills `loop` of all loop kernels of a finished graph.
+// Fills in `loop` of all loop kernels of a finished graph.
 void BuildLoopKernels(FusionState& state, std::vector<FusedKernel>& kernels);
 
 }  // namespace hpu::graph_compiler

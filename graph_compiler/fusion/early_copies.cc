@@ -9,7 +9,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// The temporary that the node copies and nothing else, as it is.
+// Returns the temporary that the node copies unchanged, or null if the node does anything else.
 const Value* CopiedTemporary(const LoopGraph& graph, const Node& node) {
   if (!node.IsMap() || node.keep_apart || node.overwrites) return nullptr;
   if (node.body.ops.size() != 1 || node.body.stores.size() != 1) return nullptr;
@@ -57,7 +57,7 @@ class Mover {
     return phase;
   }
 
-  // Whether somebody sees the copy happen in `phase`.
+  // Returns whether any node would notice if the copy happened in `phase`.
   bool IsSeen(uint32_t copy, uint32_t phase) const {
     const uint32_t now = PhaseOf(copy);
     const auto within = [&](uint32_t node, uint32_t first) {
@@ -76,7 +76,7 @@ class Mover {
     });
   }
 
-  // Each to the end of its new phase.
+  // Moves each copy to the end of its new phase.
   void Reorder(const std::map<uint32_t, std::vector<uint32_t>>& arrivals) {
     std::vector<bool> moved(graph_.nodes.size());
     for (const auto& [phase, copies] : arrivals) {

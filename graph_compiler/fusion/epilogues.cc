@@ -14,7 +14,7 @@ bool IsCandidate(const Node& node) {
   return node.IsMap() && !node.keep_apart && !node.overwrites && !node.UsesIota();
 }
 
-// The epilogue's op whose value is stored to `value`, and that store.
+// Returns the epilogue's store of `value`, which also names the op whose value is stored.
 const Store* StoreOf(const Node& product, ValueId value) {
   for (const Store& store : product.body.stores) {
     if (store.access.operand == value) return &store;
@@ -30,7 +30,7 @@ bool SameWalk(const Access& load, const Access& store, const Shape& domain) {
   return true;
 }
 
-// Appends `map`'s ops (already over the product's domain) to the epilogue.
+// Appends the ops of `map` (already over the product's domain) to the epilogue.
 bool AppendBody(Node& product, const Node& map) {
   Body& body = product.body;
   const size_t num_stores = body.stores.size();
@@ -63,7 +63,7 @@ bool AppendBody(Node& product, const Node& map) {
   std::vector<MemoryType> types;
   for (const auto& forward : forwards) types.push_back(forward.second->access.type);
   body.stores.insert(body.stores.end(), added.begin(), added.end());
-  // From the back, so that earlier numbers stay valid.
+  // This goes from the back so that earlier numbers stay valid.
   for (size_t i = values.size(); i-- > 0;) {
     ForwardValue(body, values[i].first, values[i].second, types[i]);
   }
@@ -72,8 +72,9 @@ bool AppendBody(Node& product, const Node& map) {
 
 bool IsReduction(const Node& node) { return node.Is<Loop>() && node.loop().reduced > 0; }
 
-// Whether the map is better part of the reductions that alone read it: where they, or others that
-// no epilogue takes, read `value` as well, its result would be stored beside it.
+// Returns whether the map had better become part of the reductions that are its only readers: if
+// they, or others that no epilogue takes, read `value` as well, the map's result would have to be
+// stored beside it.
 bool BelongsToReductions(FusionState& state, const Node& map, ValueId value) {
   const auto reduces = [&](uint32_t reader) { return IsReduction(state.node(reader)); };
   for (const ValueId result : map.Writes()) {
@@ -111,7 +112,7 @@ bool Absorb(FusionState& state, uint32_t product_index, uint32_t map_index, Valu
   product.name = JoinNodeNames(product.name, map.name);
   state.Remove(map_index);
   state.Replace(product_index, product);
-  // Results that nobody reads any more are not stored.
+  // Results that have no reader any more are not stored.
   auto& stores = product.body.stores;
   stores.erase(std::remove_if(stores.begin(), stores.end(),
                               [&](const Store& s) {

@@ -3,8 +3,8 @@
 //   c = gemm(a, b); t = gelu(c + bias); y = t + residual
 //   =>  gemm(a, b) with epilogue  y = gelu(acc + bias) + residual
 //
-// Greedy, in order; a consumer is taken when it walks the result element for element and nothing
-// else it reads depends on the product.
+// This is greedy and goes in order. A consumer is taken when it walks the result element for
+// element and nothing else it reads depends on the product.
 #pragma once
 
 #include "graph_compiler/fusion/fusion_state.h"

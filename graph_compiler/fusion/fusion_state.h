@@ -1,4 +1,4 @@
-// Who reads and writes which value, kept current while nodes are fused.
+// Knows which nodes read and write which value, and keeps that current while nodes are fused.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace hpu::graph_compiler {
 
-// Name of a kernel that covers the nodes of both names, for profiles: node names joined by "+",
-// each once; "..." ends a list that is too long.
+// Returns the name of a kernel that covers the nodes of both names, for profiles: node names joined
+// by "+", each once; "..." ends a list that is too long.
 std::string JoinNodeNames(const std::string& first, const std::string& second);
 
 class FusionState {
@@ -27,31 +27,32 @@ class FusionState {
 
   const std::vector<ValueId>& reads(uint32_t i) const { return reads_[i]; }
   const std::vector<ValueId>& writes(uint32_t i) const { return writes_[i]; }
-  // Other persistent values in the memory of this one.
+  // Returns the other persistent values in the memory of this one.
   const std::vector<ValueId>& overlaps(ValueId value) const { return overlaps_[value]; }
   bool shares_memory() const { return shares_memory_; }
 
-  // Nodes that must run after node `i`: those that read what it writes; later ones that write what
-  // it writes (a scatter after the copy under it); those that overwrite the memory of what it
-  // reads. May hold `i` itself and repeat.
+  // Visits the nodes that must run after node `i`: those that read what it writes; later ones that
+  // write what it writes (a scatter after the copy under it); and those that overwrite the memory
+  // that it reads. The visits may include `i` itself and may repeat.
   void ForEachSuccessor(uint32_t i, const MergeOrder::Visit& visit) const;
 
-  // Exchanges a node for its fused form, or takes it out.
+  // Replaces a node by its fused form, or takes it out.
   void Replace(uint32_t i, Node node);
   void Remove(uint32_t i);
 
-  // Whether one node may do what both do: no third stands in between. If so, `gone` takes the place
-  // of `kept` in the order; the caller replaces `kept` and removes `gone`.
+  // Returns whether one node may do the work of both, which is so when no third node stands in
+  // between. If so, `gone` takes the place of `kept` in the order; the caller replaces `kept` and
+  // removes `gone`.
   bool Merge(uint32_t kept, uint32_t gone);
-  // Whether what `from` reads still holds its old content where node `to` runs.
+  // Returns whether everything that `from` reads still holds its old content where node `to` runs.
   bool MayReadLater(uint32_t from, uint32_t to);
 
-  // Value is computed for use inside one phase of this recipe only.
+  // Returns whether the value is computed for use inside one phase of this recipe only.
   bool IsTemporary(ValueId value) const {
     return graph_.values[value].home == Home::kWorkspace && !between_phases_[value];
   }
 
-  // Takes out nodes none of whose results is used, then compacts the node list.
+  // Takes out nodes that have no used result, then compacts the node list.
   void Finish();
 
  private:

@@ -10,10 +10,13 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr int kCheapCost = 6;         // recomputed rather than stored
-constexpr int kBroadcastCost = 4;     // recomputed for every element of a larger domain
-constexpr int64_t kShortestRow = 16;  // elements; f32 lanes of the widest vectors
-// Elements of an epilogue for which a kernel more costs more than calculating in each of them.
+constexpr int kCheapCost = 6;  // up to this cost a value is recomputed rather than stored
+// up to this cost it is recomputed for every element of a larger domain
+constexpr int kBroadcastCost = 4;
+// elements; this is the number of f32 lanes of the widest vectors
+constexpr int64_t kShortestRow = 16;
+// Up to this many elements of an epilogue, one more kernel costs more than calculating the value in
+// each element.
 constexpr int64_t kFewElements = 4096;
 constexpr size_t kLargestBody = 400;  // ops; keeps registers and compile time in bounds
 
@@ -25,7 +28,7 @@ int CostOf(const Body& body) {
   return cost;
 }
 
-// Loads that read about one element per iteration, unlike broadcast ones.
+// Counts the loads that read about one element per iteration, unlike broadcast ones.
 int FullLoads(const Node& node) {
   int count = 0;
   for (const BodyOp& op : node.body.ops) {
@@ -44,7 +47,7 @@ bool IsPureMap(const Node& node) {
          node.body.stores[0].access.indirect_value == kNoValue;
 }
 
-// Whether a reduction's result reaches the node through maps over its own domain.
+// Returns whether the result of a reduction reaches the node through maps over its own domain.
 bool ReadsReduction(FusionState& state, const Node& node) {
   std::set<uint32_t> seen;
   std::vector<const Node*> pending = {&node};
@@ -63,7 +66,8 @@ bool ReadsReduction(FusionState& state, const Node& node) {
   return false;
 }
 
-// The reader with all its loads of the producer's value replaced; false if one cannot be.
+// Replaces all loads of the producer's value in the reader; returns false if one cannot be
+// replaced.
 bool InlineInto(const Node& producer, ValueId value, Node* reader) {
   const Store& store = producer.body.stores[0];
   for (bool found = true; found;) {
@@ -91,7 +95,8 @@ bool ReadsAsOperand(const Node& node, ValueId value) {
   });
 }
 
-// The dimension along which the node's result lies element beside element; none: domain.size().
+// Returns the dimension along which the elements of the node's result are adjacent, or
+// domain.size() if there is none.
 size_t FastestDim(const Node& node) {
   for (const Store& store : node.body.stores) {
     for (size_t d = 0; d < node.domain.size(); ++d) {
@@ -101,8 +106,9 @@ size_t FastestDim(const Node& node) {
   return node.domain.size();
 }
 
-// Whether the value differs from lane to lane of the reader: it would be made anew for every
-// vector. One that is the same along the result's rows is made once per row (fusion/row_groups).
+// Returns whether the value differs from lane to lane of the reader, so that it would be computed
+// again for every vector. A value that is the same along the rows of the result is computed once
+// per row (fusion/row_groups).
 bool DiffersAlongRows(const Node& reader, ValueId value) {
   const size_t fastest = FastestDim(reader);
   if (fastest == reader.domain.size()) return false;
@@ -111,8 +117,8 @@ bool DiffersAlongRows(const Node& reader, ValueId value) {
   });
 }
 
-// Whether the result's rows fell into pieces shorter than vectors, as when a value per group of
-// channels meets the channels.
+// Returns whether the rows of the result would fall into pieces shorter than vectors, as when a
+// value per group of channels meets the channels.
 bool CutsRows(const Node& before, const Node& after) {
   const size_t old_dim = FastestDim(before);
   const size_t new_dim = FastestDim(after);
@@ -121,8 +127,8 @@ bool CutsRows(const Node& before, const Node& after) {
   return length < before.domain[old_dim] && length < kShortestRow;
 }
 
-// Reads one narrow element for each wide one that it makes: a conversion of 16-bit floats and
-// nothing else, or something cheap of a byte.
+// Returns whether the node reads one narrow element for each wide one that it makes: it is a
+// conversion of 16-bit floats and nothing else, or a cheap computation from bytes.
 bool Widens(const Node& node) {
   std::vector<MemoryType> types;
   for (const BodyOp& op : node.body.ops) {
@@ -153,7 +159,7 @@ bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<ui
         (!ReadsReduction(state, producer) || DiffersAlongRows(node, value))) {
       return false;
     }
-    // Inside a product's epilogue or a serial loop nothing is hoisted out of the element loop.
+    // In a product's epilogue or a serial loop nothing is hoisted out of the element loop.
     const bool few = NumElements(node.domain) <= kFewElements;
     if (grows && cost > (few ? kBroadcastCost : 0) && !node.Is<Loop>()) return false;
     if (node.Is<Loop>() && node.loop().serial > 0 && cost > kCheapCost) return false;
@@ -179,7 +185,7 @@ void TryInline(FusionState& state, uint32_t index, InlineScope scope) {
     if (!InlineInto(producer, value, &fused.back())) return;
     if (scope == InlineScope::kAll && CutsRows(node, fused.back())) return;
     if (!SharesRightly(state, fused.back())) return;
-    // Splitting may have changed the domain of an epilogue, which is fixed.
+    // Splitting may have changed the domain, but the domain of an epilogue is fixed.
     if (!node.Is<Loop>() && fused.back().domain != node.domain) return;
   }
   for (size_t i = 0; i < readers.size(); ++i) state.Replace(readers[i], std::move(fused[i]));

@@ -13,7 +13,7 @@ namespace hpu::graph_compiler {
 
 enum class InlineScope {
   kConstants,  // only producers that read nothing (constants, ranges)
-  kWidened,    // only producers that widen (a product's result is stored as narrow as it is)
+  kWidened,  // only producers that widen (the result of a product keeps its narrow type in memory)
   kAll,
 };
 void InlineMaps(FusionState& state, InlineScope scope);

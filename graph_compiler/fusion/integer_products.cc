@@ -11,27 +11,28 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Sums of as many products of 9-bit differences fit in i32.
+// A sum of this many products of 9-bit differences fits in i32.
 constexpr int64_t kLongestSum = 33000;
-constexpr int64_t kLargestZero = 255;  // of u8
+constexpr int64_t kLargestZero = 255;  // the largest u8
 constexpr size_t kLargestWalk = 64;    // ops between the integers and the product
 
 bool IsByte(MemoryType type) { return type == MemoryType::kU8 || type == MemoryType::kI8; }
 
-// A number, or loads of one per index of some dimensions.
+// A number, or loads of one number per index of some dimensions.
 struct Factor {
   double number = 0;
   const Access* access = nullptr;
 };
 
-// (q - zero) * scale over the shape of an operand.
+// A value (q - zero) * scale over the shape of an operand.
 struct Dequantised {
-  Body body;  // which the accesses are of
+  Body body;  // the accesses belong to this body
   const Access* q = nullptr;
   Factor zero, scale;
 };
 
-// What loads the elements of `view`, seen through the maps that make them, up to integers.
+// Collects the ops that produce the elements of `view`, seen through the maps that make them, back
+// to integers.
 class Walk {
  public:
   Walk(FusionState& state, uint32_t product, const View& view) : state_(state), product_(product) {
@@ -46,7 +47,7 @@ class Walk {
     node_.body.ops.push_back(std::move(load));
   }
 
-  // The whole of it; nothing if the operand is not made so.
+  // Returns the whole body, or nothing if the operand is not made that way.
   std::optional<Body> Run(const Shape& shape) {
     while (InlineOne()) {
       if (node_.body.ops.size() > kLargestWalk) return std::nullopt;
@@ -59,7 +60,8 @@ class Walk {
   }
 
  private:
-  // Seeing through maps may have split dimensions of `shape`; makes the access one over it again.
+  // Seeing through maps may have split dimensions of `shape`; this makes the access one over
+  // `shape` again.
   bool JoinDims(const Shape& shape, Access& access) const {
     std::vector<int64_t> strides;
     size_t part = 0;
@@ -67,7 +69,7 @@ class Walk {
       int64_t joined = 1, stride = 0;
       for (; part < node_.domain.size() && (joined < size || node_.domain[part] == 1); ++part) {
         if (node_.domain[part] == 1) continue;
-        // What the parts before step by must be what this one runs through.
+        // The earlier parts must step by exactly the extent of this part.
         const int64_t extent = access.strides[part] * node_.domain[part];
         if (joined > 1 && stride != extent) return false;
         stride = access.strides[part];
@@ -117,7 +119,7 @@ class Walk {
   Node node_;
 };
 
-// Behind a widening of integers, which changes no number.
+// Looks behind a widening of integers, which changes no number.
 const BodyOp* WithoutCast(const Body& body, const BodyOp* op) {
   if (op->op != Opcode::kCast || op->type != ScalarType::kF32) return op;
   const BodyOp* from = &body.ops[op->args[0]];
@@ -135,14 +137,14 @@ bool ReadFactor(const Body& body, uint32_t value, Factor* factor) {
   return true;
 }
 
-// The number that a constant of the recipe is everywhere.
+// Reads the constant of the recipe if it is the same number everywhere.
 void ReadConstant(const LoopGraph& graph, const Shape& shape, Factor* factor) {
   if (factor->access == nullptr) return;
   const std::optional<float> number = KnownNumber(graph, shape, *factor->access);
   if (number.has_value()) *factor = {*number, nullptr};
 }
 
-// f32(q), with q's access.
+// Matches f32(q) and returns the access of q.
 const Access* ReadBytes(const Body& body, uint32_t value) {
   const BodyOp& cast = body.ops[value];
   if (cast.op != Opcode::kCast || cast.type != ScalarType::kF32) return nullptr;
@@ -152,7 +154,7 @@ const Access* ReadBytes(const Body& body, uint32_t value) {
   return is_byte ? &load.access : nullptr;
 }
 
-// q - zero; of a zero that is 0, q alone.
+// Matches q - zero, or q alone if the zero is 0.
 bool ReadDifference(Dequantised* result, uint32_t value) {
   const BodyOp& op = result->body.ops[value];
   result->q = ReadBytes(result->body, value);
@@ -184,7 +186,7 @@ bool ReadDequantised(FusionState& state, uint32_t product, const View& view, Deq
   return false;
 }
 
-// The stride along dimension `dim` of an access that no other dimension moves.
+// Returns the stride along dimension `dim` of an access that depends on no other dimension.
 std::optional<int64_t> StrideAlong(const Access& access, const Shape& shape, size_t dim) {
   for (size_t d = 0; d < shape.size(); ++d) {
     if (d != dim && shape[d] > 1 && access.strides[d] != 0) return std::nullopt;
@@ -196,12 +198,12 @@ View WindowOf(const Access& q, const Shape& shape) {
   return {q.operand.number, q.type, shape, q.strides, q.offset};
 }
 
-// A product whose operands are known.
+// The operands of a product that was recognised.
 struct Operands {
   View* a;
   View* b;
   ProductZeros* zeros;
-  size_t columns_of_b;  // dimension of b that is the last of the product
+  size_t columns_of_b;  // the dimension of b that is the last one of the product
 };
 
 class IntegerProduct {
@@ -209,7 +211,7 @@ class IntegerProduct {
   IntegerProduct(FusionState& state, uint32_t index)
       : state_(state), index_(index), node_(state.node(index)) {}
 
-  // Nothing is changed if the product is none of integers.
+  // Changes nothing if the product is not one of integers.
   void Rewrite() {
     std::optional<Operands> operands = Find();
     if (!operands.has_value()) return;
@@ -260,7 +262,7 @@ class IntegerProduct {
            zero >= 0 && zero <= kLargestZero;
   }
 
-  // A weight; its zero points are 0 or the quantizer's.
+  // Accepts a weight whose zero points are 0 or come from the quantizer.
   bool AcceptsB(const Dequantised& b) const {
     const auto given = [&](const Access& access) {
       const ValueId value = access.operand.number;
@@ -271,8 +273,8 @@ class IntegerProduct {
            (b.zero.access != nullptr ? given(*b.zero.access) : b.zero.number == 0);
   }
 
-  // A scale of the operand as one over the product's domain; `dim` is the operand's dimension that
-  // is the product's last.
+  // Returns a scale of the operand as a scale over the product's domain; `dim` is the dimension of
+  // the operand that is the product's last one.
   std::optional<Factor> ScaleOf(const Dequantised& operand, const Shape& shape, size_t dim) {
     Factor factor{operand.scale.number, nullptr};
     if (operand.scale.access == nullptr) return factor;
@@ -286,7 +288,7 @@ class IntegerProduct {
     return factor;
   }
 
-  // The body's sum becomes i32; what takes its place is f32(sum) * (product of the scales).
+  // The sum in the body becomes i32, and f32(sum) * (product of the scales) takes its place.
   void ScaleSum(const std::vector<Factor>& scales) {
     std::vector<BodyOp> ops;
     const auto add = [&](BodyOp op) {

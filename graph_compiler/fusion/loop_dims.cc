@@ -8,13 +8,13 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr int64_t kLongestChunk = 16384;  // elements of a task of a plain map
+constexpr int64_t kLongestChunk = 16384;  // the most elements in a task of a plain map
 constexpr int64_t kShortestChunk = 1024;
 constexpr int64_t kTasksWanted = 32;
 constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vectorised over
-// Sums over the rows of a matrix walk down its columns: a task that takes a line of each row meets
-// a page per line. With more lanes it takes several, if enough tasks are left and the sums are in
-// registers all the while.
+// Sums over the rows of a matrix walk down its columns: a task that takes a cache line of each row
+// touches a page per line. With more lanes it takes several lines, if enough tasks are left and the
+// sums stay in registers throughout.
 constexpr int64_t kMostRowLanes = 64;
 constexpr int64_t kFewestWideTasks = 8;
 constexpr int64_t kShortBody = 32;
@@ -48,7 +48,8 @@ class DimOrder {
     }
   }
 
-  // Reads or writes another element in each iteration, unlike what is broadcast.
+  // Returns whether the access reads or writes another element in each iteration, unlike a
+  // broadcast one.
   bool IsFull(const Access& access) const {
     if (access.indirect_value != kNoValue) return true;
     for (size_t d = 0; d < domain_.size(); ++d) {
@@ -57,8 +58,9 @@ class DimOrder {
     return true;
   }
 
-  // How much of the traffic walks a dimension element by element. What passes do once per row does
-  // not count beside what they do per element, nor what is broadcast beside what is not.
+  // Returns how much of the traffic walks a dimension element by element. Work that passes do once
+  // per row does not count beside work per element, and a broadcast access does not count beside
+  // one that is not.
   int64_t UnitStrideScore(size_t dim) {
     int64_t score = 0;
     const auto count = [&](const Access& access, int64_t weight) {
@@ -112,7 +114,7 @@ class DimOrder {
   }
 
   // Drops dimensions of size 1 and merges neighbours, within rows and within columns. One column
-  // stays: a kernel without any is a map.
+  // stays, because a kernel without columns is a map.
   void MergeDims(size_t* num_rows) {
     for (size_t d = domain_.size(); d-- > 0;) {
       if (domain_[d] != 1 || (d == *num_rows && d + 1 == domain_.size())) continue;
@@ -159,7 +161,7 @@ class DimOrder {
       if (num_rows > 0) vector = BestDim(0, num_rows);
     } else {
       vector = BestDim(0, domain_.size());
-      // Ties and rows too short for vectors go to the columns.
+      // Ties, and rows too short for vectors, go to the columns.
       const size_t column = BestDim(num_rows, domain_.size());
       if (vector < num_rows && (domain_[vector] < kSmallestVectorRow ||
                                 UnitStrideScore(column) >= UnitStrideScore(vector))) {
@@ -183,7 +185,7 @@ class DimOrder {
     kernel_.outer.assign(domain_.begin(), domain_.begin() + static_cast<int64_t>(num_rows));
     kernel_.inner.assign(domain_.begin() + static_cast<int64_t>(num_rows), domain_.end() - 1);
     if (plain_map) {
-      // Every element is its own row: the vector dimension is walked like a column, in chunks.
+      // Every element is its own row, so the vector dimension is walked like a column, in chunks.
       kernel_.vector_is_row = false;
       const int64_t chunk = ChunkLength();
       if (kernel_.vector > chunk) kernel_.vector_chunk = chunk;
@@ -194,14 +196,14 @@ class DimOrder {
     if (kernel_.vector_is_row && !kernel_.scratch_bytes.empty()) WidenScratch();
   }
 
-  // Nothing is calculated: dimensions stay whole for copies that exchange two of them
-  // (contraction/transpose_copy.h).
+  // Returns whether nothing is calculated. Dimensions stay whole for copies that exchange two of
+  // them (contraction/transpose_copy.h).
   bool IsCopy() const {
     return std::all_of(kernel_.passes.begin(), kernel_.passes.end(),
                        [](const LoopPass& pass) { return pass.body.ops.size() == 1; });
   }
 
-  // Of a map: a task walks rows that follow each other, up to about `chunk` elements.
+  // For a map: a task walks consecutive rows, up to about `chunk` elements.
   void TakeRows(int64_t chunk) {
     if (IsCopy() || kernel_.vector == 0) return;
     int64_t elements = kernel_.vector;
@@ -229,8 +231,8 @@ class DimOrder {
     }
   }
 
-  // More than a cache line of each column where short bodies leave registers for several sums, and
-  // enough tasks are left.
+  // Takes more than a cache line of each column where bodies are short, so that registers are left
+  // for several sums, and enough tasks are left.
   int64_t RowLanes() {
     int64_t cost = 0;
     size_t sums = 0;

@@ -29,7 +29,7 @@ MergeOrder::MergeOrder(uint32_t count, const Successors& successors)
       if (next != item && --waiting_for[next] == 0) ready.push(next);
     });
   }
-  // Of items in a circle, which the scheduler reports, the order says nothing.
+  // The order of items in a circle is arbitrary; the scheduler reports the circle.
   for (uint32_t i = 0; i < count; ++i) {
     if (place_[i] != kNobody) continue;
     place_[i] = static_cast<uint32_t>(item_.size());
@@ -61,7 +61,7 @@ bool MergeOrder::Merge(uint32_t kept, uint32_t gone, const Successors& successor
     });
   }
   if (between) return false;
-  // What depends on the first comes after both, everything else of the stretch before.
+  // Items that depend on the first come after both; everything else in the stretch comes before.
   std::vector<uint32_t> before;
   std::vector<uint32_t> after;
   for (uint32_t place = begin; place <= end; ++place) {

@@ -19,7 +19,7 @@ std::optional<float> KnownNumber(const LoopGraph& graph, const Shape& domain,
   const auto size = static_cast<uint64_t>(MemoryTypeSize(access.type));
   const uint8_t* place =
       graph.constants.data() + value.byte_offset + static_cast<uint64_t>(access.offset) * size;
-  uint32_t bits = 0;  // those of a bf16 are the upper half
+  uint32_t bits = 0;  // the bits of a bf16 are the upper half
   std::memcpy(reinterpret_cast<uint8_t*>(&bits) + sizeof(bits) - size, place, size);
   return std::bit_cast<float>(bits);
 }

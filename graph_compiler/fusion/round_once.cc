@@ -9,14 +9,15 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Whether the number is known to be one of the type.
+// Returns whether the number can be represented in the type.
 bool IsNumberOf(MemoryType type, double number) {
   if (type != MemoryType::kBF16) return number == 0;
   const auto f32 = static_cast<float>(number);
   return static_cast<double>(f32) == number && (std::bit_cast<uint32_t>(f32) & 0xFFFF) == 0;
 }
 
-// What gives the same whether its arguments are rounded before or its result after.
+// Returns whether the op gives the same result if its arguments are rounded before it or its result
+// is rounded after it.
 bool CommutesWithRounding(const BodyOp& op) {
   const bool commutes = op.op == Opcode::kMin || op.op == Opcode::kMax || op.op == Opcode::kNeg ||
                         op.op == Opcode::kAbs;
@@ -27,7 +28,7 @@ bool RoundsTo(const BodyOp& op, MemoryType type) {
   return op.op == Opcode::kRoundTo && op.imm_int == static_cast<int64_t>(type);
 }
 
-// By op: its value is a number of the type.
+// By op: the value of the op can be represented in the type.
 std::vector<bool> NumbersOf(const Body& body, MemoryType type) {
   std::vector<bool> result;
   for (const BodyOp& op : body.ops) {
@@ -40,8 +41,8 @@ std::vector<bool> NumbersOf(const Body& body, MemoryType type) {
   return result;
 }
 
-// By op: every way from its value to a store rounds to the type, and commutes with rounding until
-// then.
+// By op: every way from the op's value to a store rounds to the type, and every op on the way there
+// commutes with rounding.
 std::vector<bool> RoundedLater(const Body& body, MemoryType type) {
   const std::vector<bool> numbers = NumbersOf(body, type);
   std::vector<bool> result(body.ops.size(), true);

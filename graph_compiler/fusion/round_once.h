@@ -1,10 +1,11 @@
-// Explicit roundings (kRoundTo) in the epilogue of a product that its stores do again are left out:
-// minimum, maximum, sign and absolute value give the same whether what they take is rounded before,
-// or their result is rounded after, as long as all they take are numbers of the type. The batch
-// norm and ReLU6 behind a bf16 convolution round once then. Zeros may change their sign.
+// An explicit rounding (kRoundTo) in the epilogue of a product is left out if the epilogue's stores
+// do the same rounding again. Minimum, maximum, sign and absolute value give the same result if
+// their arguments are rounded before or their result is rounded after, as long as all their
+// arguments can be represented in the type. The batch norm and ReLU6 behind a bf16 convolution then
+// round once. Zeros may change their sign.
 //
-// Loops keep theirs: they may still become one kernel with a reader, which gets what was not
-// rounded.
+// Loops keep their roundings: a loop may still become one kernel with a reader, which would get the
+// unrounded value.
 #pragma once
 
 #include "graph_compiler/ir/loop_graph.h"

@@ -7,17 +7,18 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// The factor of a product that kernels pack into panels; of other nodes: null.
+// Returns the factor of a product that kernels pack into panels, or null for other nodes.
 View* WeightOf(Node& node) {
   if (auto* gemm = std::get_if<Gemm>(&node.kind)) return &gemm->b;
   if (auto* conv = std::get_if<Conv>(&node.kind)) return &conv->w;
   return nullptr;
 }
 
-// A map that copies f32 to bf16, element by element in the same order in memory.
+// A map that copies f32 to bf16 element by element, in the same order in memory.
 struct RoundedCopy {
   ValueId source, copy;
-  int64_t shift;  // elements from a place in the copy to the same one in the source
+  // the distance in elements from a place in the copy to the same place in the source
+  int64_t shift;
 };
 
 std::optional<RoundedCopy> ReadCopy(const FusionState& state, const Node& node) {
@@ -36,7 +37,7 @@ std::optional<RoundedCopy> ReadCopy(const FusionState& state, const Node& node) 
   for (size_t d = 0; d < node.domain.size(); ++d) {
     if (node.domain[d] > 1 && from.strides[d] != to.strides[d]) return std::nullopt;
   }
-  // What another kernel makes is rounded where it is made.
+  // A value that another kernel makes is rounded where it is made.
   const ValueId source = from.operand.number, copy = to.operand.number;
   if (state.IsTemporary(source) || !state.IsTemporary(copy)) return std::nullopt;
   if (state.writers(copy).size() != 1) return std::nullopt;

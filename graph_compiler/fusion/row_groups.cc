@@ -11,10 +11,11 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Bounds the code of one kernel. Within a pass values are registers, spilled at worst, which costs
-// less than passing them through memory (docs/decisions/0005).
+// This bounds the code of one kernel. Within a pass values are registers, which are spilled at
+// worst, and that costs less than passing them through memory (docs/decisions/0005).
 constexpr size_t kMostMembers = 96;
-// Kernels that are tried as a sibling's: a value that thousands read would take their square.
+// The number of kernels that are tried as siblings. Without a bound, a value with thousands of
+// readers would take their square.
 constexpr size_t kMostSiblings = 64;
 
 bool CanGroup(const Node& node) {
@@ -38,7 +39,7 @@ Definition FindDefinition(const RowGroup& group, const Operand& operand) {
 
 bool HasColumns(const RowGroup& group) { return group.num_rows < group.domain.size(); }
 
-// Dimensions of the group that a definition walks.
+// Returns the dimensions of the group that a definition walks.
 Shape DefinedDomain(const RowGroup& group, const RowGroup::Member& member) {
   Shape domain = group.domain;
   if (member.reduces || member.row_level) {
@@ -57,7 +58,7 @@ bool SamePosition(const Access& load, const Access& store, const Shape& domain) 
   return true;
 }
 
-// All loads of in-group values are at the iteration's own position.
+// Returns whether all loads of in-group values are at the iteration's own position.
 bool LoadsArePositional(const RowGroup& group, const RowGroup::Member& candidate) {
   for (const BodyOp& op : candidate.node.body.ops) {
     if (op.op != Opcode::kLoad) continue;
@@ -87,7 +88,7 @@ void SetColumns(RowGroup& group, const std::vector<bool>& columns) {
 
 bool IsColumn(const RowGroup& group, size_t dim) { return dim >= group.num_rows; }
 
-// A reduction among the aligned node must fold exactly the group's columns (or choose them).
+// A reduction in the aligned node must fold exactly the group's columns (or it chooses them).
 bool FitColumns(RowGroup& group, Alignment& aligned, bool reduces) {
   if (!reduces) return true;
   if (!HasColumns(group)) {
@@ -119,7 +120,7 @@ const Access* FindLoad(const Node& node, ValueId value) {
   return nullptr;
 }
 
-// How a group walks a value: by the store that defines it, or by the load of a member.
+// How a group walks a value: by the store that defines it, or by a member's load.
 struct Anchor {
   Access access;
   Shape domain;
@@ -133,7 +134,7 @@ std::optional<Anchor> DefinitionAnchor(const RowGroup& group, ValueId value) {
                 definition.member->reduces || definition.member->row_level};
 }
 
-// A load that visits one element of the value per iteration of the group.
+// Returns a load that visits one element of the value per iteration of the group.
 std::optional<Anchor> LoadAnchor(const RowGroup& group, ValueId value) {
   for (const RowGroup::Member& member : group.members) {
     const Access* load = member.row_level ? nullptr : FindLoad(member.node, value);
@@ -147,7 +148,7 @@ std::optional<Anchor> LoadAnchor(const RowGroup& group, ValueId value) {
   return std::nullopt;
 }
 
-// The group with `node`, which reads `value`; the group walks it at `anchor`.
+// Returns the group with `node` added. The node reads `value`, and the group walks it at `anchor`.
 std::optional<RowGroup> WithMember(const RowGroup& group, const Node& original, ValueId value,
                                    const Anchor& anchor) {
   if (group.members.size() >= kMostMembers) return std::nullopt;
@@ -162,7 +163,8 @@ std::optional<RowGroup> WithMember(const RowGroup& group, const Node& original, 
   Shape target = group.domain;
   bool row_level = false;
   if (per_row) {
-    // Dimensions that do not walk the rows: all columns, or none for a node about rows only.
+    // Dimensions that do not walk the rows are all columns, or there are none if the node is about
+    // rows only.
     int64_t loose = 1;
     for (size_t i = 0; i < node.domain.size(); ++i) {
       const bool walks =
@@ -222,7 +224,8 @@ class Grouper {
     return false;
   }
 
-  // Kernels that read the same elements in the same order become one: the value is read once.
+  // Kernels that read the same elements in the same order become one, so that the value is read
+  // once.
   void JoinSibling(uint32_t index) {
     const Node& node = state_.node(index);
     for (const ValueId value : node.Reads()) {
@@ -255,7 +258,7 @@ class Grouper {
     return true;
   }
 
-  // Whether the node reads what the kernel writes only in part.
+  // Returns whether the node reads a value that the kernel writes only in part.
   bool ReadsUnfinished(uint32_t index, uint32_t target) {
     for (const ValueId value : state_.node(index).Reads()) {
       const std::vector<uint32_t>& writers = state_.writers(value);

@@ -5,10 +5,10 @@
 //                      pass 1  e = exp(x - m) -> scratch, s = sum(e)
 //                      pass 2  y = e * (1 / s)
 //
-// A node joins the group of one of its producers when it walks the same iteration space (a
-// reduction's result is read once per row) and no other path leads from the group to the node; or,
-// failing that, a group that reads one of its inputs in the same walk (two reductions of one
-// input).
+// A node joins the group of one of its producers when it walks the same iteration space (the result
+// of a reduction is read once per row) and no other path leads from the group to the node. If there
+// is no such producer, it joins a group that reads one of its inputs in the same walk (two
+// reductions of one input).
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@
 
 namespace hpu::graph_compiler {
 
-// A kernel to be: its members share `domain`, of which the first `num_rows` dimensions are rows
-// (all of them while nothing is reduced).
+// A future kernel: its members share `domain`, whose first `num_rows` dimensions are rows (all
+// dimensions are rows while nothing is reduced).
 struct RowGroup {
   struct Member {
     Node node;             // over the group's domain; a row-level node has stride 0 on columns
@@ -31,21 +31,21 @@ struct RowGroup {
   std::vector<Member> members;
 };
 
-// A node by itself.
+// Returns a group that holds the node alone.
 RowGroup SingletonGroup(const Node& node);
 
-// One entry per kernel, not yet ordered; `nodes` are those of the graph it covers.
+// One entry per kernel, not yet ordered; `nodes` are the graph's nodes that the kernel covers.
 struct FusedKernel {
   std::vector<uint32_t> nodes;
-  bool is_loop = false;  // group is set; else the single node is a product, sort, ...
+  bool is_loop = false;  // `group` is set; else the single node is a product, a sort, ...
   RowGroup group;
   LoopKernel loop;  // filled by BuildLoopKernels
 };
 
-// One kernel per node of the graph.
+// Returns one kernel per node of the graph.
 std::vector<FusedKernel> SingleKernels(const LoopGraph& graph);
 
-// Joins single kernels.
+// Joins kernels of single nodes.
 void GroupRows(FusionState& state, std::vector<FusedKernel>& kernels);
 
 }  // namespace hpu::graph_compiler

@@ -19,8 +19,8 @@ bool SameWalk(const Access& x, const Access& y) {
          x.strides == y.strides && x.indirect_value == kNoValue && y.indirect_value == kNoValue;
 }
 
-// One body after the other over the whole row; all its accesses of the two values must be the same
-// walk, and none of the input may come after the store.
+// The bodies run one after the other over the whole row. All their accesses of the two values must
+// be the same walk, and no access of the input may come after the store.
 bool BodiesMayShare(const std::vector<const Body*>& bodies, uint32_t input, uint32_t output) {
   const Access* target = nullptr;
   for (const Body* body : bodies) {
@@ -54,7 +54,7 @@ bool LoopMayShare(const LoopKernel& loop, ValueId input, ValueId output) {
   return BodiesMayShare(bodies, OperandOf(loop, input), OperandOf(loop, output));
 }
 
-// A product may work over an operand of its epilogue, not over its factors.
+// A product may write over an operand of its epilogue, but not over its factors.
 bool ProductMayShare(const Node& node, ValueId input, ValueId output) {
   if (!node.IsProduct()) return false;
   for (const ConstPort& port : node.Ports()) {
@@ -67,7 +67,7 @@ bool SameStart(const LoopGraph& graph, ValueId x, ValueId y) {
   return graph.values[x].byte_offset == graph.values[y].byte_offset;
 }
 
-// Calls `legal(input, output)` for each pair that shares memory; false if one call is.
+// Calls `legal(input, output)` for each pair that shares memory; returns false if one call does.
 template <typename Function>
 bool AllPairs(const FusionState& state, const std::vector<ValueId>& reads,
               const std::vector<ValueId>& writes, const Function& legal) {
@@ -106,7 +106,8 @@ bool SharesRightly(const FusionState& state, const RowGroup& group) {
   }
   std::optional<LoopKernel> loop;
   return AllPairs(state, reads, writes, [&](ValueId input, ValueId output) {
-    // With all results stored no load is left out as unused, whoever reads them in the end.
+    // If all results are stored, no load is left out as unused, whichever nodes read the results in
+    // the end.
     if (!loop.has_value()) loop = BuildLoopKernel(group, [](ValueId) { return true; });
     return SameStart(state.graph(), input, output) && LoopMayShare(*loop, input, output);
   });

@@ -1,5 +1,5 @@
-// Kernels that write over what they read (a persistent output placed over an input, or a temporary
-// that takes the memory of another).
+// Decides which kernels may write over what they read (a persistent output placed over an input, or
+// a temporary that takes the memory of another).
 #pragma once
 
 #include "graph_compiler/fusion/fusion_state.h"
@@ -7,13 +7,13 @@
 
 namespace hpu::graph_compiler {
 
-// Whether `kernel` may write `output` over `input`: both start at the same address, and every
-// element is read by the iteration that overwrites it, before it does, and by no other.
+// Returns whether `kernel` may write `output` over `input`: both start at the same address, and
+// every element is read only by the iteration that overwrites it, before it does so.
 bool MayShareMemory(const LoopGraph& graph, const FusedKernel& kernel, ValueId input,
                     ValueId output);
 
-// Whether a kernel made of the node (or the group) would share memory rightly among all it reads
-// and writes.
+// Returns whether a kernel made of the node (or the group) would share memory correctly among
+// everything that it reads and writes.
 bool SharesRightly(const FusionState& state, const Node& node);
 bool SharesRightly(const FusionState& state, const RowGroup& group);
 

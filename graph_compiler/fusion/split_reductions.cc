@@ -9,11 +9,12 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr int64_t kElementsWorthSplitting = 65536;
-constexpr int64_t kFewestTasks = 8;   // reductions with as many tasks stay whole
-constexpr int64_t kPieces = 32;       // at least, where the sizes allow it
-constexpr int64_t kMostPieces = 128;  // of one dimension
-// Elements that a task folds where lanes are rows: a cache line of each, and the lines lie as far
-// apart as rows are many. More of them than a cache has room for are read again by a later pass.
+constexpr int64_t kFewestTasks = 8;   // reductions with this many tasks stay whole
+constexpr int64_t kPieces = 32;       // the least number of pieces, where the sizes allow it
+constexpr int64_t kMostPieces = 128;  // the most pieces of one dimension
+// The most elements that a task folds where lanes are rows. It touches a cache line of each
+// element, and the lines lie as far apart as there are rows. Lines that do not fit in the cache
+// would be read again by a later pass.
 constexpr int64_t kLongestColumn = 256;
 
 int64_t ReducedElements(const Node& node) {
@@ -21,7 +22,7 @@ int64_t ReducedElements(const Node& node) {
       Shape(node.domain.end() - static_cast<int64_t>(node.loop().reduced), node.domain.end()));
 }
 
-// Rows that lie side by side in memory, unlike columns, share vectors.
+// Returns whether rows lie side by side in memory, unlike columns, so that they share vectors.
 bool RowsAreLanes(const Node& node) {
   const size_t num_rows = node.domain.size() - node.loop().reduced;
   bool rows_are_lanes = false;
@@ -49,7 +50,7 @@ bool IsCandidate(const Node& node) {
          NumElements(Shape(first_column, node.domain.end())) > kLongestColumn;
 }
 
-// Elements [begin, begin + count) of a dimension.
+// Restricts the node to elements [begin, begin + count) of a dimension.
 void Restrict(Node& node, size_t dim, int64_t begin, int64_t count) {
   const auto shift = [&](Access& access) { access.offset += begin * access.strides[dim]; };
   for (BodyOp& op : node.body.ops) {
@@ -76,8 +77,8 @@ class Splitter {
   }
 
  private:
-  // Reduced dimensions become rows, outermost first, until there are kPieces; the last one of them
-  // in part, with a node of its own for what is left over.
+  // Reduced dimensions become rows, outermost first, until there are kPieces rows. The last of
+  // these dimensions is split, and the elements left over get a node of their own.
   void Split(Node node) {
     const Node whole = node;
     int64_t pieces = 1;
@@ -98,15 +99,15 @@ class Splitter {
       ++dim;
       --reduced;
     }
-    if (ReducedElements(node) == 1) {  // nothing is folded any more: rows are too short
+    if (ReducedElements(node) == 1) {  // nothing is folded any more: the rows are too short
       graph_.nodes.push_back(whole);
       return;
     }
     EmitParts(whole, std::move(node), dim, rest);
   }
 
-  // A divisor of `size` between `wanted` and kMostPieces that leaves something to fold, or
-  // `wanted`.
+  // Returns a divisor of `size` between `wanted` and kMostPieces that leaves something to fold, or
+  // `wanted` if there is none.
   static int64_t PiecesOf(int64_t size, int64_t wanted) {
     for (int64_t count = wanted; count <= std::min(kMostPieces, size / 2); ++count) {
       if (size % count == 0) return count;
@@ -114,8 +115,8 @@ class Splitter {
     return wanted;
   }
 
-  // `part`: its first `num_rows` dimensions are rows, the last of which `rest` elements of `whole`
-  // are missing from.
+  // The first `num_rows` dimensions of `part` are rows. The last of them lacks `rest` elements of
+  // `whole`.
   void EmitParts(const Node& whole, Node part, size_t num_rows, int64_t rest) {
     const size_t own_rows = whole.domain.size() - whole.loop().reduced;
     const Store& result = whole.body.stores[0];
@@ -131,12 +132,13 @@ class Splitter {
     graph_.nodes.push_back(std::move(part));
     if (rest > 0) {
       Node tail = whole;
-      // Earlier rows of the part are whole dimensions of the node.
+      // The earlier rows of the part are whole dimensions of the node.
       const size_t dim = num_rows - 1;
       const int64_t size = whole.domain[dim];
       tail.loop().reduced = whole.domain.size() - dim;
       Restrict(tail, dim, size - rest, rest);
-      if (ReducedElements(tail) == 1) tail.loop().reduced = 0;  // folding one element is none
+      // folding one element is no reduction
+      if (ReducedElements(tail) == 1) tail.loop().reduced = 0;
       Access last = partial;
       last.strides.resize(dim);
       last.strides.resize(tail.domain.size(), 0);

@@ -1,4 +1,4 @@
-// Reductions of many elements to few results become two, so that all threads take part:
+// A reduction of many elements to few results is split in two, so that all threads take part:
 //
 //   s = sum(x over 1000000)   =>   p = sum(x as 40 x 25000, over 25000); s = sum(p over 40)
 //

@@ -22,7 +22,7 @@ absl::Status ImportRelu(Importer& im) {
     const double threshold = is_float ? params.threshold.f : params.threshold.i;
     const double replacement = is_float ? params.replacementValue.f : params.replacementValue.i;
     if (threshold == 0 && replacement == 0) return Max(x, ConstLike(x, 0));
-    // NaN stays: the comparison selects what is at most the threshold.
+    // NaN stays NaN, because the comparison selects the elements that are at most the threshold.
     return Select(x <= ConstLike(x, threshold), ConstLike(x, replacement), x);
   });
 }

@@ -97,7 +97,7 @@ absl::Status ImportRound(Importer& im) {
     if (params.roundMode == NS_ROUND_HALF_TO_EVEN || x.type() != kF32) {
       return Unary(Opcode::kRound, x);
     }
-    // Half away from zero.
+    // Rounds half away from zero.
     const E magnitude = Unary(Opcode::kAbs, x);
     const E whole = Unary(Opcode::kTrunc, magnitude);
     const E up = magnitude - whole >= ConstLike(x, 0.5);
@@ -158,8 +158,9 @@ absl::Status ImportCast(Importer& im) {
     return Unimplemented("casts with stochastic rounding");
   }
   return MapOne(im, [&](E x) {
-    // A cast rounds even where fusion keeps the value in a register, unless it leaves the rounding
-    // to the device; like other results of narrow type it is then rounded when it is stored.
+    // A cast rounds even where fusion keeps the value in a register, unless the cast leaves the
+    // rounding to the device. In that case the value is rounded when it is stored, like other
+    // results of a narrow type.
     if (x.type() == kF32 && ComputeType(to) == kF32) {
       return has_mode && mode == NS_CAST_ROUND_DEFAULT ? x : RoundTo(x, to);
     }

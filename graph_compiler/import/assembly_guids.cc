@@ -1,5 +1,5 @@
-// Concatenation, splitting, tiling, padding, flipping and triangles: results put together from
-// parts of the inputs.
+// Concatenation, splitting, tiling, padding, flipping and triangles: the results consist of parts
+// of the inputs.
 #include <algorithm>
 
 #include "graph_compiler/import/guid_table.h"
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Sizes>> InferTile(const ShapeContext& context) {
   return std::vector<Sizes>{out};
 }
 
-// y viewed as (repeat, size) per dimension is x broadcast along the repeats.
+// If y is viewed as (repeat, size) per dimension, it is x broadcast along the repeats.
 absl::Status ImportTile(Importer& im) {
   const View in = im.Input(0);
   const std::vector<int64_t> repeats = TileRepeats(im.node());
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<Sizes>> InferPad(const ShapeContext& context) {
   return std::vector<Sizes>{out};
 }
 
-// Source index along one dimension for output index `i`.
+// Returns the source index along one dimension for output index `i`.
 E PadSource(E i, int32_t mode, int64_t begin, int64_t size) {
   E source = i - static_cast<double>(begin);
   const auto last = static_cast<double>(size - 1);
@@ -179,7 +179,7 @@ E PadSource(E i, int32_t mode, int64_t begin, int64_t size) {
   return Min(Max(source, ConstLike(source, 0)), ConstLike(source, last));
 }
 
-// Along padded dimensions the input is found by computed index; a constant fill selects between
+// Along padded dimensions the input is loaded at a computed index; a constant fill selects between
 // the element and the value.
 absl::Status ImportPad(Importer& im) {
   const View in = im.Input(0);
@@ -237,7 +237,8 @@ absl::Status ImportFlip(Importer& im) {
   return absl::OkStatus();
 }
 
-// Keeps -numLower <= column - row <= numUpper (a negative bound keeps all on its side).
+// Keeps the elements with -numLower <= column - row <= numUpper (a negative bound keeps all
+// elements on its side).
 absl::Status ImportMatrixBand(Importer& im) {
   ns_MatrixBandPartKernel_TriParams params{};
   if (!ReadParams(im.node(), &params)) {

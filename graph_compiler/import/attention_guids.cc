@@ -9,7 +9,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// First of three inputs from `first` on: query, key, value.
+// `first` is the first of the three inputs query, key and value.
 absl::Status CheckOperandSizes(const ShapeContext& context, size_t first) {
   for (size_t i = first; i < first + 3; ++i) {
     if (!context.HasInput(i)) return InvalidArgument("input ", i, " is missing");
@@ -26,7 +26,8 @@ absl::Status CheckOperandSizes(const ShapeContext& context, size_t first) {
   return absl::OkStatus();
 }
 
-// The result, and what training takes: of the form that recomputes the weights one number per row.
+// Returns the sizes of the result and of what training takes. The form that recomputes the weights
+// takes one number per row.
 absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
   RETURN_IF_ERROR(CheckOperandSizes(context, 0));
   const Sizes& q = context.Input(0);
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
   return outs;
 }
 
-// Inputs of the gradient behind query, key and value.
+// The inputs of the gradient behind query, key and value.
 constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8, kOffset = 9;
 
 absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& context) {
@@ -62,7 +63,7 @@ absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& co
 
 View AsRank4(const View& view) { return WithRank(view, 4); }
 
-// Whether weights are dropped as the generator of synapse_emulator.h says.
+// Returns whether weights are dropped by the generator that synapse_emulator.h describes.
 bool DrawsWeights(Importer& im) { return im.guid_base().starts_with("sdpa_philox"); }
 
 absl::Status ReadSettings(Importer& im, Attention* attention) {
@@ -74,14 +75,14 @@ absl::Status ReadSettings(Importer& im, Attention* attention) {
   return absl::OkStatus();
 }
 
-// Seed and offset lie behind the forward's mask; the gradient's offset is its last input.
+// Seed and offset follow the mask in the forward node; the gradient's offset is its last input.
 absl::Status ReadDraw(Importer& im, size_t first, Attention* attention) {
   synEmulatorSdpaParams params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
   if (!(params.keep > 0)) return InvalidArgument("weights are kept with probability ", params.keep);
   attention->scale = params.scale;
   attention->causal = params.isCausal != 0;
-  if (params.keep >= 1) return absl::OkStatus();  // all numbers are below
+  if (params.keep >= 1) return absl::OkStatus();  // all random numbers are below 1
   attention->keep = params.keep;
   const size_t seed = first == 0 ? 4 : kSeed;
   const size_t offset = first == 0 ? 5 : kOffset;
@@ -97,8 +98,9 @@ absl::Status ReadDraw(Importer& im, size_t first, Attention* attention) {
   return absl::OkStatus();
 }
 
-// A mask of numbers per query and key of which neither follow each other in memory, as biases of
-// relative positions are that were looked up by head, would be read one by one, in each layer.
+// A mask of numbers per query and key may have neither dimension contiguous in memory, as biases of
+// relative positions have that were looked up by head. Its elements would be read one by one in
+// each layer, so such a mask is copied.
 View ReadableMask(Importer& im, const View& mask) {
   const auto lies_apart = [&](size_t dim) { return mask.shape[dim] > 1 && mask.strides[dim] > 1; };
   if (!lies_apart(2) || !lies_apart(3)) return mask;
@@ -109,7 +111,7 @@ View ReadableMask(Importer& im, const View& mask) {
   return BroadcastView(im.SharedContiguous(stored), mask.shape);
 }
 
-// Parameters, and the operands from input `first` on: query, key, value, mask.
+// Reads the parameters and the operands from input `first` on: query, key, value, mask.
 absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   for (size_t i = first; i < first + 3; ++i) RETURN_IF_ERROR(CheckFactor(im.Input(i), "operand"));
   if (im.Input(first).shape.size() > 4) return Unimplemented("attention of rank above 4");
@@ -137,9 +139,9 @@ absl::StatusOr<Attention> ReadAttention(Importer& im, size_t first) {
   return attention;
 }
 
-// A buffer of `type` for output i, nested as `like` is: a model that turned (rows, heads) to
-// (heads, rows) turns them back, and finds its rows whole again. What is in it is the output after
-// Give.
+// A buffer of `type` for output i, nested like `like`: a model that turned (rows, heads) into
+// (heads, rows) turns them back and finds its rows contiguous again. Give turns the content of the
+// buffer into the output.
 struct Result {
   View out, buffer;
 };
@@ -181,11 +183,11 @@ absl::Status ImportAttention(Importer& im) {
   return absl::OkStatus();
 }
 
-// Inputs: gradient, query, key, value, mask, maximum, inverse sum, seed, result and, of a draw, its
-// offset.
+// The inputs are gradient, query, key, value, mask, maximum, inverse sum, seed, result and, if
+// there is a draw, its offset.
 absl::Status ImportAttentionBackward(Importer& im) {
   if (NumElements(im.Input(1).shape) == 0 || NumElements(im.Input(3).shape) == 0) {
-    // Nothing was asked, or nothing came of it.
+    // There are no queries or no values, so the gradients are 0.
     for (size_t i = 0; i < 3; ++i) {
       im.MapTo(im.OutputValue(i), {},
                [](BodyBuilder& body, const Args&) { return body.Const(ScalarType::kF32, 0); });
@@ -226,8 +228,8 @@ absl::Status ImportAttentionBackward(Importer& im) {
   return absl::OkStatus();
 }
 
-// x * cos + rotated(x) * sin, where rotation swaps the halves (or neighbours) and negates the
-// first.
+// Computes x * cos + rotated(x) * sin, where the rotation swaps the halves (or neighbours) and
+// negates the first.
 absl::Status ImportRotary(Importer& im) {
   ns_RoPESt2_ParamsV2 params{};
   if (!ReadParams(im.node(), &params)) ReadParams(im.node(), &params.offset);

@@ -16,8 +16,6 @@ View SwapLastTwo(const View& view) {
   return PermuteView(view, order);
 }
 
-// ---- matrix products ------------------------------------------------------------------------
-
 absl::StatusOr<synGEMMParams> GemmParams(const NodeDesc& node) {
   synGEMMParams params{};
   if (!node.params.empty() && !ReadParams(node, &params)) {
@@ -50,7 +48,7 @@ struct Product {
   double beta = 1;
 };
 
-// A product whose second operand is one matrix for all batches is a single, taller product.
+// If the second operand of a product is one matrix for all batches, it is a single, taller product.
 bool FoldBatch(const Product& product, Product* folded) {
   const size_t rank = product.out.shape.size();
   for (size_t d = 0; d + 2 < rank; ++d) {
@@ -188,8 +186,6 @@ absl::Status ImportAddmm(Importer& im) {
   return absl::OkStatus();
 }
 
-// ---- convolution ----------------------------------------------------------------------------
-
 absl::StatusOr<synConvolutionParams> ConvParams(const NodeDesc& node) {
   synConvolutionParams params{};
   if (!ReadParams(node, &params)) return InvalidArgument("convolution params are missing");
@@ -308,7 +304,8 @@ absl::Status ImportDedx(Importer& im) {
   return ImportTransposedConv(im, params);
 }
 
-// dy [K, Wo, Ho, N], x [C, W, H, N] -> the weight [K, C/g, S, R] of the forward convolution.
+// From dy [K, Wo, Ho, N] and x [C, W, H, N] comes the weight [K, C/g, S, R] of the forward
+// convolution.
 absl::StatusOr<std::vector<Sizes>> InferDedw(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 2));
   ASSIGN_OR_RETURN(const synConvolutionParams params, ConvParams(context.node));

@@ -1,4 +1,4 @@
-// Shared by the tables of elementwise kinds.
+// Helpers that the tables of elementwise kinds share.
 #pragma once
 
 #include "graph_compiler/import/importer.h"
@@ -12,7 +12,7 @@ inline std::vector<View> AllInputs(Importer& im, size_t count) {
   return inputs;
 }
 
-// Output 0 = function(input 0).
+// Computes output 0 = function(input 0).
 template <typename Function>
 absl::Status MapOne(Importer& im, const Function& function) {
   if (!im.HasInput(0)) return InvalidArgument("input 0 is missing");
@@ -21,7 +21,7 @@ absl::Status MapOne(Importer& im, const Function& function) {
   return absl::OkStatus();
 }
 
-// A parameter that is float or integer as the operand is.
+// Returns a parameter that is float or integer depending on the operand.
 inline double FromFint(const ns_Fint& value, E like) {
   return like.type() == ScalarType::kF32 ? static_cast<double>(value.f)
                                          : static_cast<double>(value.i);

@@ -1,5 +1,5 @@
-// Elementwise kinds without parameters: one row each. The row's expression gets the inputs, already
-// broadcast.
+// Elementwise kinds without parameters have one row each. The expression of a row gets the inputs,
+// already broadcast.
 #include <cmath>
 #include <limits>
 
@@ -83,7 +83,7 @@ E Pow2(E x) { return Binary(Opcode::kPow, ConstLike(x, 2), x); }  // 2 to the po
 
 E Div(const Args& a) { return a[0] / a[1]; }
 
-// mod has the sign of the dividend (C's fmod), rem that of the divisor (Python's %).
+// mod has the sign of the dividend (C's fmod); rem has the sign of the divisor (Python's %).
 const PlainRow kPlainRows[] = {
     {"add_fwd", 2, Same2<Opcode::kAdd>},
     {"sub_fwd", 2, Same2<Opcode::kSub>},

@@ -21,13 +21,14 @@ struct E {
   ScalarType type() const;
 };
 
-// What an expression over several inputs gets.
+// The inputs of an expression.
 using Args = std::vector<E>;
 
 class BodyBuilder {
  public:
   E Load(const Access& access);
-  // Load at `index * stride` elements further, index clamped into [0, limit).
+  // Loads the element that is `index * stride` elements further; the index is clamped into [0,
+  // limit).
   E LoadIndirect(Access access, E index, int64_t stride, int64_t limit);
   E Accumulator(int64_t number, ScalarType type);
   E Const(ScalarType type, double value);
@@ -43,13 +44,13 @@ class BodyBuilder {
   Body body_;
 };
 
-// The expression of a copy.
+// The expression of a copy returns its first argument.
 inline E FirstArg(BodyBuilder&, const Args& a) { return a[0]; }
 
 E Cast(E x, ScalarType type);
 E RoundTo(E x, MemoryType type);  // x is f32; x itself if `type` is f32
-E Unary(Opcode op, E x);          // result of x's type (f32 for float functions)
-E FloatFunction(Opcode op, E x);  // x converted to f32 first
+E Unary(Opcode op, E x);          // the result has the type of x (f32 for float functions)
+E FloatFunction(Opcode op, E x);  // x is converted to f32 first
 E Binary(Opcode op, E x, E y);
 E Compare(Opcode op, E x, E y);  // kBool
 E Select(E condition, E x, E y);
@@ -84,7 +85,7 @@ inline E Log(E x) { return FloatFunction(Opcode::kLog, x); }
 inline E Tanh(E x) { return FloatFunction(Opcode::kTanh, x); }
 inline E Erf(E x) { return FloatFunction(Opcode::kErf, x); }
 inline E Sigmoid(E x) { return FloatFunction(Opcode::kSigmoid, x); }
-// Factors of a product that is stored as `product`.
+// These compute factors of a product that is stored as `product`.
 inline E SigmoidFor(MemoryType product, E x) {
   const bool rough = product == MemoryType::kBF16;
   return FloatFunction(rough ? Opcode::kSigmoidBf16 : Opcode::kSigmoid, x);

@@ -1,5 +1,5 @@
-// One row per node kind: how its output sizes follow and how it becomes loop nests. Guids are found
-// by base name; type suffixes are cut off ("add_fwd_f32" is row "add_fwd").
+// One row per node kind describes how its output sizes follow and how it becomes loop nests. Guids
+// are found by base name; type suffixes are cut off ("add_fwd_f32" is row "add_fwd").
 #pragma once
 
 #include <span>
@@ -14,11 +14,11 @@ namespace hpu::graph_compiler {
 
 class Importer;
 
-// Sizes are FCD-first as in GraphDesc.
+// Sizes are FCD-first, as in GraphDesc.
 using Sizes = std::vector<uint64_t>;
 
-// What a shape function sees: sizes of inputs (empty where absent) and the declared ones of
-// outputs.
+// The arguments of a shape function: the sizes of inputs (empty where absent) and the declared
+// sizes of outputs.
 struct ShapeContext {
   const GraphDesc& graph;
   const NodeDesc& node;
@@ -29,19 +29,19 @@ struct ShapeContext {
 
 struct GuidRow {
   std::string_view name;
-  // Sizes of every output that follows from inputs and params, in order; an empty entry means that
-  // the declared sizes are taken. Checks the inputs.
+  // Returns the sizes of every output that follows from inputs and params, in order; an empty entry
+  // means that the declared sizes are taken. Checks the inputs.
   absl::StatusOr<std::vector<Sizes>> (*infer)(const ShapeContext& context);
   absl::Status (*import_node)(Importer& importer);
-  // Output 0 has the inferred sizes to the letter; of other kinds it may be declared in any sizes
-  // with as many elements.
+  // If true, output 0 must be declared with exactly the inferred sizes. Otherwise it may be
+  // declared with any sizes that have as many elements.
   bool exact_sizes = false;
 };
 
-// The row of a full guid and its base name; null if there is none.
+// Returns the row of a full guid and its base name, or null if there is none.
 const GuidRow* FindGuid(const std::string& guid, std::string* base);
 
-// Rows by area, joined in guid_table.cc.
+// The rows by area, which guid_table.cc joins.
 std::span<const GuidRow> ElementwiseRows();
 std::span<const GuidRow> ActivationRows();
 std::span<const GuidRow> ArithmeticRows();
@@ -60,12 +60,12 @@ std::span<const GuidRow> ContractionRows();
 std::span<const GuidRow> AttentionRows();
 std::span<const GuidRow> QuantizedRows();
 
-// INVALID_ARGUMENT unless the first `count` inputs are there.
+// Returns INVALID_ARGUMENT unless the first `count` inputs are present.
 absl::Status NeedInputs(const ShapeContext& context, size_t count);
-// The axis (FCD-first) that the node's params start with.
+// Returns the axis (FCD-first) that the node's params start with.
 absl::StatusOr<size_t> ReadAxis(const NodeDesc& node, size_t rank);
 
-// "[4,3]"
+// Returns text such as "[4,3]".
 std::string SizesText(const Sizes& sizes);
 
 // Common shape functions.

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kConstantAlignment = 64;
 
 Shape PermutedStrides(const TensorDesc& tensor) {
-  // permutation[i] = which dimension (FCD-first) is the i-th fastest in memory.
+  // permutation[i] is the dimension (FCD-first) that is the i-th fastest in memory.
   const size_t rank = tensor.sizes.size();
   Shape strides(rank);
   int64_t stride = 1;
@@ -23,7 +23,7 @@ Shape PermutedStrides(const TensorDesc& tensor) {
   return strides;
 }
 
-// Order of the largest input that is dense and has the result's shape.
+// Returns the largest input that is dense and has the result's shape; the result takes its order.
 const View* LayoutModel(const Shape& shape, const std::vector<View>& inputs) {
   for (const View& view : inputs) {
     if (view.shape == shape && IsDense(view.shape, view.strides)) return &view;
@@ -228,7 +228,7 @@ void Importer::AddNode(Node node) {
   if (node.name.empty()) node.name = node_->name;
   node.phase = phase_;
   if (Loop* loop = node.AsLoop()) {
-    // Folding a single element is no reduction.
+    // Folding a single element is not a reduction.
     const auto first_reduced = node.domain.end() - static_cast<int64_t>(loop->reduced);
     if (NumElements(Shape(first_reduced, node.domain.end())) == 1) loop->reduced = 0;
   } else if (NumElements(node.domain) == 0) {

@@ -1,5 +1,5 @@
-// Translates the nodes of a GraphDesc, one by one, into loop nests (loop_graph.h). The functions
-// of the guid table (guid_table.h) do it through this class.
+// Translates the nodes of a GraphDesc, one by one, into loop nests (loop_graph.h). The functions of
+// the guid table (guid_table.h) do so through this class.
 #pragma once
 
 #include <cstring>
@@ -15,15 +15,15 @@
 
 namespace hpu::graph_compiler {
 
-// FCD-first sizes as an outermost-first shape.
+// Turns FCD-first sizes into an outermost-first shape.
 Shape ToShape(const std::vector<uint64_t>& sizes);
-// Axis number between the two orders.
+// Converts an axis number from one order to the other.
 inline size_t FromFcdAxis(size_t rank, int64_t axis) {
   return rank - 1 - static_cast<size_t>(axis);
 }
 
-// Params of the wanted struct: false if the node's block is smaller. Longer blocks are newer
-// versions that extend the struct.
+// Reads the params of the wanted struct; returns false if the node's block is smaller. Longer
+// blocks are newer versions that extend the struct.
 template <typename T>
 bool ReadParams(const NodeDesc& node, T* params) {
   if (node.params.size() < sizeof(T)) return false;
@@ -31,7 +31,7 @@ bool ReadParams(const NodeDesc& node, T* params) {
   return true;
 }
 
-// UNIMPLEMENTED unless the matrix engine multiplies elements of that type.
+// Returns UNIMPLEMENTED unless the matrix engine multiplies elements of that type.
 absl::Status CheckFactor(const View& view, const char* what);
 
 class Importer {
@@ -39,10 +39,10 @@ class Importer {
   Importer(const GraphDesc& graph, const Phases& phases);
   absl::StatusOr<LoopGraph> Run();
 
-  // ---- for the functions of the guid table: `node()` is the node being imported ----
+  // The functions of the guid table use the following members. `node()` is the node being imported.
   const NodeDesc& node() const { return *node_; }
   const GraphDesc& graph() const { return graph_; }
-  const std::string& guid_base() const { return guid_base_; }  // without type suffix
+  const std::string& guid_base() const { return guid_base_; }  // without the type suffix
   bool HasInput(size_t i) const;
   size_t num_inputs() const { return node_->inputs.size(); }
   size_t num_outputs() const { return node_->outputs.size(); }
@@ -51,58 +51,61 @@ class Importer {
   const TensorDesc& InputDesc(size_t i) const { return graph_.tensors[node_->inputs[i]]; }
   const TensorDesc& OutputDesc(size_t i) const { return graph_.tensors[node_->outputs[i]]; }
   Shape OutputShape(size_t i) const { return ToShape(OutputDesc(i).sizes); }
-  // Whether some node, or who launches the recipe, reads output i.
+  // Returns whether a node, or the caller that launches the recipe, reads output i.
   bool IsRead(size_t i) const;
   MemoryType OutputType(size_t i) const { return output_types_[i]; }
 
-  // A new buffer. `order_of` gives the nesting of dimensions (null = row major).
+  // Makes a new buffer. `order_of` gives the nesting of dimensions (null = row major).
   View NewValue(MemoryType type, const Shape& shape, const Shape* order_of = nullptr);
-  // The buffer that output i is computed into: the persistent tensor itself where possible.
+  // Returns the buffer that output i is computed into: the persistent tensor itself where possible.
   View OutputValue(size_t i, const Shape* order_of = nullptr);
-  // Whether `output` lies where input i lies, element by element, and nothing in the graph writes
-  // that input: what it holds before the launch is there already. Notes it (Value::content).
+  // Returns whether `output` lies where input i lies, element by element, and nothing in the graph
+  // writes that input, so that the output already holds the content from before the launch. Notes
+  // it (Value::content).
   bool TakeInPlace(size_t i, const View& output);
-  // Output i is this view. Copies where a persistent tensor has to hold it.
+  // Makes this view output i. Copies it where a persistent tensor has to hold it.
   void Bind(size_t i, const View& view);
 
-  // An access over a domain of view.shape's rank (after broadcasting to `domain`).
+  // Returns an access over a domain of view.shape's rank (after broadcasting to `domain`).
   static Access AccessOf(const View& view, const Shape& domain);
   static Access Iota(const Shape& strides, int64_t offset = 0);
 
-  // Elementwise: expression of the inputs broadcast to `shape`.
+  // Computes elementwise an expression of the inputs, which are broadcast to `shape`.
   using MapFunction = std::function<E(BodyBuilder&, const Args&)>;
   View Map(MemoryType type, const Shape& shape, const std::vector<View>& inputs,
            const MapFunction& function);
   void MapTo(const View& destination, const std::vector<View>& inputs, const MapFunction& function);
-  // Output i = function(inputs).
+  // Computes output i = function(inputs).
   void MapToOutput(size_t i, const std::vector<View>& inputs, const MapFunction& function);
 
-  // Folds function(inputs), evaluated over `shape`, along `dims`; the result keeps them as 1s.
+  // Folds function(inputs), evaluated over `shape`, along `dims`; the result keeps these dimensions
+  // with size 1.
   View Reduce(ReduceKind kind, MemoryType type, const Shape& shape, const std::vector<size_t>& dims,
               const std::vector<View>& inputs, const MapFunction& function);
   void ReduceTo(const View& destination, ReduceKind kind, const Shape& shape,
                 const std::vector<size_t>& dims, const std::vector<View>& inputs,
                 const MapFunction& function);
 
-  // The view as a row-major buffer (a copy if it is not one already).
+  // Returns the view as a row-major buffer (a copy if it is not one already).
   View Contiguous(const View& view);
-  // The same; nodes of one phase that ask for the same view share the copy.
+  // Does the same, but nodes of one phase that ask for the same view share the copy.
   View SharedContiguous(const View& view);
-  // Reshape, by copy if no strides describe it.
+  // Reshapes the view, by copy if no strides describe the result.
   View Reshape(const View& view, const Shape& shape);
   View CastTo(const View& view, MemoryType type);
-  // A constant of the recipe.
+  // Makes a constant of the recipe.
   View Constant(MemoryType type, const Shape& shape, const void* data, size_t bytes);
 
   void AddNode(Node node);
-  // A contraction whose sums are stored as they are.
+  // Adds a contraction that stores its sums unchanged.
   void AddContraction(decltype(Node::kind) kind, const View& out);
   LoopGraph& loop_graph() { return result_; }
 
  private:
   absl::Status AddTensor(uint32_t index);
   absl::Status ImportPhase(uint32_t phase);
-  // The view shows persistent memory that is written before the last reader of output i runs.
+  // Returns whether the view shows persistent memory that is written before the last reader of
+  // output i runs.
   bool OutlivesMemory(size_t i, const View& view) const;
   absl::Status ImportNode(const NodeDesc& node);
   absl::Status ResolveOutputTypes();
@@ -110,7 +113,7 @@ class Importer {
   const GraphDesc& graph_;
   const Phases& phases_;
   LoopGraph result_;
-  std::vector<View> views_;  // by tensor; of persistent ones: their own memory until bound
+  std::vector<View> views_;  // by tensor; for a persistent tensor its own memory until it is bound
   std::vector<View> homes_;  // by tensor: the persistent buffer itself
   struct SharedCopy {
     View view, copy;

@@ -6,12 +6,12 @@
 
 namespace hpu::graph_compiler {
 
-// The view's own elements, over a domain of its shape.
+// Returns an access of the view's own elements, over a domain of its shape.
 inline Access WholeAccess(const View& view) {
   return {view.value, view.type, view.strides, view.offset};
 }
 
-// PyTorch's negative positions count from the end.
+// As in PyTorch, negative positions count from the end.
 inline E WrapNegative(E index, int64_t size) {
   return Select(index < 0.0, index + static_cast<double>(size), index);
 }

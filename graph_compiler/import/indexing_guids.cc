@@ -8,8 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// ---- gathers --------------------------------------------------------------------------------
-
 absl::StatusOr<std::vector<Sizes>> InferGather(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 2));
   Sizes out = context.Input(0);
@@ -29,12 +27,14 @@ absl::StatusOr<std::vector<Sizes>> InferEmbedding(const ShapeContext& context) {
   return std::vector<Sizes>{out};
 }
 
-// Output: the table's shape with dimension `dim` replaced by those of the index.
+// The output has the shape of the table with dimension `dim` replaced by the dimensions of the
+// index.
 void GatherRows(Importer& im, const View& table, const View& index, size_t dim) {
   const size_t index_rank = index.shape.size();
   Shape shape = im.OutputShape(0);
   if (shape.size() != table.shape.size() - 1 + index_rank) {
-    // A reshaped declaration (for example without leading 1s): computed flat, then viewed.
+    // The output is declared with another shape (for example without leading 1s), so it is computed
+    // flat and then viewed.
     shape.assign(table.shape.begin(), table.shape.begin() + static_cast<int64_t>(dim));
     shape.insert(shape.end(), index.shape.begin(), index.shape.end());
     shape.insert(shape.end(), table.shape.begin() + static_cast<int64_t>(dim) + 1,
@@ -111,8 +111,6 @@ absl::Status ImportTake(Importer& im) {
   });
   return absl::OkStatus();
 }
-
-// ---- one-hot, sorting -----------------------------------------------------------------------
 
 absl::StatusOr<std::vector<Sizes>> InferOneHot(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 1));

@@ -1,5 +1,5 @@
-// Transposes, reshapes, broadcasts and reinterpretation: the same elements in another form. Nearly
-// all of it becomes views.
+// Transposes, reshapes, broadcasts and reinterpretation give the same elements another form. Nearly
+// all of them become views.
 #include <algorithm>
 #include <numeric>
 
@@ -13,8 +13,6 @@ namespace {
 uint64_t Count(const Sizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), uint64_t{1}, std::multiplies<>());
 }
-
-// ---- transpose ------------------------------------------------------------------------------
 
 absl::StatusOr<std::vector<uint32_t>> Permutation(const NodeDesc& node, size_t rank) {
   std::vector<uint32_t> permutation;
@@ -52,8 +50,6 @@ absl::Status ImportTranspose(Importer& im) {
   im.Bind(0, PermuteView(im.Input(0), order));
   return absl::OkStatus();
 }
-
-// ---- reshape and its kin --------------------------------------------------------------------
 
 absl::StatusOr<std::vector<Sizes>> InferReshape(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 1));

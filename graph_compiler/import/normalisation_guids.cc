@@ -1,4 +1,4 @@
-// The norms as reductions and elementwise steps; fusion/row_groups puts the steps of one of them
+// The norms become reductions and elementwise steps; fusion/row_groups puts the steps of each norm
 // back into a single kernel.
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr ScalarType kF32 = ScalarType::kF32;
 
 struct Norm {
   View x;
-  Dims dims;                     // normalised together
+  Dims dims;                     // these are normalised together
   const View* weight = nullptr;  // broadcastable to x
   const View* bias = nullptr;
   double epsilon = 1e-5;
@@ -82,7 +82,7 @@ void BindStatistic(Importer& im, size_t output, const View& value) {
 double Epsilon(const NodeDesc& node, double fallback) {
   ns_LayerNormKernel_Params params{};
   if (!ReadParams(node, &params)) return fallback;
-  // A 12-byte block of one known client starts with the value itself.
+  // One known client passes a 12-byte block that starts with the epsilon itself.
   if (node.params.size() == 12) {
     float epsilon = 0;
     std::memcpy(&epsilon, node.params.data(), 4);
@@ -102,7 +102,8 @@ void FinishNorm(Importer& im, const Norm& norm) {
   }
 }
 
-// x, bias, weight; normalises the fastest dimension, or those of NormAxisBmp.
+// Inputs are x, bias and weight. This normalises the fastest dimension, or the dimensions of
+// NormAxisBmp.
 absl::Status ImportLayerNorm(Importer& im) {
   Norm norm;
   norm.x = im.Input(0);
@@ -122,7 +123,7 @@ absl::Status ImportLayerNorm(Importer& im) {
   return absl::OkStatus();
 }
 
-// x, weight, bias; normalises the last `normalizedShapeDims` dimensions.
+// Inputs are x, weight and bias. This normalises the last `normalizedShapeDims` dimensions.
 absl::Status ImportLayerNormPt(Importer& im) {
   ns_LayerNormKernel_ParamsPt params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
@@ -149,7 +150,8 @@ absl::Status ImportRmsNorm(Importer& im) {
   return absl::OkStatus();
 }
 
-// A per-channel vector as a view over x's shape: channel is dimension 1 (PyTorch's N, C, ...).
+// Returns a per-channel vector as a view over x's shape, whose dimension 1 is the channel
+// (PyTorch's N, C, ...).
 View OverChannels(const View& vector, const Shape& shape, size_t dim) {
   View view = vector;
   view.shape.assign(shape.size(), 1);
@@ -164,7 +166,7 @@ size_t ChannelDim(const Shape& shape, const View& vector) {
   return shape.size() > 1 && shape[1] == channels ? 1 : shape.size() - 1;
 }
 
-// x, bias, weight, running mean, running variance.
+// Inputs are x, bias, weight, running mean and running variance.
 absl::Status ImportBatchNormInference(Importer& im) {
   ns_BatchNormKernel_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
@@ -184,8 +186,8 @@ absl::Status ImportBatchNormInference(Importer& im) {
   return absl::OkStatus();
 }
 
-// x, bias, weight, running mean and variance -> y, saved mean, saved inverse deviation, new running
-// mean, new running variance.
+// Inputs are x, bias, weight, running mean and running variance. Outputs are y, saved mean, saved
+// inverse deviation, new running mean and new running variance.
 absl::Status ImportBatchNormTraining(Importer& im) {
   ns_BatchNormKernel_ParamsV2 params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
@@ -222,7 +224,8 @@ absl::Status ImportBatchNormTraining(Importer& im) {
   return absl::OkStatus();
 }
 
-// x (N, C, ...) as (N, G, C / G, ...): groups are normalised with their space.
+// x (N, C, ...) is viewed as (N, G, C / G, ...): each group is normalised together with its spatial
+// dimensions.
 absl::Status ImportGroupNorm(Importer& im) {
   ns_NativeGroupNorm_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
@@ -281,9 +284,8 @@ absl::Status ImportInstanceNorm(Importer& im) {
   return absl::OkStatus();
 }
 
-// ---- output sizes ---------------------------------------------------------------------------
-
-// y as x, statistics with 1 where x is normalised (dims counted from the fastest).
+// y has the sizes of x; the statistics have 1 where x is normalised (dims counted from the
+// fastest).
 std::vector<Sizes> NormSizes(const ShapeContext& context, const Sizes& statistics) {
   std::vector<Sizes> sizes(context.node.outputs.size(), statistics);
   sizes[0] = context.Input(0);

@@ -8,7 +8,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Phase of `after` >= phase of `before` + gap.
+// Requires that the phase of `after` is >= the phase of `before` + gap.
 struct Constraint {
   uint32_t before = 0;
   uint32_t after = 0;
@@ -84,7 +84,7 @@ class PhasePlanner {
     }
   }
 
-  // Nodes that a way with a control edge leads to.
+  // Returns the nodes that can be reached by a path with a control edge.
   std::vector<bool> ControlledBy(uint32_t node) const {
     std::vector<bool> reached(2 * graph_.nodes.size(), false);  // 2 * node + "over a control edge"
     std::vector<uint32_t> pending = {2 * node};

@@ -1,14 +1,14 @@
-// Control edges of a graph as phases: all kernels of a phase run before those of the next, and
-// nodes of different phases are never fused.
+// Turns the control edges of a graph into phases: all kernels of a phase run before those of the
+// next, and nodes of different phases are never fused.
 //
-//   blocking -> blocked (control edge):      the blocked node is in a later phase
-//   producer -> consumer (data):             the consumer is in the same phase or a later one
-//   reader -> writer of shared memory:       likewise, unless a way that contains a control edge
-//   leads
-//                                            from the writer to the reader, which then sees what
-//                                            was written. Without one, reads come before the write.
+//   blocking -> blocked (control edge):   The blocked node is in a later phase.
+//   producer -> consumer (data):          The consumer is in the same phase or a later one.
+//   reader -> writer of shared memory:    The writer is in the same phase or a later one, unless a
+//                                         path with a control edge leads from the writer to the
+//                                         reader, which then sees what was written. Without such a
+//                                         path, reads come before the write.
 //
-// Nodes run in the latest phase that this allows, beside those that use their results.
+// Nodes run in the latest phase that this allows, beside the nodes that use their results.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,13 @@ namespace hpu::graph_compiler {
 struct Phases {
   std::vector<uint32_t> of_node;  // by node of the GraphDesc
   uint32_t count = 1;
-  // By tensor: persistent, and some node writes memory that it shares with another tensor.
+  // By tensor: true if it is persistent and some node writes memory that it shares with another
+  // tensor.
   std::vector<bool> overwritten;
 };
 
-// One phase if the graph has no control edge. INVALID_ARGUMENT: the edges contradict each other.
+// Returns one phase if the graph has no control edge. Returns INVALID_ARGUMENT if the edges
+// contradict each other.
 absl::StatusOr<Phases> PlanPhases(const GraphDesc& graph);
 
 }  // namespace hpu::graph_compiler

@@ -1,5 +1,5 @@
-// Pooling as reductions over windows. Images are (n, c, h, w) in shape; their memory order is
-// whatever it is.
+// Pooling becomes reductions over windows. Images have the shape (n, c, h, w); their order in
+// memory may be any.
 #include <algorithm>
 #include <limits>
 
@@ -15,7 +15,7 @@ constexpr ScalarType kF32 = ScalarType::kF32;
 // One spatial dimension of a pooling window.
 struct Window {
   int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
-  // Whether some window reaches outside the image.
+  // Returns whether some window reaches outside the image.
   bool Leaves() const {
     return pad_begin > 0 || (out - 1) * stride - pad_begin + (kernel - 1) * dilation >= in;
   }
@@ -27,7 +27,7 @@ int64_t PooledSize(int64_t in, const Window& w, int32_t convention) {
   if (span < 0) return 0;
   if (convention == NS_POOLING_VALID) return span / w.stride + 1;
   int64_t size = (span + w.stride - 1) / w.stride + 1;
-  // PyTorch's ceil mode: the last window starts inside the image or its left padding.
+  // In PyTorch's ceil mode the last window starts inside the image or its left padding.
   if (convention == NS_POOLING_FULL_PYTORCH && (size - 1) * w.stride >= in + w.pad_begin) --size;
   return size;
 }
@@ -50,7 +50,7 @@ absl::StatusOr<Pool> ReadPool(const NodeDesc& node) {
   return pool;
 }
 
-// Sizes of the windows over input i.
+// Returns the sizes of the windows over input i.
 absl::StatusOr<Sizes> PooledSizes(const ShapeContext& context, size_t i) {
   if (!context.HasInput(i) || context.Input(i).size() != 4) {
     return InvalidArgument("pooling needs a 4-D input");
@@ -77,8 +77,9 @@ absl::StatusOr<Pool> PoolOf(Importer& im) {
   return pool;
 }
 
-// An image for windows that are looked up: neighbours in memory are channels, which share their
-// windows. One that lies otherwise is copied, unless its channels are too few to fill vectors.
+// An image for windows that are looked up. Its neighbours in memory are channels, because they
+// share their windows. An image with another order is copied, unless it has too few channels to
+// fill vectors.
 struct Image {
   View view;
   bool copied = false;
@@ -100,8 +101,8 @@ Image ImageOf(Importer& im, size_t input) {
   return {copy, true};
 }
 
-// Where output i, windows over `image`, is computed; then it is bound if that is no place of its
-// own.
+// Returns where output i, windows over `image`, is computed. It is bound afterwards if that is not
+// the output's own place.
 View ResultOf(Importer& im, size_t output, const Image& image) {
   if (!image.copied) return im.OutputValue(output, &image.view.strides);
   return InChannelsLastOrder(im, im.OutputType(output), im.OutputShape(output));
@@ -110,7 +111,7 @@ void FinishResult(Importer& im, size_t output, const Image& image, const View& r
   if (image.copied) im.Bind(output, result);
 }
 
-// Domain of a window reduction: (n, c, ho, wo, kh, kw).
+// The rank of the domain of a window reduction: (n, c, ho, wo, kh, kw).
 constexpr size_t kRank = 6;
 
 Shape Along(size_t dim, int64_t step, size_t dim2, int64_t step2) {
@@ -130,7 +131,7 @@ class WindowBody {
     return body_.Load(Importer::Iota(Along(3, w_.stride, 5, w_.dilation), -w_.pad_begin));
   }
 
-  // The window's element, or `outside` beyond the image.
+  // Returns the window's element, or `outside` beyond the image.
   E Element(double outside) {
     Access access{x_.value, x_.type, {x_.strides[0], x_.strides[1], 0, 0, 0, 0}, x_.offset};
     if (!Leaves()) {
@@ -156,7 +157,7 @@ class WindowBody {
 
   bool Leaves() const { return h_.Leaves() || w_.Leaves(); }
 
-  // Whether the window's element lies in the image.
+  // Returns whether the window's element lies in the image.
   E Inside() {
     const auto within = [](E at, int64_t size) {
       return And(at >= ConstLike(at, 0), at < static_cast<double>(size));
@@ -173,7 +174,7 @@ class WindowBody {
 
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
-// out (n, c, ho, wo) = fold of function over (kh, kw).
+// Computes out (n, c, ho, wo) = fold of function over (kh, kw).
 void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const Window& h,
                    const Window& w, const WindowFunction& function) {
   View wide = out;
@@ -205,7 +206,7 @@ absl::Status ImportMaxPool(Importer& im) {
                 [&](WindowBody& window, BodyBuilder&) { return window.Element(lowest); });
   FinishResult(im, 0, image, maximum);
   if (!im.HasOutput(1)) return absl::OkStatus();
-  // The first position of the maximum, as the flat index h * W + w.
+  // Finds the first position of the maximum, as the flat index h * W + w.
   View wide = maximum;
   wide.strides.insert(wide.strides.end(), {0, 0});
   const View place = ResultOf(im, 1, image);
@@ -219,7 +220,7 @@ absl::Status ImportMaxPool(Importer& im) {
           hit = Or(hit, body.Op(Opcode::kIsNan, ScalarType::kBool, {element}));
         }
         const E none = body.ConstInt(ScalarType::kI32, std::numeric_limits<int32_t>::max());
-        // Padding is as low as an image of -inf, and never a place.
+        // Padding compares equal to an image of -inf, but it must never be the position.
         if (window.Leaves()) hit = And(hit, window.Inside());
         return Select(hit, Cast(flat, ScalarType::kI32), none);
       });
@@ -229,11 +230,11 @@ absl::Status ImportMaxPool(Importer& im) {
 
 constexpr int64_t kMostUnrolledWindows = 9;
 
-// Windows along a dimension that an element of the image may lie in.
+// The number of windows along a dimension that an element of the image may lie in.
 int64_t WindowsAround(const Window& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
 
-// gradient, x, flat positions of maxima -> gradient of x: an element gathers from the windows
-// around it those whose maximum it was. x gives sizes only.
+// Computes the gradient of x from the inputs gradient, x and flat positions of maxima: an element
+// sums over the windows around it whose maximum it was. x gives sizes only.
 absl::Status ImportMaxPoolGradient(Importer& im) {
   ASSIGN_OR_RETURN(Pool pool, ReadPool(im.node()));
   const Image image = ImageOf(im, 0);
@@ -257,7 +258,7 @@ absl::Status ImportMaxPoolGradient(Importer& im) {
     strides[dim] = 1;
     return body.Load(Importer::Iota(strides, add));
   };
-  // Number `back` before the last window that may hold the element.
+  // Returns the window `back` places before the last one that may hold the element.
   const auto window_at = [&](const Window& w, size_t dim, E back) {
     const E last = Binary(Opcode::kFloorDiv, along(dim, w.pad_begin),
                           body.ConstInt(ScalarType::kI64, w.stride));
@@ -299,7 +300,7 @@ absl::Status ImportMaxPoolGradient(Importer& im) {
     node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
   }
   node.body = body.Take();
-  node.keep_apart = image.copied;  // the copy that follows would look up windows in its own order
+  node.keep_apart = image.copied;  // the following copy would look up windows in its own order
   im.AddNode(std::move(node));
   FinishResult(im, 0, image, out);
   return absl::OkStatus();
@@ -318,7 +319,8 @@ absl::StatusOr<std::vector<Sizes>> InferMaxPoolGradient(const ShapeContext& cont
   return std::vector<Sizes>{x};
 }
 
-// Elements of a window along one dimension that count for the average, given its output index.
+// Returns how many elements of a window along one dimension count for the average, given its output
+// index.
 E CountAlong(BodyBuilder& body, size_t dim, const Window& window, bool include_padding) {
   Shape steps(4, 0);
   steps[dim] = window.stride;
@@ -381,7 +383,8 @@ absl::Status ImportAdaptivePool(Importer& im) {
     });
     return absl::OkStatus();
   }
-  // Uneven windows: one product of selection weights per dimension, over the whole image.
+  // The windows are uneven: this is one product of selection weights per dimension, over the whole
+  // image.
   Node node;
   node.domain = {shape[0], shape[1], h.out, w.out, h.in, w.in};
   node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};

@@ -9,7 +9,8 @@ namespace {
 
 enum : size_t { kX, kWeights, kScale, kZero };
 
-// x [K, M], weights i8 [K, N] or u8 [half, K, N / (2 half)], scale and zero [N, K / group].
+// Inputs are x [K, M], weights i8 [K, N] or u8 [half, K, N / (2 half)], and scale and zero [N, K /
+// group].
 absl::StatusOr<std::vector<Sizes>> InferQuantizedMatmul(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 2));
   const Sizes& x = context.Input(kX);

@@ -64,7 +64,7 @@ Dims DimsOf(const Reduction& reduction, size_t rank) {
   return dims;
 }
 
-// The output with its reduced dimensions put back as 1s.
+// Returns the output with its reduced dimensions put back with size 1.
 View KeptDims(const View& out, const Shape& in, const Dims& dims) {
   Shape kept = in;
   for (const size_t dim : dims) kept[dim] = 1;
@@ -82,7 +82,8 @@ constexpr KindRow kKinds[] = {
     {"min", ReduceKind::kMin}, {"prod", ReduceKind::kProd}, {"sum_square", ReduceKind::kSum},
 };
 
-// Position (row major over `dims`) of the first element equal to the extremum; NaN counts as one.
+// Finds the position (row major over `dims`) of the first element equal to the extremum; a NaN
+// counts as the extremum.
 void ImportExtremumIndex(Importer& im, size_t output, const View& x, const Dims& dims,
                          ReduceKind kind) {
   const MemoryType type =
@@ -151,8 +152,8 @@ View Reversed(const View& view, size_t dim) {
   return result;
 }
 
-// y[i] = y[i-1] op x[i] in order of i; exclusive: y[i] = y[i-1] op x[i-1], starting at the
-// identity.
+// Computes y[i] = y[i-1] op x[i] in order of i. The exclusive form is y[i] = y[i-1] op x[i-1] and
+// starts at the identity.
 absl::Status ImportScan(Importer& im) {
   ns_CumSumKernel_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");

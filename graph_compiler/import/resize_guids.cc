@@ -1,4 +1,4 @@
-// Resizing of images: loads at computed positions.
+// Resizing of images becomes loads at computed positions.
 #include <cmath>
 
 #include "graph_compiler/import/guid_table.h"
@@ -35,7 +35,7 @@ class Resizer {
   Resizer(BodyBuilder& body, const ns_ResizeKernel_Params& params, const View& x, const Shape& out)
       : body_(body), params_(params), x_(x), out_(out) {}
 
-  // Source coordinate of an output index along a dimension.
+  // Returns the source coordinate of an output index along a dimension.
   E Coordinate(size_t dim) {
     Shape along(out_.size(), 0);
     along[dim] = 1;
@@ -69,7 +69,7 @@ class Resizer {
       case NS_RESIZE_NEAREST_ROUND_PREFER_FLOOR:
         return Position(Unary(Opcode::kCeil, at - 0.5), dim);
       default:
-        // nearest-exact: the pixel whose area holds the output pixel's centre.
+        // nearest-exact takes the pixel whose area holds the centre of the output pixel.
         if (params_.coordTransMode == NS_RESIZE_COORD_ASYMMETRIC) {
           const double half =
               0.5 * static_cast<double>(x_.shape[dim]) / static_cast<double>(out_[dim]);
@@ -79,7 +79,7 @@ class Resizer {
     }
   }
 
-  // Element offset of a coordinate, limited to the image.
+  // Returns the element offset of a coordinate, limited to the image.
   E Position(E coordinate, size_t dim) {
     const E index = Cast(coordinate, ScalarType::kI64);
     const auto last = static_cast<double>(x_.shape[dim] - 1);
@@ -97,7 +97,7 @@ class Resizer {
     return body_.LoadIndirect(access, position, 1, limit);
   }
 
-  // Linear interpolation over dimensions d and after, at the given base position.
+  // Interpolates linearly over dimension d and those after it, at the given base position.
   E Linear(size_t d, E base) {
     if (d == out_.size()) return Cast(Load(base), kF32);
     E at = Coordinate(d);

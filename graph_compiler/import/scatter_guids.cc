@@ -1,4 +1,4 @@
-// Scatters: stores at computed positions, in order.
+// Scatters become stores at computed positions, in order.
 #include <algorithm>
 
 #include "graph_compiler/import/guid_table.h"
@@ -10,7 +10,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// A loop over `domain` whose dimensions marked in `serial` run in order, last in the nest.
+// Adds a loop over `domain` whose dimensions marked in `serial` run in order, last in the nest.
 void AddSerialLoop(Importer& im, const Shape& domain, const std::vector<bool>& serial, Body body) {
   Node node;
   node.domain = domain;
@@ -28,7 +28,8 @@ void AddSerialLoop(Importer& im, const Shape& domain, const std::vector<bool>& s
   im.AddNode(std::move(node));
 }
 
-// What a scatter starts from. Nothing to do where the output lies in the input's own memory.
+// Copies the content that a scatter starts from. Nothing is to be done where the output lies in the
+// input's own memory.
 void CopyTo(Importer& im, const View& out, const View& x) {
   if (!im.TakeInPlace(0, out)) im.MapTo(out, {x}, FirstArg);
 }
@@ -51,8 +52,8 @@ E Updated(Update update, E old, E element) {
   return element;
 }
 
-// out = x; out[..., index[i], ...] = update(out[...], src[i]) along `dim`. `index` and `src` have
-// the shape of `src`, which may be smaller than x's.
+// Computes out = x; out[..., index[i], ...] = update(out[...], src[i]) along `dim`. `index` and
+// `src` have the shape of `src`, which may be smaller than the shape of x.
 void Scatter(Importer& im, const View& index, const View& src, size_t dim, Update update) {
   const View x = im.Input(0);
   const View out = im.OutputValue(0, &x.strides);
@@ -113,7 +114,7 @@ absl::Status ImportScatterReduce(Importer& im) {
   return absl::OkStatus();
 }
 
-// Clients disagree on the order in which the axis is counted: the one that fits is taken.
+// Clients disagree on the order in which the axis is counted, so the order that fits is taken.
 absl::StatusOr<size_t> IndexCopyDim(Importer& im) {
   const Shape& x = im.Input(0).shape;
   const Shape& src = im.Input(2).shape;
@@ -140,7 +141,7 @@ absl::Status ImportIndexCopy(Importer& im) {
   return absl::OkStatus();
 }
 
-// idx[k, n...]: each k-tuple addresses the k outermost dimensions; upd (n..., rest...).
+// In idx[k, n...] each k-tuple addresses the k outermost dimensions; upd is (n..., rest...).
 absl::Status ImportScatterNd(Importer& im) {
   const View x = im.Input(0);
   const View index = im.Input(1);

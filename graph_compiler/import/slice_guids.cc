@@ -99,7 +99,7 @@ absl::Status ImportSlice(Importer& im) {
   return absl::OkStatus();
 }
 
-// Output = copy of `base` (or zeros) with `window(output)` overwritten by `inserted`.
+// The output is a copy of `base` (or zeros) in which `window(output)` is overwritten by `inserted`.
 void ImportOverlay(Importer& im, const View* base, const View& inserted,
                    const std::function<View(const View&)>& window) {
   const View out = im.OutputValue(0);
@@ -125,8 +125,6 @@ absl::Status ImportSliceGradient(Importer& im) {
   ImportOverlay(im, nullptr, im.Input(0), [&](const View& v) { return WindowOf(v, window); });
   return absl::OkStatus();
 }
-
-// ---- strided views --------------------------------------------------------------------------
 
 absl::StatusOr<View> StridedWindow(const NodeDesc& node, const View& base, const Shape& shape) {
   synStridedOpParams params{};

@@ -1,5 +1,5 @@
-// Softmax as reductions and elementwise steps; fusion/row_groups puts the steps of one of them back
-// into a single kernel.
+// Softmax becomes reductions and elementwise steps; fusion/row_groups puts the steps of each
+// softmax back into a single kernel.
 
 #include "graph_compiler/import/guid_table.h"
 #include "graph_compiler/import/importer.h"

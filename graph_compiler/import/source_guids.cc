@@ -1,4 +1,4 @@
-// Tensors made from parameters alone.
+// Tensors that are made from parameters alone.
 #include <algorithm>
 #include <cmath>
 
@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<Sizes>> InferRange(const ShapeContext& context) {
   return std::vector<Sizes>{{static_cast<uint64_t>(std::max(0.0, std::ceil(span / step)))}};
 }
 
-// Inputs: seed and offset of the generator. Element i, row-major, is number i of the draw.
+// The inputs are seed and offset of the generator. Element i, row-major, is number i of the draw.
 absl::Status ImportPhiloxUniform(Importer& im) {
   synEmulatorPhiloxParams params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");

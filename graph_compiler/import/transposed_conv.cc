@@ -1,6 +1,6 @@
-// Outputs first, first + stride, first + 2 * stride ... of a dimension meet the same taps of the
-// kernel, so each such phase is a convolution of stride 1 by every n-th tap in reverse. No product
-// with a zero is calculated, and every output is written once.
+// The outputs first, first + stride, first + 2 * stride ... of a dimension meet the same taps of
+// the kernel, so each such phase is a convolution of stride 1 by every n-th tap in reverse. No
+// product with a zero is calculated, and every output is written once.
 #include "graph_compiler/import/transposed_conv.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Every phase is a kernel of its own.
+// Every phase is a kernel of its own, so their number is limited.
 constexpr int64_t kMostKernels = 64;
 
 // The forward convolution along one dimension.
@@ -19,16 +19,17 @@ struct Window {
   int64_t kernel, stride, dilation, pad;
 };
 
-// What outputs first, first + stride, ... are along one dimension. Output q of the phase is the sum
-// over taps t of input[q - pad + t * dilation] * weight[first_tap + t * tap_step].
+// Describes the outputs first, first + stride, ... along one dimension. Output q of the phase is
+// the sum over taps t of input[q - pad + t * dilation] * weight[first_tap + t * tap_step].
 struct Phase {
   int64_t first = 0, outputs = 0;
   int64_t taps = 0, first_tap = 0, tap_step = 0, dilation = 1, pad = 0;
 };
 
-// Forward, input i = first + q * stride meets kernel position k where i + pad - k * dilation is a
-// multiple of the stride, at that multiple. From one such k to the next it is stride / g, with g
-// the common divisor of stride and dilation, and the place falls by dilation / g.
+// In the forward convolution, input i = first + q * stride meets kernel position k where i + pad -
+// k * dilation is a multiple of the stride; that multiple is the output's place. From one such k to
+// the next the step is stride / g, with g the greatest common divisor of stride and dilation, and
+// the place falls by dilation / g.
 Phase PhaseOf(int64_t first, int64_t size, const Window& window) {
   const int64_t divisor = std::gcd(window.stride, window.dilation);
   const int64_t step = window.stride / divisor;
@@ -47,14 +48,14 @@ Phase PhaseOf(int64_t first, int64_t size, const Window& window) {
   return phase;
 }
 
-// Every step-th element of a dimension from `first` on.
+// Takes every step-th element of a dimension from `first` on.
 void Slice(View& view, size_t dim, int64_t first, int64_t step, int64_t size) {
   view.offset += first * view.strides[dim];
   view.strides[dim] *= step;
   view.shape[dim] = size;
 }
 
-// The convolution of one phase; dimensions 1 and 2 are height and width.
+// Adds the convolution of one phase; dimensions 1 and 2 are height and width.
 void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
               const Window (&windows)[2], int64_t groups) {
   bool empty = false;
@@ -86,8 +87,8 @@ void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
                     out);
 }
 
-// (r, s, c / groups, k) as (c, k / groups, r, s): a copy where channels of both sides are in
-// groups.
+// Returns (r, s, c / groups, k) as (c, k / groups, r, s). This is a copy where channels of both
+// sides are in groups.
 View ReversedWeight(Importer& im, int64_t groups) {
   const View& weight = im.Input(1);
   const Shape& shape = weight.shape;
