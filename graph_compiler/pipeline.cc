@@ -103,14 +103,14 @@ absl::Status RunPrologue(Compilation& compilation) {
 }
 
 constexpr Pass kPipeline[] = {
-    // before buffering: an early copy with a phase of its own saves a buffer
+    // Runs before buffering: an early copy with a phase of its own saves a buffer.
     {"early-copies", RunEarlyCopies, true},
     {"buffer-outputs", RunBufferOutputs},  // no later pass changes which outputs must be buffered
     {"read-constants", RunReadConstants, true},
     {"inline-constants", RunInlineConstants, true},  // before epilogues, which load operands
-    // after constants, because scales are constants
+    // Runs after constants, because scales are constants.
     {"integer-products", RunIntegerProducts, true},
-    // before epilogues, which would store the widened values
+    // Runs before epilogues, which would store the widened values.
     {"inline-widened", RunInlineWidened, true},
     {"rounded-weights", RunRoundedWeights, true},  // before maps, which would grow the copies
     {"epilogues", RunEpilogues, true},  // before maps, which would take a product's consumers

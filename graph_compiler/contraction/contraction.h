@@ -1,7 +1,7 @@
-// Contractions: gemm, batch_gemm, products with quantised weights, convolution, its weight's
-// gradient, attention and its gradient as generated kernels. The fusion pass hands over shapes,
-// operand accesses and the epilogue; emission adds kernels to the module and returns launches (and
-// packed operands) for the recipe.
+// Contractions as generated kernels: gemm, batch_gemm, products with quantised weights,
+// convolution, its weight's gradient, attention and its gradient. The fusion pass hands over
+// shapes, operand accesses and the epilogue; emission adds kernels to the module and returns
+// launches (and packed operands) for the recipe.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,9 @@
 
 namespace hpu::graph_compiler {
 
-// Identical kernels (same code, other operands) are emitted once per module: emission keeps a cache
-// keyed by everything that reaches the code. `n_kernels` counts kernels added to the module so far.
+// Emits identical kernels (same code, other operands) once per module: it keeps a cache whose key
+// is everything that the code depends on. `n_kernels` counts the kernels added to the module so
+// far.
 class ContractionEmitter {
  public:
   explicit ContractionEmitter(KernelModule& module);

@@ -11,9 +11,9 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr int kCheapCost = 6;  // up to this cost a value is recomputed rather than stored
-// up to this cost it is recomputed for every element of a larger domain
+// Up to this cost it is recomputed for every element of a larger domain.
 constexpr int kBroadcastCost = 4;
-// elements; this is the number of f32 lanes of the widest vectors
+// In elements: the number of f32 lanes of the widest vectors.
 constexpr int64_t kShortestRow = 16;
 // Up to this many elements of an epilogue, one more kernel costs more than calculating the value in
 // each element.

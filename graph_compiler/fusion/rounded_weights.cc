@@ -17,7 +17,7 @@ View* WeightOf(Node& node) {
 // A map that copies f32 to bf16 element by element, in the same order in memory.
 struct RoundedCopy {
   ValueId source, copy;
-  // the distance in elements from a place in the copy to the same place in the source
+  // The distance in elements from a place in the copy to the same place in the source.
   int64_t shift;
 };
 

@@ -137,7 +137,7 @@ class Splitter {
       const int64_t size = whole.domain[dim];
       tail.loop().reduced = whole.domain.size() - dim;
       Restrict(tail, dim, size - rest, rest);
-      // folding one element is no reduction
+      // Folding one element is no reduction.
       if (ReducedElements(tail) == 1) tail.loop().reduced = 0;
       Access last = partial;
       last.strides.resize(dim);

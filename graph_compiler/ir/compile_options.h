@@ -18,7 +18,7 @@ inline constexpr bool kVerifyByDefault = true;
 
 struct CompileOptions {
   IsaLevel isa = IsaLevel::kV3;  // code must run on every CPU of this level
-  // as if every node asked for deterministic results (NodeDesc::deterministic)
+  // Compiles as if every node asked for deterministic results (NodeDesc::deterministic).
   bool deterministic = false;
   std::string dump_dir;  // GRAPH_VISUALIZATION: the folder for stages as text and DOT; empty = off
   std::set<std::string> disabled_passes;  // names of optional passes (pipeline.cc) to leave out

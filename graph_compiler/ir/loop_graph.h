@@ -45,7 +45,7 @@ struct Value {
 // A logical tensor: a window on a value.
 struct View {
   ValueId value = 0;
-  // differs from the type of the value after a reinterpret_cast
+  // This differs from the type of the value after a reinterpret_cast.
   MemoryType type = MemoryType::kF32;
   Shape shape;
   Shape strides;  // elements

@@ -17,7 +17,7 @@ namespace hpu::graph_compiler {
 // The memory that an access loads from or stores to.
 struct Operand {
   enum class Kind : uint8_t {
-    // `number` is a value of the graph; in a kernel it is a position in its list of operands
+    // `number` is a value of the graph; in a kernel it is a position in its list of operands.
     kBuffer,
     kIota,         // loads only: the value is the element's address itself, as i64
     kScratch,      // `number` is a scratch area of the kernel

@@ -9,7 +9,7 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr uint64_t kAlignment = 128;
-// limit for the results of a map that outgrow its sources
+// The limit for the results of a map that outgrow its sources.
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr uint64_t kAlwaysKept = 4 << 20;    // limit for all kept values
 constexpr uint64_t kWeightsPerKeptByte = 4;  // beyond kAlwaysKept

@@ -11,13 +11,13 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr int64_t kQueriesPerTask = 64;
-constexpr int64_t kLongestKeyBlock = 128;  // scores of a task: 32 KiB
+constexpr int64_t kLongestKeyBlock = 128;  // the scores of a task are 32 KiB
 constexpr int64_t kFoldedRows = 16;
 constexpr int64_t kSlackBytes = 256;   // tiles may read past the last row of scores
-constexpr int64_t kKeysPerGroup = 32;  // that are made rows of pairs together
+constexpr int64_t kKeysPerGroup = 32;  // these become rows of pairs together
 
-// Blocks whose last one is not shorter than a tile: its last tile may then move back and repeat
-// some keys instead of reading keys that do not exist.
+// Chooses blocks whose last one is not shorter than a tile, so that its last tile may move back and
+// repeat some keys instead of reading keys that do not exist.
 int64_t ChooseKeyBlock(int64_t n, int64_t shortest) {
   if (n <= kLongestKeyBlock) return n;
   int64_t block = kLongestKeyBlock;
@@ -29,7 +29,7 @@ int64_t ChooseKeyBlock(int64_t n, int64_t shortest) {
   return block;
 }
 
-// As even as tiles of at most `most` rows allow.
+// Returns row counts as even as tiles of at most `most` rows allow.
 int EvenRows(int64_t rows, int most) {
   return static_cast<int>(CeilDiv(rows, CeilDiv(rows, most)));
 }

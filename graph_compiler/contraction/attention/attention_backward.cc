@@ -13,12 +13,12 @@ namespace attention_backward {
 namespace {
 
 constexpr int64_t kQueriesPerBlock = 64;
-constexpr int64_t kKeysPerBlock = 120;  // with as many queries: weights and slopes of 60 KiB
+constexpr int64_t kKeysPerBlock = 120;  // with as many queries, weights and slopes take 60 KiB
 constexpr int64_t kTasksWanted = 16;
 constexpr int64_t kJoinRows = 64;
 constexpr int64_t kSlackFloats = 64;  // tiles may read past the last row of slopes
 constexpr int kMostVectors = 4;
-constexpr int64_t kWidePairs = 32;  // elements that a row of pairs is written by
+constexpr int64_t kWidePairs = 32;  // a row of pairs is written by this many elements
 
 bool TakesPairs(const TargetInfo& target, const AttentionBackwardSpec& spec) {
   return LiesInPairs(target, spec.forward) && spec.forward.dv % 2 == 0 &&
@@ -75,7 +75,7 @@ Scratch::Scratch(const Plan& plan) {
     return offset;
   };
   const int64_t own_sums = plan.splits == 1 ? plan.keys : 0;
-  // Rows of pairs take half a float an element.
+  // A row of pairs takes half a float per element.
   keys = place(plan.keys * (plan.pairs ? plan.key_stride / 2 : plan.d.width));
   values = place(plan.keys * (plan.pairs ? plan.value_stride / 2 : plan.dv.width));
   key_columns =

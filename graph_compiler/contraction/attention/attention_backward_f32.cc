@@ -6,7 +6,7 @@ namespace {
 
 using llvm::Value;
 
-// All operands are widened to f32: rows, and Q and dO transposed in panels, too.
+// All operands are widened to f32: as rows, and Q and dO also transposed in panels.
 class F32Task : public Task {
  public:
   using Task::Task;
@@ -23,7 +23,8 @@ class F32Task : public Task {
     StagePanels(kOutGradient, gradient_.out_gradient_strides, plan_.dv, at_.out_panels);
   }
 
-  // The block's rows transposed: panels of query_cols queries; missing queries are 0.
+  // Stages the rows of the block transposed, in panels of query_cols queries; missing queries are
+  // 0.
   void StagePanels(Operand operand, const int64_t* strides, const Features& features, int64_t to) {
     const int64_t cols = plan_.query_cols;
     e_.For(e_.Int(0), queries_, cols, [&](Value* query) {
@@ -70,7 +71,7 @@ class F32Task : public Task {
     AddToQueries();
   }
 
-  // sums[key] += sum over the block's queries of factors[key, query] * rows[query]
+  // Computes sums[key] += sum over the block's queries of factors[key, query] * rows[query].
   void AddToKeys(int64_t factors, int64_t rows, const Features& features, Value* sums) {
     const TileShape shape{features.rows, features.vectors};
     e_.For(e_.Int(0), keys_, features.rows, [&](Value* row) {
@@ -88,7 +89,7 @@ class F32Task : public Task {
     });
   }
 
-  // dQ[query] += sum over the block's keys of slopes[key, query] * K[key]
+  // Computes dQ[query] += sum over the block's keys of slopes[key, query] * K[key].
   void AddToQueries() {
     const Features& features = plan_.d;
     const TileShape shape{features.rows, features.vectors};

@@ -9,15 +9,16 @@ namespace {
 
 using llvm::Value;
 
-// Products of pairs of bf16: pairs of features for the scores and V dO^T, of queries for dV and dK,
-// of keys for dQ.
+// Multiplies pairs of bf16: pairs of features for the scores and V dO^T, pairs of queries for dV
+// and dK, pairs of keys for dQ.
 //
 //   keys, values       rows of pairs of features, zeros up to whole blocks
 //   key_columns        K^T, rows of pairs of keys
 //   query_panels, ...  Q^T and dO^T, panels of query_cols queries, pairs of features
 //   query_rows, ...    Q and dO, pairs of queries by feature
-//   weights, slopes    P and dS, rows of pairs of queries, in place of the f32 that they are made
-//   of slope_pairs        dS, pairs of keys by query query_sums         dQ^T
+//   weights, slopes    P and dS, rows of pairs of queries, in place of the f32 that they come from
+//   slope_pairs        dS, pairs of keys by query
+//   query_sums         dQ^T
 class PairsTask : public Task {
  public:
   using Task::Task;
@@ -57,7 +58,7 @@ class PairsTask : public Task {
     StageQueryPairs(kOutGradient, out_strides, plan_.dv, at_.out_pairs);
   }
 
-  // Pairs of features lie together in memory: dwords are copied. Missing queries are 0.
+  // Pairs of features lie together in memory, so dwords are copied. Missing queries are 0.
   void StagePanels(Operand operand, const int64_t* strides, int64_t features, int64_t to) {
     const int64_t cols = plan_.query_cols;
     e_.For(e_.Int(0), queries_, cols, [&](Value* query) {
@@ -73,7 +74,7 @@ class PairsTask : public Task {
     return Place(panels, e_.Mul(query, features / 2));
   }
 
-  // Rows 2p and 2p + 1 as dwords. Missing queries are 0.
+  // Stages rows 2p and 2p + 1 as dwords. Missing queries are 0.
   void StageQueryPairs(Operand operand, const int64_t* strides, const Features& features,
                        int64_t to) {
     const int lanes = e_.lanes();
@@ -95,7 +96,7 @@ class PairsTask : public Task {
     });
   }
 
-  // Dwords of two vectors of 16 bits, the first one in the low halves.
+  // Returns dwords of two vectors of 16 bits, the first one in the low halves.
   Value* Joined(const Values& halves) {
     llvm::Type* dwords = e_.I32(e_.lanes());
     Value* high = e_.b.CreateShl(e_.b.CreateZExt(halves[1], dwords), 16);
@@ -111,7 +112,7 @@ class PairsTask : public Task {
                    query);
   }
 
-  // `to`: the place of the result, which tiles of AMX leave by memory.
+  // `to` is the place of the result, because AMX tiles leave their results in memory.
   Values Product(int64_t rows, int64_t stride, int64_t panels, int64_t features, int64_t to,
                  Value* row, Value* query) {
     Value* from = Place(rows, e_.Mul(e_.Add(first_key_, row), stride / 2));
@@ -141,7 +142,7 @@ class PairsTask : public Task {
     a.halves[1] = e_.Address(from, kAmxRows * stride);
     return a;
   }
-  // Rows of pairs, `width` dwords apart.
+  // Describes rows of pairs that are `width` dwords apart.
   static TileB Pairs(Value* base, int64_t width) {
     TileB b;
     b.type = PanelType::kBF16Pairs;
@@ -155,7 +156,7 @@ class PairsTask : public Task {
     return amx;
   }
 
-  // Whole tiles of keys and of queries, which are pairs of other products.
+  // These are whole tiles of keys and of queries, because the rows are pairs of other products.
   Value* WeighedRows() override {
     const int64_t step = plan_.amx ? plan_.key_step : kRowsAtOnce;
     return e_.Mul(e_.DivConst(e_.Add(keys_, step - 1), step), step);
@@ -168,7 +169,7 @@ class PairsTask : public Task {
   void StoreWeights(Value* row, Value* query, const Values& weights,
                     const Values& slopes) override {
     Value* queries = e_.LaneMask(e_.Sub(queries_, query), e_.lanes());
-    // What is behind n has the score 0, whose weight is large where all others are small: its slope
+    // A key behind n has the score 0, whose weight is large where all others are small: its slope
     // would be inf, and inf * 0 of K^T is NaN.
     const auto bits = [&](int i, Value* x) {
       Value* exists = e_.b.CreateICmpSLT(e_.Add(row, i), keys_);
@@ -199,7 +200,7 @@ class PairsTask : public Task {
     AddToQueries();
   }
 
-  // sums[key] += sum over the block's queries of factors[key, query] * rows[query]
+  // Computes sums[key] += sum over the block's queries of factors[key, query] * rows[query].
   void AddToKeys(int64_t factors, int64_t rows, const Features& features, Value* sums) {
     const TileShape shape{features.rows, features.vectors};
     e_.For(e_.Int(0), keys_, features.rows, [&](Value* row) {
@@ -214,7 +215,7 @@ class PairsTask : public Task {
     });
   }
 
-  // dQ^T[feature] += sum over the block's keys of K^T[feature, key] * slopes[key]
+  // Computes dQ^T[feature] += sum over the block's keys of K^T[feature, key] * slopes[key].
   void AddToQueries() {
     const TileShape shape{plan_.feature_rows, plan_.query_vectors};
     Value* pairs = e_.DivConst(WeighedRows(), 2);
@@ -230,7 +231,7 @@ class PairsTask : public Task {
     });
   }
 
-  // sums += rows * b, `steps` pairs of them; `depth`: of a tile of AMX.
+  // Computes sums += rows * b over `steps` pairs. `depth` is the depth of an AMX tile.
   void Add(TileShape shape, Value* rows, int64_t row_stride, const TileB& b, Value* steps,
            int depth, Value* sums, int64_t sum_stride) {
     if (!plan_.amx) {

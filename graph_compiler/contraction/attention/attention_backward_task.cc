@@ -53,7 +53,7 @@ void Task::StageRows(Operand operand, const int64_t* strides, Value* head, Value
                  e_.Int(features.size));
 }
 
-// One f32 per query of the block; 0 for missing ones.
+// Stages one f32 per query of the block; missing queries get 0.
 void Task::StageStatistic(Operand operand, int64_t to) {
   const int64_t strides[] = {spec_.heads * spec_.m, spec_.m, 1};
   const MatrixSource source{OperandRow(operand, strides, head_, first_query_, 4), MemoryType::kF32,
@@ -76,7 +76,7 @@ void Task::QueryBlock(Value* number) {
   StageStatistic(kInverse, at_.inverse);
   e_.For(e_.Int(0), queries_, e_.lanes(), [&](Value* query) { Dots(query); });
   Clear(Place(at_.query_sums), plan_.query_sums);
-  // Keys after the last query of the block are seen by none of its queries.
+  // No query of the block sees the keys after its last query.
   Value* end = e_.Int(spec_.n);
   if (spec_.causal) {
     Value* seen = e_.Add(first_query_, queries_);
@@ -94,7 +94,7 @@ void Task::QueryBlock(Value* number) {
   });
 }
 
-// D of a vector of queries.
+// Computes D of a vector of queries.
 void Task::Dots(Value* query) {
   const int lanes = e_.lanes();
   const int64_t width = plan_.dv.width;
@@ -161,8 +161,9 @@ void Task::Mask(Value* row, Value* query, Values& scores) {
   }
 }
 
-// One vector of queries: scores become weights P, products with V become slopes dS. A dropped
-// weight is 0 in P, and nothing came of it that a slope could follow but its share in the sum.
+// Handles one vector of queries: scores become weights P, and products with V become slopes dS. A
+// dropped weight is 0 in P. It contributed nothing to the result, so its slope only has the part
+// that comes from its share in the sum.
 void Task::Weigh(Value* query) {
   const int lanes = e_.lanes();
   Value* maximum = e_.LoadF32(Place(at_.maximum, query), lanes);

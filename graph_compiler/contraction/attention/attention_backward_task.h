@@ -1,4 +1,4 @@
-// What the kernels of attention's gradient share.
+// The base classes of the kernels of attention's gradient.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ inline BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}) {
   return op;
 }
 
-// What both kernels do: store rows of a gradient.
+// Stores rows of a gradient, which both kernels do.
 class Base {
  public:
   Base(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -32,14 +32,14 @@ class Base {
         key_heads_(spec.forward.heads / spec.forward.kv_repeat) {}
 
  protected:
-  // Where a task's share of dK or dV lies.
+  // Returns the address of a task's share of dK or dV.
   llvm::Value* Partial(llvm::Value* task, bool of_values) {
     llvm::Value* offset = e_.Mul(task, plan_.partial_floats() * 4);
     if (of_values) offset = e_.Add(offset, plan_.keys * plan_.d.width * 4);
     return e_.Address(frame_.Operand(e_.b, kPartial), offset);
   }
 
-  // One row of `operand`; `load` gives `cols` floats from a column on.
+  // Stores one row of `operand`; `load` returns `cols` floats from a column on.
   void StoreRow(Operand operand, const int64_t* strides, const Features& features,
                 llvm::Value* head, llvm::Value* row,
                 const std::function<llvm::Value*(llvm::Value* col)>& load) {
@@ -73,9 +73,9 @@ class Base {
   llvm::Value* key_head_ = nullptr;
 };
 
-// A task: the walk over blocks of queries and of keys, and the softmax's gradient. What multiplies,
-// and how operands, weights P, slopes dS and sums lie for it, is the form's, as in
-// attention_forms.h.
+// One task: the walk over blocks of queries and of keys, and the softmax's gradient. The form (as
+// in attention_forms.h) decides how products are computed and how operands, weights P, slopes dS
+// and sums lie in memory for them.
 class Task : public Base {
  public:
   Task(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -87,26 +87,28 @@ class Task : public Base {
   void Emit(llvm::Value* task);
 
  protected:
-  // Once: keys and values of the head.
+  // Stages keys and values of the head; called once.
   virtual void StageKeys() = 0;
-  // Of every block of queries: Q and dO.
+  // Stages Q and dO; called for every block of queries.
   virtual void StageQueries() = 0;
-  // Products of key_rows keys, or values, from row `row` of the block on with query_cols queries,
-  // or gradients of results. The last tile may reach past n: what comes of that nobody stores.
+  // Return the products of key_rows keys, or values, from row `row` of the block on with query_cols
+  // queries, or gradients of results. The last tile may reach past n; those products are not
+  // stored.
   virtual Values KeyProducts(llvm::Value* row, llvm::Value* query) = 0;
   virtual Values ValueProducts(llvm::Value* row, llvm::Value* query) = 0;
-  // Rows of keys and queries that are weighed: all of the block, and what fills it up.
+  // Return the number of rows of keys and of queries that are weighed: all of the block, and the
+  // rows that fill it up.
   virtual llvm::Value* WeighedRows() { return keys_; }
   virtual llvm::Value* WeighedQueries() { return queries_; }
-  // kRowsAtOnce rows of P and dS from `row` on, for a vector of queries; scores of queries before
-  // `query` and of rows before `row` have been read.
+  // Stores kRowsAtOnce rows of P and dS from `row` on, for a vector of queries; scores of queries
+  // before `query` and of rows before `row` have been read.
   virtual void StoreWeights(llvm::Value* row, llvm::Value* query, const Values& weights,
                             const Values& slopes) = 0;
-  // dV += P^T dO, dK += dS^T Q, dQ += dS K of a block.
+  // Computes dV += P^T dO, dK += dS^T Q, dQ += dS K of a block.
   virtual void AddGradients() = 0;
-  // Makes rows of dQ at `query_gradients`, if they do not lie there.
+  // Makes rows of dQ at `query_gradients` if they do not lie there yet.
   virtual void FinishQueries() {}
-  // Of the task.
+  // Called at the end of the task.
   virtual void Finish() {}
 
   llvm::Value* Place(int64_t offset) { return e_.Address(frame_.scratch, offset); }
@@ -116,10 +118,10 @@ class Task : public Base {
   llvm::Value* OperandRow(Operand operand, const int64_t* strides, llvm::Value* head,
                           llvm::Value* row, int size);
   void Clear(llvm::Value* base, int64_t floats);
-  // Rows from `row` on as f32, padded to whole panels.
+  // Stages rows from `row` on as f32, padded to whole panels.
   void StageRows(Operand operand, const int64_t* strides, llvm::Value* head, llvm::Value* row,
                  llvm::Value* rows, const Features& features, int64_t to);
-  // Where scores and products with values lie as f32: rows of query_block.
+  // Returns where scores and products with values lie as f32, in rows of query_block.
   llvm::Value* ScoreAt(int64_t part, llvm::Value* row, llvm::Value* query) {
     return e_.Address(Place(part, query), e_.Mul(row, score_stride_));
   }

@@ -9,8 +9,8 @@ namespace {
 
 using llvm::Value;
 
-// Numbers below `keep` are those whose upper 24 bits are below this: both sides are whole multiples
-// of 2^-24 or lie between two.
+// A number is below `keep` if its upper 24 bits are below this threshold: both are whole multiples
+// of 2^-24, or `keep` lies between two.
 uint32_t Threshold(float keep) {
   return static_cast<uint32_t>(std::ceil(static_cast<double>(keep) * 0x1p24)) << 8;
 }

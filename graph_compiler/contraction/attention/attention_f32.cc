@@ -6,7 +6,7 @@ namespace {
 
 using llvm::Value;
 
-// Scores lie as rows of query_block queries, O as rows of whole panels of features.
+// Scores lie as rows of query_block queries, and O as rows of whole panels of features.
 class F32Attention : public AttentionTask {
  public:
   using AttentionTask::AttentionTask;
@@ -19,7 +19,7 @@ class F32Attention : public AttentionTask {
     return e_.Address(Scratch(scratch_.scores), e_.Mul(query, 4));
   }
 
-  // Q^T in panels of query_cols columns.
+  // Packs Q^T in panels of query_cols columns.
   void PackQueries() override {
     const int64_t cols = plan_.query_cols;
     if (plan_.folds_heads) return PackFoldedQueries();
@@ -77,13 +77,14 @@ class F32Attention : public AttentionTask {
     return AccumulateTile(e_, shape, a, b, spec_.d, ZeroTile(e_, shape));
   }
 
-  // Keys of the block up to which the tile of O that starts at query `row` reads weights.
+  // Returns the number of keys of the block whose weights the tile of O that starts at query `row`
+  // reads.
   Value* KeysOfTile(Value* row) {
     if (!SkipsAboveDiagonal()) return keys_;
     Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), row), plan_.value_rows);
     return e_.Max(e_.Min(end, keys_), e_.Int(0));
   }
-  // The last query of the vector lies in a tile that starts `lanes` - 1 rows below at most.
+  // The last query of the vector lies in a tile that starts at most `lanes` - 1 rows below.
   Value* KeysRead(Value* query) override { return KeysOfTile(e_.Add(query, e_.lanes() - 1)); }
 
   Value* FirstPanel(Value* key) override {
@@ -105,7 +106,7 @@ class F32Attention : public AttentionTask {
     });
   }
 
-  // value_rows queries x one panel of value columns.
+  // Computes value_rows queries x one panel of value columns.
   void OutputTile(Value* row, Value* panel) {
     const TileShape shape{plan_.value_rows, plan_.value_vectors};
     const int64_t cols = output_cols();

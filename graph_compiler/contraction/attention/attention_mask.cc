@@ -7,7 +7,7 @@ namespace {
 
 using llvm::Value;
 
-// Position in the sequence of the queries in lanes row, row + 1, ...
+// Returns the positions in the sequence of the queries in lanes row, row + 1, ...
 Value* QueryNumbers(IrEmitter& e, const ScoreBlock& block, Value* row) {
   std::vector<llvm::Constant*> lane_numbers;
   for (int i = 0; i < e.lanes(); ++i) lane_numbers.push_back(e.b.getInt32(i));

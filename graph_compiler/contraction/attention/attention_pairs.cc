@@ -10,14 +10,14 @@ namespace {
 using llvm::Value;
 
 // Everything lies in panels of query_cols queries: Q^T in pairs of features, scores by key, weights
-// in pairs of keys over them, O^T by feature. V^T is rows of pairs of keys. What fills up the last
-// pair, or the last tile of AMX, is 0.
+// in pairs of keys over them, O^T by feature. V^T lies in rows of pairs of keys. The filling of the
+// last pair, or of the last AMX tile, is 0.
 class PairsAttention : public AttentionTask {
  public:
   using AttentionTask::AttentionTask;
 
  private:
-  int64_t panel_bytes() const { return plan_.query_cols * 4; }  // a row of one
+  int64_t panel_bytes() const { return plan_.query_cols * 4; }  // of a row of one panel
   int64_t score_stride() const override { return panel_bytes(); }
 
   Value* PanelOf(int64_t part, Value* query, int64_t rows) {
@@ -29,7 +29,7 @@ class PairsAttention : public AttentionTask {
     return e_.Address(panel, e_.Mul(lane, 4));
   }
 
-  // Pairs of features lie together in memory: dwords are copied.
+  // Pairs of features lie together in memory, so dwords are copied.
   void PackQueries() override {
     const int64_t cols = plan_.query_cols;
     e_.For(e_.Int(0), rows_, cols, [&](Value* row) {
@@ -40,8 +40,8 @@ class PairsAttention : public AttentionTask {
     });
   }
 
-  // V^T in groups of keys, a vector of pairs each; the last one is filled up with zeros, all of
-  // which the products read.
+  // Stages V^T in groups of keys, a vector of pairs each. The last group is filled up with zeros,
+  // and the products read all of it.
   void StageBlock() override {
     MatrixAccess values;
     values.type = spec_.type;
@@ -56,7 +56,7 @@ class PairsAttention : public AttentionTask {
           {e_.Address(Scratch(scratch_.values), e_.Mul(key, size_)), 2 * plan_.value_stride},
           e_.Int(spec_.dv));
     };
-    // Of the block as it lies in memory, whatever the queries see of it.
+    // This covers the whole block in memory, however much of it the queries see.
     Value* left = e_.Min(e_.Sub(e_.Int(spec_.n), first_key_), e_.Int(plan_.key_block));
     Value* full = e_.Mul(e_.DivConst(left, group), group);
     e_.For(e_.Int(0), full, group, [&](Value* key) { copy(key, group); });
@@ -91,7 +91,7 @@ class PairsAttention : public AttentionTask {
     return AccumulateTile(e_, shape, a, b, spec_.d / 2, ZeroTile(e_, shape));
   }
 
-  // A tile of AMX at `target`; `sums`: what it begins with, null = 0.
+  // Computes an AMX tile at `target`. `sums` are its initial values; null means 0.
   void Tiles(TileShape shape, int depth, Value* rows, int64_t row_stride, const TileB& b,
              Value* steps, Value* target, Value* sums) {
     AmxTiles amx(e_, shape.rows, kAmxRows, shape.vectors, depth);
@@ -105,7 +105,7 @@ class PairsAttention : public AttentionTask {
     amx.Store(target);
   }
 
-  // Queries of a panel read what its last one sees.
+  // All queries of a panel read the keys that its last query sees.
   Value* KeysOfPanel(Value* query) {
     if (!SkipsAboveDiagonal()) return keys_;
     Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), query), plan_.query_cols);
@@ -119,7 +119,7 @@ class PairsAttention : public AttentionTask {
     return e_.Mul(e_.DivConst(query, plan_.query_cols), plan_.query_cols);
   }
 
-  // Row r of pairs takes the place of row r of scores, which was read before.
+  // Row r of pairs takes the place of row r of scores, which has been read before.
   void StoreWeights(Value* column, Value* row, const Values& weights) override {
     Value* to = e_.Address(column, e_.Mul(e_.DivConst(row, 2), score_stride()));
     llvm::Type* dwords = e_.I32(e_.lanes());
@@ -134,7 +134,7 @@ class PairsAttention : public AttentionTask {
     }
   }
 
-  // Pairs of `rows` keys, in whole tiles of AMX.
+  // Returns the number of pairs of `rows` keys, in whole AMX tiles.
   Value* FilledPairs(Value* rows) {
     Value* pairs = e_.DivConst(rows, 2);
     const int depth = plan_.value_depth;
@@ -156,7 +156,7 @@ class PairsAttention : public AttentionTask {
     });
   }
 
-  // value_rows features x a panel of queries: O^T = O^T * correction + V^T P^T.
+  // Computes value_rows features x a panel of queries: O^T = O^T * correction + V^T P^T.
   void OutputTile(Value* feature, Value* query, Value* pairs) {
     const TileShape shape{plan_.value_rows, plan_.query_vectors};
     const int64_t row_bytes = panel_bytes();

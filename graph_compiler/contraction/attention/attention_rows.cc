@@ -10,7 +10,7 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kMostVectors = 16;  // of features, unrolled
+constexpr int64_t kMostVectors = 16;  // vectors of features, which are unrolled
 
 bool HasMask(const AttentionSpec& spec) { return spec.mask.kind != OperandRef::Kind::kNull; }
 
@@ -50,7 +50,7 @@ class ChunkTask : public RowsTask {
     return e_.Address(frame_.Operand(e_.b, operand), e_.Mul(offset, MemoryTypeSize(spec_.type)));
   }
 
-  // Vector v of a row of `size` features; lanes beyond the row read as 0.
+  // Loads vector v of a row of `size` features; lanes beyond the row read as 0.
   Value* LoadFeatures(Value* row, int64_t v, int64_t size) {
     const int64_t col = v * lanes_;
     Value* mask = col + lanes_ > size ? e_.LaneMask(e_.Int(size - col), lanes_) : nullptr;
@@ -72,7 +72,7 @@ class ChunkTask : public RowsTask {
 
   bool HidesKeys() const { return HasMask(spec_) || spec_.causal; }
 
-  // What the mask adds to the scores of `lanes` keys; -inf for keys that do not exist.
+  // Returns what the mask adds to the scores of `lanes` keys: -inf for keys that do not exist.
   Value* MaskOf(int64_t row, Value* key) {
     Value* first = e_.Add(first_key_, key);
     Value* left = e_.Sub(e_.Int(spec_.n), first);
@@ -96,7 +96,7 @@ class ChunkTask : public RowsTask {
 
   Value* AnyLane(Value* condition) { return e_.b.CreateOrReduce(condition); }
 
-  // Scores of the chunk to scratch; the maximum of each row.
+  // Writes the scores of the chunk to scratch and returns the maximum of each row.
   Values Scores() {
     const Values lowest(static_cast<size_t>(plan_.rows), e_.F32Const(-INFINITY, lanes_));
     Values maxima = e_.For(e_.Int(0), keys_, lanes_, lowest, [&](Value* key, const Values& so_far) {
@@ -130,8 +130,8 @@ class ChunkTask : public RowsTask {
     return scores;
   }
 
-  // Per row: lane i holds the dot product with key `first + i`, for `count` keys; the other lanes
-  // hold parts of sums. Halves first, so that few vectors are alive.
+  // Returns a vector per row: lane i holds the dot product with key `first + i`, for `count` keys;
+  // the other lanes hold parts of sums. This adds halves first, so that few vectors are alive.
   Values Dots(Value* key, int first, int count) {
     if (count == 1) return PartialDots(key, first);
     const Values low = Dots(key, first, count / 2);
@@ -159,7 +159,7 @@ class ChunkTask : public RowsTask {
     return sums;
   }
 
-  // Scores become exp(score - maximum); their sum.
+  // Turns scores into exp(score - maximum) and returns their sum.
   Value* Exponentials(int64_t row, Value* maximum) {
     Value* shift = e_.Splat(Shift(maximum), lanes_);
     const Values sum =
@@ -174,7 +174,7 @@ class ChunkTask : public RowsTask {
     return e_.b.CreateExtractElement(e_.SumLanes(lanes), uint64_t{0});
   }
 
-  // O of all rows, row after row.
+  // Returns O of all rows, row after row.
   Values Output() {
     const Values zero(static_cast<size_t>(plan_.rows * plan_.value_vectors), e_.Zero(lanes_));
     return e_.For(e_.Int(0), keys_, lanes_, zero, [&](Value* key, const Values& so_far) {

@@ -1,4 +1,4 @@
-// What the kernels of attention_rows.cc share: sizes, and the base of their tasks.
+// What the kernels of attention_rows.cc share: the sizes, and the base class of their tasks.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 namespace hpu::graph_compiler::attention_rows {
 
 inline constexpr int64_t kMostRows = 4;
-inline constexpr int64_t kKeysPerTask = 1024;                           // scores of 4 rows: 16 KiB
+inline constexpr int64_t kKeysPerTask = 1024;  // the scores of 4 rows are 16 KiB
 inline constexpr uint32_t kQ = 0, kK = 1, kV = 2, kOut = 3, kMask = 4;  // operands
 
-// Query rows that share a key head form one unit if they are few enough together.
+// The query rows that share a key head form one unit if they are few enough together.
 struct RowPlan {
   RowPlan(const TargetInfo& target, const AttentionSpec& spec)
       : folds_heads(spec.kv_repeat > 1 && spec.m * spec.kv_repeat <= kMostRows),
@@ -33,7 +33,7 @@ struct RowPlan {
   int64_t units;  // batch x heads, or x key heads
   int64_t chunks, chunk;
   int64_t key_vectors, value_vectors;
-  // Floats that a row of a chunk leaves behind: O padded to vectors, maximum, sum.
+  // The floats of the partial result of a row and chunk: O padded to vectors, maximum, sum.
   int64_t partial;
 };
 
@@ -44,7 +44,7 @@ inline BodyOp Accumulator() {
   return op;
 }
 
-// What both kernels do.
+// The parts that both kernels share.
 class RowsTask {
  public:
   RowsTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -67,13 +67,13 @@ class RowsTask {
 
   llvm::Value* Weight(llvm::Value* x, int lanes) { return EmitWeight(e_, x, lanes); }
 
-  // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
+  // While all keys are masked the maximum is -inf. Using 0 in its place keeps exp(-inf - x) at 0.
   llvm::Value* Shift(llvm::Value* maximum) {
     llvm::Value* none = e_.b.CreateFCmpOEQ(maximum, e_.F32Const(-INFINITY, 1));
     return e_.b.CreateSelect(none, e_.Zero(1), maximum);
   }
 
-  // out[row] = sums / total; 0 for rows without keys.
+  // Stores out[row] = sums / total, or 0 for rows without keys.
   void StoreRow(int64_t row, const Values& sums, llvm::Value* total) {
     llvm::Value* empty = e_.b.CreateFCmpOEQ(total, e_.Zero(1));
     llvm::Value* factor =
@@ -102,11 +102,11 @@ class RowsTask {
   const RowPlan& plan_;
   const int lanes_;
   llvm::Value* batch_ = nullptr;
-  llvm::Value* head_ = nullptr;  // first one, if heads are folded
+  llvm::Value* head_ = nullptr;  // the first one, if heads are folded
   llvm::Value* key_head_ = nullptr;
 };
 
-// Emits the join of one unit's chunks. Operand kQ holds what they left.
+// Emits the join of one unit's chunks. Operand kQ holds their partial results.
 void EmitJoinTask(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
                   const AttentionSpec& spec, const RowPlan& plan, llvm::Value* unit);
 

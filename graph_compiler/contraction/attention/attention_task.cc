@@ -49,7 +49,7 @@ void AttentionTask::Emit(Value* task) {
   Fill(scratch_.maximum, plan_.query_block, -INFINITY);
   Fill(scratch_.sum, plan_.query_block, 0.0f);
   Value* end = e_.Int(spec_.n);
-  // Keys after the last query of the block are seen by none of its queries.
+  // No query of the block sees the keys after its last query.
   if (spec_.causal) {
     end = e_.Min(end, plan_.folds_heads ? e_.Int(spec_.m) : e_.Add(first_row_, rows_));
   }
@@ -75,7 +75,7 @@ Value* AttentionTask::WholeGroups(Value* keys) {
 }
 
 void AttentionTask::KeyBlock(Value* key, Value* end) {
-  // At least one tile of keys, all of which exist (ChooseKeyBlock).
+  // This is at least one tile of keys, all of which exist (ChooseKeyBlock).
   Value* wanted = e_.Max(e_.Sub(end, key), e_.Int(plan_.key_rows));
   keys_ = e_.Min(e_.Min(wanted, e_.Sub(e_.Int(spec_.n), key)), e_.Int(plan_.key_block));
   first_key_ = key;
@@ -110,7 +110,7 @@ void AttentionTask::CopyBlockMaximum() {
   });
 }
 
-// key_rows keys x query_cols queries: scores, masked, and their maximum per query.
+// Computes the masked scores of key_rows keys x query_cols queries and their maximum per query.
 void AttentionTask::ScoreTile(Value* row, Value* col) {
   const TileShape shape{plan_.key_rows, plan_.query_vectors};
   Value* target = e_.Address(ScoreColumn(col), e_.Mul(row, score_stride()));
@@ -142,13 +142,14 @@ ScoreBlock AttentionTask::Block() {
   return block;
 }
 
-// One vector of queries: new maximum and sum, scores become exp(score - maximum).
+// Handles one vector of queries: updates maximum and sum, and turns scores into exp(score -
+// maximum).
 void AttentionTask::Exponentials(Value* col) {
   const int lanes = e_.lanes();
   const auto at = [&](int64_t offset) { return e_.Address(Scratch(offset), e_.Mul(col, 4)); };
   Value* maximum = e_.LoadF32(at(scratch_.block_maximum), lanes);
   Value* old_maximum = e_.LoadF32(at(scratch_.maximum), lanes);
-  // While all keys are masked the maximum is -inf; 0 in its place keeps exp(-inf - x) at 0.
+  // While all keys are masked the maximum is -inf. Using 0 in its place keeps exp(-inf - x) at 0.
   Value* none = e_.b.CreateFCmpOEQ(maximum, e_.F32Const(-INFINITY, lanes));
   Value* shift = e_.b.CreateSelect(none, e_.Zero(lanes), maximum);
   Value* correction = EmitWeight(e_, e_.b.CreateFSub(old_maximum, shift), lanes);
@@ -156,7 +157,7 @@ void AttentionTask::Exponentials(Value* col) {
   e_.StoreF32(at(scratch_.correction), correction);
   Value* column = ScoreColumn(col);
   const auto address = [&](Value* row) { return e_.Address(column, e_.Mul(row, score_stride())); };
-  // Whole groups of rows; those that are no keys weigh nothing.
+  // Rows come in whole groups; rows that are not keys have no weight.
   Value* keys = SkipsAboveDiagonal() ? KeysRead(col) : keys_;
   Value* end = keys;
   const bool whole = plan_.key_block % kWeightsAtOnce == 0 && spec_.n % kWeightsAtOnce == 0;
@@ -193,7 +194,7 @@ void AttentionTask::Exponentials(Value* col) {
   e_.StoreF32(at(scratch_.sum), sum);
 }
 
-// out[row] = O[row] / sum[row]; 0 for rows without keys.
+// Stores out[row] = O[row] / sum[row], or 0 for rows without keys.
 void AttentionTask::StoreOutput() {
   Body store;
   store.ops.push_back(MakeOp(Opcode::kAccumulator));
@@ -227,7 +228,7 @@ void AttentionTask::StoreOutput() {
   });
 }
 
-// Heads are not folded.
+// Heads are not folded here.
 void AttentionTask::StoreStatistics(Value* row, Value* empty, Value* inverse) {
   Value* place =
       e_.Dot({batch_, head_, e_.Add(first_row_, row)}, {spec_.heads * spec_.m, spec_.m, 1});

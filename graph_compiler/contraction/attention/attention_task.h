@@ -1,5 +1,6 @@
-// One task of attention (attention.h): the walk over blocks of keys and the softmax. What
-// multiplies, and how operands, weights and results lie for it, is the form's (attention_forms.h).
+// One task of attention (attention.h): the walk over blocks of keys and the softmax. The form
+// (attention_forms.h) decides how products are computed and how operands, weights and results lie
+// in memory for them.
 #pragma once
 
 #include <optional>
@@ -22,31 +23,32 @@ class AttentionTask {
  protected:
   enum Operand : uint32_t { kQ, kK, kV, kOut, kMask, kMaximum, kInverse, kSeed };
 
-  // Once: the task's queries, as the form multiplies them; missing ones are 0.
+  // Packs the task's queries in the layout in which the form multiplies them; missing ones are 0.
+  // Called once.
   virtual void PackQueries() = 0;
-  // Of every block: its keys and values.
+  // Stages keys and values; called for every block.
   virtual void StageBlock() = 0;
-  // Products of key_rows keys from `key` of the block on and query_cols queries.
+  // Returns the products of key_rows keys from `key` of the block on and query_cols queries.
   virtual Values Products(llvm::Value* key, llvm::Value* query) = 0;
-  // Where the scores of a vector of queries begin; keys lie score_stride() bytes apart.
+  // Returns where the scores of a vector of queries begin; keys lie score_stride() bytes apart.
   virtual llvm::Value* ScoreColumn(llvm::Value* query) = 0;
   virtual int64_t score_stride() const = 0;
-  // With a causal rule: the first panel of queries that reads weights of keys from `key` on, and
-  // how many keys of the block a vector of queries reads. Products and exponentials of others are
-  // left out.
+  // For a causal rule these return the first panel of queries that reads weights of keys from `key`
+  // on, and how many keys of the block a vector of queries reads. All other products and
+  // exponentials are left out.
   virtual llvm::Value* FirstPanel(llvm::Value* key) = 0;
   virtual llvm::Value* KeysRead(llvm::Value* query) = 0;
-  // kWeightsAtOnce rows of weights, from `row` of the column on, in place of the scores.
+  // Stores kWeightsAtOnce rows of weights, from `row` of the column on, in place of the scores.
   virtual void StoreWeights(llvm::Value* column, llvm::Value* row, const Values& weights) = 0;
-  // Behind the last of `rows` rows of weights of a column.
+  // Called behind the last of `rows` rows of weights of a column.
   virtual void FinishColumn(llvm::Value*, llvm::Value*) {}
-  // O = O * correction + P V.
+  // Computes O = O * correction + P V.
   virtual void AddOutputs() = 0;
-  // Makes rows of O at `output_rows` of scratch, if they do not lie there.
+  // Makes rows of O at `output_rows` of scratch if they do not lie there yet.
   virtual void FinishOutputs() {}
 
   bool SkipsAboveDiagonal() const { return spec_.causal && !plan_.folds_heads; }
-  // Keys rounded up to groups whose exponentials are in flight together.
+  // Returns the keys rounded up to groups whose exponentials are in flight together.
   llvm::Value* WholeGroups(llvm::Value* keys);
   llvm::Value* Scratch(int64_t offset) { return e_.Address(frame_.scratch, offset); }
   llvm::Value* OperandRow(Operand operand, const int64_t* strides, llvm::Value* head,
@@ -60,7 +62,7 @@ class AttentionTask {
   const AttentionScratch scratch_;
   const int size_;
   llvm::Value* batch_ = nullptr;
-  llvm::Value* head_ = nullptr;  // first one, if heads are folded
+  llvm::Value* head_ = nullptr;  // the first one, if heads are folded
   llvm::Value* key_head_ = nullptr;
   llvm::Value* first_row_ = nullptr;
   llvm::Value* rows_ = nullptr;  // query rows of this task

@@ -8,8 +8,8 @@ using llvm::Value;
 
 namespace {
 
-constexpr float kLeast = -87.0f;  // exp is 1.6e-38, the smallest normal number 1.2e-38
-constexpr float kMost = 88.0f;    // exp is 1.7e38
+constexpr float kLeast = -87.0f;  // its exp is 1.6e-38; the smallest normal number is 1.2e-38
+constexpr float kMost = 88.0f;    // its exp is 1.7e38
 
 }  // namespace
 

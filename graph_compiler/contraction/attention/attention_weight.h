@@ -6,10 +6,11 @@
 
 namespace hpu::graph_compiler {
 
-// exp(x) of scores less the largest of their row, f32 in `lanes` lanes (1: a scalar). 0 where it
-// would be a denormal: beside a weight of 1 it changes no sum, and CPUs take about 150 cycles for
-// each product with one (models hide keys by adding -100). At most exp(88), which only a row of
-// hidden keys reaches, whose scores of 1e9 the gradient's rounding moves.
+// Returns exp(x), where x is a score less the largest score of its row, f32 in `lanes` lanes (1: a
+// scalar). The result is 0 where it would be a denormal: beside a weight of 1 it changes no sum,
+// and CPUs take about 150 cycles for each product with a denormal (models hide keys by adding
+// -100). The result is at most exp(88). Only a row of hidden keys reaches that, because the
+// gradient's rounding moves its scores of 1e9.
 llvm::Value* EmitWeight(IrEmitter& e, llvm::Value* x, int lanes);
 
 }  // namespace hpu::graph_compiler

@@ -30,8 +30,8 @@ absl::Status Check(const ConvSpec& spec) {
   return absl::OkStatus();
 }
 
-// Rewrites accesses of (n, h, w, c) to those of a product: the dimensions [first, 3) become one
-// row dimension. Nothing if some access does not run evenly through them.
+// Rewrites accesses of (n, h, w, c) as accesses of a product: the dimensions [first, 3) become one
+// row dimension. Returns nothing if some access does not run evenly through them.
 std::optional<Body> CollapsePixels(const Body& body, const ConvSpec& spec, size_t first) {
   const int64_t sizes[] = {spec.batch, spec.out_h, spec.out_w};
   bool possible = true;
@@ -60,7 +60,7 @@ bool IsPointwise(const ConvSpec& spec) {
          spec.out_w == spec.in_w;
 }
 
-// A 1x1 convolution as a product whose rows are as many pixels as strides allow.
+// Returns a 1x1 convolution as a product that has as many pixels as its rows as strides allow.
 GemmSpec PointwiseGemm(const ConvSpec& spec) {
   const int64_t sizes[] = {spec.batch, spec.in_h, spec.in_w};
   const int64_t* strides = spec.x_strides;
@@ -105,12 +105,12 @@ GemmSpec PointwiseGemm(const ConvSpec& spec) {
 
 constexpr int64_t kMostJoinedChannels = 8;
 
-// AVX512_BF16 multiplies pairs of bf16.
+// Returns whether the convolution is done on pairs of bf16, as AVX512_BF16 multiplies them.
 bool TakesPairs(const TargetInfo& target, const ConvSpec& spec) {
   return target.avx512_bf16 && spec.x_type == MemoryType::kBF16 && HoldsBF16(spec.w_type);
 }
 
-// Channels lie in pairs.
+// Returns whether channels lie in pairs.
 bool LiesInPairs(const ConvSpec& spec) {
   if (spec.x_strides[3] != 1) return false;
   const bool even = std::all_of(spec.x_strides, spec.x_strides + 3,
@@ -118,7 +118,7 @@ bool LiesInPairs(const ConvSpec& spec) {
   return spec.in_c / spec.groups % 2 == 0 && even;
 }
 
-// Input channels and the strides of x count pairs, which are copied like f32.
+// Makes input channels and the strides of x count pairs, which are copied like f32.
 void CountPairs(ConvSpec& spec) {
   spec.in_c /= 2;
   for (int i = 0; i < 3; ++i) spec.x_strides[i] /= 2;
@@ -157,7 +157,7 @@ void TakeIntegers(KernelCache& cache, PanelType type, ConvSpec& spec, EmittedKer
   spec.x_type = MemoryType::kF32;
 }
 
-// Packs the weights into panels: once if they are stable, else by a launch of its own.
+// Packs the weights into panels: once if they are stable, else in a launch of its own.
 OperandRef PackWeights(KernelCache& cache, const ConvSpec& spec, const ConvPlan& plan,
                        bool depthwise, PanelType packed_type, EmittedKernels& out) {
   MatrixAccess w;

@@ -1,8 +1,8 @@
-// Convolution of one channel per group, or few: lanes are channels. Sums of a tile of a few pixels
-// stay in registers over all taps. One channel per group and contiguous channels: x is read where
-// it lies, pixels of an output row after each other and all channels of a tile, so that memory is
-// walked in order; where the machine multiplies pairs of bf16, neighbouring columns are pairs. Else
-// a task walks over blocks of channels, and copies the strip for each.
+// Convolution of one or few channels per group: lanes are channels. Sums of a tile of a few pixels
+// stay in registers over all taps. With one channel per group and contiguous channels, x is read
+// where it lies, the pixels of an output row one after another and all channels of a tile, so that
+// memory is walked in order. Where the machine multiplies pairs of bf16, neighbouring columns are
+// pairs. In all other cases a task walks over blocks of channels and copies the strip for each.
 #include <algorithm>
 #include <map>
 
@@ -58,19 +58,19 @@ class DepthwiseConv {
            [&](Value* pixel) { Tile(tiles.tail_rows, pixel, panel, channel); });
   }
 
-  // Neighbouring pixels of an output row, from column `first` on, with what they read.
+  // Neighbouring pixels of an output row, from column `first` on, and the input that they read.
   struct RowTile {
     int count = 0;
     Value* first = nullptr;  // output column
-    Value* input = nullptr;  // of channel 0, under the first tap of the first pixel
+    Value* input = nullptr;  // the address of channel 0 under the first tap of the first pixel
     int64_t col_bytes = 0, row_bytes = 0;
     MemoryType type = MemoryType::kF32;
-    // Columns of the input that exist, counted from `input`; kernel rows likewise.
+    // The columns of the input that exist, counted from `input`, and the kernel rows that exist.
     int64_t begin = 0, end = 0;
     Value* first_kernel_row = nullptr;
     Value* end_kernel_row = nullptr;
-    // Of channels. The last panel in place has as many vectors as it needs, the last of them with
-    // lanes that nothing may be read for.
+    // The number of vectors of channels. The last panel in place has as many vectors as it needs.
+    // Its last vector may have lanes for which nothing may be read.
     int vectors = 0;
     Value* last_lanes = nullptr;  // mask of the last vector (pairs: of all channels); null: all
   };
@@ -106,8 +106,8 @@ class DepthwiseConv {
     });
   }
 
-  // x where it lies. Kernel rows outside the image are left out; so are columns, which are known
-  // for every tile: those that reach over an edge have code of their own.
+  // Reads x where it lies. Kernel rows outside the image are left out. So are columns, which are
+  // known for every tile: tiles that reach over an edge have code of their own.
   void RowsInPlace(Value* first_panel, Value* end_panel) {
     const int size = MemoryTypeSize(spec_.x_type);
     const int64_t* strides = spec_.x_strides;
@@ -120,7 +120,8 @@ class DepthwiseConv {
     e_.For(e_.Int(0), position_->rows(), 1, [&](Value* h) {
       Value* row = e_.Add(position_->first_h(), h);
       Value* top = e_.Add(e_.Mul(row, spec_.stride_h), -spec_.pad_top);
-      const auto kernel_rows = [&](Value* pixels) {  // that cover so many rows of the image
+      // Returns the number of kernel rows that cover this many rows of the image.
+      const auto kernel_rows = [&](Value* pixels) {
         Value* some = e_.Max(pixels, e_.Int(0));
         return e_.Min(e_.DivConst(e_.Add(some, spec_.dilation_h - 1), spec_.dilation_h),
                       e_.Int(spec_.kernel_h));
@@ -206,14 +207,14 @@ class DepthwiseConv {
     EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
   }
 
-  // Of the tile's pixels, the one whose tap is at the column: its number, or -1.
+  // Returns the number of the tile's pixel whose tap is at the column, or -1.
   int64_t PixelOf(const RowTile& at, int64_t column, int64_t tap) const {
     const int64_t from = column - tap * spec_.dilation_w;
     const bool exists = from >= 0 && from % spec_.stride_w == 0 && from / spec_.stride_w < at.count;
     return exists ? from / spec_.stride_w : -1;
   }
 
-  // A column of the image is loaded once for all that it is a tap of.
+  // A column of the image is loaded once for all pixels that have it as a tap.
   Values RowOfTaps(const RowTile& at, Value* row, Value* first, Values sums) {
     const TileShape one{1, at.vectors};
     const auto load = [&](int64_t column) {
@@ -245,7 +246,7 @@ class DepthwiseConv {
     return sums;
   }
 
-  // Taps 2i and 2i + 1 are one product of pairs; a last one without a partner is multiplied beside
+  // Taps 2i and 2i + 1 are one product of pairs. A last tap without a partner is multiplied beside
   // a zero, not beside the next column, which may be infinite.
   Values RowOfPairs(const RowTile& at, Value* row, Value* first, Values sums) {
     std::map<int64_t, Value*> columns;
@@ -264,7 +265,7 @@ class DepthwiseConv {
       ToPairOrder(&w.back()[0], &w.back()[1]);
     }
     for (int64_t number = at.begin - 1; number < at.end; ++number) {
-      Values pairs, singles;  // of this column and the next, of this one and zeros
+      Values pairs, singles;  // pairs of this column and the next; pairs of this column and zeros
       for (int64_t tap = 0; tap < spec_.kernel_w; tap += 2) {
         const int64_t pixel = PixelOf(at, number, tap);
         if (pixel < 0) continue;
@@ -280,9 +281,9 @@ class DepthwiseConv {
     return sums;
   }
 
-  // Pairs (x[c], y[c]) of 32 channels in two vectors, in the order in which machines join words:
-  // of every 8 channels the first 4 in the one vector, the last 4 in the other. Nothing if there is
-  // neither.
+  // Returns pairs (x[c], y[c]) of 32 channels in two vectors, in the order in which machines join
+  // words: of every 8 channels the first 4 are in one vector and the last 4 in the other. Returns
+  // nothing if there is neither x nor y.
   Values JoinWords(Value* x, Value* y) {
     if (x == nullptr && y == nullptr) return {};
     Value* zero = llvm::Constant::getNullValue((x == nullptr ? y : x)->getType());
@@ -297,14 +298,14 @@ class DepthwiseConv {
     return {e_.b.CreateShuffleVector(x, y, low), e_.b.CreateShuffleVector(x, y, high)};
   }
 
-  // Two vectors of 16 channels each to the order of JoinWords, and back.
+  // Converts two vectors of 16 channels each to the order of JoinWords, and back.
   void ToPairOrder(Value** x, Value** y) {
     std::vector<int> low, high;
     for (int c = 0; c < kPairChannels; ++c) (c % 8 < 4 ? low : high).push_back(c);
     Shuffle(x, y, low, high);
   }
   void ToChannelOrder(Value** x, Value** y) {
-    std::vector<int> order;  // where channel c is
+    std::vector<int> order;  // the place of channel c
     for (int c = 0; c < kPairChannels; ++c) {
       order.push_back(c / 8 * 4 + c % 4 + (c % 8 < 4 ? 0 : kPairChannels / 2));
     }

@@ -11,8 +11,8 @@ constexpr int64_t kPixelsPerTask = 224;
 constexpr int64_t kFewestPixels = 28;
 constexpr int64_t kTasksWanted = 32;
 constexpr int64_t kFewestPanels = 2;
-// What a strip costs: each of its floats as many multiply-adds, and the share of a task that this
-// may be.
+// The cost of a strip: each of its floats costs this many multiply-adds, and the strip may take at
+// most this share of a task.
 constexpr double kMultiplyAddsPerFloat = 16;
 constexpr double kLargestStripShare = 1.0 / 12;
 constexpr int kMaxPixelRows = 10;  // each row of a tile holds an address register
@@ -21,28 +21,30 @@ constexpr int kDepthwiseRows = 4;
 constexpr int kMostDepthwiseRows = 8;
 constexpr int kDepthwiseVectors = 2;
 constexpr int kMostDepthwiseVectors = 3;  // one channel per group and registers for it
-constexpr int kPairVectors = 2;           // of sums: a vector of bf16 for each column
+constexpr int kPairVectors = 2;           // a vector of bf16 for each column
 constexpr int kPairTemporaries = 6;       // registers for two columns and their pairs
-constexpr double kMostIdleLanes = 0.2;    // of what the last panel fills up
+constexpr double kMostIdleLanes = 0.2;    // as a share of the lanes that the last panel fills up
 constexpr int64_t kMostUnrolledTaps = 7;
-// Of a depthwise task, whose rows above and below its own pixels are a large part of its reading.
+// The limits of a depthwise task, whose rows above and below its own pixels are a large part of its
+// reading.
 constexpr int64_t kDepthwiseStripBytes = 160 * 1024;
 constexpr int64_t kDepthwisePixels = 4096;
 constexpr int64_t kPixelsInPlace = 512;
 constexpr int64_t kPanelBlocksInPlace =
-    4;                               // at most: channels that lie together are walked together
-constexpr int64_t kWidestEdge = 16;  // columns of padding on a side, whose tiles are unrolled
+    4;  // the most panels of a task: channels that lie together are walked together
+// The most columns of padding on a side, whose tiles are unrolled.
+constexpr int64_t kWidestEdge = 16;
 
 bool ReadsInPlace(const ConvSpec& spec, int64_t group_in) {
   if (spec.x_type != MemoryType::kF32 || spec.x_strides[3] != 1) return false;
   if (!ReadsNoPadding(spec)) return false;
-  // Short runs per tap would spend their time on jumps.
+  // With short runs per tap most of the time would go into jumps.
   const bool columns_adjoin =
       spec.kernel_w == 1 || (spec.dilation_w == 1 && spec.x_strides[2] == group_in);
   return columns_adjoin || group_in >= 16;
 }
 
-// The largest tile of about `pixels` whose strip fits.
+// Chooses the largest tile of about `pixels` whose strip fits.
 void ChooseTile(ConvPlan& plan, const ConvSpec& spec, int64_t pixels, int64_t strip_bytes) {
   plan.tile_w = std::min(spec.out_w, kPixelsPerTask);
   plan.tile_h = std::clamp<int64_t>(pixels / plan.tile_w, 1, spec.out_h);
@@ -75,7 +77,7 @@ void ChooseTasks(ConvPlan& plan, const ConvSpec& spec, int64_t groups, int64_t f
   }
 }
 
-// Panels of a task that pay for copying its strip.
+// Returns the least number of panels per task that pays for copying its strip.
 int64_t FewestPanels(const ConvPlan& plan, const ConvSpec& spec) {
   const double strip = kMultiplyAddsPerFloat * static_cast<double>(plan.strip_floats(spec));
   const auto panel = static_cast<double>(plan.pixels() * plan.panel_cols * spec.kernel_h *
@@ -84,7 +86,7 @@ int64_t FewestPanels(const ConvPlan& plan, const ConvSpec& spec) {
   return std::max(kFewestPanels, wanted);
 }
 
-// AMX reads the pixels of a tile at equal distances: they share an output row.
+// AMX reads the pixels of a tile at equal distances, so they must share an output row.
 void ChooseAmx(ConvPlan& plan, const ConvSpec& spec) {
   if (spec.out_w % plan.tile_w != 0) return;
   int pixels = kAmxRows;
@@ -197,7 +199,8 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
     plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
     return plan;
   }
-  // Sums, a row of the kernel and a column of the image in registers where they are many enough.
+  // Sums, a row of the kernel and a column of the image are in registers where there are enough of
+  // them.
   const auto taps = static_cast<int>(plan.column_pairs ? CeilDiv(spec.kernel_w, 2) : spec.kernel_w);
   const int columns = plan.column_pairs ? kPairTemporaries : plan.vectors;
   const int rows = (target.vector_registers - taps * plan.vectors - columns) / plan.vectors;

@@ -59,10 +59,12 @@ void ConvTask::ZeroStrip(Value* from, Value* to) {
          [&](Value* byte) { e_.StoreF32(e_.Address(frame_.scratch, byte), padding); });
 }
 
-// Front to back: stores of zeros run over their end, into what is filled later or the slack.
+// This goes front to back: stores of zeros run over their end, into memory that is filled later or
+// into the slack.
 void ConvTask::FillStrip(Value* first_channel, Value* channels) {
   Value* strip = frame_.scratch;
-  // Input coordinates of the strip's first element; the part inside the input is copied.
+  // These are the input coordinates of the strip's first element; the part inside the input is
+  // copied.
   Value* top = e_.Add(e_.Mul(first_h_, spec_.stride_h), -spec_.pad_top);
   Value* left = e_.Add(e_.Mul(first_w_, spec_.stride_w), -spec_.pad_left);
   const auto span = [&](Value* tile, int64_t stride, int64_t kernel, int64_t dilation) {

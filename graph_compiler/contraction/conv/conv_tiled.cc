@@ -30,7 +30,7 @@ class TiledConv {
     k_bytes_ = plan.panel_cols * PackedSize(packed_type) * KPerStep(packed_type);
   }
 
-  // Neighbouring tasks share panels, which weigh more than the image where there are many.
+  // Neighbouring tasks share panels, which are larger than the image where there are many.
   void Emit(Value* task) {
     const Values index = e_.Decompose(
         task, {spec_.batch, spec_.groups, plan_.panel_blocks, plan_.blocks_h, plan_.blocks_w});
@@ -54,7 +54,7 @@ class TiledConv {
   int64_t PanelBytes() const { return taps() * plan_.group_in * k_bytes_ + SumBytes(); }
   bool integers() const { return IsInteger(packed_type_); }
 
-  // What a panel's integers begin at and are corrected by.
+  // Loads the initial values and the corrections of a panel's integer sums.
   void EnterIntegers(Value* panel) {
     Value* end = e_.Add(e_.Mul(panel, PanelBytes()), PanelBytes() - SumBytes());
     Value* col = e_.Mul(panel, plan_.panel_cols);
@@ -67,7 +67,7 @@ class TiledConv {
   Value* RowToBeginWith() {
     return e_.Address(position_->end_of_scratch(), plan_.tiles.max_rows() * plan_.panel_cols * 4);
   }
-  // Finished sums of integers, in the tile's buffer, to results.
+  // Turns finished integer sums in the tile's buffer into results.
   void FinishIntegers(TileShape shape, Value* pixel, Value* panel) {
     const int64_t k = taps() * plan_.group_in * KPerStep(packed_type_);
     Value* sums = position_->end_of_scratch();
@@ -100,7 +100,8 @@ class TiledConv {
     if (tiles.tail_count > 0) run(tiles.tail_rows, e_.Int(main_end), limit(plan_.pixels()));
   }
 
-  // `run` gets the first tap of every contiguous run of k, and what is carried from run to run.
+  // `run` gets the first tap of every contiguous run of k and the values that are carried from run
+  // to run.
   Values ForEachRun(const Values& init,
                     const std::function<Values(Value* row, Value* col, const Values&)>& run) {
     const auto kernel_row = [&](Value* row, const Values& carried) {
@@ -112,7 +113,8 @@ class TiledConv {
     return e_.For(e_.Int(0), e_.Int(spec_.kernel_h), 1, init, kernel_row);
   }
 
-  // Weights of a panel from tap (row, col) on; `k_before` receives the k steps before it.
+  // Returns the weights of a panel from tap (row, col) on; `k_before` receives the k steps before
+  // it.
   TileB Weights(Value* panel, Value* row, Value* col, Value** k_before) {
     TileB b;
     b.type = packed_type_;
@@ -137,7 +139,7 @@ class TiledConv {
     EmitTileEpilogue(e_, frame_, spec_.epilogue, shape, sums, place);
   }
 
-  // Tiles of `rows` pixels from `first` to `end` in AMX tiles, each in one output row.
+  // Computes tiles of `rows` pixels from `first` to `end` in AMX tiles, each in one output row.
   void AmxRun(int rows, Value* first, Value* end, Value* panel) {
     AmxTiles amx(e_, rows, plan_.amx_pixels, plan_.vectors, plan_.amx_depth);
     amx.Configure(frame_);
@@ -196,7 +198,7 @@ class TiledConv {
   PanelZeros zeros_;
   bool fused_columns_ = false;
   int64_t run_ = 0;      // k steps without a jump in the input
-  int64_t k_bytes_ = 0;  // of a panel per k step
+  int64_t k_bytes_ = 0;  // bytes of a panel per k step
   ConvTask* position_ = nullptr;
   Value* group_ = nullptr;
   Value* input_ = nullptr;

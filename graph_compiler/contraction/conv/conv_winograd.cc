@@ -18,13 +18,13 @@ constexpr int kPoints = kInputs * kInputs;  // products per tile and pair of cha
 // The 16 matrices lie a little more than their size apart, so that no two share a cache set.
 int64_t PointStride(int64_t matrix_bytes) { return RoundUp(matrix_bytes, 64) + 5 * 64; }
 
-// B^T d
+// Returns B^T d.
 Values TransformInput(IrEmitter& e, const Values& d) {
   return {e.b.CreateFSub(d[0], d[2]), e.b.CreateFAdd(d[1], d[2]), e.b.CreateFSub(d[2], d[1]),
           e.b.CreateFSub(d[1], d[3])};
 }
 
-// G g
+// Returns G g.
 Values TransformTaps(IrEmitter& e, const Values& g) {
   Value* half = e.F32Const(0.5f, e.lanes());
   Value* ends = e.b.CreateFMul(e.b.CreateFAdd(g[0], g[2]), half);
@@ -32,13 +32,13 @@ Values TransformTaps(IrEmitter& e, const Values& g) {
   return {g[0], e.b.CreateFAdd(ends, middle), e.b.CreateFSub(ends, middle), g[2]};
 }
 
-// A^T m
+// Returns A^T m.
 Values TransformOutput(IrEmitter& e, const Values& m) {
   return {e.b.CreateFAdd(e.b.CreateFAdd(m[0], m[1]), m[2]),
           e.b.CreateFSub(e.b.CreateFSub(m[1], m[2]), m[3])};
 }
 
-// T x T^T for a square x (row-major), T as one of the above.
+// Returns T x T^T for a square x (row-major), with T as one of the functions above.
 template <typename T>
 Values TransformSquare(IrEmitter& e, const Values& x, int size, T transform) {
   std::vector<Values> columns;
@@ -56,8 +56,8 @@ Values TransformSquare(IrEmitter& e, const Values& x, int size, T transform) {
   return result;
 }
 
-// Scratch: that of ConvTask, then transformed weights, transformed input, products, and a tile for
-// the epilogue.
+// Scratch holds the scratch of ConvTask, then transformed weights, transformed input, products, and
+// a tile for the epilogue.
 class Scratch {
  public:
   Scratch(const ConvSpec& spec, const WinogradPlan& plan) {
@@ -179,8 +179,8 @@ class WinogradConv {
     });
   }
 
-  // Tiles x output channels of a panel at one point. Rows beyond the tiles that exist are whatever
-  // scratch holds.
+  // Computes tiles x output channels of a panel at one point. Rows beyond the tiles that exist hold
+  // whatever scratch holds.
   void Products(Value* panel, Value* point) {
     Value* inputs = e_.Address(At(scratch_.inputs()), e_.Mul(point, scratch_.input_point()));
     Value* products = e_.Address(At(scratch_.products()), e_.Mul(point, scratch_.product_point()));
@@ -232,7 +232,7 @@ class WinogradConv {
     }
   }
 
-  // Two pixels of output row `h` from column `w` on.
+  // Finishes two pixels of output row `h` from column `w` on.
   void Finish(Value* panel, Value* h, Value* w, const Values& pixels) {
     TilePlace place;
     place.prefix = {position_->image()};
@@ -259,21 +259,20 @@ class WinogradConv {
   Value* tiles_w_ = nullptr;
 };
 
-// ---- plan ----
-
-constexpr int64_t kInputBytes = 512 * 1024;   // transformed, of a block: in L2
-constexpr int64_t kFewestTiles = 6;           // rows of a product that outlast reading its weights
-constexpr int64_t kTilesPerBlock = 64;        // their products stay there, too
-constexpr int64_t kWeightBytes = 512 * 1024;  // transformed, of a panel
+constexpr int64_t kInputBytes = 512 * 1024;  // transformed input of a block, in L2
+// A product with fewer rows would end before its weights are read.
+constexpr int64_t kFewestTiles = 6;
+constexpr int64_t kTilesPerBlock = 64;        // their products stay in L2, too
+constexpr int64_t kWeightBytes = 512 * 1024;  // transformed weights of a panel
 constexpr int64_t kTasksWanted = 32;
-// Tiles that pay for transforming a panel of weights.
+// The number of tiles that pays for transforming a panel of weights.
 constexpr int64_t kTilesPerTask = 48;
-// What transforming a vector of a tile's input, of its output, and of the weights (which may come
-// from memory) costs, in multiply-adds of vectors.
+// The costs of transforming a vector of a tile's input, of its output, and of the weights (which
+// may come from memory), in multiply-adds of vectors.
 constexpr double kInputCost = 50;
 constexpr double kOutputCost = 75;
 constexpr double kWeightCost = 130;
-constexpr double kWorthwhile = 0.85;  // of the direct form's time
+constexpr double kWorthwhile = 0.85;  // as a share of the direct form's time
 
 bool Fits(const TargetInfo& target, const ConvSpec& spec) {
   return spec.x_type == MemoryType::kF32 && spec.w_type == MemoryType::kF32 &&
@@ -282,7 +281,7 @@ bool Fits(const TargetInfo& target, const ConvSpec& spec) {
          spec.in_c % target.f32_lanes == 0 && !spec.direct;
 }
 
-// Multiply-adds that the form's arithmetic takes the time of.
+// Returns how many multiply-adds would take as long as the arithmetic of this form.
 double Cost(const ConvSpec& spec, const WinogradPlan& plan) {
   const ConvPlan& block = plan.block;
   const auto in = static_cast<double>(spec.in_c);

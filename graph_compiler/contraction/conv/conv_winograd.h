@@ -18,17 +18,17 @@ namespace hpu::graph_compiler {
 
 struct WinogradPlan {
   ConvPlan block;      // tile_h x tile_w are even and may reach beyond the output
-  int64_t tiles = 0;   // 2 x 2, of a block; block.tiles cuts them into register tiles
+  int64_t tiles = 0;   // 2 x 2 tiles of a block; block.tiles cuts them into register tiles
   int64_t blocks = 0;  // of all images
   // A task transforms the weights of its panels once, for several blocks.
   int64_t blocks_per_task = 0;
   int64_t block_groups = 0;
 };
 
-// Nothing where the direct form is faster or the form does not fit.
+// Returns nothing where the direct form is faster or this form does not fit.
 std::optional<WinogradPlan> PlanWinogradConv(const TargetInfo& target, const ConvSpec& spec);
 
-// Weights are panels of f32 as for the tiled form (of plan.block's width).
+// Weights are panels of f32 as for the tiled form (with the width of plan.block).
 KernelLaunch EmitWinogradConv(KernelCache& cache, const ConvSpec& spec, const WinogradPlan& plan);
 
 }  // namespace hpu::graph_compiler

@@ -10,15 +10,16 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Row tiles that must share a panel before copying it pays.
+// The least number of row tiles that must share a panel before copying it pays.
 constexpr int64_t kTilesWorthPacking = 4;
-// A walk over k by columns of A touches a line per step; beyond this it is staged.
+// A walk over k by columns of A touches a line per step. An A with more steps than this is staged.
 constexpr int64_t kLongestColumnWalk = 128;
 constexpr int64_t kWaysOfL1 = 8;
 constexpr int kUsualVectors = 2;
-// Rows (of the other operand: columns) of a product that pay for staging an operand in bf16.
+// The least number of rows (for the other operand: columns) of a product that pays for staging an
+// operand in bf16.
 constexpr int64_t kRowsWorthStaging = 32;
-// Rows of B shorter than this are no stream.
+// Rows of B shorter than this are not streamed.
 constexpr int64_t kShortestStream = 32;
 
 absl::Status Check(const GemmSpec& spec) {
@@ -65,7 +66,7 @@ uint64_t TotalBytes(const BoundGemm& gemm, const Body& epilogue) {
   return total;
 }
 
-// The same sums as B^T A^T: rows and columns change places, in the epilogue too.
+// Returns the same sums as B^T A^T: rows and columns change places, in the epilogue too.
 GemmSpec Transposed(const GemmSpec& spec) {
   GemmSpec result = spec;
   std::swap(result.m, result.n);
@@ -88,7 +89,7 @@ GemmSpec Transposed(const GemmSpec& spec) {
   return result;
 }
 
-// A matrix times a vector reads the matrix once: as one row times a matrix it is streamed.
+// A matrix times a vector reads the matrix once, so it is streamed as one row times a matrix.
 bool IsMatrixTimesVector(const GemmSpec& spec) {
   return spec.n == 1 && spec.m > kMaxStreamedRows && spec.k >= kShortestStream &&
          (spec.a.col_stride == 1 || spec.a.row_stride == 1);
@@ -124,7 +125,8 @@ class GemmForms {
   }
 
  private:
-  // A stride over one element or none is free to be anything: make it what kernels like best.
+  // A stride over one element or none may have any value, so this sets the value that kernels like
+  // best.
   void DropUnusedStrides() {
     if (gemm_.k <= 1) gemm_.a.col_stride = 1;
     if (gemm_.m <= 1) gemm_.a.row_stride = 0;
@@ -136,7 +138,8 @@ class GemmForms {
     }
   }
 
-  // `b`: where the kernel reads B. A packed B is not what an epilogue that also reads B means.
+  // `b` is the place where the kernel reads B. If that is a packed B, an epilogue that also reads B
+  // still means the original one.
   void Bind(const OperandRef& b) {
     gemm_.operands = {gemm_.a.buffer, b};
     if (gemm_.zeros.has_b()) gemm_.operands.push_back(gemm_.zeros.b);
@@ -152,8 +155,8 @@ class GemmForms {
     return std::move(out_);
   }
 
-  // Rows a multiple of 4 KiB apart fall into the same sets of L1: more of them than it has ways
-  // would evict each other while a tile walks along them.
+  // Rows that are a multiple of 4 KiB apart fall into the same sets of L1. If there are more of
+  // them than L1 has ways, they would evict each other while a tile walks along them.
   bool RowsCollide() const {
     const int tile_rows = MaxTileRows(cache_.module().target(), kUsualVectors);
     return gemm_.m > kWaysOfL1 && tile_rows > kWaysOfL1 && gemm_.a.row_stride % 1024 == 0 &&
@@ -177,7 +180,7 @@ class GemmForms {
 
   bool integers() const { return IsIntegerProduct(gemm_.a.type, gemm_.b.type); }
 
-  // Matrices of A that meet the same B.
+  // Returns the number of matrices of A that are multiplied by the same B.
   int64_t SharersOfB() const {
     int64_t count = 1;
     for (size_t i = 0; i < gemm_.batch.size(); ++i) {
@@ -186,14 +189,14 @@ class GemmForms {
     return count;
   }
 
-  // Every block of rows would pack the same panels.
+  // If tasks packed the panels, every block of rows would pack the same panels again.
   bool StagesPanels(PanelForm form) const {
     return form == PanelForm::kPackedByTask && PackingRowBlocks(gemm_.m) * SharersOfB() > 1 &&
            !HasNegativeStride(gemm_.b);
   }
 
-  // AVX512_BF16 multiplies pairs of bf16 along k. What does not lie in pairs is staged, which costs
-  // about as much as a few rows or columns of the product.
+  // AVX512_BF16 multiplies pairs of bf16 along k. An operand that does not lie in pairs is staged,
+  // which costs about as much as a few rows or columns of the product.
   bool TakesPairs(PanelForm form) const {
     if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
     if (gemm_.a.type != MemoryType::kBF16 || !HoldsBF16(gemm_.b.type)) return false;
@@ -201,7 +204,7 @@ class GemmForms {
     return ReadsDwordsInPlace() || gemm_.n >= kRowsWorthStaging;
   }
 
-  // Elements of a dword, as the panels hold them: pairs of bf16, pairs or quads of integers.
+  // Returns the elements per dword in the panels: pairs of bf16, pairs or quads of integers.
   int64_t PerDword() const {
     return integers() ? KPerStep(IntegerPanels(cache_.module().target())) : 2;
   }
@@ -214,7 +217,8 @@ class GemmForms {
                        [&](int64_t stride) { return stride % per_dword == 0; });
   }
 
-  // A lies in dwords, of a k that AMX, where it is there, cuts into tiles without a rest.
+  // Returns whether A lies in dwords and, where AMX is present, AMX cuts k into tiles without a
+  // remainder.
   bool ReadsDwordsInPlace() const {
     if (!HasDwords(gemm_.a, PerDword()) || gemm_.k % PerDword() != 0) return false;
     const int64_t dwords = gemm_.k / PerDword();
@@ -222,14 +226,14 @@ class GemmForms {
            AmxDepthFilledUp(dwords) == 0 || gemm_.n < kRowsWorthStaging;
   }
 
-  // AMX multiplies tiles of dwords; a rest of k is filled up with zeros where A is copied.
+  // AMX multiplies tiles of dwords. A remainder of k is filled up with zeros where A is copied.
   int ChooseAmxDepth() const {
     if (!cache_.module().target().amx_bf16) return 0;
     const int64_t dwords = CeilDiv(gemm_.k, PerDword());
     return ReadsDwordsInPlace() ? AmxDepth(dwords) : AmxDepthFilledUp(dwords);
   }
 
-  // From here on k, with what fills it up, and the strides of A count dwords.
+  // From here on k, with its filling, and the strides of A count dwords.
   void CountDwords(int64_t filled_k, int64_t per_dword) {
     gemm_.k_elements = filled_k;
     gemm_.k = filled_k / per_dword;
@@ -277,7 +281,8 @@ class GemmForms {
           EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
     }
     if (dwords) {
-      const int64_t per_dword = PerDword();  // which the staged A no longer tells
+      // This is read before A is staged, because the staged A does not have it.
+      const int64_t per_dword = PerDword();
       if (!ReadsDwordsInPlace()) StageDwords(format.filled_k);
       CountDwords(format.filled_k, per_dword);
     }

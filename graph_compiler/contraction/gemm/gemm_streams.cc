@@ -1,5 +1,5 @@
-// Products of a few rows (m <= kMaxStreamedRows), bound by reading B: every byte of B is read once,
-// in place, in the order in which it lies.
+// Products of a few rows (m <= kMaxStreamedRows). Reading B takes most of the time: every byte of B
+// is read once, in place, in the order in which it lies.
 #include <algorithm>
 
 #include "graph_compiler/contraction/gemm/gemm.h"
@@ -60,7 +60,8 @@ class StreamedGemm {
     end_col_ = e_.Min(e_.Add(first_col_, cols_per_task), e_.Int(gemm.n));
   }
 
-  // Columns of B contiguous: `lanes` columns at a time, each a dot product with the rows of A.
+  // For contiguous columns of B: handles `lanes` columns at a time, each a dot product with the
+  // rows of A.
   void Dots() {
     e_.For(first_col_, end_col_, e_.lanes(), [&](Value* col) {
       const Values sums = DotGroup(col);
@@ -68,7 +69,7 @@ class StreamedGemm {
     });
   }
 
-  // Rows of B contiguous: sums += A[:, k..] * B[k.., cols], a few rows of B per pass.
+  // For contiguous rows of B: sums += A[:, k..] * B[k.., cols], with a few rows of B per pass.
   void Rows() {
     const int64_t stride = cols_per_task_ * 4;
     Value* cols = e_.Sub(end_col_, first_col_);
@@ -110,7 +111,7 @@ class StreamedGemm {
     return result;
   }
 
-  // Vector sums of `count` columns with every row. Columns beyond n read the last one.
+  // Returns vector sums of `count` columns with every row. Columns beyond n read the last one.
   Values DotColumns(Value* col, int count) {
     Values columns;
     for (int i = 0; i < count; ++i) {
@@ -191,7 +192,7 @@ class StreamedGemm {
     }
   }
 
-  // The epilogue of `lanes` columns.
+  // Runs the epilogue of `lanes` columns.
   void Finish(Value* row, Value* col, Value* sums) {
     Values index = batch_index_;
     index.push_back(row);

@@ -19,7 +19,7 @@ namespace {
 
 using llvm::Value;
 
-// Results and residuals of fewer bytes come from a cache; fewer steps of a tile do not outlast a
+// Smaller results and residuals come from a cache, and fewer steps of a tile take less time than a
 // fetch from memory.
 constexpr uint64_t kBytesWorthPrefetching = 4 << 20;
 constexpr int64_t kStepsWorthPrefetching = 32;
@@ -31,7 +31,8 @@ bool PrefetchesEpilogue(const BoundGemm& gemm, const GemmBlocks& blocks) {
          EpilogueBytes(gemm.epilogue, results) >= kBytesWorthPrefetching;
 }
 
-// Rows of A follow each other without a gap and come from memory: the next tile's are fetched.
+// Returns whether rows of A follow each other without a gap and come from memory, so that the rows
+// of the next tile are prefetched.
 bool StreamsA(const BoundGemm& gemm, const GemmBlocks& blocks) {
   const bool dense = gemm.a.row_stride == gemm.k && gemm.a.col_stride == 1;
   const auto bytes = static_cast<uint64_t>(gemm.m * gemm.k * 4);
@@ -50,7 +51,7 @@ class TiledGemm {
         packed_type_(packed_type),
         zeros_(e_, frame, packed_type, gemm.zeros, blocks.vectors) {}
 
-  // Partial sums of one panel.
+  // Returns the bytes of the partial sums of one panel.
   static int64_t PanelPartialBytes(const GemmBlocks& blocks) {
     return blocks.tiles_per_block * blocks.tiles.max_rows() * blocks.panel_cols * 4;
   }
@@ -94,7 +95,8 @@ class TiledGemm {
 
     const int64_t joined = blocks_.tasks_joined;
     if (joined == 1) return Panels(panel_block, e_.Add(panel_block, 1));
-    // Tasks that this call has of the block of rows run in groups; the first of a group runs it.
+    // The tasks of this call that share a block of rows run in groups; the first task of a group
+    // runs the whole group.
     Value* first = e_.Max(frame_.task_begin, e_.Sub(task, panel_block));
     Value* leads = e_.b.CreateICmpEQ(e_.RemConst(e_.Sub(task, first), joined), e_.Int(0));
     e_.If(leads, [&] {
@@ -104,7 +106,7 @@ class TiledGemm {
   }
 
  private:
-  // Those of the blocks [begin, end).
+  // Computes the panels of the blocks [begin, end).
   void Panels(Value* begin, Value* end) {
     Value* first_panel = e_.Mul(begin, blocks_.panels_per_task);
     Value* end_panel = e_.Min(e_.Mul(end, blocks_.panels_per_task), e_.Int(blocks_.panels));
@@ -124,7 +126,7 @@ class TiledGemm {
     e_.For(e_.Int(0), e_.Int(gemm_.k), blocks_.k_block, block);
   }
 
-  // First row of a tile: tiles of main_rows first, then those of tail_rows.
+  // Returns the first row of a tile: tiles of main_rows come first, then those of tail_rows.
   Value* TileRow(Value* tile) {
     const RowTiles& tiles = blocks_.tiles;
     if (tiles.tail_count == 0) return e_.Mul(tile, tiles.main_rows);
@@ -151,7 +153,7 @@ class TiledGemm {
   int64_t PanelBytes() const { return gemm_.k * StepBytes() + SumBytes(); }
   bool integers() const { return IsInteger(packed_type_); }
 
-  // What a panel's integers begin at and are corrected by.
+  // Loads the initial values and the corrections of a panel's integer sums.
   void EnterIntegers(Value* panel, Value* col) {
     Value* sums = e_.Address(b_, e_.Add(e_.Mul(panel, PanelBytes()), gemm_.k * StepBytes()));
     Value* b_zero =
@@ -161,7 +163,7 @@ class TiledGemm {
   Values BeginTile(TileShape shape) {
     return integers() ? zeros_.Begin(shape) : ZeroTile(e_, shape);
   }
-  // Finished sums of integers in memory, to results.
+  // Turns finished integer sums in memory into results.
   void FinishIntegers(TileShape shape, Value* row, Value* sums, const TilePlace& place) {
     zeros_.Finish(sums, e_.Int(shape.rows), gemm_.k_elements, [&](Value* r, const TileB& ones) {
       TileA a;
@@ -241,8 +243,8 @@ class TiledGemm {
       b.prefetch = e_.Address(a.row_bases[0], rows * gemm_.a.row_stride * 4);
       b.prefetch_step = RoundUp(rows * 4, 16);
     } else if (form_ == PanelForm::kPacked) {
-      // Rows stand for tiles: any order of shares covers the panel. Where rows come first, a thread
-      // has the panel's other blocks of rows next.
+      // Rows stand for tiles here: any order of shares covers the panel. Where rows come first, a
+      // thread handles the panel's other blocks of rows next.
       Value* first = blocks_.rows_first ? e_.Int(0) : first_row_;
       const int64_t passes = blocks_.rows_first ? blocks_.tiles.count() : blocks_.tiles_per_block;
       Value* pass = e_.DivConst(e_.Sub(row, first), blocks_.tiles.max_rows());
@@ -272,7 +274,7 @@ class TiledGemm {
     return e_.b.CreateICmpSGE(e_.Add(k0, blocks_.k_block), e_.Int(gemm_.k));
   }
 
-  // Row tiles [first, end) of equal height in AMX tiles.
+  // Computes row tiles [first, end) of equal height in AMX tiles.
   void AmxRun(int rows, Value* first, Value* end, Value* col, Value* k0, Value* steps,
               const TileB& b) {
     AmxTiles amx(e_, rows, kAmxRows, blocks_.vectors, blocks_.amx_depth);

@@ -20,12 +20,12 @@ constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kUnroll = 4;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kBytesAhead = 2048;  // of a prefetch along a block
-constexpr int kNibbleOffset = 8;       // what 4 bits hold more than they mean
+constexpr int kNibbleOffset = 8;       // the offset by which 4 bits are stored
 
-// Operand numbers of the launch; those of the epilogue follow.
+// Operand numbers of the launch; the numbers of the epilogue's operands follow.
 enum : uint32_t { kX, kWeights, kScale, kZero };
 
-// Rows of A as the kernel reads them.
+// The rows of A in the form in which the kernel reads them.
 struct Rows {
   Value* base = nullptr;
   MemoryType type = MemoryType::kF32;
@@ -61,7 +61,7 @@ class QuantizedGemm {
         groups_(spec.k / spec.group),
         pairs_(TakesPairs(target, spec)) {}
 
-  // AVX512_BF16 multiplies pairs along k, of which one table makes both halves.
+  // AVX512_BF16 multiplies pairs along k, and one table makes both halves of a pair.
   static bool TakesPairs(const TargetInfo& target, const QuantizedGemmSpec& spec) {
     return target.avx512_bf16 && spec.half != 0 && spec.x.type == MemoryType::kBF16 &&
            spec.x.col_stride == 1 && spec.group % 2 == 0;
@@ -79,7 +79,7 @@ class QuantizedGemm {
   static bool HasZero(const QuantizedGemmSpec& spec) {
     return spec.zero.buffer.kind != OperandRef::Kind::kNull;
   }
-  // Rows in f32, then the sums of their groups.
+  // Scratch holds the rows in f32, then the sums of their groups.
   static uint64_t ScratchBytes(const TargetInfo& target, const QuantizedGemmSpec& spec) {
     const int64_t sums = HasZero(spec) ? spec.m * (spec.k / spec.group) * 4 : 0;
     return static_cast<uint64_t>(CopiedBytes(target, spec) + sums);
@@ -126,7 +126,8 @@ class QuantizedGemm {
     return e_.Address(e_.Address(base, e_.Mul(k, size)), further * rows_.stride * size);
   }
 
-  // Over [begin, begin + group) by `step` as far as it goes, then under masks of what is left.
+  // Walks over [begin, begin + group) by `step` as far as it goes, then under masks of the
+  // remainder.
   template <typename Step>
   Values EachOfGroup(Value* begin, int64_t step, const Values& init, const Step& body) {
     const int64_t full = spec_.group / step * step;
@@ -169,7 +170,7 @@ class QuantizedGemm {
     return scale == nullptr ? e_.b.CreateFAdd(total, sum) : e_.Fma(scale, sum, total);
   }
 
-  // ---- 8 bits: lanes run along k --------------------------------------------------------------
+  // With 8 bits, lanes run along k.
 
   void Columns(Value* col, Value* row, int64_t rows) {
     int64_t at_once = std::min<int64_t>(8, e_.lanes());
@@ -186,8 +187,8 @@ class QuantizedGemm {
     }
   }
 
-  // Vectors whose lanes add up to the results of `count` columns with `rows` rows, [column][row].
-  // Columns beyond n read the last one.
+  // Returns vectors whose lanes add up to the results of `count` columns with `rows` rows, as
+  // [column][row]. Columns beyond n read the last one.
   Values DotColumns(Value* col, int64_t count, Value* row, int64_t rows) {
     Values numbers, addresses;
     for (int64_t i = 0; i < count; ++i) {
@@ -236,7 +237,8 @@ class QuantizedGemm {
     return e_.LoadWide(FactorAddress(operand, factor, group, col), factor.type, 1);
   }
 
-  // zero * (sum of x), an equal part in each lane: lanes are a power of two, so nothing is rounded.
+  // Adds zero * (sum of x), an equal part in each lane: the number of lanes is a power of two, so
+  // nothing is rounded.
   Value* AddSpread(Value* total, Value* zero, Value* row, int64_t further, Value* group) {
     Value* sum = e_.LoadF32(SumOfX(row, further, group), 1);
     Value* part = e_.b.CreateFMul(sum, e_.F32Const(1.0f / static_cast<float>(e_.lanes()), 1));
@@ -259,7 +261,7 @@ class QuantizedGemm {
     }
   }
 
-  // ---- 4 bits: lanes are columns --------------------------------------------------------------
+  // With 4 bits, lanes are columns.
 
   int64_t vectors() const { return 2 * spec_.half / e_.lanes(); }
 
@@ -327,7 +329,7 @@ class QuantizedGemm {
     return e_.b.CreateZExt(bytes, Integers(32, e_.lanes()));
   }
 
-  // All columns of a block at one k.
+  // Returns all columns of a block at one k.
   Values Weights(Value* address) {
     Values low, high;
     for (int64_t place = 0; place < spec_.half; place += e_.lanes()) {
@@ -339,8 +341,8 @@ class QuantizedGemm {
     return low;
   }
 
-  // The number in the low 4 bits of every lane. Where registers hold a table of 16 it is looked up
-  // there, which reads no other bits.
+  // Returns the number in the low 4 bits of every lane. Where registers hold a table of 16, the
+  // number is looked up there, and the lookup reads no other bits.
   Value* Widen(Value* integers) {
     if (e_.lanes() == 16) {
       std::vector<llvm::Constant*> table;
@@ -356,10 +358,10 @@ class QuantizedGemm {
     return e_.b.CreateSIToFP(number, e_.F32(e_.lanes()));
   }
 
-  // The same at k and k + 1, as dwords of two bf16. A lookup of words reads five bits: the table
-  // has each number twice. Words that hold two columns of a row each are paired with those of the
-  // next row first, so that nothing is widened before it is looked up; even columns then stand
-  // apart from odd ones until InOrder.
+  // Returns the weights at k and k + 1 as dwords of two bf16. A lookup of words reads five bits, so
+  // the table has each number twice. Words that hold two columns of a row each are paired with
+  // those of the next row first, so that nothing is widened before it is looked up; even columns
+  // then stand apart from odd ones until InOrder.
   Values WeightPairs(Value* address) {
     std::vector<llvm::Constant*> table;
     for (int i = 0; i < 32; ++i) {
@@ -383,10 +385,10 @@ class QuantizedGemm {
     return {look_up(words, 0), look_up(words, 4)};
   }
 
-  // Vectors of sums hold even columns, then odd ones.
+  // Returns whether vectors of sums hold even columns first, then odd ones.
   bool KeepsParity() const { return pairs_ && spec_.half == 2 * e_.lanes(); }
 
-  // first, second, first + 1, second + 1 ... of `count` each.
+  // Returns first, second, first + 1, second + 1 ... with `count` of each.
   static std::vector<int> Zipped(int first, int second, int count) {
     std::vector<int> order;
     for (int i = 0; i < count; ++i) {
@@ -424,8 +426,8 @@ class QuantizedGemm {
     }
   }
 
-  // Of a vector of columns. Every second element comes out of two loads that meet in the middle, so
-  // that nothing behind the last one is touched.
+  // Returns the factors of a vector of columns. Every second element comes out of two loads that
+  // meet in the middle, so that nothing behind the last one is touched.
   Value* Factors(uint32_t operand, const MatrixAccess& factor, Value* group, Value* col) {
     const int lanes = e_.lanes();
     Value* address = FactorAddress(operand, factor, group, col);

@@ -1,5 +1,5 @@
-// Products of a few rows with weights of 8 or 4 bits. Bound by reading weights: every byte of them
-// is read once from memory, in place, and widened in registers; sums are f32.
+// Products of a few rows with weights of 8 or 4 bits. Reading the weights takes most of the time:
+// every byte of them is read once from memory, in place, and widened in registers; sums are f32.
 //
 //   y[m, n] = sum over groups g of   scale[g, n] * (sum of x[m, k] * q[k, n] over k in g)
 //                                  + zero[g, n]  * (sum of x[m, k] over k in g)
@@ -8,7 +8,7 @@
 //   4 bits   blocks of 2 * half columns: per k `half` bytes, byte j with column j in its low bits
 //            and column j + half in its high ones, both plus 8. Lanes are columns
 //
-// Rows beyond what registers hold run in blocks over weights that the caches hold by then.
+// Rows beyond those that registers hold run in blocks; the caches hold the weights by then.
 #pragma once
 
 #include "graph_compiler/contraction/tiles/kernel_cache.h"

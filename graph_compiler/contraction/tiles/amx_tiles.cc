@@ -13,8 +13,8 @@ constexpr int kRowBytes = 64;   // of a full tile
 constexpr int kMostDepth = 16;  // rows of a tile of B
 constexpr int kLeastDepth = 8;
 constexpr int kFirstA = 4, kFirstB = 6;
-// Operand of LDTILECFG: palette, start row, 14 reserved bytes, 16 row lengths in bytes (u16), 16
-// numbers of rows (u8).
+// The operand of LDTILECFG: palette, start row, 14 reserved bytes, 16 row lengths in bytes (u16),
+// 16 numbers of rows (u8).
 constexpr int kConfigurationBytes = 64, kLengthsAt = 16, kRowsAt = 48;
 
 }  // namespace

@@ -11,18 +11,18 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kLineBytes = 64;
-// Longest body that is repeated for every row of a tile, in instructions per vector: a norm's scale
-// and shift, a rounding, a residual and a limit on both sides fit.
+// The longest body that is repeated for every row of a tile, in instructions per vector: a norm's
+// scale and shift, a rounding, a residual and a limit on both sides fit.
 constexpr size_t kMostInlineInstructions = 12;
 
-// Instructions of an op per vector; none: it is many.
+// Returns the instructions of an op per vector, or nothing if they are many.
 std::optional<size_t> Instructions(const BodyOp& op) {
   switch (op.op) {
     case Opcode::kAccumulator:
     case Opcode::kConstF32:
     case Opcode::kConstInt:
       return 0;
-    case Opcode::kRoundTo:  // narrow, widen
+    case Opcode::kRoundTo:  // narrows and widens
       return 3;
     default:
       if (op.op > Opcode::kFma || op.op == Opcode::kDiv) return std::nullopt;
@@ -40,7 +40,7 @@ bool IsShort(const Body& body) {
   return instructions <= kMostInlineInstructions;
 }
 
-// The sum is i32, in the bits of an f32.
+// Returns whether the sum is i32, held in the bits of an f32.
 bool SumsIntegers(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
     return op.op == Opcode::kAccumulator && op.type == ScalarType::kI32;

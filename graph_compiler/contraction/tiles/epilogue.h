@@ -13,31 +13,32 @@ namespace hpu::graph_compiler {
 Body BindEpilogue(const Body& body, const std::vector<OperandRef>& epilogue_operands,
                   std::vector<OperandRef>& launch_operands);
 
-// Bytes that one pass over `elements` outputs moves, for launch statistics.
+// Returns the bytes that one pass over `elements` outputs moves, for launch statistics.
 uint64_t EpilogueBytes(const Body& body, uint64_t elements);
 
-// Where a finished tile lies in the epilogue's iteration space (prefix..., row, column).
+// The place of a finished tile in the epilogue's iteration space (prefix..., row, column).
 struct TilePlace {
   Values prefix;
   llvm::Value* row = nullptr;
   llvm::Value* col = nullptr;
   int64_t cols_total = 0;              // n: columns from here on do not exist
-  llvm::Value* tile_buffer = nullptr;  // scratch for one tile, used where the body is long
-  // Maps a row number to the index values between prefix and column; null = the row itself.
+  llvm::Value* tile_buffer = nullptr;  // scratch for one tile, which is used where the body is long
+  // Maps a row number to the index values between prefix and column; null means the row itself.
   std::function<Values(llvm::Value* row)> row_index;
   llvm::Value* first_col = nullptr;  // added to columns in the iteration space (groups)
-  llvm::Value* rows_left = nullptr;  // rows that exist from `row` on, if fewer than the tile's
+  // The rows that exist from `row` on, if they are fewer than the tile's rows.
+  llvm::Value* rows_left = nullptr;
 };
 
-// Fetches the rows that the epilogue of a tile reads and writes, for the time in which the tile is
-// calculated: they lie too far apart for the CPU to foresee. Rows must be those of the body's
-// iteration space (no row_index).
+// Prefetches the rows that the epilogue of a tile reads and writes while the tile is calculated:
+// they lie too far apart for the CPU to predict them. Rows must be those of the body's iteration
+// space (no row_index).
 void PrefetchTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                           const TilePlace& place);
 
-// Applies the body to the whole tile. Short bodies run on the registers of every row; long ones
-// are emitted once, in a loop over rows that reads the tile back from L1. An empty `tile` lies in
-// place.tile_buffer already.
+// Applies the body to the whole tile. Short bodies run on the registers of every row; long ones are
+// emitted once, in a loop over rows that reads the tile back from L1. An empty `tile` means that
+// the tile lies in place.tile_buffer already.
 void EmitTileEpilogue(IrEmitter& e, const KernelFrame& frame, const Body& body, TileShape shape,
                       const Values& tile, const TilePlace& place);
 

@@ -23,7 +23,7 @@ void EmitIntegerPanel(IrEmitter& e, const PanelCopy& panel, Value* from, Value* 
         if (panel.fills_up_k()) {
           exists = e.b.CreateAnd(exists, e.b.CreateICmpSLT(k.back(), e.Int(panel.k_sizes.back())));
         }
-        // What is missing reads the first element.
+        // A missing element reads the first element instead.
         Value* place = e.Add(e.Dot(k, panel.k_strides), e.Mul(col, panel.col_stride));
         Value* byte = e.b.CreateAlignedLoad(
             e.b.getInt8Ty(), e.Address(from, e.b.CreateSelect(exists, place, e.Int(0))),

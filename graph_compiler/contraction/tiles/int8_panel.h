@@ -5,7 +5,7 @@
 
 namespace hpu::graph_compiler {
 
-// Copies the panel at `from` to `to`; columns from `cols` on, and what fills up k, become 0.
+// Copies the panel at `from` to `to`; columns from `cols` on, and the filling of k, become 0.
 void EmitIntegerPanel(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to,
                       llvm::Value* cols);
 

@@ -42,7 +42,7 @@ llvm::Value* IrEmitter::Max(Value* x, Value* y) {
 
 Values IrEmitter::Decompose(Value* flat, const std::vector<int64_t>& sizes) {
   Values index(sizes.size(), Int(0));
-  // The outermost coordinate needs no remainder: flat is in range.
+  // The outermost coordinate needs no remainder, because `flat` is in range.
   size_t first = 0;
   while (first < sizes.size() && sizes[first] == 1) ++first;
   for (size_t i = sizes.size(); i-- > first;) {
@@ -270,7 +270,7 @@ llvm::Value* IrEmitter::Interleave(Value* x, Value* y, int distance, bool high) 
 }
 
 Values IrEmitter::Transpose(Values vectors) {
-  // Butterfly: step d exchanges bit d of the vector number with bit d of the lane number.
+  // This is a butterfly: step d exchanges bit d of the vector number with bit d of the lane number.
   const int n = static_cast<int>(vectors.size());
   for (int distance = 1; distance < n; distance *= 2) {
     Values next(vectors.size());
@@ -300,7 +300,7 @@ llvm::Value* IrEmitter::SumLanes(Values vectors) {
 }
 
 llvm::Value* IrEmitter::MaxF32(Value* x, Value* y) {
-  // x86 max: returns y unless x > y; one instruction, unlike llvm.maxnum.
+  // This is x86's max, which returns y unless x > y. It is one instruction, unlike llvm.maxnum.
   return b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
 }
 

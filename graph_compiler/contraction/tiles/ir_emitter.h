@@ -1,4 +1,4 @@
-// Small vocabulary over llvm::IRBuilder for the kernels of this folder: constant-folding index
+// A small vocabulary over llvm::IRBuilder for the kernels of this folder: constant-folding index
 // arithmetic, loops with carried SSA values, and the vector operations whose form depends on the
 // target (fused multiply-add, widening loads, transposition).
 #pragma once
@@ -17,7 +17,8 @@ using Values = std::vector<llvm::Value*>;
 
 class IrEmitter {
  public:
-  // Factors and results of bf16 are narrowed as the target multiplies them (denormals, see there).
+  // Factors and results of bf16 are narrowed in the way in which the target multiplies them (see
+  // bf16_denormals_are_zero in TargetInfo).
   IrEmitter(llvm::IRBuilder<>& builder, const TargetInfo& target)
       : b(builder), target_(target), lanes_(target.f32_lanes) {
     target_.bf16_denormals_are_zero = target.avx512_bf16;
@@ -28,8 +29,8 @@ class IrEmitter {
   const TargetInfo& target() const { return target_; }
   int lanes() const { return lanes_; }
 
-  // Integers (i64). Multiplication by and addition of constants fold 0 and 1 away, so that address
-  // arithmetic with compile-time strides costs nothing where a stride is trivial.
+  // Integers are i64. Multiplication by and addition of constants fold 0 and 1 away, so that
+  // address arithmetic with compile-time strides costs nothing where a stride is trivial.
   llvm::Value* Int(int64_t value) { return b.getInt64(value); }
   llvm::Value* Mul(llvm::Value* x, int64_t factor);
   llvm::Value* Add(llvm::Value* x, llvm::Value* y);
@@ -41,26 +42,27 @@ class IrEmitter {
   llvm::Value* Max(llvm::Value* x, llvm::Value* y);
   // Splits a flat number (row-major over sizes) into its coordinates.
   Values Decompose(llvm::Value* flat, const std::vector<int64_t>& sizes);
-  // sum index[i] * strides[i]
+  // Returns sum index[i] * strides[i].
   llvm::Value* Dot(const Values& index, const std::vector<int64_t>& strides);
 
-  // base + bytes
+  // Returns base + bytes.
   llvm::Value* Address(llvm::Value* base, llvm::Value* bytes);
   llvm::Value* Address(llvm::Value* base, int64_t bytes) { return Address(base, Int(bytes)); }
 
-  // for (i = begin; i < end; i += step). The body may create blocks of its own.
+  // Emits for (i = begin; i < end; i += step). The body may create blocks of its own.
   void For(llvm::Value* begin, llvm::Value* end, int64_t step,
            const std::function<void(llvm::Value* i)>& body);
-  // Same with loop-carried values: the body gets the current ones and returns the next ones.
+  // Emits the same loop with loop-carried values: the body gets the current ones and returns the
+  // next ones.
   Values For(llvm::Value* begin, llvm::Value* end, int64_t step, const Values& init,
              const std::function<Values(llvm::Value* i, const Values& carried)>& body);
   void If(llvm::Value* condition, const std::function<void()>& then,
           const std::function<void()>& otherwise = nullptr);
-  // condition ? then() : otherwise(), evaluating one of them only.
+  // Emits condition ? then() : otherwise(), of which only one is evaluated.
   Values Choose(llvm::Value* condition, const std::function<Values()>& then,
                 const std::function<Values()>& otherwise);
 
-  // f32 vectors. lanes == 1 means a scalar.
+  // The following work on f32 vectors. lanes == 1 means a scalar.
   llvm::Type* F32(int lanes);
   llvm::Value* F32Const(float value, int lanes);
   llvm::Value* Zero(int lanes) { return F32Const(0.0f, lanes); }
@@ -72,36 +74,40 @@ class IrEmitter {
   // lanes are not touched and read as 0. kBool is an attention mask: 0 where true, -inf elsewhere.
   llvm::Value* LoadWide(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
-  // Bits of `lanes` consecutive elements that are numbers of bf16 (HoldsBF16); `mask` as above.
+  // Loads the bits of `lanes` consecutive elements that are bf16 numbers (HoldsBF16); `mask` as
+  // above.
   llvm::Value* LoadBF16(llvm::Value* address, MemoryType type, int lanes,
                         llvm::Value* mask = nullptr);
-  // AVX512_BF16. sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]; pairs of bf16, also as lanes of
-  // f32.
+  // Returns sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1] on pairs of bf16, which may also be
+  // lanes of f32. Needs AVX512_BF16.
   llvm::Value* DotPairs(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
-  // 8-bit integers, as lanes of f32: sum[i] + the dot product of the dwords a[i] and b[i]. A dword
-  // is four u8 of a by four i8 of b where the CPU has VNNI, else two i16 of each. Never saturates.
+  // Returns sum[i] + the dot product of the dwords a[i] and b[i], on 8-bit integers as lanes of
+  // f32. A dword is four u8 of a by four i8 of b where the CPU has VNNI, else two i16 of each. It
+  // never saturates.
   llvm::Value* DotIntegers(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
   llvm::Type* I32(int lanes);
   void PrefetchToL1(llvm::Value* address) { Prefetch(address, 3); }
   void PrefetchToL2(llvm::Value* address) { Prefetch(address, 2); }
-  // After stores that passed the caches, before others may see them.
+  // Must follow stores that bypassed the caches, before other threads may see them.
   void StoreFence();
-  // An i1 vector whose first `count` lanes are set.
+  // Returns an i1 vector whose first `count` lanes are set.
   llvm::Value* LaneMask(llvm::Value* count, int lanes);
   // Lane c of the result is lane c / group * group + member of x; `group` divides the lanes.
   llvm::Value* MemberOfGroup(llvm::Value* x, int64_t group, int64_t member);
-  // vectors[i][j] -> result[j][i]; as many vectors as lanes.
+  // Moves vectors[i][j] to result[j][i]; there must be as many vectors as lanes.
   Values Transpose(Values vectors);
-  // One step of SumLanes: lanes whose bit `distance` is clear hold x[i] + x[i | distance], the
-  // others the same of y.
+  // One step of SumLanes: lanes whose bit `distance` is clear hold x[i] + x[i | distance], and the
+  // others hold the same of y.
   llvm::Value* AddInterleaved(llvm::Value* x, llvm::Value* y, int distance);
-  // Lane i of the result is the sum over the lanes of vectors[i]; as many vectors as lanes.
+  // Lane i of the result is the sum over the lanes of vectors[i]; there must be as many vectors as
+  // lanes.
   llvm::Value* SumLanes(Values vectors);
   llvm::Value* MaxF32(llvm::Value* x, llvm::Value* y);
 
  private:
   void Prefetch(llvm::Value* address, int locality);
-  // result[i] = bit `distance` of lane i chooses y over x; source lane has that bit set to `high`.
+  // In result[i], bit `distance` of lane i chooses y over x; the source lane has that bit set to
+  // `high`.
   llvm::Value* Interleave(llvm::Value* x, llvm::Value* y, int distance, bool high);
 
   TargetInfo target_;

@@ -1,4 +1,5 @@
-// Kernels of a module by what reaches their code, so that equal contractions share one kernel.
+// Finds the kernels of a module by everything that their code depends on, so that equal
+// contractions share one kernel.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@
 
 namespace hpu::graph_compiler {
 
-// Unambiguous text of the numbers that a kernel's code depends on.
+// An unambiguous text of the numbers that a kernel's code depends on.
 class KernelKey {
  public:
   explicit KernelKey(const std::string& kind) : text_(kind) {}
@@ -40,7 +41,7 @@ class KernelCache {
   explicit KernelCache(KernelModule& module) : module_(module) {}
 
   KernelModule& module() { return module_; }
-  // Ordinal of the kernel filed under `key`, emitted now if it is new.
+  // Returns the ordinal of the kernel filed under `key`, which is emitted now if it is new.
   uint32_t GetOrAdd(const KernelKey& key, const std::string& name,
                     const KernelModule::EmitTask& emit);
 

@@ -11,8 +11,9 @@ namespace {
 using llvm::Value;
 
 constexpr int kMaxUnrolledVectors = 4;
-constexpr int64_t kMaxUnrolledScalars = 8;       // channels of images, mostly three
-constexpr int64_t kFewestTransposedColumns = 4;  // that pay for a block in registers
+constexpr int64_t kMaxUnrolledScalars = 8;  // channels of images, mostly three
+// The least number of columns that pays for a block in registers.
+constexpr int64_t kFewestTransposedColumns = 4;
 
 class MatrixCopy {
  public:
@@ -79,7 +80,7 @@ class MatrixCopy {
                       e_.Add(e_.Mul(row, target_.row_stride * size), e_.Mul(col, size)));
   }
 
-  // bf16 is the upper half of the f32 that it was widened to.
+  // A bf16 is the upper half of the f32 that it was widened to.
   void Store(Value* address, Value* value) {
     if (target_.type == MemoryType::kF32) return e_.StoreF32(address, value);
     llvm::Type* type = value->getType();
@@ -94,7 +95,7 @@ class MatrixCopy {
     Store(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, count));
   }
 
-  // `count` columns as vectors and, at the end, halves of them.
+  // Copies `count` columns as vectors and, at the end, halves of them.
   void CopyPieces(Value* row, int64_t count) {
     int64_t col = 0;
     for (int size = lanes_; size >= 1; size /= 2) {
@@ -106,15 +107,15 @@ class MatrixCopy {
     Store(TargetAddress(row, col), e_.LoadWide(SourceAddress(row, col), source_.type, 1));
   }
 
-  // Columns [from, cols) one by one, then zeros.
+  // Copies columns [from, cols) one by one, then writes zeros.
   void CopyScalars(Value* row, Value* from) {
     e_.For(from, cols_, 1, [&](Value* col) { CopyScalar(row, col); });
     e_.For(cols_, e_.Int(target_.padded_cols), 1,
            [&](Value* col) { Store(TargetAddress(row, col), e_.Zero(1)); });
   }
 
-  // As many rows as lanes, which follow each other without a gap: `count` vectors, to which columns
-  // are added one by one.
+  // Copies as many rows as lanes, which follow each other without a gap, as `count` vectors.
+  // Further columns are added to them one by one.
   void CopyInterleaved(Value* row, int64_t count) {
     Values columns;
     for (int64_t col = 0; col < count; ++col) {
@@ -138,8 +139,8 @@ class MatrixCopy {
     }
   }
 
-  // A block of lanes rows x `width` columns, at most lanes; missing columns read the last one (a
-  // valid address) and become 0.
+  // Copies a block of `lanes` rows x `width` columns, at most `lanes`; missing columns read the
+  // last one (a valid address) and become 0.
   void CopyTransposed(Value* row, Value* col, int64_t width) {
     Value* last = e_.Add(cols_, -1);
     Values columns;
@@ -157,7 +158,7 @@ class MatrixCopy {
     for (int i = 0; i < lanes_; ++i) StorePieces(e_.Add(row, i), col, rows[i], width);
   }
 
-  // The first `count` lanes of a vector.
+  // Stores the first `count` lanes of a vector.
   void StorePieces(Value* row, Value* col, Value* vector, int64_t count) {
     int64_t from = 0;
     for (int size = lanes_; size >= 1; size /= 2) {
@@ -219,7 +220,7 @@ class PairCopy {
     e_.b.CreateAlignedStore(dwords, address, llvm::Align(4));
   }
 
-  // As many rows as lanes, which follow each other in both matrices.
+  // Copies as many rows as lanes, which follow each other in both matrices.
   void Rows(Value* row) {
     Value* joined = Zip(Halves(row, 0, e_.lanes()), Halves(row, 1, e_.lanes()));
     if (pairs_ == 2) {
@@ -230,7 +231,7 @@ class PairCopy {
     Store(row, 0, joined);
   }
 
-  // x[0], y[0], x[1], y[1] ...
+  // Returns x[0], y[0], x[1], y[1] ...
   Value* Zip(Value* x, Value* y) {
     std::vector<int> order;
     for (int i = 0; i < e_.lanes(); ++i) {

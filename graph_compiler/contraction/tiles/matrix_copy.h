@@ -1,5 +1,6 @@
 // Copies a strided matrix of a float type into row-major f32: packing of B panels, staging of A
-// operands whose k stride is not 1, widening of narrow types. Or elements of two bytes as they are.
+// operands whose k stride is not 1, widening of narrow types. It can also copy elements of two
+// bytes unchanged.
 #pragma once
 
 #include "graph_compiler/contraction/tiles/ir_emitter.h"
@@ -15,21 +16,20 @@ struct MatrixSource {
 
 struct MatrixTarget {
   llvm::Value* base = nullptr;
-  int64_t row_stride = 0;              // elements; columns are contiguous
-  int64_t padded_cols = 0;             // columns from `cols` up to here are set to 0; 0 = none are
-  MemoryType type = MemoryType::kF32;  // kBF16, of a source that is: bits stay what they are
+  int64_t row_stride = 0;   // elements; columns are contiguous
+  int64_t padded_cols = 0;  // columns from `cols` up to here are set to 0; 0 = no columns are
+  MemoryType type = MemoryType::kF32;  // kBF16, if the source is too, keeps all bits
 };
 
-// target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Rows or columns of
-// the source that are contiguous are read by vectors, transposed in registers where they are
-// columns. Nothing beyond cols and
+// Copies target[r][c] = source(r, c) for r < rows, c < cols (cols >= 1). Contiguous rows or columns
+// of the source are read by vectors; columns are transposed in registers. Nothing beyond cols and
 // padded_cols is written.
 void EmitMatrixCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
                     llvm::Value* rows, llvm::Value* cols);
 
-// target[r][p] = {source(r, 2p), source(r, 2p + 1)} for r < rows: dwords that join two columns of
-// bf16, the even one in the low half. 1 <= cols; an odd last column gets a zero for its partner.
-// Loops over columns are unrolled.
+// Copies target[r][p] = {source(r, 2p), source(r, 2p + 1)} for r < rows: dwords that join two
+// columns of bf16, the even one in the low half. cols must be at least 1; an odd last column gets a
+// zero as its partner. Loops over columns are unrolled.
 void EmitPairCopy(IrEmitter& e, const MatrixSource& source, const MatrixTarget& target,
                   llvm::Value* rows, int64_t cols);
 

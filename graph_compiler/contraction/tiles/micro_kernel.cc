@@ -7,18 +7,18 @@ namespace {
 
 using llvm::Value;
 
-// Two pipes of latency four want eight independent multiply-adds in flight.
+// Two pipes of latency four need eight independent multiply-adds in flight.
 constexpr int kIndependentChains = 8;
 constexpr int kUnroll = 4;
 constexpr int64_t kLineBytes = 64;
-// More than half a line per k step would cost as much as what it hides.
+// More than half a line per k step would cost as much as it hides.
 constexpr int64_t kMaxPrefetchStep = 32;
 
 class TileEmitter {
  public:
   TileEmitter(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b)
       : e_(e), shape_(shape), a_(a), b_(b), size_(shape.rows * shape.vectors) {
-    // Small tiles keep several sets of accumulators, k modulo the number of sets.
+    // Small tiles keep several sets of accumulators; step k uses set k modulo the number of sets.
     sets_ = std::clamp(kIndependentChains / size_, 1, 4);
   }
 
@@ -28,8 +28,8 @@ class TileEmitter {
     const bool known = fixed_count >= 0;
     Value* full = known ? e_.Int(fixed_count / kUnroll * kUnroll)
                         : e_.Mul(e_.DivConst(count, kUnroll), kUnroll);
-    // Byte offsets into A and the address in B are carried so that every access is base plus
-    // index plus constant.
+    // Byte offsets into A and the address in B are carried so that every access is base plus index
+    // plus constant.
     a_offset_ = state.size();
     b_base_ = a_offset_ + 1;
     prefetch_ = b_base_ + 1;
@@ -161,7 +161,7 @@ void StoreTile(IrEmitter& e, TileShape shape, Value* base, int64_t row_stride_by
 
 void PrefetchNextPanel(IrEmitter& e, TileB& b, int64_t panel_bytes, int64_t tiles, int64_t steps,
                        Value* pass, Value* k_before) {
-  // A whole line per unrolled iteration; running ahead a little does no harm.
+  // This fetches a whole line per unrolled iteration; running ahead a little does no harm.
   constexpr int64_t kGranule = kLineBytes / kUnroll;
   const int64_t step = (b.k_stride + tiles * kGranule - 1) / (tiles * kGranule) * kGranule;
   if (step > kMaxPrefetchStep) return;

@@ -1,5 +1,6 @@
-// The inner kernel of every contraction: a rows x (vectors * lanes) tile of accumulators held in
+// The inner kernel of every contraction: a rows x (vectors * lanes) tile of accumulators is held in
 // registers while k runs.
+//
 //   acc[r][v] += A(r, k) broadcast * B(k, v)
 #pragma once
 
@@ -9,7 +10,7 @@ namespace hpu::graph_compiler {
 
 struct TileShape {
   int rows = 0;
-  int vectors = 0;  // of TargetInfo::f32_lanes each
+  int vectors = 0;  // each has TargetInfo::f32_lanes lanes
 };
 
 // f32 elements addressed as row_bases[r or 0] + row_offsets[r] + k * k_stride, in bytes. One base
@@ -24,21 +25,21 @@ struct TileA {
 // How a panel of B holds its elements.
 enum class PanelType : uint8_t {
   kF32,
-  // Pairs of vectors interleaved as dwords (low half: vector 2i, high half: vector 2i + 1), so that
-  // widening to f32 is one shift and one mask.
+  // Pairs of vectors are interleaved as dwords (low half: vector 2i, high half: vector 2i + 1), so
+  // that widening to f32 is one shift and one mask.
   kBF16Vectors,
-  // Dwords of two consecutive k (low half: the even one) for AVX512_BF16's dot products. A step
-  // is two k; A is read as the same dwords.
+  // Dwords of two consecutive k (low half: the even one) for AVX512_BF16's dot products. A step is
+  // two k; A is read as the same dwords.
   kBF16Pairs,
-  // 8-bit integers as IrEmitter::DotIntegers takes them (int8.h): dwords of four i8 of consecutive
-  // k, and of two i16. A row of sums over k, i32, ends the panel.
+  // 8-bit integers in the form that IrEmitter::DotIntegers takes (int8.h): dwords of four i8 of
+  // consecutive k, or of two i16. A row of i32 sums over k ends the panel.
   kI8Quads,
   kI16Pairs,
 };
 inline bool IsInteger(PanelType type) {
   return type == PanelType::kI8Quads || type == PanelType::kI16Pairs;
 }
-// Bytes per element, and k per step of the micro-kernel.
+// Return the bytes per element, and the k per step of the micro-kernel.
 inline int64_t PackedSize(PanelType type) {
   return type == PanelType::kF32 ? 4 : type == PanelType::kI8Quads ? 1 : 2;
 }
@@ -54,21 +55,22 @@ inline int64_t KPerStep(PanelType type) {
   }
 }
 
-// Vector v of step k at base + k * k_stride + v * lanes * 4 bytes (kBF16Vectors: half of that).
+// Vector v of step k is at base + k * k_stride + v * lanes * 4 bytes (kBF16Vectors: half of that).
 struct TileB {
   llvm::Value* base = nullptr;
   int64_t k_stride = 0;
   PanelType type = PanelType::kF32;
-  Values masks;  // per vector, for f32 rows read in place beyond whose end nothing may be touched
-  // Memory that will be needed soon, fetched along the way: prefetch_step bytes per k step. A hint
-  // only, the addresses need not exist; null = none.
+  // One per vector, for f32 rows read in place where nothing beyond their end may be touched.
+  Values masks;
+  // Memory that will be needed soon is prefetched along the way: prefetch_step bytes per k step.
+  // This is only a hint, and the addresses need not exist; null = none.
   llvm::Value* prefetch = nullptr;
   int64_t prefetch_step = 0;
 };
 
-// Lets the `tiles` passes over a panel fetch the panel that follows it in memory, a share each.
-// `pass` numbers the tile, `k_before` the k steps of the panel before b.base; `steps` are those of
-// one pass. Does nothing where the passes are too few.
+// Lets the `tiles` passes over a panel prefetch the panel that follows it in memory, a share each.
+// `pass` numbers the tile, `k_before` the k steps of the panel before b.base; `steps` are the steps
+// of one pass. Does nothing where the passes are too few.
 void PrefetchNextPanel(IrEmitter& e, TileB& b, int64_t panel_bytes, int64_t tiles, int64_t steps,
                        llvm::Value* pass, llvm::Value* k_before);
 
@@ -79,7 +81,7 @@ void StoreTile(IrEmitter& e, TileShape shape, llvm::Value* base, int64_t row_str
                const Values& accumulators);
 Values AccumulateTile(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b, int64_t count,
                       const Values& accumulators);
-// For counts known at run time only.
+// For counts that are known only at run time.
 Values AccumulateTile(IrEmitter& e, TileShape shape, const TileA& a, const TileB& b,
                       llvm::Value* count, const Values& accumulators);
 

@@ -35,7 +35,7 @@ std::vector<int64_t> DenseBatchStrides(const std::vector<int64_t>& batch,
 
 namespace {
 
-// Panels of a batch of matrices: what a task's number means in both kernels.
+// Panels of a batch of matrices. It defines the meaning of a task's number in both kernels.
 class PanelKernels {
  public:
   PanelKernels(const TargetInfo& target, const DenseBatch& batch, const PanelCopy& copy, int64_t n)
@@ -48,7 +48,8 @@ class PanelKernels {
 
   uint64_t tasks() const { return static_cast<uint64_t>(batch_.count * panels_); }
   uint64_t source_bytes() const { return static_cast<uint64_t>(SourceElements() * source_size_); }
-  // Of the first byte of the source range before element (0, 0): strides may be negative.
+  // Returns the bytes from the first byte of the source range to element (0, 0), because strides
+  // may be negative.
   int64_t bytes_before() const {
     int64_t lowest = 0;
     for (const auto& [size, stride] : SourceDimensions()) {
@@ -58,10 +59,10 @@ class PanelKernels {
   }
   uint64_t packed_bytes() const { return tasks() * static_cast<uint64_t>(copy_.panel_bytes()); }
 
-  // The panels hold every bit of the source range, each once.
+  // Returns whether the panels hold every bit of the source range exactly once.
   bool CanRestore() const {
     if (!copy_.keeps_bits()) return false;
-    std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+    std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
     for (const auto& [size, stride] : SourceDimensions()) {
       if (size > 1) dims.emplace_back(stride, size);
     }
@@ -74,7 +75,7 @@ class PanelKernels {
     return true;
   }
 
-  // operands = {source, panels}
+  // The operands are {source, panels}.
   KernelModule::EmitTask Pack() const {
     return [*this](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
       IrEmitter e(builder, target_);
@@ -88,7 +89,7 @@ class PanelKernels {
     };
   }
 
-  // operands = {panels, source}
+  // The operands are {panels, source}.
   KernelModule::EmitTask Restore() const {
     return [*this](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
       IrEmitter e(builder, target_);
@@ -99,7 +100,7 @@ class PanelKernels {
   }
 
  private:
-  // (size, stride in elements) of every dimension.
+  // Returns (size, stride in elements) of every dimension.
   std::vector<std::pair<int64_t, int64_t>> SourceDimensions() const {
     std::vector<std::pair<int64_t, int64_t>> dims = {{n_, copy_.col_stride}};
     for (size_t i = 0; i < batch_.sizes.size(); ++i) {
@@ -120,7 +121,7 @@ class PanelKernels {
     return e.Mul(e.RemConst(task, panels_), copy_.panel_cols);
   }
   Value* Columns(IrEmitter& e, Value* task) const { return e.Sub(e.Int(n_), FirstColumn(e, task)); }
-  // Of the panel's element (0, 0).
+  // Returns the address of the panel's element (0, 0).
   Value* Source(IrEmitter& e, Value* base, Value* task) const {
     const Values index = e.Decompose(e.DivConst(task, panels_), batch_.sizes);
     Value* column = e.Mul(FirstColumn(e, task), copy_.col_stride);

@@ -42,7 +42,7 @@ class PairRows {
                                  llvm::Constant::getNullValue(type));
   }
 
-  // Copies of rows end with a line of their own, so the last vector is written whole.
+  // Copies of rows end with a line of their own, so the last vector may be written whole.
   void Rows(Value* rows) {
     const int64_t full = cols_ / wide_ * wide_;
     e_.For(e_.Int(0), rows, 1, [&](Value* row) {
@@ -71,8 +71,8 @@ class PairRows {
           [&] { along_columns(full, e_.LaneMask(e_.Sub(rows, full), lanes), rows); });
   }
 
-  // lanes x lanes pairs: a vector of rows per pair becomes a vector of pairs per row. Of the
-  // columns `existing` exist; with `mask`, of the rows those before `end`.
+  // Transposes lanes x lanes pairs: a vector of rows per pair becomes a vector of pairs per row.
+  // `existing` of the columns exist; with `mask`, only the rows before `end` do.
   void Transposed(Value* row, Value* first, int64_t existing, Value* mask, Value* end) {
     const int lanes = e_.lanes();
     std::vector<int> zip;

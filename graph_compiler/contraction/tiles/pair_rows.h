@@ -6,14 +6,15 @@
 
 namespace hpu::graph_compiler {
 
-// Where rows go: dense, a multiple of two elements apart.
+// The destination of rows: dense, a multiple of two elements apart.
 struct PairRowsTarget {
   llvm::Value* address = nullptr;
   int64_t row_stride = 0;  // elements
 };
 
-// Columns [0, cols) of `rows` rows of `a`, whose element (0, 0) lies at `from`; zeros follow up to
-// `filled`, an even number, and up to 31 elements beyond. Needs vectors of 32 bf16 (AVX512_BF16).
+// Copies columns [0, cols) of `rows` rows of `a`, whose element (0, 0) lies at `from`; zeros follow
+// up to `filled`, an even number, and up to 31 elements beyond. Needs vectors of 32 bf16
+// (AVX512_BF16).
 void EmitPairRows(IrEmitter& e, const MatrixAccess& a, int64_t cols, int64_t filled,
                   llvm::Value* from, PairRowsTarget to, llvm::Value* rows);
 

@@ -17,8 +17,8 @@ using llvm::Value;
 constexpr int64_t kRowsAhead = 32;  // of a prefetch along rows
 constexpr int64_t kLineBytes = 64;
 
-// One dimension of k: how many, how far apart in the source (elements) and in the panel (steps of
-// k).
+// One dimension of k: its size, and its strides in the source (in elements) and in the panel (in
+// steps of k).
 struct Dimension {
   int64_t size = 0;
   int64_t source_stride = 0;
@@ -33,7 +33,7 @@ std::vector<Dimension> DimensionsOfK(const PanelCopy& panel) {
     if (i + 1 == panel.k_sizes.size()) dim.size = panel.fastest_k;
     panel_stride *= dim.size;
     if (dim.size == 1) continue;
-    // Neighbours that run evenly in the source are one.
+    // Neighbouring dimensions that run evenly in the source become one.
     if (!dims.empty() && dims.back().source_stride * dims.back().size == dim.source_stride) {
       dims.back().size *= dim.size;
     } else {
@@ -68,13 +68,13 @@ class PanelCopier {
   // Columns from `cols` on are 0.
   void Short(Value* cols) { HasPairsByVectors() ? PairsByVectors(cols) : Scalars(cols); }
 
-  // Element by element, columns from `cols` on and what fills up k are 0.
+  // Copies element by element; columns from `cols` on and the filling of k are 0.
   void Scalars(Value* cols) {
     e_.For(e_.Int(0), e_.Int(panel_.k()), 1, [&](Value* k) {
       e_.For(e_.Int(0), e_.Int(panel_.panel_cols), 1, [&](Value* col) {
         Value* exists = e_.b.CreateICmpSLT(col, cols);
         if (panel_.fills_up_k()) exists = e_.b.CreateAnd(exists, Exists(k));
-        // What is missing reads the first element.
+        // A missing element reads the first element instead.
         Value* place = e_.Add(SourceOffset(k), e_.Mul(col, panel_.col_stride));
         StoreElement(Source(e_.b.CreateSelect(exists, place, e_.Int(0))), exists, k, col);
       });
@@ -101,12 +101,12 @@ class PanelCopier {
   bool narrow() const { return panel_.packed_type != PanelType::kF32; }
   bool pairs() const { return panel_.packed_type == PanelType::kBF16Pairs; }
   int64_t row_vectors() const { return row_bytes_ / (lanes_ * 4); }
-  // Columns of the source that one vector of a row holds.
+  // Returns the number of source columns that one vector of a row holds.
   int64_t vector_cols() const {
     return panel_.packed_type == PanelType::kBF16Vectors ? 2 * lanes_ : lanes_;
   }
 
-  // Step k of the panel is one of the source.
+  // Returns whether step k of the panel is a step of the source.
   Value* Exists(Value* k) {
     return e_.b.CreateICmpSLT(e_.RemConst(k, panel_.fastest_k), e_.Int(panel_.k_sizes.back()));
   }
@@ -122,7 +122,8 @@ class PanelCopier {
     return e_.Dot(e_.Decompose(k, sizes), strides);
   }
 
-  // Pairs along one k whose rows or columns are contiguous: by vectors, whatever is filled up.
+  // Returns whether these are pairs along one k whose rows or columns are contiguous, so that
+  // vectors copy them, whatever is filled up.
   bool HasPairsByVectors() const {
     if (!pairs() || !e_.target().avx512_bf16 || dims_.size() != 1) return false;
     const bool one_k = panel_.k() == panel_.fastest_k;
@@ -141,7 +142,7 @@ class PanelCopier {
     if (!panel_.read_next) e_.StoreFence();
   }
 
-  // The rows with what exists, from rows of the source. Returns how many.
+  // Writes the rows that have elements, from rows of the source. Returns how many there are.
   int64_t PairRows(int64_t existing, Value* cols) {
     const int64_t next = dims_[0].source_stride * source_size_;
     Values masks(static_cast<size_t>(row_vectors()), nullptr);
@@ -166,7 +167,7 @@ class PanelCopier {
     return CeilDiv(existing, 2);
   }
 
-  // Likewise from columns of the source.
+  // Does the same from columns of the source.
   int64_t PairColumns(int64_t existing, Value* cols) {
     const int64_t blocks = existing / (2 * lanes_);
     Value* all = llvm::Constant::getAllOnesValue(WithLanes(e_.b.getInt1Ty(), 2 * lanes_));
@@ -206,11 +207,12 @@ class PanelCopier {
     return CeilDiv(existing, 2);
   }
 
-  // What `mask` leaves out is not touched and reads as 0; null = nothing.
+  // Lanes that `mask` leaves out are not touched and read as 0; null leaves out none.
   Value* LoadHalves(Value* address, int lanes, Value* mask = nullptr) {
     return e_.LoadBF16(address, panel_.type, lanes, mask);
   }
-  // Dwords (low[i], high[i]) of halves that lie at `low` and `high` in the vectors x, y.
+  // Returns dwords (low[i], high[i]) of the halves that lie at `low` and `high` in the vectors x,
+  // y.
   Value* Zip(Value* x, Value* y, int low, int high) {
     std::vector<int> order;
     for (int i = 0; i < lanes_; ++i) {
@@ -220,7 +222,7 @@ class PanelCopier {
     return e_.b.CreateBitCast(e_.b.CreateShuffleVector(x, y, order), e_.F32(lanes_));
   }
 
-  // `lanes` dwords, lane by lane along a row, from the columns that begin at `address`.
+  // Loads `lanes` dwords, lane by lane along a row, from the columns that begin at `address`.
   Value* LoadRow(Value* address) {
     switch (panel_.packed_type) {
       case PanelType::kF32:
@@ -238,7 +240,7 @@ class PanelCopier {
     }
   }
 
-  // `lanes` dwords along a column, of consecutive k.
+  // Loads `lanes` dwords along a column, of consecutive k.
   Value* LoadColumn(Value* address) {
     switch (panel_.packed_type) {
       case PanelType::kF32:
@@ -275,8 +277,8 @@ class PanelCopier {
     if (!panel_.read_next) e_.StoreFence();
   }
 
-  // The dimensions of k by their strides, outermost first, if together they cover the elements of
-  // a column without gaps and enough of them for vectors.
+  // Returns the dimensions of k by their strides, outermost first, if together they cover the
+  // elements of a column without gaps and there are enough elements for vectors.
   std::optional<std::vector<Dimension>> OrderInMemory() const {
     if (panel_.k() < lanes_ * KPerStep(panel_.packed_type)) return std::nullopt;
     std::vector<Dimension> order = dims_;
@@ -298,8 +300,8 @@ class PanelCopier {
       // The last block overlaps the one before it where rows do not divide.
       Value* row = rows % lanes_ == 0 ? begin : e_.Min(begin, e_.Int(rows - lanes_));
       Value* from = Source(e_.Mul(row, step));
-      // Many columns are too many streams for the hardware to fetch ahead. Panels follow each other
-      // in memory, so every block fetches its share of the next one, in order.
+      // Many columns are too many streams for the hardware prefetcher. Panels follow each other in
+      // memory, so every block prefetches its share of the next one, in order.
       Value* next = Source(e_.Int(panel_.panel_cols * panel_.col_stride));
       Prefetch(e_.Address(next, e_.Mul(begin, row_bytes_)), lanes_ * row_bytes_);
       Values targets;
@@ -319,7 +321,7 @@ class PanelCopier {
     if (!panel_.read_next) e_.StoreFence();
   }
 
-  // Where the row goes that is number `row` in memory.
+  // Returns where the row that is number `row` in memory goes.
   Value* TargetRow(Value* row, const std::vector<Dimension>& order) {
     std::vector<int64_t> sizes, strides;
     for (const Dimension& dim : order) {
@@ -329,7 +331,7 @@ class PanelCopier {
     return e_.Address(to_, e_.Dot(e_.Decompose(row, sizes), strides));
   }
 
-  // Byte in the panel of the element (k, col).
+  // Returns the byte offset in the panel of the element (k, col).
   Value* PackedOffset(Value* k, Value* col) {
     if (!narrow()) return e_.Add(e_.Mul(k, row_bytes_), e_.Mul(col, 4));
     const int64_t step = KPerStep(panel_.packed_type);

@@ -11,15 +11,15 @@ using llvm::Value;
 
 constexpr int64_t kLineBytes = 64;
 
-// The matrix as a dense one in `staged`; a line more than needed keeps rows of a power of two from
-// meeting in one cache set.
+// Returns the row stride of the matrix as a dense one in `staged`. One line more than needed keeps
+// rows of a power of two from meeting in one cache set.
 int64_t StagedRowStride(int64_t cols, int64_t size) {
   const int64_t line = kLineBytes / size;
   return RoundUp(cols, line) + line;
 }
 
-// Where tiles of a matrix are copied: a task takes some of them and a run of k, which it walks k by
-// k for each tile, so that lines that two tiles share are still in the cache.
+// The work of a task where tiles of a matrix are copied: it takes some tiles and a run of k, which
+// it walks k by k for each tile, so that lines that two tiles share are still in the cache.
 constexpr int64_t kTilesPerTask = 8;
 constexpr int64_t kStepsPerTask = 256;
 
@@ -36,10 +36,10 @@ void Redirect(const std::vector<int64_t>& batch, int64_t rows, int64_t row_strid
   a.stable = false;
 }
 
-// How a matrix is staged.
+// Describes how a matrix is staged.
 struct Form {
   const char* kernel;
-  MemoryType type;  // of what is staged
+  MemoryType type;  // of the staged matrix
   int64_t rows_per_task;
   bool dense = false;
   int64_t filled_with = 0;
@@ -47,10 +47,11 @@ struct Form {
 
 constexpr Form kRows{"stage_rows", MemoryType::kF32, 16};
 constexpr Form kPairRows{"stage_pairs", MemoryType::kBF16,
-                         64};  // two lines where columns lie dense
+                         64};  // two lines where columns are dense
 
-// A launch that copies the matrix of `a` row by row, and `a` as what it leaves. `copy` emits rows
-// of one task: from their address to that of their copy, rows `row_stride` elements apart.
+// Appends a launch that copies the matrix of `a` row by row, and makes `a` refer to the copy.
+// `copy` emits the rows of one task: it gets their address and the address of their copy, with rows
+// `row_stride` elements apart.
 template <typename CopyRows>
 void Stage(KernelCache& cache, const Form& form, const std::vector<int64_t>& batch, int64_t rows,
            int64_t cols, int64_t filled_cols, const CopyRows& copy, MatrixAccess& a,

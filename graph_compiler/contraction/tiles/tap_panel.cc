@@ -12,7 +12,7 @@ using llvm::Value;
 
 int64_t NumTaps(const PanelCopy& panel) { return panel.k() / panel.fastest_k; }
 
-// Elements from a tap to the next, 1 or -1; 0: they do not lie together.
+// Returns the elements from a tap to the next, 1 or -1, or 0 if taps do not lie together.
 int64_t TapStride(const PanelCopy& panel) {
   int64_t expected = 0;
   for (size_t i = panel.k_sizes.size() - 1; i-- > 0;) {
@@ -52,7 +52,7 @@ class TapPanel {
  private:
   int64_t row_vectors() const { return panel_.panel_cols / lanes_; }
 
-  // Rows number `pair` of all taps.
+  // Writes row number `pair` of all taps.
   void Pair(Value* pair, bool has_partner) {
     const int64_t stride = panel_.k_strides.back() * size_;
     Value* source = e_.Address(first_, e_.Mul(pair, 2 * stride));
@@ -78,7 +78,7 @@ class TapPanel {
     }
   }
 
-  // Lanes of a run of `count` taps that are there; null: all.
+  // Returns the lanes of a run of `count` taps that exist; null means all.
   Value* Exists(int64_t col, int64_t count) {
     if (cols_ == nullptr) return count == lanes_ ? nullptr : e_.LaneMask(e_.Int(count), lanes_);
     Value* inside = e_.b.CreateICmpSLT(e_.Int(col), cols_);
@@ -89,7 +89,7 @@ class TapPanel {
     return e_.LoadBF16(address, panel_.type, lanes_, exists);
   }
 
-  // Dwords with `low` and, null = 0, `high`.
+  // Returns dwords with `low` and `high`; a null `high` means 0.
   Value* Join(Value* low, Value* high) {
     llvm::Type* dwords = WithLanes(e_.b.getInt32Ty(), lanes_);
     Value* joined = e_.b.CreateZExt(low, dwords);
@@ -115,7 +115,7 @@ class TapPanel {
 
   IrEmitter& e_;
   const PanelCopy& panel_;
-  Value* first_;  // the tap that lies first, of element (0, 0)
+  Value* first_;  // the address of the tap that lies first, for element (0, 0)
   Value* to_;
   Value* cols_;
   const int lanes_;

@@ -1,6 +1,6 @@
-// Panels of pairs of bf16 (panel_copy.h) out of a convolution's weight whose taps lie together in
-// memory, as PyTorch's (ko, c, r, s) do: neither rows nor columns are contiguous there, but a run
-// over the taps is, of every column and every k.
+// Makes panels of pairs of bf16 (panel_copy.h) out of a convolution's weight whose taps lie
+// together in memory, as in PyTorch's (ko, c, r, s). Neither rows nor columns are contiguous there,
+// but the run over the taps of every column and every k is.
 #pragma once
 
 #include "graph_compiler/contraction/tiles/panel_copy.h"
@@ -11,7 +11,7 @@ namespace hpu::graph_compiler {
 // convolution).
 bool HasTapsTogether(const TargetInfo& target, const PanelCopy& panel);
 
-// Of a panel with taps together; as EmitShortPanelCopy, of a whole one `cols` is null.
+// Copies a panel with taps together, as EmitShortPanelCopy does. `cols` is null for a whole panel.
 void EmitTapPanel(IrEmitter& e, const PanelCopy& panel, llvm::Value* from, llvm::Value* to,
                   llvm::Value* cols);
 

@@ -15,24 +15,25 @@ constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 640 * 1024;  // A of this size stays in L2 across panels
 constexpr int64_t kTasksWanted = 64;
-constexpr int64_t kFewestTilesPerBlock = 8;  // passes over a panel that pay for fetching it
-// Where all of A stays in L2 a thread runs the blocks of rows of a panel in turn, so that more of
-// them cost it nothing: three tasks for each of 32 threads.
+// The least number of passes over a panel that pays for fetching it.
+constexpr int64_t kFewestTilesPerBlock = 8;
+// Where all of A stays in L2, a thread runs the blocks of rows of a panel in turn, so that more of
+// them cost it nothing: this wants three tasks for each of 32 threads.
 constexpr int64_t kResidentTasksWanted = 96;
 constexpr int64_t kFewestTilesOfResidentA = 2;
-// So few tasks would leave threads idle at the end, odd numbers of them most of all.
+// So few tasks would leave threads idle at the end, most of all if their number is odd.
 constexpr int64_t kFewTasks = 8;
 constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
 
-// Cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two per cycle;
-// half a cycle pays for starting and ending the tile.
+// Returns the cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two
+// per cycle; half a cycle pays for starting and ending the tile.
 double TileCost(int rows, int vectors) {
   return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
 }
 
-// Long k is cut so that a task's rows of A stay in L2 while panels pass; then more than one panel
-// should pass, of one task or of several that a thread runs together.
+// A long k is cut so that a task's rows of A stay in L2 while panels pass. Then more than one panel
+// should pass, either of one task or of several that a thread runs together.
 void ChooseKBlocks(GemmBlocks& blocks, int64_t m, int64_t k) {
   const int64_t rows = std::min(m, blocks.tiles_per_block * blocks.tiles.max_rows());
   const int64_t longest = std::min(kABytesInL2 / (std::max<int64_t>(1, rows) * 4),
@@ -71,7 +72,7 @@ int MaxTileRows(const TargetInfo& target, int vectors) {
 
 int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most) {
   const int widest = std::min(most, target.vector_registers >= 32 ? 4 : (target.fma ? 3 : 2));
-  constexpr double kOverhead[] = {0, 1.15, 1.0, 1.04, 1.04};  // of loads per multiply-add
+  constexpr double kOverhead[] = {0, 1.15, 1.0, 1.04, 1.04};  // per multiply-add, by loads
   int best = 2;
   double best_cost = 0;
   for (const int vectors : {2, 1, 3, 4}) {

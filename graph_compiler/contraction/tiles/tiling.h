@@ -1,5 +1,6 @@
-// Sizes: how a contraction is cut into register tiles, cache blocks and tasks. Pure functions of
-// shapes and TargetInfo, so that equal shapes give equal code on every compiling machine.
+// Sizes that say how a contraction is cut into register tiles, cache blocks and tasks. They are
+// pure functions of shapes and TargetInfo, so that equal shapes give equal code on every compiling
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,14 @@
 
 namespace hpu::graph_compiler {
 
-// The widest row count whose accumulators, one row of B and a broadcast fit in registers.
+// Returns the largest row count whose accumulators, one row of B and a broadcast fit in registers.
 int MaxTileRows(const TargetInfo& target, int vectors);
 
-// Vectors per B panel for a result of n columns: the width up to `most` with the least padding,
-// wider first.
+// Returns the vectors per B panel for a result of n columns: the width up to `most` with the least
+// padding, and the larger of equal ones.
 int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most = 4);
 
-// m rows = main_count tiles of main_rows followed by tail_count tiles of tail_rows.
+// The m rows are main_count tiles of main_rows followed by tail_count tiles of tail_rows.
 struct RowTiles {
   int main_rows = 0;
   int64_t main_count = 0;
@@ -27,7 +28,7 @@ struct RowTiles {
 };
 RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors);
 
-// Blocks and tasks of a tiled product. A task is one block of row tiles times some panels.
+// The blocks and tasks of a tiled product. A task is one block of row tiles times some panels.
 struct GemmBlocks {
   RowTiles tiles;
   int vectors = 0;
@@ -38,8 +39,9 @@ struct GemmBlocks {
   int64_t tiles_per_block = 0;
   int64_t row_blocks = 0;
   int64_t panels_per_task = 0;
-  // So many consecutive tasks of a block of rows are run as one where a thread has them anyway:
-  // they share the visit of A. Panels are computed alike either way. Only where rows are not first.
+  // The number of consecutive tasks of a block of rows that are run as one where a thread has them
+  // anyway, so that they share the visit of A. Panels are computed in the same way with or without
+  // this. It applies only if rows are not first.
   int64_t tasks_joined = 1;
   int64_t panel_blocks = 0;
   bool rows_first = false;  // consecutive tasks share a panel (else a block of rows)
@@ -54,17 +56,18 @@ struct PanelUse {
   bool packed_by_task = false;  // every task packs its panels itself, so tall blocks pay
   int amx_depth = 0;
 };
-// Blocks of rows that pack a panel each where tasks pack what they use.
+// Returns the number of blocks of rows that pack a panel each where tasks pack the panels that they
+// use.
 int64_t PackingRowBlocks(int64_t m);
 GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
                             int64_t k, const PanelUse& use);
 
-// Tasks that one thread should take together so that waking it pays.
+// Returns how many tasks one thread should take together so that waking it pays.
 uint64_t ChooseGrain(uint64_t tasks, uint64_t flops);
 
 inline int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 inline int64_t RoundUp(int64_t x, int64_t y) { return CeilDiv(x, y) * y; }
-// Number of blocks of at most `size`, which becomes the size of even ones.
+// Returns the number of blocks of at most `size` and sets `size` to the size of even blocks.
 inline int64_t EvenBlocks(int64_t count, int64_t& size) {
   size = CeilDiv(count, CeilDiv(count, size));
   return CeilDiv(count, size);

@@ -61,7 +61,7 @@ void EmitTransposeCopy(KernelModule& module, const TransposeCopy& copy) {
         llvm::Value* to = e.Add(
             e.Add(e.Dot(index, copy.target_batch_strides), e.Mul(row, copy.target_row_stride)),
             copy.target_offset);
-        // As f32 or bf16 whatever they are: nothing but moves and shifts touches the bits.
+        // They are copied as f32 or bf16, whatever they are: only moves and shifts touch the bits.
         const MemoryType type = copy.element_bytes == 4 ? MemoryType::kF32 : MemoryType::kBF16;
         const MatrixSource source{
             e.Address(frame.Operand(builder, copy.source), e.Mul(from, copy.element_bytes)), type,

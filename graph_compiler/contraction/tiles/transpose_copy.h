@@ -1,4 +1,5 @@
-// Copies that exchange two dimensions (ir/transposition.h), by blocks transposed in registers.
+// Copies that exchange two dimensions (ir/transposition.h), by blocks that are transposed in
+// registers.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,8 @@
 
 namespace hpu::graph_compiler {
 
-// out[b, row, col] = in[b, row, col]: columns are contiguous in `out`, rows in
-// `in`. Strides and offsets in elements.
+// Copies out[b, row, col] = in[b, row, col]: columns are contiguous in `out`, rows in `in`. Strides
+// and offsets are in elements.
 struct TransposeCopy {
   std::vector<int64_t> batch, source_batch_strides, target_batch_strides;
   int64_t rows = 0, cols = 0;
@@ -21,7 +22,7 @@ struct TransposeCopy {
   uint64_t tasks() const;
 };
 
-// The kernel as such a copy; nullopt if it is another one.
+// Returns the kernel as such a copy, or nullopt if it is another kind of kernel.
 std::optional<TransposeCopy> AsTransposeCopy(const LoopKernel& kernel);
 void EmitTransposeCopy(KernelModule& module, const TransposeCopy& copy);
 

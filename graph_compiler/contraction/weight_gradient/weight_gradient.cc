@@ -76,7 +76,7 @@ KernelLaunch SumPositions(KernelCache& cache, const WeightGradientSpec& spec,
   return launch;
 }
 
-// Operand 0: partial sums.
+// Operand 0 holds the partial sums.
 KernelLaunch JoinSplits(KernelCache& cache, const WeightGradientSpec& spec,
                         const WeightGradientPlan& plan) {
   const ConvSpec& conv = spec.conv;
@@ -103,16 +103,16 @@ KernelLaunch JoinSplits(KernelCache& cache, const WeightGradientSpec& spec,
   return launch;
 }
 
-// Weights so large have blocks for many threads without positions being split.
+// Weights of at least this size have blocks for many threads without splitting positions.
 constexpr int64_t kWeightsWorthAProduct = 128 * 1024;
 
-// The pixels of all images are rows of one matrix.
+// Returns whether the pixels of all images are rows of one matrix.
 bool AreRows(const int64_t* strides, int64_t height, int64_t width, int64_t batch) {
   return (height == 1 || strides[1] == width * strides[2]) &&
          (batch == 1 || strides[0] == height * width * strides[2]);
 }
 
-// A large 1 x 1 weight's gradient is one product of matrices.
+// The gradient of a large 1 x 1 weight is one product of matrices.
 std::optional<GemmSpec> AsProduct(const WeightGradientSpec& spec) {
   const ConvSpec& conv = spec.conv;
   const bool pointwise = conv.kernel_h == 1 && conv.kernel_w == 1 && conv.stride_h == 1 &&

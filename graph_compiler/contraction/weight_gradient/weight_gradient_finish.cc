@@ -1,6 +1,6 @@
-// Sums of a unit as results: added over the splits, in order of (channel, kernel row, kernel
-// column), then through the epilogue. A weight with taps innermost (PyTorch's) is written along
-// them, after a transposition, others along output channels.
+// Turns the sums of a unit into results: they are added over the splits, put in the order (channel,
+// kernel row, kernel column), and go through the epilogue. A weight with innermost taps (PyTorch's)
+// is written along them, after a transposition; others are written along output channels.
 #include <optional>
 
 #include "graph_compiler/codegen/body.h"
@@ -22,8 +22,8 @@ int64_t TransposedRow(const ConvSpec& conv, const WeightGradientPlan& plan, int 
   return RoundUp(plan.unit_channels() * Taps(conv), lanes);
 }
 
-// The body over (ko, (c, r, s)) if its accesses run evenly through the latter and its stores
-// contiguously.
+// Returns the body over (ko, (c, r, s)) if its accesses run evenly through the latter and its
+// stores contiguously.
 std::optional<Body> AlongTaps(const Body& body, const ConvSpec& conv) {
   const int64_t sizes[] = {conv.kernel_h, conv.kernel_w, conv.in_c / conv.groups};
   bool possible = true;
@@ -117,7 +117,8 @@ class UnitFinish {
     });
   }
 
-  // outputs[j]: lanes are input channels. The result, for input i of each group: lanes are outputs.
+  // In outputs[j], lanes are input channels. In the result for input i of each group, lanes are
+  // outputs.
   Value* OfInput(const Values& outputs, int64_t i) {
     const auto size = static_cast<int64_t>(outputs.size());
     Value* result = outputs[0];
@@ -132,8 +133,8 @@ class UnitFinish {
     return result;
   }
 
-  // `body` for vectors of [0, count), the last one masked if `total` (of which count is a part)
-  // is no multiple of them.
+  // Runs `body` for vectors of [0, count). The last one is masked if `total` (which count is a part
+  // of) is not a multiple of the vector length.
   void ForEachVector(Value* count, int64_t total,
                      const std::function<void(Value* at, Value* mask)>& body) {
     const int lanes = e_.lanes();

@@ -1,5 +1,5 @@
-// Lanes are channels: those of a group meet each other by shuffles of dy. As many sums as registers
-// hold are added to in one pass over the chunk.
+// Lanes are channels: those of a group meet each other by shuffles of dy. One pass over the chunk
+// adds to as many sums as registers hold.
 #include "graph_compiler/contraction/weight_gradient/weight_gradient.h"
 
 namespace hpu::graph_compiler {

@@ -1,9 +1,10 @@
-// One 32 x 32 block of sums per tap, output channels x input channels, in AMX tiles or in register
-// tiles of AVX512_BF16's dot products. A is dy, turned by the copy so that positions run along
-// rows; B is the strip, in which a pair holds what two positions that follow each other see.
+// There is one 32 x 32 block of sums per tap, output channels x input channels, in AMX tiles or in
+// register tiles of AVX512_BF16's dot products. A is dy, which the copy transposes so that
+// positions run along rows. B is the strip, in which a pair holds the pixels that two consecutive
+// positions see.
 //
-// Positions that only fill up a run have a dy of 0, but read pixels of the strip: an infinity or a
-// NaN among them makes NaN of its channel's sums, also of taps that do not see it.
+// Positions that only fill up a run have a dy of 0, but they read pixels of the strip: an infinity
+// or a NaN among these makes the sums of its channel NaN, also for taps that do not see it.
 #include "graph_compiler/contraction/tiles/amx_tiles.h"
 #include "graph_compiler/contraction/tiles/micro_kernel.h"
 #include "graph_compiler/contraction/tiles/pair_rows.h"
@@ -16,7 +17,8 @@ using llvm::Value;
 
 constexpr int64_t kHalfBytes = 2;
 constexpr int kVectors = 2;  // of a block's columns
-// Of a register tile; they divide a block's. Sums enough for two pipes of latency six.
+// The rows of a register tile, which divide the rows of a block. They give enough sums for two
+// pipes of latency six.
 constexpr int kTileRows = 8;
 
 class PairsGradient {
@@ -60,7 +62,7 @@ class PairsGradient {
     return e_.Address(sums, e_.Mul(tap, side_ * side_ * 4));
   }
 
-  // dy of a panel as [output channel][image][row][column].
+  // Copies dy of a panel as [output channel][image][row][column].
   void CopyDy(const GradientTask::Chunk& chunk, Value* panel) {
     const int64_t* strides = spec_.dy_strides;
     const int64_t group_out = conv_.out_c / conv_.groups;
@@ -90,7 +92,7 @@ class PairsGradient {
     });
   }
 
-  // Zeros where joined rows end before their last tile.
+  // Writes zeros where joined rows end before their last tile.
   void FillImage(Value* panel, Value* image) {
     const int64_t written = plan_.cut.tile_h * runs_.row_positions;
     if (written >= runs_.image_positions) return;
@@ -106,7 +108,7 @@ class PairsGradient {
     return count % side_ == 0 ? e_.Int(side_) : e_.Min(e_.Sub(e_.Int(count), first), e_.Int(side_));
   }
 
-  // Of every column and channel: the pixel, and the one a stride further.
+  // Copies for every column and channel the pixel and the one a stride further.
   void FillStrip(const GradientTask::Chunk& chunk, Value* tile, Value* image) {
     const auto halves = static_cast<unsigned>(side_);
     auto* type = llvm::FixedVectorType::get(e_.b.getInt16Ty(), halves);
@@ -190,7 +192,7 @@ class PairsGradient {
     });
   }
 
-  // `body` for every run of the chunk, with values carried through.
+  // Runs `body` for every run of the chunk, with values carried through.
   Values ForEachRun(const GradientTask::Chunk& chunk, const Values& init,
                     const std::function<Values(Value* image, Value* row, const Values&)>& body) {
     return e_.For(e_.Int(0), chunk.images, 1, init, [&](Value* image, const Values& carried) {
@@ -200,7 +202,8 @@ class PairsGradient {
     });
   }
 
-  // Where a run begins in the copy of dy, and in the strip for the tap whose bytes are given.
+  // Return where a run begins in the copy of dy, and in the strip for the tap at the given byte
+  // offset.
   Value* DyRun(Value* panel, Value* image, Value* row) {
     Value* place = e_.Add(e_.Mul(image, runs_.image_positions), e_.Mul(row, runs_.row_positions));
     return e_.Address(task_.DyPanel(panel), e_.Mul(place, kHalfBytes));
@@ -214,7 +217,7 @@ class PairsGradient {
     return b;
   }
 
-  // Sums of (output channel, input channel) become those of (input channel, output channel).
+  // Turns sums of (output channel, input channel) into sums of (input channel, output channel).
   void TransposeTaps(Value* sums) {
     const int lanes = e_.lanes();
     const auto block = [&](Value* tap, int64_t row, int64_t vector) {
@@ -247,7 +250,7 @@ class PairsGradient {
   const WeightGradientPlan& plan_;
   const GradientRuns& runs_;
   const int64_t side_;  // of a tap's block of sums
-  AmxTiles tiles_;      // where there are
+  AmxTiles tiles_;      // used only with AMX
 };
 
 }  // namespace

@@ -6,34 +6,34 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr int64_t kPanelBytes = 24 * 1024;  // of a panel of dy, in L1 beside a strip
+constexpr int64_t kPanelBytes = 24 * 1024;  // of a panel of dy, which stays in L1 beside a strip
 constexpr int64_t kFewestPositions = 64;
 constexpr int64_t kMostPositions = 256;
-constexpr int64_t kLanesPositions = 448;  // rows of a strip above each other, in L2
+constexpr int64_t kLanesPositions = 448;  // rows of a strip above each other, which stay in L2
 constexpr int64_t kLanesColumns = 64;
-// Of pairs: a tap's sums are read and written once for as many. By vectors a strip is read four
-// times for a tap, so that it and a panel of dy stay in L1.
+// For pairs: the sums of a tap are read and written once for this many positions. With vectors a
+// strip is read four times for a tap, so it and a panel of dy must stay in L1.
 constexpr int64_t kTilePositions = 512;
 constexpr int64_t kPairPositions = 192;
 constexpr int64_t kMostTileDepth = 16;
-constexpr int64_t kFewestPairChannels = 16;  // half of a block's
+constexpr int64_t kFewestPairChannels = 16;  // half of the channels of a block
 constexpr int64_t kBlockVectors = 2;
-constexpr int64_t kSumBytes = 160 * 1024;  // of a task, in L2 beside dy and strips
+constexpr int64_t kSumBytes = 160 * 1024;  // of a task, which stay in L2 beside dy and strips
 constexpr int64_t kDyBytes = 200 * 1024;
-// Multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
+// The multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
 constexpr int64_t kWorkPerCopy = 128;
 constexpr int64_t kTasksWanted = 32;
-// A partial sum is written and read once for as many products.
+// A partial sum is written and read once for this many products.
 constexpr int64_t kPositionsPerSplit = 512;
 constexpr int64_t kPairPositionsPerSplit = 1024;
 constexpr int64_t kTilePositionsPerSplit = 2048;
 
-// Cycles per position of a register tile, up to a factor (tiling.cc).
+// Returns the cycles per position of a register tile, up to a factor (tiling.cc).
 double TileCost(int rows, int vectors) {
   return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
 }
 
-// Rows of a register tile with the least padding of `channels`.
+// Returns the rows of a register tile with the least padding of `channels`.
 int ChooseRows(const TargetInfo& target, int64_t channels, int vectors) {
   const int most = MaxTileRows(target, vectors);
   int best = most;
@@ -102,11 +102,13 @@ WeightGradientPlan PlanLanes(const TargetInfo& target, const ConvSpec& conv) {
   return plan;
 }
 
-// Panels and channel tiles per task, splits. `panel_bytes`: of dy, of a chunk.
+// Chooses panels and channel tiles per task, and splits. `panel_bytes` is the size of a panel of dy
+// of a chunk.
 void CutTasks(WeightGradientPlan& plan, const ConvSpec& conv, int64_t panel_bytes) {
   const int64_t unit_bytes = plan.unit_floats(conv) * 4;
   const int64_t taps = conv.kernel_h * conv.kernel_w;
-  // A position of a strip meets `taps` rows of a panel's vectors, one of dy those of a tile's rows.
+  // A position of a strip is multiplied by `taps` rows of a panel's vectors, and a position of dy
+  // by the rows of a tile.
   const int64_t panels_wanted = CeilDiv(kWorkPerCopy, taps * plan.rows * plan.vectors);
   const int64_t most_panels = std::max<int64_t>(1, kDyBytes / panel_bytes);
   plan.panels_per_task = std::clamp<int64_t>(std::max<int64_t>(4, 2 * panels_wanted), 1,

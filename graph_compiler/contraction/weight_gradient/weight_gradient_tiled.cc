@@ -1,6 +1,6 @@
-// Register tiles of (kernel column, channel) x output channels. A strip holds the channels of one
-// tile only, so that its pixels and a panel of dy stay in L1 while all taps pass. Few channels are
-// a strip of their own; tiles then run through kernel columns.
+// Computes register tiles of (kernel column, channel) x output channels. A strip holds the channels
+// of one tile only, so that its pixels and a panel of dy stay in L1 while all taps pass. If there
+// are few channels, they are a strip of their own, and tiles run through kernel columns.
 #include "graph_compiler/contraction/tiles/micro_kernel.h"
 #include "graph_compiler/contraction/weight_gradient/weight_gradient.h"
 
@@ -13,7 +13,7 @@ void EmitTiledGradient(IrEmitter& e, GradientTask& task, const WeightGradientSpe
   const TileShape shape{plan.rows, plan.vectors};
   const int64_t row_bytes = plan.panel_cols * 4;
   const int64_t tile_step = plan.joined_columns ? plan.rows * 4 : task.KernelColumnBytes();
-  // Adds a chunk to one register tile: kernel row `r`, tile `t` of it.
+  // Adds a chunk to one register tile: tile `t` of kernel row `r`.
   const auto add_tile = [&](const GradientTask::Chunk& chunk, Value* sums, Value* panel, Value* r,
                             Value* t) {
     Value* number = e.Add(e.Mul(r, plan.tiles_per_row), t);
