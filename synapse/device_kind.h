@@ -1,4 +1,4 @@
-// What a device type is called in keys, manifests and messages.
+// The name of a device type in keys, manifests and messages.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace hpu {
 
-// "gaudi2"; "device<number>" for a type without a name of ours.
+// Returns "gaudi2" and the like, or "device<number>" for a type that we have no name for.
 std::string DeviceKind(synDeviceType type);
-// The other way; nullopt for text that DeviceKind does not answer.
+// Is the inverse; returns nullopt for text that DeviceKind does not return.
 std::optional<synDeviceType> DeviceTypeOf(std::string_view kind);
 
 }  // namespace hpu

@@ -60,7 +60,7 @@ bool SynapseFunctions::host_addressable() const {
 }
 
 absl::StatusOr<SynapseFunctions> OpenSynapse(const std::string& path) {
-  // Never closed: recipes and threads of the library may outlive every caller.
+  // The library is never closed, because its recipes and threads may outlive every caller.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return NotFound("cannot open the Synapse library \"", path, "\": ", dlerror(), " (set ",
@@ -107,7 +107,7 @@ std::string FolderOf(const void* address) {
 
 absl::Status ToStatus(const SynapseFunctions& functions, synStatus status, const char* call) {
   if (status == synSuccess) return absl::OkStatus();
-  // Read first: the message lasts until the thread's next call.
+  // This is read first, because the message lasts only until the thread's next call.
   const char* detail =
       functions.synGetLastErrorMessage != nullptr ? functions.synGetLastErrorMessage() : nullptr;
   std::string text = detail != nullptr ? detail : "";

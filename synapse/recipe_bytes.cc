@@ -11,7 +11,7 @@
 namespace hpu {
 namespace {
 
-// A file in memory that the library opens by the path of its descriptor.
+// A file in memory, which the library opens by the path of its descriptor.
 class AnonymousFile {
  public:
   AnonymousFile() : descriptor_(memfd_create("recipe", MFD_CLOEXEC)) {}

@@ -1,4 +1,4 @@
-// Recipes between the library's handles and bytes.
+// Converts recipes between the library's handles and bytes.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace hpu {
 
-// Destroys its recipe.
+// Owns a recipe and destroys it.
 class RecipeHandle {
  public:
   RecipeHandle(const SynapseFunctions& functions, synRecipeHandle handle)
@@ -30,8 +30,8 @@ class RecipeHandle {
   synRecipeHandle handle_;
 };
 
-// The C API writes and reads recipes by path; an anonymous file has one and never touches a disk.
-// The emulator reads them where they are.
+// The C API writes and reads recipes by path; an anonymous file has a path and never touches a
+// disk. The emulator reads recipes directly from memory.
 absl::StatusOr<Bytes> SerializeRecipe(const SynapseFunctions& functions, synRecipeHandle recipe);
 absl::StatusOr<RecipeHandle> DeserializeRecipe(const SynapseFunctions& functions,
                                                std::span<const uint8_t> bytes);

@@ -7,7 +7,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Many small products: A [batch, m, k], B [batch, k, n].
+// Describes many small products: A [batch, m, k], B [batch, k, n].
 Case BatchGemm(int64_t batch, int64_t m, int64_t n, int64_t k) {
   GemmSpec spec;
   spec.batch = {batch};
@@ -74,7 +74,8 @@ Case Gemm(int64_t m, int64_t n, int64_t k, bool transposed, bool stable, bool bi
           type};
 }
 
-// Channels last, padding kernel / 2, weights (ko, c, kh, kw) dense.
+// Describes a convolution with channels last, padding kernel / 2, and dense weights (ko, c, kh,
+// kw).
 ConvSpec ConvOf(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride,
                 int64_t groups) {
   ConvSpec spec;
@@ -98,7 +99,7 @@ ConvSpec ConvOf(int64_t batch, int64_t size, int64_t c, int64_t ko, int64_t kern
   return spec;
 }
 
-// Of bf16: with what a norm (scale and shift in f32) and a relu add.
+// In bf16 the case includes the operations that a norm (scale and shift in f32) and a relu add.
 Case Conv(int64_t size, int64_t c, int64_t ko, int64_t kernel, int64_t stride, int64_t groups = 1,
           MemoryType type = MemoryType::kF32) {
   ConvSpec spec = ConvOf(1, size, c, ko, kernel, stride, groups);
@@ -153,7 +154,7 @@ Case ConvWeightGradient(int64_t batch, int64_t size, int64_t c, int64_t ko, int6
           type};
 }
 
-// Operands as transformers lay them out: [batch, position, head, feature]; keys and values of a
+// Operands have the layout of transformers: [batch, position, head, feature]. Keys and values of a
 // single query come from a cache [batch, head, position, feature].
 Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d, bool causal,
                MemoryType type = MemoryType::kF32) {
@@ -188,7 +189,7 @@ Case Attention(int64_t heads, int64_t kv_repeat, int64_t m, int64_t n, int64_t d
           type};
 }
 
-// Of one key head a task; the statistics are any numbers.
+// A task handles one key head; the statistics are arbitrary numbers.
 Case AttentionGradient(int64_t heads, int64_t m, int64_t d, bool causal, MemoryType type) {
   AttentionBackwardSpec spec;
   AttentionSpec& forward = spec.forward;
@@ -270,7 +271,7 @@ std::vector<Case> Cases() {
     cases.push_back(AttentionGradient(24, 128, 64, false, type));
     cases.push_back(AttentionGradient(24, 1024, 64, true, type));
   }
-  // ResNet-50, batch 1.
+  // These come from ResNet-50, batch 1.
   cases.push_back(Conv(224, 3, 64, 7, 2));
   cases.push_back(Conv(56, 64, 64, 1, 1));
   cases.push_back(Conv(56, 64, 256, 1, 1));
@@ -288,7 +289,7 @@ std::vector<Case> Cases() {
   cases.push_back(Conv(56, 64, 64, 3, 1, 1, MemoryType::kBF16));
   cases.push_back(Conv(112, 16, 96, 1, 1, 1, MemoryType::kBF16));
   cases.push_back(Conv(56, 144, 144, 3, 1, 144, MemoryType::kBF16));
-  // Of its training, batch 4, and of a U-Net's.
+  // These come from the training of ResNet-50, batch 4, and of a U-Net.
   for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
     cases.push_back(ConvWeightGradient(4, 56, 64, 64, 3, 1, type));
     cases.push_back(ConvWeightGradient(4, 56, 64, 256, 1, 1, type));

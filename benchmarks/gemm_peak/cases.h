@@ -14,7 +14,7 @@ struct Case {
   std::string name;
   EmitFn emit;
   std::vector<int64_t> buffer_elements;  // the last one is written
-  MemoryType type = MemoryType::kF32;    // of all buffers
+  MemoryType type = MemoryType::kF32;    // the type of all buffers
 };
 
 std::vector<Case> Cases();

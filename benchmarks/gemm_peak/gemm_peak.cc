@@ -1,11 +1,11 @@
-// Share of the machine's multiply-add peak that generated contractions reach.
+// Measures the share of the machine's multiply-add peak that generated contractions reach.
 //
 //   gemm_peak [--isa v2|v3|v4|v4-bf16|v4-amx] [--threads N] [--json] [--only TEXT] [--rounds N]
 //   gemm_peak --machine [--threads N]     # JSON: the machine's own peaks, no contraction
 //
-// Peak and contraction are measured in turn, so that a machine whose speed drifts still gives a
-// meaningful ratio, in the type of the operands. One-row products are compared with the measured
-// read bandwidth instead.
+// Peak and contraction are measured in turn, in the type of the operands, so that a machine whose
+// speed drifts still gives a meaningful ratio. One-row products are compared with the measured read
+// bandwidth instead.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +21,7 @@ struct Options {
   int threads = 1;
   bool json = false;
   bool machine_only = false;
-  int rounds = 8;  // many, where another program looks at the code that runs
+  int rounds = 8;  // set many where another program looks at the running code
   std::string only;
 };
 
@@ -86,7 +86,7 @@ void Print(const Result& r, bool json, bool first) {
       100 * r.gbytes / r.bandwidth, r.compile_ms, r.code_bytes);
 }
 
-// About half a second: the best of short rounds, f32 and bf16 in turn.
+// This takes about half a second: it takes the best of short rounds, f32 and bf16 in turn.
 void PrintMachine(const Machine& machine, int threads) {
   constexpr int kRounds = 8;
   constexpr int kRepeat = 10;

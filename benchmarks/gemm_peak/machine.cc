@@ -11,7 +11,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr double kRepeatFlops = 4e8;  // of a thread
+constexpr double kRepeatFlops = 4e8;  // per thread
 constexpr int64_t kReadBytes = 1 << 20;
 constexpr int64_t kReadTasks = 64;
 

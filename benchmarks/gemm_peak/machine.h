@@ -1,5 +1,5 @@
-// What this machine can do at most: multiply-adds per second in f32 and bf16, bytes read per
-// second.
+// Measures the most that this machine can do: multiply-adds per second in f32 and bf16, and bytes
+// read per second.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace hpu::graph_compiler {
 
-// One thread is timed by its own CPU time, which other processes disturb less; several by the wall.
+// One thread is timed by its own CPU time, which other processes disturb less; several threads are
+// timed by the wall clock.
 double Seconds(int threads, const std::function<void()>& run);
 
-// run(0) on the calling thread, run(1) ... on new ones; returns when all have.
+// Runs run(0) on the calling thread and run(1) ... on new ones; returns when all have ended.
 void OnThreads(int threads, const std::function<void(int)>& run);
 
-// Loops that do nothing but multiply and add (peak_loops.h), and a kernel that does nothing but
-// read.
+// Has loops that only multiply and add (peak_loops.h), and a kernel that only reads.
 class Machine {
  public:
   Machine(IsaLevel isa, int threads);
 
-  // repeat: one repetition takes some milliseconds.
+  // One repetition takes some milliseconds.
   double PeakGflops(int repeat = 1) const { return Gflops(f32_, repeat); }
-  // With the best bf16 instructions there are; where there are none, bf16 is widened and the f32
+  // Uses the best bf16 instructions that exist. Where there are none, bf16 is widened and the f32
   // peak is the peak.
   double Bf16PeakGflops(int repeat = 1) const { return Gflops(bf16_, repeat); }
-  // "AMX", "AVX512_BF16" or "f32".
+  // Returns "AMX", "AVX512_BF16" or "f32".
   const char* bf16_instructions() const { return bf16_.instructions; }
   double ReadGbytes() const;
 

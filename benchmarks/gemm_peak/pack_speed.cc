@@ -1,10 +1,10 @@
-// Speed of packing weights for the matrix engine, against memcpy of the same bytes.
+// Measures the speed of packing weights for the matrix engine, against memcpy of the same bytes.
 //
 //   pack_speed [--isa v2|v3|v4|v4-bf16|v4-amx] [--megabytes N]
 //
 // Each case packs a set of weights, one after the other, into fresh memory on one thread, as a
 // first launch does. memcpy copies the same sources into equally fresh memory, in turn with
-// packing. Times are CPU time, least of several rounds, and include the system's page faults.
+// packing. Times are CPU time, the least of several rounds, and include the system's page faults.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -51,7 +51,7 @@ Case Linear(MemoryType type, int64_t n, int64_t k, bool transposed) {
           static_cast<uint64_t>(n * k * MemoryTypeSize(type))};
 }
 
-// Weights (ko, c, kh, kw), dense in that order or channels last.
+// The weights are (ko, c, kh, kw), dense in that order or channels last.
 Case Conv(MemoryType type, int64_t channels, int64_t kernel, bool channels_last) {
   ConvSpec spec;
   spec.batch = 1;

@@ -30,7 +30,7 @@ synStatus CopyName(const char* text, char* buffer, int length) {
   return synSuccess;
 }
 
-// Null device: what a type alone can answer.
+// A null device means that only the type is known.
 synStatus GetAttribute(synDeviceAttribute attribute, const DeviceProperties& properties,
                        Device* device, uint64_t* value) {
   const auto needs_device = [&] {

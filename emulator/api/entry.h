@@ -1,5 +1,6 @@
-// What every exported function does around its body: it refuses calls before initialisation and in
-// forked children, keeps the thread's last error, and lets no exception cross the C border.
+// Every exported function runs its body through these wrappers. They refuse calls before
+// initialisation and in forked children, keep the thread's last error, and let no exception cross
+// the C border.
 #pragma once
 
 #include <new>
@@ -10,8 +11,8 @@
 
 namespace hpu::emulator {
 
-// Clears the thread's message; kUninitialized in a forked child, which has no device and whose
-// locks may be held by threads that do not exist there.
+// Clears the thread's message. Returns kUninitialized in a forked child, which has no device and
+// whose locks may be held by threads that do not exist there.
 synStatus BeginCall(bool needs_initialization);
 
 template <typename Body>
@@ -28,7 +29,7 @@ synStatus RunCall(bool needs_initialization, Body&& body) {
   return status;
 }
 
-// Body: synStatus(). For calls that need synInitialize first.
+// For calls that need synInitialize first. `body` is a synStatus().
 template <typename Body>
 synStatus Call(Body&& body) {
   return RunCall(true, body);
@@ -38,7 +39,7 @@ synStatus CallAnyTime(Body&& body) {
   return RunCall(false, body);
 }
 
-// Body: synStatus(Device&). Answers synFail without an acquired device (reference 4.2).
+// `body` is a synStatus(Device&). Returns synFail without an acquired device (reference 4.2).
 template <typename Body>
 synStatus DeviceCall(Body&& body) {
   return RunCall(true, [&]() -> synStatus {
@@ -48,7 +49,7 @@ synStatus DeviceCall(Body&& body) {
   });
 }
 
-// Null out-pointers and the like.
+// Checks for null out-pointers and the like.
 #define SYN_REQUIRE_ARGUMENT(condition) \
   if (!(condition)) return Fail(synInvalidArgument, "argument check failed: " #condition)
 

@@ -89,7 +89,8 @@ absl::StatusOr<CompileOptions> OptionsFor(const std::string& name) {
   return options;
 }
 
-// Recipe names may hold folders, where a real device writes its dumps; they are no part of it.
+// The names of recipes may include folders, where a real device writes its dumps; they are not part
+// of the recipe's name.
 std::string RecipeName(const char* name) {
   return name == nullptr ? "recipe" : std::filesystem::path(name).filename().string();
 }
@@ -121,7 +122,7 @@ synStatus Compile(Graph& graph, const char* name, synRecipeHandle* handle) {
   return synSuccess;
 }
 
-// Body: synStatus(Section&).
+// `body` is a synStatus(Section&).
 template <typename Body>
 synStatus SectionCall(synSectionHandle handle, Body&& body) {
   return Call([&]() -> synStatus {

@@ -71,7 +71,7 @@ uint64_t ElementBytes(hcclDataType_t type) {
   return 0;
 }
 
-// With one rank every collective is this copy.
+// With one rank every collective is a copy.
 hcclResult_t Copy(const void* send, void* receive, size_t count, hcclDataType_t type,
                   hcclComm_t comm, synStreamHandle stream) {
   const hcclResult_t known = CommunicatorCall(comm, [&]() -> synStatus {
@@ -134,7 +134,7 @@ hcclResult_t hcclCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId /*id
 }
 
 hcclResult_t hcclCommInitAll(hcclComm_t* /*comm*/, int /*num_devices*/, const int* /*devices*/) {
-  return hcclInvalidUsage;  // one device per process
+  return hcclInvalidUsage;  // a process has only one device
 }
 
 hcclResult_t hcclCommDestroy(hcclComm_t comm) { return Remove(comm); }
@@ -208,7 +208,7 @@ hcclResult_t hcclCommUserRank(hcclComm_t comm, int* rank) {
 
 int hcclLookupDMABuff(uint64_t /*address*/, uint64_t /*size*/, int* fd) {
   if (fd != nullptr) *fd = -1;
-  return -1;  // memory of the emulated device has no dma-buf
+  return -1;  // the memory of the emulated device has no dma-buf
 }
 
 hcclResult_t hcclReduce(const void* send, void* receive, size_t count, hcclDataType_t type,

@@ -14,7 +14,7 @@
 namespace hpu::emulator {
 namespace {
 
-// Values of HABANA_PROFILE that make profiling possible, but profile nothing unasked.
+// The values of HABANA_PROFILE that make profiling possible but profile nothing by themselves.
 constexpr std::string_view kOnDemand[] = {"", "0", "profile_api_light"};
 
 std::string TracePath(const Configuration& configuration) {
@@ -115,7 +115,7 @@ synStatus Library::ReleaseDevice() {
   {
     std::unique_lock device_lock(device_mutex_);
     if (device_ == nullptr) return Fail(synNoDeviceFound, "no device is acquired");
-    // Calls in flight hold a reference.
+    // Calls in progress hold a reference.
     if (device_.use_count() > 1) {
       return Fail(synFail, "another thread is inside a call on the device");
     }

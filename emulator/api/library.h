@@ -1,4 +1,5 @@
-// State of the library in this process: between synInitialize and synDestroy, and what survives.
+// The state of the library in this process: the part between synInitialize and synDestroy, and the
+// part that survives.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@
 
 namespace hpu::emulator {
 
-// Result of a failed synGraphCompileV2.
+// The result of a failed synGraphCompileV2.
 struct ErrorObject {
   synStatus status = synFail;
   std::string message;
@@ -26,21 +27,22 @@ struct ErrorObject {
 
 class Library {
  public:
-  // Never destroyed: threads of the library may run until the process ends.
+  // The library is never destroyed, because its threads may run until the process ends.
   static Library& Get();
 
   synStatus Initialize();
   synStatus Destroy();
   bool initialized() const { return initialized_.load(std::memory_order_acquire); }
-  // The process is a fork of one that had initialised: no threads, locks in unknown state.
+  // Returns whether the process is a fork of one that had initialised the library: it has no
+  // threads, and its locks are in an unknown state.
   bool forked() const { return forked_.load(std::memory_order_acquire); }
 
-  // Null when no device is acquired.
+  // Returns null when no device is acquired.
   std::shared_ptr<Device> device() const;
-  // `type` synDeviceTypeInvalid = any.
+  // synDeviceTypeInvalid as `type` means any.
   synStatus AcquireDevice(synDeviceType type);
   synStatus ReleaseDevice();
-  // Type that this process emulates (HPU_EMULATOR_DEVICE).
+  // Returns the type that this process emulates (HPU_EMULATOR_DEVICE).
   const DeviceProperties& emulated() const;
 
   Configuration& configuration() { return *configuration_; }
@@ -54,10 +56,10 @@ class Library {
   HandleTable<LoadedRecipe, synRecipeHandle>& recipes() { return recipes_; }
   HandleTable<ErrorObject, synErrorHandle>& errors() { return errors_; }
 
-  // Writes what the profiler has of that type to EMULATOR_TRACE_FILE, or to
+  // Writes the profiler's records of that type to EMULATOR_TRACE_FILE, or to
   // default_profiling_<process>.json in the working directory.
   absl::Status WriteTrace(synTraceType type);
-  // Ends and writes the trace of the whole use of the device (HABANA_PROFILE), if one runs.
+  // Ends and writes the trace of the whole use of the device (HABANA_PROFILE), if there is one.
   void EndProfilingSession();
 
   // Makes a handle for a recipe.
@@ -68,7 +70,7 @@ class Library {
 
   void StartProfilingSession();
 
-  std::mutex state_mutex_;  // of Initialize, Destroy, Acquire and Release
+  std::mutex state_mutex_;  // guards Initialize, Destroy, Acquire and Release
   std::atomic<bool> initialized_{false};
   std::atomic<bool> forked_{false};
   mutable std::shared_mutex device_mutex_;

@@ -10,7 +10,7 @@ using namespace hpu::emulator;  // NOLINT: the C functions are the outer side of
 
 namespace {
 
-// Version of the interface that is emulated, then of the emulator.
+// The version of the emulated interface, followed by the emulator's own.
 constexpr char kVersion[] = "1.21.0.1";
 
 synStatus CopyText(const std::string& text, char* buffer, uint64_t size) {
@@ -148,7 +148,7 @@ synStatus synTPCLibraryGetVersionSize(uint32_t* size) {
 synStatus synTPCLibraryGetVersions(const char** paths, uint32_t* versions) {
   return Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(paths != nullptr && versions != nullptr);
-    paths[0] = "libSynapseCompiler.so";  // generates every kernel
+    paths[0] = "libSynapseCompiler.so";  // this library generates every kernel
     versions[0] = hpu::kRecipeVersion;
     return synSuccess;
   });

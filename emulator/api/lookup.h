@@ -1,11 +1,12 @@
-// Handles of graph objects, found or refused with the status that the contract names.
+// Finds graph objects by handle, or refuses with the status that the contract names.
 #pragma once
 
 #include "emulator/api/entry.h"
 
 namespace hpu::emulator {
 
-// Body: synStatus(const std::shared_ptr<Graph>&). Null handle -> `null_status`, unknown -> synFail.
+// `body` is a synStatus(const std::shared_ptr<Graph>&). A null handle gives `null_status`, an
+// unknown one synFail.
 template <typename Body>
 synStatus GraphCall(synGraphHandle handle, Body&& body,
                     synStatus null_status = synInvalidArgument) {
@@ -17,7 +18,7 @@ synStatus GraphCall(synGraphHandle handle, Body&& body,
   });
 }
 
-// Body: synStatus(Tensor&).
+// `body` is a synStatus(Tensor&).
 template <typename Body>
 synStatus TensorCall(synTensor handle, Body&& body) {
   return RunCall(true, [&]() -> synStatus {
@@ -27,7 +28,7 @@ synStatus TensorCall(synTensor handle, Body&& body) {
   });
 }
 
-// A tensor whose properties may still change.
+// Does the same for a tensor whose properties may still change.
 template <typename Body>
 synStatus TensorSetCall(synTensor handle, Body&& body) {
   return TensorCall(handle, [&](Tensor& tensor) -> synStatus {
@@ -39,7 +40,7 @@ synStatus TensorSetCall(synTensor handle, Body&& body) {
   });
 }
 
-// Body: synStatus(LoadedRecipe&).
+// `body` is a synStatus(LoadedRecipe&).
 template <typename Body>
 synStatus RecipeCall(synRecipeHandle handle, Body&& body) {
   return RunCall(true, [&]() -> synStatus {

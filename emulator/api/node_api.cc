@@ -47,7 +47,7 @@ synStatus FindTensors(const synTensor* handles, uint32_t count, TensorList* tens
   return synSuccess;
 }
 
-// Tensors of the obsolete creation calls join the graph that first uses them.
+// Tensors of the obsolete creation calls join the first graph that uses them.
 synStatus CheckMembership(const std::shared_ptr<Graph>& graph, const TensorList& tensors,
                           uint64_t max_const_bytes) {
   for (const std::shared_ptr<Tensor>& tensor : tensors) {
@@ -88,7 +88,7 @@ synStatus CreateNode(const std::shared_ptr<Graph>& graph, const NodeArguments& a
       Library::Get().configuration().Number("MAX_CONST_TENSOR_SIZE_BYTES");
   SYN_RETURN_IF_FAILED(CheckMembership(graph, node.inputs, max_const_bytes));
   SYN_RETURN_IF_FAILED(CheckMembership(graph, node.outputs, max_const_bytes));
-  // From here on the properties are fixed, whatever becomes of the node.
+  // From here on the properties are fixed, even if the node is not created.
   for (const TensorList* list : {&node.inputs, &node.outputs}) {
     for (const std::shared_ptr<Tensor>& tensor : *list) {
       if (tensor != nullptr) tensor->locked = true;
@@ -120,7 +120,7 @@ synStatus CreateNodeChecked(synGraphHandle handle, const NodeArguments& argument
   });
 }
 
-// Body: synStatus(Node&).
+// `body` is a synStatus(Node&).
 template <typename Body>
 synStatus NodeCall(synGraphHandle handle, synNodeId id, Body&& body) {
   return GraphCall(handle, [&](const std::shared_ptr<Graph>& graph) -> synStatus {
@@ -245,7 +245,8 @@ synStatus synNodeSetUserProgrammability(synGraphHandle graph, synNodeId id,
 
 synStatus synNodeTypeSetPrecision(synGraphHandle graph, const char* guid,
                                   synDataType /*precision*/) {
-  // Tensors keep their declared types; a precision is a permission that the emulator does not use.
+  // Tensors keep their declared types: a precision is a permission, which the emulator does not
+  // use.
   return GraphCall(graph, [&](const std::shared_ptr<Graph>&) -> synStatus {
     SYN_REQUIRE_ARGUMENT(guid != nullptr);
     return synSuccess;

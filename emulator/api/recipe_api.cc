@@ -207,7 +207,7 @@ synStatus synRecipeSectionHostBuffersClear(synRecipeHandle handle, const synSect
       }
     }
     for (size_t i = 0; i < count; ++i) {
-      // The client holds the address and frees it with delete[].
+      // The client has the address and frees it with delete[].
       static_cast<void>(recipe.const_sections()[sections[i]].data.release());
     }
     return synSuccess;

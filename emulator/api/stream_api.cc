@@ -6,7 +6,7 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-// Body: synStatus(Device&, const std::shared_ptr<Stream>&).
+// `body` is a synStatus(Device&, const std::shared_ptr<Stream>&).
 template <typename Body>
 synStatus StreamCall(synStreamHandle handle, Body&& body) {
   return DeviceCall([&](Device& device) -> synStatus {
@@ -24,7 +24,7 @@ std::shared_ptr<Event> FindEvent(Device& device, synEventHandle handle, synStatu
   return event;
 }
 
-// Body: synStatus(Device&, Event&).
+// `body` is a synStatus(Device&, Event&).
 template <typename Body>
 synStatus EventCall(synEventHandle handle, Body&& body) {
   return DeviceCall([&](Device& device) -> synStatus {
@@ -81,7 +81,7 @@ synStatus synStreamWaitEvent(synStreamHandle handle, synEventHandle event_handle
     const std::shared_ptr<Event> event = FindEvent(device, event_handle, &status);
     if (event == nullptr) return status;
     Capture capture = event->capture();
-    // A stream passes its own earlier work anyway.
+    // A stream runs after its own earlier work anyway.
     if (!capture.Done() && capture.progress != stream->progress()) {
       stream->Enqueue(std::make_unique<WaitWork>(std::move(capture)));
     }

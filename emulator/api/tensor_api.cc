@@ -1,5 +1,5 @@
-// Tensors: creation, geometry, type, placement (reference 1.8, 4.5). Quantisation and host data are
-// in tensor_data_api.cc.
+// Tensors: creation, geometry, type, placement (reference 1.8, 4.5). tensor_data_api.cc has
+// quantisation and host data.
 #include <algorithm>
 #include <cstring>
 
@@ -47,7 +47,7 @@ synStatus GetLayout(synTensor handle, Layout* layout) {
 }
 
 synStatus SetPermutation(Tensor& tensor, const synTensorPermutation& permutation) {
-  // Clearing is legal on any tensor at any time: clients do it on every node output.
+  // Clearing is legal on any tensor at any time, because clients do it on every node output.
   if (permutation.dims == 0) {
     if (!tensor.locked) tensor.permutation.clear();
     return synSuccess;
@@ -89,8 +89,8 @@ void SetRank(Tensor& tensor, uint32_t rank) {
   tensor.rank_set = true;
 }
 
-// The obsolete calls describe a tensor in one struct and name no graph; it joins that of its
-// section, or of the first node that uses it.
+// The obsolete calls describe a tensor in one struct and name no graph. The tensor joins the graph
+// of its section, or of the first node that uses it.
 synStatus CreateFromDescriptor(synTensor* handle, const synTensorDescriptor* descriptor,
                                synSectionHandle section_handle, uint64_t offset, bool is_const) {
   return Call([&]() -> synStatus {
@@ -164,7 +164,7 @@ synStatus synTensorDestroy(synTensor handle) {
     Library& library = Library::Get();
     const std::shared_ptr<Tensor> tensor = library.tensors().Find(handle);
     if (tensor == nullptr) return Fail(synInvalidArgument, "this is no tensor");
-    // Nodes keep it; so does its name. The handle goes with the graph.
+    // Nodes keep the tensor alive, and its name as well. The handle is removed with the graph.
     if (!tensor->locked && tensor->graph.expired()) library.tensors().Remove(handle);
     return synSuccess;
   });
@@ -182,7 +182,7 @@ synStatus synTensorSetGeometry(synTensor handle, const synTensorGeometry* geomet
     auto& other = kind == synGeometryMinSizes ? tensor.max_sizes : tensor.min_sizes;
     if (!other.has_value() || other->size() != sizes.size()) other = sizes;
     own = std::move(sizes);
-    // Data tensors are static: the larger sizes count.
+    // Data tensors are static, so the larger sizes count.
     if (kind == synGeometryMaxSizes && tensor.type != DATA_TENSOR_DYNAMIC) other = own;
     tensor.sizes_stale = false;
     return synSuccess;
@@ -270,7 +270,7 @@ synStatus synTensorGetAllowPermutation(synTensor handle, int8_t* value) {
 
 synStatus synTensorSetExternal(synTensor handle, bool value) {
   return TensorSetCall(handle, [&](Tensor& tensor) {
-    // Gaudi1 accepts it without effect.
+    // Gaudi1 accepts this without effect.
     const std::shared_ptr<Graph> graph = tensor.graph.lock();
     tensor.external = value && (graph == nullptr || graph->type() != synDeviceGaudi);
     return synSuccess;

@@ -1,4 +1,4 @@
-// Host data and quantisation of tensors (reference 1.8, 4.5). Quantisation is kept and answered;
+// Host data and quantisation of tensors (reference 1.8, 4.5). Quantisation is kept and returned;
 // the emulated device computes in the declared types and does not quantise by itself.
 #include <cstring>
 
@@ -69,7 +69,8 @@ synStatus SetQuantization(Quantization& quantization, synQuantizationProperty pr
   return Fail(synInvalidArgument, "no quantisation property has the number ", property);
 }
 
-// Array-carrying properties: a null array asks for the count, else it must have that many entries.
+// For properties that are arrays, a null array asks for the count; any other array must have that
+// many entries.
 template <typename Entry>
 synStatus CopyEntries(const std::vector<Entry>& entries, Entry* out, uint32_t* count) {
   if (entries.empty()) return Fail(synObjectNotInitialized, "this quantisation was never set");

@@ -1,4 +1,4 @@
-// Page-backed memory of the emulator's own: packed operands, constants, scratch.
+// Page-backed memory for the emulator's own use: packed operands, constants, scratch.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace hpu::emulator {
 
-// 64-byte aligned. No huge pages are asked for: most buffers are filled once, and where the system
-// has to fetch them the first touch of 440 MB took 740 to 920 ms instead of 190 (45 once it had
-// them). Move-only.
+// 64-byte aligned, move-only memory. It asks for no huge pages: most buffers are filled once, and
+// where the system has to make huge pages first, the first touch of 440 MB took 740 to 920 ms
+// instead of 190 (45 once it had them).
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Contents are undefined. Null data() when memory is exhausted or `bytes` is 0.
+  // The contents are undefined. data() is null when memory is exhausted or `bytes` is 0.
   explicit AlignedBuffer(size_t bytes) {
     if (bytes == 0) return;
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -25,7 +25,7 @@ class AlignedBuffer {
   uint8_t* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
-  // Grows to at least `bytes`, dropping the contents; false when memory is exhausted.
+  // Grows to at least `bytes` and drops the contents; returns false when memory is exhausted.
   bool Reserve(size_t bytes) {
     if (size_ >= bytes) return true;
     *this = AlignedBuffer(bytes);

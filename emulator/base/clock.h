@@ -1,4 +1,4 @@
-// Monotonic clock of time stamps and traces.
+// The monotonic clock of time stamps and traces.
 #pragma once
 
 #include <chrono>

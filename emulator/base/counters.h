@@ -1,4 +1,4 @@
-// What the emulator counts since initialisation (synEmulatorGetCounters).
+// The counters of the emulator since initialisation (synEmulatorGetCounters).
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct Counters {
   HPU_EMULATOR_COUNTERS(HPU_EMULATOR_DECLARE_COUNTER)
 #undef HPU_EMULATOR_DECLARE_COUNTER
 
-  // {"launches": 3, ...}
+  // Returns {"launches": 3, ...}.
   std::string ToJson() const {
     std::string text = "{";
 #define HPU_EMULATOR_PRINT_COUNTER(name) \

@@ -12,14 +12,14 @@
 
 namespace hpu::emulator {
 
-// Thread-safe. Objects are shared: a call in flight keeps its object alive after Remove.
+// Thread-safe. Objects are shared: a call in progress keeps its object alive after Remove.
 template <typename T, typename Handle>
 class HandleTable {
  public:
   explicit HandleTable(uint64_t capacity = std::numeric_limits<uint32_t>::max() - 1)
       : capacity_(capacity) {}
 
-  // Null when `capacity` objects exist.
+  // Returns null when `capacity` objects exist.
   Handle Insert(std::shared_ptr<T> object) {
     std::unique_lock lock(mutex_);
     uint32_t index = 0;
@@ -35,7 +35,7 @@ class HandleTable {
     return MakeHandle(index, slots_[index].generation);
   }
 
-  // Null for a handle that is not in the table.
+  // Returns null for a handle that is not in the table.
   std::shared_ptr<T> Find(Handle handle) const {
     std::shared_lock lock(mutex_);
     const Slot* slot = FindSlot(handle);
@@ -51,7 +51,7 @@ class HandleTable {
     return std::exchange(slot->object, nullptr);
   }
 
-  // Slot of a handle, from 0.
+  // Returns the slot of a handle, counted from 0.
   static uint32_t IndexOf(Handle handle) {
     return static_cast<uint32_t>(reinterpret_cast<uint64_t>(handle)) - 1;
   }

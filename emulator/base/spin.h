@@ -1,6 +1,7 @@
-// Waiting on an atomic word: a short spin, because the other side is mostly some microseconds away
-// and waking a thread costs tens of them on virtual machines; then sleep in the kernel, because it
-// may be a descheduled thread of another process. Who spins yields to threads that have work.
+// Waits for a change of an atomic word. It first spins for a short time, because the other side is
+// mostly some microseconds away and waking a thread costs tens of them on virtual machines. Then it
+// sleeps in the kernel, because the other side may be a descheduled thread of another process. A
+// spinning thread yields to threads that have work.
 #pragma once
 
 #include <immintrin.h>
@@ -14,7 +15,7 @@ namespace hpu::emulator {
 
 inline constexpr std::chrono::microseconds kSpinTime{100};
 
-// About half a microsecond, longer if another thread wants the core.
+// Spins for about half a microsecond, longer if another thread wants the core.
 inline void SpinOnce() {
   for (int i = 0; i < 16; ++i) _mm_pause();
   sched_yield();

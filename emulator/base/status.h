@@ -1,5 +1,5 @@
 // Failures inside the emulator: a synStatus to return, with the text that synGetLastErrorMessage
-// will answer to the calling thread.
+// will return to the calling thread.
 #pragma once
 
 #include <sstream>
@@ -10,7 +10,7 @@
 
 namespace hpu::emulator {
 
-// What the calling thread's last call answered.
+// The result of the calling thread's last call.
 struct LastError {
   synStatus status = synSuccess;
   bool has_message = false;
@@ -18,7 +18,7 @@ struct LastError {
 };
 LastError& ThreadLastError();
 
-// Stores `text` as the thread's last message and answers `status`.
+// Stores `text` as the thread's last message and returns `status`.
 synStatus FailWith(synStatus status, std::string text);
 
 template <typename... Parts>
@@ -28,7 +28,7 @@ template <typename... Parts>
   return FailWith(status, text.str());
 }
 
-// One line per status, immortal; null for a number that is no status.
+// Returns one line per status, which is never freed, or null for a number that is not a status.
 const char* StatusText(synStatus status);
 
 #define SYN_RETURN_IF_FAILED(expr)                     \

@@ -27,8 +27,8 @@ bool IsCollectiveKey(const std::string& key) {
 }  // namespace
 
 Configuration::Configuration() {
-  // Keys of the vendor's library. The emulator acts on those in the first block; the others are
-  // accepted so that clients which set them run unchanged.
+  // These are keys of the vendor's library. The emulator acts on those in the first block; it
+  // accepts the others so that clients that set them run unchanged.
   Define("GRAPH_VISUALIZATION", Kind::kFlag, false, "false");
   Define("HABANA_DISABLE_DOUBLE_SYN_INITIALIZE", Kind::kFlag, false, "false");
   Define("HABANA_DISABLE_DOUBLE_SYN_DESTROY", Kind::kFlag, false, "true");
@@ -59,12 +59,14 @@ Configuration::Configuration() {
   Define("TERMINATE_SYNAPSE_UPON_DFA", Kind::kNumber, true, "2");
   Define("LOG_LAUNCH_INFO_UPON_FAILURE", Kind::kText, true, "");
 
-  // The emulator's own. Public: they exist for tests and cross-compilation.
-  Define("EMULATOR_ISA_LEVEL", Kind::kText, false, "");           // empty = the host's
+  // These keys are the emulator's own. They are public because they exist for tests and
+  // cross-compilation.
+  Define("EMULATOR_ISA_LEVEL", Kind::kText, false, "");           // empty = the level of the host
   Define("EMULATOR_COMPILE_THREADS", Kind::kNumber, false, "0");  // 0 = one per CPU
   Define("EMULATOR_DUMP_DIR", Kind::kText, false, ".graph_dumps");
-  Define("EMULATOR_DISABLED_PASSES", Kind::kText, false, "");  // of graph_compiler/pipeline.cc
-  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");       // of synProfilerStop
+  // Names from graph_compiler/pipeline.cc.
+  Define("EMULATOR_DISABLED_PASSES", Kind::kText, false, "");
+  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");  // where synProfilerStop writes
   Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
   Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
   Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM
@@ -74,7 +76,8 @@ void Configuration::Define(const char* key, Kind kind, bool is_private, const ch
   Setting& setting = settings_[key];
   setting = {kind, is_private, value};
   const char* text = std::getenv(key);
-  // A variable with a wrong value is as good as not set: the environment may be meant for others.
+  // A variable with a wrong value is treated as if it were not set, because the environment may be
+  // meant for other programs.
   if (text != nullptr && CheckValue(key, setting, text).ok()) setting.value = text;
 }
 

@@ -1,5 +1,5 @@
-// Named settings (reference 5.2): default, then environment variable of the same name, then
-// synConfigurationSet. Values are text; typed getters parse them.
+// Named settings (reference 5.2). A value comes from synConfigurationSet, else from the environment
+// variable of the same name, else from the default. Values are text; typed getters parse them.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@ class Configuration {
  public:
   Configuration();
 
-  // NOT_FOUND: no such key. PERMISSION_DENIED: a private key without ENABLE_EXPERIMENTAL_FLAGS.
-  // INVALID_ARGUMENT: the value is not one of the key's; names the allowed ones.
+  // NOT_FOUND: there is no such key. PERMISSION_DENIED: the key is private and
+  // ENABLE_EXPERIMENTAL_FLAGS is not set. INVALID_ARGUMENT: the key does not accept the value; the
+  // message names the allowed ones.
   absl::Status Set(const std::string& key, const std::string& value);
   absl::StatusOr<std::string> Get(const std::string& key) const;
 
-  // For keys that are known to exist.
+  // These are for keys that are known to exist.
   std::string Text(const std::string& key) const;
   bool Flag(const std::string& key) const;
   uint64_t Number(const std::string& key) const;

@@ -1,4 +1,5 @@
-// The acquired device of this process: memory, mappings, streams, events and what runs launches.
+// The acquired device of this process: memory, mappings, streams, events and the executor that runs
+// launches.
 #pragma once
 
 #include <map>
@@ -15,13 +16,14 @@
 
 namespace hpu::emulator {
 
-// What a stream is called in traces: small, and free for others once the stream is destroyed.
+// Returns the number of a stream in traces: it is small, and others may get it once the stream is
+// destroyed.
 inline uint32_t StreamNumber(synStreamHandle handle) {
   return HandleTable<Stream, synStreamHandle>::IndexOf(handle);
 }
 
 struct DeviceOptions {
-  uint64_t pack_bytes = 0;  // kept at most; 0 = half of DRAM
+  uint64_t pack_bytes = 0;  // the most packed bytes to keep; 0 = half of DRAM
   uint64_t max_events = 0;
   bool check_section_overlap = true;
 };
@@ -43,19 +45,19 @@ class Device {
   HandleTable<Event, synEventHandle>& events() { return events_; }
   LaunchContext launch_context() const;
 
-  // Host memory of the device, mapped. Null when memory is exhausted.
+  // Allocates host memory that is mapped for the device. Returns null when memory is exhausted.
   void* AllocateHost(uint64_t bytes);
-  // False: not from AllocateHost.
+  // Returns false if the buffer does not come from AllocateHost.
   bool FreeHost(const void* buffer);
 
-  // An access of the host to device memory (synEmulatorHostAccessBegin). End is false if none is
-  // open.
+  // These bracket an access of the host to device memory (synEmulatorHostAccessBegin).
+  // EndHostAccess returns false if no access is open.
   void BeginHostAccess(uint64_t address, uint64_t bytes);
   bool EndHostAccess();
 
-  // All streams; the first failure.
+  // Synchronizes all streams and returns the first failure.
   synStatus Synchronize();
-  // Next mask in turn, for clients that spread streams over hardware queues.
+  // Returns the next mask in turn, for clients that spread streams over hardware queues.
   uint64_t NextAffinity() { return uint64_t{1} << (next_affinity_.fetch_add(1) % kQueues); }
   static constexpr uint32_t kQueues = 4;
 
@@ -73,7 +75,7 @@ class Device {
   std::atomic<uint32_t> next_affinity_{0};
   std::atomic<uint64_t> host_accesses_{0};
   Executor executor_;
-  // Last: queued work uses everything above.
+  // These members come last because queued work uses everything above.
   HandleTable<Event, synEventHandle> events_;
   HandleTable<Stream, synStreamHandle> streams_;
 };

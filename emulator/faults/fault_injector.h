@@ -1,7 +1,7 @@
-// Failures on demand, so that the layers above can test what they do about them. Configured by
-// HPU_EMULATOR_FAULTS: "launch:3=26,malloc:10=4" fails the third launch with status 26 and the
-// tenth device allocation with status 4; "copy:*=17" fails every copy. Off and nearly free by
-// default.
+// Failures on demand, with which the layers above can test how they handle them.
+// HPU_EMULATOR_FAULTS configures them: "launch:3=26,malloc:10=4" fails the third launch with status
+// 26 and the tenth device allocation with status 4; "copy:*=17" fails every copy. By default there
+// are none, and checking costs almost nothing.
 #pragma once
 
 #include <array>
@@ -31,11 +31,11 @@ inline constexpr int kNumFaultPoints = 9;
 
 class FaultInjector {
  public:
-  // Replaces all faults and restarts the counts. INVALID_ARGUMENT names the wrong part; the faults
-  // stay as they were then. Empty text: none.
+  // Replaces all faults and restarts the counts. INVALID_ARGUMENT names the wrong part, and the
+  // faults stay unchanged. An empty text removes all faults.
   absl::Status Configure(const std::string& text);
 
-  // synSuccess, or the configured status (with a message) if this occurrence is to fail.
+  // Returns synSuccess, or the configured status (with a message) if this occurrence is to fail.
   synStatus Check(FaultPoint point) {
     if (!active_.load(std::memory_order_relaxed)) return synSuccess;
     return CheckActive(point);
@@ -44,7 +44,7 @@ class FaultInjector {
  private:
   struct Fault {
     FaultPoint point;
-    uint64_t occurrence;  // from 1; 0 = every one
+    uint64_t occurrence;  // counted from 1; 0 = every occurrence
     synStatus status;
   };
   static absl::StatusOr<Fault> Parse(const std::string& text);

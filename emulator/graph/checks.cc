@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint32_t kMaxKernelRank = MAX_DIMENSIONS_NUM;
 
-// Nodes of the compiler itself and the sizes that their parameters may have (0 = none given).
+// Nodes that the compiler itself implements, and the sizes that their parameters may have (0 = none
+// given).
 struct ParamSizes {
   std::string_view guid;
   std::array<uint32_t, 4> sizes;
@@ -54,7 +55,7 @@ constexpr std::string_view kInternalGuids[] = {
 constexpr std::string_view kInternalPrefixes[] = {"logical_",   "physical_", "dynamic_",
                                                   "serialize_", "cl_aware_", "transposed_dedx"};
 
-// Data movement takes up to kMaxDims dimensions, MME and TPC nodes five.
+// Data movement takes up to kMaxDims dimensions; MME and TPC nodes take five.
 constexpr std::string_view kHighRankGuids[] = {"transpose",
                                                "broadcast",
                                                "concat",

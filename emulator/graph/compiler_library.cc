@@ -8,7 +8,7 @@
 namespace hpu::emulator {
 namespace {
 
-// Path of the compiler in the folder of the library that holds this function.
+// Returns the path of the compiler in the folder of the library that contains this function.
 std::string CompilerPath() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&CompilerPath), &info) == 0 ||

@@ -9,8 +9,8 @@ namespace hpu::emulator {
 using graph_compiler::CompileOptions;
 using graph_compiler::CompilerDoor;
 
-// NOT_FOUND: cannot be opened. FAILED_PRECONDITION: it is of another build. A failure is tried anew
-// at the next call. Thread-safe.
+// Returns NOT_FOUND if the library cannot be opened and FAILED_PRECONDITION if it is from another
+// build. After a failure the next call tries again. Thread-safe.
 absl::StatusOr<const CompilerDoor*> OpenCompiler();
 
 }  // namespace hpu::emulator

@@ -24,10 +24,10 @@ TensorDesc DescribeTensor(const Tensor& tensor) {
     desc.section_offset = tensor.section_offset;
   }
   if (tensor.persistent()) {
-    // The bytes of a const section travel beside the code (CollectConstSections).
+    // The bytes of a const section are stored beside the code (CollectConstSections).
     desc.placement = TensorPlacement::kPersistent;
   } else if (tensor.type == HOST_TO_DEVICE_TENSOR && tensor.host_data.has_value()) {
-    // Recipes are static: the half for the maximal shape is the value.
+    // Recipes are static, so the half for the maximal shape is the value.
     desc.placement = TensorPlacement::kConstant;
     const auto half = static_cast<std::ptrdiff_t>(tensor.host_data->size() / 2);
     desc.host_data.assign(tensor.host_data->begin(), tensor.host_data->begin() + half);

@@ -1,6 +1,6 @@
-// Graphs, tensors, sections and nodes behind the handles of the C API: what a client said, checked
-// as far as reference 4.5 asks, and turned into the graph compiler's GraphDesc. One graph is
-// changed by one thread at a time.
+// The graphs, tensors, sections and nodes behind the handles of the C API: they hold the client's
+// description, checked as far as reference 4.5 asks, and turn it into the graph compiler's
+// GraphDesc. Only one thread changes a graph at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ using graph_compiler::TensorPlacement;
 
 class Graph;
 
-// Memory that tensors are placed in. May outlive its graph.
+// A piece of memory that tensors are placed in. It may outlive its graph.
 struct Section {
   synSectionHandle handle = nullptr;
   std::weak_ptr<Graph> graph;
@@ -35,7 +35,7 @@ struct Section {
   bool is_const = false;
   bool rmw = false;
   uint64_t group = 0;
-  bool in_use = false;  // a tensor was assigned: attributes are fixed
+  bool in_use = false;  // a tensor was assigned, so attributes are fixed
 };
 
 struct Quantization {
@@ -49,16 +49,16 @@ struct Quantization {
 
 struct Tensor {
   synTensor handle = nullptr;
-  std::weak_ptr<Graph> graph;  // empty until first use for the obsolete creation calls
+  std::weak_ptr<Graph> graph;  // for the obsolete creation calls it is empty until first use
   std::string name;
   synTensorType type = DATA_TENSOR;
-  bool locked = false;  // used by a node: properties are fixed
+  bool locked = false;  // a node uses the tensor, so its properties are fixed
 
   uint32_t rank = 0;
   bool rank_set = false;
   std::optional<std::vector<uint64_t>> max_sizes;
   std::optional<std::vector<uint64_t>> min_sizes;
-  bool sizes_stale = false;  // in a duplicate: to be inferred unless the client sets them again
+  bool sizes_stale = false;  // in a duplicate: sizes are inferred unless the client sets them again
   synDataType dtype = syn_type_na;
   std::optional<std::vector<uint8_t>> host_data;
   synDataType host_type = syn_type_na;
@@ -85,7 +85,7 @@ struct Node {
   bool has_params = false;
   bool deterministic = false;
   synRoundingMode rounding = synRoundToNearest;
-  std::vector<std::string> input_layouts;  // empty, or one per operand; "" = says nothing
+  std::vector<std::string> input_layouts;  // empty, or one per operand; "" specifies nothing
   std::vector<std::string> output_layouts;
   std::optional<synUserExecOrder> user_order;
   std::set<uint32_t> blocked_by;  // node ids
@@ -108,19 +108,19 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   uint32_t NextSectionId() { return next_section_id_++; }
 
-  // Null if no tensor has the name.
+  // Returns null if no tensor has the name.
   std::shared_ptr<Tensor> FindTensor(const std::string& name) const;
   // Adds a tensor of this graph; an empty name gets a fresh one.
   void AddTensor(const std::shared_ptr<Tensor>& tensor, const std::shared_ptr<Graph>& self);
 
-  // Deep copy. Tensors come in the order of tensors(), nodes keep their ids.
+  // Makes a deep copy. Tensors come in the order of tensors(), and nodes keep their ids.
   std::shared_ptr<Graph> Duplicate() const;
 
-  // The compiler's view: tensors that some node uses, nodes in creation order.
+  // Returns the compiler's view: tensors that some node uses, and nodes in creation order.
   GraphDesc Describe(const std::string& name) const;
-  // Takes the inferred sizes over from a description that Describe made.
+  // Takes the inferred sizes from a description that Describe made.
   void AdoptSizes(const GraphDesc& description);
-  // Const sections with the bytes of their tensors.
+  // Returns the const sections with the bytes of their tensors.
   std::vector<ConstSection> CollectConstSections() const;
 
  private:
@@ -138,15 +138,15 @@ class Graph {
   std::vector<Node> nodes_;  // id = index
 };
 
-// Checks before a node takes its tensors (reference 4.5): synInvalidArgument if a tensor's
+// Checks a tensor before a node takes it (reference 4.5): returns synInvalidArgument if its
 // properties are incomplete or contradict each other.
 synStatus CheckTensorProperties(const Tensor& tensor, uint64_t max_const_bytes);
 
-// Guid, parameter size and ranks of a new node, as far as they are known without its kernel.
-// Internal guids answer synFail, a wrong size synInvalidArgument, a rank that the node does not
+// Checks guid, parameter size and ranks of a new node, as far as they are known without its kernel.
+// Internal guids give synFail, a wrong size synInvalidArgument, and a rank that the node does not
 // take synInvalidTensorDimensions.
 synStatus CheckNode(const Node& node, uint32_t params_size);
-// Guids that only the compiler itself may create.
+// Returns whether only the compiler itself may create nodes with this guid.
 bool IsInternalGuid(const std::string& guid);
 bool IsMmeGuid(const std::string& guid);
 

@@ -11,10 +11,10 @@
 namespace hpu::emulator {
 namespace {
 
-// Orders that a kind computes in, by rank. Operands beyond the lists have none.
+// The orders in which a kind computes, by rank. Operands beyond the lists have none.
 struct NativeLayouts {
-  std::string_view guid;                              // with or without type suffix
-  std::vector<std::vector<std::string_view>> inputs;  // by operand: one order per rank it may have
+  std::string_view guid;                              // with or without a type suffix
+  std::vector<std::vector<std::string_view>> inputs;  // by operand: one order per possible rank
   std::vector<std::vector<std::string_view>> outputs;
 };
 
@@ -55,7 +55,7 @@ std::string Sorted(std::string_view layout) {
   return letters;
 }
 
-// Null: the kind has no order for this operand.
+// Returns null if the kind has no order for this operand.
 const std::string_view* NativeOrder(const std::vector<std::vector<std::string_view>>& orders,
                                     size_t operand, size_t rank) {
   if (operand >= orders.size()) return nullptr;
@@ -119,7 +119,7 @@ synStatus CheckConsistent(const Node& node) {
   return synSuccess;
 }
 
-// permutation[i] = the dimension of `from` that becomes dimension i of `to`.
+// permutation[i] is the dimension of `from` that becomes dimension i of `to`.
 synTransposeParamsNDims PermutationBetween(std::string_view from, std::string_view to) {
   synTransposeParamsNDims params{};
   params.tensorDim = static_cast<uint32_t>(from.size());
@@ -143,7 +143,7 @@ NodeDesc Transpose(const NodeDesc& beside, uint32_t from, uint32_t to,
   return node;
 }
 
-// A temporary that holds `tensor` in the order that `params` gives.
+// Adds a temporary that holds `tensor` in the order that `params` gives.
 uint32_t AddPermuted(const TensorDesc& tensor, const synTransposeParamsNDims& params,
                      GraphDesc* graph) {
   TensorDesc permuted;

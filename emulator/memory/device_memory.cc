@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
-// Blocks from here on get page-aligned addresses, so that freeing them can return whole pages.
+// Blocks of at least this size get page-aligned addresses, so that freeing them can return whole
+// pages.
 constexpr uint64_t kLargeBytes = uint64_t{1} << 20;
 constexpr uint64_t kGrowthBytes = uint64_t{64} << 20;
 
@@ -36,14 +37,14 @@ uint64_t NextEpoch() {
   return epochs.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Limit of the control group (version 2), if there is one.
+// Returns the limit of the control group (version 2), if there is one.
 uint64_t ControlGroupLimit() {
   std::ifstream file("/sys/fs/cgroup/memory.max");
   uint64_t limit = 0;
   return file >> limit ? limit : std::numeric_limits<uint64_t>::max();
 }
 
-// What the process may still map (ulimit -v).
+// Returns how much the process may still map (ulimit -v).
 uint64_t AddressSpaceLeft() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -135,8 +136,8 @@ void DeviceMemory::RemoveFree(uint64_t address, uint64_t bytes) {
   }
 }
 
-// Smallest free range that holds an aligned block; among equals the lowest, which keeps the
-// accessible part short. 0 = none.
+// Returns the smallest free range that holds an aligned block; among equal ones the lowest, which
+// keeps the accessible part short. Returns 0 if there is none.
 uint64_t DeviceMemory::FindPlace(uint64_t bytes, uint64_t alignment) const {
   for (auto it = free_by_size_.lower_bound({bytes, 0}); it != free_by_size_.end(); ++it) {
     const uint64_t place = RoundUp(it->second, alignment);
@@ -154,8 +155,8 @@ absl::Status DeviceMemory::MakeAccessible(uint64_t end) {
     return Error(absl::StatusCode::kResourceExhausted, "the system refuses ", new_bytes - old_bytes,
                  " bytes for device memory: ", std::strerror(errno));
   }
-  // No MADV_HUGEPAGE: the first touch of 440 MB then took 320 to 995 ms of system time instead of
-  // 230 on a virtual machine, and streams read no faster afterwards.
+  // MADV_HUGEPAGE is not used: with it the first touch of 440 MB took 320 to 995 ms of system time
+  // instead of 230 on a virtual machine, and streams read no faster afterwards.
   accessible_.store(new_bytes, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -198,7 +199,7 @@ absl::StatusOr<uint64_t> DeviceMemory::Free(uint64_t address) {
   epoch_.store(NextEpoch(), std::memory_order_release);
   AddFree(address, size);
   if (size >= kLargeBytes) {
-    // Only pages that belong to this block alone.
+    // Only pages that belong to this block alone are returned.
     const uint64_t first = RoundUp(address, kPageBytes);
     const uint64_t last = (address + size) / kPageBytes * kPageBytes;
     if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);

@@ -1,4 +1,4 @@
-// The emulated device's DRAM: one reserved range of this process's address space, so a device
+// The emulated device's DRAM is one reserved range of this process's address space, so a device
 // address is a host pointer. The part that was never allocated is not accessible; pages of freed
 // large blocks go back to the system.
 #pragma once
@@ -15,29 +15,30 @@
 
 namespace hpu::emulator {
 
-// Best-fit allocator with exact accounting. Thread-safe; a call takes well below a microsecond for
-// any size as long as the process needs no new pages.
+// A best-fit allocator with exact accounting. It is thread-safe. A call takes well below a
+// microsecond for any size as long as the process needs no new pages.
 class DeviceMemory {
  public:
-  // Less than `bytes` where the process may not have that much address space (ulimit -v): what can
-  // be had, at most half of what is left, so that the process can go on. Logged.
-  // RESOURCE_EXHAUSTED: not even kLeastBytes.
+  // Reserves less than `bytes` where the process may not have that much address space (ulimit -v):
+  // it takes what is available, but at most half of it, so that the process can go on, and logs
+  // that. Returns RESOURCE_EXHAUSTED if not even kLeastBytes are available.
   static absl::StatusOr<std::unique_ptr<DeviceMemory>> Create(uint64_t bytes);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Sizes are rounded up to kAlignment, and charged so. `hint` is honoured if that range is free.
-  // RESOURCE_EXHAUSTED names request, free and total.
+  // Sizes are rounded up to kAlignment and charged as such. `hint` is honoured if that range is
+  // free. RESOURCE_EXHAUSTED names request, free and total.
   absl::StatusOr<uint64_t> Allocate(uint64_t bytes, uint64_t hint);
-  // The size of the freed block; NOT_FOUND for an address that Allocate did not return.
+  // Returns the size of the freed block, or NOT_FOUND for an address that Allocate did not return.
   absl::StatusOr<uint64_t> Free(uint64_t address);
 
-  // The range lies in memory that was allocated at some time, so that touching it cannot fault.
+  // Returns whether the range lies in memory that was allocated at some time, so that touching it
+  // cannot fault.
   bool Contains(uint64_t address, uint64_t bytes) const;
 
-  // Changes with every Free, and no two objects ever have the same: what Contains accepted in an
-  // epoch, it accepts throughout that epoch.
+  // The epoch changes with every Free, and no two objects ever have the same one: a range that
+  // Contains accepted in an epoch is accepted throughout that epoch.
   uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
   uint64_t base() const { return base_; }
@@ -65,8 +66,9 @@ class DeviceMemory {
   std::set<std::pair<uint64_t, uint64_t>> free_by_size_;  // (bytes, address)
 };
 
-// Total to emulate: HPU_EMULATOR_DRAM_BYTES if given, else `nominal`, at most half of the memory
-// that this process may use (host and control group). INVALID_ARGUMENT: the variable is no number.
+// Returns how much DRAM to emulate: HPU_EMULATOR_DRAM_BYTES if given, else `nominal`, at most half
+// of the memory that this process may use (host and control group). Returns INVALID_ARGUMENT if the
+// variable is not a number.
 absl::StatusOr<uint64_t> DramBytes(uint64_t nominal);
 
 }  // namespace hpu::emulator

@@ -15,7 +15,7 @@ class HostMappings {
   void Map(uint64_t address, uint64_t bytes);
   // Unknown pointers are ignored.
   void Unmap(uint64_t address);
-  // One mapping covers the whole range.
+  // Returns whether one mapping covers the whole range.
   bool Contains(uint64_t address, uint64_t bytes) const;
 
  private:
@@ -25,7 +25,7 @@ class HostMappings {
   };
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, Mapping> mappings_;
-  uint64_t longest_ = 0;  // of all mappings ever; bounds the search in Contains
+  uint64_t longest_ = 0;  // the length of the longest mapping ever; bounds the search in Contains
 };
 
 }  // namespace hpu::emulator

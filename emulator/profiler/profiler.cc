@@ -10,14 +10,14 @@
 namespace hpu::emulator {
 namespace {
 
-// A forgotten trace must not eat the host's memory.
+// The number of records is limited, so that a forgotten trace does not use up the host's memory.
 constexpr size_t kMaxRecords = 1 << 20;
 constexpr size_t kTimesPerRecord = 16;
 constexpr uint32_t kEngines = 3;
 constexpr const char* kEngineNames[kEngines] = {"MME", "TPC", "DMA"};
 constexpr const char* kEngineCategories[kEngines] = {"mme", "tpc", "dma"};
 
-// Kernels of two streams may run at the same time: they get lanes of their own.
+// Kernels of two streams may run at the same time, so they get lanes of their own.
 uint32_t EngineLane(Engine engine, uint32_t stream) {
   return stream * kEngines + static_cast<uint32_t>(engine);
 }
@@ -58,7 +58,7 @@ TraceRecord Name(const char* what, TraceProcess process, uint32_t lane, std::str
           .arguments = {{"name", std::move(name)}}};
 }
 
-// Names of the processes and lanes that `records` use.
+// Returns the names of the processes and lanes that `records` use.
 std::vector<TraceRecord> Names(const std::vector<TraceRecord>& records) {
   std::set<std::pair<TraceProcess, uint32_t>> lanes;
   for (const TraceRecord& record : records) lanes.emplace(record.process, record.lane);
@@ -88,7 +88,7 @@ TraceRecord KernelRecord(const KernelLaunch& kernel, const std::string& recipe, 
                         {"factors", FactorName(kernel.factors)}}};
 }
 
-// What a piece of device work says of the host call that queued it.
+// Returns the arguments that link a piece of device work to the host call that queued it.
 std::vector<TraceArgument> QueuedBy(const WorkOrigin& origin) {
   if (origin.number == 0) return {};
   return {{"work", origin.number},
@@ -117,7 +117,7 @@ void AddArrow(const WorkOrigin& origin, TraceProcess process, uint32_t lane, uin
   records->push_back(std::move(end));
 }
 
-// Records that a launch with these kernels counts as.
+// Returns the number of records that a launch with these kernels counts as.
 size_t Room(const std::vector<KernelTrace>& kernels) {
   size_t times = 0;
   for (const KernelTrace& kernel : kernels) times += kernel.piece_ns.size();
@@ -275,7 +275,7 @@ std::vector<TraceRecord> Profiler::Records(synTraceType type) const {
     }
   }
   std::erase_if(all, [&](const TraceRecord& record) { return !Wanted(type, record); });
-  // Where two begin together, the longer one holds the other.
+  // If two intervals begin together, the longer one contains the other.
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
   });

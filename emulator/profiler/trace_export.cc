@@ -13,7 +13,7 @@ constexpr size_t kTraceVersion = 1;
 
 size_t RoundUp(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// Microseconds with all digits.
+// Returns microseconds with all digits.
 std::string Microseconds(uint64_t ns) {
   char text[32];
   std::snprintf(text, sizeof(text), "%llu.%03llu", static_cast<unsigned long long>(ns / 1000),
@@ -92,7 +92,7 @@ class EventWriter {
     Put(&next_string_, text.c_str(), text.size() + 1);
     return address;
   }
-  // The value of the argument "name", the only one of such a record.
+  // Returns the value of the argument "name", the only one of such a record.
   const char* AddNames(const TraceRecord& record) {
     return Text(std::get<std::string>(record.arguments.at(0).second));
   }

@@ -10,13 +10,14 @@
 
 namespace hpu::emulator {
 
-// Layout of synProfilerGetTrace: synTraceEvent[n], strings, arguments, size_t n, size_t version.
-// Pointers in the events point into the buffer. Null buffer: only size and count are computed.
+// The layout is that of synProfilerGetTrace: synTraceEvent[n], strings, arguments, size_t n, size_t
+// version. Pointers in the events point into the buffer. With a null buffer only size and count are
+// computed.
 void ExportEvents(const std::vector<TraceRecord>& records, void* buffer, size_t* size,
                   size_t* num_events);
 
-// JSON of the Trace Event Format, as Perfetto and chrome://tracing read it. NOT_FOUND: the path
-// cannot be written.
+// Writes JSON of the Trace Event Format, which Perfetto and chrome://tracing read. Returns
+// NOT_FOUND if the path cannot be written.
 absl::Status WriteTraceJson(const std::vector<TraceRecord>& records, const std::string& path);
 
 }  // namespace hpu::emulator

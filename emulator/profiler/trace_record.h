@@ -9,15 +9,15 @@
 
 namespace hpu::emulator {
 
-// Processes of a trace. Lanes in them: host threads by their number; engines, three per stream;
-// streams by their number.
+// The processes of a trace. Their lanes are host threads by number, engines (three per stream), and
+// streams by number.
 enum class TraceProcess : uint32_t { kHost = 0, kEngines = 1, kStreams = 2 };
 
 using TraceArgument = std::pair<std::string, std::variant<uint64_t, std::string>>;
 
 struct TraceRecord {
-  // 'X' interval; 's' and 'f' ends of an arrow from the host call that queued work to the work;
-  // 'M' what a process or a lane is called (the argument "name").
+  // 'X' is an interval; 's' and 'f' are the ends of an arrow from the host call that queued work to
+  // the work; 'M' names a process or a lane (in the argument "name").
   char type = 'X';
   std::string name;
   std::string category;  // "host", "mme", "tpc", "dma", "launch", "copy", "flow"

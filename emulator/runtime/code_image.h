@@ -1,5 +1,5 @@
-// Machine code of a recipe in executable memory: written while writable, then made executable and
-// read-only; never both.
+// The machine code of a recipe in executable memory. The memory is written while it is writable and
+// then made executable and read-only; it is never both.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class CodeImage {
   CodeImage(const CodeImage&) = delete;
   CodeImage& operator=(const CodeImage&) = delete;
 
-  // RESOURCE_EXHAUSTED: the system gives no (executable) memory. Call once.
+  // Returns RESOURCE_EXHAUSTED if the system gives no (executable) memory. Call this once.
   absl::Status Map(std::span<const uint8_t> code);
   KernelFunction function(uint32_t entry) const {
     return reinterpret_cast<KernelFunction>(reinterpret_cast<uint64_t>(base_ + entry));

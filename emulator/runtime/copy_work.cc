@@ -8,7 +8,7 @@
 namespace hpu::emulator {
 namespace {
 
-// Records the copy that runs during its life.
+// Records the copy that runs while the object lives.
 class TracedCopy {
  public:
   TracedCopy(const CopyTrace& trace, uint64_t bytes)

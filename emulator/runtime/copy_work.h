@@ -16,7 +16,7 @@ struct CopyRange {
   uint64_t bytes = 0;
 };
 
-// How a copy shows up in traces.
+// How a copy appears in traces.
 struct CopyTrace {
   Profiler* profiler = nullptr;
   const char* name = "";  // outlives the work
@@ -39,7 +39,7 @@ class CopyWork : public Work {
 
 class FillWork : public Work {
  public:
-  // `width`: 1, 2 or 4 bytes.
+  // `width` is 1, 2 or 4 bytes.
   FillWork(uint64_t address, uint32_t value, uint32_t width, uint64_t count, PackCache* packs,
            const CopyTrace& trace)
       : address_(address),

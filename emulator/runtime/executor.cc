@@ -35,8 +35,8 @@ uint64_t CpuNanoseconds(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Runs the kernel's tasks one piece after the other; what each took (synEmulatorTraceTasks). A
-// kernel that one thread runs is one piece.
+// Runs the kernel's tasks one piece after the other and returns the time of each
+// (synEmulatorTraceTasks). A kernel that one thread runs is one piece.
 std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
                                  const ParallelLoop& loop) {
   constexpr uint64_t kMostPieces = 1024;
@@ -54,8 +54,8 @@ std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
   return took;
 }
 
-// Packing of several operands as one parallel loop: the tasks of the first, then those of the
-// second, and so on.
+// The packing of several operands as one parallel loop: the tasks of the first operand, then those
+// of the second, and so on.
 struct PackCall {
   KernelFunction function = nullptr;
   void* operands[2] = {};   // source, destination
@@ -64,7 +64,7 @@ struct PackCall {
   uint64_t tasks = 0;
 };
 
-// Tasks [from, to) of one operand, whose destination is fresh memory.
+// Runs tasks [from, to) of one operand, whose destination is fresh memory.
 void RunPackCall(const PackCall& call, uint64_t from, uint64_t to, void* scratch) {
   const uint64_t most =
       std::max<uint64_t>(1, kPrefaultBytes / std::max<uint64_t>(1, call.task_bytes));
@@ -96,15 +96,15 @@ uint64_t SourceAddress(const LaunchRequest& request, const PackedOperand& packed
 
 }  // namespace
 
-// State of one launch while it runs; kept per thread so that buffers are reused.
+// The state of one launch while it runs. It is kept per thread so that buffers are reused.
 struct Executor::RunState {
   std::vector<std::shared_ptr<PackedCopy>> packed;
-  std::vector<uint32_t> claimed;                     // those of `packed` that this launch fills
-  std::vector<std::shared_ptr<PackedCopy>> evicted;  // those whose sources may go
-  std::shared_ptr<PackedCopy> kept;                  // of the prologue; null: there is none
-  bool fills_kept = false;                           // this launch runs the prologue
+  std::vector<uint32_t> claimed;  // the copies of `packed` that this launch fills
+  std::vector<std::shared_ptr<PackedCopy>> evicted;  // the copies whose sources may be evicted
+  std::shared_ptr<PackedCopy> kept;  // the results of the prologue; null: there is no prologue
+  bool fills_kept = false;           // this launch runs the prologue
   std::vector<void*> operands;
-  AlignedBuffer scratch;  // of the thread that runs the launch
+  AlignedBuffer scratch;  // the scratch of the thread that runs the launch
 };
 
 std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, uint32_t index) {
@@ -152,7 +152,7 @@ synStatus Executor::FindKept(const LaunchRequest& request, RunState* run) {
       sources.push_back({address, recipe.tensor_bytes(tensor)});
       format += ' ' + std::to_string(address);
     }
-    // The recipe's own address stands for what it computes.
+    // The recipe's own address stands for the values that it computes.
     run->kept = packs_.Get({reinterpret_cast<uint64_t>(&recipe), 1, std::move(format)},
                            recipe.recipe().kept_bytes, now, sources);
     memo.copy = run->kept;
@@ -199,7 +199,7 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
   }
 }
 
-// All of them as one kernel: they ran as one loop.
+// All of them are traced as one kernel, because they ran as one loop.
 void Executor::TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
                             const TraceInterval& interval) {
   const Recipe& recipe = request.recipe->recipe();
@@ -228,7 +228,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
     exhausted = run->packed[i] == nullptr;
     if (!exhausted && run->packed[i]->Claim()) run->claimed.push_back(i);
   }
-  // Also when memory is short: others may wait for what was claimed.
+  // This is done even when memory is short, because other launches may wait for the claimed copies.
   FillClaimed(request, run);
   if (exhausted) {
     return Fail(synOutOfHostMemory, "no memory for packed operands of ", recipe.name);
@@ -242,7 +242,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   return synSuccess;
 }
 
-// All of them, or those behind the prologue if another launch ran that.
+// Runs all kernels, or those behind the prologue if another launch ran that.
 void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
                           std::vector<KernelTrace>* traces) {
   const LoadedRecipe& recipe = *request.recipe;
@@ -295,7 +295,7 @@ KernelTrace Executor::RunTraced(const KernelLaunch& kernel, bool one_thread,
   return trace;
 }
 
-// Addresses of all operands of all kernels, kernel after kernel.
+// Computes the addresses of all operands of all kernels, kernel after kernel.
 void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) const {
   const LoadedRecipe& recipe = *request.recipe;
   run->operands.resize(recipe.num_operands());
@@ -326,7 +326,7 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
   }
 }
 
-// What kernels read and write where it is must be in memory.
+// Operands that kernels read and write in place must be in memory.
 void Executor::UseOperands(const LaunchRequest& request, MemoryAccess* access) {
   const uint64_t epoch = packs_.eviction_epoch();
   if (epoch == 0) return;
@@ -387,7 +387,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
           recipe.kernels.size() - (run.kept != nullptr && !run.fills_kept ? recipe.prologue : 0));
     DropWritten(request);
   } else {
-    // The outputs stay undefined, but nobody may wait for them for ever.
+    // The outputs stay undefined, but no thread may wait for them for ever.
     for (const LaunchSignal& signal : request.signals) {
       signal.progress->Fail(status);
       signal.progress->Advance();

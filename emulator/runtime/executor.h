@@ -1,5 +1,5 @@
-// Runs launches: packs what the matrix engine wants packed, then the recipe's kernels in order,
-// each over the compute threads. Called by whichever thread runs a stream.
+// Runs launches: packs the operands that the matrix engine needs packed, then runs the recipe's
+// kernels in order, each over the compute threads. The thread that runs a stream calls it.
 #pragma once
 
 #include <atomic>
@@ -30,12 +30,12 @@ class Executor {
 
   synStatus Run(const LaunchRequest& request);
 
-  // Waits for running launches. 0 = default.
+  // Waits for running launches. 0 means the default.
   void SetThreads(uint32_t threads);
   uint32_t threads() const;
 
-  // What this host reaches at its best with the compute threads (peak.h). Waits for running
-  // launches. False: no memory for it.
+  // Measures the best that this host reaches with the compute threads (peak.h). Waits for running
+  // launches. Returns false if there is not enough memory.
   bool MeasurePeak(Peak* peak);
 
   PackCache& packs() { return packs_; }
@@ -44,7 +44,7 @@ class Executor {
   struct RunState;
   synStatus Pack(const LaunchRequest& request, RunState* run);
   std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
-  // What the prologue made, or memory for it that this launch fills.
+  // Finds the results of the prologue, or memory for them that this launch fills.
   synStatus FindKept(const LaunchRequest& request, RunState* run);
   void FillClaimed(const LaunchRequest& request, RunState* run);
   void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
@@ -52,7 +52,7 @@ class Executor {
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void UseOperands(const LaunchRequest& request, MemoryAccess* access);
   void DropWritten(const LaunchRequest& request);
-  // `traces`: filled with those of the kernels; null while nothing is traced.
+  // `traces` receives the traces of the kernels; it is null while nothing is traced.
   void RunKernels(const LaunchRequest& request, const RunState& run,
                   std::vector<KernelTrace>* traces);
   KernelTrace RunTraced(const KernelLaunch& kernel, bool one_thread, const ParallelLoop& loop);
@@ -62,7 +62,7 @@ class Executor {
   Profiler* const profiler_;
   FaultInjector* const faults_;
   std::atomic<uint64_t> clock_{0};        // counts launches
-  mutable std::shared_mutex pool_mutex_;  // shared while a launch uses the pool
+  mutable std::shared_mutex pool_mutex_;  // held shared while a launch uses the pool
   std::unique_ptr<ThreadPool> pool_;
 };
 

@@ -19,7 +19,8 @@ std::optional<uint32_t> FindEntryTensor(const LoadedRecipe& recipe,
   return recipe.FindTensor(entry.tensorName);
 }
 
-// Sizes matter for tensors declared dynamic only; recipes are static, so they must be the recipe's.
+// Sizes matter only for tensors that are declared dynamic. Recipes are static, so the sizes must be
+// the recipe's.
 synStatus CheckEntryShape(const RecipeTensor& tensor, const synLaunchTensorInfo& entry) {
   if (entry.tensorType != tensor.type) {
     return Fail(synInvalidTensorProperties, "tensor ", tensor.name, ": kind ", entry.tensorType,
@@ -35,7 +36,8 @@ synStatus CheckEntryShape(const RecipeTensor& tensor, const synLaunchTensorInfo&
   return synSuccess;
 }
 
-// Base address of every section from the entries; kNoBase where no entry gave one.
+// Collects the base address of every section from the entries; it is kNoBase where no entry gives
+// one.
 synStatus CollectBases(const LaunchContext& context, const LaunchTable& table,
                        const LoadedRecipe& recipe, BindingMemo* memo) {
   const bool by_name = (table.flags & SYN_FLAGS_TENSOR_NAME) != 0;
@@ -119,9 +121,9 @@ synStatus CheckSections(const LaunchContext& context, const LoadedRecipe& recipe
   return synSuccess;
 }
 
-constexpr size_t kMostChanges = 16;  // beyond, the whole table is looked at
+constexpr size_t kMostChanges = 16;  // with more changes the whole table is checked
 
-// Whether all but the addresses of memo->changed is as remembered.
+// Returns whether everything except the addresses of memo->changed is as remembered.
 bool FindChanges(const LaunchContext& context, const LaunchTable& table, BindingMemo* memo) {
   if (memo->bound == nullptr || table.flags != 0 || table.count != memo->entries.size() ||
       table.workspace != memo->bound->workspace || context.memory->epoch() != memo->memory_epoch ||
@@ -140,8 +142,8 @@ bool FindChanges(const LaunchContext& context, const LaunchTable& table, Binding
   return true;
 }
 
-// Moves a section to where its tensors' entries say. False: they do not agree, or it may not lie
-// there; the memo is then of no use any more.
+// Moves a section to the address that its tensors' entries give. Returns false if they do not agree
+// or the section may not lie there; the memo must not be used any more in that case.
 bool MoveSection(const LaunchContext& context, const LaunchTable& table, const LoadedRecipe& recipe,
                  uint32_t index, BindingMemo* memo, std::vector<uint64_t>* addresses) {
   const RecipeSection& section = recipe.sections()[index];
@@ -173,15 +175,15 @@ bool MoveSection(const LaunchContext& context, const LaunchTable& table, const L
          (next == placements.end() || first + bytes <= next->first);
 }
 
-// The table that is remembered, with the sections moved whose addresses changed. Null: some check
-// failed, which CheckTable explains.
+// Returns the remembered table with those sections moved whose addresses changed. Returns null if
+// some check failed; CheckTable then explains the failure.
 std::shared_ptr<const BoundTable> ApplyChanges(const LaunchContext& context,
                                                const LaunchTable& table, const LoadedRecipe& recipe,
                                                BindingMemo* memo) {
   if (memo->changed.empty()) return memo->bound;
   auto bound = std::make_shared<BoundTable>(*memo->bound);
-  // They move one after the other: one that passes where another still is fails here, and is found
-  // right when the whole table is looked at.
+  // Sections move one after the other. One that moves to a place where another still is fails here;
+  // the check of the whole table then accepts it.
   for (const uint32_t i : memo->changed) {
     const std::optional<uint32_t> tensor = recipe.IndexOfId(memo->entries[i].id);
     if (!MoveSection(context, table, recipe, recipe.section_of(*tensor), memo, &bound->addresses)) {

@@ -1,5 +1,5 @@
-// From a client's launch table to queued work: validation of the table (reference 4.6) and the work
-// object.
+// Turns a client's launch table into queued work: the validation of the table (reference 4.6) and
+// the work object.
 #pragma once
 
 #include <cstdint>

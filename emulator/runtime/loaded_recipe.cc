@@ -8,12 +8,13 @@
 namespace hpu::emulator {
 namespace {
 
-// Waking threads and waiting for them costs about a microsecond, in which one core computes or
+// Waking threads and waiting for them costs about a microsecond. In that time one core computes or
 // moves about this much.
 constexpr uint64_t kOneThreadFlops = 60'000;
 constexpr uint64_t kOneThreadBytes = 32'768;
 
-// Giving pages back and faulting them in again has a cost per call.
+// Giving pages back and faulting them in again has a cost per call, so smaller sources are not
+// evicted.
 constexpr uint64_t kLeastEvictedBytes = 64 << 10;
 
 }  // namespace
@@ -114,8 +115,8 @@ void LoadedRecipe::PlanPrologue() {
   }
 }
 
-// A tensor is ready after the last kernel that has it as operand: which operands a kernel writes is
-// not recorded, and none touches the tensor later.
+// A tensor is ready after the last kernel that has it as an operand: the recipe does not record
+// which operands a kernel writes, and no kernel touches the tensor later.
 void LoadedRecipe::PlanExternals() {
   std::vector<uint32_t> ready(num_tensors(), 0);
   for (uint32_t k = 0; k < recipe_.kernels.size(); ++k) {

@@ -1,6 +1,6 @@
-// A recipe behind a synRecipeHandle: the decoded container, what launches need precomputed, and the
-// code image and constants, which are mapped when the first launch asks for them (a compile server
-// never does).
+// A recipe behind a synRecipeHandle: the decoded container and the data that launches need
+// precomputed, as well as the code image and constants, which are mapped when the first launch asks
+// for them (a compile server never does).
 #pragma once
 
 #include <atomic>
@@ -23,15 +23,16 @@
 
 namespace hpu::emulator {
 
-// Tensors of one section share one base address.
+// The tensors of one section share one base address.
 struct RecipeSection {
   uint32_t id = 0;
-  uint64_t begin = 0;  // lowest and highest byte, relative to the base, that a tensor covers
+  // Lowest byte, relative to the base, that a tensor covers; `end` is the highest.
+  uint64_t begin = 0;
   uint64_t end = 0;
   std::vector<uint32_t> tensors;
 };
 
-// Client-visible bytes of a const section. Freed with delete[] by whoever owns them.
+// The client-visible bytes of a const section. Their owner frees them with delete[].
 struct ConstSectionData {
   uint64_t size = 0;
   std::unique_ptr<uint8_t[]> data;  // null after synRecipeSectionHostBuffersClear
@@ -39,78 +40,81 @@ struct ConstSectionData {
 
 class LoadedRecipe {
  public:
-  // Takes a valid recipe (DecodeRecipe, or the graph compiler's).
+  // Takes a valid recipe (from DecodeRecipe or the graph compiler).
   explicit LoadedRecipe(Recipe recipe);
   ~LoadedRecipe();
 
   const Recipe& recipe() const { return recipe_; }
   uint32_t num_tensors() const { return static_cast<uint32_t>(recipe_.tensors.size()); }
   uint64_t tensor_bytes(uint32_t index) const { return tensor_bytes_[index]; }
-  // Position in sections() of a tensor's section.
+  // Returns the position in sections() of a tensor's section.
   uint32_t section_of(uint32_t tensor) const { return section_of_[tensor]; }
   const std::vector<RecipeSection>& sections() const { return sections_; }
-  // Index in the launch table by name; nullopt if unknown.
+  // Returns the index in the launch table by name, or nullopt if the name is unknown.
   std::optional<uint32_t> FindTensor(const std::string& name) const;
   uint64_t tensor_id(uint32_t index) const {
     return SYN_TENSOR_ID(index, recipe_.tensors[index].type);
   }
-  // nullopt unless index and kind both fit.
+  // Returns nullopt unless index and kind both fit.
   std::optional<uint32_t> IndexOfId(uint64_t id) const;
 
-  // External tensors in the order in which they become ready, and the number of kernels that must
-  // have run for each (aligned with it).
+  // These are the external tensors in the order in which they become ready and, aligned with it,
+  // the number of kernels that must have run for each.
   const std::vector<uint32_t>& external_tensors() const { return external_; }
   const std::vector<uint32_t>& external_ready_after() const { return external_ready_after_; }
-  // Indices of tensors that some kernel writes.
+  // Returns the indices of tensors that some kernel writes.
   const std::vector<uint32_t>& written_tensors() const { return written_; }
-  // Indices of tensors that some kernel reads or writes where they are, not in a packed copy.
+  // Returns the indices of tensors that some kernel reads or writes in place, not in a packed copy.
   const std::vector<uint32_t>& direct_tensors() const { return direct_; }
-  // The packed operand's source could leave memory: its copy restores it, no kernel of this recipe
-  // needs it, and it is large enough.
+  // Returns whether the packed operand's source may leave memory: its copy can restore it, no
+  // kernel of this recipe needs it, and it is large enough.
   bool can_evict_source(uint32_t packed) const { return evictable_[packed]; }
 
-  // An entry of a launch table is decided by its id, kind and address: no sizes, no host memory.
+  // Returns whether id, kind and address alone decide an entry of a launch table: there are no
+  // sizes and no host memory.
   bool has_plain_tables() const { return plain_tables_; }
   BindingMemo& binding_memo() { return binding_memo_; }
 
-  // Indices of tensors that the prologue reads, packed or where they are.
+  // Returns the indices of tensors that the prologue reads, packed or in place.
   const std::vector<uint32_t>& prologue_tensors() const { return prologue_tensors_; }
 
   uint64_t max_scratch_bytes() const { return max_scratch_bytes_; }
-  // First operand of kernel `k` in a table of all operands, kernel after kernel.
+  // Returns the first operand of kernel `k` in a table of all operands, kernel after kernel.
   uint32_t first_operand(uint32_t kernel) const { return first_operand_[kernel]; }
   uint32_t num_operands() const { return first_operand_.back(); }
-  // The kernel is too small to be worth waking the other threads.
+  // Returns whether the kernel is too small to be worth waking the other threads.
   bool runs_on_one_thread(uint32_t kernel) const { return one_thread_[kernel]; }
 
-  // Maps code and constants; later calls cost an atomic load. FAILED_PRECONDITION: the recipe needs
-  // a higher ISA level than this host has.
+  // Maps code and constants; later calls cost an atomic load. Returns FAILED_PRECONDITION if the
+  // recipe needs a higher ISA level than this host has.
   absl::Status EnsureExecutable();
   KernelFunction function(uint32_t entry) const { return code_->function(entry); }
   const std::shared_ptr<CodeImage>& code() const { return code_; }
   const uint8_t* constants() const { return constants_.data(); }
 
-  // Const sections by id. Callers hold const_mutex().
+  // Returns the const sections by id. Callers hold const_mutex().
   std::map<uint32_t, ConstSectionData>& const_sections() { return const_sections_; }
   std::mutex& const_mutex() { return const_mutex_; }
 
-  // The container as it would be written now (const sections that were handed over are empty).
+  // Returns the container as it would be written now (const sections that were handed over are
+  // empty).
   Bytes Encode();
 
-  // Packed copies that the last launch of this recipe used, a shortcut past the cache's table.
+  // The packed copies that the last launch of this recipe used, as a shortcut past the cache's
+  // table.
   struct PackMemo {
     uint64_t address = 0;
     std::weak_ptr<PackedCopy> copy;
   };
   std::vector<PackMemo>& pack_memo() { return pack_memo_; }
-  // What the prologue made in the last launch, and where its tensors lay then.
+  // The results of the prologue in the last launch, and where its tensors lay at that time.
   struct KeptMemo {
     std::vector<uint64_t> addresses;
     std::weak_ptr<PackedCopy> copy;
   };
   KeptMemo& kept_memo() { return kept_memo_; }
-  // The last table whose direct tensors were all found in memory, and PackCache::eviction_epoch()
-  // of then.
+  // The last table whose direct tensors were all found in memory, and the
+  // PackCache::eviction_epoch() at that time.
   struct ResidentMemo {
     std::shared_ptr<const BoundTable> table;
     uint64_t epoch = 0;
@@ -118,8 +122,9 @@ class LoadedRecipe {
   ResidentMemo& resident_memo() { return resident_memo_; }
   // Guards the three memos.
   std::mutex& pack_mutex() { return pack_mutex_; }
-  // Called with memory that goes with the recipe: its constants, and the object itself, which
-  // stands for all that its prologue made. The cache can forget what was made from them.
+  // Called with memory that goes away with the recipe: its constants, and the object itself, which
+  // stands for all results of its prologue. The cache can then forget everything that was made from
+  // them.
   std::function<void(uint64_t address, uint64_t bytes)> on_unload;
 
  private:

@@ -8,7 +8,8 @@
 namespace hpu::emulator {
 namespace {
 
-constexpr uint64_t kFewestBytesKept = 1 << 20;  // of a stale copy; malloc recycles less well enough
+// Of a stale copy; malloc recycles smaller ones well enough.
+constexpr uint64_t kFewestBytesKept = 1 << 20;
 constexpr uint64_t kLaunchesKept = 1024;
 
 }  // namespace
@@ -32,7 +33,8 @@ std::shared_ptr<PackedCopy> PackCache::Get(const PackKey& key, uint64_t packed_b
   if (buffer.size() < packed_bytes) return nullptr;
   auto copy = std::make_shared<PackedCopy>(key.address, key.bytes, std::move(buffer), others);
   copy->Touch(now);
-  // In the table before it is filled: a change of the source meanwhile must find it.
+  // The copy is in the table before it is filled, so that a change of the source in the meantime
+  // finds it.
   Insert(key, copy);
   return copy;
 }
@@ -42,7 +44,8 @@ AlignedBuffer PackCache::TakeBuffer(const PackKey& key, uint64_t bytes) {
   if (stale == entries_.end()) return {};
   const std::shared_ptr<PackedCopy> copy = stale->second;
   Erase(stale);
-  // A holder is a launch that runs. Who takes hold from now on finds it invalid and lets go.
+  // A holder is a running launch. A launch that takes hold from now on finds the copy invalid and
+  // releases it.
   if (copy.use_count() > 1 || copy->bytes() != bytes) return {};
   return std::move(copy->buffer_);
 }
@@ -108,7 +111,8 @@ void PackCache::EvictDownTo(uint64_t bytes, uint64_t now) {
 template <typename Visit>
 void PackCache::ForOverlapping(uint64_t address, uint64_t bytes, const Visit& visit) {
   const uint64_t first = address > longest_source_ ? address - longest_source_ : 0;
-  std::vector<Entries::iterator> found;  // first: the visit may erase several of their sources
+  // Collected first, because the visit may erase several of their sources.
+  std::vector<Entries::iterator> found;
   for (auto it = by_address_.lower_bound(first);
        it != by_address_.end() && it->first < address + bytes; ++it) {
     const Source& source = it->second;
@@ -144,7 +148,7 @@ void PackCache::Rewrite(uint64_t address, uint64_t bytes, uint64_t now) {
   if (now >= next_forgetting_) ForgetStale(now);
 }
 
-// Stale copies whose last use is long ago: their sources are weights no more.
+// Forgets stale copies whose last use is long ago: their sources are no longer weights.
 void PackCache::ForgetStale(uint64_t now) {
   next_forgetting_ = now + kLaunchesKept;
   for (auto entry = entries_.begin(); entry != entries_.end();) {

@@ -14,12 +14,12 @@
 
 namespace hpu::emulator {
 
-// What an event stands for at one moment. A default one is complete.
+// The point that an event stands for at one moment. A default one is complete.
 struct Capture {
   std::shared_ptr<Progress> progress;
   uint64_t sequence = 0;
   std::weak_ptr<Stream> stream;  // for waiters that can run its work; empty for signals
-  // Nanoseconds of the monotonic clock; 0 until the point is passed. Null without time stamp.
+  // In nanoseconds of the monotonic clock; 0 until the point is passed. Null without a time stamp.
   std::shared_ptr<std::atomic<uint64_t>> stamp;
 
   bool Done() const { return progress == nullptr || progress->Reached(sequence); }
@@ -35,7 +35,7 @@ class Event {
   Capture capture() const;
   void set_capture(Capture capture);
 
-  // Tensor of a recipe that the next launch signals this event for (synEventMapTensor).
+  // The tensor of a recipe for which the next launch signals this event (synEventMapTensor).
   struct Mapping {
     const void* recipe = nullptr;
     uint64_t tensor_id = 0;
@@ -51,7 +51,7 @@ class Event {
   std::optional<Mapping> mapping_;
 };
 
-// Queued by a stream that waits for an event.
+// A stream that waits for an event queues this.
 class WaitWork : public Work {
  public:
   explicit WaitWork(Capture capture) : capture_(std::move(capture)) {}
@@ -64,7 +64,7 @@ class WaitWork : public Work {
   const Capture capture_;
 };
 
-// Queued by a record with time stamp.
+// A record with a time stamp queues this.
 class StampWork : public Work {
  public:
   explicit StampWork(std::shared_ptr<std::atomic<uint64_t>> stamp) : stamp_(std::move(stamp)) {}

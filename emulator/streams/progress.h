@@ -1,5 +1,5 @@
-// How far a stream's work has come. Shared by the stream and by the events that captured a point of
-// it, so that they outlive it.
+// Counts how much of a stream's work is done. The stream and the events that captured a point of it
+// share it, so that the events can outlive the stream.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace hpu::emulator {
 
 class Progress {
  public:
-  // Number of pieces of work that ended. Work is numbered from 1 in order.
+  // Returns the number of pieces of work that ended. Work is numbered from 1 in order.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
   bool Reached(uint64_t sequence) const { return completed() >= sequence; }
 
@@ -32,7 +32,7 @@ class Progress {
     }
   }
 
-  // First failure since the last TakeFailure; synSuccess if none.
+  // Keeps the first failure since the last TakeFailure; the value is synSuccess if there is none.
   void Fail(synStatus status) {
     int expected = synSuccess;
     failure_.compare_exchange_strong(expected, status);
@@ -42,7 +42,7 @@ class Progress {
 
  private:
   std::atomic<uint64_t> completed_{0};
-  std::atomic<uint32_t> changes_{0};  // what waiters sleep on
+  std::atomic<uint32_t> changes_{0};  // waiters sleep on this
   std::atomic<int> failure_{synSuccess};
 };
 

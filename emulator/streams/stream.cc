@@ -37,7 +37,8 @@ uint64_t Stream::Enqueue(std::unique_ptr<Work> work) {
 
 void Stream::Announce() {
   arrivals_.fetch_add(1);
-  // Either the worker sees the arrival before it sleeps, or this sees that it no longer polls.
+  // Either the worker sees the arrival before it sleeps, or this thread sees that the worker no
+  // longer polls.
   if (!polling_.load()) arrivals_.notify_one();
 }
 
@@ -123,7 +124,7 @@ void Stream::WaitFor(uint64_t sequence) {
       });
     }
   }
-  // Whoever holds the right to run leaves the rest to the worker.
+  // The thread with the right to run leaves the rest to the worker.
   if (ran && HasWork()) Announce();
   progress_->Wait(sequence);
 }

@@ -1,10 +1,10 @@
-// A stream: a queue of work that runs in order on one thread at a time.
+// A stream is a queue of work that runs in order on one thread at a time.
 //
-// Who runs it: a thread that waits for the stream, or else the stream's own worker thread (started
-// with the first work), which gives the others some microseconds. synStreamSynchronize right after
-// a launch then costs no thread switch, and no third thread takes a core from the two that compute.
-// While waiters run everything the worker polls once per millisecond, so that a launch need not
-// wake it. The right to run is a mutex, so order is kept either way.
+// A thread that waits for the stream runs the work, or else the stream's own worker thread does (it
+// starts with the first work and gives the waiters some microseconds). synStreamSynchronize right
+// after a launch then costs no thread switch, and no third thread takes a core from the two that
+// compute. While waiters run everything the worker polls once per millisecond, so that a launch
+// need not wake it. The right to run is a mutex, so order is kept either way.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,11 @@
 
 namespace hpu::emulator {
 
-// One piece of queued work. Destroyed before it counts as done.
+// One piece of queued work. It is destroyed before it counts as done.
 class Work {
  public:
   virtual ~Work() = default;
-  // A failure stays with the stream until somebody synchronises with it.
+  // A failure stays with the stream until a thread synchronises with it.
   virtual synStatus Run() = 0;
 };
 
@@ -35,16 +35,18 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // The work's sequence number.
+  // Returns the work's sequence number.
   uint64_t Enqueue(std::unique_ptr<Work> work);
-  // Sequence number of the last work; 0 = none yet.
+  // Returns the sequence number of the last work; 0 means that there is none yet.
   uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
   const std::shared_ptr<Progress>& progress() const { return progress_; }
   bool idle() const { return progress_->Reached(tail()); }
 
-  // Until the work numbered `sequence` and all before it ended; runs it itself if nobody does.
+  // Returns when the work numbered `sequence` and all before it have ended; runs the work itself if
+  // no other thread does.
   void WaitFor(uint64_t sequence);
-  // Until all work queued before the call ended; answers and clears the stream's failure.
+  // Returns when all work queued before the call has ended; returns and clears the stream's
+  // failure.
   synStatus Synchronize();
 
   uint64_t affinity() const { return affinity_.load(std::memory_order_relaxed); }
@@ -58,11 +60,12 @@ class Stream {
   // Runs queued work while `wanted`. The caller holds run_mutex_.
   template <typename Condition>
   void RunWhile(const Condition& wanted);
-  // Gives a thread that waits a little time to begin. True: there is nothing left for the worker.
+  // Gives a waiting thread a little time to begin. Returns true if nothing is left for the worker.
   bool LeaveToWaiter();
-  // Looks from time to time whether a launch was left alone; ends when one was, or launches cease.
+  // Checks from time to time whether a launch was left without a waiter; ends when one was, or when
+  // launches cease.
   void Poll();
-  // The caller holds run_mutex_. False: the queue is empty.
+  // The caller holds run_mutex_. Returns false if the queue is empty.
   bool RunNext();
 
   const std::shared_ptr<Progress> progress_;
@@ -75,9 +78,9 @@ class Stream {
   std::deque<std::unique_ptr<Work>> queue_;
   std::atomic<uint64_t> tail_{0};
   std::atomic<bool> stop_{false};
-  std::atomic<bool> running_{false};   // somebody takes work from the queue
+  std::atomic<bool> running_{false};   // a thread takes work from the queue
   std::atomic<bool> polling_{false};   // the worker need not be woken
-  std::atomic<uint32_t> arrivals_{0};  // what the worker sleeps on
+  std::atomic<uint32_t> arrivals_{0};  // the worker sleeps on this
   std::thread worker_;
 };
 

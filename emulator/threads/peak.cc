@@ -15,7 +15,7 @@
 namespace hpu::emulator {
 namespace {
 
-// For each rate.
+// The time for each rate.
 constexpr uint64_t kBudgetNs = 300'000'000;
 constexpr int kLeastRuns = 5;
 constexpr double kTaskFlops = 8e6;
@@ -27,7 +27,7 @@ uint64_t ThreadCpuNanoseconds() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Calls `measure`, which answers a rate, as often as the budget allows; the best.
+// Calls `measure`, which returns a rate, as often as the budget allows, and returns the best rate.
 template <typename Measure>
 double Best(const Measure& measure) {
   const uint64_t begin_ns = NowNanoseconds();
@@ -40,20 +40,20 @@ double Best(const Measure& measure) {
 
 struct ArithmeticRun {
   PeakLoop loop;
-  int64_t rounds = 0;  // of a task
+  int64_t rounds = 0;  // per task
   std::atomic<uint64_t> cpu_ns{0};
 };
 
 void RunArithmetic(const void* context, int64_t begin, int64_t end, void* /*scratch*/) {
-  // The counter is the caller's; loops take their context as constant.
+  // The counter belongs to the caller; loops take their context as constant.
   auto* run = static_cast<ArithmeticRun*>(const_cast<void*>(context));
   const uint64_t start_ns = ThreadCpuNanoseconds();
   for (int64_t task = begin; task < end; ++task) run->loop.run(run->rounds);
   run->cpu_ns.fetch_add(ThreadCpuNanoseconds() - start_ns, std::memory_order_relaxed);
 }
 
-// By the threads' own CPU time: threads that the system keeps from running do not count, threads
-// that share a core's units do.
+// Uses the threads' own CPU time: it leaves out threads that the system keeps from running, but not
+// threads that share the units of a core.
 double FlopsPerSecond(ThreadPool& pool, const PeakLoop& loop) {
   const uint64_t tasks = kTasksPerThread * pool.threads();
   const auto rounds = static_cast<int64_t>(kTaskFlops / loop.flops_per_round);
@@ -83,7 +83,7 @@ void RunCopy(const void* context, int64_t begin, int64_t end, void* /*scratch*/)
   }
 }
 
-// By the clock: what the threads reach together.
+// Uses the wall clock: this is the rate that the threads reach together.
 double BytesPerSecond(ThreadPool& pool, const Buffers& buffers, uint64_t bytes) {
   return Best([&] {
     const uint64_t start_ns = NowNanoseconds();
@@ -93,7 +93,7 @@ double BytesPerSecond(ThreadPool& pool, const Buffers& buffers, uint64_t bytes) 
   });
 }
 
-// Larger than the last cache, but no machine needs more than a gigabyte of both.
+// The buffers are larger than the last cache, but no machine needs more than a gigabyte for both.
 uint64_t CopyBytes() {
   constexpr long kLeast = 64L << 20;
   constexpr long kMost = 512L << 20;

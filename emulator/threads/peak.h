@@ -1,4 +1,4 @@
-// What the host reaches at its best, as the measure for profiles of kernels.
+// Measures the best that the host reaches, as the yardstick for profiles of kernels.
 #pragma once
 
 #include "emulator/threads/thread_pool.h"
@@ -11,9 +11,9 @@ struct Peak {
   double bytes_per_second = 0;  // read and written, of buffers that no cache holds
 };
 
-// Best of the runs on all threads of the pool that fit into some tenths of a second each. Other
-// work on the host hardly lowers the rates of operations; it lowers that of bytes. False: no memory
-// for the buffers.
+// Takes the best of the runs on all threads of the pool that fit into some tenths of a second for
+// each rate. Other work on the host hardly lowers the rates of operations, but it lowers the rate
+// of bytes. Returns false if there is no memory for the buffers.
 bool MeasurePeak(ThreadPool& pool, Peak* peak);
 
 }  // namespace hpu::emulator

@@ -5,8 +5,9 @@
 namespace hpu::emulator {
 namespace {
 
-// Independent chains of multiply-adds: at least latency times units of any core, and where there
-// are registers for it twice that, because 12 reach 94 % of what 24 do where pairs take 6 cycles.
+// The number of independent chains of multiply-adds. It is at least latency times units of any
+// core, and twice that where there are enough registers, because 12 reach 94 % of what 24 do where
+// pairs take 6 cycles.
 constexpr int kChains = 12;
 constexpr int kWideChains = 24;  // of 32 registers
 
@@ -14,8 +15,8 @@ constexpr int kWideChains = 24;  // of 32 registers
 constexpr float kFactor = 0.5f;
 constexpr float kAddend = 0.25f;
 
-// Written out for each width: GCC does not inline a template for any of them into functions of
-// other instruction sets.
+// The loops are written out for each width, because GCC does not inline one template into functions
+// of other instruction sets.
 
 __attribute__((target("avx512f"))) void F32V4(int64_t rounds) {
   const __m512 factor = _mm512_set1_ps(kFactor);
@@ -99,8 +100,8 @@ constexpr TileConfiguration FullTiles() {
   return configuration;
 }
 
-// Not on the stack: _tile_loadconfig tells the compiler of eight of the 64 bytes that it reads, so
-// stores to the others could be dropped.
+// This is not on the stack: _tile_loadconfig declares to the compiler that it reads only eight of
+// the 64 bytes, so stores to the others could be dropped.
 constexpr TileConfiguration kFullTiles = FullTiles();
 
 __attribute__((target("amx-tile,amx-bf16"))) void Bf16Tiles(int64_t rounds) {
@@ -129,7 +130,7 @@ PeakLoop F32PeakLoop(IsaLevel level) {
 }
 
 PeakLoop Bf16PeakLoop(IsaLevel level) {
-  // A product of tiles: 16 x 16 sums of 32 products.
+  // A product of tiles is 16 x 16 sums of 32 products.
   if (level >= IsaLevel::kV4Amx) return {&Bf16Tiles, 2.0 * kTileProducts * 16 * 16 * 32, "AMX"};
   if (level >= IsaLevel::kV4Bf16) return {&Bf16Pairs, 2.0 * kWideChains * 16 * 2, "AVX512_BF16"};
   PeakLoop widened = F32PeakLoop(level);

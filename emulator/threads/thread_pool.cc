@@ -13,20 +13,22 @@
 namespace hpu::emulator {
 namespace {
 
-// A participant's share of the pieces is cut into chunks that shrink: large ones first, which keep
-// neighbouring tasks on one core, small ones at the end, which even out what threads lost to the
-// system, so that the last to finish is late by a small one at most. In 32nds of the share, summed.
+// A participant's share of the pieces is cut into chunks that shrink. Large ones come first and
+// keep neighbouring tasks on one core. Small ones come at the end and even out the time that
+// threads lost to the system, so that the last thread to finish is late by a small chunk at most.
+// The borders are in 32nds of the share, summed up.
 constexpr std::array<uint32_t, 9> kChunkBorders = {0, 8, 16, 20, 24, 26, 28, 30, 32};
 constexpr uint32_t kChunksPerThread = kChunkBorders.size() - 1;
 
-// How long a worker looks for the next loop before it sleeps: longer than what PyTorch does between
-// two calls of a model (guards of ResNet-50, out of caches: 0.9 ms), or each call would begin by
-// waking threads.
+// How long a worker looks for the next loop before it sleeps. It is longer than the time that
+// PyTorch takes between two calls of a model (guards of ResNet-50, out of caches: 0.9 ms);
+// otherwise each call would begin by waking threads.
 constexpr std::chrono::milliseconds kBetweenCalls{2};
 
 constexpr uint32_t kMaxThreads = 0xFFFF / kChunksPerThread;
 
-// Where a chunk begins, in pieces: even chunks where there are not more pieces than chunks.
+// Returns where a chunk begins, in pieces. Chunks are even where there are not more pieces than
+// chunks.
 uint64_t ChunkBegin(uint64_t pieces, uint32_t chunks, uint32_t chunk) {
   if (pieces <= chunks) return pieces * chunk / chunks;
   const uint64_t threads = chunks / kChunksPerThread;
@@ -100,7 +102,7 @@ void ThreadPool::RunOnAllThreads(const ParallelLoop& loop, uint64_t pieces) {
   const auto chunks =
       static_cast<uint32_t>(std::min<uint64_t>(pieces, threads_ * kChunksPerThread));
   const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
-  // No thread holds a chunk of the previous loop, so nobody reads these.
+  // No thread holds a chunk of the previous loop, so no thread reads these.
   loop_ = loop;
   pieces_ = pieces;
   chunks_ = chunks;
@@ -163,7 +165,7 @@ void ThreadPool::Drain(uint32_t participant, uint32_t generation) {
                participant == 0 ? loop_.caller_scratch : scratch_[participant].data());
     }
     const uint32_t total = chunks_;
-    // After the last increment the loop may be gone.
+    // After the last increment the loop object may be gone.
     if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == total) done_.notify_one();
   }
 }

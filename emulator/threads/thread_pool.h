@@ -1,6 +1,6 @@
-// The compute threads of the emulated device. One parallel loop runs at a time on all of them; a
-// second stream that launches meanwhile computes on its own thread alone, so that streams never
-// wait for each other here.
+// The compute threads of the emulated device. One parallel loop runs at a time on all of them. If a
+// second stream launches in the meantime, it computes on its own thread alone, so that streams
+// never wait for each other here.
 #pragma once
 
 #include <atomic>
@@ -21,52 +21,53 @@ struct ParallelLoop {
   const void* context = nullptr;
   uint64_t tasks = 0;
   uint64_t grain = 1;
-  void* caller_scratch = nullptr;  // what the calling thread passes; the others pass their own
-  // Not null: gets the time that the threads spend in `function`, added up.
+  void* caller_scratch = nullptr;  // the calling thread passes this; the others pass their own
+  // If not null, it receives the time that the threads spend in `function`, added up.
   std::atomic<uint64_t>* busy_ns = nullptr;
 };
 
 class ThreadPool {
  public:
-  // `threads` counts the caller of Run, so 1 starts none.
+  // `threads` counts the caller of Run, so 1 starts no thread.
   explicit ThreadPool(uint32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Returns when all tasks ran. The caller computes too. Any number of callers.
+  // Returns when all tasks have run. The caller computes too. Any number of threads may call it.
   void Run(const ParallelLoop& loop);
 
-  // Gives every thread of the pool at least that much scratch; false when memory is exhausted. May
-  // wait for a running loop, but not once the size has been reached.
+  // Gives every thread of the pool at least that much scratch; returns false when memory is
+  // exhausted. It may wait for a running loop, but not once the size has been reached.
   bool ReserveScratch(uint64_t bytes);
 
   uint32_t threads() const { return threads_; }
 
  private:
-  // Chunks of the running loop that one participant owns. Others take from it when theirs are done.
-  // One word holds loop generation (bits 32..63), end (16..31) and next chunk (0..15), so that a
-  // thread that comes late can neither take chunks of a later loop nor mix two loops' borders.
+  // The chunks of the running loop that one participant owns. Others take from it when theirs are
+  // done. One word holds loop generation (bits 32..63), end (16..31) and next chunk (0..15), so
+  // that a late thread can neither take chunks of a later loop nor mix the borders of two loops.
   struct alignas(64) Share {
     std::atomic<uint64_t> cursor{0};
-    std::atomic<int> cpu{-1};  // on which its worker began the last loop; -1 = not known
+    std::atomic<int> cpu{-1};  // the CPU on which its worker began the last loop; -1 = not known
   };
 
   void WorkerLoop(uint32_t participant);
   void Drain(uint32_t participant, uint32_t generation);
   bool TakeChunk(uint32_t participant, uint32_t generation, uint32_t* chunk);
-  // Sends workers that were last seen on the caller's CPU to its other ones: the system may let
-  // both share it for milliseconds, beside an idle one. It never leaves the caller's affinity mask.
+  // Sends workers that were last seen on the caller's CPU to its other CPUs: the system may let
+  // both share it for milliseconds, beside an idle CPU. It never leaves the caller's affinity mask.
   void LeaveMyCpu();
   void RunOnAllThreads(const ParallelLoop& loop, uint64_t pieces);
 
   const uint32_t threads_;
   std::unique_ptr<Share[]> shares_;
 
-  std::mutex running_;  // held by the caller whose loop uses the threads
-  // The running loop. Read only by threads that took a chunk of it, which keeps it running.
+  std::mutex running_;  // the caller whose loop uses the threads holds this
+  // The running loop. Only threads that took a chunk of it read it, and holding a chunk keeps it
+  // running.
   ParallelLoop loop_;
-  uint64_t pieces_ = 0;  // of `grain` tasks, the last one maybe shorter
+  uint64_t pieces_ = 0;  // pieces of `grain` tasks; the last one may be shorter
   uint32_t chunks_ = 0;
 
   alignas(64) std::atomic<uint32_t> generation_{0};
@@ -77,7 +78,8 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-// CPUs in the process's affinity mask, at most HPU_EMULATOR_THREADS if that is a positive number.
+// Returns the CPUs in the process's affinity mask, at most HPU_EMULATOR_THREADS if that is a
+// positive number.
 uint32_t DefaultComputeThreads();
 
 }  // namespace hpu::emulator

@@ -69,9 +69,9 @@ extern "C" {
 
 // major * 1000 + minor * 100 + patch.
 hcclResult_t hcclGetVersion(int* version);
-// Rank 0 makes it, the others get it out of band.
+// Rank 0 makes it; the others get it by some other channel.
 hcclResult_t hcclGetUniqueId(hcclUniqueId* unique_id);
-// Blocks until all ranks came.
+// Blocks until all ranks have called it.
 hcclResult_t hcclCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId id, int rank);
 hcclResult_t hcclCommInitAll(hcclComm_t* comm, int num_devices, const int* devices);
 hcclResult_t hcclCommDestroy(hcclComm_t comm);
