@@ -1,6 +1,6 @@
-// Flat little-endian encoding for our own containers (program, recipe). Writer never fails; Reader
-// refuses to read past the end and to allocate more than the bytes at hand could describe, so that
-// hostile bytes give DATA_LOSS and nothing else.
+// Flat little-endian encoding for our own containers (program, recipe). The writer never fails. The
+// reader refuses to read past the end and to allocate more than the remaining bytes could describe,
+// so that hostile bytes give DATA_LOSS and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,7 @@ class ByteReader {
     at_ += count * sizeof(T);
     return absl::OkStatus();
   }
-  // Reads an element count and checks that `count * min_element_bytes` could still follow.
+  // Reads an element count and checks that `count * min_element_bytes` bytes could still follow.
   absl::Status GetCount(uint32_t* count, size_t min_element_bytes) {
     RETURN_IF_ERROR(Get(count));
     if (*count > remaining() / (min_element_bytes == 0 ? 1 : min_element_bytes)) {

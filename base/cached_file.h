@@ -1,4 +1,5 @@
-// What a small file says, for who asks often: read anew when the file has changed.
+// Caches the parsed content of a small file for callers that ask often; the file is read again when
+// it has changed.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,7 +20,7 @@ class CachedFile {
   CachedFile(std::string path, std::function<absl::StatusOr<T>()> read)
       : path_(std::move(path)), read_(std::move(read)) {}
 
-  // As the file is now; errors are those of `read`.
+  // Returns the content of the file as it is now; errors are those of `read`.
   absl::StatusOr<std::shared_ptr<const T>> Get() {
     struct stat now{};
     const bool there = lstat(path_.c_str(), &now) == 0;
@@ -28,14 +29,14 @@ class CachedFile {
     value_ = nullptr;
     ASSIGN_OR_RETURN(T value, read_());
     auto shared = std::make_shared<const T>(std::move(value));
-    // A second change within a tick of the file system's clock would not show.
+    // A second change within one tick of the file system's clock would not be noticed.
     if (there && now.st_ctim.tv_sec + 2 < std::time(nullptr)) value_ = shared;
     seen_ = now;
     return shared;
   }
 
  private:
-  // What a link leads to may change behind it.
+  // The target of a link may change without the link changing.
   bool IsSame(const struct stat& now) const {
     return S_ISREG(now.st_mode) && now.st_dev == seen_.st_dev && now.st_ino == seen_.st_ino &&
            now.st_size == seen_.st_size && now.st_ctim.tv_sec == seen_.st_ctim.tv_sec &&
@@ -45,7 +46,7 @@ class CachedFile {
   const std::string path_;
   const std::function<absl::StatusOr<T>()> read_;
   std::mutex mutex_;
-  // Guarded by mutex_.
+  // mutex_ guards these.
   struct stat seen_{};
   std::shared_ptr<const T> value_;
 };

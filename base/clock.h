@@ -1,4 +1,4 @@
-// The time of day, where it is written down.
+// The time of day, for records.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace hpu {
 
-// Microseconds since 1970 began, UTC.
+// Returns the microseconds since 1970 began, UTC.
 inline uint64_t MicrosOfEpoch() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())

@@ -1,6 +1,6 @@
-// The frame around our own containers (graph, program, recipe): magic, u32 version, body, SHA-256
-// of all before it. Little endian. The checksum finds damage; who made a container is for
-// signatures.
+// The frame around our own containers (graph, program, recipe): magic, u32 version, body, and the
+// SHA-256 of everything before it, all little endian. The checksum finds damage; signatures say who
+// made a container.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct ContainerKind {
 // Bytes of a container begin with its head; the body follows at kContainerHead.
 inline constexpr size_t kContainerHead = 12;
 
-// A writer that holds the head; put the body, then SealContainer.
+// BeginContainer returns a writer that holds the head; put the body, then call SealContainer.
 ByteWriter BeginContainer(const ContainerKind& kind);
 Bytes SealContainer(ByteWriter container);
 
-// The body. DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
+// Returns the body. DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
 absl::StatusOr<std::span<const uint8_t>> OpenContainer(const ContainerKind& kind,
                                                        std::span<const uint8_t> bytes);
 

@@ -1,4 +1,4 @@
-// Element types that cross a border of ours (graph, program, recipe): dtypes.inc lists them.
+// Element types that our own formats use (graph, program, recipe): dtypes.inc lists them.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,17 @@ inline constexpr int kNumDTypes = 1
 #undef HPU_DTYPE
     ;
 
-// "f32", "bf16", "i64", "bool" ...; "invalid" for anything else.
+// Returns "f32", "bf16", "i64", "bool" ..., or "invalid" for anything else.
 std::string_view DTypeName(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
-// Bytes per element; 0 for kInvalid.
+// Returns the bytes per element, or 0 for kInvalid.
 int64_t DTypeSize(DType dtype);
 bool IsFloat(DType dtype);    // f32 bf16 f16 f64 f8*
 bool IsInteger(DType dtype);  // i* and u*; not bool
 bool IsComplex(DType dtype);
-// Type that elements of `dtype` have inside a recipe when they are only moved: its own, where the
-// device calculates with it, or an integer of the same size. kInvalid if there is none (c128).
+// Returns the type that elements of `dtype` have inside a recipe when they are only moved: their
+// own, if the device calculates with it, or an integer of the same size. kInvalid if there is none
+// (c128).
 DType MovedType(DType dtype);
 
 }  // namespace hpu

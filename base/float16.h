@@ -1,6 +1,6 @@
-// The 16-bit floats on the host. f16 is the compiler's _Float16; BFloat16 converts like it: round
-// to nearest, ties to even, values past the largest finite one to infinity, a NaN to one with
-// its sign and the upper bits of its payload.
+// The 16-bit floats on the host. f16 is the compiler's _Float16. BFloat16 converts in the same way:
+// it rounds to nearest with ties to even, values past the largest finite one become infinity, and a
+// NaN becomes one with its sign and the upper bits of its payload.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace hpu {
 class BFloat16 {
  public:
   BFloat16() = default;
-  // By way of f32, as PyTorch and the device convert.
+  // Converts through f32, as PyTorch and the device do.
   explicit BFloat16(double value) {
     const auto narrow = static_cast<float>(value);
     const auto wide = std::bit_cast<uint32_t>(narrow);

@@ -1,4 +1,5 @@
-// SHA-256, the one hash of the project (keys and digests; choice: REAPI uses it too).
+// SHA-256, the one hash of the project. It makes keys and digests, and was chosen because REAPI
+// uses it too.
 #pragma once
 
 #include <array>

@@ -29,8 +29,8 @@ std::shared_ptr<spdlog::logger>& Logger() {
   return logger;
 }
 
-// Quoted text (names of a graph, paths) must neither look like lines of ours, nor steer a terminal,
-// nor outgrow the file's bound.
+// Quoted text (names of a graph, paths) must not look like our own lines, must not steer a
+// terminal, and must not outgrow the file's bound.
 std::string OneLine(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string line;
@@ -54,8 +54,8 @@ void ConfigureLog(const std::string& program, LogLevel level, const std::string&
   std::lock_guard<std::mutex> lock(mutex);
   spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   if (!file.empty()) {
-    // A log that cannot be written (read-only or full disk) must not end the program, nor must one
-    // that is a FIFO stop it.
+    // A log that cannot be written (read-only or full disk) must not end the program, and a log
+    // that is a FIFO must not stop it.
     try {
       if (IsRegularOrAbsent(file)) {
         sink =

@@ -1,5 +1,5 @@
-// Logging, one line per event, key=value fields. The header shows neither spdlog nor fmt (torch
-// ships other fmt headers); log.cc is the only file that includes them.
+// Logging with one line per event and key=value fields. The header exposes neither spdlog nor fmt
+// (torch ships other fmt headers); log.cc is the only file that includes them.
 #pragma once
 
 #include <sstream>
@@ -18,13 +18,13 @@ enum class LogLevel {
 };
 
 // Lines go to stderr by default, or to `file` (rotated at 10 MiB, 5 kept) when it is not empty.
-// Thread-safe; call once at start-up. Level numbers are those of LOG_LEVEL_ALL (guide FLAG-6).
+// Thread-safe; call it once at start-up. Level numbers are those of LOG_LEVEL_ALL (guide FLAG-6).
 void ConfigureLog(const std::string& program, LogLevel level, const std::string& file);
 bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, const std::string& text);
 
-// While it lives, lines of this thread end with these fields ("request=1a2b"). Scopes nest; the
-// innermost one counts.
+// While the object lives, lines of this thread end with these fields ("request=1a2b"). Scopes nest;
+// the innermost one counts.
 class LogScope {
  public:
   explicit LogScope(std::string fields);
@@ -38,7 +38,8 @@ class LogScope {
   friend std::string LogFields();
 };
 
-// Of the innermost scope of this thread, for a thread that works for it; empty: there is none.
+// Returns the fields of the innermost scope of this thread, for another thread that works for it;
+// empty if there is no scope.
 std::string LogFields();
 
 }  // namespace hpu

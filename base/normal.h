@@ -1,7 +1,9 @@
-// Normal numbers from uniform ones, by Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v).
+// Makes normal numbers from uniform ones, by Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v).
 //
-// Only operations of which IEEE 754 knows one result, in one order, and no fused ones: whoever
-// calculates with f32 gets the same bits. What calculates (`a`) may be the host or a graph:
+// It uses only operations for which IEEE 754 defines exactly one result, in one order, and no fused
+// ones, so that every f32 implementation gets the same bits. The arithmetic (`a`) may be the host
+// or a graph:
+//
 //   Value Add(Value, Value), Add(Value, float), Mul and Div likewise, Sqrt(Value), Floor(Value)
 //   Value SelectLess(Value x, float limit, Value yes, Value no)   x < limit ? yes : no
 #pragma once
@@ -10,7 +12,7 @@
 
 namespace hpu {
 
-// Coefficients of a polynomial, the constant one first.
+// `coefficients` are those of a polynomial, the constant one first.
 template <typename Arithmetic, typename Value, size_t count>
 Value Polynomial(const Arithmetic& a, const Value& x, const float (&coefficients)[count]) {
   Value sum = a.Add(a.Mul(x, coefficients[count - 1]), coefficients[count - 2]);
@@ -18,7 +20,7 @@ Value Polynomial(const Arithmetic& a, const Value& x, const float (&coefficients
   return sum;
 }
 
-// -log(1 - u) for u in [0, 1) with 24 bits: 1 - u = x 2^-e with x in [0.707, 1.414), and
+// Returns -log(1 - u) for u in [0, 1) with 24 bits: 1 - u = x 2^-e with x in [0.707, 1.414), and
 // log x = 2 artanh((x - 1) / (x + 1)).
 template <typename Arithmetic, typename Value>
 Value MinusLogOfRest(const Arithmetic& a, const Value& u) {
@@ -36,12 +38,13 @@ Value MinusLogOfRest(const Arithmetic& a, const Value& u) {
   scale(0x1p-1F, 0x1p1F, 1);
   scale(0.70710677F, 0x1p1F, 1);
   const Value s = a.Div(a.Add(x, -1.0F), a.Add(x, 1.0F));
-  // The first term that is left out is s^10 / 11 < 2.1e-9 of the sum.
+  // The first omitted term is s^10 / 11 < 2.1e-9 of the sum.
   const Value series = Polynomial(a, a.Mul(s, s), {2.0F, 2.0F / 3, 2.0F / 5, 2.0F / 7, 2.0F / 9});
   return a.Add(a.Mul(exponent, 0.6931472F), a.Mul(a.Mul(s, series), -1.0F));
 }
 
-// cos(2 pi v) for v in [0, 1): within the nearest quarter turn, Taylor's series up to y^9.
+// Returns cos(2 pi v) for v in [0, 1): within the nearest quarter turn it is Taylor's series up to
+// y^9.
 template <typename Arithmetic, typename Value>
 Value CosineOfTurn(const Arithmetic& a, const Value& v) {
   const Value quarters = a.Mul(v, 4.0F);
@@ -63,7 +66,7 @@ Value NormalFromUniform(const Arithmetic& a, const Value& u, const Value& v) {
   return a.Mul(radius, CosineOfTurn(a, v));
 }
 
-// The host's f32.
+// Computes with the host's f32.
 struct HostArithmetic {
   float Add(float x, float y) const { return x + y; }
   float Mul(float x, float y) const { return x * y; }

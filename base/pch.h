@@ -1,5 +1,6 @@
-// Precompiled for every library (cmake/HpuTargets.cmake): what most files include and none of ours
-// changes. A file still includes what it uses; builds under sanitizers have no precompiled headers.
+// Headers that are precompiled for every library (cmake/HpuTargets.cmake): those that most files
+// include and that we do not change. A file still includes what it uses; builds under sanitizers
+// have no precompiled headers.
 #pragma once
 
 #include <absl/status/status.h>

@@ -1,10 +1,10 @@
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11):
-// random numbers as a function of a key and a counter, so that any element of any draw can be
-// calculated alone, by any thread and again. The generator of PyTorch's CUDA device.
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11)
+// computes random numbers as a function of a key and a counter, so that any element of any draw can
+// be calculated alone, by any thread and repeatedly. It is the generator of PyTorch's CUDA device.
 //
 // A stream is the numbers of one seed: block b holds the four numbers of counter b. A draw of n
 // numbers takes the next ceil(n / 4) blocks; its element i is number i % 4 of block i / 4.
-// graph_compiler/codegen/philox.cc is the same in a recipe's code.
+// graph_compiler/codegen/philox.cc emits the same computation in a recipe's code.
 #pragma once
 
 #include <array>
@@ -35,14 +35,16 @@ constexpr PhiloxBlock PhiloxBlockOf(uint64_t seed, uint64_t block) {
                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
-// Blocks that a draw of so many numbers takes.
+// Returns the number of blocks that a draw of this many numbers takes.
 constexpr uint64_t PhiloxBlocks(uint64_t numbers) { return numbers / 4 + (numbers % 4 != 0); }
 
-// A number of [0, 1) with 24 bits, all that an f32 of that interval can have evenly.
+// Returns a number in [0, 1) with 24 bits, which are all the evenly spaced values that f32 has in
+// that interval.
 constexpr float UniformFromBits(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
-// Whether integers of [low, high) are drawn as floor(u * (high - low)) + low in f32: it holds them
-// all, and the 2^24 values of u meet each of them in proportions that differ by 1/16 at most.
+// Returns whether integers in [low, high) are drawn as floor(u * (high - low)) + low in f32: f32
+// holds them all exactly, and the 2^24 values of u hit each of them in proportions that differ by
+// at most 1/16.
 constexpr bool DrawsExactIntegers(int64_t low, int64_t high) {
   constexpr int64_t kLargest = int64_t{1} << 24;
   return -kLargest <= low && low < high && high <= kLargest && high - low <= int64_t{1} << 20;

@@ -55,7 +55,8 @@ absl::StatusOr<RegularFile> RegularFile::OpenWith(const std::string& path, int f
   if (file.descriptor_ < 0) {
     const int error = errno;
     if (error == ENOENT) return NotFound("there is no file ", path);
-    // The system's texts for these name no kind: "No such device or address" is a socket's.
+    // The system's error texts do not name the kind of file: "No such device or address" means a
+    // socket.
     struct stat found{};
     const bool follows = (flags & O_NOFOLLOW) == 0;
     if ((follows ? stat(path.c_str(), &found) : lstat(path.c_str(), &found)) == 0 &&
@@ -86,7 +87,7 @@ absl::Status RegularFile::CheckOwner(Use use) const {
   if ((info_.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return Error(kDenied, path_, " can be written by other users; chmod go-w ", path_);
   }
-  // A group may be let in on purpose: a container's secrets are read so.
+  // A group may be given access on purpose: a container reads its secrets that way.
   if (use == Use::kSecret && (info_.st_mode & S_IROTH) != 0) {
     return Error(kDenied, path_, " is a secret that every user can read; chmod 600 ", path_);
   }

@@ -1,5 +1,6 @@
-// Failures are values: absl::Status with the codes of ARCHITECTURE.md (table "Errors"), plus what
-// the packaged absl lacks: std::string_view friendly construction, context chains, macros.
+// Failures are values: absl::Status with the codes of ARCHITECTURE.md (table "Errors"), plus
+// features that the packaged absl lacks: construction from std::string_view, context chains,
+// macros.
 #pragma once
 
 #include <absl/status/status.h>
@@ -11,7 +12,7 @@
 
 namespace hpu {
 
-// Error(code, "what ", value, ...): parts are streamed, so std types work (absl::StrCat of this
+// Error(code, "what ", value, ...) streams its parts, so std types work (absl::StrCat of this
 // version takes no std::string_view).
 template <typename... Parts>
 [[nodiscard]] absl::Status Error(absl::StatusCode code, const Parts&... parts) {
@@ -43,7 +44,7 @@ template <typename... Parts>
 // Puts "context: " before the message and keeps code and payloads.
 [[nodiscard]] absl::Status Annotate(const absl::Status& status, const std::string& context);
 
-// "INVALID_ARGUMENT: text"; "OK" for success.
+// Returns "INVALID_ARGUMENT: text", or "OK" for success.
 std::string ToText(const absl::Status& status);
 
 }  // namespace hpu
@@ -69,7 +70,8 @@ std::string ToText(const absl::Status& status);
   if (!var.ok()) return var.status();         \
   lhs = std::move(var).value()
 
-// Aborts: for our own bugs only, never reachable from user input or from bytes off wire or disk.
+// Aborts. This is only for our own bugs; neither user input nor bytes from the wire or from disk
+// may reach it.
 #define HPU_CHECK(cond, ...) \
   (static_cast<bool>(cond) ? void() : ::hpu::CheckFailed(#cond, __FILE__, __LINE__, "" __VA_ARGS__))
 

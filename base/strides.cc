@@ -109,7 +109,7 @@ std::optional<Dims> ReshapeStrides(DimsView sizes, DimsView strides, DimsView to
   const int64_t count = NumElements(to);
   if (NumElements(sizes) != count) return std::nullopt;
   if (count == 0) return RowMajorStrides(to);
-  // Runs: dimensions merged with their neighbours where one stride describes both.
+  // A run of dimensions, merged with their neighbours where one stride describes both.
   struct Run {
     int64_t size;
     int64_t stride;
@@ -123,7 +123,7 @@ std::optional<Dims> ReshapeStrides(DimsView sizes, DimsView strides, DimsView to
       runs.push_back({sizes[d], strides[d]});
     }
   }
-  // Each run must be made of whole new dimensions, innermost first.
+  // Each run must consist of whole new dimensions, innermost first.
   Dims result(to.size());
   Run left{1, 1};
   for (size_t d = to.size(); d-- > 0;) {

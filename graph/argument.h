@@ -1,5 +1,6 @@
-// An argument of an ATen call (or of any op with a PyTorch schema): of the captured graph, of an
-// eager step of a program. What a tensor argument's number counts is said by whoever holds it.
+// An argument of an ATen call (or of any op with a PyTorch schema) in a captured graph or in an
+// eager step of a program. The owner of the argument defines what the number of a tensor argument
+// means.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace hpu {
 
-// Of a name in our containers: an operator, an argument, a tensor of a recipe, a function.
+// The limit for a name in our containers: an operator, an argument, a tensor of a recipe, a
+// function.
 inline constexpr size_t kMaxNameBytes = 256;
 
 struct Argument;
@@ -40,7 +42,7 @@ struct DeviceArgument {
 };
 using ArgumentList = std::vector<Argument>;
 struct Argument {
-  // The order is that of the numbers in bytes: append only.
+  // The order defines the numbers in bytes: append only.
   std::variant<NoneArgument, TensorArgument, int64_t, double, bool, std::string, DTypeArgument,
                EnumArgument, DeviceArgument, ArgumentList>
       value;
@@ -48,10 +50,11 @@ struct Argument {
   bool operator==(const Argument&) const = default;
 };
 
-// A list nests inside a list at most this deep; keeps hostile bytes from exhausting the stack.
+// A list nests at most this deep inside other lists, so that hostile bytes cannot exhaust the
+// stack.
 inline constexpr int kMaxArgumentDepth = 4;
 
-// The number of every tensor argument, also those in lists; `visit` may change it.
+// Visits the number of every tensor argument, including those in lists; `visit` may change it.
 template <typename Visit>
 void ForEachTensor(Argument& argument, const Visit& visit) {
   if (auto* tensor = std::get_if<TensorArgument>(&argument.value)) {
@@ -69,13 +72,14 @@ void ForEachTensor(const Argument& argument, const Visit& visit) {
   }
 }
 
-// DATA_LOSS, naming `what`, if a tensor argument is not below `tensors`.
+// Returns DATA_LOSS, naming `what`, if a tensor argument is not below `tensors`.
 absl::Status CheckArgument(const Argument& argument, size_t tensors, std::string_view what);
 
 void PutArgument(ByteWriter& out, const Argument& argument);
 absl::Status GetArgument(ByteReader& in, Argument* argument);
 
-// As Python writes it, tensors as "%3": None, True, 0.5, "text", [%1, 2], bf16.
+// Prints the argument as Python writes it, with tensors as "%3": None, True, 0.5, "text", [%1, 2],
+// bf16.
 void PrintArgument(std::ostream& out, const Argument& argument);
 
 }  // namespace hpu

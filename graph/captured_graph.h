@@ -1,7 +1,7 @@
-// The captured graph: calls of ops with PyTorch schemas in order, as a front end recorded them.
-// What a compile server is asked to compile; made by whoever captures (backend/torch, tests), read
-// by compiler_server/ir. A container of our own, because it is made beside libtorch and carried
-// beside protobuf, which must not meet (ARCHITECTURE.md).
+// The captured graph: calls of ops with PyTorch schemas in order, as a front end recorded them. It
+// is what a compile server is asked to compile. The capturing side makes it (backend/torch, tests),
+// and compiler_server/ir reads it. It is a container of our own because it is made beside libtorch
+// and carried beside protobuf, which must not meet (ARCHITECTURE.md).
 //
 // Values are numbered: inputs, then constants, then the results of the calls in order. Sizes,
 // strides and offsets are in elements and in PyTorch dimension order.
@@ -32,7 +32,7 @@ struct CapturedInput {
   TensorSpec spec;      // kTensor; storage_offset is 0
   bool on_cpu = false;  // kTensor
   // kTensor: a parameter or buffer of a module (PyTorch's "static input"), which mostly stays the
-  // same from call to call. What is computed from such inputs alone may be kept.
+  // same from call to call. Values that are computed from such inputs alone may be kept.
   bool is_weight = false;
   std::string name;  // a label: not in the digest
 };
@@ -42,12 +42,14 @@ struct CapturedConstant {
   Bytes data;       // little endian elements
 };
 
-// Memory of the result's own, as opposed to that of another value.
+// The result lies in memory of its own, as opposed to that of another value.
 inline constexpr uint32_t kOwnMemory = UINT32_MAX;
 
 struct CapturedResult {
-  TensorSpec spec;  // storage_offset: from the first element of `memory_of`; 0 in memory of its own
-  // The value whose memory the result lies in: one with memory of its own. kOwnMemory: new memory.
+  // storage_offset counts from the first element of `memory_of`; it is 0 in own memory.
+  TensorSpec spec;
+  // The value in whose memory the result lies, which must be one with memory of its own. kOwnMemory
+  // means new memory.
   uint32_t memory_of = kOwnMemory;
 };
 
@@ -55,34 +57,37 @@ struct CapturedCall {
   uint32_t schema = 0;         // into CapturedGraph::schemas
   std::vector<Argument> args;  // one per argument of the schema; tensors by value number
   std::vector<CapturedResult> results;
-  std::vector<uint32_t> writes;  // arguments' values whose memory the call writes, ascending
-  bool draws_random = false;     // advances the generator's state
-  std::string source;            // "model.py:12 in forward"; a label: not in the digest
+  // Numbers of argument values whose memory the call writes, ascending.
+  std::vector<uint32_t> writes;
+  bool draws_random = false;  // advances the generator's state
+  std::string source;         // "model.py:12 in forward"; a label: not in the digest
 };
 
-// What a graph that was captured for training computes beside its results: the gradients of some
-// inputs, from those of its outputs. Numbers are places in `inputs` and `outputs`; a tensor is in
-// one pair at most by its `tangent`, and by its `gradient`. Inputs that are tangents stand behind
-// all others, outputs that are gradients likewise, each in the order of the pairs.
+// The additional results of a graph that was captured for training: the gradients of some inputs,
+// computed from those of its outputs. Numbers are places in `inputs` and `outputs`. A tensor is in
+// at most one pair by its `tangent`, and in at most one by its `gradient`. Inputs that are tangents
+// follow all other inputs, and outputs that are gradients follow all other outputs, each in the
+// order of the pairs.
 struct CapturedTangent {
-  uint32_t output = 0;   // that the caller gets
-  uint32_t tangent = 0;  // the input that is its gradient; of its dtype and sizes
+  uint32_t output = 0;   // an output that the caller gets
+  uint32_t tangent = 0;  // the input that is its gradient; it has the same dtype and sizes
 };
 struct CapturedGradient {
-  uint32_t input = 0;     // that the caller gives
-  uint32_t gradient = 0;  // the output that is its gradient; of its dtype and sizes
+  uint32_t input = 0;     // an input that the caller gives
+  uint32_t gradient = 0;  // the output that is its gradient; it has the same dtype and sizes
 };
 
 struct CapturedGraph {
   std::string name;  // a label: not in the digest
   std::vector<CapturedInput> inputs;
-  std::vector<CapturedConstant> constants;  // in the order of their first use, each used
+  std::vector<CapturedConstant> constants;  // in the order of their first use; each is used
   std::vector<OpSchema> schemas;            // in the order of their first use, each once
   std::vector<CapturedCall> calls;
-  std::vector<Argument> outputs;          // tensor, none, int, float or bool
-  std::vector<AliasForm> alias_forms;     // by output; kNone of all but tensors in inputs' memory
-  std::vector<CapturedTangent> tangents;  // of a training graph: both lists have an entry at least
-  std::vector<CapturedGradient> gradients;  // of any other: both are empty
+  std::vector<Argument> outputs;  // tensor, none, int, float or bool
+  // By output; kNone for all except tensors in the memory of inputs.
+  std::vector<AliasForm> alias_forms;
+  std::vector<CapturedTangent> tangents;  // in a training graph both lists have at least one entry
+  std::vector<CapturedGradient> gradients;  // in any other graph both are empty
 
   const OpSchema& schema(const CapturedCall& call) const { return schemas[call.schema]; }
   size_t value_count() const;
@@ -92,22 +97,24 @@ struct CapturedGraph {
 inline constexpr size_t kMaxLabelBytes = 512;
 inline constexpr size_t kMaxGraphValues = size_t{1} << 24;
 
-// Container (docs/formats.md): head of base/container.h, kind "HPUGRAF"; a part that the digest
-// covers (all but labels), a part with the labels; checksum. Equal graphs have equal bytes: every
-// field is required, and what has no order of its own is ordered by first use.
+// The container (docs/formats.md) consists of the head of base/container.h with kind "HPUGRAF", a
+// part that the digest covers (everything but labels), a part with the labels, and the checksum.
+// Equal graphs have equal bytes: every field is required, and lists without an order of their own
+// are ordered by first use.
 inline constexpr uint32_t kCapturedGraphVersion = 4;
 Bytes EncodeGraph(const CapturedGraph& graph);
-// Valid graphs only. DATA_LOSS, saying what and where: foreign, damaged or hostile bytes.
-// UNIMPLEMENTED: another version.
+// Accepts valid graphs only. DATA_LOSS (foreign, damaged or hostile bytes) says what is wrong and
+// where. UNIMPLEMENTED: another version.
 absl::StatusOr<CapturedGraph> DecodeGraph(std::span<const uint8_t> bytes);
 absl::Status ValidateGraph(const CapturedGraph& graph);
 
-// SHA-256 of the part without labels: what code can depend on. Reads no more than the frame, so the
-// bytes may be invalid behind it; they fail in DecodeGraph then, whatever was found under the
-// digest.
+// Returns the SHA-256 of the part without labels, which is the part that code can depend on. It
+// reads only the frame, so the bytes behind it may be invalid; DecodeGraph then refuses them,
+// whatever was found under the digest.
 absl::StatusOr<Digest> GraphDigest(std::span<const uint8_t> bytes);
 
-// Readable listing:  %5, %6 = aten.split.Tensor(self=%2, split_size=4, dim=0) : f32[4,3]{3,1} in %2
+// Returns a readable listing: %5, %6 = aten.split.Tensor(self=%2, split_size=4, dim=0) :
+// f32[4,3]{3,1} in %2
 std::string PrintGraph(const CapturedGraph& graph);
 
 }  // namespace hpu

@@ -21,7 +21,8 @@ absl::Status GetBool(ByteReader& in, bool* value) {
   return absl::OkStatus();
 }
 
-// A list: its length, then each item. `least` = bytes that an item takes at least.
+// Writes a list: its length, then each item. `least` is the least number of bytes that an item
+// takes.
 template <typename T, typename Put>
 void PutList(ByteWriter& out, const std::vector<T>& items, const Put& put) {
   out.Put(static_cast<uint32_t>(items.size()));
@@ -180,7 +181,8 @@ absl::Status GetLabels(ByteReader& in, CapturedGraph* graph) {
   if (source_of.size() != graph->calls.size()) {
     return DataLoss(source_of.size(), " sources for ", graph->calls.size(), " calls");
   }
-  // Before they are copied to the calls: one long text could stand behind millions.
+  // This is checked before the texts are copied to the calls, because millions of calls could refer
+  // to one long text.
   for (const std::string& source : sources) {
     if (source.size() > kMaxLabelBytes) return DataLoss("a source of ", source.size(), " bytes");
   }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kUnnumbered = UINT32_MAX;
 
-// Whole UTF-8 characters only.
+// Cuts at whole UTF-8 characters only.
 std::string Cut(std::string label) {
   if (label.size() <= kMaxLabelBytes) return label;
   size_t size = kMaxLabelBytes;

@@ -1,4 +1,4 @@
-// Makes captured graphs call by call. Values are numbered in the order of the calls of this class;
+// Builds captured graphs call by call. Values are numbered in the order of the calls of this class.
 // Finish brings them into the order of the container (captured_graph.h), so that equal graphs
 // become equal bytes however they were recorded. Not thread-safe.
 #pragma once
@@ -18,33 +18,33 @@ class GraphBuilder {
   // Labels are cut to kMaxLabelBytes.
   explicit GraphBuilder(std::string name);
 
-  // All answer the number of the (first) value that they add. Storage offsets are PyTorch's, from
-  // the start of the storage. Wrong arguments are kept and found by Finish.
+  // Each function returns the number of the (first) value that it adds. Storage offsets are
+  // PyTorch's, from the start of the storage. Wrong arguments are kept, and Finish finds them.
   uint32_t AddInput(CapturedInput input);
   uint32_t AddConstant(CapturedConstant constant);
   // `call.schema` is set from `schema`. A result may lie in the memory of any earlier value.
   uint32_t AddCall(const OpSchema& schema, CapturedCall call);
-  // `forms`: by output; of those that lie in an input's memory kNone (and what is missing) means an
-  // input itself, or a view in the caller's grad mode. Of all others it has no meaning.
+  // `forms` is by output. For outputs that lie in an input's memory, kNone (and a missing entry)
+  // means the input itself, or a view in the caller's grad mode. For all others it has no meaning.
   void SetOutputs(std::vector<Argument> outputs, std::vector<AliasForm> forms = {});
-  // Makes it a training graph (captured_graph.h says in which order things stand).
+  // Makes this a training graph (captured_graph.h describes the order of inputs and outputs).
   void SetDerivative(std::vector<CapturedTangent> tangents,
                      std::vector<CapturedGradient> gradients);
 
   uint32_t value_count() const { return next_value_; }
   size_t call_count() const { return graph_.calls.size(); }
 
-  // The graph of all that was added; constants without use are left out. INVALID_ARGUMENT, saying
-  // what and where, if it is not valid.
+  // Returns the graph of everything that was added; constants without use are left out. If the
+  // graph is not valid, INVALID_ARGUMENT says what is wrong and where.
   absl::StatusOr<CapturedGraph> Finish() const;
 
  private:
   struct Defined {
     enum class Kind : uint8_t { kInput, kConstant, kResult };
     Kind kind = Kind::kInput;
-    uint32_t index = 0;   // among its kind
+    uint32_t index = 0;   // among the values of its kind
     int64_t offset = 0;   // of its first element in PyTorch's storage
-    uint32_t memory = 0;  // value with memory of its own that it lies in; may be itself
+    uint32_t memory = 0;  // the value with its own memory in which this one lies; may be itself
   };
 
   AliasForm FormOf(const Argument& output, AliasForm given) const;

@@ -9,9 +9,9 @@
 
 namespace hpu {
 
-// "aten.addmm.default" (namespace, name, overload; as PyTorch prints an OpOverload) and the names
-// of the arguments in schema order. The namespace tells whose op it is: PyTorch's, ours, a
-// collective's.
+// `target` is "aten.addmm.default" (namespace, name, overload; as PyTorch prints an OpOverload),
+// followed by the names of the arguments in schema order. The namespace says whose op it is:
+// PyTorch's, ours, a collective's.
 struct OpSchema {
   std::string target;
   std::vector<std::string> arguments;
@@ -19,13 +19,13 @@ struct OpSchema {
   bool operator==(const OpSchema&) const = default;
 };
 
-// As PyTorch's dispatcher names it: "aten::addmm" and "" for the default overload.
+// The name in PyTorch's dispatcher: "aten::addmm", and "" for the default overload.
 struct OperatorName {
   std::string name;
   std::string overload;
 };
 
-// INVALID_ARGUMENT unless the target is namespace.op.overload.
+// Returns INVALID_ARGUMENT unless the target is namespace.op.overload.
 absl::StatusOr<OperatorName> ParseTarget(std::string_view target);
 
 }  // namespace hpu

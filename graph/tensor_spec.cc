@@ -28,7 +28,7 @@ absl::Status CheckSpec(const TensorSpec& spec, std::string_view what) {
       return DataLoss(what, ": negative size or stride");
     }
   }
-  // In bytes as well: what follows multiplies.
+  // The span is checked in bytes as well, because the code below multiplies.
   const int64_t span = SpanElements(spec);
   if (spec.storage_offset < 0 || span < 0 || span > INT64_MAX / DTypeSize(spec.dtype)) {
     return DataLoss(what, ": elements out of range");

@@ -203,7 +203,7 @@ class Validator {
     return specs;
   }
 
-  // An input and an output, of which one is the gradient of the other.
+  // Checks an input and an output, of which one is the gradient of the other.
   absl::Status CheckPair(uint32_t input, uint32_t output,
                          const std::vector<const TensorSpec*>& specs) const {
     if (input >= graph_.inputs.size() ||
@@ -257,9 +257,9 @@ class Validator {
   }
 
   const CapturedGraph& graph_;
-  size_t defined_ = 0;  // values defined before the call that is looked at
+  size_t defined_ = 0;  // number of values defined before the call that is being checked
   std::vector<bool> owns_memory_;
-  std::vector<bool> in_input_;  // by value: it lies in an input's memory
+  std::vector<bool> in_input_;  // by value: whether it lies in an input's memory
   size_t used_constants_ = 0;
   size_t used_schemas_ = 0;
 };

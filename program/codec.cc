@@ -12,7 +12,8 @@ constexpr ContainerKind kKind{
     {'H', 'P', 'U', 'P', 'R', 'O', 'G', '\0'}, kProgramVersion, "program"};
 
 // Encoder and Decoder visit the same descriptions (`Fields` below, Describe of the steps), so that
-// what one writes is what the other reads. This maps what a step's fields mean to how they lie.
+// one reads exactly what the other writes. This maps the meaning of a step's fields to their
+// encoding.
 template <typename Self>
 struct StepFields {
   Self& self() { return static_cast<Self&>(*this); }
@@ -66,8 +67,8 @@ bool MakeStep(size_t kind, Step* step, std::index_sequence<kKinds...>) {
   return ((kind == kKinds && (step->emplace<kKinds>(), true)) || ...);
 }
 
-// The first error sticks; what follows it reads nothing. A list grows by what was read, so that no
-// count allocates.
+// The first error sticks, and nothing is read after it. A list grows only by items that were read,
+// so that a count alone allocates nothing.
 class Decoder : public StepFields<Decoder> {
  public:
   explicit Decoder(std::span<const uint8_t> body) : in_(body) {}
@@ -94,7 +95,7 @@ class Decoder : public StepFields<Decoder> {
     }
     value = static_cast<E>(raw);
   }
-  // Longer ones are refused before they are copied.
+  // Longer texts are refused before they are copied.
   void Text(std::string& text, size_t limit) {
     if (!status_.ok()) return;
     ByteReader ahead = in_;

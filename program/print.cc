@@ -14,7 +14,7 @@ static_assert(std::size(kGradModeNames) == static_cast<size_t>(GradMode::kOn) + 
 constexpr const char* kReduceOpNames[] = {"", "sum", "average", "product", "min", "max"};
 static_assert(std::size(kReduceOpNames) == static_cast<size_t>(CollectiveStep::ReduceOp::kMax) + 1);
 
-// "%1, %2" or "a, b" of anything that `print` writes.
+// Prints "%1, %2" or "a, b" of anything that `print` writes.
 template <typename Items, typename Print>
 void PrintList(std::ostream& out, const Items& items, const Print& print) {
   const char* separator = "";
@@ -37,7 +37,7 @@ void PrintArguments(std::ostream& out, const std::vector<Argument>& arguments) {
   PrintList(out, arguments, [&](const Argument& argument) { PrintArgument(out, argument); });
 }
 
-// What stands behind the kind's name.
+// Prints everything behind the kind's name.
 void PrintStep(std::ostream& out, const LaunchStep& step) {
   const auto bindings = [&](bool written) {
     std::vector<const Binding*> chosen;

@@ -1,9 +1,10 @@
-// Program: the answer to one captured graph. Functions (a forward, later its backward) of launches
-// of recipes and eager ops in order, how inputs and outputs bind, what is mutated or aliased, what
-// crosses from function to function. Written by the compile server, verified and carried by the
-// client, executed by backend/. It is a container of our own and not a protobuf message because the
-// executor lives beside libtorch, where no protobuf may be (ARCHITECTURE.md). What a program is
-// called is no part of it: equal programs of two graphs have equal bytes.
+// A program is the answer to one captured graph. It has functions (a forward, and for training its
+// backward) of launches of recipes and eager ops in order, and says how inputs and outputs bind,
+// which of them are mutated or aliased, and what crosses from function to function. The compile
+// server writes it, the client verifies and carries it, and backend/ executes it. It is a container
+// of our own and not a protobuf message because the executor lives beside libtorch, where no
+// protobuf may be (ARCHITECTURE.md). The name of a program is not part of it: equal programs of two
+// graphs have equal bytes.
 //
 // Sizes, strides and offsets are in elements and in PyTorch dimension order (outermost first).
 #pragma once
@@ -25,32 +26,33 @@
 
 namespace hpu {
 
-// What a function's input is.
+// The input of a function.
 struct ProgramInput {
   enum class Kind : uint8_t {
     kTensor = 0,
     kScalar = 1,  // int, float, bool: specialised into the graph and ignored
-    kNumber = 2,  // a number that may differ from call to call; the function reads it as a 0-d
-                  // tensor in the device's memory
-    kSeed = 3,    // state of the device's random number generator, as a kNumber: its seed
-    kOffset = 4,  // and where this call's numbers start in the stream of the seed
+    // A number that may differ from call to call; the function reads it as a 0-d tensor in the
+    // device's memory.
+    kNumber = 2,
+    kSeed = 3,    // state of the device's random number generator, passed like a kNumber: its seed
+    kOffset = 4,  // likewise: where this call's numbers start in the stream of the seed
   };
   Kind kind = Kind::kTensor;
   // kTensor: dtype, sizes and strides are checked at every call; storage_offset is ignored (the
-  // address of the first element is taken per call). kScalar: empty. Else 0-d.
+  // address of the first element is taken per call). kScalar: empty. Other kinds are 0-d.
   TensorSpec spec;
   bool mutated = false;   // some step writes it; its version counter is bumped
   bool on_cpu = false;    // a CPU tensor (0-d wrapped numbers): copied to the device per call
   bool detached = false;  // autograd does not see the function read it
-  uint64_t draws = 0;     // kOffset: by how much a call moves the generator's offset on
+  uint64_t draws = 0;     // kOffset: by how much a call advances the generator's offset
 };
 
-// Where the elements of a program tensor lie.
+// The memory in which the elements of a program tensor lie.
 enum class Placement : uint8_t {
   kInput = 0,     // index = input; offset counts from the input's first element
   kBuffer = 1,    // index = buffer allocated by the executor for this call
   kConstant = 2,  // index = constant carried by the program, copied to the device once
-  kEager = 3,     // made by a step; index unused; strides must match what comes out
+  kEager = 3,     // made by a step; index unused; strides must match those of the result
 };
 
 struct ProgramTensor {
@@ -81,24 +83,24 @@ struct ProgramOutput {
     kInt = 4,
     kFloat = 5,
     kBool = 6,
-    kOutputView = 7,  // view of the kTensor output `index`, which stands before this one
+    kOutputView = 7,  // view of the kTensor output `index`, which precedes this one
   };
   Kind kind = Kind::kNone;
   uint32_t index = 0;
   TensorSpec view;                    // kInputView, kOutputView
-  AliasForm form = AliasForm::kView;  // kInputView: of the views and kDetached
-  std::vector<ViewCall> calls;        // how autograd is to see the view; empty: as_strided
+  AliasForm form = AliasForm::kView;  // kInputView: one of the views or kDetached
+  std::vector<ViewCall> calls;        // how autograd must see the view; empty: as_strided
   int64_t int_value = 0;              // kInt, kBool
   double float_value = 0;
-  bool returned = true;  // false: the caller does not get it; it is saved for another function
-  bool requires_grad = false;  // differentiable; false: marked so that autograd knows
+  bool returned = true;  // false: the caller does not get it, and it is saved for another function
+  bool requires_grad = false;  // differentiable; if false, it is marked so that autograd knows
 };
 
-// What a function leaves behind in the caller's thread.
+// The grad mode that a function leaves in the caller's thread.
 enum class GradMode : uint8_t { kUnchanged = 0, kOff = 1, kOn = 2 };
 
 struct ProgramFunction {
-  std::string name = "forward";  // its part: "forward", "backward"; unique in the program
+  std::string name = "forward";  // the part: "forward", "backward"; unique in the program
   std::vector<ProgramInput> inputs;
   std::vector<uint64_t> buffer_bytes;  // allocated per call, 128-byte aligned
   std::vector<ProgramTensor> tensors;
@@ -118,15 +120,16 @@ struct FunctionSlot {
 };
 
 // A value that one call computes and a later call of another function takes: a tensor saved for the
-// backward, a number, the offset of random numbers that are to be drawn again.
+// backward, a number, or the offset of random numbers that must be drawn again.
 struct SavedValue {
   FunctionSlot output;
-  FunctionSlot input;    // of a later function; nothing else fills it
-  bool donated = false;  // nobody else holds it: once its last reader ran its memory may be reused,
-                         // unless the graph is retained
+  FunctionSlot input;  // an input of a later function; nothing else fills it
+  // No one else holds it: once its last reader has run, its memory may be reused, unless the graph
+  // is retained.
+  bool donated = false;
 };
 
-// Function `backward` computes gradients of function `forward`.
+// Function `backward` computes the gradients of function `forward`.
 struct Derivative {
   struct Pair {
     uint32_t forward = 0;   // tangent: an output; gradient: an input
@@ -134,8 +137,10 @@ struct Derivative {
   };
   uint32_t forward = 0;
   uint32_t backward = 0;
-  std::vector<Pair> tangents;   // gradients of outputs, which come in (zeros where undefined)
-  std::vector<Pair> gradients;  // gradients of inputs, which come out; the others have none
+  // Gradients of outputs, which are inputs of the backward (zeros where undefined).
+  std::vector<Pair> tangents;
+  // Gradients of inputs, which are outputs of the backward; the other inputs have none.
+  std::vector<Pair> gradients;
 };
 
 struct RecipeRef {
@@ -144,8 +149,8 @@ struct RecipeRef {
 };
 
 struct Program {
-  std::vector<ProgramFunction> functions;  // the first is what a call runs; each takes saved values
-                                           // and tangents of earlier ones only
+  // A call runs the first function; each takes saved values and tangents of earlier ones only.
+  std::vector<ProgramFunction> functions;
   std::vector<SavedValue> saved;
   std::vector<Derivative> derivatives;
   std::vector<ProgramConstant> constants;
@@ -153,22 +158,24 @@ struct Program {
   bool deterministic = false;  // compiled in PyTorch's deterministic mode
 };
 
-// By tensor: a step needs it or it is an output. What a step makes beside that is dropped; its
-// sizes may even differ from the captured ones (a meta function need not tell them of such
-// results).
+// By tensor: whether a step needs it or it is an output. All other results of a step are dropped;
+// their sizes may even differ from the captured ones (a meta function need not report the sizes of
+// such results).
 std::vector<bool> TensorsInUse(const ProgramFunction& function);
 
-// Container (base/container.h) of kind "HPUPROG\0". Decode checks every index (a decoded program is
-// safe to execute as far as indices go); foreign or damaged bytes give DATA_LOSS, another version
-// UNIMPLEMENTED. Every program has one encoding: what decodes encodes to the same bytes.
+// A container (base/container.h) of kind "HPUPROG\0". Decode checks every index (a decoded program
+// is safe to execute as far as indices go); foreign or damaged bytes give DATA_LOSS, another
+// version UNIMPLEMENTED. Every program has exactly one encoding: bytes that decode are encoded to
+// the same bytes again.
 inline constexpr uint32_t kProgramVersion = 3;
 Bytes EncodeProgram(const Program& program);
 absl::StatusOr<Program> DecodeProgram(std::span<const uint8_t> bytes);
 
-// Index and consistency check, also done by DecodeProgram. DATA_LOSS names what and where.
+// Checks indices and consistency, as DecodeProgram does too. DATA_LOSS says what is wrong and
+// where.
 absl::Status ValidateProgram(const Program& program);
 
-// Readable listing for tools and logs.
+// Returns a readable listing for tools and logs.
 std::string PrintProgram(const Program& program);
 
 }  // namespace hpu

@@ -1,11 +1,11 @@
 // The kinds of steps of a program's function: one struct each, and a row in `Step`.
 //
-// A kind describes its fields once (`Describe`), each by what it means: an index of a recipe, the
-// tensors it reads or writes, a bounded text. The encoder, the decoder, the validator and
+// A kind describes its fields once (`Describe`), each by its meaning: an index of a recipe, the
+// tensors that it reads or writes, a bounded text. The encoder, the decoder, the validator and
 // TensorsInUse are visitors of that description (program/codec.cc, validate.cc, uses.cc), so that
-// none of them can miss a field. What is left for a new kind: its struct and row here, a line of
-// text in print.cc, its execution in backend/, and who makes it in compiler_server/lowering/.
-// A kind that an executor does not know is refused when the program is loaded.
+// none of them can miss a field. A new kind also needs its struct and row here, a line of text in
+// print.cc, its execution in backend/, and code that makes it in compiler_server/lowering/. A kind
+// that an executor does not know is refused when the program is loaded.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace hpu {
 
-// Of an eager step's reason.
+// The limit of an eager step's reason.
 inline constexpr size_t kMaxReasonBytes = 1024;
 
 // A persistent tensor of the recipe and the program tensor whose address it gets.
@@ -31,7 +31,7 @@ struct Binding {
   bool written = false;  // the recipe writes it
 };
 
-// A recipe put on the stream.
+// Puts a recipe on the stream.
 struct LaunchStep {
   static constexpr std::string_view kName = "launch";
   uint32_t recipe = 0;  // index into Program::recipes
@@ -44,12 +44,12 @@ struct LaunchStep {
   }
 };
 
-// One operator run through PyTorch's dispatcher because no recipe can hold it.
+// Runs one operator through PyTorch's dispatcher, because no recipe can hold it.
 struct EagerStep {
   static constexpr std::string_view kName = "eager";
   std::string op;                 // "aten::lgamma"
   std::string overload;           // "" or "Tensor"
-  std::vector<Argument> args;     // in schema order; further ones have the schema's default
+  std::vector<Argument> args;     // in schema order; the remaining ones have the schema's default
   std::vector<uint32_t> outputs;  // tensors with Placement::kEager
   std::string reason;             // shown to the user
 
@@ -64,7 +64,7 @@ struct EagerStep {
 };
 
 // Starts an operation of all ranks of a process group. It runs beside the steps that follow until a
-// WaitStep ends it: between the two nothing touches its outputs and nothing writes its inputs.
+// WaitStep ends it. Between the two, nothing touches its outputs and nothing writes its inputs.
 struct CollectiveStep {
   static constexpr std::string_view kName = "collective";
   enum class Op : uint8_t {
@@ -83,10 +83,11 @@ struct CollectiveStep {
   Op op = Op::kAllReduce;
   ReduceOp reduce_op = ReduceOp::kNone;
   std::string group;        // the process group's name in c10d
-  uint32_t group_size = 0;  // ranks that the shapes are made for
+  uint32_t group_size = 0;  // the number of ranks that the shapes are made for
   int32_t peer = -1;        // rank in the group: root, destination or source; -1 = none
   std::vector<uint32_t> inputs;
-  std::vector<uint32_t> outputs;       // the k-th comes from the k-th input; may lie where it does
+  // The k-th comes from the k-th input and may lie in the same memory.
+  std::vector<uint32_t> outputs;
   std::vector<int64_t> input_splits;   // kAllToAll: rows to each rank; empty = equal
   std::vector<int64_t> output_splits;  // kAllToAll: rows from each rank
 
@@ -104,7 +105,7 @@ struct CollectiveStep {
   }
 };
 
-// Rows in the order of CollectiveStep::Op, append only.
+// Rows are in the order of CollectiveStep::Op: append only.
 struct CollectiveRow {
   std::string_view name;
   bool reduces;  // needs a reduce_op
@@ -121,7 +122,7 @@ inline constexpr CollectiveRow kCollectives[] = {
 };
 static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op::kBarrier) + 1);
 
-// What follows runs after the collective of an earlier step has ended.
+// The steps behind this one run after the collective of an earlier step has ended.
 struct WaitStep {
   static constexpr std::string_view kName = "wait";
   uint32_t step = 0;  // index into Function::steps, a CollectiveStep
@@ -132,7 +133,7 @@ struct WaitStep {
   }
 };
 
-// Calls a function of the host that the process has registered under a name.
+// Calls a host function that the process has registered under a name.
 struct CallbackStep {
   static constexpr std::string_view kName = "callback";
   std::string function;
@@ -150,18 +151,18 @@ struct CallbackStep {
 // A kind's number in bytes is its place here: append only.
 using Step = std::variant<LaunchStep, EagerStep, CollectiveStep, WaitStep, CallbackStep>;
 
-// Visits the fields of a step of whichever kind, const or not.
+// Visits the fields of a step of any kind, const or not.
 template <typename AnyStep, typename Fields>
 void DescribeStep(AnyStep& step, Fields& fields) {
   std::visit([&](auto& kind) { kind.Describe(kind, fields); }, step);
 }
 
-// "launch"
+// Returns "launch" and the like.
 inline std::string_view StepName(const Step& step) {
   return std::visit([](const auto& kind) { return kind.kName; }, step);
 }
 
-// The base of visitors that care about few kinds of fields.
+// The base class of visitors that need only a few kinds of fields.
 struct NoFields {
   void Recipe(uint32_t) {}
   void Bindings(const std::vector<Binding>&) {}
@@ -169,7 +170,7 @@ struct NoFields {
   void Text(const std::string&, size_t /*limit*/) {}
   void Arguments(const std::vector<Argument>&) {}
   void Reads(const std::vector<uint32_t>&) {}
-  void Writes(const std::vector<uint32_t>&) {}  // over memory that is there
+  void Writes(const std::vector<uint32_t>&) {}  // writes over existing memory
   void Makes(const std::vector<uint32_t>&) {}   // tensors with Placement::kEager
   template <typename E>
   void Enum(E, E /*last*/) {}
@@ -178,8 +179,8 @@ struct NoFields {
   void Numbers(const std::vector<int64_t>&) {}
 };
 
-// Calls `visit` with every tensor that must be there before a step: what it reads, and memory that
-// it writes.
+// Calls `visit` with every tensor that must exist before a step: those that it reads, and memory
+// that it writes.
 template <typename Visit>
 void ForEachTensorNeeded(const Step& step, const Visit& visit) {
   struct Fields : NoFields {
@@ -199,8 +200,8 @@ void ForEachTensorNeeded(const Step& step, const Visit& visit) {
   DescribeStep(step, fields);
 }
 
-// Calls `visit` with every tensor that a step makes or writes, as far as the step says it (an eager
-// operator may write its arguments).
+// Calls `visit` with every tensor that a step declares to make or write (an eager operator may
+// write its arguments as well).
 template <typename Visit>
 void ForEachTensorWritten(const Step& step, const Visit& visit) {
   struct Fields : NoFields {

@@ -12,7 +12,7 @@ namespace {
 using InputKind = ProgramInput::Kind;
 using OutputKind = ProgramOutput::Kind;
 
-// [begin, end) bytes fit `limit`.
+// Returns whether the elements span at most `limit` bytes.
 bool FitsBytes(const TensorSpec& spec, uint64_t limit) {
   const auto span = static_cast<uint64_t>(SpanElements(spec));
   return span <= limit / static_cast<uint64_t>(DTypeSize(spec.dtype));
@@ -140,7 +140,7 @@ absl::Status CheckFunction(const Program& program, const ProgramFunction& functi
   return ValidateSteps(program, function);
 }
 
-// What another function may take over of an output: tensors and numbers that a call has.
+// An output that another function may take: a tensor or a number of a call.
 struct Value {
   InputKind kind;
   const TensorSpec* spec;
@@ -162,7 +162,7 @@ std::optional<Value> ValueOf(const ProgramFunction& function, const ProgramOutpu
   }
 }
 
-// Checks what goes from function to function, and that no input is filled twice.
+// Checks the values that go from function to function, and that no input is filled twice.
 class Crossings {
  public:
   explicit Crossings(const Program& program) : program_(program) {}
@@ -209,7 +209,7 @@ class Crossings {
     return absl::OkStatus();
   }
 
-  // After all of both: nobody but the program can give a backward its tensors.
+  // Called after all saved values and tangents: only the program can give a backward its tensors.
   absl::Status Complete(const Derivative& derivative, const std::string& what) const {
     const ProgramFunction& backward = program_.functions[derivative.backward];
     for (uint32_t i = 0; i < backward.inputs.size(); ++i) {
@@ -224,7 +224,7 @@ class Crossings {
   }
 
  private:
-  // Values go to later functions only, hence in no circle.
+  // Values go only to later functions, so there is no circle.
   absl::Status Order(uint32_t from, uint32_t to, const std::string& what) const {
     if (to >= program_.functions.size()) return DataLoss(what, ": no function ", to);
     if (from < to) return absl::OkStatus();

@@ -6,7 +6,7 @@
 namespace hpu {
 namespace {
 
-// -1: more than there are numbers for (an expanded tensor may say so).
+// Returns -1 if there are more elements than a number can hold (an expanded tensor may claim that).
 int64_t Elements(const TensorSpec& spec) {
   int64_t elements = 1;
   for (int64_t size : spec.sizes) {
@@ -15,7 +15,7 @@ int64_t Elements(const TensorSpec& spec) {
   return elements;
 }
 
-// What holds for a field wherever it stands. The first error sticks.
+// Checks what must hold for a field wherever it occurs. The first error sticks.
 class FieldCheck {
  public:
   FieldCheck(const Program& program, const ProgramFunction& function, const std::string& what)
@@ -106,7 +106,7 @@ absl::Status CheckSplits(const std::vector<int64_t>& splits, uint32_t ranks, con
   return left == 0 ? absl::OkStatus() : DataLoss(what, ": splits do not add up");
 }
 
-// The elements of an output against those of its input.
+// Checks the elements of an output against those of its input.
 absl::Status CheckSizes(const CollectiveStep& step, const TensorSpec& in, const TensorSpec& out,
                         const std::string& what) {
   using Op = CollectiveStep::Op;
@@ -125,7 +125,7 @@ absl::Status CheckSizes(const CollectiveStep& step, const TensorSpec& in, const 
   return DataLoss(what, ": ", given, " elements in and ", made, " out for ", ranks, " ranks");
 }
 
-// What a kind asks for beyond its fields; most ask for nothing.
+// Checks what a kind requires beyond its fields; most require nothing.
 absl::Status CheckKind(const ProgramFunction&, const auto&, const std::string&) {
   return absl::OkStatus();
 }
@@ -160,7 +160,7 @@ absl::Status CheckKind(const ProgramFunction& function, const CollectiveStep& st
   return absl::OkStatus();
 }
 
-// Eager tensors exist once they were made, and are made once.
+// Eager tensors exist once they have been made, and each is made once.
 class Lifetimes {
  public:
   explicit Lifetimes(const ProgramFunction& function)
@@ -195,7 +195,7 @@ class Lifetimes {
   std::vector<bool> made_;
 };
 
-// Collectives that have started and not been waited for.
+// The collectives that have started and have not been waited for.
 class InFlight {
  public:
   absl::Status Step(uint32_t index, const hpu::Step& step, const std::string& what) {

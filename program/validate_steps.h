@@ -1,4 +1,4 @@
-// The part of ValidateProgram that looks at steps.
+// The part of ValidateProgram that checks steps.
 #pragma once
 
 #include "base/status.h"
@@ -6,10 +6,10 @@
 
 namespace hpu {
 
-// Indices, bounds and rules of the steps of one function, whose tensors have been checked.
+// Checks indices, bounds and rules of the steps of one function, whose tensors have been checked.
 absl::Status ValidateSteps(const Program& program, const ProgramFunction& function);
 
-// DATA_LOSS naming `what` for more than kMaxNameBytes.
+// Returns DATA_LOSS, naming `what`, for more than kMaxNameBytes.
 absl::Status CheckName(const std::string& name, std::string_view what);
 
 }  // namespace hpu

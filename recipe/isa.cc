@@ -47,11 +47,11 @@ std::optional<IsaLevel> Detect() {
   const Registers features = Cpuid(7, 0);
   const Registers extended = Cpuid(0x80000001u, 0);
   const Registers features1 = Cpuid(7, 1);
-  // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT; LAHF.
+  // The bits are SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT; LAHF.
   constexpr uint32_t kV2 =
       (1u << 0) | (1u << 9) | (1u << 13) | (1u << 19) | (1u << 20) | (1u << 23);
   if (!HasAll(basic.ecx, kV2) || !HasAll(extended.ecx, 1u << 0)) return std::nullopt;
-  // FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT; state of SSE and AVX.
+  // The bits are FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT; state of SSE and AVX.
   constexpr uint32_t kV3Basic = (1u << 12) | (1u << 22) | (1u << 27) | (1u << 28) | (1u << 29);
   constexpr uint32_t kV3Features = (1u << 3) | (1u << 5) | (1u << 8);
   if (!HasAll(basic.ecx, kV3Basic) || !HasAll(features.ebx, kV3Features) ||
@@ -60,16 +60,16 @@ std::optional<IsaLevel> Detect() {
   }
   const uint64_t states = EnabledStates();
   if ((states & 0x6) != 0x6) return IsaLevel::kV2;
-  // AVX512 F, DQ, CD, BW, VL; state of mask and high registers.
+  // The bits are AVX512 F, DQ, CD, BW, VL; state of mask and high registers.
   constexpr uint32_t kV4 = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);
   if (!HasAll(features.ebx, kV4) || (states & 0xE0) != 0xE0) return IsaLevel::kV3;
-  // No CPU is known that has AVX512 BF16 and not VNNI, or AMX BF16 and not AMX INT8.
+  // No CPU is known that has AVX512 BF16 without VNNI, or AMX BF16 without AMX INT8.
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
   constexpr uint32_t kAvx512Vnni = 1u << 11;
   if (!HasAll(features1.eax, kAvx512Bf16) || !HasAll(features.ecx, kAvx512Vnni)) {
     return IsaLevel::kV4;
   }
-  // AMX BF16, TILE, INT8; state of tile configuration and data.
+  // The bits are AMX BF16, TILE, INT8; state of tile configuration and data.
   constexpr uint32_t kAmx = (1u << 22) | (1u << 24) | (1u << 25);
   constexpr uint64_t kTileStates = (1u << 17) | (1u << 18);
   const bool has_tiles = HasAll(features.edx, kAmx) && (states & kTileStates) == kTileStates;

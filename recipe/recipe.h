@@ -1,6 +1,6 @@
 // A compiled graph of the emulated device: position-independent machine code, the launch table and
-// the schedule of kernel launches. Written by graph_compiler/, read by the runtime, which maps no
-// LLVM. Immutable after creation.
+// the schedule of kernel launches. graph_compiler/ writes it, and the runtime, which maps no LLVM,
+// reads it. Immutable after creation.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,28 @@
 
 namespace hpu {
 
-// Instruction-set levels that code is generated for; ordered, a higher one runs all lower ones.
+// The instruction-set levels that code is generated for. They are ordered: a higher level runs the
+// code of all lower ones.
 enum class IsaLevel : uint8_t { kV2 = 2, kV3 = 3, kV4 = 4, kV4Bf16 = 5, kV4Amx = 6 };
 
 enum class Engine : uint8_t { kMme = 0, kTpc = 1, kDma = 2 };
 
-// What the products of a kernel multiply: the peak that it is measured by.
+// The type that the products of a kernel multiply; it decides which peak the kernel is measured
+// against.
 enum class Factors : uint8_t { kF32 = 0, kBf16 = 1 };
 constexpr const char* FactorName(Factors factors) {
   return factors == Factors::kBf16 ? "bf16" : "f32";
 }
 
-// Where a kernel finds a buffer.
+// The place where a kernel finds a buffer.
 struct OperandRef {
   enum class Kind : uint8_t {
-    kPersistent = 0,  // index = entry of Recipe::tensors; address given at launch
+    kPersistent = 0,  // index = entry of Recipe::tensors; the launch gives the address
     kWorkspace = 1,   // byte offset into the launch's workspace
     kConstant = 2,    // byte offset into Recipe::constants
     kPacked = 3,      // index = entry of Recipe::packed
     kNull = 4,        // absent
-    kKept = 5,        // byte offset into what the prologue stored
+    kKept = 5,        // byte offset into the values that the prologue stored
   };
   Kind kind = Kind::kNull;
   uint32_t index = 0;
@@ -59,37 +61,37 @@ constexpr const char* KindName(OperandRef::Kind kind) {
 }
 
 // One kernel: void k(void* const* operands, int64_t task_begin, int64_t task_end, void* scratch).
-// Tasks are independent; the runtime splits [0, tasks) over the compute threads and gives every
+// Tasks are independent. The runtime splits [0, tasks) over the compute threads and gives every
 // thread its own 64-byte aligned scratch of scratch_bytes. Results must not depend on the split.
 struct KernelLaunch {
   uint32_t entry = 0;  // byte offset of the function in Recipe::code
   std::vector<OperandRef> operands;
   uint64_t tasks = 1;
-  uint64_t grain = 1;  // tasks that go to one thread together, at least
+  uint64_t grain = 1;  // the least number of tasks that go to one thread together
   uint64_t scratch_bytes = 0;
   Engine engine = Engine::kTpc;
-  std::string name;    // node names it covers, for profiles
+  std::string name;    // the names of the nodes that it covers, for profiles
   uint64_t flops = 0;  // multiply-adds count 2
   uint64_t bytes = 0;  // read and written
   Factors factors = Factors::kF32;
 };
 
-// An operand rearranged for the matrix engine once and kept by the device as long as its source
-// bytes do not change (every write through the API to overlapping memory drops it). `kernel` packs:
-// the runtime calls it with operands = {source, destination}; its own operand list is not read.
-// Packing happens before the recipe's first kernel, so no kernel of the recipe that runs before the
-// last use may write the source.
+// An operand that is rearranged for the matrix engine once. The device keeps it as long as its
+// source bytes do not change (every write through the API to overlapping memory drops it). `kernel`
+// packs: the runtime calls it with operands = {source, destination}; its own operand list is not
+// read. Packing happens before the recipe's first kernel, so no kernel of the recipe that runs
+// before the last use may write the source.
 struct PackedOperand {
   static constexpr uint32_t kNoEntry = ~uint32_t{0};
 
   OperandRef source;          // kPersistent or kConstant
-  uint64_t source_bytes = 0;  // range [source, source + source_bytes) that it depends on
+  uint64_t source_bytes = 0;  // it depends on the range [source, source + source_bytes)
   uint64_t packed_bytes = 0;
   KernelLaunch kernel;
-  // Function that writes every byte of the source range from the copy: operands = {copy, source},
-  // as many tasks as `kernel`. kNoEntry: the copy does not hold all of it.
+  // A function that writes every byte of the source range from the copy, with operands = {copy,
+  // source} and as many tasks as `kernel`. kNoEntry: the copy does not hold all of it.
   uint32_t restore_entry = kNoEntry;
-  // Equal formats of equal sources are shared between recipes.
+  // Recipes share equal formats of equal sources.
   std::string format;  // "b-panels f32 k=768 n=3072 nr=16 t=1"
 };
 
@@ -101,7 +103,7 @@ struct RecipeTensor {
   std::vector<uint8_t> permutation;
   uint32_t section = 0;
   uint64_t section_offset = 0;
-  bool is_input = false;    // read before written; else output
+  bool is_input = false;    // read before it is written; otherwise it is an output
   bool is_written = false;  // some kernel writes it
   bool external = false;
 };
@@ -115,32 +117,35 @@ struct Recipe {
   std::string name;
   synDeviceType device_type = synDeviceGaudi2;
   IsaLevel isa = IsaLevel::kV3;
-  std::vector<RecipeTensor> tensors;  // persistent tensors = launch table, in this order
-  uint64_t workspace_bytes = 0;       // multiple of 128
-  Bytes constants;                    // 64-byte aligned offsets inside
-  Bytes code;                         // position independent, relocated; entry offsets in kernels
+  // Persistent tensors, which are the launch table in this order.
+  std::vector<RecipeTensor> tensors;
+  uint64_t workspace_bytes = 0;  // multiple of 128
+  Bytes constants;               // 64-byte aligned offsets inside
+  Bytes code;                    // position independent, relocated; entry offsets in kernels
   std::vector<PackedOperand> packed;
   std::vector<KernelLaunch> kernels;  // run in order; each sees the results of the earlier ones
-  // The first kernels, which compute from persistent tensors that no kernel writes and constants
-  // alone. What the others need of their results lies in `kept_bytes` of the device's own, so that
-  // a launch leaves them out while the bytes of those tensors have not changed since they ran.
+  // The number of first kernels that compute only from constants and from persistent tensors that
+  // no kernel writes. The results that the other kernels need lie in `kept_bytes` of the device's
+  // own memory, so that a launch leaves these kernels out while the bytes of those tensors have not
+  // changed since they ran.
   uint32_t prologue = 0;
   uint64_t kept_bytes = 0;  // multiple of 128
   std::vector<ConstSection> const_sections;
 };
 
-// Framed by base/container.h with the magic "HPURECIP". Decode checks every index and range.
+// base/container.h frames it, with the magic "HPURECIP". Decode checks every index and range.
 inline constexpr uint32_t kRecipeVersion = 4;
 Bytes EncodeRecipe(const Recipe& recipe);
 // DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);
 
-// Every index, offset and range that the runtime follows; DecodeRecipe calls it.
+// Checks every index, offset and range that the runtime follows; DecodeRecipe calls it.
 absl::Status ValidateRecipe(const Recipe& recipe);
 
-// Bytes of one element on the device; 0 for types that tensors cannot have (4-bit ones too).
+// Returns the bytes of one element on the device; 0 for types that tensors cannot have (including
+// 4-bit ones).
 uint64_t ElementSize(synDataType dtype);
-// Overflow-free for tensors of a valid recipe.
+// Does not overflow for tensors of a valid recipe.
 uint64_t TensorBytes(const RecipeTensor& tensor);
 
 }  // namespace hpu

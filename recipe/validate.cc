@@ -1,5 +1,5 @@
-// Structural checks of a recipe: every index, offset and range that the runtime follows. Code
-// itself cannot be checked; it is trusted by signature.
+// Structural checks of a recipe: every index, offset and range that the runtime follows. The code
+// itself cannot be checked; it is trusted by its signature.
 #include <limits>
 
 #include "recipe/recipe.h"
@@ -7,7 +7,8 @@
 namespace hpu {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 46;  // of anything; keeps sums free of overflow
+// Limit for any size; it keeps sums free of overflow.
+constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
 constexpr uint64_t kMaxScratchBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxTasks = uint64_t{1} << 40;
 
@@ -96,7 +97,7 @@ absl::Status CheckKernel(const Recipe& recipe, const KernelLaunch& kernel) {
   return absl::OkStatus();
 }
 
-// What the prologue reads stays as it is in the launch.
+// The launch must not change what the prologue reads.
 absl::Status CheckPrologue(const Recipe& recipe) {
   if (recipe.kept_bytes % 128 != 0 || recipe.kept_bytes > kMaxBytes) {
     return DataLoss("kept memory of ", recipe.kept_bytes, " bytes");
@@ -147,7 +148,7 @@ uint64_t ElementSize(synDataType dtype) {
   if (dtype == device) return bytes;
 #include "base/dtypes.inc"
 #undef HPU_DTYPE
-  switch (dtype) {  // the device's own, which no tensor of PyTorch has
+  switch (dtype) {  // types of the device only, which no tensor of PyTorch has
     case syn_type_ufp16:
       return 2;
     case syn_type_tf32:

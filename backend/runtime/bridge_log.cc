@@ -50,7 +50,8 @@ std::filesystem::path LogFolder() {
   return folder;
 }
 
-// The sink is opened at the first line, so that a program that logs nothing leaves no file.
+// The sink is opened when the first line is written, so that a program that logs nothing leaves no
+// file.
 struct Sink {
   std::mutex mutex;
   std::atomic<int> fd{-1};
@@ -73,7 +74,7 @@ int OpenSink() {
     std::filesystem::create_directories(folder, error);
     const int file = ::open((folder / "pytorch_log.txt").c_str(),
                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file >= 0) fd = file;  // no place to write: the console is better than silence
+    if (file >= 0) fd = file;  // without a place to write, the console is better than silence
   }
   sink.fd.store(fd, std::memory_order_release);
   return fd;
@@ -111,7 +112,7 @@ bool ParseBool(std::string_view text) {
 }
 
 void WriteLogLine(std::string_view text) {
-  // One write per line: with O_APPEND lines of several threads and processes do not mix.
+  // Each line is one write: with O_APPEND, lines of several threads and processes do not mix.
   std::string line(text);
   line += '\n';
   WriteAll(OpenSink(), line);

@@ -1,8 +1,8 @@
-// The device side's own log, with the masks users know: a line is written when its module bit is in
-// PT_HPU_LOG_MOD_MASK and its kind bit in PT_HPU_LOG_TYPE_MASK (both read as hexadecimal, "0x"
-// optional; defaults: all modules, FATAL and WARNING). Lines go to pytorch_log.txt in
-// ~/.habana_logs (HABANA_LOGS names another folder; HLS_ID and ID or OMPI_COMM_WORLD_RANK add
-// subfolders), or to stderr with ENABLE_CONSOLE=true.
+// The device side's own log, with the masks that users know: a line is written when its module bit
+// is in PT_HPU_LOG_MOD_MASK and its kind bit in PT_HPU_LOG_TYPE_MASK. Both are read as hexadecimal
+// ("0x" is optional); by default all modules and the kinds FATAL and WARNING are on. Lines go to
+// pytorch_log.txt in ~/.habana_logs (HABANA_LOGS names another folder; HLS_ID and ID or
+// OMPI_COMM_WORLD_RANK add subfolders), or to stderr with ENABLE_CONSOLE=true.
 #pragma once
 
 #include <atomic>
@@ -43,15 +43,15 @@ inline bool LogEnabled(LogModule module, LogKind kind) {
   return LogEnabled(static_cast<uint64_t>(module), static_cast<uint64_t>(kind));
 }
 
-// Writes `text` as one line, whatever the masks say. Thread-safe; safe in a forked child.
+// Writes `text` as one line, whatever the masks are. Thread-safe, and safe in a forked child.
 void WriteLogLine(std::string_view text);
 
-// Reads the environment again (tests, and Python code that changed os.environ).
+// Reads the environment again (for tests, and for Python code that changed os.environ).
 void ReloadLogSettings();
 
-// Reads a mask as the environment spells it; false if it is not a hexadecimal number.
+// Parses a mask from the environment; returns false if it is not a hexadecimal number.
 bool ParseMask(std::string_view text, uint64_t* mask);
-// "true"/"1"/"on"/"yes" in any letter case.
+// Returns whether the text is "true", "1", "on" or "yes" in any letter case.
 bool ParseBool(std::string_view text);
 
 }  // namespace hpu::runtime

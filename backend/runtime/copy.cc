@@ -15,8 +15,8 @@
 namespace hpu::runtime {
 namespace {
 
-// Staging buffers of a real card. Eight may be in flight before the host waits: bounds the pinned
-// memory that one large copy takes.
+// Staging buffers for a real card. At most eight may be in flight before the host waits, which
+// bounds the pinned memory that one large copy takes.
 constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 constexpr int kChunksInFlight = 8;
 // Up to this size a copy into a busy stream is queued through a staging buffer even where the host

@@ -1,4 +1,4 @@
-// Process-wide counts of what the device side did, for reports and tests.
+// Process-wide counters of the device side, for reports and tests.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,8 @@ Device::Device() { pthread_atfork(nullptr, nullptr, &Device::AfterForkInChild); 
 
 void Device::AfterForkInChild() {
   Device& device = Get();
-  // A fork while another thread was acquiring leaves mutex_ locked for ever: also unusable.
+  // A fork while another thread was acquiring the device leaves mutex_ locked for ever, so the
+  // device is unusable then, too.
   if (device.acquired() || device.acquiring_.load()) device.state_.store(State::kForked);
 }
 
@@ -53,7 +54,7 @@ absl::Status Device::EnsureLibraryLocked() {
   if (api_ != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const SynapseFunctions* const api, LoadSynapse(default_library_));
   const synStatus status = api->synInitialize();
-  // The compile client of this process may have started the library before.
+  // The compile client of this process may have started the library already.
   if (status != synSuccess && status != synAlreadyInitialized &&
       status != synObjectAlreadyInitialized) {
     return ToStatus(*api, status, "synInitialize");
@@ -132,7 +133,7 @@ absl::Status Device::Acquire() {
   acquiring_.store(true);
   const absl::Status status = AcquireLocked();
   if (!status.ok() && id_ != SYN_INVALID_DEVICE_ID) {
-    api_->synDeviceRelease(id_);  // so that a later try starts from the beginning
+    api_->synDeviceRelease(id_);  // so that a later attempt starts from the beginning
     id_ = SYN_INVALID_DEVICE_ID;
   }
   acquiring_.store(false);
@@ -161,8 +162,8 @@ absl::Status Device::AcquireLocked() {
 }
 
 // Read-only inputs of a program may share memory (two slices of one tensor), which a launch would
-// refuse; inputs that are written are checked before it (AliasedInputs). A library that does not
-// know these keys keeps its check and names the sections in its error.
+// refuse. Inputs that are written are checked before the launch (AliasedInputs). A library that
+// does not have these keys keeps its check and names the sections in its error.
 void Device::AllowOverlappingInputs() {
   if (api_->synConfigurationSet("ENABLE_EXPERIMENTAL_FLAGS", "true") != synSuccess ||
       api_->synConfigurationSet("CHECK_SECTION_OVERLAP", "false") != synSuccess) {

@@ -1,7 +1,9 @@
-// The one device of this process: acquired at first use, never released (the process's end does).
+// The one device of this process. It is acquired at first use and released only by the end of the
+// process.
 //
-// Fork: a child forked after the parent acquired the device shares none of its threads or mappings.
-// Every call there answers FAILED_PRECONDITION, and freeing what the parent allocated does nothing.
+// Fork: a child that was forked after the parent acquired the device shares none of its threads or
+// mappings. Every call in the child returns FAILED_PRECONDITION, and freeing memory that the parent
+// allocated does nothing.
 #pragma once
 
 #include <array>
@@ -30,39 +32,38 @@ struct DeviceProperties {
 
 class Device {
  public:
-  static constexpr uint32_t kMaxStreams = 9;  // the default one and a pool of eight
+  static constexpr uint32_t kMaxStreams = 9;  // the default stream and a pool of eight
 
-  // The process's device; acquires nothing.
+  // Returns the process's device; acquires nothing.
   static Device& Get();
 
-  // Where libSynapse.so is if HPU_SYNAPSE_LIBRARY is not set. Before the first use.
+  // Sets where libSynapse.so is if HPU_SYNAPSE_LIBRARY is not set. Call it before the first use.
   void SetDefaultLibrary(const std::string& path);
 
-  // ---- without a device ----
-  // Loads and starts the library.
+  // These need no device. EnsureLibrary loads and starts the library.
   absl::Status EnsureLibrary();
   const std::string& library_path() const { return library_path_; }
-  // 1 if a device is present or acquired, else 0. Never fails.
+  // Returns 1 if a device is present or acquired, else 0. Never fails.
   int Count();
-  // The type that would be acquired ("gaudi2"), and the ISA level that programs are asked for: the
-  // emulator's key EMULATOR_ISA_LEVEL, by default the host's level ("" for a card).
+  // These return the type that would be acquired ("gaudi2"), and the ISA level that programs are
+  // asked for: the emulator's key EMULATOR_ISA_LEVEL, by default the host's level ("" for a card).
   absl::StatusOr<std::string> Kind();
   absl::StatusOr<std::string> IsaLevel();
   absl::StatusOr<bool> IsEmulated();
-  // Text of the driver or library version.
+  // Returns the text of the driver or library version.
   absl::StatusOr<std::string> DriverVersion();
-  // Compute threads of the emulated device, kept until a library is loaded.
+  // Sets the compute threads of the emulated device; the number is remembered until a library is
+  // loaded.
   absl::Status SetNumThreads(int count);
 
-  // ---- with a device ----
-  // Acquires the device if that has not happened. Cheap afterwards.
+  // Acquires the device if that has not happened yet. Cheap afterwards.
   absl::Status EnsureAcquired() {
     if (state_.load(std::memory_order_acquire) == State::kAcquired) return absl::OkStatus();
     return Acquire();
   }
   bool acquired() const { return state_.load(std::memory_order_acquire) == State::kAcquired; }
   bool in_bad_fork() const { return state_.load(std::memory_order_acquire) == State::kForked; }
-  // OK if acquired and not in a forked child.
+  // Returns OK if the device is acquired and this is not a forked child.
   absl::Status CheckUsable() const {
     if (state_.load(std::memory_order_acquire) == State::kAcquired) return absl::OkStatus();
     return NotUsable();
@@ -77,13 +78,13 @@ class Device {
   // Creates the stream at its first use. `id` < kMaxStreams.
   absl::StatusOr<Stream*> GetStream(uint32_t id);
   absl::StatusOr<Stream*> CurrentStream() { return GetStream(CurrentStreamId()); }
-  // Id of the next stream of the pool, round robin.
+  // Returns the id of the next stream of the pool, round robin.
   uint32_t NextStreamId();
   absl::Status Synchronize();
   absl::Status MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes);
   // Gives cached blocks back to the device.
   absl::Status EmptyCache();
-  // For DirectAccess.
+  // Only DirectAccess calls these.
   void BeginHostAccess(uint64_t address, uint64_t bytes);
   void EndHostAccess();
   void NotifyHostWrite(uint64_t address, uint64_t bytes);
@@ -104,7 +105,8 @@ class Device {
   std::atomic<State> state_{State::kNone};
   std::atomic<bool> acquiring_{false};
 
-  std::mutex mutex_;  // guards what follows until the device is acquired; constant afterwards
+  // Guards the members below until the device is acquired; they are constant afterwards.
+  std::mutex mutex_;
   std::string default_library_;
   std::string library_path_;
   const SynapseFunctions* api_ = nullptr;

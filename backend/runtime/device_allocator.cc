@@ -32,7 +32,7 @@ uint64_t SegmentBytes(uint64_t bytes) {
 }
 
 bool MeansOutOfMemory(synStatus status) {
-  // 26 is what the 1.16 library answers.
+  // 26 is what the 1.16 library returns.
   return status == synOutOfDeviceMemory || status == synFailedToAllocateDeviceMemory ||
          status == synOutOfResources || status == synFail;
 }
@@ -75,7 +75,7 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::Allocate(uint64_t bytes, Stream& s
   if (block == nullptr) {
     ASSIGN_OR_RETURN(block, TakeSegment(rounded, stream, small));
   }
-  // However little is left: it joins its neighbour once that is free.
+  // This splits even a small rest, which joins its neighbour once that is free.
   if (block->bytes > rounded) Split(block, rounded);
   block->allocated = true;
   stats_.in_use += block->bytes;
@@ -165,7 +165,7 @@ void DeviceAllocator::Free(DeviceBlock* block) {
   if (block->used_by.empty() || !RecordUses(block)) ReturnToList(block);
 }
 
-// True if the block now waits for events of other streams.
+// Returns true if the block now waits for events of other streams.
 bool DeviceAllocator::RecordUses(DeviceBlock* block) {
   for (Stream* stream : block->used_by) {
     synEventHandle event = nullptr;
@@ -175,7 +175,7 @@ bool DeviceAllocator::RecordUses(DeviceBlock* block) {
       ++block->pending_events;
       continue;
     }
-    // No event to be had: waiting here is slower and as safe.
+    // No event is available: waiting here is slower but just as safe.
     if (event != nullptr) device_.api().synEventDestroy(event);
     device_.api().synStreamSynchronize(stream->handle());
   }

@@ -1,9 +1,10 @@
-// Caching allocator over the device's memory.
+// A caching allocator over the device's memory.
 //
 // Memory is taken from the device in segments and cut into blocks; freed blocks are kept, joined
-// with free neighbours and given out again. A block belongs to the stream it was allocated for: it
-// may be reused at once by that stream, whose work runs in order. A block that another stream used
-// (RecordStream) is reused only after the work queued there at the time of Free has ended.
+// with free neighbours and given out again. A block belongs to the stream that it was allocated
+// for, and this stream may reuse it at once, because its work runs in order. A block that another
+// stream used (RecordStream) is reused only after the work that was queued there at the time of
+// Free has ended.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ namespace hpu::runtime {
 class Device;
 class Stream;
 
-// Read `address` and `bytes`; everything else belongs to the allocator.
+// Callers may read `address` and `bytes`; everything else belongs to the allocator.
 struct DeviceBlock {
   uint64_t address = 0;
-  uint64_t bytes = 0;  // at least what was asked for; a multiple of kBlockAlignment
+  uint64_t bytes = 0;  // at least the requested size; a multiple of kBlockAlignment
   Stream* stream = nullptr;
   bool small = false;  // cut from a small segment
   bool allocated = false;
@@ -33,7 +34,8 @@ struct DeviceBlock {
   DeviceBlock* next = nullptr;
 };
 
-// The names are those of torch.hpu.memory_stats. Bytes, unless the name says Num or Total.
+// The names are those of torch.hpu.memory_stats. Values are bytes unless the name says Num or
+// Total.
 struct MemoryStats {
   uint64_t limit = 0;       // memory of the device
   uint64_t in_use = 0;      // blocks given out
@@ -57,12 +59,12 @@ class DeviceAllocator {
   DeviceAllocator(const DeviceAllocator&) = delete;
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
-  // `bytes` > 0. RESOURCE_EXHAUSTED names request, free, total and use, after cached blocks were
-  // given back and a second try failed.
+  // `bytes` must be > 0. RESOURCE_EXHAUSTED names request, free, total and use; it is returned if a
+  // second attempt after giving cached blocks back also fails.
   absl::StatusOr<DeviceBlock*> Allocate(uint64_t bytes, Stream& stream);
-  // Never fails: in a forked child it does nothing.
+  // Never fails. In a forked child it does nothing.
   void Free(DeviceBlock* block);
-  // `stream` uses the block too: see above.
+  // Notes that `stream` uses the block, too: see above.
   void RecordStream(DeviceBlock* block, Stream& stream);
   // Gives every segment without a block in use back to the device. Waits for pending frees.
   absl::Status EmptyCache();
@@ -99,13 +101,13 @@ class DeviceAllocator {
 
   Device& device_;
   mutable std::mutex mutex_;
-  // All below guarded by mutex_.
+  // mutex_ guards all members below.
   std::vector<FreeList> free_lists_;  // index 2 * stream id + small
   std::deque<PendingEvent> pending_;
   MemoryStats stats_;
 };
 
-// "1.50 GiB", "640 bytes".
+// Returns text such as "1.50 GiB" or "640 bytes".
 std::string FormatBytes(uint64_t bytes);
 
 }  // namespace hpu::runtime

@@ -1,4 +1,4 @@
-// The host reads or writes memory of an emulated device in place
+// Lets the host read or write memory of an emulated device in place
 // (DeviceProperties::host_addressable).
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace hpu::runtime {
 
-// While it lives, the range's bytes are in memory. Movable; the owner has waited for queued work.
+// While the object lives, the range's bytes are in memory. Movable. The owner must have waited for
+// queued work.
 class DirectAccess {
  public:
   DirectAccess(Device& device, uint64_t address, uint64_t bytes)
@@ -25,7 +26,7 @@ class DirectAccess {
         bytes_(other.bytes_) {}
   DirectAccess& operator=(DirectAccess&&) = delete;
 
-  // The host has changed the first `bytes` of the range.
+  // Call this after the host has changed the first `bytes` of the range.
   void NotifyWrite(uint64_t bytes) {
     if (bytes > 0) device_->NotifyHostWrite(address_, bytes);
   }

@@ -1,5 +1,5 @@
-// Pinned host memory: buffers mapped for the device, so that copies need no intermediate. Freed
-// buffers are kept and given out again once the copies that use them have ended.
+// Pinned host memory: buffers that are mapped for the device, so that copies need no intermediate
+// buffer. Freed buffers are kept and given out again once the copies that use them have ended.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Stream;
 
 struct HostBlock {
   void* data = nullptr;
-  uint64_t bytes = 0;  // a power of two, at least what was asked for
+  uint64_t bytes = 0;  // a power of two, at least the requested size
   bool allocated = false;
   std::vector<Stream*> used_by;         // streams with copies queued since the allocation
   std::vector<synEventHandle> pending;  // between Free and reuse
@@ -29,13 +29,13 @@ class HostAllocator {
   HostAllocator(const HostAllocator&) = delete;
   HostAllocator& operator=(const HostAllocator&) = delete;
 
-  // `bytes` > 0.
+  // `bytes` must be > 0.
   absl::StatusOr<HostBlock*> Allocate(uint64_t bytes);
   // Does nothing in a forked child.
   void Free(HostBlock* block);
-  // The block that holds `pointer`, or null.
+  // Returns the block that contains `pointer`, or null.
   HostBlock* Find(const void* pointer);
-  // Reuse after Free waits for the work now or later queued on `stream` before that Free.
+  // Reuse after Free waits for the work that is queued on `stream`, now or later, before that Free.
   void RecordStream(HostBlock* block, Stream& stream);
 
  private:

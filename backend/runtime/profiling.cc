@@ -70,7 +70,8 @@ TraceEvent ToEvent(const synTraceEvent& raw) {
   return event;
 }
 
-// Device memory that a card's profiler writes to; it is kept, for it may do so at any time.
+// Gives a card's profiler device memory to write to. The memory is never freed, because the
+// profiler may write at any time.
 absl::Status GiveBuffer(Device& device) {
   static DeviceBlock* buffer = nullptr;
   uint32_t bytes = 0;
@@ -166,7 +167,7 @@ absl::StatusOr<std::vector<TraceEvent>> StopTrace(synTraceType type) {
   RETURN_IF_ERROR(waited);
   ASSIGN_OR_RETURN(std::vector<TraceEvent> events, ReadTrace(device, type));
   if (device.api().is_emulator()) {
-    // With a trace of the whole process, the library's goes back further than this one.
+    // With a trace of the whole process, the library's trace goes back further than this one.
     std::erase_if(events, [&](const TraceEvent& event) {
       return event.type != 'M' && event.start_ns < trace.start_ns;
     });

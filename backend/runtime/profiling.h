@@ -1,5 +1,5 @@
-// Traces of this process through the profiler of the Synapse API: host intervals of our own, and
-// what the library records of its calls, launches and kernels. One trace at a time.
+// Traces of this process through the profiler of the Synapse API: our own host intervals, and the
+// library's records of its calls, launches and kernels. There is one trace at a time.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct TraceEvent {
   std::string category;
   uint32_t process = 0;
   uint32_t lane = 0;
-  uint64_t id = 0;  // of an arrow
+  uint64_t id = 0;  // the same for both ends of an arrow
   uint64_t start_ns = 0;
   uint64_t duration_ns = 0;
   std::string recipe;
@@ -35,36 +35,40 @@ namespace internal {
 extern std::atomic<bool> host_tracing;
 }
 
-// True while host intervals are wanted: during a trace with host calls, and for ever in a process
-// that is profiled as a whole (HABANA_PROFILE).
+// Returns whether host intervals are recorded: during a trace with host calls, and always in a
+// process that is profiled as a whole (HABANA_PROFILE).
 inline bool HostTracing() { return internal::host_tracing.load(std::memory_order_relaxed); }
 
-// HABANA_PROFILE: "0" forbids traces of the device; unset or "profile_api_light" allows them;
-// anything else makes the library trace the whole process.
+// HABANA_PROFILE: "0" forbids traces of the device; unset or "profile_api_light" allows them; any
+// other value makes the library trace the whole process.
 bool DeviceTracesAllowed();
 bool WholeProcessTraced();
 
-// Loads the library and waits for the device if it is acquired, so that only later work is seen. A
-// device that is acquired during the trace is seen too if it is the emulated one; others must be
-// acquired before. FAILED_PRECONDITION: that, or a trace is running, or traces are forbidden.
+// Loads the library and waits for the device if it is acquired, so that only later work is
+// recorded. A device that is acquired during the trace is included if it is the emulated one;
+// others must be acquired before. Returns FAILED_PRECONDITION if that is not so, if a trace is
+// running, or if traces are forbidden.
 absl::Status StartTrace();
-// Waits for the device, then answers the events of that type. FAILED_PRECONDITION: none is running.
+// Waits for the device, then returns the events of that type. Returns FAILED_PRECONDITION if no
+// trace is running.
 absl::StatusOr<std::vector<TraceEvent>> StopTrace(synTraceType type);
 
-// Clock of the events, nanoseconds.
+// Returns the clock of the events, in nanoseconds.
 absl::StatusOr<uint64_t> TraceClock();
 
-// What the host's CPUs reach at their best; UNIMPLEMENTED on a device that is not emulated.
+// Measures the best that the host's CPUs reach. Returns UNIMPLEMENTED on a device that is not
+// emulated.
 absl::StatusOr<synEmulatorPeak> MeasureHostPeak();
 
-// Traced kernels run one task after the other from here on, or no longer, and say what each took
-// (synEmulatorTraceTasks); UNIMPLEMENTED on a device that is not emulated.
+// While this is on, traced kernels run one task after the other, and the trace contains the time of
+// each (synEmulatorTraceTasks). Returns UNIMPLEMENTED on a device that is not emulated.
 absl::Status TraceTasks(bool on);
 
-// A host interval in the trace, "<kind> <name>", from construction to destruction.
+// Records a host interval in the trace, named "<kind> <name>", from construction to destruction.
 class HostRange {
  public:
-  // `kind` and `name` outlive the object. `bytes`: an argument of the interval unless 0.
+  // `kind` and `name` must outlive the object. `bytes` is an argument of the interval unless it is
+  // 0.
   HostRange(std::string_view kind, std::string_view name, uint64_t bytes = 0) {
     if (HostTracing()) Begin(kind, name, bytes);
   }
@@ -84,7 +88,7 @@ class HostRange {
   uint64_t start_ns_ = 0;
 };
 
-// The same with explicit times of TraceClock(); nothing without a trace.
+// Records an interval with explicit times of TraceClock(). Does nothing without a trace.
 void AddHostInterval(const std::string& name, uint64_t start_ns, uint64_t end_ns);
 
 }  // namespace hpu::runtime

@@ -16,10 +16,10 @@
 namespace hpu::runtime {
 namespace {
 
-// Of a recipe, in messages.
+// Returns a short name of a recipe for messages.
 std::string ShortName(const RecipeRef& recipe) { return ToHex(recipe.digest).substr(0, 8); }
 
-// Scratch memory of one launch.
+// The scratch memory of one launch.
 class Workspace {
  public:
   explicit Workspace(DeviceAllocator& allocator) : allocator_(allocator) {}
@@ -41,8 +41,9 @@ class Workspace {
   DeviceBlock* block_ = nullptr;
 };
 
-// Refuses what the format can say and nothing here does. (Steps say so themselves: Prepare.)
-// `saves`: another function takes what this one saves, and autograd sees its outputs.
+// Refuses programs that the format allows and that nothing here can run. (Unsupported steps are
+// refused in Prepare.) `saves` says that another function takes values that this one saves, and
+// that autograd sees its outputs.
 absl::Status CheckSupported(const ProgramFunction& function, bool saves) {
   if (function.grad_mode != GradMode::kUnchanged) {
     return Unimplemented("this build runs no program that changes the grad mode");
@@ -65,7 +66,7 @@ absl::Status CheckSupported(const ProgramFunction& function, bool saves) {
   return absl::OkStatus();
 }
 
-// A program is one function, or a forward and its backward.
+// A program is one function, or a forward function and its backward.
 absl::Status CheckSupported(const Program& program) {
   const bool training = program.functions.size() == 2 && program.derivatives.size() == 1;
   if (program.functions.size() != 1 && !training) {
@@ -76,7 +77,7 @@ absl::Status CheckSupported(const Program& program) {
     const bool saves = i + 1 < program.functions.size();
     RETURN_IF_ERROR_AT(CheckSupported(program.functions[i], saves), program.functions[i].name);
   }
-  // Who calls the program gives its inputs but the generator's state, by position.
+  // The caller of the program gives its inputs, except for the generator's state, by position.
   const std::vector<ProgramInput>& inputs = program.functions[0].inputs;
   const auto is_state = [](const ProgramInput& input) {
     return input.kind == ProgramInput::Kind::kSeed || input.kind == ProgramInput::Kind::kOffset;
@@ -131,7 +132,8 @@ absl::Status ProgramExecutor::Prepare(std::span<const std::span<const uint8_t>> 
 }
 
 ProgramExecutor::~ProgramExecutor() {
-  // Any stream may still read the constants. What failed there is reported where it is waited for.
+  // Any stream may still read the constants. If something failed there, it is reported where that
+  // work is waited for.
   if (constants_.empty() || !Device::Get().Synchronize().ok()) return;
   for (DeviceBlock* block : constants_) {
     if (block != nullptr) Device::Get().allocator().Free(block);
@@ -309,7 +311,8 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
   PreparedLaunch& launch = launches_[launch_of_step_[step]];
-  // Given back once the launch is queued: whatever this stream puts there runs behind it.
+  // The workspace is given back once the launch is queued: anything that this stream puts there
+  // runs after the launch.
   Workspace workspace(device.allocator());
   RETURN_IF_ERROR(workspace.Allocate(launch.recipe->workspace_bytes(), stream));
   std::lock_guard lock(mutex_);

@@ -1,13 +1,14 @@
-// A function of a program made ready to run: recipes loaded, launch tables laid out, addresses
-// reduced to "base + offset". The caller owns inputs and outputs and walks the steps; LaunchSteps
-// are run here.
+// A function of a program that is ready to run: recipes are loaded, launch tables are laid out, and
+// addresses are reduced to "base + offset". The caller owns inputs and outputs and walks the steps;
+// LaunchSteps are run here.
 //
 //   ExecutionFrame: one base address per slot, filled by the caller before the first launch
 //     [ inputs | buffers | constants | program tensors made by eager steps ]
-//   Constants are filled by BeginCall, the buffers that nobody outside sees by the step that is the
-//   first to touch them.
+//   BeginCall fills the constants. Buffers that are not visible outside are filled by the step that
+//   is the first to touch them.
 //
-// Slots of inputs hold the address of the input's first element; of eager tensors likewise.
+// The slot of an input holds the address of the input's first element, and so does the slot of an
+// eager tensor.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +33,10 @@ struct DeviceBlock;
 
 class ProgramExecutor {
  public:
-  // One executor per function. `program`: container bytes (program/program.h); `recipes`:
-  // serialised recipes in the program's order. All verified before. `name`: what the program is
-  // called in messages. Loads the library, acquires no device. UNIMPLEMENTED: a step, an input or
-  // an output of a kind that nothing here runs.
+  // Returns one executor per function. `program` holds container bytes (program/program.h), and
+  // `recipes` holds serialised recipes in the program's order. All of them have been verified.
+  // `name` names the program in messages. Loads the library and acquires no device. Returns
+  // UNIMPLEMENTED for a step, an input or an output of a kind that nothing here runs.
   static absl::StatusOr<std::vector<std::unique_ptr<ProgramExecutor>>> Create(
       std::span<const uint8_t> program, std::span<const std::span<const uint8_t>> recipes,
       const std::string& name);
@@ -62,19 +63,19 @@ class ProgramExecutor {
   }
   uint32_t SlotOf(uint32_t tensor) const;
 
-  // True if an output or an eager step refers to the buffer: then the caller allocates it and sets
-  // its slot before the first step that touches it. The others live from the first to the last
-  // step that touches them and are handled here.
+  // Returns true if an output or an eager step refers to the buffer. The caller then allocates it
+  // and sets its slot before the first step that touches it. The other buffers live from the first
+  // to the last step that touches them and are handled here.
   bool BufferIsVisible(uint32_t buffer) const { return buffer_is_visible_[buffer]; }
-  // Visible buffers that the step is the first to touch; behind the last step: those that none
-  // does.
+  // Returns the visible buffers that the step is the first to touch; for the index behind the last
+  // step, those that no step touches.
   const std::vector<uint32_t>& VisibleFrom(uint32_t step) const { return steps_[step].visible; }
-  // The last step that touches the input's memory; nullopt: none does, or an eager one, whose
-  // results may be views of it.
+  // Returns the last step that touches the input's memory, or nullopt if no step does or an eager
+  // one does, because the results of an eager step may be views of the input.
   std::optional<uint32_t> LastStepOf(uint32_t input) const { return last_step_of_input_[input]; }
 
-  // Memory of one call that nobody outside sees; given back, in stream order, at the end of its
-  // life if no step did.
+  // The memory of one call that is not visible outside. If no step gave it back, it is given back
+  // in stream order when this object is destroyed.
   class Call {
    public:
     Call() = default;
@@ -85,18 +86,19 @@ class ProgramExecutor {
    private:
     friend class ProgramExecutor;
     Device* device_ = nullptr;
-    std::vector<DeviceBlock*> blocks_;  // by buffer, while it lives; empty: the function has none
+    std::vector<DeviceBlock*> blocks_;  // by buffer, while it lives; empty if the function has none
   };
 
   // Fills the slots of constants. The first call copies the constants and const sections to the
   // device. `slots` has slot_count() entries.
   absl::Status BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Queues function().steps[step], which is no EagerStep. Asynchronous. Steps run in order.
+  // Queues function().steps[step], which must not be an EagerStep. Asynchronous. Steps run in
+  // order.
   absl::Status RunStep(uint32_t step, Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Runs a program without eager steps from the input and visible-buffer slots set by the caller.
+  // Runs a program without eager steps. The caller has set the slots of inputs and visible buffers.
   absl::Status Run(Stream& stream, std::span<uint64_t> slots);
 
-  // Device address of a constant; 0 before the first BeginCall.
+  // Returns the device address of a constant, or 0 before the first BeginCall.
   uint64_t ConstantAddress(uint32_t constant) const;
 
  private:
@@ -111,18 +113,19 @@ class ProgramExecutor {
     std::vector<Patch> patches;
   };
 
-  // Buffers by the step that is the first or the last to touch them.
+  // The buffers by the step that is the first or the last to touch them.
   struct StepBuffers {
-    std::vector<uint32_t> visible;  // from here on
-    std::vector<uint32_t> hidden;   // from here on
-    std::vector<uint32_t> dead;     // hidden ones, behind it
+    std::vector<uint32_t> visible;  // from this step on
+    std::vector<uint32_t> hidden;   // from this step on
+    std::vector<uint32_t> dead;     // hidden buffers, dead after this step
   };
 
   ProgramExecutor(std::string name, std::shared_ptr<const Program> program, uint32_t function)
       : name_(std::move(name)), program_(std::move(program)), function_(function) {}
   absl::Status Prepare(std::span<const std::span<const uint8_t>> recipes);
   void PlanBuffers();
-  // Each kind of step that runs has an overload of both; eager steps are the caller's.
+  // Each kind of step that runs has an overload of both functions. Eager steps are run by the
+  // caller.
   absl::Status Prepare(const LaunchStep& step);
   absl::Status Prepare(const EagerStep&) { return absl::OkStatus(); }
   template <typename OtherStep>
@@ -141,7 +144,7 @@ class ProgramExecutor {
   const std::shared_ptr<const Program> program_;
   const uint32_t function_;
   std::vector<std::shared_ptr<LoadedRecipe>>
-      recipes_;  // of the program; null: not of this function
+      recipes_;  // the program's recipes; null if this function does not use the recipe
   std::vector<PreparedLaunch> launches_;
   std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
   std::vector<bool> buffer_is_visible_;
@@ -151,7 +154,8 @@ class ProgramExecutor {
   bool hides_buffers_ = false;
   uint32_t slot_count_ = 0;
 
-  std::mutex mutex_;  // guards the tables while one is patched and copied, and the placing below
+  // Guards the tables while one is patched and copied, and the placing of constants.
+  std::mutex mutex_;
   bool placed_ = false;
   std::vector<DeviceBlock*> constants_;  // null for empty ones
 };

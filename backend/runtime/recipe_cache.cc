@@ -61,8 +61,8 @@ LoadedRecipe::~LoadedRecipe() {
   --GetCounters().recipes_alive;
   if (device_.in_bad_fork()) return;
   if (device_.acquired()) {
-    // The recipe must outlive its launches. An error here was or will be reported where work is
-    // waited for.
+    // The recipe must outlive its launches. An error here was or will be reported where that work
+    // is waited for.
     if (const absl::Status status = device_.Synchronize(); !status.ok()) {
       BRIDGE_LOG(kSynapse, kWarning, "recipe " << name_ << ": " << ToText(status));
     }

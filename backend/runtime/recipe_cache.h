@@ -1,4 +1,4 @@
-// Recipes loaded into this process, shared by all programs that name the same digest.
+// Recipes that are loaded into this process. All programs that name the same digest share them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Device;
 class Stream;
 struct DeviceBlock;
 
-// Immutable but for the const sections, which go to the device at the first launch.
+// Immutable except for the const sections, which go to the device at the first launch.
 class LoadedRecipe {
  public:
   struct Tensor {
@@ -43,7 +43,7 @@ class LoadedRecipe {
 
   // Copies the const sections to the device, once. Needs an acquired device.
   absl::Status PlaceConstSections(Stream& stream);
-  // Address of a tensor with is_const, after PlaceConstSections.
+  // Returns the address of a tensor with is_const, after PlaceConstSections.
   uint64_t ConstAddress(const Tensor& tensor) const;
 
  private:
@@ -61,11 +61,12 @@ class LoadedRecipe {
   std::vector<Tensor> tensors_;
   bool has_const_sections_ = false;
   std::mutex mutex_;
-  std::unordered_map<uint32_t, DeviceBlock*> sections_;  // guarded by mutex_ until placed
+  // mutex_ guards it until the sections are placed.
+  std::unordered_map<uint32_t, DeviceBlock*> sections_;
 };
 
-// `bytes`: a serialised recipe with that digest; already verified. Returns the loaded one if some
-// program holds it. Loads the library, acquires no device.
+// `bytes` is a serialised recipe with that digest, already verified. Returns the loaded recipe if
+// some program holds it. Loads the library and acquires no device.
 absl::StatusOr<std::shared_ptr<LoadedRecipe>> LoadRecipe(const Digest& digest,
                                                          const std::string& name,
                                                          std::span<const uint8_t> bytes);

@@ -15,7 +15,7 @@ absl::Status Stream::Synchronize() {
   RETURN_IF_ERROR(device_.CheckUsable());
   const SynapseFunctions& api = device_.api();
   if (!device_.properties().emulated) {
-    // A real device may report a stream idle before a late transfer is visible; an event behind
+    // A real device may report a stream as idle before a late transfer is visible; an event behind
     // everything is reliable.
     Event tail;
     RETURN_IF_ERROR(tail.Record(*this));

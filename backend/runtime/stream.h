@@ -1,6 +1,6 @@
-// Streams and events over the device's. Streams live as long as the device; a stream is named by
-// its id, 0 is the default one. Work of one stream runs in order, different streams run
-// independently.
+// Streams and events over those of the device. Streams live as long as the device. A stream is
+// named by its id, and 0 is the default one. Work of one stream runs in order; different streams
+// run independently.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ class Stream {
   synStreamHandle handle() const { return handle_; }
   Device& device() const { return device_; }
 
-  // Blocks until all work queued so far has ended; reports what failed in it.
+  // Blocks until all work queued so far has ended; reports a failure in it.
   absl::Status Synchronize();
-  // True when nothing is pending.
+  // Returns true when nothing is pending.
   absl::StatusOr<bool> Query();
-  // Later work of this stream waits for what `event` has recorded now.
+  // Makes later work of this stream wait for the point that `event` has recorded now.
   absl::Status Wait(Event& event);
   absl::Status WaitStream(Stream& other);
 
@@ -38,7 +38,8 @@ class Stream {
   const synStreamHandle handle_;
 };
 
-// A point in a stream. Not safe for use by two threads at once. Never recorded counts as complete.
+// A point in a stream. Two threads must not use one event at once. An event that was never recorded
+// counts as complete.
 class Event {
  public:
   explicit Event(bool timing = false) : timing_(timing) {}
@@ -49,7 +50,8 @@ class Event {
   absl::Status Record(Stream& stream);
   absl::StatusOr<bool> Query() const;
   absl::Status Synchronize() const;
-  // Milliseconds from this event to `end`; both recorded, complete, made with timing.
+  // Returns the milliseconds from this event to `end`. Both must be recorded, complete and made
+  // with timing.
   absl::StatusOr<double> ElapsedMs(const Event& end) const;
 
   synEventHandle handle() const { return handle_; }  // null before the first Record
@@ -61,7 +63,7 @@ class Event {
   synEventHandle handle_ = nullptr;
 };
 
-// The calling thread's current stream id (0 at thread start).
+// Returns the calling thread's current stream id (0 at thread start).
 uint32_t CurrentStreamId();
 void SetCurrentStreamId(uint32_t id);
 

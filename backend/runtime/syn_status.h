@@ -1,4 +1,4 @@
-// Runs a Synapse call and returns its failure as absl::Status.
+// Runs a Synapse call and returns its failure as an absl::Status.
 #pragma once
 
 #include "base/status.h"
