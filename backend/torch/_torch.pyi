@@ -1,10 +1,8 @@
 """The hpu device for PyTorch and the program executor (C++; backend/torch).
 
 Importing this module registers the device with PyTorch (allocator, guard, hooks, kernels,
-autocast).
-No device is acquired by the import; the first use of device memory, streams or a program
-acquires it.
-Sizes are bytes and times milliseconds unless a name says otherwise.
+autocast). The import acquires no device; the first use of device memory, streams or a program
+does. Sizes are bytes and times milliseconds unless a name says otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +12,7 @@ import torch
 from typing_extensions import Buffer
 
 class DeviceError(RuntimeError):
-    """A device call failed; the text carries the call, the status number and its meaning."""
+    """A device call failed; the text names the call, the status number and its meaning."""
 
 class InputsWithTangents(RuntimeError):
     """An input of a program has a tangent of forward-mode differentiation."""
@@ -22,13 +20,11 @@ class InputsWithTangents(RuntimeError):
 class AliasedInputs(RuntimeError):
     """A mutated input of a program shares memory with another input; run the graph eagerly."""
 
-# --- captured graphs (graph/captured_graph.h) -----------------------------------------------------
-
 def element_types() -> list[torch.dtype]:
-    """Those that a captured graph can hold."""
+    """Returns the element types that a captured graph can hold."""
 
 def describe(tensor: torch.Tensor) -> str:
-    """ "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device."""
+    """Returns "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device."""
 
 class GraphBuilder:
     """Builds a captured graph call by call; needs no device.
@@ -58,7 +54,7 @@ class GraphBuilder:
     ) -> int: ...
     def add_scalar_input(self, name: str = "") -> int: ...
     def add_constant(self, tensor: torch.Tensor) -> int:
-        """The elements of a tensor, wherever it is."""
+        """Adds the elements of a tensor, on whichever device it is."""
     def add_call(
         self,
         target: str,
@@ -68,72 +64,74 @@ class GraphBuilder:
         draws_random: bool = False,
         source: str = "",
     ) -> int:
-        """One call of an operator that PyTorch knows, "aten.addmm.default"; the id of its first
-        result. Arguments as a dispatch mode sees them, with Values in place of tensors; they are
-        brought into schema order, and those left out get the schema's default. What the call writes
-        is read off the schema. A result is (dtype, sizes, strides, storage offset, value whose
-        memory it lies in or None for its own)."""
+        """Adds one call of an operator that PyTorch has, such as "aten.addmm.default", and returns
+        the id of its first result. Arguments are as a dispatch mode sees them, with Values in place
+        of tensors; they are brought into schema order, and missing ones get the schema's default.
+        The schema says what the call writes. A result is (dtype, sizes, strides, storage offset,
+        value whose memory it lies in or None for its own)."""
     def set_derivative(
         self, tangents: Sequence[tuple[int, int]], gradients: Sequence[tuple[int, int]]
     ) -> None: ...
     def set_outputs(
         self, outputs: Sequence[Value | bool | int | float | None], forms: Sequence[str] = ()
     ) -> None:
-        """forms: by output how it came out of an input's memory (graph/alias_form.h); "": an input
-        is itself, what else lies in one is a view. Of other outputs a form has no meaning."""
+        """forms says by output how it came out of an input's memory (graph/alias_form.h). "" means
+        that an input is returned as itself, and that any other output in the memory of an input is
+        a view. For outputs elsewhere a form has no meaning."""
 
     def serialize(self) -> bytes: ...
     def text(self) -> str:
-        """Readable listing."""
+        """Returns a readable listing."""
     @property
     def call_count(self) -> int: ...
-
-# --- life cycle -----------------------------------------------------------------------------------
 
 def initialize(default_library_path: str) -> None:
     """Says where libSynapse.so is if HPU_SYNAPSE_LIBRARY is not set. Acquires nothing."""
 
 def acquire() -> None:
-    """Acquires the device now (otherwise done at first use). Harmless when repeated."""
+    """Acquires the device now (otherwise the first use does). Harmless when repeated."""
 
 def is_acquired() -> bool: ...
 def is_available() -> bool:
     """True if the library loads and reports a device. Never raises."""
 
 def device_count() -> int:
-    """0 or 1: one device per process. Never raises."""
+    """Returns 0 or 1: a process has one device. Never raises."""
 
 def await_autograd_thread() -> None:
     """Returns when autograd's thread of the device has dropped its last pass; after 1 s anyway.
 
-    Run before the interpreter ends: a thread that asks for the GIL later aborts the process."""
+    It must run before the interpreter ends: a thread that asks for the GIL after that aborts the
+    process."""
 
 def is_in_bad_fork() -> bool:
     """True in a child forked after the device was acquired: device calls raise there."""
 
 def device_name() -> str:
-    """As the library names it, e.g. "GAUDI2"."""
+    """Returns the library's name for the device, e.g. "GAUDI2"."""
 
 def device_kind() -> str:
-    """Lower-case device type as it enters keys: "gaudi2"."""
+    """Returns the lower-case device type that keys contain: "gaudi2"."""
 
 def device_type_number() -> int:
-    """synDeviceType of the acquired device."""
+    """Returns the synDeviceType of the acquired device."""
 
 def isa_level() -> str:
-    """Emulator: "x86-64-v2", "x86-64-v3", "x86-64-v4" or "x86-64-v4-bf16"; "" for a real device."""
+    """Returns the emulator's level: "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16" or
+    "x86-64-v4-amx"; "" for a real device."""
 
 def is_emulated() -> bool: ...
 def library_path() -> str:
-    """The libSynapse.so in use; "" before one is loaded."""
+    """Returns the libSynapse.so in use; "" before one is loaded."""
 
 def undeclared_writes() -> dict[str, tuple[list[str], str]]:
-    """Operators that write to arguments of which their schemas say nothing, by name: those
-    arguments, and the one that says whether they are written to ("": they always are)."""
+    """Returns the operators that write to arguments although their schemas do not say so, by name:
+    those arguments, and the one that says whether they are written to ("": they always are)."""
 
 def extension_libraries() -> list[str]:
-    """Files of the loaded objects that are linked against PyTorch and are neither its nor this
-    module: what they registered with its dispatcher is code that Python cannot see."""
+    """Returns the files of the loaded objects that are linked against PyTorch and are neither
+    PyTorch's nor this module: Python cannot see the code that they registered with its
+    dispatcher."""
 
 def driver_version() -> str: ...
 def device_properties() -> dict[str, int]:
@@ -144,16 +142,14 @@ def synchronize() -> None:
     """Waits for all queued work of the device. Releases the GIL."""
 
 def set_num_threads(count: int) -> None:
-    """Compute threads of the emulated device; ignored by a real one."""
-
-# --- memory ---------------------------------------------------------------------------------------
+    """Sets the compute threads of the emulated device; a real one ignores it."""
 
 def memory_stats() -> dict[str, int]:
     """Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize, TotalSystemAllocs,
     TotalSystemFrees, TotalActiveAllocs. Zeros before the device is acquired."""
 
 def memory_reserved() -> int:
-    """Bytes taken from the device, cached blocks included."""
+    """Returns the bytes taken from the device, including cached blocks."""
 
 def max_memory_reserved() -> int: ...
 def reset_peak_memory_stats() -> None:
@@ -163,46 +159,44 @@ def reset_accumulated_memory_stats() -> None:
     """NumAllocs, NumFrees, TotalSystemAllocs and TotalSystemFrees start again from zero."""
 
 def mem_get_info() -> tuple[int, int]:
-    """(free, total) of the device memory."""
+    """Returns (free, total) of the device memory."""
 
 def empty_cache() -> None: ...
 def record_stream(tensor: torch.Tensor, stream_id: int) -> None:
     """The tensor's memory is not reused before the work now queued on that stream has ended."""
 
 def data_address(tensor: torch.Tensor) -> int:
-    """Device address of the first element."""
+    """Returns the device address of the first element."""
 
-# --- streams and events ---------------------------------------------------------------------------
 # A stream is its id (torch.Stream.stream_id); 0 is the default stream. The current stream is a
 # property of the thread.
 
 def create_stream(priority: int = 0) -> int:
-    """Next stream of a fixed pool, round robin; `priority` is kept for information only."""
+    """Returns the next stream of a fixed pool, round robin; `priority` is only for information."""
 
 def default_stream() -> int: ...
 def current_stream() -> int: ...
 def set_stream(stream_id: int) -> None: ...
 def stream_handle(stream_id: int) -> int:
-    """The library's stream handle (synStreamHandle) as an integer."""
+    """Returns the library's stream handle (synStreamHandle) as an integer."""
 
 def stream_query(stream_id: int) -> bool:
-    """True when nothing is pending."""
+    """Returns True when nothing is pending."""
 
 def stream_synchronize(stream_id: int) -> None: ...
 def stream_wait_event(stream_id: int, event: Event) -> None: ...
 def stream_wait_stream(stream_id: int, other: int) -> None: ...
 
 class Event:
-    """A point in a stream; never recorded counts as complete."""
+    """A point in a stream. An event that was never recorded counts as complete."""
 
     def __init__(self, enable_timing: bool = False) -> None: ...
     def record(self, stream_id: int) -> None: ...
     def query(self) -> bool: ...
     def synchronize(self) -> None: ...
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to `end`; both recorded, complete and with timing."""
-
-# --- random numbers -------------------------------------------------------------------------------
+        """Returns the milliseconds from this event to `end`. Both must be recorded, complete and
+        made with timing."""
 
 def manual_seed(seed: int) -> None: ...
 def seed() -> int:
@@ -210,16 +204,13 @@ def seed() -> int:
 
 def initial_seed() -> int: ...
 def get_rng_state() -> torch.Tensor:
-    """uint8 CPU tensor."""
+    """Returns a uint8 CPU tensor."""
 
 def set_rng_state(state: torch.Tensor) -> None: ...
 def default_generator() -> torch.Generator: ...
-
-# --- fallback, log --------------------------------------------------------------------------------
-
 def fallback_counts() -> dict[str, int]:
-    """Eager ops run on the CPU since the last reset: operator name (no namespace, no overload; the
-    underscore of in-place forms kept) -> count."""
+    """Returns how often eager ops ran on the CPU since the last reset, by operator name (without
+    namespace and overload; the underscore of in-place forms is kept)."""
 
 def reset_fallback_counts() -> None: ...
 
@@ -244,13 +235,12 @@ def reload_log_settings() -> None:
     """Reads PT_HPU_LOG_MOD_MASK, PT_HPU_LOG_TYPE_MASK, ENABLE_CONSOLE and HABANA_LOGS again, and
     PT_HPU_PLACE_ON_CPU."""
 
-# --- programs -------------------------------------------------------------------------------------
-
 class Program:
     """A compiled graph, ready to run. Bytes must have been verified before (signature, digests).
 
-    program: container of program/program.h; recipes: serialised recipes in the program's order.
-    name: what messages and profiles call it. Creating one loads the recipes but acquires no device.
+    program is a container of program/program.h; recipes are serialised recipes in the program's
+    order. name names the program in messages and profiles. Creating a Program loads the recipes but
+    acquires no device.
     """
 
     def __init__(
@@ -260,20 +250,20 @@ class Program:
         self, *inputs: object, differentiate: Callable[..., object] = ...
     ) -> tuple[object, ...]:
         """Runs on the current stream, asynchronously. One argument per graph input; scalars are
-        ignored. differentiate: how gradients that are to be differentiated again are computed
-        (dynamo/programs/differentiation.py), of a program with a backward. Raises TypeError or
-        ValueError for an input that does not fit its spec, AliasedInputs, InputsWithTangents,
-        DeviceError, torch.OutOfMemoryError."""
+        ignored. For a program with a backward, differentiate computes the gradients that will be
+        differentiated again (dynamo/programs/differentiation.py). Raises TypeError or ValueError
+        for an input that does not fit its spec, AliasedInputs, InputsWithTangents, DeviceError,
+        torch.OutOfMemoryError."""
 
     @property
     def name(self) -> str: ...
     @property
     def launch_count(self) -> int:
-        """Recipe launches per call."""
+        """The number of recipe launches per call."""
 
     @property
     def eager_count(self) -> int:
-        """Eager ops per call."""
+        """The number of eager ops per call."""
 
     @property
     def node_count(self) -> int: ...
@@ -284,37 +274,35 @@ class Program:
     @property
     def mutates_inputs(self) -> bool: ...
     def text(self) -> str:
-        """Readable listing."""
+        """Returns a readable listing."""
 
 def launch_counters() -> dict[str, int]:
-    """Since the module was loaded: programs, launches, eager_ops, recipes_loaded, recipes_alive,
-    bytes_to_device, bytes_to_host."""
-
-# --- profiling ------------------------------------------------------------------------------------
+    """Returns the counts since the module was loaded: programs, launches, eager_ops,
+    recipes_loaded, recipes_alive, bytes_to_device, bytes_to_host."""
 
 def start_trace() -> None:
-    """Starts a trace of host calls and of the device, after waiting for queued work. One at a
-    time: DeviceError if one runs, or if HABANA_PROFILE=0 forbids it."""
+    """Starts a trace of host calls and of the device, after waiting for queued work. Raises
+    DeviceError if a trace is running, or if HABANA_PROFILE=0 forbids it."""
 
 def stop_trace() -> list[dict[str, Any]]:
-    """Waits for queued work and ends the trace. Records with ph ("X" interval, "M" name of a
-    process or thread, "s" and "f" ends of an arrow), name, cat, pid, tid, id, start_ns,
+    """Waits for queued work and ends the trace. Returns records with ph ("X" interval, "M" name of
+    a process or thread, "s" and "f" ends of an arrow), name, cat, pid, tid, id, start_ns,
     duration_ns, recipe, args."""
 
 def host_tracing() -> bool:
-    """True while a trace takes host intervals."""
+    """Returns True while a trace records host intervals."""
 
 def trace_clock() -> int:
-    """Clock of the records, nanoseconds."""
+    """Returns the clock of the records, in nanoseconds."""
 
 def add_host_interval(name: str, start_ns: int, end_ns: int) -> None:
-    """Adds an interval of this thread to the running trace; nothing without one."""
+    """Adds an interval of this thread to the running trace; does nothing without one."""
 
 def measure_host_peak() -> tuple[float, float, float, int, int, int]:
-    """What the CPUs behind the emulated device reach at their best, per second: operations with f32
-    factors, with bf16 factors, bytes; and the bytes of their caches of level 1 to 3. Takes about a
-    second. DeviceError on another device."""
+    """Measures the best that the CPUs behind the emulated device reach, per second: operations
+    with f32 factors, operations with bf16 factors, and bytes; then the sizes of their caches of
+    level 1 to 3 in bytes. It takes about a second. Raises DeviceError on another device."""
 
 def trace_tasks(on: bool) -> None:
-    """While on, traced kernels run one task after the other, and their records say what CPU time
-    each took: args["task_ns"], joined by commas. DeviceError on another device."""
+    """While on, traced kernels run one task after the other, and their records contain the CPU
+    time of each task in args["task_ns"], joined by commas. Raises DeviceError on another device."""

@@ -240,7 +240,7 @@ void BindProfiling(py::module_& m) {
   m.def("trace_tasks", [](bool on) { Check(runtime::TraceTasks(on)); }, ReleaseGil());
 }
 
-// pybind11 knows std exceptions; PyTorch's carry their own Python types.
+// pybind11 handles std exceptions; PyTorch's exceptions carry their own Python types.
 void TranslateErrors() {
   py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {

@@ -1,4 +1,5 @@
-// Precompiled for every file of this module: torch's headers cost most of the compile time.
+// Headers that are precompiled for every file of this module: torch's headers cost most of the
+// compile time.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,6 +1,6 @@
 #include "backend/torch/device/activity_profiler.h"
 
-// The wheel's headers bring their own fmt and no library of it.
+// The wheel's headers bring their own fmt but no library of it.
 #define FMT_HEADER_ONLY
 #define KINETO_NAMESPACE libkineto
 #include <kineto/libkineto.h>
@@ -23,7 +23,7 @@ using runtime::TraceEvent;
 
 constexpr int64_t kDevice = 0;
 
-// The emulated device's clock (synProfilerGetCurrentTimeNS).
+// Returns the time of the emulated device's clock (synProfilerGetCurrentTimeNS).
 uint64_t SteadyNanoseconds() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())
@@ -53,7 +53,7 @@ const uint64_t* NumberOf(const TraceEvent& event, std::string_view key) {
   return nullptr;
 }
 
-// Which operator of the host was running on a thread at a time.
+// Records which operator of the host was running on a thread at a time.
 class OperatorLog {
  public:
   void Push(uint64_t id) {
@@ -69,7 +69,7 @@ class OperatorLog {
     thread.innermost.emplace_back(SteadyNanoseconds(),
                                   thread.open.empty() ? 0 : thread.open.back());
   }
-  // 0: none.
+  // Returns 0 if there is none.
   uint64_t At(pid_t thread, uint64_t time_ns) const {
     std::lock_guard lock(mutex_);
     const auto found = threads_.find(thread);
@@ -84,7 +84,7 @@ class OperatorLog {
  private:
   struct Thread {
     std::vector<uint64_t> open;
-    std::vector<std::pair<uint64_t, uint64_t>> innermost;  // (since when, id), by time
+    std::vector<std::pair<uint64_t, uint64_t>> innermost;  // (start, id), by time
   };
   mutable std::mutex mutex_;
   std::map<pid_t, Thread> threads_;
@@ -125,7 +125,8 @@ class ProfilerSession : public libkineto::IActivityProfilerSession {
     buffer_->gpuOpCount = 0;
     for (const TraceEvent& event : events_) {
       if (event.type == 'M') TakeName(event);
-      // A launch is the sum of its kernels, which are here; the call that made it is the host's.
+      // A launch is the sum of its kernels, which are listed here; the call that made it belongs to
+      // the host.
       if (event.type != 'X' || event.category == "launch") continue;
       logger.handleActivity(AddActivity(event, linked_activity));
     }
@@ -155,7 +156,7 @@ class ProfilerSession : public libkineto::IActivityProfilerSession {
   void popCorrelationId() override { operators_.Pop(); }
 
  private:
-  using Row = std::pair<uint32_t, uint32_t>;  // process and lane of the library's trace
+  using Row = std::pair<uint32_t, uint32_t>;  // process and lane in the library's trace
 
   void Fail(const absl::Status& status) {
     status_ = libkineto::TraceStatus::ERROR;
@@ -205,7 +206,7 @@ class ProfilerSession : public libkineto::IActivityProfilerSession {
 
   std::vector<TraceEvent> events_;
   std::vector<std::string> errors_;
-  int64_t epoch_ns_ = 0;  // of the trace's clock
+  int64_t epoch_ns_ = 0;  // the epoch of the trace's clock
   std::map<Row, int32_t> rows_;
   std::map<Row, std::string> row_names_;
   std::string process_name_;
@@ -218,7 +219,7 @@ class ActivityProfiler : public libkineto::IActivityProfiler {
   const std::string& name() const override { return name_; }
   const std::set<ActivityType>& availableActivities() const override { return activities_; }
 
-  // Null where the profile does not ask for the device.
+  // Returns null if the profile does not ask for the device.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& requested, const libkineto::Config& /*config*/) override {
     if (!requested.contains(ActivityType::HPU_OP) || !runtime::DeviceTracesAllowed()) {

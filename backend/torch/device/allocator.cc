@@ -109,7 +109,7 @@ class PinnedMemory final : public at::HostAllocator {
     return true;
   }
 
-  // Pinned buffers stay for reuse: mapping them is what costs.
+  // Pinned buffers stay for reuse, because mapping them is the expensive part.
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}

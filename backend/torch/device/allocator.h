@@ -1,4 +1,4 @@
-// Device and pinned memory for PyTorch over backend/runtime.
+// Device and pinned memory for PyTorch, on top of backend/runtime.
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -13,21 +13,23 @@ namespace hpu::torch_backend {
 // The device is 0 everywhere: one device per process.
 inline const c10::Device kHpuDevice{c10::DeviceType::HPU, 0};
 
-// Storage of tensors on hpu; allocated for the current stream. A DataPtr of 0 bytes is null.
+// Returns the allocator for storage of tensors on hpu, which allocates for the current stream. A
+// DataPtr of 0 bytes is null.
 c10::DeviceAllocator& GetDeviceAllocator();
 
-// Pinned CPU storage (pin_memory=True).
+// Returns the allocator for pinned CPU storage (pin_memory=True).
 at::HostAllocator& GetPinnedAllocator();
 
 // Registers both with PyTorch.
 void RegisterAllocators();
 
-// The acquired device and the calling thread's stream on it; throw where that fails.
+// Return the acquired device and the calling thread's stream on it; they throw if that fails.
 runtime::Device& AcquiredDevice();
 runtime::Stream& CurrentStream();
 runtime::Stream& StreamOf(c10::Stream stream);
 
-// Block behind a DataPtr of ours, or null (empty, foreign, or not the start of a block).
+// Returns the block behind one of our DataPtrs, or null (empty, foreign, or not the start of a
+// block).
 runtime::DeviceBlock* BlockOf(const c10::DataPtr& data);
 
 inline uint64_t AddressOf(const void* data) { return reinterpret_cast<uintptr_t>(data); }

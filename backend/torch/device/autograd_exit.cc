@@ -17,8 +17,8 @@ constexpr std::chrono::seconds kPatience{1};
 
 std::atomic<bool> may_have_thread{false};
 
-// A pass of its own: when it is through, the thread has let go of the one before. It holds nothing
-// of Python, because the thread that asks for it has never been in Python.
+// Runs a backward pass of its own: when it has ended, the thread has released the previous pass.
+// The pass holds no Python object, because the thread that runs it has never been in Python.
 void RunEmptyPass() {
   const at::Tensor leaf = at::zeros({1}, at::TensorOptions().device(kHpuDevice)).requires_grad_();
   leaf.view({1}).sum().backward();
@@ -32,12 +32,13 @@ void AwaitAutogradThread() {
   if (!may_have_thread) return;
   auto done = std::make_shared<std::promise<void>>();
   const std::future<void> waiting = done->get_future();
-  // Not joined: whatever a user's thread is doing there, the process shall end.
+  // The thread is not joined: whatever a user's thread is doing there, the process must end.
   std::thread([done] {
     try {
       RunEmptyPass();
     } catch (const std::exception&) {
-      // A forked child has no such thread, a lost device no results: nothing to wait for.
+      // A forked child has no such thread, and a lost device has no results, so there is nothing to
+      // wait for.
     }
     done->set_value();
   }).detach();

@@ -19,8 +19,8 @@ bool Allowed() {
 void StepInForCudaWithoutDevice() {
   const at::CUDAHooksInterface& built = at::detail::getCUDAHooks();
   if (!built.isBuilt() || built.deviceCount() > 0 || !Allowed()) return;
-  // PyTorch keeps one hooks object for good and hands out references to it, so another one can only
-  // take its place where it lies. CUDAHooks has no members; its base is the CPU wheel's hooks.
+  // PyTorch keeps one hooks object for ever and hands out references to it, so another one can only
+  // replace it in place. CUDAHooks has no members; its base is the CPU wheel's hooks.
   static_assert(sizeof(at::CUDAHooksInterface) == sizeof(void*));
   std::construct_at(const_cast<at::CUDAHooksInterface*>(&built));
 }

@@ -1,4 +1,5 @@
-// What PyTorch asks a device type for: guard (device, streams, events) and accelerator hooks.
+// The interfaces through which PyTorch asks a device type: guard (device, streams, events) and
+// accelerator hooks.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/HPUHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -113,8 +114,8 @@ struct HPUHooks final : HPUHooksInterface {
 
   void init() const override { hpu::torch_backend::AcquiredDevice(); }
   bool hasHPU() const override { return true; }
-  // torch takes the built accelerator for the current one and refuses two. In a CUDA wheel with a
-  // CUDA card that is CUDA; there hpu works by name and is not torch.accelerator's device.
+  // torch takes the built accelerator as the current one and refuses two of them. In a CUDA wheel
+  // with a CUDA card that is CUDA; hpu then works by name and is not torch.accelerator's device.
   bool isBuilt() const override { return !at::detail::getCUDAHooks().isBuilt(); }
   bool isAvailable() const override { return deviceCount() > 0; }
   bool hasPrimaryContext(DeviceIndex /*index*/) const override {

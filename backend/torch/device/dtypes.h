@@ -1,4 +1,4 @@
-// Element types of program/program.h <-> PyTorch's.
+// Converts between the element types of program/program.h and PyTorch's.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -22,7 +22,7 @@ inline std::optional<c10::ScalarType> ToScalarType(DType dtype) {
   return std::nullopt;
 }
 
-// kInvalid: no DType of ours.
+// Returns kInvalid if we have no such DType.
 inline DType FromScalarType(c10::ScalarType type) {
   for (int number = 1; number < kNumDTypes; ++number) {
     const auto dtype = static_cast<DType>(number);

@@ -1,4 +1,5 @@
-// absl::Status -> exceptions that PyTorch hands to Python. The only file where statuses are thrown.
+// Turns an absl::Status into an exception that PyTorch hands to Python. Statuses are thrown only in
+// this file.
 #pragma once
 
 #include <torch/csrc/Exceptions.h>
@@ -32,8 +33,8 @@ struct InputsWithTangents : torch::PyTorchError {
 // Creates the Python classes and adds them to the module.
 void AddExceptionTypes(PyObject* module);
 
-// Throws for anything but OK: c10::OutOfMemoryError (torch.OutOfMemoryError) for
-// RESOURCE_EXHAUSTED, DeviceError for the rest.
+// Throws for any status but OK: c10::OutOfMemoryError (torch.OutOfMemoryError) for
+// RESOURCE_EXHAUSTED, and DeviceError for the rest.
 [[noreturn]] void Throw(const absl::Status& status);
 
 inline void Check(const absl::Status& status) {

@@ -15,7 +15,7 @@ at::CPUGeneratorImpl& Twister(const at::Generator& generator) {
   return *at::check_generator<at::CPUGeneratorImpl>(generator);
 }
 
-// Copies where `from` stands in its sequence; the seeds stay.
+// Copies the position of `from` in its sequence; the seeds stay.
 void CopyPosition(at::Generator from, at::Generator to) {
   std::scoped_lock lock(from.mutex(), to.mutex());
   at::CPUGeneratorImpl& source = Twister(from);
@@ -51,7 +51,7 @@ void HpuGenerator::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> HpuGenerator::get_state() const {
-  // Real memory, also while a mode makes fakes of what is dispatched.
+  // This is real memory even while a mode turns dispatched tensors into fake ones.
   const at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(sizeof(place_))},
                                                  at::TensorOptions().dtype(at::kByte));
   std::memcpy(state.mutable_data_ptr(), &place_, sizeof(place_));

@@ -1,8 +1,8 @@
-// Random numbers on hpu: one generator per device, plus those users make. Each is a place in a
-// stream of Philox blocks (base/philox.h): a seed, and the number of the next block. Draws take
-// blocks and move the place on; programs and kernels calculate the numbers from it.
+// Random numbers on hpu: one generator per device, plus those that users make. Each is a place in a
+// stream of Philox blocks (base/philox.h): a seed, and the number of the next block. A draw takes
+// blocks and advances the place; programs and kernels calculate the numbers from it.
 //
-// State as a tensor: uint8[16], seed and offset (in blocks), 8 bytes each, little endian.
+// The state as a tensor is uint8[16]: seed and offset (in blocks), 8 bytes each, little endian.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,7 +12,7 @@
 
 namespace hpu::torch_backend {
 
-// Where in the stream the numbers of a draw begin.
+// The place in the stream where the numbers of a draw begin.
 struct RandomPlace {
   uint64_t seed = 0;
   uint64_t offset = 0;
@@ -23,7 +23,7 @@ class HpuGenerator final : public c10::GeneratorImpl {
   explicit HpuGenerator(uint64_t seed = c10::default_rng_seed_val);
   static c10::DeviceType device_type() { return c10::DeviceType::HPU; }
 
-  void set_current_seed(uint64_t seed) override;  // and offset 0
+  void set_current_seed(uint64_t seed) override;  // also sets the offset to 0
   void set_offset(uint64_t offset) override;
   uint64_t get_offset() const override;
   uint64_t current_seed() const override;
@@ -37,22 +37,22 @@ class HpuGenerator final : public c10::GeneratorImpl {
  private:
   HpuGenerator* clone_impl() const override;
 
-  RandomPlace place_;  // guarded by mutex_
+  RandomPlace place_;  // mutex_ guards it
 };
 
-// The device's generator.
+// Returns the device's generator.
 const at::Generator& DefaultGenerator();
 
-// Takes blocks of `generator`; of the device's own if undefined. Throws PyTorch's usual error for a
-// generator of another device.
+// Takes blocks of `generator`, or of the device's own generator if it is undefined. Throws
+// PyTorch's usual error for a generator of another device.
 RandomPlace TakeRandom(const std::optional<at::Generator>& generator, uint64_t blocks);
 
-// For draws that CPU kernels do: a CPU generator seeded from the next block.
+// Returns a CPU generator that is seeded from the next block, for draws that CPU kernels do.
 at::Generator LendEngine(const std::optional<at::Generator>& generator);
 
-// Makes the default CPU generator such a one for its lifetime: for CPU kernels that draw without
-// taking a generator. Another thread that draws from it meanwhile takes part of the same sequence;
-// PyTorch offers no way to name the generator there.
+// Makes the default CPU generator such a generator while this object lives, for CPU kernels that
+// draw without taking a generator. If another thread draws from it in the meantime, it takes part
+// of the same sequence; PyTorch offers no way to name the generator there.
 class LendDefaultState {
  public:
   LendDefaultState();

@@ -55,7 +55,7 @@ class CpuCall {
     try {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
     } catch (const c10::NotImplementedError& error) {
-      // What AT_DISPATCH says of a type: "histogram_cpu" not implemented for 'Long'
+      // AT_DISPATCH reports a missing type like this: "histogram_cpu" not implemented for 'Long'
       if (error.msg().find("not implemented for '") == std::string::npos || !MayWiden()) throw;
       stack_->resize(first_);
       stack_->insert(stack_->end(), arguments.begin(), arguments.end());
@@ -63,7 +63,8 @@ class CpuCall {
     }
   }
 
-  // Nothing is written to, and all tensors that would be widened are of one type.
+  // Returns true if nothing is written to, and all tensors that would be widened have the same
+  // type.
   bool MayWiden() {
     for (const Converted& entry : converted_) {
       const at::ScalarType type = entry.host.scalar_type();
@@ -73,13 +74,14 @@ class CpuCall {
     return !converted_.empty();
   }
 
-  // The type that CPU kernels have and that holds every value of `type`, but for the largest i64.
+  // Returns the type that CPU kernels have and that holds every value of `type`, except for the
+  // largest i64.
   static at::ScalarType WideType(at::ScalarType type) {
     if (at::isReducedFloatingType(type)) return at::kFloat;
     return at::isIntegralType(type, /*includeBool=*/false) ? at::kDouble : type;
   }
 
-  // For types that accelerators' kernels have and the CPU's lack.
+  // This is for types that accelerators' kernels have and the CPU's lack.
   void CallWidened() {
     const at::ScalarType narrow = converted_.front().host.scalar_type();
     const at::ScalarType wide = WideType(narrow);
@@ -171,7 +173,7 @@ class CpuCall {
     }
   }
 
-  // The argument itself for in-place and out= results, else a hpu tensor for the CPU one.
+  // Returns the argument itself for in-place and out= results, else an hpu tensor for the CPU one.
   at::Tensor ConvertResult(const at::Tensor& result) {
     if (!result.defined()) return result;
     for (const Converted& entry : converted_) {

@@ -1,4 +1,4 @@
-// One operator of hpu tensors run by its CPU kernel.
+// Runs one operator of hpu tensors by its CPU kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +11,9 @@ inline bool IsHpu(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::HPU;
 }
 
-// Arguments on the stack are hpu tensors, results too; host_access says how the CPU sees them.
-// Operators that write are seen as writing. A type that the CPU kernel lacks and accelerators have
-// (histc of integers) is widened for the call and its results are narrowed.
+// Arguments and results on the stack are hpu tensors; host_access defines how the CPU sees them.
+// Operators that write are treated as writing. A type that the CPU kernel lacks and accelerators
+// have (histc of integers) is widened for the call, and its results are narrowed.
 void CallOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace hpu::torch_backend

@@ -11,15 +11,15 @@
 namespace hpu::torch_backend {
 namespace {
 
-// A symbol of libtorch_python.so, whose place tells PyTorch's folder.
+// A symbol of libtorch_python.so, whose address leads to PyTorch's folder.
 extern "C" void* THPGeneratorClass;
 
 bool IsTorchLibrary(std::string_view name) {
   return name.starts_with("libtorch") || name.starts_with("libc10");
 }
 
-// The loader has made the addresses in the dynamic section absolute, but for the kernel's vDSO,
-// whose section nobody relocates.
+// The loader has made the addresses in the dynamic section absolute, except in the kernel's vDSO,
+// whose section nothing relocates.
 bool NeedsTorch(const dl_phdr_info& info) {
   const ElfW(Dyn)* dynamic = nullptr;
   for (int i = 0; i < info.dlpi_phnum; ++i) {
@@ -46,7 +46,7 @@ std::string FileOf(const void* address) {
 }
 
 struct Found {
-  unsigned long long adds = 0;  // of the loader, when it was asked; it never says 0
+  unsigned long long adds = 0;  // the loader's count at the last query; it is never 0
   unsigned long long subs = 0;
   std::vector<std::string> files;
 };
@@ -81,7 +81,7 @@ std::vector<std::string> ExtensionLibraries() {
   static Found found;
   const std::lock_guard lock(mutex);
   const std::string torch = FileOf(reinterpret_cast<const void*>(&THPGeneratorClass));
-  // .../torch/lib/libtorch_python.so; torch/_C.so is beside that folder.
+  // The path is .../torch/lib/libtorch_python.so; torch/_C.so is beside that folder.
   Search search{&found, FileOf(reinterpret_cast<const void*>(&ExtensionLibraries)),
                 std::filesystem::path(torch).parent_path().parent_path().string() + "/"};
   dl_iterate_phdr(&Visit, &search);

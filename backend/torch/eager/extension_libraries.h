@@ -1,4 +1,4 @@
-// Shared objects of this process that may have registered code with PyTorch's dispatcher.
+// Finds shared objects of this process that may have registered code with PyTorch's dispatcher.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace hpu::torch_backend {
 
-// Files of the loaded objects that are linked against libtorch or libc10, without PyTorch's own and
-// this module; the program itself counts. Ordered by name. Cheap while no object is loaded anew.
+// Returns the files of the loaded objects that are linked against libtorch or libc10, without
+// PyTorch's own and this module; the program itself is included. They are ordered by name. The call
+// is cheap while no further object is loaded.
 std::vector<std::string> ExtensionLibraries();
 
 }  // namespace hpu::torch_backend

@@ -23,15 +23,15 @@ using c10::IValue;
 using torch::jit::Stack;
 
 // Operators without a CPU kernel of their own (PyTorch composes them) that must be taken as a
-// whole: for unknown devices the composition ends in an operator that nobody implements.
+// whole: for unknown devices the composition ends in an operator that nothing implements.
 constexpr const char* kTakenWhole[] = {
     "aten::_convolution",
     "aten::convolution",
     "aten::convolution_backward",
 };
 
-// Likewise, but PyTorch composes their gradients and their autocast, too, of those of the parts:
-// taken whole only where neither is wanted.
+// These are similar, but PyTorch composes their gradients and their autocast, too, from those of
+// the parts. They are taken as a whole only where neither is wanted.
 constexpr const char* kTakenWholeWithoutGradient[] = {
     "aten::gru",
     "aten::lstm",
@@ -39,8 +39,8 @@ constexpr const char* kTakenWholeWithoutGradient[] = {
     "aten::rnn_tanh",
 };
 
-// Operators some of whose tensor arguments may lie on the CPU beside hpu tensors, as on any
-// accelerator: indices and lengths.
+// Some tensor arguments of these operators (indices and lengths) may be on the CPU beside hpu
+// tensors, as on any accelerator.
 constexpr std::string_view kMixedDevices[] = {
     "aten::_index_put_impl_",
     "aten::_pack_padded_sequence",
@@ -56,7 +56,7 @@ constexpr std::string_view kMixedDevices[] = {
 
 struct Policy {
   bool none = false;
-  std::set<std::string> only;  // empty: any
+  std::set<std::string> only;  // empty: any operator
 };
 
 struct Shared {
@@ -70,7 +70,7 @@ Shared& GetShared() {
   return *shared;
 }
 
-// "tril" for aten::tril; other namespaces are kept.
+// Returns "tril" for aten::tril; other namespaces are kept.
 std::string_view ShortName(const c10::FunctionSchema& schema) {
   std::string_view name = schema.name();
   if (name.starts_with("aten::")) name.remove_prefix(6);
@@ -155,7 +155,7 @@ bool Contains(const char* const (&names)[size], const std::string& name) {
 
 bool WantsParts(const c10::FunctionSchema& schema, const Stack& stack) {
   if (at::autocast::is_autocast_enabled(c10::kHPU)) return true;
-  // A tangent of forward-mode differentiation, which needs no grad mode.
+  // This is a tangent of forward-mode differentiation, which needs no grad mode.
   const bool forward = c10::AutogradState::get_tls_state().get_fw_grad_mode();
   const bool backward = at::GradMode::is_enabled();
   bool wanted = false;
@@ -172,8 +172,8 @@ void RunParts(const c10::OperatorHandle& op, Stack* stack) {
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }
 
-// Kernels of kTakenWholeWithoutGradient, for AutogradHPU and, where inference mode passes that by,
-// for HPU. Fake tensors come to the first, too.
+// The kernels of kTakenWholeWithoutGradient, for AutogradHPU and, where inference mode bypasses
+// that, for HPU. Fake tensors reach the first one, too.
 void RunPartsOrGoOn(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (WantsParts(op.schema(), *stack)) return RunParts(op, stack);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -199,7 +199,7 @@ void RunOnCpu(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 void RegisterFallback() {
-  // Never freed: the kernels stay for the life of the process.
+  // This is never freed, because the kernels stay for the life of the process.
   static auto* library =
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::HPU, __FILE__, __LINE__);
   static auto* with_gradients = new torch::Library(

@@ -1,5 +1,6 @@
 // Operators without a kernel on hpu run on the CPU: arguments are seen as CPU tensors
-// (host_access), the CPU kernel runs, results become hpu tensors. Each is logged and counted.
+// (host_access), the CPU kernel runs, and results become hpu tensors. Each such call is logged and
+// counted.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,20 +12,20 @@
 
 namespace hpu::torch_backend {
 
-// Boxed kernel for any operator.
+// A boxed kernel for any operator.
 void RunOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Takes over, on hpu, every aten operator that has a CPU kernel and no hpu kernel, so that an
-// operator falls back as a whole and not as the parts PyTorch would split it into. Call once, after
-// all other registrations.
+// operator falls back as a whole and not in the parts that PyTorch would split it into. Call it
+// once, after all other registrations.
 void RegisterFallback();
 
-// Operator name (no namespace, no overload) -> times it ran on the CPU.
+// Maps an operator name (no namespace, no overload) to the number of times that it ran on the CPU.
 std::map<std::string, uint64_t> FallbackCounts();
 void ResetFallbackCounts();
 
-// Reads PT_HPU_PLACE_ON_CPU: empty = any operator may fall back, "none" = none may, else a comma
-// list of the operator names that may.
+// Reads PT_HPU_PLACE_ON_CPU: if empty, any operator may fall back; "none" forbids all; otherwise it
+// is a comma-separated list of the operators that may.
 void ReloadFallbackPolicy();
 
 }  // namespace hpu::torch_backend

@@ -10,7 +10,7 @@ namespace {
 
 bool HostAddressable() { return AcquiredDevice().properties().host_addressable; }
 
-// A tensor over `storage` with the geometry of `like`.
+// Returns a tensor over `storage` with the geometry of `like`.
 at::Tensor Over(const c10::Storage& storage, c10::DispatchKey key, const at::Tensor& like) {
   at::Tensor result =
       at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), key, like.dtype());
@@ -99,7 +99,7 @@ void HostAccess::Finish() {
     const size_t bytes = std::min(entry.host.nbytes(), entry.device.nbytes());
     if (bytes == 0) continue;
     const uint64_t address = AddressOf(entry.device.data());
-    // The kernel may have moved the host storage to grow it; then the bytes are elsewhere.
+    // The kernel may have moved the host storage to grow it; the bytes are elsewhere in that case.
     if (entry.access.has_value() && entry.host.data() == entry.data) {
       entry.access->NotifyWrite(bytes);
     } else {

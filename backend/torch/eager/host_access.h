@@ -17,31 +17,33 @@ namespace hpu::torch_backend {
 
 class HostAccess {
  public:
-  // Waits for the current stream at the first ToHost.
+  // The first ToHost waits for the current stream.
   HostAccess() = default;
   HostAccess(const HostAccess&) = delete;
   HostAccess& operator=(const HostAccess&) = delete;
 
-  // CPU tensor with the same sizes, strides, offset, dtype and memory as `tensor`. `written` says
-  // that its elements will be changed.
+  // Returns a CPU tensor with the same sizes, strides, offset, dtype and memory as `tensor`.
+  // `written` says that its elements will be changed.
   at::Tensor ToHost(const at::Tensor& tensor, bool written);
 
-  // A hpu tensor for a CPU tensor that came out of a kernel: a view if it lies in a storage of this
-  // object, else a new tensor with a copy of the data (same sizes and strides).
+  // Returns an hpu tensor for a CPU tensor that came out of a kernel: a view if it lies in a
+  // storage of this object, else a new tensor with a copy of the data (same sizes and strides).
   at::Tensor ToDevice(const at::Tensor& host);
 
-  // Call after the kernel for each tensor that it may have resized (`host` = what ToHost gave).
+  // Call this after the kernel for each tensor that it may have resized (`host` is the result of
+  // ToHost).
   void TakeResize(const at::Tensor& host, const at::Tensor& tensor);
 
-  // Makes the written bytes visible to the device. Call once, after the kernel.
+  // Makes the written bytes visible to the device. Call it once, after the kernel.
   void Finish();
 
  private:
   struct Shared {
     c10::Storage device;
     c10::Storage host;
-    std::optional<runtime::DirectAccess> access;  // where memory is shared
-    void* data = nullptr;  // of `host` at the start; another one later means it was resized
+    std::optional<runtime::DirectAccess> access;  // set where memory is shared
+    // The data of `host` at the start; a different pointer later means that it was resized.
+    void* data = nullptr;
     bool written = false;
   };
 

@@ -60,8 +60,8 @@ Tensor EmptyStrided(IntArrayRef size, IntArrayRef stride, std::optional<at::Scal
                                            c10::dtype_or_default(dtype));
 }
 
-// A tensor without memory whose elements are 0, as forward-mode differentiation makes for what has
-// no tangent. PyTorch puts real zeros in its place where its elements are read.
+// A tensor without memory whose elements are 0, as forward-mode differentiation makes for a tensor
+// without a tangent. PyTorch replaces it by real zeros where its elements are read.
 Tensor EfficientZeros(IntArrayRef size, std::optional<at::ScalarType> dtype,
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {
@@ -71,8 +71,6 @@ Tensor EfficientZeros(IntArrayRef size, std::optional<at::ScalarType> dtype,
                                    kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
                                    c10::dtype_or_default(dtype), std::nullopt);
 }
-
-// ---- storage and metadata ----
 
 void ResizeTensor(c10::TensorImpl* tensor, IntArrayRef size, at::OptionalIntArrayRef stride) {
   size_t bytes = 0;
@@ -118,19 +116,17 @@ void RecordStream(Tensor& self, c10::Stream stream) {
   GetDeviceAllocator().recordStream(self.storage().data_ptr(), stream);
 }
 
-// ---- copies ----
-
-// True if the elements of both lie in memory in the same order without gaps, so that bytes can be
-// copied.
+// Returns true if the elements of both lie in memory in the same order without gaps, so that bytes
+// can be copied.
 bool SameLayout(const Tensor& a, const Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
          a.is_neg() == b.is_neg() && a.is_non_overlapping_and_dense() &&
          (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
-// Bytes that one core copies where the host writes device memory itself. The time of a model's
-// first copy goes to the first touch of its pages, which cores do side by side. (at::parallel_for
-// is serial in sources compiled without OpenMP, as these are.)
+// The bytes that one core copies where the host writes device memory itself. Most of the time of a
+// model's first copy is the first touch of its pages, which cores can do in parallel.
+// (at::parallel_for is serial in sources compiled without OpenMP, as these are.)
 constexpr size_t kParallelCopyBytes = 1 << 20;
 
 void CopyDirectly(runtime::Stream& stream, const Tensor& source, const Tensor& target) {
@@ -202,7 +198,7 @@ void CopyWithinDevice(const Tensor& source, const Tensor& target) {
 Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   TORCH_CHECK(self.defined() && target.defined(), "copy_ of an undefined tensor");
   if (target.numel() == 0) return target;
-  // Kernels run below autograd; the CPU copies inside must stay there.
+  // Kernels run below autograd, so the CPU copies inside must stay below it, too.
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
   if (source.device().type() == c10::DeviceType::HPU) {
@@ -219,8 +215,9 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   return target;
 }
 
-// Registered beside _copy_from: tensors with the conjugate or negative bit reach this kernel as
-// they are, while _copy_from would resolve the bit first, which copies, which calls _copy_from.
+// Registered beside _copy_from: tensors with the conjugate or negative bit reach this kernel
+// unchanged, while _copy_from would resolve the bit first; resolving copies, and the copy would
+// call _copy_from again.
 Tensor& Copy(Tensor& self, const Tensor& source, bool non_blocking) {
   if (!self.is_same(source)) CopyFrom(source, self, non_blocking);
   return self;
@@ -243,9 +240,8 @@ at::Scalar LocalScalar(const Tensor& self) {
   return host.item();
 }
 
-// ---- fills ----
-
-// The device fills with 1, 2 or 4 byte patterns; an 8-byte element fits if its halves are equal.
+// The device fills with patterns of 1, 2 or 4 bytes; an 8-byte element fits if its halves are
+// equal.
 bool FillDense(const Tensor& self, const void* element) {
   if (!self.is_non_overlapping_and_dense()) return false;
   const auto* bytes = static_cast<const uint8_t*>(element);
@@ -262,7 +258,8 @@ bool FillDense(const Tensor& self, const void* element) {
 Tensor& Fill(Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
   const at::AutoDispatchBelowADInplaceOrView guard;
-  // PyTorch's own conversion, which refuses what the type cannot hold unless there is one element.
+  // This is PyTorch's own conversion, which refuses values that the type cannot hold, unless there
+  // is only one element.
   const Tensor element =
       at::full({std::min<int64_t>(self.numel(), 2)}, value, self.options().device(at::kCPU));
   if (FillDense(self, element.const_data_ptr())) return self;
@@ -314,7 +311,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_local_scalar_dense", &LocalScalar);
   m.impl("fill_.Scalar", &Fill);
   m.impl("zero_", &Zero);
-  // Asked about fake tensors, too, while a graph is captured: it must look at metadata only.
+  // This is also called for fake tensors while a graph is captured, so it must look at metadata
+  // only.
   m.impl("_fused_sdp_choice", &at::native::_fused_sdp_choice_cpp);
 }
 

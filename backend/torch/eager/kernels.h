@@ -1,15 +1,15 @@
-// Operators with code of their own on hpu: allocation, metadata, copies, fills. Everything else is
-// in fallback.cc.
+// Operators that have their own implementation on hpu: allocation, metadata, copies, fills. All
+// others are in fallback.cc.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace hpu::torch_backend {
 
-// Grows or shrinks the memory of a hpu storage, keeping the bytes that fit.
+// Grows or shrinks the memory of an hpu storage and keeps the bytes that fit.
 void ResizeStorage(c10::StorageImpl* storage, size_t bytes);
 
-// A storage of `bytes` uninitialised bytes.
+// Returns a storage of `bytes` uninitialised bytes.
 c10::Storage NewStorage(size_t bytes);
 
 }  // namespace hpu::torch_backend

@@ -1,5 +1,6 @@
-// The draws that compiled graphs hold as device work (compiler_server/passes/decompose/random.cc),
-// run eagerly: the same numbers for a place in the stream, and as many blocks taken.
+// Runs eagerly the draws that compiled graphs contain as device work
+// (compiler_server/passes/decompose/random.cc): they give the same numbers for a place in the
+// stream and take as many blocks.
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -24,7 +25,7 @@ namespace {
 using at::Tensor;
 using MaybeGenerator = std::optional<at::Generator>;
 
-// Blocks that one core calculates at a time.
+// The number of blocks that one core calculates at a time.
 constexpr uint64_t kBlocksAtOnce = 1 << 13;
 
 // Calls write(i, bits) for the numbers [0, count) from a place of the stream on, on several
@@ -41,7 +42,7 @@ void Draw(const RandomPlace& place, uint64_t count, const Write& write) {
   });
 }
 
-// Row-major memory on the host that becomes the new content of `self`.
+// Fills row-major memory on the host, which becomes the new content of `self`.
 template <typename Fill>
 Tensor& Write(Tensor& self, const Fill& fill) {
   if (self.numel() == 0) return self;
@@ -55,7 +56,7 @@ Tensor& Write(Tensor& self, const Fill& fill) {
   return self;
 }
 
-// Types that hold fewer bits than f32 get as many, so that no number becomes 1.
+// Types that hold fewer bits than f32 get only as many as they hold, so that no number becomes 1.
 template <typename T>
 float UniformOf(uint32_t bits) {
   if (std::is_same_v<T, at::BFloat16>) return static_cast<float>(bits >> 24) * 0x1p-8F;
@@ -73,7 +74,7 @@ void FillUniform(const RandomPlace& place, double from, double to, Tensor& value
   });
 }
 
-// 53 bits, of two numbers each. No recipe holds f64: these are always drawn here.
+// These take 53 bits, from two numbers each. No recipe holds f64, so they are always drawn here.
 template <>
 void FillUniform<double>(const RandomPlace& place, double from, double to, Tensor& values) {
   auto* data = values.mutable_data_ptr<double>();
@@ -97,7 +98,7 @@ Tensor& Uniform(Tensor& self, double from, double to, MaybeGenerator generator) 
   });
 }
 
-// True with the probability that chance(i) says.
+// Fills with true with the probability that chance(i) returns.
 template <typename Chance>
 Tensor& FillBernoulli(Tensor& self, const RandomPlace& place, const Chance& chance) {
   return Write(self, [&](Tensor& values) {
@@ -173,7 +174,8 @@ Tensor& Normal(Tensor& self, double mean, double std, MaybeGenerator generator) 
   });
 }
 
-// Integers of [low, high), which f32 holds exactly. Rounded, the product may be the range itself.
+// Draws integers in [low, high), which f32 holds exactly. After rounding the product may equal the
+// range itself.
 template <typename T>
 void FillIntegers(const RandomPlace& place, int64_t low, int64_t high, Tensor& values) {
   T* data = values.mutable_data_ptr<T>();

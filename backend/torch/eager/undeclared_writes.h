@@ -1,7 +1,8 @@
-// Operators that write to arguments of which their schemas say nothing: running statistics.
+// Operators that write to arguments although their schemas do not say so: running statistics.
 //
-// The one list of them. Eager operators take it here (cpu_call), capture takes it through Python
-// (recorder.py). tests/python/ops/test_undeclared_writes.py looks for operators that it lacks.
+// This is the only list of them. Eager operators read it here (cpu_call), and capture reads it
+// through Python (recorder.py). tests/python/ops/test_undeclared_writes.py looks for operators that
+// are missing here.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -14,12 +15,12 @@ namespace hpu::torch_backend {
 struct UndeclaredWrites {
   const char* op;
   const char* arguments[2];
-  const char* condition;  // the argument that says whether it does; nullptr: it always does
+  const char* condition;  // the argument that says whether it writes; nullptr: it always does
 };
 
 std::span<const UndeclaredWrites> AllUndeclaredWrites();
 
-// Whether a call writes to its argument number `argument` without saying so.
+// Returns whether a call writes to its argument number `argument` without declaring it.
 bool WritesUndeclared(const c10::FunctionSchema& schema, size_t argument,
                       c10::ArrayRef<c10::IValue> arguments);
 

@@ -21,13 +21,13 @@ namespace {
 
 using runtime::DeviceBlock;
 
-// Tensors that are more than memory: their bytes are not their values.
+// The keys of tensors that are more than memory: their bytes are not their values.
 constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::DispatchKey::Conjugate,
                                          c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
                                          c10::DispatchKey::FuncTorchBatched,
                                          c10::DispatchKey::Functionalize});
 
-// Names the kind of a tensor whose memory does not hold its elements as they are; null for a plain
+// Names the kind of a tensor whose memory does not hold its elements directly; null for a plain
 // one.
 const char* KindOf(const at::Tensor& tensor) {
   struct Row {
@@ -64,7 +64,7 @@ at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
   return tensor;
 }
 
-// What torch.profiler calls a step.
+// Returns the name of a step in torch.profiler.
 std::string LabelOf(const Step& step, const Program& program) {
   const auto* launch = std::get_if<LaunchStep>(&step);
   return launch == nullptr
@@ -72,7 +72,8 @@ std::string LabelOf(const Step& step, const Program& program) {
              : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
 }
 
-// Strides of dimensions with one element have no meaning, nor have any of an empty tensor.
+// Strides of dimensions with one element have no meaning, and neither do any strides of an empty
+// tensor.
 bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wanted) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (given[i] != wanted[i] && sizes[i] > 1) return false;
@@ -106,13 +107,13 @@ struct CompiledFunction::Frame {
 
   runtime::Stream& stream;
   c10::SmallVector<uint64_t, 512> slots;
-  c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's; null for numbers
+  c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's inputs; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;
-  c10::Storage state;                         // of the generator, if this call takes it
-  std::optional<RandomPlace> drawn;           // and what it holds
-  at::Tensor state_tensors[2];                // seed and offset
-  std::vector<at::Tensor> tensors;            // by program tensor; only with eager steps
-  c10::SmallVector<DeviceBlock*, 4> uploads;  // of inputs on the CPU
+  c10::Storage state;                         // the generator's state, if this call takes it
+  std::optional<RandomPlace> drawn;           // the value of that state
+  at::Tensor state_tensors[2];                // the seed and the offset
+  std::vector<at::Tensor> tensors;            // by program tensor; used only with eager steps
+  c10::SmallVector<DeviceBlock*, 4> uploads;  // copies of inputs that are on the CPU
   runtime::ProgramExecutor::Call call;
   bool donated = false;
 
@@ -191,7 +192,7 @@ bool CompiledFunction::Fits(const at::Tensor& tensor, const Input& input) const 
          (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
 }
 
-// Names only what differs.
+// The message names only the properties that differ.
 void CompiledFunction::Misfit(const at::Tensor& tensor, size_t index) const {
   const Input& input = inputs_[index];
   const char* device = input.on_cpu ? "cpu" : "hpu";
@@ -227,7 +228,7 @@ const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t in
 }
 
 void CompiledFunction::RefuseTangents(PyObject* const* arguments, size_t count) const {
-  // PyTorch has one level; no tensor has a tangent outside of it.
+  // PyTorch has only one level; no tensor has a tangent outside of it.
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr) [[likely]]
     return;
   for (size_t i = 0; i < count; ++i) {
@@ -264,7 +265,8 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
   slot = AddressOf(tensor.const_data_ptr());
 }
 
-// Both of one moment of the generator, whose numbers this call takes; elements of one storage.
+// Both inputs come from the same state of the generator, and this call takes its numbers; both are
+// elements of one storage.
 void CompiledFunction::BindRandomState(Frame& frame) const {
   for (const uint32_t i : state_inputs_) {
     if (frame.inputs[i] == nullptr) {
@@ -301,7 +303,8 @@ void CompiledFunction::CheckOverlap(const Frame& frame) const {
   }
 }
 
-// Those that outputs are made of, or eager steps read, from the first step on that touches them.
+// Allocates the buffers that outputs are made of or that eager steps read, before the first step
+// that touches them.
 void CompiledFunction::AllocateBuffers(Frame& frame, size_t step) const {
   for (const uint32_t buffer : executor_->VisibleFrom(static_cast<uint32_t>(step))) {
     c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
@@ -333,7 +336,8 @@ void CompiledFunction::Donate(const std::vector<uint32_t>& inputs) {
   }
 }
 
-// Stream order keeps the memory until the step is done. The tensor stays, without elements' memory.
+// Stream order keeps the memory until the step is done. The tensor stays, but without memory for
+// its elements.
 void CompiledFunction::GiveBackInputs(const Frame& frame, size_t step) const {
   for (const uint32_t input : donated_[step]) {
     const c10::Storage& storage = frame.Input(input).storage();
@@ -374,7 +378,8 @@ void CompiledFunction::Execute(Frame& frame) {
   if (!mutated_.empty()) CheckOverlap(frame);
   BindRandomState(frame);
   Check(executor_->BeginCall(frame.stream, frame.slots, &frame.call));
-  // One look for the whole call: a look per step would show in the time of a small program.
+  // This is checked once for the whole call: a check per step would show in the time of a small
+  // program.
   if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value() ||
       runtime::HostTracing()) [[unlikely]] {
     RECORD_FUNCTION(label_, {});
@@ -426,7 +431,7 @@ void CompiledFunction::RunEager(Frame& frame, size_t step) const {
   }
 }
 
-// A tensor over the memory of a program tensor, for eager steps and outputs.
+// Returns a tensor over the memory of a program tensor, for eager steps and outputs.
 at::Tensor CompiledFunction::TensorOf(Frame& frame, uint32_t tensor) const {
   const ProgramTensor& entry = function().tensors[tensor];
   switch (entry.placement) {
@@ -440,7 +445,7 @@ at::Tensor CompiledFunction::TensorOf(Frame& frame, uint32_t tensor) const {
     case Placement::kBuffer:
       return Over(frame.storages[entry.index], entry.spec);
     case Placement::kConstant: {
-      // A copy: the constant must survive whatever is done with the tensor.
+      // This is a copy, because the constant must survive whatever is done with the tensor.
       c10::Storage storage = NewStorage(program().constants[entry.index].data.size());
       Check(runtime::CopyOnDevice(frame.stream, AddressOf(storage.data()),
                                   executor_->ConstantAddress(entry.index), storage.nbytes()));

@@ -1,5 +1,5 @@
-// A function of a program bound to PyTorch: checks inputs, makes outputs, runs launches and eager
-// steps. Knows nothing of autograd.
+// A function of a program that is bound to PyTorch: it checks inputs, makes outputs, and runs
+// launches and eager steps. It knows nothing of autograd.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,31 +22,33 @@ class CompiledFunction {
  public:
   explicit CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor);
 
-  // One argument per input of the caller. Returns a new tuple. Needs the GIL; throws what errors.h
-  // says, TypeError and ValueError for inputs that do not fit.
+  // Takes one argument per input of the caller and returns a new tuple. Needs the GIL. Throws the
+  // exceptions of errors.h, and TypeError and ValueError for inputs that do not fit.
   PyObject* Call(PyObject* const* arguments, size_t count);
-  // The same for C++, with or without the GIL: one entry per input, null for a number; one per
-  // output, undefined for what is no tensor. An output that is an input is that tensor. Random
-  // state is taken from the device's generator where it is null: else it is that of an earlier
-  // call.
-  // `donated`: the inputs named by Donate are given back.
-  // `drawn`: where the call's random numbers begin, if it takes some.
+  // Does the same for C++, with or without the GIL. `inputs` has one entry per input, null for a
+  // number; the result has one entry per output, undefined for an output that is not a tensor. An
+  // output that is an input is that tensor. If the random state is null, it is taken from the
+  // device's generator; otherwise it is the state of an earlier call. `donated` says that the
+  // inputs named by Donate are given back. `drawn` receives where the call's random numbers begin,
+  // if it takes some.
   std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false,
                               std::optional<RandomPlace>* drawn = nullptr);
-  // Inputs whose storage is the call's alone where it says so: it loses its memory behind the last
-  // step that touches one. Before the first call.
+  // Names inputs whose storage belongs to the call alone when the call says so: an input then loses
+  // its memory behind the last step that touches it. Call it before the first call.
   void Donate(const std::vector<uint32_t>& inputs);
 
-  // The tensor that argument `index` is; null where the function takes a number. TypeError.
+  // Returns the tensor that argument `index` is, or null where the function takes a number. Throws
+  // TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
-  // InputsWithTangents for a tensor that forward-mode differentiation follows: a program computes
-  // no tangents.
+  // Throws InputsWithTangents for a tensor that forward-mode differentiation follows, because a
+  // program computes no tangents.
   void RefuseTangents(PyObject* const* arguments, size_t count) const;
-  // TypeError unless there are so many of those.
+  // Throws TypeError unless there are `count` inputs.
   void CheckCount(size_t count) const;
-  // New references. `argument`: what was given for the input that the output is, or is a view of.
+  // These return new references. `argument` is the value given for the input that the output is, or
+  // is a view of.
   PyObject* ConstantOutput(size_t index) const { return Py_NewRef(constant_outputs_[index]); }
-  // The view of an input, or the detached tensor, that a kInputView output is.
+  // Returns the view of an input, or the detached tensor, that a kInputView output is.
   static at::Tensor ViewOfInput(const ProgramOutput& output, const at::Tensor& input);
 
   const std::string& name() const { return executor_->name(); }
@@ -59,7 +61,8 @@ class CompiledFunction {
  private:
   struct Input {
     bool is_tensor = false;
-    bool is_state = false;  // of the generator: a 0-d tensor of the function's own or a saved one
+    // State of the generator: a 0-d tensor of the function's own, or a saved one.
+    bool is_state = false;
     bool on_cpu = false;
     bool mutated = false;
     at::ScalarType dtype = at::kFloat;
@@ -68,7 +71,7 @@ class CompiledFunction {
     int64_t numel = 0;
     uint64_t bytes = 0;  // from the first element to the end of the last
   };
-  struct Frame;  // of one call
+  struct Frame;  // the state of one call
 
   Input PrepareInput(size_t index) const;
   PyObject* PrepareOutput(const ProgramOutput& output) const;
@@ -79,9 +82,9 @@ class CompiledFunction {
   void CheckOverlap(const Frame& frame) const;
   void AllocateBuffers(Frame& frame, size_t step) const;
   void GiveBackInputs(const Frame& frame, size_t step) const;
-  // From bound inputs to everything that outputs are made of.
+  // Runs everything from bound inputs to the tensors that outputs are made of.
   void Execute(Frame& frame);
-  // `recorded`: some profiler hears of the steps.
+  // `recorded` says that some profiler records the steps.
   void RunSteps(Frame& frame, bool recorded);
   void RunStep(Frame& frame, size_t step);
   void RunEager(Frame& frame, size_t step) const;
@@ -89,15 +92,15 @@ class CompiledFunction {
   PyObject* MakeOutput(Frame& frame, size_t index, PyObject* const* arguments) const;
 
   const std::unique_ptr<runtime::ProgramExecutor> executor_;
-  const std::string label_;               // in torch.profiler
+  const std::string label_;               // the name in torch.profiler
   std::vector<std::string> step_labels_;  // per step
   std::vector<Input> inputs_;
-  std::vector<uint32_t> state_inputs_;          // of the generator
-  uint64_t draws_ = 0;                          // counters that a call takes from it
+  std::vector<uint32_t> state_inputs_;          // inputs that hold the generator's state
+  uint64_t draws_ = 0;                          // counters that a call takes from the generator
   std::vector<uint32_t> mutated_;               // inputs that some step writes
   std::vector<std::vector<uint32_t>> donated_;  // inputs, by the last step that touches them
-  // Per output: the Python object of a kNone, kInt, kFloat or kBool; else null. Lives as long as
-  // the process: programs may be destroyed after the interpreter.
+  // By output: the Python object of a kNone, kInt, kFloat or kBool output, else null. The objects
+  // live as long as the process, because programs may be destroyed after the interpreter.
   std::vector<PyObject*> constant_outputs_;
   std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
   std::atomic<uint64_t> call_count_{0};

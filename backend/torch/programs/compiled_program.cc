@@ -26,8 +26,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Where a node keeps its call: a byte on the CPU at the call's address, whose deleter lets go of
-// it. Compiled autograd takes a tensor as an input of its graph; a capsule it cannot hash.
+// Where a node keeps its call: a byte on the CPU at the call's address, whose deleter releases the
+// call. Compiled autograd accepts a tensor as an input of its graph, but it cannot hash a capsule.
 constexpr char kCall[] = "call";
 constexpr char kHooked[] = "hooked";
 constexpr char kReleased[] = "released";
@@ -43,7 +43,7 @@ constexpr char kAdvice[] =
     ". Run this part of the model without torch.compile (torch.compiler.disable) where second "
     "derivatives are needed";
 
-// Inside a transform (vmap over gradients) a tensor does not mean its elements.
+// Inside a transform (vmap over gradients) a tensor's memory does not simply hold its elements.
 bool IsTransformed(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kTransformed({c10::DispatchKey::Batched,
                                               c10::DispatchKey::FuncTorchBatched,
@@ -51,15 +51,15 @@ bool IsTransformed(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_any(kTransformed);
 }
 
-// The generator's state, of which nobody takes anything.
+// Returns the generator's state without taking anything from it.
 RandomPlace GeneratorPlace() {
   at::Generator generator = DefaultGenerator();
   const std::lock_guard lock(generator.mutex());
   return {generator.current_seed(), generator.get_offset()};
 }
 
-// The gradient of an output, as the backward takes it: zeros where nothing reached the output, a
-// copy where strides or type differ from those that were compiled for.
+// Returns the gradient of an output in the form that the backward takes: zeros where no gradient
+// reached the output, and a copy where strides or type differ from those that were compiled for.
 at::Tensor AsTangent(const at::Tensor& gradient, const TensorSpec& spec) {
   const at::ScalarType dtype = *ToScalarType(spec.dtype);
   const at::Device device(kHpuDevice);
@@ -112,11 +112,11 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
 struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
   struct Results {
     std::vector<at::Tensor> outputs;  // of the forward
-    variable_list returned;           // those that are tensors of the node
+    variable_list returned;           // the outputs that are tensors of the node
     std::optional<RandomPlace> drawn;
   };
 
-  // `inputs`: the tensors among the forward's inputs.
+  // `inputs` are the tensors among the forward's inputs.
   static Results Run(const RecordedCall& call, at::TensorList inputs) {
     CompiledProgram& program = call.program();
     CompiledFunction& function = program.forward();
@@ -134,7 +134,7 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
   }
 
   // Returns the tensor outputs that the caller gets, without those that are inputs or views of
-  // them.
+  // inputs.
   static variable_list forward(AutogradContext* context,
                                const c10::intrusive_ptr<RecordedCall>& call,
                                at::TensorList inputs) {
@@ -153,10 +153,10 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     context->save_for_backward(std::move(saved));
     context->mark_non_differentiable(not_differentiable);
     context->set_materialize_grads(false);
-    // What hooks give back later may be tensors of theirs.
+    // The tensors that hooks give back later may be the hooks' own.
     const bool hooked = at::SavedTensorDefaultHooks::get_hooks().has_value();
     context->saved_data[kHooked] = hooked;
-    // Hooks are there to hold less: a checkpoint's, for example.
+    // The purpose of hooks is to hold less memory, as those of a checkpoint do.
     if (hooked) call->Release("its saved tensors went through hooks (saved_tensors_hooks)");
     context->saved_data[kCall] =
         at::from_blob(call.get(), {1}, [call](void*) {}, at::TensorOptions(at::kByte));
@@ -174,7 +174,7 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     CompiledProgram* program = &call->program();
     const bool create_graph = at::GradMode::is_enabled();
     const bool transformed = std::any_of(tangents.begin(), tangents.end(), IsTransformed);
-    variable_list gradients(1);  // the call itself has none
+    variable_list gradients(1);  // the call itself has no gradient
     std::string reason;
     if (create_graph || transformed) {
       TORCH_CHECK(context->saved_data.count(kReleased) == 0, kBackwardTwice);
@@ -193,7 +193,7 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     }
     {
       const at::NoGradGuard no_grad;
-      // Autograd lets go of them behind this call anyway, unless the graph is retained.
+      // Autograd releases them after this call anyway, unless the graph is retained.
       const bool donated = !torch::autograd::get_current_graph_task_keep_graph() &&
                            !context->saved_data[kHooked].toBool();
       TORCH_CHECK(context->saved_data.count(kReleased) == 0, kBackwardTwice);
@@ -210,8 +210,8 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
   }
 };
 
-// `saved`: by input of the backward. `tangents`: by output of the node; may be undefined.
-// `donated`: what is saved may lose its memory.
+// `saved` is by input of the backward. `tangents` is by output of the node; entries may be
+// undefined. `donated` says that saved tensors may lose their memory.
 variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents,
                                            bool donated) {
   const std::vector<ProgramInput>& inputs = backward().function().inputs;
@@ -238,8 +238,8 @@ PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t c
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor* tensor = forward().TensorArgument(arguments[i], i);
     if (tensor == nullptr) continue;
-    // One that has no gradient is not an input of the node: autograd would go on from it with zeros
-    // where eager PyTorch goes no further.
+    // An input without a gradient is not an input of the node: autograd would continue from it with
+    // zeros where eager PyTorch stops.
     const bool cut = gradient_of_input_[i] < 0 && tensor->requires_grad();
     inputs.push_back(cut ? tensor->detach() : *tensor);
   }
@@ -247,7 +247,8 @@ PyObject* CompiledProgram::CallWithBackward(PyObject* const* arguments, size_t c
       c10::intrusive_ptr<CompiledProgram>::reclaim_copy(this), differentiate, arguments, count);
   variable_list tensors;
   if (c10::InferenceMode::is_enabled()) {
-    tensors = Gradients::Run(*call, at::TensorList(inputs)).returned;  // autograd follows nothing
+    // Autograd does not follow this.
+    tensors = Gradients::Run(*call, at::TensorList(inputs)).returned;
   } else {
     const at::AutoGradMode on(true);
     tensors = Gradients::apply(call, at::TensorList(inputs));

@@ -37,7 +37,8 @@ TypePtr WithoutOptional(const TypePtr& type) {
   return optional ? optional->getElementType() : type;
 }
 
-// Values whose form depends on what the operator declares. Throws for what fits no declaration.
+// Converts values whose form depends on the operator's declaration. Throws for a value that fits no
+// declaration.
 class Converter {
  public:
   explicit Converter(const std::vector<at::Tensor>* tensors) : tensors_(tensors) {}
@@ -52,7 +53,8 @@ class Converter {
   IValue From(const TensorArgument& value, const TypePtr&) const {
     return (*tensors_)[value.tensor];
   }
-  // What Python makes of a number where a tensor is declared: it does not widen the other operand.
+  // Returns what Python makes of a number where a tensor is declared: it does not widen the other
+  // operand.
   static at::Tensor WrappedNumber(const at::Scalar& value) {
     at::Tensor tensor = c10::scalar_to_tensor(value);
     tensor.unsafeGetTensorImpl()->set_wrapped_number(true);

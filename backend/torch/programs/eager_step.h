@@ -1,4 +1,4 @@
-// An eager step of a program: one operator called through PyTorch's dispatcher.
+// An eager step of a program, which calls one operator through PyTorch's dispatcher.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,24 +15,25 @@ namespace hpu::torch_backend {
 
 class PreparedEagerStep {
  public:
-  // Finds the operator and converts what does not change between calls. `function` outlives this
-  // and holds `step`, as does the name of its program. `in_use`: TensorsInUse(function). Throws
-  // DeviceError naming operator and argument.
+  // Finds the operator and converts the arguments that do not change between calls. `function`
+  // contains `step` and must outlive this object, as must the name of its program. `in_use` is
+  // TensorsInUse(function). Throws DeviceError naming operator and argument.
   PreparedEagerStep(const std::string& program, const ProgramFunction& function,
                     const EagerStep& step, const std::vector<bool>& in_use);
 
-  // Program tensors that Run reads.
+  // Returns the program tensors that Run reads.
   const std::vector<uint32_t>& inputs() const { return inputs_; }
 
-  // Calls the operator below autograd. Reads `tensors` at inputs(), writes it at the step's
-  // outputs that are in use; one whose strides are not those of the program is copied to them.
+  // Calls the operator below autograd. Reads `tensors` at inputs() and writes it at the step's
+  // outputs that are in use. A result whose strides differ from those of the program is copied to a
+  // tensor with the right ones.
   void Run(std::vector<at::Tensor>& tensors) const;
 
  private:
   struct PreparedArgument {
     c10::TypePtr type;
     c10::IValue constant;
-    const Argument* dynamic = nullptr;  // holds a tensor: converted at each call
+    const Argument* dynamic = nullptr;  // it contains a tensor, so it is converted at each call
   };
 
   PreparedArgument Prepare(const c10::Argument& declared, const Argument* given);

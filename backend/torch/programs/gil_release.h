@@ -1,4 +1,4 @@
-// Lets the GIL go for its lifetime, where this thread has it: autograd's threads have not.
+// Releases the GIL while it lives, if this thread has it: autograd's threads do not.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

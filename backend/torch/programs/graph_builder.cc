@@ -17,7 +17,7 @@ namespace py = pybind11;
 using c10::TypeKind;
 using c10::TypePtr;
 
-// A tensor of the graph under construction, where arguments are given.
+// A tensor of the graph under construction, for use in arguments.
 struct GraphValue {
   uint32_t id = 0;
 };
@@ -53,7 +53,7 @@ EnumArgument ToEnum(at::Layout layout) {
   return {"strided"};
 }
 
-// One number where a list is declared stands for all its items ("int[2] stride=1").
+// Where a list is declared, one number stands for all its items ("int[2] stride=1").
 ArgumentList Repeat(Argument value, const std::optional<int32_t>& count) {
   return ArgumentList(static_cast<size_t>(count.value_or(1)), std::move(value));
 }
@@ -72,7 +72,7 @@ int64_t ToInt64(py::handle value) {
   return number;
 }
 
-// Python values as a dispatch mode sees them, with GraphValues in place of tensors.
+// Converts Python values as a dispatch mode sees them, with GraphValues in place of tensors.
 class PythonArguments {
  public:
   explicit PythonArguments(uint32_t value_count) : value_count_(value_count) {}
@@ -154,7 +154,7 @@ TensorSpec ToSpec(at::ScalarType dtype, py::handle sizes, py::handle strides, in
   return {ToDType(dtype).dtype, ToInts(sizes), ToInts(strides), offset};
 }
 
-// Tensors of arguments that the schema says are written.
+// Returns the tensors of arguments that the schema declares as written.
 std::vector<uint32_t> WritesOf(const c10::FunctionSchema& schema,
                                const std::vector<Argument>& args) {
   std::vector<uint32_t> writes;
@@ -244,7 +244,7 @@ class PyGraphBuilder {
     TORCH_CHECK_VALUE(false, "there is no alias form \"", name, "\"");
   }
 
-  // Pairs of numbers, as captured_graph.h names them: (output, tangent) and (input, gradient).
+  // The pairs of numbers are those of captured_graph.h: (output, tangent) and (input, gradient).
   void SetDerivative(const std::vector<std::pair<uint32_t, uint32_t>>& tangents,
                      const std::vector<std::pair<uint32_t, uint32_t>>& gradients) {
     std::vector<CapturedTangent> first;
@@ -346,7 +346,7 @@ OpSchema ToOpSchema(const c10::FunctionSchema& schema) {
   return result;
 }
 
-// "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device.
+// Returns "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device.
 std::string Describe(const at::Tensor& tensor) {
   std::ostringstream out;
   const auto list = [&](char open, c10::SymIntArrayRef numbers, char close) {

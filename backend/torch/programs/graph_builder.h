@@ -1,5 +1,6 @@
-// Captured graphs (graph/captured_graph.h) from calls of PyTorch's operators: arguments are brought
-// into schema order with the schema's defaults, writes are read off its alias annotations.
+// Makes captured graphs (graph/captured_graph.h) from calls of PyTorch's operators: arguments are
+// brought into schema order with the schema's defaults, and writes are read from the schema's alias
+// annotations.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -10,11 +11,11 @@
 
 namespace hpu::torch_backend {
 
-// A value that no captured graph holds throws c10::ValueError.
+// These throw c10::ValueError for a value that no captured graph can hold.
 Argument ToArgument(const c10::IValue& value, const c10::TypePtr& declared);
 OpSchema ToOpSchema(const c10::FunctionSchema& schema);
 
-// Adds GraphBuilder with its Value and element_types().
+// Adds GraphBuilder, its Value, and element_types().
 void BindGraphBuilder(pybind11::module_& module);
 
 }  // namespace hpu::torch_backend

@@ -18,10 +18,10 @@ namespace {
 // A plain CPython type with vectorcall: a call costs no argument tuple and no signature matching.
 struct ProgramObject {
   PyObject_HEAD vectorcallfunc vectorcall;
-  CompiledProgram* program;  // a reference to it
+  CompiledProgram* program;  // holds a reference to it
 };
 
-// Read-only view of a Python buffer.
+// A read-only view of a Python buffer.
 class BufferView {
  public:
   explicit BufferView(PyObject* object) {
@@ -96,13 +96,13 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* names) {
 
 void Dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  // Nodes of autograd's graph may still need it.
+  // Nodes of autograd's graph may still need the program.
   c10::intrusive_ptr<CompiledProgram>::reclaim(reinterpret_cast<ProgramObject*>(self)->program);
   type->tp_free(self);
   Py_DECREF(type);
 }
 
-// What a container says need not be UTF-8.
+// Text in a container need not be UTF-8.
 PyObject* ToPython(const std::string& text) {
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
@@ -120,7 +120,7 @@ bool MutatesInputs(const CompiledProgram& p) { return p.forward().mutates_inputs
 bool HasBackward(const CompiledProgram& p) { return p.has_backward(); }
 uint64_t NodeCount(const CompiledProgram& p) { return p.forward().function().node_count; }
 
-// Of all functions together.
+// Adds up a count over all functions.
 template <typename Count>
 uint64_t Sum(const CompiledProgram& p, const Count& count) {
   uint64_t sum = 0;

@@ -1,4 +1,4 @@
-// The Python type _torch.Program: a compiled graph, called like a function.
+// The Python type _torch.Program: a compiled graph that is called like a function.
 #pragma once
 
 #include <Python.h>

@@ -1,10 +1,11 @@
-// A node of autograd keeps this of a call of a program, beside the tensors that the program saves:
-// the arguments, and a Python function that computes the graph's gradients eagerly.
+// A node of autograd keeps this record of a call of a program, beside the tensors that the program
+// saves: the arguments, and a Python function that computes the graph's gradients eagerly.
 //
-// The compiled backward has no backward of its own. Whoever asks for gradients that can be
-// differentiated again (create_graph), or for a batch of them (vmap), gets those of the eager
-// graph, which is run again for it. Where that would give others the compiled gradients are given
-// and an error stands behind them, so that no second derivative is zero without a word.
+// The compiled backward has no backward of its own. A caller that asks for gradients that can be
+// differentiated again (create_graph), or for a batch of them (vmap), gets the gradients of the
+// eager graph, which is run again for that. Where the eager graph would give other gradients, the
+// caller gets the compiled ones with an error behind them, so that a second derivative is never
+// silently zero.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,21 +25,22 @@ namespace hpu::torch_backend {
 
 class RecordedCall : public torch::CustomClassHolder {
  public:
-  // `differentiate`: see dynamo/programs/differentiation.py; null: the caller has none. Needs the
-  // GIL.
+  // `differentiate`: see dynamo/programs/differentiation.py. It is null if the caller has none.
+  // Needs the GIL.
   RecordedCall(c10::intrusive_ptr<CompiledProgram> program, PyObject* differentiate,
                PyObject* const* arguments, size_t count);
 
   CompiledProgram& program() const { return *program_; }
 
-  // Behind the forward. `drawn`: where its random numbers began.
+  // Called behind the forward. `drawn` is where its random numbers began.
   void NoteForward(const std::optional<RandomPlace>& drawn);
-  // Lets go of the arguments. `reason`: what is said to whoever would need them, after "because".
+  // Releases the arguments. `reason` is the text that follows "because" in the error for a caller
+  // that would need them.
   void Release(std::string reason);
 
-  // By argument, undefined for those without a gradient; nothing, and `reason` is set, where the
-  // eager graph would not give the gradients of this call. `tangents`: by output that the caller
-  // got; may be undefined. With or without the GIL.
+  // Returns the gradients by argument, undefined for those without one. Returns nothing and sets
+  // `reason` where the eager graph would not give the gradients of this call. `tangents` is by
+  // output that the caller got; entries may be undefined. Works with or without the GIL.
   std::optional<std::vector<at::Tensor>> Differentiate(const std::vector<at::Tensor>& tangents,
                                                        bool create_graph, std::string* reason);
 
@@ -46,14 +48,14 @@ class RecordedCall : public torch::CustomClassHolder {
   const c10::intrusive_ptr<CompiledProgram> program_;
   std::optional<c10::SafePyObject> differentiate_;
   std::optional<c10::SafePyObject> arguments_;  // a tuple
-  // Argument that is a tensor and its version behind the forward.
+  // The arguments that are tensors, and their versions behind the forward.
   std::vector<std::pair<size_t, uint32_t>> versions_;
   std::optional<RandomPlace> drawn_;
   std::string released_;
 };
 
-// `gradients`, behind which an error stands on every way to the inputs of the node that autograd
-// runs now.
+// Returns `gradients` with an error behind them on every path to the inputs of the node that
+// autograd runs now.
 torch::autograd::variable_list RaiseIfDifferentiated(
     const torch::autograd::variable_list& gradients, const std::string& message);
 
