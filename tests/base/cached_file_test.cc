@@ -36,7 +36,8 @@ class CachedFileTest : public testing::Test {
 TEST_F(CachedFileTest, ShowsEveryChangeAtOnce) {
   EXPECT_TRUE(absl::IsNotFound(file_.Get().status()));
   for (const char* text : {"one", "two", "six"}) {
-    Write(text);  // of one size, and perhaps within one tick of the file system's clock
+    // Both texts have one size, and may come within one tick of the file system's clock.
+    Write(text);
     EXPECT_EQ(**file_.Get(), text);
   }
   std::filesystem::remove(path_);
@@ -45,7 +46,7 @@ TEST_F(CachedFileTest, ShowsEveryChangeAtOnce) {
 
 TEST_F(CachedFileTest, IsNotReadAgainWhereNothingChanges) {
   Write("one");
-  // It has to be old enough for its time to tell.
+  // The change must be old enough for its time to be conclusive.
   for (int i = 0; i < 60 && reads_ == i; ++i) {
     ASSERT_TRUE(file_.Get().ok());
     usleep(100'000);

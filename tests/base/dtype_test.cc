@@ -15,7 +15,7 @@ TEST(DType, NamesRoundTrip) {
   EXPECT_EQ(DTypeFromName("invalid"), std::nullopt);
 }
 
-// The numbers are on disk and on the wire: this table may only grow.
+// The numbers are on disk and on the wire, so this table may only grow.
 TEST(DType, NumbersArePinned) {
   EXPECT_EQ(static_cast<int>(DType::kF32), 1);
   EXPECT_EQ(static_cast<int>(DType::kBF16), 2);

@@ -7,14 +7,15 @@
 namespace hpu {
 namespace {
 
-// A format of 16 bits as IEEE 754 tells it: a sign, then the exponent, then kMantissa bits.
+// A 16-bit format as IEEE 754 defines it: a sign, then the exponent, then kMantissa bits.
 template <typename Float, int kMantissa>
 struct Format {
   static constexpr uint16_t kInfinity = 0x7fff >> kMantissa << kMantissa;
   static constexpr uint16_t kQuiet = 1 << (kMantissa - 1);
   static constexpr int kBias = (kInfinity >> kMantissa) / 2;
 
-  // What finite bits mean; at kInfinity the power of two after the largest finite value.
+  // Returns the value of finite bits; for kInfinity it is the power of two after the largest finite
+  // value.
   static double Value(uint16_t bits) {
     const int exponent = (bits & 0x7fff) >> kMantissa;
     const int mantissa = bits & ((1 << kMantissa) - 1);
@@ -52,7 +53,7 @@ TYPED_TEST(Float16Test, EveryValueIsWidenedExactlyAndComesBack) {
   }
 }
 
-// Between each two neighbours, subnormal ones and infinity included.
+// This checks between each two neighbours, including subnormal ones and infinity.
 TYPED_TEST(Float16Test, RoundsToTheNearestAndTiesToTheEvenOne) {
   using F = TypeParam;
   for (uint16_t lower = 0; lower < F::kInfinity; ++lower) {
@@ -75,7 +76,7 @@ TYPED_TEST(Float16Test, WhatIsTooLargeOrTooSmallKeepsItsSign) {
   EXPECT_EQ(F::Rounded(-std::numeric_limits<double>::denorm_min()), 0x8000);
 }
 
-// f16 is rounded from f64 in one step; bf16 in two, as PyTorch does: 1 + 2^-8 + 2^-40 is a tie in
+// f16 is rounded from f64 in one step, and bf16 in two, as in PyTorch: 1 + 2^-8 + 2^-40 is a tie in
 // f32.
 TEST(Float16, OnlyBfloat16GoesByWayOfF32) {
   const auto bits = [](auto value) { return std::bit_cast<uint16_t>(value); };

@@ -9,7 +9,7 @@ std::span<const uint8_t> AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Vector from FIPS 180-2, appendix B.1.
+// The vector is from FIPS 180-2, appendix B.1.
 TEST(Hash, Sha256OfAbc) {
   EXPECT_EQ(ToHex(Sha256(AsBytes("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

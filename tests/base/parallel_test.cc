@@ -54,7 +54,7 @@ TEST(ParallelFor, AnExceptionLeavesOutWhatHasNotBegun) {
   EXPECT_EQ(calls, 3);
 }
 
-// The address space holds a few more stacks, not a thousand.
+// The address space holds a few more stacks, but not a thousand.
 TEST(ParallelFor, DoesWithFewerThreadsThanWanted) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs more address space than any limit leaves";

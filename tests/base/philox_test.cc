@@ -8,7 +8,7 @@
 namespace hpu {
 namespace {
 
-// kat_vectors of Random123 (Salmon et al.), lines "philox4x32 10".
+// These are the kat_vectors of Random123 (Salmon et al.), lines "philox4x32 10".
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0}),
             (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -30,9 +30,10 @@ TEST(Philox, BlocksOfADraw) {
   EXPECT_EQ(PhiloxBlocks(5), 2U);
 }
 
-// Of n = 2^20 numbers: the mean of uniform numbers has variance 1 / 12 n, that of their squares'
-// mean (1/5 - 1/9) / n; six standard deviations are missed by chance once in 5e8 seeds. 64 bins
-// have a chi-square of 63 +- sqrt(126) degrees; 63 + 6 sqrt(126) = 130.3.
+// For n = 2^20 numbers, the mean of uniform numbers has variance 1 / 12 n, and the mean of their
+// squares has variance (1/5 - 1/9) / n. A deviation of six standard deviations happens by chance
+// once in 5e8 seeds. 64 bins have a chi-square of 63 +- sqrt(126) degrees; 63 + 6 sqrt(126) =
+// 130.3.
 TEST(Philox, NumbersAreUniform) {
   constexpr int kCount = 1 << 20;
   constexpr int kBins = 64;

@@ -5,7 +5,7 @@
 namespace hpu {
 namespace {
 
-// Places of the elements in row-major order of their indices.
+// Returns the places of the elements in row-major order of their indices.
 Dims Places(const Dims& sizes, const Dims& strides) {
   Dims places = {0};
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -77,8 +77,8 @@ TEST(Strides, ReshapeByHand) {
   EXPECT_EQ(ReshapeStrides(Dims{0, 3}, Dims{9, 9}, Dims{2, 0}), (Dims{1, 1}));
 }
 
-// All layouts of 24 elements from a few strides, seen as all shapes of 24 elements: the same places
-// in the same order, and nullopt only where no strides give them.
+// This takes all layouts of 24 elements from a few strides, seen as all shapes of 24 elements. They
+// must give the same places in the same order, and nullopt only where no strides give them.
 TEST(Strides, ReshapedMemoryIsTheSameInTheSameOrder) {
   const std::vector<Dims> shapes = {{24},      {2, 12},   {12, 2},      {4, 6},       {6, 4},
                                     {3, 8},    {2, 3, 4}, {4, 3, 2},    {2, 2, 6},    {2, 2, 2, 3},
@@ -107,7 +107,7 @@ TEST(Strides, ReshapedMemoryIsTheSameInTheSameOrder) {
           continue;
         }
         ++copies;
-        // The only candidate: what one step along each dimension moves.
+        // The only candidate is the distance of one step along each dimension.
         Dims wanted(to.size(), 0);
         const Dims steps = RowMajorStrides(to);
         for (size_t d = 0; d < to.size(); ++d) {

@@ -1,6 +1,6 @@
-// Formats and semantics: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1
-// chapter 18 ("Programming with Intel AMX") and volume 2 (LDTILECFG, TILELOADD, TILESTORED,
-// TILEZERO, TILERELEASE, TDPBF16PS).
+// The formats and semantics are from the Intel 64 and IA-32 Architectures Software Developer's
+// Manual, volume 1 chapter 18 ("Programming with Intel AMX") and volume 2 (LDTILECFG, TILELOADD,
+// TILESTORED, TILEZERO, TILERELEASE, TDPBF16PS).
 #include "tests/contraction/amx_interpreter.h"
 
 #include <signal.h>
@@ -51,7 +51,8 @@ struct Instruction {
   Prefix prefix = kNone;
   int reg = 0, second = 0, rm = 0;  // ModRM.reg, VEX.vvvv, ModRM.rm
   bool is_memory = false;
-  uint64_t base = 0, index = 0;  // of the memory operand: base and displacement; scaled index
+  // Of the memory operand: base plus displacement, and the scaled index.
+  uint64_t base = 0, index = 0;
   int length = 0;
 };
 
@@ -146,7 +147,7 @@ float At(const Tile& tile, int row, int column) {
   return value;
 }
 
-// bf16 number `column` of a row.
+// Returns the bf16 number in `column` of a row.
 float NarrowAt(const Tile& tile, int row, int column) {
   uint16_t bits;
   std::memcpy(&bits, &tile.data[row][column * 2], 2);

@@ -1,6 +1,7 @@
-// Products and convolutions of bf16 at level v4-amx: same results as AVX512_BF16 within rounding,
-// and the instructions really are those of AMX. Results against a reference over all shapes:
-// gemm_test, conv_test and gemm_epilogue_test, which run at this level too.
+// Products and convolutions of bf16 at level v4-amx give the same results as AVX512_BF16 within
+// rounding, and their instructions really are AMX instructions. gemm_test, conv_test and
+// gemm_epilogue_test, which run at this level too, compare results with a reference over all
+// shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +30,7 @@ GemmSpec Product(int64_t m, int64_t n, int64_t k) {
   return spec;
 }
 
-// Tile products that the level's code runs for one product; results go to `out`.
+// Returns the tile products that the level's code runs for one product; results go to `out`.
 long ProductsRun(const GemmSpec& spec, IsaLevel isa, TestBuffer& out) {
   TestBuffer a(MemoryType::kBF16, spec.m * spec.k), b(MemoryType::kBF16, spec.n * spec.k);
   a.FillRandom(1);
@@ -73,8 +74,9 @@ TEST(AmxRowTilesTest, CoverEveryRow) {
   }
 }
 
-// Rows of one and two tiles with every kind of rest, panels of one and two vectors, columns beyond
-// the last panel, k in one block and in several, tiles of B that are not full, k that is filled up.
+// The cases have rows of one and two tiles with every kind of remainder, panels of one and two
+// vectors, columns beyond the last panel, k in one block and in several, tiles of B that are not
+// full, and k that is filled up.
 TEST(AmxGemmTest, AgreesWithVectors) {
   if (!CanRunAmx()) GTEST_SKIP() << "needs AVX512_BF16";
   for (const int64_t m : {5, 16, 17, 32, 33, 47, 64, 200}) {
@@ -109,11 +111,11 @@ TEST(AmxGemmTest, ShortDepthsKeepToVectors) {
 
 struct ConvShape {
   int64_t channels, height, width, outputs, kernel, stride, pad;
-  bool tiles;  // AMX takes it
+  bool tiles;  // whether AMX takes it
 };
 
-// One and several tiles per output row, two tiles from different rows, a last block of fewer rows,
-// input read in place, and widths that no tile of equal pixels covers.
+// The cases have one and several tiles per output row, two tiles from different rows, a last block
+// of fewer rows, input read in place, and widths that no tile of equal pixels covers.
 TEST(AmxConvTest, AgreesWithVectors) {
   if (!CanRunAmx()) GTEST_SKIP() << "needs AVX512_BF16";
   const ConvShape shapes[] = {
@@ -176,7 +178,7 @@ TEST(AmxConvTest, AgreesWithVectors) {
   }
 }
 
-// Results: attention_test, which runs at this level too.
+// attention_test, which runs at this level too, checks the results.
 TEST(AmxAttentionTest, BothProductsAreTiles) {
   if (!CanRunAmx() || HostIsaLevel() == IsaLevel::kV4Amx)
     GTEST_SKIP() << "counts what is interpreted";
@@ -201,7 +203,7 @@ TEST(AmxAttentionTest, BothProductsAreTiles) {
                                [&](ContractionEmitter& e) { return e.EmitAttention(spec); });
   const long before = AmxProductsInterpreted();
   compiled.Run({&q, &k, &v, &out, nullptr});
-  // 16 x 16 results of 32 terms each.
+  // There are 16 x 16 results of 32 terms each.
   constexpr long kScores = (160 / 16) * (64 / 16) * (64 / 32);
   constexpr long kOutputs = (64 / 16) * (64 / 16) * (160 / 32);
   EXPECT_EQ(AmxProductsInterpreted() - before, kScores + kOutputs);

@@ -1,4 +1,5 @@
-// Attention's gradient, run behind the forward that saves its statistics, against the definition.
+// Attention's gradient, run after the forward that saves its statistics, is compared with the
+// definition.
 #include <gtest/gtest.h>
 
 #include "tests/contraction/attention_run.h"
@@ -81,7 +82,7 @@ class BackwardRun : public AttentionOperands {
                c_.n, c_.dv, dv);
   }
 
-  // What row i of (b, h) adds to the gradients; its statistics are checked on the way.
+  // Adds the contribution of row i of (b, h) to the gradients; checks its statistics on the way.
   void AddRow(int64_t b, int64_t h, int64_t i, std::vector<double>& dq, std::vector<double>& dk,
               std::vector<double>& dv) {
     std::pair<double, double> statistics;
@@ -197,8 +198,9 @@ TEST(AttentionBackwardTest, NarrowTypes) {
   }
 }
 
-// Weights and slopes are rounded to bf16 where its pairs are multiplied: even features, contiguous;
-// the others as f32. Rests of every kind: of tiles and blocks of keys, of queries, of features.
+// Weights and slopes are rounded to bf16 where pairs of bf16 are multiplied: for even, contiguous
+// features. The others are computed as f32. The cases have remainders of every kind: of tiles and
+// blocks of keys, of queries, of features.
 TEST(AttentionBackwardTest, PairsOfBF16) {
   constexpr MemoryType kType = MemoryType::kBF16;
   CheckAll({{.b = 2, .h = 2, .m = 128, .n = 128, .d = 64, .dv = 64, .type = kType},
@@ -234,8 +236,8 @@ TEST(AttentionBackwardTest, PairsOfBF16) {
   }
 }
 
-// Lengths whose rows begin with a Philox block and others; blocks of keys with a rest behind them;
-// heads that share keys, causal rows.
+// The cases have lengths whose rows begin with a Philox block and others that do not, blocks of
+// keys with a remainder behind them, heads that share keys, and causal rows.
 TEST(AttentionBackwardTest, Dropout) {
   CheckAll(
       {{.b = 2, .h = 3, .m = 70, .n = 128, .d = 16, .dv = 16, .keep = 0.9f},

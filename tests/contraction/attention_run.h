@@ -1,4 +1,4 @@
-// Operands of attention for tests of it and of its gradient, and its weights by definition.
+// The operands of attention for tests of it and of its gradient, and its weights by definition.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct AttentionCase {
   MaskKind mask = MaskKind::kNone;
   MemoryType type = MemoryType::kF32;
   bool heads_inside =
-      true;  // memory order [b, m, h, d] as transformers produce it; else [b, h, m, d]
+      true;  // memory order [b, m, h, d] as transformers produce it; if false, [b, h, m, d]
   bool transposed_keys = false;
   float keep = 1;  // below 1: weights are dropped
 };
@@ -74,7 +74,7 @@ class AttentionOperands {
     spec_.name = "test";
   }
 
-  // A tensor [b, heads, rows, cols] in the case's memory order.
+  // Places a tensor [b, heads, rows, cols] in the case's memory order.
   std::unique_ptr<TestBuffer> Place(int64_t heads, int64_t rows, int64_t cols, int64_t* strides,
                                     int64_t& offset) {
     offset = 3;
@@ -105,7 +105,7 @@ class AttentionOperands {
       mask_->Set(i, is_bool ? keep : additive);
     }
     if (c_.mask != MaskKind::kMaskAll) return;
-    // Whole rows without keys, and one whose first hundred keys are masked.
+    // The mask has whole rows without keys, and one whose first hundred keys are masked.
     for (int64_t i = 0; i < mask_->elements(); ++i) {
       const int64_t row = i / c_.n;
       if (row % 3 == 0 || (row == 1 && i % c_.n < 200)) mask_->Set(i, -INFINITY);
@@ -117,8 +117,8 @@ class AttentionOperands {
     return buffer.Get(offset + b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3]);
   }
 
-  // Softmax of the scores of row i; zeros if all keys are hidden. `statistics`, if given, becomes
-  // the row's maximum and 1 / its sum.
+  // Returns the softmax of the scores of row i; zeros if all keys are hidden. `statistics`, if
+  // given, receives the row's maximum and 1 / its sum.
   std::vector<double> Weights(int64_t b, int64_t h, int64_t i,
                               std::pair<double, double>* statistics = nullptr) const {
     const int64_t key_head = h / c_.kv_repeat;
@@ -147,7 +147,7 @@ class AttentionOperands {
     return scores;
   }
 
-  // What dropout makes of weight j of row i: 0 or 1 / keep.
+  // Returns the factor that dropout applies to weight j of row i: 0 or 1 / keep.
   double Noise(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (c_.keep == 1) return 1;
     const auto place = static_cast<uint64_t>(((b * c_.h + h) * c_.m + i) * c_.n + j);
@@ -156,7 +156,7 @@ class AttentionOperands {
     return UniformFromBits(bits) < c_.keep ? 1 / double(c_.keep) : 0;
   }
 
-  // Element j of value row n that (b, h) reads.
+  // Returns element j of the value row n that (b, h) reads.
   double Value(int64_t b, int64_t h, int64_t n, int64_t j) const {
     return At(*v_, spec_.v_strides, spec_.v_offset, b, h / c_.kv_repeat, n, j);
   }
@@ -165,12 +165,12 @@ class AttentionOperands {
   AttentionCase c_;
   AttentionSpec spec_;
   std::unique_ptr<TestBuffer> q_, k_, v_, out_, mask_;
-  // Seed, offset and base; blocks of a task cross 2^32.
+  // These are seed, offset and base; the blocks of a task cross 2^32.
   static constexpr uint64_t kState[] = {0x123456789abcdef0, 0xfffffff0, 7};
   TestBuffer state_{MemoryType::kF32, 6};
 };
 
-// Every case at every level that this host runs.
+// Runs every case at every level that this host supports.
 template <typename Run>
 void CheckAtAllLevels(const std::vector<AttentionCase>& cases) {
   for (const AttentionCase& c : cases) {

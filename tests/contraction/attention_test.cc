@@ -105,7 +105,8 @@ TEST(AttentionTest, GroupedQueriesAndDecoding) {
             {.b = 1, .h = 12, .m = 1, .n = 300, .d = 64, .dv = 64}});
 }
 
-// Few queries: every row of a group of heads at once, in chunks of keys that a second kernel joins.
+// With few queries, a task takes every row of a group of heads at once, in chunks of keys that a
+// second kernel joins.
 TEST(AttentionTest, FewQueries) {
   CheckAll({{.b = 2, .h = 3, .m = 1, .n = 1, .d = 5, .dv = 3},
             {.b = 2, .h = 3, .m = 4, .n = 37, .d = 40, .dv = 24, .heads_inside = false},
@@ -129,8 +130,8 @@ TEST(AttentionTest, LongDecodingIsSplitOverKeys) {
   EXPECT_EQ(kernels.launches[1].tasks, 2u);
 }
 
-// Weights are rounded to bf16 where its pairs are multiplied: even features, contiguous; the others
-// as f32.
+// Weights are rounded to bf16 where pairs of bf16 are multiplied: for even, contiguous features.
+// The others are computed as f32.
 TEST(AttentionTest, PairsOfBF16) {
   constexpr MemoryType kType = MemoryType::kBF16;
   CheckAll(

@@ -1,4 +1,4 @@
-// One convolution with random operands, compiled, run and compared with a sum in double.
+// One convolution with random operands, which is compiled, run and compared with a sum in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct ConvCase {
   bool nchw_input = false, nchw_output = false, channels_last_weight = false, stable = true;
   MemoryType type = MemoryType::kF32;
   bool bias_relu_residual = false;
-  bool in_place_residual = false;  // the residual is what the output held before
+  bool in_place_residual = false;  // the residual is the previous content of the output
   bool direct = false;             // ConvSpec::direct
 };
 
@@ -29,7 +29,7 @@ inline std::string Name(const ConvCase& c) {
          (c.stable ? "stable " : "") + (c.direct ? "direct" : "");
 }
 
-// Strides of logical (n, h, w, c).
+// Writes the strides of logical (n, h, w, c).
 inline void Strides(bool nchw, int64_t c, int64_t h, int64_t w, int64_t* strides) {
   strides[0] = c * h * w;
   strides[1] = nchw ? w : w * c;
@@ -61,7 +61,7 @@ class ConvRun {
     spec_.x_type = spec_.w_type = c.type;
     Strides(c.nchw_input, c.c, c.h, c.w, spec_.x_strides);
     const int64_t group_in = c.c / c.groups;
-    // (ko, c, kh, kw)
+    // The order is (ko, c, kh, kw).
     const int64_t dense[] = {group_in * c.kh * c.kw, c.kh * c.kw, c.kw, 1};
     const int64_t last[] = {group_in * c.kh * c.kw, 1, c.kw * group_in, group_in};
     std::copy_n(c.channels_last_weight ? last : dense, 4, spec_.w_strides);

@@ -4,7 +4,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Also in direct form where another would be taken.
+// Runs the cases also in direct form where another form would be taken.
 void CheckAll(const std::vector<ConvCase>& cases) {
   for (ConvCase c : cases) {
     for (const IsaLevel isa : TestedLevels()) {
@@ -138,7 +138,7 @@ TEST(ConvTest, Groups) {
             {.n = 1, .c = 6, .h = 9, .w = 9, .ko = 12, .kh = 3, .kw = 3, .groups = 6}});
 }
 
-// Lanes are channels where few of them make a group; 40 and 24 end within a panel.
+// Lanes are channels where few of them make a group; 40 and 24 channels end within a panel.
 TEST(ConvTest, NarrowGroups) {
   for (const int64_t size : {2, 4, 8}) {
     for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
@@ -202,8 +202,9 @@ TEST(ConvTest, Depthwise) {
              .stable = false}});
 }
 
-// Channels in whole vectors are read where they lie. Tiles inside the image and over its edges, on
-// both sides at once too; rows of the kernel outside it; columns that no pixel needs.
+// Channels in whole vectors are read where they lie. The cases have tiles inside the image and over
+// its edges, also on both sides at once, rows of the kernel outside the image, and columns that no
+// pixel needs.
 TEST(ConvTest, DepthwiseInPlace) {
   ConvCase edges{.n = 2, .c = 48, .h = 11, .w = 29, .ko = 48, .kh = 3, .kw = 3};
   edges.pad_h = edges.pad_w = 1;
@@ -233,8 +234,8 @@ TEST(ConvTest, DepthwiseInPlace) {
   CheckAll(cases);
 }
 
-// Channels that are no whole vectors, as many networks have them, likewise: the last panel is
-// narrower, and of its last vector only the channels that exist are touched.
+// The same holds for channels that are not whole vectors, as in many networks: the last panel is
+// narrower, and of its last vector only the existing channels are touched.
 TEST(ConvTest, DepthwiseInPlaceOfAnyChannels) {
   std::vector<ConvCase> cases;
   for (const int64_t channels : {5, 8, 16, 24, 33, 40, 72, 112, 120}) {
@@ -253,8 +254,9 @@ TEST(ConvTest, DepthwiseInPlaceOfAnyChannels) {
   CheckAll(cases);
 }
 
-// Where the machine multiplies pairs of bf16, two taps of a row are one: even and odd rows of the
-// kernel, every stride, pixels beside and between edges, panels that are filled up.
+// Where the machine multiplies pairs of bf16, two taps of a row are one pair. The cases have even
+// and odd rows of the kernel, every stride, pixels beside and between edges, and panels that are
+// filled up.
 TEST(ConvTest, DepthwisePairsOfColumns) {
   std::vector<ConvCase> cases;
   for (const int64_t kernel : {2, 3, 4, 5, 7}) {
@@ -301,7 +303,7 @@ TEST(ConvTest, DepthwisePairsLeaveTheNextColumnAlone) {
   }
 }
 
-// What decides the time is whether the channels are copied first.
+// Whether the channels are copied first decides the time.
 TEST(ConvTest, DepthwiseOfAnyChannelsIsNotCopied) {
   ConvCase c{.n = 1, .c = 40, .h = 9, .w = 13, .ko = 40, .kh = 3, .kw = 3};
   c.groups = 40;
@@ -310,7 +312,7 @@ TEST(ConvTest, DepthwiseOfAnyChannelsIsNotCopied) {
   EXPECT_FALSE(PlanDepthwiseConv(TargetInfoFor(IsaLevel::kV3), spec).strip);
 }
 
-// Rows of the strip that are longer than vectors, of two and three planes.
+// The rows of the strip are longer than vectors and consist of two or three planes.
 TEST(ConvTest, ChannelsThatLieApartAreInterleaved) {
   std::vector<ConvCase> cases;
   for (const int64_t channels : {2, 3}) {
@@ -337,7 +339,8 @@ TEST(ConvTest, NarrowTypes) {
   }
 }
 
-// From a strip, in place, in groups, and what has no pairs (odd channels, channels that lie apart).
+// The cases read from a strip, in place and in groups, and include channels without pairs (odd
+// channels, channels that lie apart).
 TEST(ConvTest, PairsOfChannels) {
   ConvCase three = {.n = 2, .c = 32, .h = 10, .w = 7, .ko = 48, .kh = 3, .kw = 3};
   three.stride = 2;
@@ -354,7 +357,7 @@ TEST(ConvTest, PairsOfChannels) {
   CheckAll({three, valid, grouped, odd, apart, dilated});
 }
 
-// The strip joins few channels in pairs, an odd one with a zero, wherever they lie.
+// The strip joins few channels in pairs, an odd one with a zero, whatever their layout.
 TEST(ConvTest, JoinedChannels) {
   std::vector<ConvCase> cases;
   for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8}) {

@@ -1,4 +1,4 @@
-// What follows a product in the same kernel, and what products share, count and refuse.
+// Tests the epilogue in the kernel of a product, and what products share, count and refuse.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// A product with operands 0 A, 1 B, 2 bias, 3 residual, 4 out.
+// A product with the operands 0 A, 1 B, 2 bias, 3 residual, 4 out.
 class EpilogueTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> {
  protected:
   static constexpr int64_t kM = 45, kK = 70;
@@ -142,7 +142,7 @@ TEST(KernelSharingTest, EqualProductsShareCode) {
   EXPECT_EQ(first.packed[0].format, second.packed[0].format);
   spec.m = 65;
   const EmittedKernels third = *emitter.EmitGemm(spec);
-  EXPECT_EQ(module.num_kernels(), kernels + 1);  // another product, the same packing
+  EXPECT_EQ(module.num_kernels(), kernels + 1);  // another product, but the same packing
   EXPECT_EQ(third.packed[0].format, first.packed[0].format);
 }
 
@@ -157,7 +157,8 @@ TEST(KernelSharingTest, OneRowNeedsNoPackedCopy) {
   EXPECT_EQ(emitter.EmitGemm(DenseSpec(32, 512, 512))->packed.size(), 1u);
 }
 
-// With AVX512_BF16, rows of bf16 are multiplied in pairs as they lie; without, A is widened first.
+// With AVX512_BF16, rows of bf16 are multiplied in pairs without a copy; without it, A is widened
+// first.
 TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
   for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {
     KernelModule module(TargetInfoFor(isa));
@@ -171,8 +172,8 @@ TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
   }
 }
 
-// What does not lie in pairs is staged in bf16: half the bytes of f32, and the instructions of
-// pairs.
+// An operand that does not lie in pairs is staged in bf16: it takes half the bytes of f32, and the
+// kernel uses the instructions for pairs.
 TEST(KernelSharingTest, ChangingBF16IsStagedInPairs) {
   constexpr uint64_t kPanels = 64 * 64 * 2, kRows = 64 * (64 + 32) * 2;
   for (const IsaLevel isa : {IsaLevel::kV4, IsaLevel::kV4Bf16, IsaLevel::kV4Amx}) {

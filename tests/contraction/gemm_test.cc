@@ -13,7 +13,7 @@ struct GemmCase {
   bool a_transposed = false, b_transposed = false, stable = false;
   MemoryType a_type = MemoryType::kF32, b_type = MemoryType::kF32, c_type = MemoryType::kF32;
   std::vector<int64_t> batch = {};
-  bool a_broadcast = false, b_broadcast = false;  // over the outermost batch dimension
+  bool a_broadcast = false, b_broadcast = false;  // broadcast over the outermost batch dimension
   int64_t a_spread = 1, b_spread = 1;             // stride of the inner dimension
 };
 
@@ -27,7 +27,8 @@ std::string Name(const GemmCase& c) {
   return name;
 }
 
-// Dense batches of rows x cols with the inner dimension spread out; returns elements needed.
+// Places dense batches of rows x cols with the inner dimension spread out; returns the number of
+// elements needed.
 int64_t Place(MatrixAccess& access, const std::vector<int64_t>& batch, bool broadcast, int64_t rows,
               int64_t cols, bool transposed, int64_t spread, int64_t offset) {
   const int64_t inner = transposed ? rows : cols;
@@ -165,12 +166,13 @@ TEST(GemmTest, StableWeights) {
             {.m = 9, .n = 24, .k = 31, .stable = true, .b_spread = 3}});
 }
 
-// However a thread's tasks join: shares of 7 begin and end inside groups.
+// Results are the same however a thread's tasks join: shares of 7 begin and end inside groups.
 TEST(GemmTest, LongProductsOfManyPanels) {
   CheckAll({{.m = 30, .n = 600, .k = 1700, .stable = true}, {.m = 26, .n = 600, .k = 1600}});
 }
 
-// A does not stay in L2 as a whole: a task a panel, of which one thread joins several.
+// A does not stay in L2 as a whole, so there is a task per panel, and one thread joins several of
+// them.
 TEST(GemmTest, LongProductsHaveATaskAPanel) {
   for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
     const TargetInfo target = TargetInfoFor(isa);
@@ -183,8 +185,8 @@ TEST(GemmTest, LongProductsHaveATaskAPanel) {
   }
 }
 
-// Threads should not wait for one of five tasks; what has tasks enough, or little to do, stays
-// whole.
+// Threads should not wait for one of five tasks. A product that has enough tasks, or little work,
+// stays whole.
 TEST(GemmTest, FewPanelsAreCutByRowsToo) {
   for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
     const TargetInfo target = TargetInfoFor(isa);
@@ -199,7 +201,8 @@ TEST(GemmTest, FewPanelsAreCutByRowsToo) {
   }
 }
 
-// Three tasks for each of 32 threads, where a thread may run the blocks of rows of a panel in turn.
+// There are three tasks for each of 32 threads where a thread may run the blocks of rows of a panel
+// in turn.
 TEST(GemmTest, ManyThreadsShareAProductWhoseRowsStayInL2) {
   for (const IsaLevel isa : {IsaLevel::kV3, IsaLevel::kV4}) {
     const TargetInfo target = TargetInfoFor(isa);
@@ -290,9 +293,9 @@ TEST(GemmTest, NarrowTypes) {
   }
 }
 
-// Weight gradients: rows of A lie across memory (panels of row tiles), several blocks of rows share
-// the panels of B, and k is longer than a task copies at once. Last tiles are lower than the
-// others.
+// In weight gradients, rows of A lie across memory (panels of row tiles), several blocks of rows
+// share the panels of B, and k is longer than a task copies at once. The last tiles are lower than
+// the others.
 TEST(GemmTest, RowsAcrossMemory) {
   const std::vector<GemmCase> shapes = {
       {.m = 36, .n = 40, .k = 130, .a_transposed = true},
@@ -310,8 +313,9 @@ TEST(GemmTest, RowsAcrossMemory) {
   }
 }
 
-// Products of training: both operands change. Depths that AMX takes and that it leaves to vectors,
-// a k without a good divisor, which is filled up, rows and columns beyond the last block.
+// In products of training both operands change. The cases have depths that AMX takes and that it
+// leaves to vectors, a k without a good divisor, which is filled up, and rows and columns beyond
+// the last block.
 TEST(GemmTest, ChangingOperandsOfBF16) {
   const std::vector<GemmCase> shapes = {
       {.m = 70, .n = 70, .k = 64},

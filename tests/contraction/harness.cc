@@ -184,7 +184,7 @@ void CompiledContraction::PackOne(size_t index, void* source, void* destination)
   const PackedOperand& packed = kernels_.packed[index];
   RunLaunch(packed.kernel, {source, destination}, 1, false);
   if (packed.restore_entry == PackedOperand::kNoEntry) return;
-  // Whatever a test packs, the way back gives the source.
+  // For everything that a test packs, restoring gives the source.
   const auto* first = static_cast<const uint8_t*>(source);
   const std::vector<uint8_t> wanted(first, first + packed.source_bytes);
   std::memset(source, 0xA5, packed.source_bytes);

@@ -1,5 +1,5 @@
-// Runs what ContractionEmitter returns, in this process: buffers play persistent tensors, a vector
-// plays workspace, packing kernels run first.
+// Runs the result of ContractionEmitter in this process: buffers stand for persistent tensors, a
+// vector stands for the workspace, and packing kernels run first.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@
 
 namespace hpu::graph_compiler {
 
-// ISA levels that this CPU runs.
+// Returns the ISA levels that this CPU runs.
 std::vector<IsaLevel> RunnableLevels();
-// Those, and v4-amx with its instructions interpreted where the CPU lacks nothing else.
+// Returns those levels, and v4-amx with its instructions interpreted where the CPU lacks nothing
+// else.
 std::vector<IsaLevel> TestedLevels();
 std::string LevelName(IsaLevel isa);  // "v4-bf16"
 
 float FromBF16(uint16_t bits);
 uint16_t ToBF16(float value);  // nearest even
 float FromF16(uint16_t bits);
-uint16_t ToF16(float value);  // exact for small integers over powers of two; truncates else
+uint16_t ToF16(float value);  // exact for small integers over powers of two; otherwise it truncates
 
-// A tensor in memory with guard bytes on both sides: reads outside show as NaN, writes outside are
-// found by CheckGuards.
+// A tensor in memory with guard bytes on both sides: reads outside give NaN, and CheckGuards finds
+// writes outside.
 class TestBuffer {
  public:
   TestBuffer(MemoryType type, int64_t elements);
@@ -48,24 +49,25 @@ class TestBuffer {
 
 using EmitFn = std::function<absl::StatusOr<EmittedKernels>(ContractionEmitter&)>;
 
-// Compiled once; runs with any split of the tasks. Operand kPersistent i is buffers[i].
+// A contraction that is compiled once and runs with any split of the tasks. Operand kPersistent i
+// is buffers[i].
 class CompiledContraction {
  public:
   CompiledContraction(IsaLevel isa, const EmitFn& emit);
-  // Packing kernels, then every launch, its tasks in `splits` equal ranges (reverse order if
-  // `reverse`), each with fresh scratch.
+  // Runs the packing kernels, then every launch, with its tasks in `splits` equal ranges (in
+  // reverse order if `reverse`), each with fresh scratch.
   void Run(const std::vector<TestBuffer*>& buffers, int splits = 1, bool reverse = false);
-  // The two halves of Run.
+  // Pack and RunPacked are the two halves of Run.
   void Pack(const std::vector<TestBuffer*>& buffers);
-  // The packing kernel of operand `index` from anywhere to anywhere.
+  // Runs the packing kernel of operand `index` from any source to any destination.
   void PackOne(size_t index, void* source, void* destination);
   void RunPacked(const std::vector<TestBuffer*>& buffers, int splits, bool reverse);
-  // Share `part` of `parts` of every launch. Threads that run different shares at once must not
-  // depend on each other's results: launches are not separated by barriers.
+  // Runs share `part` of `parts` of every launch. Threads that run different shares at once must
+  // not depend on each other's results: no barriers separate the launches.
   void RunShare(const std::vector<TestBuffer*>& buffers, int part, int parts);
 
   const EmittedKernels& kernels() const { return kernels_; }
-  // CPU time of emission and code generation.
+  // Returns the CPU time of emission and code generation.
   double compile_ms() const { return compile_ms_; }
   size_t code_bytes() const { return code_bytes_; }
 
@@ -85,13 +87,13 @@ class CompiledContraction {
 
 inline OperandRef Persistent(uint32_t index) { return {OperandRef::Kind::kPersistent, index, 0}; }
 
-// An f32 op; loads get their access from the caller.
+// Returns an f32 op; the caller sets the access of loads.
 BodyOp MakeOp(Opcode opcode, std::vector<uint32_t> args = {}, double imm_f32 = 0);
 
-// Operands 0 and 1 of a product: A [m, k] and a stable weight [n, k].
+// Sets operands 0 and 1 of a product: A [m, k] and a stable weight [n, k].
 void SetDense(GemmSpec& spec, int64_t k);
 
-// Body: store(accumulator) with the given strides to operand 0.
+// Returns the body store(accumulator) with the given strides to operand 0.
 Body StoreBody(MemoryType type, const std::vector<int64_t>& strides, int64_t offset = 0);
 
 }  // namespace hpu::graph_compiler

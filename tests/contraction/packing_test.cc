@@ -1,4 +1,4 @@
-// Panels of B, element by element, for every form, layout and ISA level.
+// Compares panels of B, element by element, for every form, layout and ISA level.
 #include "graph_compiler/contraction/tiles/packing.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 struct Layout {
   std::string name;
-  int64_t n = 0, k = 0;  // k: of the innermost dimension
+  int64_t n = 0, k = 0;  // k is the size of the innermost dimension of k
   int64_t row_stride = 0, col_stride = 0;
   std::vector<int64_t> outer_sizes = {}, outer_strides = {};
   int64_t batch = 1, batch_stride = 0;
@@ -23,7 +23,7 @@ struct Layout {
     for (const int64_t size : outer_sizes) total *= size;
     return total;
   }
-  // Element (k, n) of matrix b in the source.
+  // Returns the place of element (k, n) of matrix b in the source.
   int64_t Source(int64_t b, int64_t row, int64_t col) const {
     int64_t offset = first + b * batch_stride + col * col_stride + row % k * row_stride;
     int64_t outer = row / k;
@@ -36,11 +36,12 @@ struct Layout {
 
 Layout Linear(int64_t n, int64_t k) { return {"[n,k]", n, k, 1, k}; }
 Layout Plain(int64_t n, int64_t k) { return {"[k,n]", n, k, n, 1}; }
-// (ko, c, kh, kw) with taps outside of channels.
+// Returns (ko, c, kh, kw) with taps outside of channels.
 Layout Conv(int64_t n, int64_t c, int64_t taps) {
   return {"conv", n, c, taps * taps, c * taps * taps, {taps, taps}, {taps, 1}};
 }
-// The weight of a convolution's gradient by its image: channels change places, taps are reversed.
+// Returns the weight in the gradient of a convolution by its image: channels change places, and
+// taps are reversed.
 Layout ConvFlipped(int64_t n, int64_t c, int64_t taps) {
   Layout flipped{"conv flipped", n, c, n * taps * taps, taps * taps, {taps, taps}, {-taps, -1}};
   flipped.first = taps * taps - 1;
@@ -115,7 +116,7 @@ class Packer {
   std::unique_ptr<MappedImage> image_;
 };
 
-// Where element (k, col) of a panel lies, in elements of the panel.
+// Returns where element (k, col) of a panel lies, in elements of the panel.
 int64_t PlaceInPanel(PanelType type, int64_t cols, int64_t lanes, int64_t k, int64_t col) {
   switch (type) {
     case PanelType::kF32:
@@ -132,7 +133,7 @@ template <typename T>
 void CheckPanels(IsaLevel isa, MemoryType type, const Layout& layout, PanelFormat format) {
   const int64_t lanes = TargetInfoFor(isa).f32_lanes;
   const Packer packer(isa, type, layout, format);
-  // An odd number of the fastest k gets a zero for its last partner.
+  // If the fastest k is odd, its last element gets a zero as its partner.
   const bool fills_up = format.packed_type == PanelType::kBF16Pairs && layout.k % 2 != 0;
   const int64_t filled_k = std::max(fills_up ? layout.k + 1 : layout.k, format.filled_k);
   const int64_t k = layout.total_k() / layout.k * filled_k, cols = format.panel_cols;

@@ -14,7 +14,8 @@ struct QuantizedCase {
   int64_t groups = 0;  // 0: no scale
   bool zero = false;
   MemoryType x_type = MemoryType::kF32, factor_type = MemoryType::kF32;
-  // Columns of scale and zero lie so far apart: 2 interleaves them, 0 puts groups inside columns.
+  // The distance between columns of scale and zero: 2 interleaves them, 0 puts groups inside
+  // columns.
   int64_t factor_stride = 1;
   bool x_transposed = false;
 };
@@ -77,7 +78,7 @@ class QuantizedRun {
     for (int64_t row = 0; row < c_.m; ++row) {
       for (int64_t col = 0; col < c_.n; ++col) {
         const auto [expected, magnitude] = Reference(row, col);
-        // Every product and sum rounds once (pairs of bf16: twice) in f32.
+        // Every product and sum rounds once in f32 (pairs of bf16: twice).
         const double bound = std::ldexp(static_cast<double>(c_.k + 16), -23) * magnitude;
         ASSERT_NEAR(out.Get(1 + row * (c_.n + 1) + col), expected, bound)
             << "row " << row << " col " << col;
@@ -115,7 +116,7 @@ class QuantizedRun {
     return buffer.Get(factor.offset + group * factor.row_stride + col * factor.col_stride);
   }
 
-  // The sum, and the sum of the magnitudes of all that is added.
+  // Returns the sum, and the sum of the magnitudes of everything that is added.
   std::pair<double, double> Reference(int64_t row, int64_t col) const {
     double sum = 0, magnitude = 0;
     for (int64_t k = 0; k < c_.k; ++k) {

@@ -9,8 +9,8 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// The forward convolution's sizes are a ConvCase; its `nchw_output` is the layout of dy,
-// `channels_last_weight` asks for a weight [r, s, c, ko], else it is PyTorch's [ko, c, r, s].
+// The forward convolution's sizes are a ConvCase. Its `nchw_output` is the layout of dy, and
+// `channels_last_weight` asks for a weight [r, s, c, ko]; otherwise it is PyTorch's [ko, c, r, s].
 class GradientRun {
  public:
   explicit GradientRun(const ConvCase& c) : c_(c) {
@@ -92,7 +92,7 @@ class GradientRun {
   std::unique_ptr<TestBuffer> x_, dy_;
 };
 
-// In both layouts of the operands and of the weight, at all levels.
+// Runs the cases in both layouts of the operands and of the weight, at all levels.
 void CheckAll(const std::vector<ConvCase>& cases) {
   for (ConvCase c : cases) {
     for (const int layout : {0, 1, 2}) {
@@ -152,7 +152,7 @@ TEST(WeightGradientTest, PointwiseAndDilated) {
   CheckAll({Square(40, 6, 70, 1, 3), Strided(Square(20, 9, 16, 1, 2), 2), dilated});
 }
 
-// One product where the weight is large, in either layout of the result.
+// A large weight is computed as one product, in either layout of the result.
 TEST(WeightGradientTest, LargePointwise) {
   for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16}) {
     ConvCase c = Square(300, 3, 440, 1, 3);
@@ -181,8 +181,9 @@ TEST(WeightGradientTest, NarrowTypes) {
   }
 }
 
-// Rows of positions that are joined and that are not, pairs with a half, channels beyond a tile,
-// chunks of several images and a last one of fewer rows, taps that are far apart.
+// The cases have rows of positions that are joined and that are not, pairs with only one half,
+// channels beyond a tile, chunks of several images and a last one of fewer rows, and taps that are
+// far apart.
 TEST(WeightGradientTest, ChannelsLastOfBF16) {
   ConvCase dilated = Square(32, 12, 40, 3);
   dilated.dilation_h = 2;
@@ -218,7 +219,7 @@ TEST(WeightGradientTest, ChannelsLastOfBF16) {
   EXPECT_FALSE(runs(Strided(Square(33, 15, 40, 3, 2), 2)).joined_rows);
 }
 
-// What the cases above must have met, and shapes of real models.
+// Checks that the cases above have met all forms, and the plans of shapes of real models.
 TEST(WeightGradientTest, Plans) {
   const auto plan = [](const ConvCase& c) { return GradientRun(c).Plan(IsaLevel::kV4); };
   EXPECT_TRUE(plan(Strided(Square(3, 20, 32, 7, 2), 2)).joined_columns);

@@ -15,7 +15,8 @@ std::optional<WinogradPlan> Plan(IsaLevel isa, const ConvCase& c) {
   return PlanWinogradConv(TargetInfoFor(isa), ConvRun(c).spec());
 }
 
-// At every level of this CPU that takes the form for this shape; of all levels, some must.
+// Runs the case at every level of this CPU that takes the form for this shape; some level must take
+// it.
 void CheckWinograd(const ConvCase& c) {
   EXPECT_TRUE(Plan(IsaLevel::kV3, c).has_value() || Plan(IsaLevel::kV4, c).has_value()) << Name(c);
   for (const IsaLevel isa : TestedLevels()) {
@@ -52,7 +53,8 @@ TEST(WinogradTest, LayoutsAndEpilogues) {
   CheckWinograd(c);
 }
 
-// Many blocks of a row, several images and blocks per task, several panels per task.
+// The cases have many blocks of a row, several images and blocks per task, and several panels per
+// task.
 TEST(WinogradTest, Cuts) {
   CheckWinograd(Square(64, 24, 40));
   CheckWinograd(Square(256, 8, 72, 4));
@@ -74,9 +76,9 @@ TEST(WinogradTest, IsTakenWhereItPays) {
   EXPECT_TRUE(pays(Square(512, 14, 512)));
   EXPECT_FALSE(pays(Square(48, 1, 64)));      // one pixel: a quarter of a tile
   EXPECT_FALSE(pays(Square(64, 4, 64, 32)));  // four tiles per image: too few rows
-  EXPECT_FALSE(pays(Square(2048, 28, 64)));   // as few fit into a cache
+  EXPECT_FALSE(pays(Square(2048, 28, 64)));   // only as few tiles fit into a cache
   EXPECT_FALSE(pays(Square(64, 56, 4)));      // transforming the input costs more than it saves
-  EXPECT_FALSE(pays(Square(24, 56, 64)));     // channels are no whole vectors
+  EXPECT_FALSE(pays(Square(24, 56, 64)));     // channels are not whole vectors
   const auto pays_with = [&](const std::function<void(ConvCase&)>& change) {
     ConvCase c = Square(64, 56, 64);
     change(c);
@@ -90,7 +92,7 @@ TEST(WinogradTest, IsTakenWhereItPays) {
   EXPECT_FALSE(pays_with([](ConvCase& c) { c.direct = true; }));
 }
 
-// A NaN reaches the 3 x 3 outputs whose windows hold it and changes no bit of any other.
+// A NaN reaches the 3 x 3 outputs whose windows contain it and changes no bit of any other output.
 TEST(WinogradTest, OutputsDependOnTheirWindowOnly) {
   const ConvCase c = Square(32, 12, 32);
   for (const IsaLevel isa : TestedLevels()) {

@@ -25,7 +25,7 @@ TEST(GraphBuilder, PrintsAsListed) {
             "  return %6, None, 7, 2.5, True\n");
 }
 
-// Constants declared late, in another order, or without use make the same graph.
+// Constants that are declared late, in another order, or without use make the same graph.
 TEST(GraphBuilder, OrderOfDeclarationDoesNotShow) {
   const auto graph = [](bool late) {
     GraphBuilder builder("g");

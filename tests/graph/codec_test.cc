@@ -14,7 +14,7 @@ using namespace sample_graphs;  // NOLINT: helpers of this folder only
 
 constexpr size_t kChecksum = sizeof(Digest);
 
-// The same bytes with a checksum that fits, so that damage reaches the decoder.
+// Returns the same bytes with a matching checksum, so that damage reaches the decoder.
 Bytes Resealed(Bytes bytes) {
   bytes.resize(bytes.size() - kChecksum);
   const Digest digest = Sha256(bytes);
@@ -91,7 +91,8 @@ TEST(GraphCodec, DamageIsFoundByTheChecksum) {
   }
 }
 
-// Hostile bytes with a fitting checksum: a refusal, or a graph that is valid and encodes to itself.
+// Hostile bytes with a matching checksum give a refusal, or a valid graph that encodes to the same
+// bytes.
 TEST(GraphCodec, HostileBytes) {
   const Bytes bytes = EncodeGraph(Everything());
   std::mt19937 random(20261122);

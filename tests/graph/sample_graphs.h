@@ -29,7 +29,7 @@ inline uint32_t AddInput(GraphBuilder& builder, const std::string& name, TensorS
   return builder.AddInput({.spec = std::move(spec), .on_cpu = on_cpu, .name = name});
 }
 
-// A call whose arguments are tensors "a", "b", ...
+// Adds a call whose arguments are tensors "a", "b", ...
 inline uint32_t AddCall(GraphBuilder& builder, const std::string& target,
                         std::initializer_list<uint32_t> values,
                         std::vector<CapturedResult> results) {
@@ -46,7 +46,7 @@ inline uint32_t AddCall(GraphBuilder& builder, const std::string& target,
 
 inline Argument Tensor(uint32_t value) { return {TensorArgument{value}}; }
 
-// relu(x) of [2, 3], its transpose, x.copy_(relu), and a constant of two bytes.
+// The graph has relu(x) of [2, 3], its transpose, x.copy_(relu), and a constant of two bytes.
 inline CapturedGraph Everything() {
   GraphBuilder builder("everything");
   const uint32_t x = AddInput(builder, "x", Spec({2, 3}));

@@ -10,7 +10,7 @@ double Sigmoid(double x) {
   return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
 }
 double Softplus(double x) { return x > 40 ? x : std::log1p(std::exp(x)); }
-// Infinity in, NaN out at the left end: PyTorch's formulas multiply it with zero.
+// At the left end an infinite input gives NaN, because PyTorch's formulas multiply it by zero.
 double Gated(double x, double gate) { return x == -HUGE_VAL ? NAN : x * gate; }
 double Expm1Scaled(double x, double alpha, double scale) {
   return scale * (x > 0 ? x : alpha * std::expm1(x));
@@ -21,7 +21,7 @@ double FloorMod(double x, double y) {
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-// f32 values, as in the kernels.
+// These are f32 values, as in the kernels.
 constexpr double kSeluAlpha = 1.6732632423543773f;
 constexpr double kSeluScale = 1.0507009873554805f;
 

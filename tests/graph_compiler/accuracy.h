@@ -1,4 +1,5 @@
-// The functions whose error docs/numerics.md bounds: node, exact value, and how errors are counted.
+// The functions whose error docs/numerics.md bounds: the node, the exact value, and how errors are
+// counted.
 #pragma once
 
 #include <cmath>
@@ -22,9 +23,9 @@ inline uint32_t ToBits(float value) {
   return bits;
 }
 
-// A binary floating-point format; kFloat for results of f32.
+// A binary floating-point format; kFloat is the format of f32 results.
 struct FloatFormat {
-  int precision;     // significant bits with the leading one
+  int precision;     // significant bits including the leading one
   int min_exponent;  // of the smallest normal number
   int max_exponent;  // of the largest finite number
 };
@@ -32,11 +33,11 @@ inline constexpr FloatFormat kFloat{24, -126, 127};
 inline constexpr FloatFormat kBfloat{8, -126, 127};
 inline constexpr FloatFormat kHalf{11, -14, 15};
 
-inline constexpr double kWrong = 1e9;  // a special value is not what it must be
+inline constexpr double kWrong = 1e9;  // a special value is wrong
 
-// Distance of two same-format values in units in the last place of `unit` (the exact result, or
-// what the bound is relative to). Infinity counts as the next power of two; the sign of a zero
-// counts where the exact result is a zero.
+// Returns the distance of two values of one format in units in the last place of `unit` (the exact
+// result, or the value that the bound is relative to). Infinity counts as the next power of two;
+// the sign of a zero counts where the exact result is a zero.
 inline double UlpError(double got, double exact, double unit, const FloatFormat& format) {
   if (std::isnan(exact) || std::isnan(got)) {
     return std::isnan(exact) && std::isnan(got) ? 0 : kWrong;
@@ -52,16 +53,17 @@ inline double UlpError(double got, double exact, double unit, const FloatFormat&
   return std::fabs(got - limited) / std::ldexp(1.0, exponent - format.precision + 1);
 }
 
-// In units of whose last place an error is counted.
+// The value in whose last place an error is counted.
 enum class ErrorUnit {
   kResult,
   kInput,  // x: for x * gate(x) with a gate that cancels, as PyTorch's gelu does
-  kGated,  // the result, but at least x times the smallest normal number: x * denormal gate
+  // The result, but at least x times the smallest normal number, for x times a denormal gate.
+  kGated,
 };
 
 struct Function {
-  const char* name;  // row in docs/numerics.md
-  const char* guid;  // without type suffix
+  const char* name;  // the row in docs/numerics.md
+  const char* guid;  // without a type suffix
   double (*exact)(double, double);
   int arity = 1;
   ErrorUnit unit = ErrorUnit::kResult;
@@ -70,7 +72,7 @@ struct Function {
 
 const std::vector<Function>& BoundedFunctions();
 
-// Column "f32, ulp" of the table in docs/numerics.md by function name.
+// Returns the column "f32, ulp" of the table in docs/numerics.md by function name.
 std::map<std::string, double> DocumentedBounds();
 
 }  // namespace hpu::graph_compiler

@@ -1,6 +1,6 @@
-// Every function of docs/numerics.md against glibc's double functions, whose own error is below
-// 1e-8 units of f32. By default a subset of f32 that is dense around whatever is special;
-// ACCURACY_ALL=1 (the slow test) takes all 2^32 values. Narrow types are always covered whole.
+// Compares every function of docs/numerics.md with glibc's double functions, whose own error is
+// below 1e-8 units of f32. By default it takes a subset of f32 that is dense around special values;
+// ACCURACY_ALL=1 (the slow test) takes all 2^32 values. Narrow types are always covered completely.
 #include "tests/graph_compiler/accuracy.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr size_t kBlock = size_t{1} << 20;
 
 bool AllInputs() { return std::getenv("ACCURACY_ALL") != nullptr; }
 
-// One node over blocks of kBlock elements, compiled once.
+// Runs one node over blocks of kBlock elements; it is compiled once.
 class NodeRunner {
  public:
   NodeRunner(const Function& function, synDataType type, const std::string& suffix, IsaLevel isa) {
@@ -62,7 +62,7 @@ std::ostream& operator<<(std::ostream& out, const Worst& worst) {
 void Note(Worst& worst, const Function& function, double x, double y, double got,
           const FloatFormat& format) {
   const double exact = function.exact(x, y);
-  // Rounded correctly: nothing larger than half a unit to note.
+  // The result is rounded correctly, so an error of more than half a unit is not noted.
   if (format.precision == kFloat.precision && worst.error >= 0.5 && exact != 0 &&
       got == static_cast<float>(exact)) {
     return;
@@ -76,8 +76,8 @@ void Note(Worst& worst, const Function& function, double x, double y, double got
   if (error > worst.error) worst = {error, x, y, got, exact};
 }
 
-// 0, the ends of the denormal, normal and finite ranges, every power of two, zeros of the
-// trigonometric functions, and where the kernels change formula.
+// Returns 0, the ends of the denormal, normal and finite ranges, every power of two, zeros of the
+// trigonometric functions, and the points where the kernels change their formula.
 std::vector<float> SpecialPoints() {
   std::vector<float> points = {
       0.0f,     0.2f,     0.35f,      0.5f,       0.625f,      0.69314718f,  0.95f,    1.0f,
@@ -93,7 +93,7 @@ std::vector<float> SpecialPoints() {
 
 std::vector<float> Subset() {
   std::vector<float> values;
-  constexpr uint32_t kStride = 4099;  // prime: low bits take all values
+  constexpr uint32_t kStride = 4099;  // a prime, so that the low bits take all values
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += kStride) {
     values.push_back(FromBits(static_cast<uint32_t>(bits)));
   }
@@ -108,8 +108,8 @@ std::vector<float> Subset() {
   return values;
 }
 
-// The levels that differ in arithmetic: v2 has no fused multiply-add, v3 and above agree bit by bit
-// (checked by EveryLevelWithFmaGivesTheSameBits).
+// Returns the levels that differ in arithmetic: v2 has no fused multiply-add, while v3 and above
+// agree bit by bit (EveryLevelWithFmaGivesTheSameBits checks that).
 std::vector<IsaLevel> ArithmeticLevels() {
   const std::vector<IsaLevel> levels = GraphIsaLevels();
   if (levels.size() == 1) return levels;
@@ -118,7 +118,7 @@ std::vector<IsaLevel> ArithmeticLevels() {
 
 class AccuracyTest : public testing::TestWithParam<Function> {
  protected:
-  // -1 if the document has no row for the function (in that type).
+  // Returns -1 if the document has no row for the function (in that type).
   double Bound(const std::string& type = "") const {
     static const auto* const bounds = new std::map<std::string, double>(DocumentedBounds());
     const auto row = bounds->find(GetParam().name + type);
@@ -128,7 +128,7 @@ class AccuracyTest : public testing::TestWithParam<Function> {
 INSTANTIATE_TEST_SUITE_P(All, AccuracyTest, testing::ValuesIn(BoundedFunctions()),
                          [](const auto& param) { return std::string(param.param.name); });
 
-// Blocks of inputs, the last one filled up with its last element.
+// Returns blocks of inputs; the last one is filled up with its last element.
 std::vector<std::vector<float>> Blocks(const std::vector<float>& values) {
   std::vector<std::vector<float>> blocks;
   for (size_t begin = 0; begin < values.size(); begin += kBlock) {
@@ -140,8 +140,8 @@ std::vector<std::vector<float>> Blocks(const std::vector<float>& values) {
   return blocks;
 }
 
-// Pairs that matter: all pairs of special values, random bit patterns, and pairs with a result of
-// ordinary size.
+// Returns the pairs that matter: all pairs of special values, random bit patterns, and pairs with a
+// result of ordinary size.
 std::vector<std::vector<float>> PairBlock(uint32_t seed) {
   std::vector<std::vector<float>> block(2);
   const std::vector<float> special = {
@@ -198,7 +198,7 @@ Worst CheckSubset(const Function& function, NodeRunner& run) {
   return worst;
 }
 
-// All blocks with number % step == first.
+// Checks all blocks with number % step == first.
 Worst CheckAll(const Function& function, NodeRunner& run, uint32_t first, uint32_t step) {
   Worst worst;
   std::vector<std::vector<float>> in(1, std::vector<float>(kBlock));
@@ -296,7 +296,8 @@ double Decode(uint16_t bits, const FloatFormat& format) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// f32 arithmetic and one rounding: half a unit and what f32's error adds, or the type's own row.
+// The bound is f32 arithmetic and one rounding, that is, half a unit plus the error of f32, or the
+// type's own row.
 TEST_P(AccuracyTest, NarrowTypesRoundOnce) {
   if (AllInputs()) GTEST_SKIP() << "covered whole by the default test";
   const Function& function = GetParam();

@@ -1,4 +1,4 @@
-// Attention and its gradient against their definitions, at every ISA level.
+// Compares attention and its gradient with their definitions, at every ISA level.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -11,7 +11,7 @@ struct AttentionSizes {
   size_t d, queries, keys, heads, key_heads, batch;
 };
 
-// softmax(scale * q k^T + bias(head, query, key)) v in f64.
+// Returns softmax(scale * q k^T + bias(head, query, key)) v in f64.
 template <typename Bias>
 std::vector<float> AttentionByDefinition(const AttentionSizes& n, float scale,
                                          const std::vector<float>& q, const std::vector<float>& k,
@@ -66,7 +66,7 @@ TEST_P(AttentionGuidTest, AttentionMatchesItsDefinition) {
              AttentionByDefinition({d, nq, nk, heads, 2, batch}, 0.3f, qs, ks, vs, bias), 1e-5);
 }
 
-// Biases that were looked up by head, (query, key, head) in memory, are copied for two layers once.
+// Biases that were looked up by head, (query, key, head) in memory, are copied once for two layers.
 TEST_P(AttentionGuidTest, BiasesThatLieApartAreCopiedOnce) {
   const size_t d = 16, nq = 20, nk = 33, heads = 3, batch = 2;
   GraphBuilder b;
@@ -103,7 +103,7 @@ TEST_P(AttentionGuidTest, BiasesThatLieApartAreCopiedOnce) {
   }
 }
 
-// Against differences of sum(gradient * attention).
+// The gradient is compared with differences of sum(gradient * attention).
 TEST_P(AttentionGuidTest, AttentionsGradientIsItsSlope) {
   const size_t d = 4, nq = 3, nk = 5, heads = 2;
   GraphBuilder b;
@@ -165,7 +165,7 @@ TEST_P(AttentionGuidTest, AttentionsGradientIsItsSlope) {
   }
 }
 
-// The operands of a gradient: nq queries over nk keys, values of dv features.
+// The operands of a gradient: nq queries over nk keys, and values of dv features.
 struct GradientNode {
   GradientNode(GraphBuilder& b, uint32_t d, uint32_t dv, uint32_t nq, uint32_t nk, uint32_t rows)
       : dq(b.Persistent({d, nq, 1, 1})),

@@ -190,7 +190,7 @@ TEST_P(BodyTest, IntegerDivisionNeverTraps) {
   EXPECT_EQ(out[3], (std::vector<int32_t>{1, 1, -1, -1, 0, 0, 0, 0, 0}));
 }
 
-// As PyTorch's div_floor and remainder on the CPU.
+// The results are those of PyTorch's div_floor and remainder on the CPU.
 TEST_P(BodyTest, FloatDivisionByInfinityHasPythonsSigns) {
   Body body;
   const uint32_t x = AddLoad(body, 0, MemoryType::kF32);

@@ -1,4 +1,4 @@
-// What the graph compiler refuses, it refuses without generating code, by node and reason.
+// The graph compiler refuses unsupported graphs without generating code, and names node and reason.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -55,7 +55,7 @@ TEST(CheckTest, AttentionNeedsKeys) {
 }
 
 TEST(CheckTest, ATransposedConvolutionOfTooManyKernelsIsRefused) {
-  // Stride 9 x 9: 81 kernels; groups are no kernels of their own.
+  // A stride of 9 x 9 needs 81 kernels; groups are not kernels of their own.
   synConvolutionParams params{};
   params.kW = params.kH = 9;
   params.dW = params.dH = 9;

@@ -1,5 +1,5 @@
-// Elementwise kinds, comparisons and casts against a plain reference, over odd sizes, element types
-// and ISA levels.
+// Compares elementwise kinds, comparisons and casts with a plain reference, over odd sizes, element
+// types and ISA levels.
 #include <functional>
 
 #include "tests/graph_compiler/graph_runner.h"
@@ -19,7 +19,7 @@ uint16_t ToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Float tensors of any float type.
+// Sets a float tensor of any float type.
 void SetFloats(GraphRun& run, uint32_t tensor, synDataType type, const std::vector<float>& values) {
   if (type == syn_type_float) {
     run.Set(tensor, values);
@@ -43,7 +43,7 @@ std::vector<float> Rounded(std::vector<float> values, synDataType type) {
 }
 
 struct ElementwiseCase {
-  const char* guid;  // without suffix
+  const char* guid;  // without the suffix
   size_t arity;
   double (*reference)(double, double, double);
   float low = -2;

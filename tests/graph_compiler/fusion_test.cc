@@ -1,4 +1,4 @@
-// Which kernels a graph becomes, and that they compute what the nodes say.
+// Checks which kernels a graph becomes, and that they compute what the nodes describe.
 #include "graph_compiler/fusion/fusion_state.h"
 #include "tests/graph_compiler/graph_runner.h"
 
@@ -45,7 +45,7 @@ TEST_P(FusionTest, ElementwiseChainIsOneKernelWithoutWorkspace) {
   ExpectNear(run.Get<float>(out), wanted, 1e-6);
 }
 
-// What a product makes in bf16 is stored so, though all of its readers calculate in f32.
+// A product's bf16 result is stored as bf16, although all of its readers calculate in f32.
 TEST_P(FusionTest, AProductIsStoredAsNarrowAsItIs) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({16, 256}, syn_type_bf16);
@@ -59,7 +59,7 @@ TEST_P(FusionTest, AProductIsStoredAsNarrowAsItIs) {
   b.Node("reduce_sum_multi_dim_fwd_f32", {wide}, {sum}, ns_Reduction_ParamsV2{2, 1});
   b.Node("mult_fwd_f32", {wide, sum}, {out});
   GraphRun run(b.graph);
-  // -1, 0, 1 and 2: sums of 16 products are bf16 numbers.
+  // The values are -1, 0, 1 and 2, so sums of 16 products are bf16 numbers.
   constexpr uint16_t kBits[] = {0xBF80, 0, 0x3F80, 0x4000};
   std::vector<uint16_t> xs, ws;
   for (size_t i = 0; i < 256 * 16; ++i) xs.push_back(kBits[i * 7 / 3 % 4]);
@@ -85,8 +85,8 @@ TEST_P(FusionTest, AProductIsStoredAsNarrowAsItIs) {
   ExpectNear(run.Get<float>(out), wanted, 0);
 }
 
-// Channels (32) are what lanes walk: a factor per group of four, made from a reduction over the
-// pixels, is neither made anew for every pixel nor cuts the rows into pieces of four.
+// Lanes walk the 32 channels. A factor per group of four, computed from a reduction over the
+// pixels, is neither computed again for every pixel nor does it cut the rows into pieces of four.
 TEST_P(FusionTest, AFactorPerGroupOfChannelsIsMadeOnce) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({32, 50});
@@ -125,7 +125,7 @@ TEST_P(FusionTest, AFactorPerGroupOfChannelsIsMadeOnce) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
-// Once looped for ever: after 5 of 7 columns no whole dimension fits any more.
+// This once looped for ever: after 5 of 7 columns no whole dimension fits any more.
 TEST_P(FusionTest, ReductionBesideDimensionsThatDoNotDivideItsOwn) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({2, 7, 1});
@@ -308,8 +308,8 @@ TEST_P(FusionTest, GemmTakesBiasGeluAndResidual) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
-// A gradient is stored for one sum, so that its product with x, which only the other sum reads, is
-// made there: one value in the workspace, not two.
+// A gradient is stored for one sum, so its product with x, which only the other sum reads, is
+// computed there: there is one value in the workspace, not two.
 TEST_P(FusionTest, WhatOnlyReductionsReadIsMadeInThem) {
   const uint64_t m = 30, k = 24, n = 40;
   GraphBuilder b;
@@ -352,7 +352,7 @@ TEST_P(FusionTest, WhatOnlyReductionsReadIsMadeInThem) {
 }
 
 TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
-  // (B, S, H*D) -> heads -> transposed -> scaled -> back: one elementwise kernel.
+  // (B, S, H*D) -> heads -> transposed -> scaled -> back is one elementwise kernel.
   GraphBuilder b;
   const uint32_t x = b.Persistent({12, 5, 2});
   const uint32_t heads = b.Temporary({4, 3, 5, 2});
@@ -378,8 +378,8 @@ TEST_P(FusionTest, TransposesAndReshapesCostNothing) {
   ExpectNear(run.Get<float>(flat), wanted, 0);
 }
 
-// Blocks of it are moved; a loop that also narrows would write an element of a cache line at a
-// time.
+// The transposition moves blocks; a loop that also narrows would write one element of a cache line
+// at a time.
 TEST_P(FusionTest, ATranspositionOfWhatAKernelStoresIsAKernel) {
   constexpr uint64_t kChannels = 20, kPositions = 40, kImages = 2;
   GraphBuilder b;

@@ -53,7 +53,7 @@ class GraphBuilder {
   uint32_t Temporary(const Dims& sizes, synDataType type = syn_type_float) {
     return Add(sizes, type, TensorPlacement::kWorkspace);
   }
-  // Sizes left to inference.
+  // The sizes are left to inference.
   uint32_t Inferred(synDataType type = syn_type_float) {
     const uint32_t index = Add({}, type, TensorPlacement::kWorkspace);
     graph.tensors[index].sizes_known = false;
@@ -95,7 +95,7 @@ class GraphBuilder {
   }
 };
 
-// Memory of a launch: one buffer per section, filled by tensor.
+// The memory of a launch: one buffer per section, filled by tensor.
 class GraphRun {
  public:
   explicit GraphRun(const GraphDesc& graph) : graph_(graph) {
@@ -138,7 +138,7 @@ class GraphRun {
     return absl::OkStatus();
   }
 
-  // Runs what was compiled, on what Set gave.
+  // Runs the compiled recipe on the values that Set gave.
   void Execute(uint64_t piece) {
     if (recipe.code.empty()) return;
     std::vector<uint8_t*> tensors;
@@ -235,7 +235,7 @@ inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& 
   }
 }
 
-// Tests that run at every ISA level of this host.
+// The base class of tests that run at every ISA level of this host.
 class LevelTest : public testing::TestWithParam<IsaLevel> {
  protected:
   void RunOrFail(GraphRun& run, uint64_t piece = 0) {

@@ -1,4 +1,4 @@
-// Reductions, sorting, movement and indexing against a plain reference, at every ISA level.
+// Compares reductions, sorting, movement and indexing with a plain reference, at every ISA level.
 #include <numeric>
 
 #include "tests/graph_compiler/graph_runner.h"
@@ -113,7 +113,7 @@ TEST_P(GuidTest, TopKIsSortedAndStable) {
   EXPECT_EQ(run.Get<float>(values)[2], 2);
 }
 
-// Blocks of both sides are transposed in registers; what is left over, element by element. The bits
+// Blocks of both sides are transposed in registers, and the remainder element by element. The bits
 // are numbers of any kind (of 4 bytes signalling NaN among them).
 TEST_P(GuidTest, TransposesOfAnySize) {
   const std::vector<std::pair<uint64_t, uint64_t>> sizes = {{16, 16}, {17, 33},  {33, 17},
@@ -156,7 +156,7 @@ TEST_P(GuidTest, TransposesOfAnySize) {
   }
 }
 
-// Few of many are selected without sorting all.
+// A few of many elements are selected without sorting all.
 TEST_P(GuidTest, TopKOfLongRows) {
   constexpr uint64_t kRow = 300, kRows = 3;
   for (const uint64_t k : {1u, 2u, 10u, 64u, 74u, 80u}) {

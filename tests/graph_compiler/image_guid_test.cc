@@ -1,5 +1,5 @@
-// Pooling, norms over channels, convolution and resizing against a plain reference, at every ISA
-// level.
+// Compares pooling, norms over channels, convolution and resizing with a plain reference, at every
+// ISA level.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -63,8 +63,8 @@ TEST_P(ImageGuidTest, PoolingWithPadding) {
   }
 }
 
-// Windows that overlap, few around an element (spelled out) and many (a loop); images whose
-// channels lie beside each other, apart, and apart but many enough to be copied.
+// The cases have windows that overlap, few around an element (written out) and many (a loop), and
+// images whose channels are adjacent, apart, or apart but many enough to be copied.
 TEST_P(ImageGuidTest, MaxPoolGradient) {
   struct Case {
     int32_t kernel, stride, pad;
@@ -79,7 +79,7 @@ TEST_P(ImageGuidTest, MaxPoolGradient) {
     };
     const size_t out_w = out_size(w), out_h = out_size(h);
     GraphBuilder b;
-    // Persistent tensors in their own order, the node's by views.
+    // Persistent tensors have their own order; views give them the node's order.
     const auto given = [&](size_t width, size_t height, synDataType type, uint32_t* view) {
       const uint32_t tensor = c.channels_last ? b.Persistent({c.channels, width, height, 1}, type)
                                               : b.Persistent({width, height, c.channels, 1}, type);
@@ -218,7 +218,8 @@ TEST_P(ImageGuidTest, ConvolutionWithBiasAndRelu) {
 }
 
 struct TransposedCase {
-  size_t kernel, stride, dilation, pad, extra;  // extra: rows that the forward convolution drops
+  // `extra` counts rows that the forward convolution drops.
+  size_t kernel, stride, dilation, pad, extra;
   size_t groups = 1;
 };
 
@@ -232,8 +233,9 @@ synConvolutionParams ParamsOf(const TransposedCase& t) {
   return params;
 }
 
-// Phases with equal and with different numbers of taps, with none (kernel below stride), with
-// dilation that does and does not divide the stride, and padding beyond the first tap.
+// The cases have phases with equal and with different numbers of taps, phases without taps (kernel
+// below stride), dilation that does and does not divide the stride, and padding beyond the first
+// tap.
 TEST_P(ImageGuidTest, TransposedConvolution) {
   const size_t w = 5, h = 4, c = 6, k = 4, n = 2;
   for (const TransposedCase& t :
@@ -283,7 +285,7 @@ TEST_P(ImageGuidTest, TransposedConvolution) {
   }
 }
 
-// Strides that drop rows, dilation, groups; the result is read by another node.
+// The cases have strides that drop rows, dilation and groups; another node reads the result.
 TEST_P(ImageGuidTest, WeightGradientOfAConvolution) {
   const size_t w = 9, h = 8, c = 6, k = 4, n = 2;
   for (const TransposedCase& t :

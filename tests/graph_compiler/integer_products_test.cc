@@ -1,4 +1,4 @@
-// Products of dequantised operands: exact sums of integers at every ISA level.
+// Products of dequantised operands are exact sums of integers at every ISA level.
 #include "recipe/isa.h"
 #include "tests/graph_compiler/graph_runner.h"
 
@@ -27,7 +27,7 @@ std::vector<T> RandomIntegers(size_t count, int low, int high, uint32_t seed) {
   return values;
 }
 
-// Zero points of the weights: not given, given and 0, given and not 0.
+// The zero points of the weights are absent, present and 0, or present and not 0.
 enum class WeightZeros { kNone, kZero, kSome };
 
 // Adds (q - zero) * scale of both operands.
@@ -64,7 +64,7 @@ class Quantised {
     if (w_zeros_ != kNoTensor) run.Set(w_zeros_, zeros_);
   }
 
-  // Of places in the operands.
+  // Returns the product of two places in the operands.
   int64_t Product(size_t x_place, size_t w_place) const {
     return (int64_t{x[x_place]} - x_zero_) * (w[w_place] - zeros_[w_place % columns_]);
   }
@@ -190,7 +190,8 @@ TEST_P(IntegerProductsTest, ConvolutionIsExact) {
   }
 }
 
-// What is stored of a product that is quantised again are bytes, whoever else dequantises them.
+// The result of a product that is quantised again is stored as bytes, whichever other nodes
+// dequantise them.
 TEST_P(IntegerProductsTest, QuantisedResultsAreStoredAsBytes) {
   GraphBuilder b;
   Quantised q(b, {64, 40}, {64, 64}, 7, WeightZeros::kZero);

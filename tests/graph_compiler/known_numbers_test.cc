@@ -1,4 +1,5 @@
-// Numbers known to the compiler are code, and what is the same for all rows is made once.
+// Numbers that the compiler knows become code, and values that are the same for all rows are
+// computed once.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -76,7 +77,7 @@ TEST_P(KnownNumbersTest, AVectorStaysAnOperand) {
   ExpectNear(run.Get<float>(out), wanted, 0);
 }
 
-// A product, then a norm whose factor and shift are values per column, as a convolution has them.
+// A product, followed by a norm whose factor and shift are values per column, as in a convolution.
 struct NormGraph {
   explicit NormGraph(uint64_t m) : rows(m) {
     b.Node("gemm", {x = b.Persistent({k, m}), w = b.Persistent({n, k})},
@@ -117,7 +118,7 @@ struct NormGraph {
 
 TEST_P(KnownNumbersTest, AShiftPerColumnIsMadeOnceForManyRows) {
   NormGraph(200).Check(GetParam(), 2);
-  NormGraph(3).Check(GetParam(), 1);  // a kernel more would cost more
+  NormGraph(3).Check(GetParam(), 1);  // one more kernel would cost more
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Precompiled for the tests of the graph compiler.
+// Headers that are precompiled for the tests of the graph compiler.
 #pragma once
 
 #include "graph_compiler/pch.h"

@@ -1,4 +1,4 @@
-// Control edges: what runs first, and what is seen of memory that tensors share.
+// Checks control edges: which node runs first, and what nodes see of memory that tensors share.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -11,7 +11,7 @@ std::vector<float> Negated(std::vector<float> values) {
   return values;
 }
 
-// y over kSizes as a matrix, and its transpose over the reverse sizes.
+// Returns the transpose of y, which is a matrix over kSizes, over the reverse sizes.
 std::vector<float> Transposed(const std::vector<float>& values, size_t columns, size_t rows) {
   std::vector<float> result;
   for (size_t c = 0; c < columns; ++c) {
@@ -22,7 +22,7 @@ std::vector<float> Transposed(const std::vector<float>& values, size_t columns, 
 
 class ControlEdgeTest : public testing::Test {
  protected:
-  // A persistent tensor in the memory of another.
+  // Adds a persistent tensor in the memory of another.
   uint32_t Alias(uint32_t tensor, const Dims& sizes) {
     const uint32_t alias = b_.Persistent(sizes);
     b_.graph.tensors[alias].section = b_.graph.tensors[tensor].section;
@@ -94,7 +94,8 @@ TEST_F(ControlEdgeTest, DecideWhetherAReaderSeesTheWrite) {
   EXPECT_EQ(result(), Negated(fresh));
 }
 
-// t = transpose(x) is a view; a write to x between it and its reader must not show through it.
+// t = transpose(x) is a view; a write to x between it and its reader must not be visible through
+// it.
 TEST_F(ControlEdgeTest, ViewsShowWhatWasThereWhenTheirNodeRan) {
   const uint32_t x = b_.Persistent(kSizes), y = b_.Persistent(kSizes), out = b_.Persistent({3, 5});
   const uint32_t t = b_.Temporary({3, 5});
@@ -128,7 +129,7 @@ TEST_F(ControlEdgeTest, TheLaterOfTwoWritersStays) {
 }
 
 // A write in place that cannot work element by element goes through a temporary, which is copied
-// before the readers that come after.
+// before the later readers run.
 TEST_F(ControlEdgeTest, BufferedWritesAreThereForLaterReaders) {
   const uint32_t x = b_.Persistent({4, 4}), out = b_.Persistent({4, 4});
   const uint32_t write = AddTranspose(x, Alias(x, {4, 4}));
@@ -141,7 +142,7 @@ TEST_F(ControlEdgeTest, BufferedWritesAreThereForLaterReaders) {
   EXPECT_EQ(run.Get<float>(out), Negated(Transposed(values, 4, 4)));
 }
 
-// A weight that the recipe itself writes is not packed before it is there.
+// A weight that the recipe itself writes is not packed before it is written.
 TEST_F(ControlEdgeTest, ProductsSeeWeightsWrittenBefore) {
   const uint32_t a = b_.Persistent({8, 6}), w = b_.Persistent({7, 8}), y = b_.Persistent({7, 8});
   const uint32_t out = b_.Persistent({7, 6});
@@ -165,7 +166,8 @@ TEST_F(ControlEdgeTest, ProductsSeeWeightsWrittenBefore) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
-// Moments and a weight, each read, then written behind everything else: one kernel in place.
+// Moments and a weight are each read and then written behind everything else: this is one kernel in
+// place.
 TEST_F(ControlEdgeTest, CopiesBehindAllElseAreDoneInPlace) {
   const Dims sizes = {64, 4};
   const uint32_t grad = b_.Persistent(sizes);
@@ -198,7 +200,7 @@ TEST_F(ControlEdgeTest, CopiesBehindAllElseAreDoneInPlace) {
   }
 }
 
-// The copy over x stays where it is while somebody before it reads x, or writes the same memory.
+// The copy over x stays where it is while an earlier node reads x or writes the same memory.
 TEST_F(ControlEdgeTest, CopiesStayBehindWhoeverWouldSeeThem) {
   const uint32_t x = b_.Persistent(kSizes), y = b_.Persistent(kSizes), out = b_.Persistent(kSizes);
   const uint32_t fresh = b_.Temporary(kSizes);

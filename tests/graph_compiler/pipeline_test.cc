@@ -1,5 +1,5 @@
-// The table of passes: each can be left out where the row says so, errors carry its name, graphs
-// are verified between passes, and work grows with the graph and not with its square.
+// Tests the table of passes: each pass can be left out where its row says so, errors carry its
+// name, graphs are verified between passes, and work grows with the graph and not with its square.
 #include "graph_compiler/pipeline.h"
 
 #include <chrono>
@@ -13,7 +13,8 @@
 namespace hpu::graph_compiler {
 namespace {
 
-// Rows normalised, a product with an epilogue, a softmax, a long sum, and an update in place.
+// The graph has normalised rows, a product with an epilogue, a softmax, a long sum, and an update
+// in place.
 GraphBuilder SomeOfEverything() {
   GraphBuilder b;
   const uint32_t x = b.Persistent({24, 8});
@@ -53,7 +54,7 @@ std::vector<std::vector<float>> Results(const GraphDesc& graph, const std::strin
     if (tensor.placement != TensorPlacement::kPersistent) continue;
     run.Set(t, RandomFloats(Elements(tensor.sizes), t, -0.5f, 0.5f));
   }
-  // The memory that x and its update share holds x.
+  // x and its update share memory, which holds x.
   run.Set(0, RandomFloats(Elements(graph.tensors[0].sizes), 99, -0.5f, 0.5f));
   run.Execute(0);
   std::vector<std::vector<float>> results;
@@ -134,7 +135,7 @@ TEST(PipelineTest, DumpsWhatPassesChangedAndHowLongTheyTook) {
   ASSERT_TRUE(CompileGraph(b.graph, options).ok());
   EXPECT_TRUE(std::filesystem::exists(dir / "some-0-import.txt"));
   EXPECT_TRUE(std::filesystem::exists(dir / "some-8-epilogues.txt"));
-  EXPECT_FALSE(std::filesystem::exists(dir / "some-4-inline-constants.txt"));  // changed nothing
+  EXPECT_FALSE(std::filesystem::exists(dir / "some-4-inline-constants.txt"));  // it changed nothing
   std::ifstream file(dir / "some-passes.txt");
   std::string line;
   std::vector<std::string> names;
@@ -144,7 +145,7 @@ TEST(PipelineTest, DumpsWhatPassesChangedAndHowLongTheyTook) {
   EXPECT_EQ(names, wanted);
 }
 
-// y = x + 1 over 4 elements.
+// Returns y = x + 1 over 4 elements.
 LoopGraph SmallGraph() {
   LoopGraph graph;
   for (const char* name : {"x", "y"}) {
@@ -193,8 +194,8 @@ TEST(VerifyTest, NamesWhatIsWrong) {
   EXPECT_EQ(Found(graph), "INTERNAL: node 'add' writes the constant %1");
 }
 
-// Layers that fuse (an epilogue, a row group, a chain of maps) over persistent weights that share
-// a section, with results that outlive them.
+// Returns layers that fuse (an epilogue, a row group, a chain of maps) over persistent weights that
+// share a section, with results that outlive them.
 GraphDesc Deep(uint64_t nodes) {
   GraphBuilder b;
   uint32_t x = b.Persistent({8, 8});
@@ -214,7 +215,7 @@ GraphDesc Deep(uint64_t nodes) {
   return b.graph;
 }
 
-// One value that all nodes read.
+// All nodes read one value.
 GraphDesc Wide(uint64_t nodes) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({8, 8});
@@ -228,7 +229,8 @@ void ExpectNearLinear(GraphDesc (*make)(uint64_t)) {
   const auto seconds = [](const GraphDesc& graph) {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {
-      const clock_t start = clock();  // of this process: others on the machine do not count
+      // The CPU time of this process: other processes on the machine do not count.
+      const clock_t start = clock();
       EXPECT_TRUE(CompileGraph(graph, {}).ok());
       best = std::min(best, static_cast<double>(clock() - start) / CLOCKS_PER_SEC);
     }
@@ -236,7 +238,7 @@ void ExpectNearLinear(GraphDesc (*make)(uint64_t)) {
   };
   const double small = seconds(make(2000));
   const double large = seconds(make(20000));
-  // A quadratic step that takes a tenth of the small graph's time would make this 19.
+  // A quadratic step that takes a tenth of the small graph's time would make this factor 19.
   EXPECT_LT(large, 16 * small) << small << " s for 2,000 nodes, " << large << " s for 20,000";
 }
 

@@ -1,4 +1,5 @@
-// Order and placement: shared memory, workspace reuse, determinism, kernels of a transformer layer.
+// Tests order and placement: shared memory, workspace reuse, determinism, and the kernels of a
+// transformer layer.
 #include <cmath>
 #include <numeric>
 
@@ -25,7 +26,7 @@ TEST(PlanTest, AnOutputOverItsInputIsWrittenInPlaceWhenElementwise) {
 }
 
 TEST(PlanTest, AnOutputOverAnInputOtherwiseReadGoesThroughATemporary) {
-  // out = transpose(x), in the memory of x.
+  // Here out = transpose(x) lies in the memory of x.
   GraphBuilder b;
   const uint32_t x = b.Persistent({4, 6});
   const uint32_t out = b.Persistent({6, 4});
@@ -42,7 +43,7 @@ TEST(PlanTest, AnOutputOverAnInputOtherwiseReadGoesThroughATemporary) {
 }
 
 TEST(PlanTest, ReadsOfAnInputComeBeforeTheWriteOverIt) {
-  // The update of x is created first, a later node still needs the old x and the new one.
+  // The update of x is created first, but a later node still needs the old x and the new one.
   GraphBuilder b;
   const uint32_t x = b.Persistent({30});
   const uint32_t updated = b.Persistent({30});
@@ -111,7 +112,7 @@ TEST(PlanTest, AScatterOverAnInputThatIsReadElsewhereLeavesTheReaderTheOldConten
   EXPECT_EQ(run.Get<float>(difference), (std::vector<float>{0, 0, 0, 0, -4, 0, 0}));
 }
 
-// Products in a row: every intermediate lives until the next one only.
+// In products in a row, every intermediate lives only until the next one.
 GraphBuilder ProductChain(int length) {
   GraphBuilder b;
   uint32_t x = b.Persistent({64, 64});
@@ -156,7 +157,7 @@ uint32_t Heads(GraphBuilder& b, uint32_t x, uint64_t d, uint64_t heads, uint64_t
   return turned;
 }
 
-// A post-norm encoder layer; returns its output.
+// Adds a post-norm encoder layer and returns its output.
 uint32_t EncoderLayer(GraphBuilder& b, uint32_t x, uint64_t d, uint64_t heads, uint64_t s) {
   const uint64_t size = d * heads;
   const uint32_t q = Heads(b, Linear(b, x, size, size, s), d, heads, s);
@@ -191,7 +192,7 @@ TEST(PlanTest, EncoderLayerIsNineKernelsAndDeeperModelsAddNoCode) {
     b.Node("tanh_fwd_f32", {x}, {out});
     auto recipe = CompileGraph(b.graph, {});
     ASSERT_TRUE(recipe.ok()) << recipe.status();
-    // q, k, v, attention, projection, norm, two of the feed-forward, norm.
+    // The kernels are q, k, v, attention, projection, norm, two of the feed-forward, and norm.
     EXPECT_EQ(recipe->kernels.size(), 9u * static_cast<size_t>(layers));
     recipes.push_back(std::move(*recipe));
   }
@@ -213,7 +214,7 @@ TEST(PlanTest, EqualGraphsGiveEqualBytes) {
   }
 }
 
-// h = softmax(h w + x[t]) for all t; the results lie beside each other.
+// Computes h = softmax(h w + x[t]) for all t; the results are adjacent in memory.
 struct Recurrence {
   explicit Recurrence(uint64_t steps) {
     std::vector<uint32_t> inputs;

@@ -1,10 +1,11 @@
-// Which kernels run before the others and are left out while weights stay (plan/prologue.h).
+// Checks which kernels run before the others and are left out while weights stay the same
+// (plan/prologue.h).
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
-// y = x (a b): two products of n x n, the second one of weights alone.
+// y = x (a b) is two products of n x n, and the second one depends on weights alone.
 class ProductOfWeights {
  public:
   explicit ProductOfWeights(uint64_t n = 16) : n_(n) {
@@ -24,7 +25,7 @@ class ProductOfWeights {
   uint32_t weight(size_t i) const { return weights_[i]; }
   uint32_t product() const { return product_; }
 
-  // Compiles, runs, compares; the recipe.
+  // Compiles, runs and compares; returns the recipe.
   Recipe Check() {
     GraphRun run(b_.graph);
     const auto x = RandomFloats(n_ * n_), a = RandomFloats(n_ * n_, 2),
@@ -91,7 +92,7 @@ TEST(PrologueTest, ItCanBeSwitchedOff) {
   EXPECT_EQ(recipe->prologue, 0u);
 }
 
-// A weight that the graph writes, under its own name or another's.
+// A weight that the graph writes, under its own name or another's, is not treated as one.
 TEST(PrologueTest, WhatTheGraphWritesIsNoWeight) {
   for (const bool own_name : {true, false}) {
     ProductOfWeights model;
@@ -106,7 +107,7 @@ TEST(PrologueTest, WhatTheGraphWritesIsNoWeight) {
   }
 }
 
-// An output is the caller's memory: what writes one, too, runs in every launch.
+// An output is the caller's memory, so a kernel that also writes an output runs in every launch.
 TEST(PrologueTest, OutputsAreWrittenEachTime) {
   ProductOfWeights model;
   const uint32_t copy = model.builder().Persistent({16, 16});
@@ -117,7 +118,7 @@ TEST(PrologueTest, OutputsAreWrittenEachTime) {
 }
 
 // Maps whose results outgrow both their sources and a MiB would cost more memory than they are
-// worth, as quantised weights in full width.
+// worth, for example quantised weights in full width.
 TEST(PrologueTest, LargeResultsOfMapsAreNotKept) {
   for (const uint64_t n : {512, 1024}) {
     GraphBuilder b;

@@ -1,5 +1,5 @@
-// philox_uniform against base/philox.h: every instruction set, tiles, rows that begin inside a
-// block, and fused with what reads it.
+// Compares philox_uniform with base/philox.h: for every instruction set, in tiles, in rows that
+// begin inside a block, and fused with the node that reads it.
 #include "base/philox.h"
 #include "synapse/include/synapse_emulator.h"
 #include "tests/graph_compiler/graph_runner.h"

@@ -1,4 +1,4 @@
-// Reductions that are cut in pieces or share a pass over their input.
+// Tests reductions that are cut in pieces or share a pass over their input.
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -39,7 +39,7 @@ TEST_P(ReductionTest, SiblingsOfOneInputAreOneKernel) {
   ExpectNear(run.Get<float>(squashed), tanhs, 1e-6);
 }
 
-// Vectors lie along the input, however many results lie side by side.
+// Vectors lie along the input, however many results are adjacent.
 TEST_P(ReductionTest, SeveralResultsPerRowLeaveVectorsToTheInput) {
   const uint64_t n = 50, rows = 40;
   GraphBuilder b;
@@ -55,8 +55,8 @@ TEST_P(ReductionTest, SeveralResultsPerRowLeaveVectorsToTheInput) {
   EXPECT_EQ(run.recipe.kernels[0].tasks, rows);
 }
 
-// A sum over the rows of a matrix takes 64 columns a task, 32 where that leaves too few tasks, and
-// 16 where the last task would have fewer.
+// A sum over the rows of a matrix takes 64 columns per task, 32 where 64 would leave too few tasks,
+// and 16 where the last task would have fewer.
 TEST_P(ReductionTest, SumsOfColumnsTakeSeveralLinesOfARow) {
   const uint64_t rows = 70;
   for (const auto& [n, tasks] : {std::pair<uint64_t, uint64_t>{768, 12}, {256, 8}, {528, 33}}) {
@@ -100,11 +100,12 @@ TEST_P(ReductionTest, OtherDimensionsAreOtherKernels) {
 
 struct Split {
   Dims sizes;
-  uint32_t mask;  // reduced dimensions, FCD
+  uint32_t mask;  // reduced dimensions, FCD-first
   size_t kernels;
 };
 
-// The pieces are the same however the tasks are shared out, and enough for many threads.
+// The pieces are the same however the tasks are distributed, and there are enough of them for many
+// threads.
 TEST_P(ReductionTest, LongReductionsAreCutInFixedPieces) {
   for (const Split& split :
        {Split{{200'000}, 1, 2}, Split{{100'003}, 1, 3}, Split{{300, 20, 13}, 7, 2},

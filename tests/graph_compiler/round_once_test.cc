@@ -1,4 +1,5 @@
-// Which explicit roundings a product's epilogue does without, and that results stay the same bits.
+// Checks which explicit roundings a product's epilogue leaves out, and that results keep the same
+// bits.
 #include "graph_compiler/fusion/round_once.h"
 
 #include "tests/graph_compiler/graph_runner.h"
@@ -8,7 +9,7 @@ namespace {
 
 constexpr auto kBF16 = static_cast<int64_t>(MemoryType::kBF16);
 
-// The epilogue of a product, op by op; op 0 is the sum of products.
+// The epilogue of a product, built op by op; op 0 is the sum of products.
 class Epilogue {
  public:
   Epilogue() { Add(Opcode::kAccumulator, {}); }
@@ -26,7 +27,7 @@ class Epilogue {
   void Store(uint32_t value, MemoryType type) {
     body_.stores.push_back({value, {.operand = 1u, .type = type, .strides = {1, 1}}});
   }
-  // Roundings that are left of a product's body, and of a map's.
+  // Returns how many roundings are left in a product's body, and in a map's.
   std::pair<int, int> Left() const {
     LoopGraph graph;
     graph.nodes.resize(2);
@@ -68,7 +69,7 @@ TEST(RoundOnceTest, RoundedTwiceOrBeforeTheStore) {
 }
 
 TEST(RoundOnceTest, ALimitOfAnotherTypeDoesNot) {
-  Epilogue e;  // 0.1 is no bf16: a value rounded up to it and one below it would change places
+  Epilogue e;  // 0.1 is not a bf16: a value rounded up to it and one below it would change places
   e.Store(e.Add(Opcode::kMin, {e.Round(0), e.Number(0.1)}), MemoryType::kBF16);
   EXPECT_EQ(e.Left(), Counts(1, 1));
 }
@@ -96,7 +97,8 @@ TEST(RoundOnceTest, AWiderStoreSeesTheRounding) {
   EXPECT_EQ(e.Left(), Counts(1, 1));
 }
 
-// Each of these has two readers: whoever follows every way from the first one never ends.
+// Each of these has two readers, so an algorithm that follows every path from the first one never
+// ends.
 TEST(RoundOnceTest, ManyWaysToTheStore) {
   Epilogue e;
   uint32_t value = e.Round(0);
@@ -120,7 +122,7 @@ std::vector<IsaLevel> LevelsWithPairs() {
 INSTANTIATE_TEST_SUITE_P(Isa, RoundOnceRunTest, testing::ValuesIn(LevelsWithPairs()));
 
 TEST_P(RoundOnceRunTest, ScaleShiftAndLimitsRoundAsStepByStep) {
-  for (const uint64_t n : {7, 24, 48, 70}) {  // columns: one panel in part, whole ones, and both
+  for (const uint64_t n : {7, 24, 48, 70}) {  // columns: part of one panel, whole panels, and both
     constexpr uint64_t kRows = 37, kDepth = 16;
     GraphBuilder b;
     const uint32_t x = b.Persistent({kDepth, kRows}, syn_type_bf16);

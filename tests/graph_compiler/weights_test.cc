@@ -1,4 +1,5 @@
-// Weights of products: rounded as they are packed, and packed for one launch or for many.
+// Tests weights of products, which are rounded when they are packed, and are packed for one launch
+// or for many.
 #include <bit>
 
 #include "tests/graph_compiler/graph_runner.h"
@@ -18,7 +19,8 @@ std::vector<IsaLevel> Levels() {
 class WeightsTest : public testing::TestWithParam<IsaLevel> {};
 INSTANTIATE_TEST_SUITE_P(Isa, WeightsTest, testing::ValuesIn(Levels()));
 
-// Weights with every kind of number: halfway between two of bf16, denormal, too large for bf16.
+// Returns weights with every kind of number: halfway between two bf16 numbers, denormal, too large
+// for bf16.
 std::vector<float> OddWeights(size_t count) {
   std::vector<float> values = RandomFloats(count, 3);
   const std::vector<float> odd = {1.00390625f, 1.01171875f, -1.00390625f, 1e-40f,
@@ -27,8 +29,8 @@ std::vector<float> OddWeights(size_t count) {
   return values;
 }
 
-// A product of bf16 whose weights are rounded from f32. `is_kept`: the rounded weights are an
-// output, so that they must be written.
+// A product of bf16 whose weights are rounded from f32. `is_kept` says that the rounded weights are
+// an output, so that they must be written.
 struct Product {
   GraphBuilder b;
   uint32_t x, w, out;
@@ -64,7 +66,7 @@ struct Product {
   uint32_t rounded_, sum_;
 };
 
-// Also where they are no numbers.
+// The bits must be the same even where they are not numbers.
 void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& wanted,
                     const std::string& what) {
   ASSERT_EQ(got.size(), wanted.size());
@@ -130,7 +132,7 @@ TEST_P(WeightsTest, ConvolutionsRoundWeightsAsACopyWould) {
   }
 }
 
-// What somebody else reads too is written anyway, and half as long.
+// A copy that another node reads too is written anyway, and it is half as long.
 TEST_P(WeightsTest, ACopyThatOthersReadStays) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({64, 70}, syn_type_bf16), w = b.Persistent({64, 64});

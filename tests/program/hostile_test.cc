@@ -1,4 +1,5 @@
-// Bytes that no encoder of ours wrote: an error, or a valid program that encodes to the same bytes.
+// Decodes bytes that no encoder of ours wrote: the result is an error, or a valid program that
+// encodes to the same bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ using testing::SampleProgram;
 
 constexpr size_t kBody = 12;  // after magic and version
 
-// Puts a fresh checksum behind changed bytes, so that the checks below it are reached.
+// Puts a fresh checksum behind changed bytes, so that the checks after it are reached.
 Bytes Reseal(Bytes bytes) {
   bytes.resize(bytes.size() - sizeof(Digest));
   const Digest digest = Sha256(bytes);
@@ -38,7 +39,7 @@ Bytes Reseal(Bytes bytes) {
   return bytes;
 }
 
-// True if the bytes were taken.
+// Returns true if the decoder accepted the bytes.
 bool DecodesToTheSameOrNothing(const Bytes& bytes) {
   const auto decoded = DecodeProgram(bytes);
   if (!decoded.ok()) {
@@ -103,7 +104,8 @@ TEST(HostileProgram, ResealedMutationsGiveAnErrorOrTheSameBytes) {
   EXPECT_GT(taken, 100);
 }
 
-// Whatever stands where a count is read, nothing is allocated beyond what the bytes could fill.
+// Whatever bytes are read as a count, nothing is allocated beyond what the remaining bytes could
+// fill.
 TEST(HostileProgram, NoCountAllocates) {
   const Bytes bytes = EncodeProgram(SampleProgram());
   for (const uint32_t count : {0xFFFFFFFFu, 0x7FFFFFFFu, 0x01000000u, 0x00010000u}) {

@@ -81,7 +81,7 @@ backward is the derivative of forward
 
 TEST(Program, TensorsInUseAreThoseThatStepsNeedOrOutputsName) {
   const ProgramFunction forward = SampleProgram().functions[0];
-  // %2 is read by nobody, %6 is made and dropped.
+  // Nothing reads %2, and %6 is made and dropped.
   EXPECT_EQ(TensorsInUse(forward), (std::vector<bool>{true, true, false, true, true, true, false}));
 }
 

@@ -5,8 +5,8 @@
 
 namespace hpu::testing {
 
-// A forward with two launches, an eager op, a collective and a callback, its backward, what is
-// saved between them, numbers and random state.
+// The program has a forward with two launches, an eager op, a collective and a callback, its
+// backward, the values saved between them, numbers and random state.
 Program SampleProgram();
 
 }  // namespace hpu::testing

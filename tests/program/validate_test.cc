@@ -1,4 +1,4 @@
-// What ValidateProgram refuses, and with which words.
+// Checks what ValidateProgram refuses, and with which words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -286,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "derivative 0: function 0 is not after function 1"}),
     CaseName);
 
-// Only an offset's draws are in the bytes.
+// Only the draws of an offset are in the bytes.
 TEST(BadPrograms, OnlyOffsetsDraw) {
   Program program = testing::SampleProgram();
   program.functions[0].inputs[4].draws = 1;

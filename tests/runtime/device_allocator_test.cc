@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// An allocator of its own over the test device, so that its numbers are exact.
+// A separate allocator over the test device, so that its numbers are exact.
 class DeviceAllocatorTest : public ::testing::Test {
  protected:
   DeviceBlock* Allocate(uint64_t bytes, uint32_t stream = 0) {
@@ -141,7 +141,8 @@ TEST_F(DeviceAllocatorTest, ShortMemoryReleasesTheCacheAndTriesAgain) {
   const absl::StatusOr<DeviceBlock*> first = allocator.Allocate(most, TestStream(0));
   ASSERT_TRUE(first.ok()) << ToText(first.status());
   allocator.Free(*first);
-  // Cached for stream 0; stream 1 needs as much and finds too little on the device.
+  // The block is cached for stream 0; stream 1 needs as much and finds too little memory on the
+  // device.
   const absl::StatusOr<DeviceBlock*> second = allocator.Allocate(most, TestStream(1));
   ASSERT_TRUE(second.ok()) << ToText(second.status());
   EXPECT_EQ(allocator.stats().total_system_frees, 1u);

@@ -8,9 +8,9 @@
 
 namespace hpu::runtime {
 
-// Acquired on first use; the test fails if that does.
+// Returns the device, which is acquired on first use; the test fails if acquiring fails.
 Device& TestDevice();
-// Stream `id` of it.
+// Returns stream `id` of the test device.
 Stream& TestStream(uint32_t id = 0);
 
 #define EXPECT_OK(expr)                                     \

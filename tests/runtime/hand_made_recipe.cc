@@ -6,7 +6,7 @@
 #include "recipe/recipe.h"
 #include "tests/runtime/device_environment.h"
 
-// Kernels: rdi = operands, rsi = first task, rdx = end of tasks. Position independent.
+// Kernels get rdi = operands, rsi = first task, rdx = end of tasks. They are position independent.
 asm(R"(
   .pushsection .text
 add_begin:

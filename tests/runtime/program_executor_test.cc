@@ -99,7 +99,7 @@ TEST(ProgramExecutor, HiddenBuffersLiveFromTheirFirstStepToTheirLast) {
   EXPECT_EQ(RunOn(**executor)[1], 32);
   const uint64_t block = (kBytes + DeviceAllocator::kBlockAlignment - 1) /
                          DeviceAllocator::kBlockAlignment * DeviceAllocator::kBlockAlignment;
-  EXPECT_EQ(allocator.stats().max_in_use - in_use, 4 * block);  // and the caller's x and y
+  EXPECT_EQ(allocator.stats().max_in_use - in_use, 4 * block);  // plus the caller's x and y
   EXPECT_EQ(allocator.stats().in_use, in_use);
 }
 
@@ -144,7 +144,7 @@ TEST(ProgramExecutor, ConstSectionsOfARecipeArePlaced) {
 TEST(ProgramExecutor, InputsMayOverlapEachOther) {
   const Bytes recipe = AddRecipe(kCount);
   Program program = OneLaunch(kCount, recipe);
-  // In place: y lies where x does.
+  // This works in place: y lies where x does.
   program.functions[0].steps.push_back(LaunchStep{0, {{"x", 0, false}, {"y", 0, true}}});
   program.functions[0].inputs[0].mutated = true;
   auto executor = Load(program, recipe);
@@ -191,7 +191,7 @@ TEST(ProgramExecutor, RefusesWhatDoesNotFit) {
             absl::StatusCode::kDataLoss);
 }
 
-// What the format holds and nothing here runs is refused when a program is loaded.
+// A step that the format allows and nothing here can run is refused when a program is loaded.
 TEST(ProgramExecutor, RefusesWhatItCannotRun) {
   using Kind = ProgramInput::Kind;
   struct Case {

@@ -14,7 +14,7 @@ TEST(Stream, BusyUntilItsWorkEnds) {
   EXPECT_TRUE(*stream.Query());
   Gate gate(stream);
   EXPECT_FALSE(*stream.Query());
-  EXPECT_TRUE(*TestStream(2).Query());  // others are independent
+  EXPECT_TRUE(*TestStream(2).Query());  // other streams are independent
   gate.Open();
   EXPECT_OK(stream.Synchronize());
   EXPECT_TRUE(*stream.Query());

@@ -10,7 +10,7 @@ namespace {
 
 class LifeCycleTest : public SynapseTest {};
 
-// 4.1: every call but synDriverGetVersion before initialisation answers 28; so does a second
+// 4.1: before initialisation every call except synDriverGetVersion returns 28, and so does a second
 // destroy.
 TEST_F(LifeCycleTest, CallsOutsideTheLifeAreRefused) {
   EXPECT_SUCCESS(api_->synDestroy());
@@ -51,7 +51,7 @@ TEST_F(LifeCycleTest, LastErrorBelongsToTheThread) {
   EXPECT_EQ(api_->synGetLastError(), synInvalidArgument);
 }
 
-// 1.3, 5.2: unknown and private keys answer 1.
+// 1.3, 5.2: unknown and private keys return 1.
 TEST_F(LifeCycleTest, ConfigurationKeys) {
   char value[32];
   EXPECT_STATUS(synInvalidArgument, api_->synConfigurationSet("NO_SUCH_KEY", "1"));
@@ -80,7 +80,7 @@ TEST_F(AcquireTest, OneDevicePerProcess) {
   EXPECT_SUCCESS(api_->synDeviceRelease(0));
 }
 
-// 4.2: without a device, device calls answer 26.
+// 4.2: without a device, device calls return 26.
 TEST_F(AcquireTest, DeviceCallsWithoutDevice) {
   uint64_t address = 0;
   synStreamHandle stream = nullptr;
@@ -91,7 +91,7 @@ TEST_F(AcquireTest, DeviceCallsWithoutDevice) {
   EXPECT_STATUS(synFail, api_->synDeviceSynchronize(0));
 }
 
-// 4.2: fixed answers; what only a device knows answers 18.
+// 4.2: the answers are fixed; attributes that only a device knows return 18.
 TEST_F(AcquireTest, TypeAttributes) {
   struct Expected {
     synDeviceType type;

@@ -1,4 +1,4 @@
-// Graphs, tensors, sections, nodes (4.5). Nothing here needs a device.
+// Tests graphs, tensors, sections and nodes (4.5). Nothing here needs a device.
 #include <cstring>
 
 #include "synapse/include/synapse_node_params.h"
@@ -281,7 +281,8 @@ TEST_F(CompiledGraphTest, CompileOnceAndKeepTheRecipe) {
   EXPECT_EQ(count, 2u);
 }
 
-// The emulator's query: what synGraphCompile would say, for a graph that can go on to be built.
+// The emulator's query returns what synGraphCompile would return, and nodes may still be added to
+// the graph.
 TEST_F(CompiledGraphTest, CheckNamesTheNodeThatTheDeviceLacks) {
   if (api_->synEmulatorGraphCheck == nullptr) GTEST_SKIP() << "the library cannot be asked";
   EXPECT_STATUS(synInvalidArgument, api_->synEmulatorGraphCheck(nullptr));

@@ -1,4 +1,4 @@
-// What a recipe computes from weights alone is kept, and never stale.
+// The values that a recipe computes from weights alone are kept, and are never stale.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ class KeptTest : public LaunchTest {
     Upload(std::vector<int32_t>(kCount, 100), x_);
     recipe_ = LoadRecipe(emulator::KeptAddRecipe(kCount));
   }
-  // The result, and how many kernels it took.
+  // Returns the result, and how many kernels it took.
   std::pair<int32_t, uint64_t> Sum(uint64_t a, uint64_t b) {
     EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
     const uint64_t before = Counter("kernels");
@@ -61,7 +61,7 @@ TEST_F(KeptTest, EveryChangeOfAnyWeightIsSeen) {
   EXPECT_EQ(Sum(a_, b_), Result(108, kAnew));
   EXPECT_SUCCESS(api_->synMemsetD32Async(x_, 0, kCount, stream_));
   EXPECT_EQ(Sum(a_, b_), Result(8, kKept));
-  // The memory is freed and comes back with other contents.
+  // The memory is freed and allocated again with other contents.
   EXPECT_SUCCESS(api_->synDeviceFree(device_, b_, 0));
   uint64_t again = 0;
   EXPECT_SUCCESS(api_->synDeviceMalloc(device_, kBytes, b_, 0, &again));
@@ -108,7 +108,7 @@ TEST_F(KeptTest, ItFollowsTheStreamsOrder) {
   }
 }
 
-// Whoever comes while another launch computes it waits for it.
+// A launch that comes while another launch computes the value waits for it.
 TEST_F(KeptTest, StreamsShareIt) {
   constexpr int kStreams = 4, kRounds = 50;
   std::vector<synStreamHandle> streams(kStreams);

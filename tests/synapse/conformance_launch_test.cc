@@ -43,8 +43,8 @@ TEST_F(LaunchTest, TableQueries) {
   EXPECT_EQ(values[1], 3 * kBytes);
 }
 
-// A table that was valid before is compared, not trusted: every way in which it can have become
-// invalid is seen.
+// A table that was valid before is compared, not trusted: every way in which it may have become
+// invalid is noticed.
 TEST_F(LaunchTest, RepeatedTablesAreCheckedWhenSomethingChanged) {
   const synRecipeHandle recipe = LoadRecipe(emulator::AddRecipe(kCount));
   EXPECT_EQ(Run(recipe), 11);
@@ -94,7 +94,7 @@ TEST_F(LaunchTest, RepeatedTablesAreCheckedWhenSomethingChanged) {
   table[2].pTensorAddress = out_;
   EXPECT_SUCCESS(launch(workspace));
   EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
-  // Memory came free in between: the table is looked at again, and still fits.
+  // Memory was freed in between: the table is checked again, and still fits.
   EXPECT_SUCCESS(api_->synDeviceFree(device_, other, 0));
   EXPECT_EQ(Run(recipe), 15);
 }
@@ -119,12 +119,13 @@ TEST_F(LaunchTest, WrongTablesAreRefused) {
   content.tensors[1].section_offset = 20096;
   const synRecipeHandle recipe = LoadRecipe(content);
   const uint64_t both = Allocate(20096 + kBytes);
-  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {both, both + 20096}));  // one missing
+  // One address is missing.
+  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {both, both + 20096}));
   EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {both, both + 128, out_}));
   EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {both, 0, both + 128}));  // overlap
   EXPECT_STATUS(synFail, Launch(recipe, {0, 64, out_}));  // below the section offset
   EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {0, 0, out_}));
-  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {128, 0, out_}));  // no device memory
+  EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {128, 0, out_}));  // not device memory
   EXPECT_SUCCESS(Launch(recipe, {both, 0, out_}));  // the other tensor gives the base
   auto table = Table({both, 0, out_});
   EXPECT_STATUS(synFailedSectionValidation,
@@ -227,7 +228,7 @@ TEST_F(LaunchTest, ProfilerSeesKernels) {
                                           &(--size), &count));
 }
 
-// 5.3: one rank works, more are refused.
+// 5.3: one rank works, more ranks are refused.
 TEST_F(LaunchTest, CollectivesOfOneRank) {
   hcclComm_t comm = nullptr;
   hcclUniqueId id{};

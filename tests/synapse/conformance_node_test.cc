@@ -1,5 +1,5 @@
-// What nodes are told beside their operands: layout strings (3.4) and control edges (4.5), on the
-// device.
+// Tests what nodes take beside their operands, on the device: layout strings (3.4) and control
+// edges (4.5).
 #include <cstring>
 
 #include "synapse/include/synapse_node_params.h"
@@ -16,7 +16,7 @@ uint64_t Count(const Sizes& sizes) {
   return count;
 }
 
-// Small whole numbers, so that sums are exact in any order.
+// The numbers are small and whole, so that sums are exact in any order.
 std::vector<float> Numbers(uint64_t count, int seed) {
   std::vector<float> values;
   for (uint64_t i = 0; i < count; ++i)
@@ -24,7 +24,7 @@ std::vector<float> Numbers(uint64_t count, int seed) {
   return values;
 }
 
-// Values over `sizes`, whose dimensions `from` names, in the order of `to`.
+// Returns values over `sizes`, whose dimensions `from` names, in the order of `to`.
 std::vector<float> Reordered(const std::vector<float>& values, const Sizes& sizes,
                              const std::string& from, const std::string& to) {
   std::vector<float> result;
@@ -59,7 +59,7 @@ class NodeTest : public DeviceTest {
     addresses_.clear();
     ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
   }
-  // Persistent, in memory of its own or in that of an earlier tensor.
+  // Makes a persistent tensor in memory of its own or in the memory of an earlier tensor.
   synTensor MakeTensor(const Sizes& sizes, const std::vector<float>& values,
                        synSectionHandle section = nullptr, uint64_t address = 0) {
     const std::string name = "t" + std::to_string(addresses_.size());
@@ -105,7 +105,7 @@ class NodeTest : public DeviceTest {
 
 class LayoutTest : public NodeTest {
  protected:
-  // y of a 3 x 3 convolution whose operands lie in the given orders, in the order CWHN.
+  // Returns y of a 3 x 3 convolution whose operands have the given orders, in the order CWHN.
   std::vector<float> Convolve(const std::string& x_order, const std::string& w_order,
                               const std::string& y_order) {
     NewGraph();
@@ -201,7 +201,7 @@ TEST_F(LayoutTest, SizesThatContradictTheStringsFailToCompile) {
   EXPECT_NE(message.find("is declared with sizes"), std::string::npos) << message;
 }
 
-// The reader's node comes after the writer's by a control edge only: it sees what was written.
+// Only a control edge puts the reader's node after the writer's: it sees what was written.
 TEST_F(NodeTest, ControlEdgesOrderNodesThatShareMemory) {
   for (const bool edge : {false, true}) {
     NewGraph();

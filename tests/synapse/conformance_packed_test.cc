@@ -1,4 +1,5 @@
-// Packed copies of operands: never stale, shared, and the only ones in memory when in steady use.
+// Packed copies of operands are never stale, are shared, and are the only copies in memory when in
+// steady use.
 #include <algorithm>
 
 #include "synapse/include/synapse_emulator.h"
@@ -9,7 +10,7 @@ namespace {
 
 using PackedTest = LaunchTest;
 
-// Every way to change the source of a packed copy must be seen by the next launch.
+// The next launch must see every way to change the source of a packed copy.
 TEST_F(PackedTest, PackedCopiesAreNeverStale) {
   const synRecipeHandle packed = LoadRecipe(emulator::PackedAddRecipe(kCount));
   EXPECT_EQ(Run(packed), 11);
@@ -29,16 +30,16 @@ TEST_F(PackedTest, PackedCopiesAreNeverStale) {
   Upload(std::vector<int32_t>(kCount, 10), b2);
   EXPECT_SUCCESS(Launch(add, {b_, b2, a_}));
   EXPECT_EQ(Run(packed), 30);
-  // The host writes it.
+  // The host writes the source.
   auto* host = reinterpret_cast<int32_t*>(a_);
   std::fill(host, host + kCount, 6);
   EXPECT_SUCCESS(api_->synEmulatorHostWrite(a_ + kBytes - 1, 1));
   EXPECT_EQ(Run(packed), 16);
-  // One changed element in the middle of the source.
+  // One element in the middle of the source changes.
   EXPECT_SUCCESS(api_->synMemsetD32Async(a_ + kBytes / 2, 100, 1, stream_));
   EXPECT_SUCCESS(Launch(packed, {a_, b_, out_}));
   EXPECT_EQ(Download(out_, kCount)[kCount / 2], 110);
-  // The memory is freed and comes back with other contents.
+  // The memory is freed and allocated again with other contents.
   EXPECT_SUCCESS(api_->synDeviceFree(device_, a_, 0));
   uint64_t again = 0;
   EXPECT_SUCCESS(api_->synDeviceMalloc(device_, kBytes, a_, 0, &again));
@@ -48,8 +49,8 @@ TEST_F(PackedTest, PackedCopiesAreNeverStale) {
   EXPECT_EQ(Run(packed), 18);
 }
 
-// The weights of a served model exist once: pages of a source whose copy is in steady use go back,
-// and every way to reach the source brings its bytes back first.
+// The weights of a served model exist once: the pages of a source whose copy is in steady use go
+// back to the system, and every way to reach the source restores its bytes first.
 TEST_F(PackedTest, SourcesOfPackedCopiesLeaveMemoryAndComeBack) {
   constexpr uint64_t kLong = 40'000;
   constexpr uint64_t kLongBytes = kLong * 4;
@@ -117,7 +118,7 @@ TEST_F(PackedTest, TheHostReachesAnEvictedSourceWithinAnAccess) {
   EXPECT_STATUS(synInvalidArgument, api_->synEmulatorHostAccessEnd());
   launch(1);
   EXPECT_EQ(Download(out, kLong)[kLong / 2], 7);
-  // Freed while evicted, the memory comes back as any other.
+  // If it is freed while it is evicted, the memory comes back like any other.
   launch(100);
   ASSERT_EQ(Counter("source_bytes_evicted"), kLong * 4);
   EXPECT_SUCCESS(api_->synDeviceFree(device_, source, 0));
@@ -133,7 +134,8 @@ TEST_F(PackedTest, PackedCopiesAreSharedBetweenRecipes) {
   EXPECT_EQ(Counter("packs"), packs);
 }
 
-// Asynchronous order: writes and launches alternate without any synchronisation between them.
+// The order is asynchronous: writes and launches alternate without any synchronisation between
+// them.
 TEST_F(PackedTest, PackedCopiesFollowTheStreamsOrder) {
   const synRecipeHandle packed = LoadRecipe(emulator::PackedAddRecipe(kCount));
   constexpr int kRounds = 200;

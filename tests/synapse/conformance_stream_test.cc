@@ -1,4 +1,4 @@
-// Streams and events (4.4). A recipe that waits for the host makes "work is pending" certain.
+// Tests streams and events (4.4). A recipe that waits for the host makes sure that work is pending.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -83,7 +83,7 @@ TEST_F(ConformanceStreamTest, EventStates) {
   EXPECT_STATUS(synInvalidEventHandle, api_->synStreamWaitEvent(stream_, event, 0));
 }
 
-// 4.4: wait uses the capture at the time of the call, even if the event is recorded anew.
+// 4.4: wait uses the capture at the time of the call, even if the event is recorded again.
 TEST_F(ConformanceStreamTest, WaitUsesTheCaptureOfItsTime) {
   synStreamHandle other = nullptr;
   EXPECT_SUCCESS(api_->synStreamCreateGeneric(&other, device_, 0));
@@ -120,7 +120,7 @@ TEST_F(ConformanceStreamTest, ElapsedTime) {
   EXPECT_LT(time, 60'000'000'000u);
 }
 
-// 4.6: an external tensor signals while its recipe's stream still counts as busy or later.
+// 4.6: an external tensor signals while its recipe's stream still counts as busy, or later.
 TEST_F(ConformanceStreamTest, ExternalTensorSignals) {
   const synEventHandle event = MakeEvent();
   auto table = Table({gate_, a_, b_, out_});
@@ -133,7 +133,7 @@ TEST_F(ConformanceStreamTest, ExternalTensorSignals) {
   EXPECT_EQ(ids[0], 3u);
   EXPECT_EQ(ids[1], 0xFFFFFFFFu);
   synEventHandle events[] = {event};
-  // Not mapped, or mapped to a tensor that is not external.
+  // The event is not mapped, or is mapped to a tensor that is not external.
   EXPECT_STATUS(synInvalidEventHandle, api_->synLaunchWithExternalEvents(stream_, table.data(), 4,
                                                                          0, recipe_, events, 1, 0));
   EXPECT_STATUS(synFail, api_->synEventMapTensor(events, 1, &table[0], recipe_));

@@ -1,4 +1,4 @@
-// Traces of compiled graphs: what a kernel says of itself (1.13).
+// Tests traces of compiled graphs: what the trace contains about a kernel (1.13).
 #include <map>
 
 #include "synapse/include/synapse_node_params.h"
@@ -19,7 +19,7 @@ class TraceTest : public DeviceTest {
     if (graph_ != nullptr) api_->synGraphDestroy(graph_);
     DeviceTest::TearDown();
   }
-  // FCD-first sizes; persistent tensors get device memory and a row of the launch table.
+  // `sizes` are FCD-first; persistent tensors get device memory and a row of the launch table.
   synTensor Tensor(const char* name, std::vector<uint64_t> sizes, bool persistent) {
     synTensor tensor = nullptr;
     synTensorGeometry geometry{};
@@ -47,7 +47,7 @@ class TraceTest : public DeviceTest {
     EXPECT_SUCCESS(api_->synNodeCreate(graph_, in.data(), &out, static_cast<uint32_t>(in.size()), 1,
                                        params, size, guid, name, nullptr, nullptr));
   }
-  // Launches the graph `times` under a trace; intervals of the device by name.
+  // Launches the graph `times` under a trace; returns intervals of the device by name.
   std::multimap<std::string, synTraceEvent> Trace(int times) {
     synRecipeHandle recipe = nullptr;
     EXPECT_SUCCESS(api_->synGraphCompile(&recipe, graph_, "traced", nullptr));
@@ -129,7 +129,7 @@ TEST_F(TraceTest, MatrixProductCountsItsWork) {
   EXPECT_SUCCESS(api_->synEmulatorGetComputeThreads(&threads));
   EXPECT_EQ(Argument(launch, "threads"), threads);
   EXPECT_GT(Argument(launch, "cpu_ns"), 0u);
-  // Measured, and inside the launch.
+  // The times are measured, and lie inside the launch.
   EXPECT_GT(kernel.duration, 0);
   EXPECT_GT(Argument(kernel, "busy_ns"), 0u);
   EXPECT_LE(Argument(kernel, "busy_ns"), threads * (kernel.duration * 1000 + 1));
@@ -194,7 +194,7 @@ TEST_F(TraceTest, PeakIsMeasured) {
   synEmulatorPeak peak{};
   EXPECT_STATUS(synInvalidArgument, api_->synEmulatorMeasurePeak(nullptr));
   EXPECT_SUCCESS(api_->synEmulatorMeasurePeak(&peak));
-  // Between a very slow core and a very large machine.
+  // The value is between a very slow core and a very large machine.
   EXPECT_GT(peak.f32FlopsPerSecond, 1e8);
   EXPECT_LT(peak.f32FlopsPerSecond, 1e15);
   EXPECT_GT(peak.bf16FlopsPerSecond, 0.5 * peak.f32FlopsPerSecond);

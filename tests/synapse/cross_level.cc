@@ -1,4 +1,5 @@
-// Recipes of one machine on another: compiles for a level, or runs what another process compiled.
+// Runs recipes of one machine on another: compiles for a level, or runs a recipe that another
+// process compiled.
 //
 //   cross_level compile x86-64-v3 FILE     y = softmax(gelu(x w + b)), written as a recipe
 //   cross_level run FILE                   launches it and compares with plain loops
@@ -15,7 +16,7 @@
 
 namespace {
 
-// Odd sizes: every kernel has tails.
+// The sizes are odd, so that every kernel has tails.
 constexpr uint64_t kRows = 13, kInner = 67, kColumns = 45;
 constexpr double kTolerance = 2e-6;
 
@@ -108,7 +109,7 @@ double LargestError(const std::vector<Buffer>& buffers) {
     }
     for (uint64_t column = 0; column < kColumns; ++column) {
       const double error = std::fabs(exponentials[column] / total - y[row * kColumns + column]);
-      // A NaN is the largest of errors.
+      // A NaN counts as the largest error.
       if (!(error <= largest)) largest = error;
     }
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Recipes compiled here for older CPUs give the right numbers on emulated ones, which also refuse
-# those of newer CPUs. usage: cross_level.sh PROGRAM; HPU_SYNAPSE_LIBRARY names the library.
+# Checks that recipes compiled here for older CPUs give the right numbers on emulated ones, which
+# also refuse recipes for newer CPUs. usage: cross_level.sh PROGRAM; HPU_SYNAPSE_LIBRARY names the
+# library.
 set -euo pipefail
 program=$1
 if ! command -v qemu-x86_64 >/dev/null; then

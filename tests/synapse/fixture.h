@@ -1,5 +1,5 @@
-// Conformance of a Synapse library with the contracts of the reference (section numbers in the test
-// comments are those of its chapter 4). The library is reached through the loader only.
+// Tests that a Synapse library conforms to the contracts of the reference (section numbers in the
+// test comments are those of its chapter 4). The library is reached only through the loader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace hpu {
 
-// A test that a library cannot pass, with the reason. `unsupported` tests are not run; those of
-// `expected_failure` are run by hand when the reason is looked into.
+// A test that a library cannot pass, with the reason. Tests of `unsupported` are not run; tests of
+// `expected_failure` are run by hand to look into the reason.
 struct KnownException {
   std::string test;  // "Suite.Name"
   std::string reason;
@@ -21,33 +21,33 @@ struct KnownException {
 const std::vector<KnownException>& Unsupported(bool emulator);
 const std::vector<KnownException>& ExpectedFailures(bool emulator);
 
-// Initialised library without a device.
+// The library is initialised and has no device.
 class SynapseTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  // The library has a graph compiler (the emulator's lies in a second file).
+  // Returns whether the library has a graph compiler (the emulator's is in a second file).
   bool HasCompiler();
 
   const SynapseFunctions* api_ = nullptr;
 };
 
-// With the device and one stream.
+// This has the device and one stream.
 class DeviceTest : public SynapseTest {
  protected:
   void SetUp() override;
   void TearDown() override;
 
   uint64_t Allocate(uint64_t bytes);
-  // Mapped host memory of the library.
+  // Returns mapped host memory of the library.
   int32_t* HostInts(uint64_t count);
   void Upload(const std::vector<int32_t>& values, uint64_t address);
   std::vector<int32_t> Download(uint64_t address, uint64_t count);
 
-  // Hand-built recipes exist for the emulator only; the test is skipped elsewhere.
+  // Hand-built recipes exist only for the emulator; the test is skipped elsewhere.
   synRecipeHandle LoadRecipe(const Recipe& recipe);
-  // Table entries by id for the addresses, in the order of the recipe's tensors.
+  // Returns table entries by id for the addresses, in the order of the recipe's tensors.
   static std::vector<synLaunchTensorInfo> Table(const std::vector<uint64_t>& addresses);
   synStatus Launch(synRecipeHandle recipe, const std::vector<uint64_t>& addresses,
                    synStreamHandle stream = nullptr);

@@ -1,4 +1,4 @@
-// A process that forks after using the device: no call of the child may hang, each is refused.
+// A process forks after using the device: no call of the child may hang, and each is refused.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ TEST_F(ForkTest, ChildIsRefusedAndParentGoesOn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(20);  // a hang ends as a signal
+    alarm(20);  // a hang ends with a signal
     uint64_t address = 0;
     int failures = 0;
     failures += api_->synDeviceMalloc(0, 128, 0, 0, &address) != synUninitialized;

@@ -1,4 +1,4 @@
-// Kernels for hand-built recipes. Each lies in a section of its own and must need nothing but its
+// Kernels for hand-built recipes. Each is in a section of its own and must need nothing but its
 // arguments: no constants in memory, no calls (see CMakeLists.txt).
 #include <stdint.h>
 
@@ -6,7 +6,7 @@
   __attribute__((section(".text." #name))) void name(void* const* operands, int64_t begin, \
                                                      int64_t end, void* scratch)
 
-// out[i] = a[i] + b[i]
+// Computes out[i] = a[i] + b[i].
 KERNEL(add) {
   (void)scratch;
   const int32_t* a = operands[0];
@@ -15,7 +15,7 @@ KERNEL(add) {
   for (int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
 }
 
-// out[i] = in[i], as a pack kernel
+// Computes out[i] = in[i], as a pack kernel.
 KERNEL(copy) {
   (void)scratch;
   const int32_t* in = operands[0];
@@ -23,7 +23,7 @@ KERNEL(copy) {
   for (int64_t i = begin; i < end; ++i) out[i] = in[i];
 }
 
-// visits[i] += 1: a task that runs twice or never shows
+// Computes visits[i] += 1, so that a task that runs twice or never is noticed.
 KERNEL(visit) {
   (void)scratch;
   int32_t* visits = operands[0];
@@ -39,7 +39,7 @@ KERNEL(wait_gate) {
   while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) == 0) __builtin_ia32_pause();
 }
 
-// Uses all of 256 ints of scratch; wrong if two threads share it.
+// Uses all of 256 ints of scratch; the result is wrong if two threads share it.
 KERNEL(use_scratch) {
   volatile int32_t* own = scratch;
   int32_t* out = operands[0];

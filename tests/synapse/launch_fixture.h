@@ -1,4 +1,4 @@
-// Two int32 vectors of 1 and of 10, and one for results, for recipes built by hand.
+// Has two int32 vectors of 1 and of 10, and one for results, for recipes built by hand.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class LaunchTest : public DeviceTest {
     Upload(std::vector<int32_t>(kCount, 1), a_);
     Upload(std::vector<int32_t>(kCount, 10), b_);
   }
-  // Result of launching with a_, b_, out_.
+  // Returns the result of launching with a_, b_, out_.
   int32_t Run(synRecipeHandle recipe) {
     EXPECT_SUCCESS(Launch(recipe, {a_, b_, out_}));
     const auto values = Download(out_, kCount);

@@ -1,10 +1,10 @@
-// The headers are C11 too; their layout assertions are checked by compiling this.
+// The headers must be C11 too; compiling this file checks their layout assertions.
 #include "synapse/include/hccl_api.h"
 #include "synapse/include/synapse_api.h"
 #include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_node_params.h"
 
-// Offsets that a parameter reader relies on and sizes alone do not pin.
+// These are offsets that a parameter reader relies on and that sizes alone do not pin.
 SYN_ASSERT_OFFSET(ns_TopkNodeV2_ParamsV4, isStable, 9);
 SYN_ASSERT_OFFSET(ns_TopkNodeV2_ParamsV4, kType, 12);
 SYN_ASSERT_OFFSET(ns_RmsNorm_ParamsV4, fastMath, 13);

@@ -25,7 +25,7 @@ TEST(LoaderTest, NamesEveryMissingFunction) {
   const std::string text(functions.status().message());
   EXPECT_NE(text.find(" synInitialize"), std::string::npos);
   EXPECT_NE(text.find(" hcclGroupEnd"), std::string::npos);
-  // Optional ones are not missed.
+  // Missing optional functions are not reported.
   EXPECT_EQ(text.find("synGetErrorString"), std::string::npos);
 }
 
@@ -76,7 +76,7 @@ TEST(LoaderTest, StatusCarriesCallNumberTextAndDetail) {
   EXPECT_TRUE(ToStatus(*functions, synSuccess, "x").ok());
 }
 
-// A library may bring a device that has no name here.
+// A library may have a device that has no name here.
 TEST(LoaderTest, DeviceKindsNameEveryType) {
   EXPECT_EQ(DeviceKind(synDeviceGaudi2), "gaudi2");
   EXPECT_EQ(DeviceKind(synDeviceEmulator), "device6");

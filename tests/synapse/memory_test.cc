@@ -115,11 +115,12 @@ TEST(DeviceMemoryTest, RandomUseFromFourThreadsKeepsBlocksApart) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(memory->free_bytes(), memory->total_bytes());
-  // Everything joined up again.
+  // All parts are joined again.
   EXPECT_TRUE(memory->Allocate(64 * kMiB, 0).ok());
 }
 
-// Device memory that a process gets of 96 GiB where its address space is limited; 0: none.
+// Returns the device memory that a process gets of 96 GiB where its address space is limited; 0
+// means none.
 uint64_t TotalUnderLimit(uint64_t limit) {
   int channel[2];
   EXPECT_EQ(pipe(channel), 0);
@@ -131,7 +132,7 @@ uint64_t TotalUnderLimit(uint64_t limit) {
       const auto memory = DeviceMemory::Create(uint64_t{96} << 30);
       if (memory.ok()) {
         total = (*memory)->total_bytes();
-        // All of it is usable, and nearly as much again is left for the process.
+        // All of it is usable, and nearly as much is left for the process.
         const auto address = (*memory)->Allocate(total, 0);
         if (!address.ok()) _exit(1);
         reinterpret_cast<uint8_t*>(*address)[total - 1] = 1;

@@ -132,10 +132,10 @@ TEST_F(PackCacheTest, RewrittenSourcesArePackedIntoTheSameMemory) {
   copy.reset();
   copy = Get(cache, 1000, kLarge, "x", 2);
   EXPECT_EQ(copy->data(), memory);
-  EXPECT_EQ(copy->data()[kLarge - 1], 2);  // packed anew
+  EXPECT_EQ(copy->data()[kLarge - 1], 2);  // packed again
   EXPECT_EQ(cache.bytes(), kLarge);
   EXPECT_EQ(counters_.packs_dropped.load(), 1u);
-  // Not while a launch holds it, nor for another format.
+  // It does not do so while a launch holds it, nor for another format.
   cache.Rewrite(1000, 1, 2);
   EXPECT_NE(Get(cache, 1000, kLarge, "y", 3)->data(), memory);
   EXPECT_NE(Get(cache, 1000, kLarge, "x", 3)->data(), memory);
@@ -187,7 +187,7 @@ TEST_F(PackCacheTest, ConcurrentUsersPackOnceAndSeeItComplete) {
   EXPECT_EQ(packs.load(), 200);
 }
 
-// A source of three pages, filled with one byte, and a restorer that copies.
+// A source of three pages, which is filled with one byte, and a restorer that copies.
 class EvictionTest : public PackCacheTest {
  protected:
   static constexpr uint64_t kBytes = 3 * 4096;
@@ -275,10 +275,11 @@ TEST_F(EvictionTest, AccessesOfManyThreadsNeverSeeAHole) {
   PackCache cache(1 << 20, &counters_);
   std::atomic<bool> stop{false};
   const auto first = Pack(cache, "x");
-  cache.EvictSources({&first, 1});  // whatever the threads' luck, one of them restores it
+  cache.EvictSources({&first, 1});  // whatever the timing of the threads, one of them restores it
   uint64_t evictions = 0;
   std::thread evicting([&] {
-    // On a busy machine the readers may be done before the first: those after them always succeed.
+    // On a busy machine the readers may be done before the first eviction, but the evictions after
+    // them always succeed.
     for (int late = 0; !stop || (evictions == 0 && late < 10); late += stop ? 1 : 0) {
       const auto copy = Pack(cache, "x");
       cache.EvictSources({&copy, 1});

@@ -12,7 +12,7 @@
 namespace hpu::emulator {
 namespace {
 
-// A recipe named "graph" of two kernels on two engines.
+// Returns a recipe named "graph" of two kernels on two engines.
 std::shared_ptr<const Recipe> TwoKernels() {
   Recipe recipe = AddRecipe(16);
   recipe.name = "graph";
@@ -63,7 +63,7 @@ TEST(ProfilerTest, LaunchesBecomeRowsOfEnginesAndStreams) {
       intervals.push_back(Summary(record));
     }
   }
-  // Equal start: the launch comes first, so that viewers nest.
+  // If starts are equal, the launch comes first, so that viewers nest it.
   EXPECT_EQ(intervals,
             (std::vector<std::string>{"X graph 2/1 2000-9000", "X gemm \"1\" 1/3 2000-5501",
                                       "X a+b 1/4 6000-8000"}));

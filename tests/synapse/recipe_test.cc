@@ -28,7 +28,7 @@ Recipe RichRecipe() {
   return recipe;
 }
 
-// Makes the checksum of changed bytes right again, as a forger would.
+// Corrects the checksum of changed bytes, as a forger would.
 void Reseal(Bytes& bytes) {
   const size_t body = bytes.size() - sizeof(Digest);
   const Digest digest = Sha256(std::span<const uint8_t>(bytes).first(body));
@@ -69,8 +69,8 @@ TEST(RecipeTest, EveryTruncationIsDataLoss) {
   }
 }
 
-// With a right checksum the reader and the range checks are on their own: any outcome but a crash
-// or another code.
+// With a right checksum only the reader and the range checks protect: any outcome is allowed except
+// a crash or another code.
 TEST(RecipeTest, MutationsWithRightChecksumNeverCrash) {
   const Bytes good = EncodeRecipe(RichRecipe());
   const uint8_t values[] = {0x00, 0x01, 0x7F, 0x80, 0xFF};

@@ -43,7 +43,7 @@ class StreamTest : public ::testing::Test {
 
 TEST_F(StreamTest, RunsInOrderWhoeverRunsIt) {
   const auto stream = MakeStream();
-  std::vector<int> order;  // touched by one thread at a time: TSan checks that
+  std::vector<int> order;  // one thread at a time touches it, and TSan checks that
   for (int i = 0; i < 2000; ++i) {
     stream->Enqueue(Do([&order, i] { order.push_back(i); }));
     if (i % 97 == 0) {
@@ -72,7 +72,7 @@ TEST_F(StreamTest, ManyThreadsMayWaitForOneStream) {
   EXPECT_EQ(done.load(), 800);
 }
 
-// After many launches that were waited for, and after a while without any, nobody has to wait.
+// After many launches that were waited for, and after a while without any, no thread has to wait.
 TEST_F(StreamTest, WorkThatNobodyWaitsForRuns) {
   const auto stream = MakeStream();
   std::atomic<int> done{0};

@@ -11,7 +11,7 @@ OperandRef Persistent(uint32_t index) {
   return {.kind = OperandRef::Kind::kPersistent, .index = index, .offset = 0};
 }
 
-// Appends a function to the code and answers its entry.
+// Appends a function to the code and returns its entry.
 uint32_t AddCode(Recipe& recipe, std::span<const uint8_t> function) {
   while (recipe.code.size() % 16 != 0) recipe.code.push_back(0xCC);
   const auto entry = static_cast<uint32_t>(recipe.code.size());

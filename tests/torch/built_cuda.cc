@@ -1,4 +1,4 @@
-// Makes PyTorch's CPU wheel answer as its CUDA wheel does on a host without a driver.
+// Makes PyTorch's CPU wheel behave like its CUDA wheel on a host without a driver.
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ struct BuiltCuda final : at::CUDAHooksInterface {
 
 }  // namespace
 
-// Before habana_frameworks.torch is imported. The hooks object has no members of its own.
+// Call this before habana_frameworks.torch is imported. The hooks object has no members of its own.
 extern "C" __attribute__((visibility("default"))) void build_cuda() {
   static_assert(sizeof(BuiltCuda) == sizeof(at::CUDAHooksInterface));
   new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) BuiltCuda;
