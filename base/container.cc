@@ -25,7 +25,7 @@ absl::StatusOr<std::span<const uint8_t>> OpenContainer(const ContainerKind& kind
     return DataLoss(kind.name, " of ", bytes.size(), " bytes");
   }
   if (std::memcmp(bytes.data(), kind.magic, sizeof(kind.magic)) != 0) {
-    return DataLoss("these bytes are no ", kind.name);
+    return DataLoss("these bytes are not a ", kind.name);
   }
   uint32_t version = 0;
   std::memcpy(&version, bytes.data() + sizeof(kind.magic), sizeof(version));

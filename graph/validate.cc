@@ -106,7 +106,7 @@ class Validator {
       if (!targets.insert(target).second) return DataLoss("schema ", i, ": ", target, " again");
       for (const std::string& name : schema.arguments) {
         if (!IsName(name)) {
-          return DataLoss("schema ", i, " (", target, "): an argument's name is no name");
+          return DataLoss("schema ", i, " (", target, "): the name of an argument is not valid");
         }
       }
     }
@@ -178,7 +178,7 @@ class Validator {
     const bool in_input = tensor != nullptr && in_input_[tensor->tensor];
     if (in_input != (form != AliasForm::kNone)) {
       return DataLoss(in_input ? "lies in an input's memory without an alias form"
-                               : "has an alias form, but is no tensor in an input's memory");
+                               : "has an alias form, but is not a tensor in an input's memory");
     }
     if (form == AliasForm::kSame && tensor->tensor >= graph_.inputs.size()) {
       return DataLoss("is said to be an input, and is another value");
@@ -208,12 +208,12 @@ class Validator {
                          const std::vector<const TensorSpec*>& specs) const {
     if (input >= graph_.inputs.size() ||
         graph_.inputs[input].kind != CapturedInput::Kind::kTensor) {
-      return DataLoss("input ", input, " is no tensor");
+      return DataLoss("input ", input, " is not a tensor");
     }
     const auto* value = output < graph_.outputs.size()
                             ? std::get_if<TensorArgument>(&graph_.outputs[output].value)
                             : nullptr;
-    if (value == nullptr) return DataLoss("output ", output, " is no tensor");
+    if (value == nullptr) return DataLoss("output ", output, " is not a tensor");
     const TensorSpec& given = graph_.inputs[input].spec;
     const TensorSpec& made = *specs[value->tensor];
     if (given.dtype == made.dtype && given.sizes == made.sizes) return absl::OkStatus();

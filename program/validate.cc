@@ -26,7 +26,7 @@ uint64_t InputBytes(const ProgramInput& input) {
 
 absl::Status CheckInput(const ProgramInput& input, const std::string& what) {
   if (input.draws != 0 && input.kind != InputKind::kOffset) {
-    return DataLoss(what, ": draws random numbers, but is no offset");
+    return DataLoss(what, ": draws random numbers, but is not an offset");
   }
   if (input.kind == InputKind::kTensor) {
     RETURN_IF_ERROR(CheckSpec(input.spec, what));
@@ -43,7 +43,7 @@ absl::Status CheckInput(const ProgramInput& input, const std::string& what) {
     return DataLoss(what, ": a number of rank ", input.spec.sizes.size());
   }
   if (input.kind != InputKind::kNumber && input.spec.dtype != DType::kI64) {
-    return DataLoss(what, ": random state that is no i64");
+    return DataLoss(what, ": random state that is not i64");
   }
   return absl::OkStatus();
 }
@@ -55,7 +55,7 @@ absl::Status CheckTensor(const Program& program, const ProgramFunction& function
     case Placement::kInput:
       if (tensor.index >= function.inputs.size() ||
           function.inputs[tensor.index].kind == InputKind::kScalar) {
-        return DataLoss(what, ": input ", tensor.index, " is no tensor input");
+        return DataLoss(what, ": input ", tensor.index, " is not a tensor input");
       }
       if (!FitsBytes(tensor.spec, InputBytes(function.inputs[tensor.index]))) {
         return DataLoss(what, ": reaches past input ", tensor.index);
@@ -237,7 +237,8 @@ class Crossings {
     }
     const std::optional<Value> value = ValueOf(function, function.outputs[output]);
     if (value.has_value()) return *value;
-    return DataLoss(what, ": output ", output, " of ", function.name, " is no tensor or number");
+    return DataLoss(what, ": output ", output, " of ", function.name,
+                    " is neither a tensor nor a number");
   }
   static absl::Status Same(const Value& primal, const Value& gradient, const std::string& what) {
     if (primal.kind == InputKind::kTensor && gradient.kind == InputKind::kTensor &&

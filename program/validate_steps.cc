@@ -51,7 +51,7 @@ class FieldCheck {
   void Makes(const std::vector<uint32_t>& tensors) {
     for (uint32_t tensor : tensors) {
       if (Exists(tensor) && function_.tensors[tensor].placement != Placement::kEager) {
-        Fail(DataLoss(what_, ": output ", tensor, " is no eager tensor"));
+        Fail(DataLoss(what_, ": output ", tensor, " is not an eager tensor"));
       }
     }
   }
@@ -202,7 +202,7 @@ class InFlight {
     if (const auto* wait = std::get_if<WaitStep>(&step)) {
       const auto started = under_way_.find(wait->step);
       if (started == under_way_.end()) {
-        return DataLoss(what, ": step ", wait->step, " is no collective under way");
+        return DataLoss(what, ": step ", wait->step, " is not a collective under way");
       }
       under_way_.erase(started);
       return absl::OkStatus();
@@ -212,7 +212,7 @@ class InFlight {
       ForEachTensorNeeded(step, [&](uint32_t t) { touched |= Has(collective->outputs, t); });
       ForEachTensorWritten(step, [&](uint32_t t) { touched |= Has(collective->inputs, t); });
       if (touched) {
-        return DataLoss(what, ": touches what the collective of step ", number, " works on");
+        return DataLoss(what, ": touches a tensor that the collective of step ", number, " uses");
       }
     }
     if (const auto* collective = std::get_if<CollectiveStep>(&step)) under_way_[index] = collective;

@@ -60,7 +60,7 @@ absl::Status CheckSupported(const ProgramFunction& function, bool saves) {
       return Unimplemented("output ", i, ": this build makes no views of outputs");
     }
     if (!saves && (output.requires_grad || !output.returned)) {
-      return Unimplemented("output ", i, ": is for a backward, which the program has not");
+      return Unimplemented("output ", i, ": is for a backward, which the program does not have");
     }
   }
   return absl::OkStatus();
@@ -231,7 +231,7 @@ absl::Status ProgramExecutor::Prepare(const LaunchStep& step) {
     const auto found = entry_of.find(binding.tensor_name);
     if (found == entry_of.end()) {
       return InvalidArgument(context, ": the program binds \"", binding.tensor_name,
-                             "\", which is no tensor of the recipe's launch table");
+                             "\", which is not a tensor of the recipe's launch table");
     }
     const ProgramTensor& tensor = function().tensors[binding.tensor];
     const int64_t offset = tensor.placement == Placement::kEager

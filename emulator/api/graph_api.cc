@@ -127,7 +127,7 @@ template <typename Body>
 synStatus SectionCall(synSectionHandle handle, Body&& body) {
   return Call([&]() -> synStatus {
     const std::shared_ptr<Section> section = Library::Get().sections().Find(handle);
-    if (section == nullptr) return Fail(synFail, "this is no section");
+    if (section == nullptr) return Fail(synFail, "this is not a section");
     return body(*section);
   });
 }

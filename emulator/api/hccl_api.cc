@@ -45,7 +45,7 @@ template <typename Body>
 hcclResult_t CommunicatorCall(hcclComm_t handle, Body&& body) {
   return ResultOf(Call([&]() -> synStatus {
     if (AllCommunicators().Find(handle) == nullptr) {
-      return Fail(synInvalidArgument, "this is no communicator");
+      return Fail(synInvalidArgument, "this is not a communicator");
     }
     return body();
   }));

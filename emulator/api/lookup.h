@@ -13,7 +13,7 @@ synStatus GraphCall(synGraphHandle handle, Body&& body,
   return RunCall(true, [&]() -> synStatus {
     if (handle == nullptr) return Fail(null_status, "the graph handle is null");
     const std::shared_ptr<Graph> graph = Library::Get().graphs().Find(handle);
-    if (graph == nullptr) return Fail(synFail, "this is no graph, or it was destroyed");
+    if (graph == nullptr) return Fail(synFail, "this is not a graph, or it was destroyed");
     return body(graph);
   });
 }
@@ -23,7 +23,7 @@ template <typename Body>
 synStatus TensorCall(synTensor handle, Body&& body) {
   return RunCall(true, [&]() -> synStatus {
     const std::shared_ptr<Tensor> tensor = Library::Get().tensors().Find(handle);
-    if (tensor == nullptr) return Fail(synInvalidArgument, "this is no tensor");
+    if (tensor == nullptr) return Fail(synInvalidArgument, "this is not a tensor");
     return body(*tensor);
   });
 }
@@ -45,7 +45,7 @@ template <typename Body>
 synStatus RecipeCall(synRecipeHandle handle, Body&& body) {
   return RunCall(true, [&]() -> synStatus {
     const std::shared_ptr<LoadedRecipe> recipe = Library::Get().recipes().Find(handle);
-    if (recipe == nullptr) return Fail(synInvalidArgument, "this is no recipe");
+    if (recipe == nullptr) return Fail(synInvalidArgument, "this is not a recipe");
     return body(*recipe);
   });
 }

@@ -41,7 +41,7 @@ synStatus FindTensors(const synTensor* handles, uint32_t count, TensorList* tens
       continue;
     }
     std::shared_ptr<Tensor> tensor = Library::Get().tensors().Find(handles[i]);
-    if (tensor == nullptr) return Fail(synInvalidArgument, "operand ", i, " is no tensor");
+    if (tensor == nullptr) return Fail(synInvalidArgument, "operand ", i, " is not a tensor");
     tensors->push_back(std::move(tensor));
   }
   return synSuccess;
@@ -114,7 +114,7 @@ synStatus CreateNodeChecked(synGraphHandle handle, const NodeArguments& argument
     SYN_REQUIRE_ARGUMENT(arguments.num_outputs == 0 || arguments.outputs != nullptr);
     SYN_REQUIRE_ARGUMENT(arguments.guid != nullptr && id != nullptr);
     const std::shared_ptr<Graph> graph = Library::Get().graphs().Find(handle);
-    if (graph == nullptr) return Fail(synFail, "this is no graph, or it was destroyed");
+    if (graph == nullptr) return Fail(synFail, "this is not a graph, or it was destroyed");
     if (graph->compiled()) return Fail(synFail, "the graph is compiled");
     return CreateNode(graph, arguments, id);
   });

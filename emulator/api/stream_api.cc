@@ -11,7 +11,7 @@ template <typename Body>
 synStatus StreamCall(synStreamHandle handle, Body&& body) {
   return DeviceCall([&](Device& device) -> synStatus {
     const std::shared_ptr<Stream> stream = device.streams().Find(handle);
-    if (stream == nullptr) return Fail(synInvalidArgument, "this is no stream of the device");
+    if (stream == nullptr) return Fail(synInvalidArgument, "this is not a stream of the device");
     return body(device, stream);
   });
 }
@@ -19,7 +19,7 @@ synStatus StreamCall(synStreamHandle handle, Body&& body) {
 std::shared_ptr<Event> FindEvent(Device& device, synEventHandle handle, synStatus* status) {
   std::shared_ptr<Event> event = device.events().Find(handle);
   if (event == nullptr) {
-    *status = Fail(synInvalidEventHandle, "this is no event of the device");
+    *status = Fail(synInvalidEventHandle, "this is not an event of the device");
   }
   return event;
 }
@@ -201,7 +201,7 @@ synStatus synEventMapTensor(synEventHandle* events, size_t count, const synLaunc
       if (event == nullptr) return status;
       const std::optional<uint32_t> index = recipe->IndexOfId(table[i].tensorId);
       if (!index.has_value() || !recipe->recipe().tensors[*index].external) {
-        return Fail(synFail, "entry ", i, " is no external tensor of the recipe");
+        return Fail(synFail, "entry ", i, " is not an external tensor of the recipe");
       }
       event->set_mapping({.recipe = recipe.get(), .tensor_id = table[i].tensorId});
     }

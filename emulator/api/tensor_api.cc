@@ -163,7 +163,7 @@ synStatus synTensorDestroy(synTensor handle) {
   return Call([&]() -> synStatus {
     Library& library = Library::Get();
     const std::shared_ptr<Tensor> tensor = library.tensors().Find(handle);
-    if (tensor == nullptr) return Fail(synInvalidArgument, "this is no tensor");
+    if (tensor == nullptr) return Fail(synInvalidArgument, "this is not a tensor");
     // Nodes keep the tensor alive, and its name as well. The handle is removed with the graph.
     if (!tensor->locked && tensor->graph.expired()) library.tensors().Remove(handle);
     return synSuccess;
@@ -319,7 +319,7 @@ synStatus synTensorAssignToSection(synTensor handle, synSectionHandle section_ha
   return TensorSetCall(handle, [&](Tensor&) -> synStatus {
     Library& library = Library::Get();
     const std::shared_ptr<Section> section = library.sections().Find(section_handle);
-    if (section == nullptr) return Fail(synInvalidArgument, "this is no section");
+    if (section == nullptr) return Fail(synInvalidArgument, "this is not a section");
     return Assign(library.tensors().Find(handle), section, offset);
   });
 }

@@ -87,7 +87,7 @@ absl::Status Configuration::CheckValue(const std::string& key, const Setting& se
     return InvalidArgument(key, "=", value, ": allowed are true, false, 1 and 0");
   }
   if (setting.kind == Kind::kNumber && !IsNumber(value)) {
-    return InvalidArgument(key, "=", value, ": a number is wanted");
+    return InvalidArgument(key, "=", value, ": the value must be a number");
   }
   if (key == "EMULATOR_ISA_LEVEL" && !value.empty() && !IsaLevelFromName(value).has_value()) {
     return InvalidArgument(

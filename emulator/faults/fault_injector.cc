@@ -24,7 +24,7 @@ absl::StatusOr<FaultInjector::Fault> FaultInjector::Parse(const std::string& tex
   uint64_t occurrence = 0;
   uint64_t status = 0;
   if (colon == std::string::npos || equals == std::string::npos || equals < colon) {
-    return InvalidArgument("fault \"", text, "\": want point:occurrence=status");
+    return InvalidArgument("fault \"", text, "\": the form is point:occurrence=status");
   }
   const std::string which = text.substr(colon + 1, equals - colon - 1);
   if ((which != "*" && (!ParseNumber(which, &occurrence) || occurrence == 0)) ||
@@ -42,7 +42,7 @@ absl::StatusOr<FaultInjector::Fault> FaultInjector::Parse(const std::string& tex
     }
     known += std::string(i == 0 ? "" : ", ") + std::string(kPointNames[i]);
   }
-  return InvalidArgument("fault \"", text, "\": point is none of ", known);
+  return InvalidArgument("fault \"", text, "\": the point is not one of ", known);
 }
 
 absl::Status FaultInjector::Configure(const std::string& text) {

@@ -94,7 +94,7 @@ synStatus CheckNative(const Node& node, const char* side, const Tensors& tensors
     const std::string_view* native = NativeOrder(orders, i, tensors[i]->rank);
     if (native != nullptr && Sorted(*native) != Sorted(layouts[i])) {
       return Fail(synFail, "node ", node.name, " (", node.guid, "): layout \"", layouts[i],
-                  "\" of ", side, " ", i, " is no order of \"", std::string(*native),
+                  "\" of ", side, " ", i, " is not an order of \"", std::string(*native),
                   "\", the dimensions of this kind of node");
     }
   }

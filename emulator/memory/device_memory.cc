@@ -225,7 +225,8 @@ absl::StatusOr<uint64_t> DramBytes(uint64_t nominal) {
     errno = 0;
     const uint64_t bytes = std::strtoull(text, &end, 0);
     if (errno != 0 || *end != '\0' || bytes == 0) {
-      return InvalidArgument("HPU_EMULATOR_DRAM_BYTES=", text, ": a positive number is wanted");
+      return InvalidArgument("HPU_EMULATOR_DRAM_BYTES=", text,
+                             ": the value must be a positive number");
     }
     return bytes;
   }

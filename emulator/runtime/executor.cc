@@ -158,7 +158,7 @@ synStatus Executor::FindKept(const LaunchRequest& request, RunState* run) {
     memo.copy = run->kept;
   }
   if (run->kept == nullptr) {
-    return Fail(synOutOfHostMemory, "no memory for what ", recipe.recipe().name,
+    return Fail(synOutOfHostMemory, "no memory for the values that ", recipe.recipe().name,
                 " computes from its weights");
   }
   run->fills_kept = run->kept->Claim();

@@ -24,7 +24,7 @@ class Verifier {
     for (const Node& node : graph_.nodes) {
       for (const ValueId value : node.Reads()) {
         if (graph_.values[value].home != Home::kWorkspace || written[value]) continue;
-        return Internal("node '", node.name, "' reads %", value, ", which nobody writes");
+        return Internal("node '", node.name, "' reads %", value, ", which nothing writes");
       }
       for (const ValueId value : node.Writes()) {
         if (graph_.values[value].home != Home::kConstant) continue;
@@ -75,7 +75,8 @@ class Verifier {
     for (const Store& store : node.body.stores) {
       const auto count = static_cast<uint32_t>(ops.size());
       if (store.value >= count) return Internal("stores v", store.value, " of ", count);
-      if (!store.access.operand.IsBuffer()) return Internal("stores to what is no value");
+      if (!store.access.operand.IsBuffer())
+        return Internal("stores to an operand that is not a value");
       RETURN_IF_ERROR_AT(CheckAccess(node, store.access, count), "store");
       for (size_t d = node.domain.size() - folded; d < node.domain.size(); ++d) {
         if (store.access.strides[d] != 0 && node.domain[d] > 1) {
@@ -95,7 +96,7 @@ class Verifier {
       return Internal("index v", access.indirect_value, " comes later");
     }
     if (access.operand.kind == Operand::Kind::kIota) return absl::OkStatus();
-    if (!access.operand.IsBuffer()) return Internal("loads what only kernels have");
+    if (!access.operand.IsBuffer()) return Internal("loads an operand that only kernels have");
     const ValueId value = access.operand.number;
     if (value >= graph_.values.size()) return Internal("no value %", value);
     const int64_t indirect =

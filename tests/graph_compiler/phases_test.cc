@@ -11,7 +11,7 @@ std::vector<float> Negated(std::vector<float> values) {
   return values;
 }
 
-// Returns the transpose of y, which is a matrix over kSizes, over the reverse sizes.
+// Returns the transpose of a matrix over kSizes, which is a matrix over the reverse sizes.
 std::vector<float> Transposed(const std::vector<float>& values, size_t columns, size_t rows) {
   std::vector<float> result;
   for (size_t c = 0; c < columns; ++c) {

@@ -188,7 +188,7 @@ TEST(VerifyTest, NamesWhatIsWrong) {
   EXPECT_EQ(Found(graph), "INTERNAL: node 'add': store walks the folded dimension 0");
   graph = SmallGraph();
   graph.values[0].home = Home::kWorkspace;
-  EXPECT_EQ(Found(graph), "INTERNAL: node 'add' reads %0, which nobody writes");
+  EXPECT_EQ(Found(graph), "INTERNAL: node 'add' reads %0, which nothing writes");
   graph = SmallGraph();
   graph.values[1].home = Home::kConstant;
   EXPECT_EQ(Found(graph), "INTERNAL: node 'add' writes the constant %1");

@@ -67,13 +67,13 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Program& p) { p.functions[0].tensors[1].spec.strides.pop_back(); },
                 "forward: tensor 1: 2 sizes but 1 strides"},
         BadCase{"NoSuchInput", [](Program& p) { p.functions[0].tensors[0].index = 7; },
-                "forward: tensor 0: input 7 is no tensor input"},
+                "forward: tensor 0: input 7 is not a tensor input"},
         BadCase{"NoSuchBuffer", [](Program& p) { p.functions[0].tensors[1].index = 2; },
                 "forward: tensor 1: no buffer 2"},
         BadCase{"NoSuchConstant", [](Program& p) { p.functions[0].tensors[2].index = 1; },
                 "forward: tensor 2: no constant 1"},
         BadCase{"ScalarAsTensor", [](Program& p) { p.functions[0].tensors[0].index = 1; },
-                "forward: tensor 0: input 1 is no tensor input"}),
+                "forward: tensor 0: input 1 is not a tensor input"}),
     CaseName);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "forward: input 3: a number of rank 1"},
         BadCase{"SeedThatIsNoInteger",
                 [](Program& p) { p.functions[0].inputs[4].spec.dtype = DType::kF32; },
-                "forward: input 4: random state that is no i64"},
+                "forward: input 4: random state that is not i64"},
         BadCase{"UnknownInputKind",
                 [](Program& p) { p.functions[0].inputs[4].kind = static_cast<InputKind>(5); },
                 "forward: input 4: unknown kind"},
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Program& p) { StepOf<EagerStep>(p, 2).args[0] = {TensorArgument{9}}; },
                 "forward: step 2: argument names tensor 9 of 7"},
         BadCase{"EagerOutputNotEager", [](Program& p) { StepOf<EagerStep>(p, 2).outputs[0] = 1; },
-                "forward: step 2: output 1 is no eager tensor"},
+                "forward: step 2: output 1 is not an eager tensor"},
         BadCase{"LongOpName", [](Program& p) { StepOf<EagerStep>(p, 2).op.assign(257, 'x'); },
                 "forward: step 2: name of 257 bytes, at most 256"},
         BadCase{"LongReason", [](Program& p) { StepOf<EagerStep>(p, 2).reason.assign(1025, 'x'); },
@@ -212,12 +212,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"NeverWaitedFor", [](Program& p) { p.functions[0].steps.pop_back(); },
                 "forward: step 7: nothing waits for this collective"},
         BadCase{"WaitsForNothing", [](Program& p) { StepOf<WaitStep>(p, 3).step = 0; },
-                "forward: step 3: step 0 is no collective under way"},
+                "forward: step 3: step 0 is not a collective under way"},
         BadCase{"WaitsTwice", [](Program& p) { p.functions[0].steps.push_back(WaitStep{7}); },
-                "forward: step 9: step 7 is no collective under way"},
+                "forward: step 9: step 7 is not a collective under way"},
         BadCase{"ReadsWhatIsUnderWay",
                 [](Program& p) { StepOf<EagerStep>(p, 2).args[0] = {TensorArgument{5}}; },
-                "forward: step 2: touches what the collective of step 1 works on"}),
+                "forward: step 2: touches a tensor that the collective of step 1 uses"}),
     CaseName);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Program& p) { p.functions[1].inputs[2].kind = InputKind::kSeed; },
                 "saved value 1: output 9 of forward is not what input 2 of backward takes"},
         BadCase{"SavedNone", [](Program& p) { p.saved[0].output.index = 4; },
-                "saved value 0: output 4 of forward is no tensor or number"},
+                "saved value 0: output 4 of forward is neither a tensor nor a number"},
         BadCase{"FilledTwice", [](Program& p) { p.saved.push_back(p.saved[0]); },
                 "saved value 2: input 0 of backward is filled twice"},
         BadCase{"NeitherTangentNorSaved", [](Program& p) { p.saved.erase(p.saved.begin()); },
@@ -276,7 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"GradientOfANumber", [](Program& p) { p.derivatives[0].gradients[0].forward = 3; },
                 "derivative 0, gradient of input 3: differs in dtype or sizes"},
         BadCase{"GradientIsNone", [](Program& p) { p.derivatives[0].gradients[0].backward = 1; },
-                "derivative 0, gradient of input 0: output 1 of backward is no tensor or number"},
+                "derivative 0, gradient of input 0: output 1 of backward is neither a tensor nor a "
+                "number"},
         BadCase{
             "GradientTwice",
             [](Program& p) { p.derivatives[0].gradients.push_back(p.derivatives[0].gradients[0]); },
@@ -291,7 +292,7 @@ TEST(BadPrograms, OnlyOffsetsDraw) {
   Program program = testing::SampleProgram();
   program.functions[0].inputs[4].draws = 1;
   EXPECT_EQ(ToText(ValidateProgram(program)),
-            "DATA_LOSS: forward: input 4: draws random numbers, but is no offset");
+            "DATA_LOSS: forward: input 4: draws random numbers, but is not an offset");
 }
 
 TEST(GoodProgram, CollectivesOfEveryKind) {

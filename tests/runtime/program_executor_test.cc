@@ -223,9 +223,9 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
       {[](ProgramFunction& f) { f.inputs[0].detached = true; },
        "program test: forward: input 0: this build passes no numbers or detached tensors"},
       {[](ProgramFunction& f) { f.outputs[0].requires_grad = true; },
-       "program test: forward: output 0: is for a backward, which the program has not"},
+       "program test: forward: output 0: is for a backward, which the program does not have"},
       {[](ProgramFunction& f) { f.outputs[0].returned = false; },
-       "program test: forward: output 0: is for a backward, which the program has not"},
+       "program test: forward: output 0: is for a backward, which the program does not have"},
       {[](ProgramFunction& f) { f.grad_mode = GradMode::kOff; },
        "program test: forward: this build runs no program that changes the grad mode"},
   };

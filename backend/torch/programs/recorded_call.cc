@@ -42,7 +42,7 @@ RecordedCall::RecordedCall(c10::intrusive_ptr<CompiledProgram> program, PyObject
                            PyObject* const* arguments, size_t count)
     : program_(std::move(program)) {
   if (differentiate == nullptr) {
-    released_ = "whoever called the program gave no graph to run again";
+    released_ = "the caller of the program gave no graph to run again";
     return;
   }
   THPObjectPtr tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
