@@ -8,7 +8,7 @@
 namespace hpu::emulator {
 namespace {
 
-// Of a stale copy; malloc recycles smaller ones well enough.
+// The least bytes of a stale copy whose memory is kept; malloc recycles smaller ones well enough.
 constexpr uint64_t kFewestBytesKept = 1 << 20;
 constexpr uint64_t kLaunchesKept = 1024;
 

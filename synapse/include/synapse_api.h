@@ -3,7 +3,7 @@
 // Clients do not link these: synapse/loader.h resolves them at run time, either from the emulator
 // or from Intel's library. `synapse/functions.inc` lists the same names for the loader.
 //
-// Every function answers a synStatus unless the declaration says otherwise; synGetLastErrorMessage
+// Every function returns a synStatus unless the declaration says otherwise; synGetLastErrorMessage
 // explains the calling thread's last failure. Sizes are bytes, times nanoseconds, shapes FCD-first.
 // Device addresses and host addresses in calls are uint64_t. Unless a comment says otherwise all
 // calls may come from any thread, but one graph must not be changed by two threads at once.
@@ -18,10 +18,10 @@ extern "C" {
 
 // ---- life cycle, configuration, errors ------------------------------------------------------
 
-// Must precede every other call but synDriverGetVersion, which all answer synUninitialized before.
+// Must precede every other call but synDriverGetVersion, which all return synUninitialized before.
 // Repeated calls succeed (synAlreadyInitialized with HABANA_DISABLE_DOUBLE_SYN_INITIALIZE).
 synStatus synInitialize(void);
-// No other call may be in flight. A second one answers synUninitialized.
+// No other call may be in flight. A second one returns synUninitialized.
 synStatus synDestroy(void);
 synStatus synDriverGetVersion(char* buffer, int length);
 // Keys also work as environment variables. Unknown or private key: synInvalidArgument.
@@ -53,7 +53,7 @@ synStatus synDeviceGetCountByDeviceType(uint32_t* count, synDeviceType type);
 synStatus synDeviceCount(uint32_t count[synDeviceTypeSize]);
 // *size: capacity in, number of ids written out.
 synStatus synDeviceGetModuleIDs(uint32_t* ids, uint32_t* size);
-// One device per process. A second acquire answers synDeviceAlreadyAcquired; other failures write
+// One device per process. A second acquire returns synDeviceAlreadyAcquired; other failures write
 // SYN_INVALID_DEVICE_ID. Null or empty bus id: the first free device.
 synStatus synDeviceAcquire(synDeviceId* device, const char* pci_bus);
 synStatus synDeviceAcquireByDeviceType(synDeviceId* device, synDeviceType type);
@@ -70,7 +70,7 @@ synStatus synDeviceGetAttribute(uint64_t* values, const synDeviceAttribute* attr
                                 unsigned count, synDeviceId device);
 synStatus synDeviceGetAttributeByModuleId(uint64_t* values, const synDeviceAttribute* attributes,
                                           unsigned count, synModuleId module);
-// Needs no acquired device; attributes that only a device knows answer synUnsupported.
+// Needs no acquired device; attributes that only a device knows return synUnsupported.
 synStatus synDeviceTypeGetAttribute(uint64_t* values, const synDeviceAttribute* attributes,
                                     unsigned count, synDeviceType type);
 synStatus synDeviceGetMemoryInfo(synDeviceId device, uint64_t* free, uint64_t* total);
@@ -162,13 +162,13 @@ synStatus synGraphCompileV2(synRecipeHandle* recipe, synGraphHandle graph, const
 
 // ---- tensors --------------------------------------------------------------------------------
 
-// A name used twice in a graph answers synNameIsAlreadyUsed and the existing handle.
+// A name used twice in a graph returns synNameIsAlreadyUsed and the existing handle.
 synStatus synTensorHandleCreate(synTensor* tensor, synGraphHandle graph, synTensorType type,
                                 const char* name);
 // A tensor used by a node lives until its graph dies.
 synStatus synTensorDestroy(synTensor tensor);
-// After the tensor's first use in a node every setter answers synObjectAlreadyInitialized; a getter
-// of a property never set answers synObjectNotInitialized.
+// After the tensor's first use in a node every setter returns synObjectAlreadyInitialized; a getter
+// of a property never set returns synObjectNotInitialized.
 synStatus synTensorSetGeometry(synTensor tensor, const synTensorGeometry* geometry,
                                synGeometryType kind);
 synStatus synTensorGetGeometry(synTensor tensor, synTensorGeometry* geometry, synGeometryType kind);

@@ -51,7 +51,7 @@ struct Instruction {
   Prefix prefix = kNone;
   int reg = 0, second = 0, rm = 0;  // ModRM.reg, VEX.vvvv, ModRM.rm
   bool is_memory = false;
-  // Of the memory operand: base plus displacement, and the scaled index.
+  // The parts of the memory operand: base plus displacement, and the scaled index.
   uint64_t base = 0, index = 0;
   int length = 0;
 };

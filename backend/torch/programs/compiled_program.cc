@@ -26,8 +26,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Where a node keeps its call: a byte on the CPU at the call's address, whose deleter releases the
-// call. Compiled autograd accepts a tensor as an input of its graph, but it cannot hash a capsule.
+// A node keeps its call in a CPU byte at the call's address, whose deleter releases the call.
+// Compiled autograd accepts a tensor as an input of its graph, but it cannot hash a capsule.
 constexpr char kCall[] = "call";
 constexpr char kHooked[] = "hooked";
 constexpr char kReleased[] = "released";

@@ -1,4 +1,4 @@
-// What the kernels of attention_rows.cc share: the sizes, and the base class of their tasks.
+// The sizes that the kernels of attention_rows.cc share, and the base class of their tasks.
 #pragma once
 
 #include <cmath>
