@@ -150,7 +150,8 @@ class Validator {
       return DataLoss("written values are not in ascending order");
     }
     for (const uint32_t value : call.writes) {
-      if (!given.contains(value)) return DataLoss("writes value ", value, ", no argument of it");
+      if (!given.contains(value))
+        return DataLoss("writes value ", value, ", which is not one of its arguments");
     }
     return CheckResults(call);
   }
@@ -181,7 +182,7 @@ class Validator {
                                : "has an alias form, but is not a tensor in an input's memory");
     }
     if (form == AliasForm::kSame && tensor->tensor >= graph_.inputs.size()) {
-      return DataLoss("is said to be an input, and is another value");
+      return DataLoss("has the alias form of an input, but is another value");
     }
     if (tensor != nullptr) return absl::OkStatus();
     if (std::holds_alternative<NoneArgument>(output.value) ||

@@ -138,7 +138,8 @@ absl::Status VerifyKernels(const Compilation& compilation) {
   std::vector<uint32_t> covered(compilation.graph.nodes.size(), 0);
   for (const FusedKernel& kernel : compilation.kernels) {
     for (const uint32_t node : kernel.nodes) {
-      if (node >= covered.size()) return Internal("a kernel covers node ", node, ", there is none");
+      if (node >= covered.size())
+        return Internal("a kernel covers node ", node, ", which does not exist");
       ++covered[node];
     }
   }

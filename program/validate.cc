@@ -113,7 +113,7 @@ absl::Status CheckOutput(const ProgramFunction& function, size_t index, const st
       return CheckView(output, what);
     case OutputKind::kOutputView:
       if (output.index >= index || function.outputs[output.index].kind != OutputKind::kTensor) {
-        return DataLoss(what, ": views output ", output.index, ", no tensor before it");
+        return DataLoss(what, ": views output ", output.index, ", which is not a tensor before it");
       }
       return CheckView(output, what);
     case OutputKind::kNone:

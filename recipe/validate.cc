@@ -39,7 +39,7 @@ absl::Status CheckTensor(const RecipeTensor& tensor) {
   }
   if (tensor.permutation.size() != tensor.sizes.size() ||
       seen != (uint32_t{1} << tensor.sizes.size()) - 1) {
-    return DataLoss("tensor ", tensor.name, ": permutation is not one");
+    return DataLoss("tensor ", tensor.name, ": the permutation is not valid");
   }
   return absl::OkStatus();
 }

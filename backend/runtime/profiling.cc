@@ -180,7 +180,7 @@ absl::StatusOr<synEmulatorPeak> MeasureHostPeak() {
   RETURN_IF_ERROR(device.EnsureAcquired());
   RETURN_IF_ERROR(device.Synchronize());
   if (device.api().synEmulatorMeasurePeak == nullptr) {
-    return Unimplemented(device.library_path(), " does not measure what its device reaches");
+    return Unimplemented(device.library_path(), " does not measure the peak of its device");
   }
   synEmulatorPeak peak{};
   RETURN_IF_SYN_ERROR(device.api(), synEmulatorMeasurePeak, &peak);

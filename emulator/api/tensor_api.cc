@@ -63,7 +63,7 @@ synStatus SetPermutation(Tensor& tensor, const synTensorPermutation& permutation
     if (in_range) seen |= 1u << permutation.permutation[i];
   }
   if (!in_range || seen != (1u << permutation.dims) - 1) {
-    return Fail(synInvalidArgument, "tensor ", tensor.name, ": the permutation is not one");
+    return Fail(synInvalidArgument, "tensor ", tensor.name, ": the permutation is not valid");
   }
   tensor.permutation.assign(permutation.permutation, permutation.permutation + permutation.dims);
   return synSuccess;

@@ -38,7 +38,7 @@ class Verifier {
   static absl::Status CheckValue(const Value& value) {
     if (value.shape.size() != value.strides.size()) return Internal("shape and strides differ");
     if (value.home == Home::kPersistent && value.tensor == kNoTensor) {
-      return Internal("persistent, of no tensor");
+      return Internal("is persistent but belongs to no tensor");
     }
     return absl::OkStatus();
   }

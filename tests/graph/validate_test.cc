@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"memory of the future",
                [](CapturedGraph& g) { g.calls[0].results[0].memory_of = 6; }, "lies in value 6"},
         Damage{"writes another", [](CapturedGraph& g) { g.calls[2].writes = {2}; },
-               "writes value 2, no argument of it"},
+               "writes value 2, which is not one of its arguments"},
         Damage{"writes twice", [](CapturedGraph& g) { g.calls[2].writes = {0, 0}; },
                "not in ascending order"},
         Damage{"output list", [](CapturedGraph& g) { g.outputs[1].value = ArgumentList{}; },
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                  g.outputs[0].value = TensorArgument{5};
                  g.alias_forms[0] = AliasForm::kSame;
                },
-               "output 0: is said to be an input, and is another value"}));
+               "output 0: has the alias form of an input, but is another value"}));
 
 }  // namespace
 }  // namespace hpu

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"ViewOfANumber", [](Program& p) { p.functions[0].outputs[2].index = 3; },
                 "forward: output 2: no tensor input 3"},
         BadCase{"ViewOfALaterOutput", [](Program& p) { p.functions[0].outputs[3].index = 8; },
-                "forward: output 3: views output 8, no tensor before it"},
+                "forward: output 3: views output 8, which is not a tensor before it"},
         BadCase{
             "ViewCallWithATensor",
             [](Program& p) { p.functions[0].outputs[2].calls[0].args[0] = {TensorArgument{0}}; },

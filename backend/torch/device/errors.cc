@@ -24,7 +24,7 @@ PyObject* InputsWithTangents::python_type() { return inputs_with_tangents; }
 void AddExceptionTypes(PyObject* module) {
   device_error =
       AddType(module, "DeviceError", "habana_frameworks.torch._native._torch.DeviceError",
-              "A device call failed; the text carries call, status and meaning.");
+              "A device call failed; the text names the call, the status and its meaning.");
   aliased_inputs =
       AddType(module, "AliasedInputs", "habana_frameworks.torch._native._torch.AliasedInputs",
               "A mutated input of a program shares memory with another input.");

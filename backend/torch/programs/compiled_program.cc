@@ -33,7 +33,7 @@ constexpr char kHooked[] = "hooked";
 constexpr char kReleased[] = "released";
 constexpr char kBackwardTwice[] =
     "Trying to backward through the graph a second time: a first backward of this compiled graph, "
-    "which failed on its way, has released what the graph saved. Run the forward again, or specify "
+    "which failed, has released what the graph saved. Run the forward again, or specify "
     "retain_graph=True";
 constexpr char kTwice[] =
     "a graph that hpu_backend compiled was differentiated with create_graph=True and is now "

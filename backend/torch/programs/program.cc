@@ -142,11 +142,11 @@ PyObject* Text(PyObject* self, PyObject* /*unused*/) {
 }
 
 PyGetSetDef kProperties[] = {
-    {"name", Property<std::string, Name>, nullptr, "What messages call it.", nullptr},
+    {"name", Property<std::string, Name>, nullptr, "The name in messages.", nullptr},
     {"launch_count", Property<uint64_t, LaunchCount>, nullptr,
-     "Recipe launches per call, and of its backward.", nullptr},
+     "Recipe launches per call, including its backward.", nullptr},
     {"eager_count", Property<uint64_t, EagerCount>, nullptr,
-     "Eager ops per call, and of its backward.", nullptr},
+     "Eager ops per call, including its backward.", nullptr},
     {"node_count", Property<uint64_t, NodeCount>, nullptr, "Nodes of the captured graph.", nullptr},
     {"eager_node_count", Property<uint64_t, EagerNodeCount>, nullptr,
      "Nodes of the captured graph that run eagerly.", nullptr},
