@@ -109,7 +109,7 @@ absl::StatusOr<CapturedGraph> DecodeGraph(std::span<const uint8_t> bytes);
 absl::Status ValidateGraph(const CapturedGraph& graph);
 
 // Returns the SHA-256 of the part without labels, which is the part that code can depend on. It
-// reads only the frame, so the bytes behind it may be invalid; DecodeGraph then refuses them,
+// reads only the frame, so the bytes after it may be invalid; DecodeGraph then refuses them,
 // whatever was found under the digest.
 absl::StatusOr<Digest> GraphDigest(std::span<const uint8_t> bytes);
 

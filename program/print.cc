@@ -37,7 +37,7 @@ void PrintArguments(std::ostream& out, const std::vector<Argument>& arguments) {
   PrintList(out, arguments, [&](const Argument& argument) { PrintArgument(out, argument); });
 }
 
-// Prints everything behind the kind's name.
+// Prints everything after the kind's name.
 void PrintStep(std::ostream& out, const LaunchStep& step) {
   const auto bindings = [&](bool written) {
     std::vector<const Binding*> chosen;

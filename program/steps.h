@@ -122,7 +122,7 @@ inline constexpr CollectiveRow kCollectives[] = {
 };
 static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op::kBarrier) + 1);
 
-// The steps behind this one run after the collective of an earlier step has ended.
+// The steps that follow this one run after the collective of an earlier step has ended.
 struct WaitStep {
   static constexpr std::string_view kName = "wait";
   uint32_t step = 0;  // index into Function::steps, a CollectiveStep

@@ -67,7 +67,7 @@ class ProgramExecutor {
   // and sets its slot before the first step that touches it. The other buffers live from the first
   // to the last step that touches them and are handled here.
   bool BufferIsVisible(uint32_t buffer) const { return buffer_is_visible_[buffer]; }
-  // Returns the visible buffers that the step is the first to touch; for the index behind the last
+  // Returns the visible buffers that the step is the first to touch; for the index after the last
   // step, those that no step touches.
   const std::vector<uint32_t>& VisibleFrom(uint32_t step) const { return steps_[step].visible; }
   // Returns the last step that touches the input's memory, or nullopt if no step does or an eager
@@ -149,7 +149,7 @@ class ProgramExecutor {
   std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
   std::vector<bool> buffer_is_visible_;
   std::vector<bool> constant_is_read_;  // by the program's constants
-  std::vector<StepBuffers> steps_;      // by step, and one behind the last
+  std::vector<StepBuffers> steps_;      // by step, and one after the last
   std::vector<std::optional<uint32_t>> last_step_of_input_;
   bool hides_buffers_ = false;
   uint32_t slot_count_ = 0;

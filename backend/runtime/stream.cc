@@ -15,8 +15,8 @@ absl::Status Stream::Synchronize() {
   RETURN_IF_ERROR(device_.CheckUsable());
   const SynapseFunctions& api = device_.api();
   if (!device_.properties().emulated) {
-    // A real device may report a stream as idle before a late transfer is visible; an event behind
-    // everything is reliable.
+    // A real device may report a stream as idle before a late transfer is visible; an event after
+    // all other work is reliable.
     Event tail;
     RETURN_IF_ERROR(tail.Record(*this));
     RETURN_IF_ERROR(tail.Synchronize());

@@ -242,7 +242,7 @@ synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
   return synSuccess;
 }
 
-// Runs all kernels, or those behind the prologue if another launch ran that.
+// Runs all kernels, or those after the prologue if another launch ran that.
 void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
                           std::vector<KernelTrace>* traces) {
   const LoadedRecipe& recipe = *request.recipe;

@@ -7,7 +7,7 @@
 
 namespace hpu::graph_compiler {
 
-// Emits `for (i64 i = begin; i < end; i += step) body(i)`. The builder ends behind the loop.
+// Emits `for (i64 i = begin; i < end; i += step) body(i)`. The builder ends after the loop.
 inline void EmitFor(llvm::IRBuilder<>& b, llvm::Value* begin, llvm::Value* end, llvm::Value* step,
                     const std::function<void(llvm::Value*)>& body) {
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -25,7 +25,7 @@ inline void EmitFor(llvm::IRBuilder<>& b, llvm::Value* begin, llvm::Value* end, 
   b.SetInsertPoint(done);
 }
 
-// Emits `if (condition) body()`. The builder ends behind it.
+// Emits `if (condition) body()`. The builder ends after it.
 inline void EmitIf(llvm::IRBuilder<>& b, llvm::Value* condition,
                    const std::function<void()>& body) {
   llvm::Function* function = b.GetInsertBlock()->getParent();

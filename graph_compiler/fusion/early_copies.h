@@ -1,4 +1,4 @@
-// Control edges put copies into the graph's inputs and outputs behind everything else, because that
+// Control edges put copies into the graph's inputs and outputs after everything else, because that
 // is how lowering orders the writes of mutated inputs. This pass moves such a copy to the place
 // where the copied value is made, if no node notices the difference. There fusion lets the kernel
 // that makes the value write it in place:

@@ -119,7 +119,7 @@ class Walk {
   Node node_;
 };
 
-// Looks behind a widening of integers, which changes no number.
+// Looks through a widening of integers, which changes no number.
 const BodyOp* WithoutCast(const Body& body, const BodyOp* op) {
   if (op->op != Opcode::kCast || op->type != ScalarType::kF32) return op;
   const BodyOp* from = &body.ops[op->args[0]];

@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<Sizes>> InferAttention(const ShapeContext& context) {
   return outs;
 }
 
-// The inputs of the gradient behind query, key and value.
+// The inputs of the gradient after query, key and value.
 constexpr size_t kMaximum = 5, kInverse = 6, kSeed = 7, kResult = 8, kOffset = 9;
 
 absl::StatusOr<std::vector<Sizes>> InferAttentionBackward(const ShapeContext& context) {

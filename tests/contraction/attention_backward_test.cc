@@ -237,7 +237,7 @@ TEST(AttentionBackwardTest, PairsOfBF16) {
 }
 
 // The cases have lengths whose rows begin with a Philox block and others that do not, blocks of
-// keys with a remainder behind them, heads that share keys, and causal rows.
+// keys with a remainder after them, heads that share keys, and causal rows.
 TEST(AttentionBackwardTest, Dropout) {
   CheckAll(
       {{.b = 2, .h = 3, .m = 70, .n = 128, .d = 16, .dv = 16, .keep = 0.9f},

@@ -166,7 +166,7 @@ TEST_F(ControlEdgeTest, ProductsSeeWeightsWrittenBefore) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
-// Moments and a weight are each read and then written behind everything else: this is one kernel in
+// Moments and a weight are each read and then written after everything else: this is one kernel in
 // place.
 TEST_F(ControlEdgeTest, CopiesBehindAllElseAreDoneInPlace) {
   const Dims sizes = {64, 4};

@@ -31,7 +31,7 @@ using testing::SampleProgram;
 
 constexpr size_t kBody = 12;  // after magic and version
 
-// Puts a fresh checksum behind changed bytes, so that the checks after it are reached.
+// Puts a fresh checksum after changed bytes, so that the checks after it are reached.
 Bytes Reseal(Bytes bytes) {
   bytes.resize(bytes.size() - sizeof(Digest));
   const Digest digest = Sha256(bytes);

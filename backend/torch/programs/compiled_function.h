@@ -34,7 +34,7 @@ class CompiledFunction {
   std::vector<at::Tensor> Run(c10::ArrayRef<const at::Tensor*> inputs, bool donated = false,
                               std::optional<RandomPlace>* drawn = nullptr);
   // Names inputs whose storage belongs to the call alone when the call says so: an input then loses
-  // its memory behind the last step that touches it. Call it before the first call.
+  // its memory after the last step that touches it. Call it before the first call.
   void Donate(const std::vector<uint32_t>& inputs);
 
   // Returns the tensor that argument `index` is, or null where the function takes a number. Throws

@@ -4,8 +4,8 @@
 // With a backward, a call is a call of a torch::autograd::Function: the values that the program
 // saves are saved there, so that version counters, hooks of saved tensors, retain_graph and freed
 // buffers are PyTorch's own. This is so in any grad mode, because a graph may switch gradients on
-// itself. Outputs that are inputs, or views of inputs, are made from the caller's tensors behind
-// the node.
+// itself. Outputs that are inputs, or views of inputs, are made from the caller's tensors after the
+// node.
 #pragma once
 
 #include <ATen/core/ivalue.h>

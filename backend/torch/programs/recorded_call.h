@@ -4,8 +4,8 @@
 // The compiled backward has no backward of its own. A caller that asks for gradients that can be
 // differentiated again (create_graph), or for a batch of them (vmap), gets the gradients of the
 // eager graph, which is run again for that. Where the eager graph would give other gradients, the
-// caller gets the compiled ones with an error behind them, so that a second derivative is never
-// silently zero.
+// caller gets the compiled ones, and differentiating them again raises an error, so that a second
+// derivative is never silently zero.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ class RecordedCall : public torch::CustomClassHolder {
 
   CompiledProgram& program() const { return *program_; }
 
-  // Called behind the forward. `drawn` is where its random numbers began.
+  // Called after the forward. `drawn` is where its random numbers began.
   void NoteForward(const std::optional<RandomPlace>& drawn);
   // Releases the arguments. `reason` is the text that follows "because" in the error for a caller
   // that would need them.
@@ -48,14 +48,14 @@ class RecordedCall : public torch::CustomClassHolder {
   const c10::intrusive_ptr<CompiledProgram> program_;
   std::optional<c10::SafePyObject> differentiate_;
   std::optional<c10::SafePyObject> arguments_;  // a tuple
-  // The arguments that are tensors, and their versions behind the forward.
+  // The arguments that are tensors, and their versions after the forward.
   std::vector<std::pair<size_t, uint32_t>> versions_;
   std::optional<RandomPlace> drawn_;
   std::string released_;
 };
 
-// Returns `gradients` with an error behind them on every path to the inputs of the node that
-// autograd runs now.
+// Returns `gradients` such that differentiating them raises an error on every path to the inputs of
+// the node that autograd runs now.
 torch::autograd::variable_list RaiseIfDifferentiated(
     const torch::autograd::variable_list& gradients, const std::string& message);
 

@@ -66,7 +66,7 @@ struct Plan {
   int query_vectors;
   int64_t query_cols, query_block, query_blocks;
   int key_rows;      // of a tile of scores
-  int64_t key_step;  // whole tiles of every kind, so that no tile reaches into the rows behind them
+  int64_t key_step;  // whole tiles of every kind, so that no tile reaches into the rows after them
   int64_t key_block;
   int64_t keys;  // n rounded up to whole blocks
   int64_t join_rows, join_blocks;

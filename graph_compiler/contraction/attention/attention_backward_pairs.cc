@@ -169,7 +169,7 @@ class PairsTask : public Task {
   void StoreWeights(Value* row, Value* query, const Values& weights,
                     const Values& slopes) override {
     Value* queries = e_.LaneMask(e_.Sub(queries_, query), e_.lanes());
-    // A key behind n has the score 0, whose weight is large where all others are small: its slope
+    // A key beyond n has the score 0, whose weight is large where all others are small: its slope
     // would be inf, and inf * 0 of K^T is NaN.
     const auto bits = [&](int i, Value* x) {
       Value* exists = e_.b.CreateICmpSLT(e_.Add(row, i), keys_);

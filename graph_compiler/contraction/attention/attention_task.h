@@ -40,7 +40,7 @@ class AttentionTask {
   virtual llvm::Value* KeysRead(llvm::Value* query) = 0;
   // Stores kWeightsAtOnce rows of weights, from `row` of the column on, in place of the scores.
   virtual void StoreWeights(llvm::Value* column, llvm::Value* row, const Values& weights) = 0;
-  // Called behind the last of `rows` rows of weights of a column.
+  // Called after the last of `rows` rows of weights of a column.
   virtual void FinishColumn(llvm::Value*, llvm::Value*) {}
   // Computes O = O * correction + P V.
   virtual void AddOutputs() = 0;

@@ -60,7 +60,7 @@ bool IsPointwise(const ConvSpec& spec) {
          spec.out_w == spec.in_w;
 }
 
-// Returns a 1x1 convolution as a product that has as many pixels as its rows as strides allow.
+// Returns a 1x1 convolution as a product whose rows are as many of the pixels as the strides allow.
 GemmSpec PointwiseGemm(const ConvSpec& spec) {
   const int64_t sizes[] = {spec.batch, spec.in_h, spec.in_w};
   const int64_t* strides = spec.x_strides;

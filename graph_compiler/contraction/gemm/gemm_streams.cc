@@ -123,7 +123,7 @@ class StreamedGemm {
     const int64_t full = gemm_.k / step * step;
     const Values init(static_cast<size_t>(count * gemm_.m), e_.Zero(e_.lanes()));
     Values sums = e_.For(e_.Int(0), e_.Int(full), step, init, [&](Value* k, const Values& s) {
-      // The next columns lie right behind these.
+      // The next columns follow right after these.
       for (Value* column : columns) {
         e_.PrefetchToL2(e_.Address(e_.Address(column, e_.Mul(k, b_size_)),
                                    count * gemm_.b.col_stride * b_size_));

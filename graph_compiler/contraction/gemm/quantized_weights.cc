@@ -201,7 +201,7 @@ class QuantizedGemm {
     const Values zeros(static_cast<size_t>(count * rows), e_.Zero(e_.lanes()));
     const auto step = [&](Value* k, int64_t steps, Value* mask, Values sums) {
       for (int64_t line = 0; mask == nullptr && line < steps; line += kLineBytes) {
-        // The next columns lie right behind these.
+        // The next columns follow right after these.
         for (Value* address : addresses) {
           e_.PrefetchToL2(e_.Address(e_.Address(address, k), line + count * spec_.weight_stride));
         }
@@ -427,7 +427,7 @@ class QuantizedGemm {
   }
 
   // Returns the factors of a vector of columns. Every second element comes out of two loads that
-  // meet in the middle, so that nothing behind the last one is touched.
+  // meet in the middle, so that nothing after the last one is touched.
   Value* Factors(uint32_t operand, const MatrixAccess& factor, Value* group, Value* col) {
     const int lanes = e_.lanes();
     Value* address = FactorAddress(operand, factor, group, col);

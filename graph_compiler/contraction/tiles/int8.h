@@ -24,7 +24,7 @@ inline PanelType IntegerPanels(const TargetInfo& target) {
   return target.avx512_bf16 ? PanelType::kI8Quads : PanelType::kI16Pairs;
 }
 
-// Returns the bytes of the row in scratch, behind a tile, from which AMX tiles load their initial
+// Returns the bytes of the row in scratch, after a tile, from which AMX tiles load their initial
 // values.
 inline uint64_t RowToBeginWithBytes(PanelType type, int64_t panel_cols) {
   return IsInteger(type) ? static_cast<uint64_t>(panel_cols * 4) : 0;
