@@ -1,4 +1,4 @@
-"""torch.compile for hpu: the backend and what it tells about itself.
+"""torch.compile for hpu: the backend and its reports about itself.
 
 report() lists every captured graph of this process: where its program came from, what runs eagerly
 and why, times; a notebook shows it as a page. `with recording():` adds kernels, memory and drawings
@@ -54,7 +54,7 @@ def _write_files(captured: graph_watch.CapturedGraph, name: str) -> os.PathLike[
     return write_files(captured, name)
 
 
-# The reports read the records; the rooms below this file know nothing of reports.
+# The reports read the records, but the packages below this file do not import the reports.
 records.show_pages_with(_page_of)
 graph_watch.write_files_with(_write_files)
 

@@ -1,4 +1,4 @@
-"""Which Dynamo graphs are for the compiler."""
+"""Decides which Dynamo graphs go to the compiler."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _differentiated_kernel(gm: torch.fx.GraphModule) -> str:
 def eager_reason(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, device: str
 ) -> str:
-    """Why a graph is not for the compiler at all; "" if it is. device: where graphs compute."""
+    """Why a graph does not go to the compiler at all; "" if it does. device: the device on which
+    graphs compute."""
     if not settings["use_compiled_recipes"]:
         return "option use_compiled_recipes is off"
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]

@@ -126,7 +126,8 @@ def _partition(graph: DynamoGraph, reason: str, spent: bool = False) -> Compiled
 
 
 def _partition_shape(shape: Shape, reason: str) -> Compiled:
-    if shape.record.ahead:  # in a thread of its own: AOTAutograd's state is that of the process
+    # It is compiled in a thread of its own, and AOTAutograd's state belongs to the process.
+    if shape.record.ahead:
         raise CaptureError(reason)
     request = shape.request
     graph = DynamoGraph(
@@ -136,5 +137,5 @@ def _partition_shape(shape: Shape, reason: str) -> Compiled:
 
 
 def _compile_later(request: Request, arguments: Sequence[Any], record: GraphRecord) -> Compiled:
-    """One shape of a graph whose sizes change."""
+    """Compiles one shape of a graph whose sizes change."""
     return compile_shape(Shape(request, arguments, None, record), _partition_shape)

@@ -1,7 +1,8 @@
 """The torch.compile backend and what belongs to it.
 
-Dynamo's entry point takes `hpu_backend` from here. Its first use, not this import, begins to
-connect to the compile server: programs import `config` long before they compile, or never do.
+Dynamo's entry point takes `hpu_backend` from here. The connection to the compile server begins at
+its first use, not at this import: programs import `config` long before they compile, and some
+never compile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""hpu_backend as Dynamo looks it up; the work is done in habana_frameworks.torch.dynamo.hook."""
+"""hpu_backend under the name where Dynamo looks it up; the work is done in
+habana_frameworks.torch.dynamo.hook."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from ...torch_compat.dynamo_settings import dynamo_config, reset
 
 
 def enable_compiled_autograd(is_dynamic: bool = False, **kwargs: Any) -> None:
-    """From now on backward passes of this process are traced by compiled autograd and its graphs
-    given to hpu_backend. kwargs: for torch.compile. Dynamo forgets what it compiled before.
+    """From now on compiled autograd traces the backward passes of this process and gives their
+    graphs to hpu_backend. kwargs: those for torch.compile. Dynamo forgets what it compiled before.
 
-    Backwards of graphs that hpu_backend compiled are programs already and stay what they are;
-    what lies between them is what this traces.
+    Backwards of graphs that hpu_backend compiled are already programs and stay so; this traces what
+    lies between them.
     """
 
     def compile_backward(module: torch.fx.GraphModule) -> Any:

@@ -1,4 +1,5 @@
-"""The log of compiled graphs under the name that Gaudi's readers know (capture/listing.py)."""
+"""The log of compiled graphs under the name that readers of Gaudi's documentation know
+(capture/listing.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of decisions per node under the name that Gaudi's readers know
+"""The log of decisions per node under the name that readers of Gaudi's documentation know
 (records/node_decisions.py)."""
 
 from __future__ import annotations

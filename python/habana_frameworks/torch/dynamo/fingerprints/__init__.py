@@ -1,1 +1,1 @@
-"""Text of user code, equal in any process: what a graph's key and a start depend on."""
+"""Text of user code that is equal in every process: a graph's key and a start depend on it."""

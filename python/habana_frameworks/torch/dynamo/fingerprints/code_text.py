@@ -1,4 +1,4 @@
-"""Canonical text of a code object: what it does, in any process."""
+"""Canonical text of a code object: what it does, equal in every process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ class Uncacheable(Exception):
     """The graph has no key; the text says why. It is compiled and not stored."""
 
 
-# Attributes of a code object that say where its text lies, and methods and views of the others.
+# Attributes of a code object that say where its text is, and methods and views of the other
+# attributes.
 _PLACES_OF_CODE = frozenset(
     {"co_filename", "co_firstlineno", "co_linetable", "co_lnotab", "co_lines", "co_positions"}
     | {"co_branches", "replace", "_co_code_adaptive", "_varname_from_oparg"}
 )
-# Attributes that say what the code does, and its names, which it may read itself.
+# Attributes that say what the code does, and its names, which the code may read itself.
 _EFFECTS_OF_CODE = (
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_nlocals", "co_stacksize"),
     *("co_flags", "co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars"),
@@ -37,8 +38,8 @@ _UNKNOWN_OF_CODE = sorted(
 
 
 def code_lines(code: types.CodeType) -> Iterator[str]:
-    """The text of what a code object does, without names of files and line numbers. It is equal in
-    any process. Raises Uncacheable."""
+    """The text of what a code object does, without file names and line numbers. It is equal in
+    every process. Raises Uncacheable."""
     if _UNKNOWN_OF_CODE:
         unknown = ", ".join(_UNKNOWN_OF_CODE)
         raise Uncacheable(f"code objects of this Python have {unknown}, whose meaning is unknown")
@@ -58,7 +59,7 @@ def _constant_lines(constant: Any) -> Iterator[str]:
         for part in parts:
             yield from _constant_lines(part)
     elif type(constant) is frozenset:
-        yield f"frozenset of {len(constant)}"  # its own order differs by process
+        yield f"frozenset of {len(constant)}"  # the order of a frozenset differs by process
         yield from sorted([" ".join(_constant_lines(part)) for part in constant])
     elif type(constant) in _CONSTANTS:
         yield f"{type(constant).__name__} {constant!r}"

@@ -1,9 +1,10 @@
-"""Canonical text of the functions that a Dynamo graph calls: what they are, in any process.
+"""Canonical text of the functions that a Dynamo graph calls, equal in every process.
 
-PyTorch's functions are named; a Python function of somebody else's (transformers replaces
-torch.gather on hpu) is described by its code and by all that the code refers to, an operator of
-somebody else's by its schema and by what is registered for it (registrations.py). Where a function
-of PyTorch leads to one of somebody else's, which a patch can do, that one is described too.
+PyTorch's functions are described by their names. A Python function from other packages
+(transformers replaces torch.gather on hpu) is described by its code and by everything that the code
+refers to; an operator from other packages by its schema and by what is registered for it
+(registrations.py). Where a function of PyTorch leads to one from elsewhere, as a patch can arrange,
+that one is described too.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from .code_text import Uncacheable as Uncacheable
 from .code_text import code_lines as code_lines
 
 _NAMED_ROOTS = frozenset({"torch", "_operator", "operator", "builtins", "math"})
-# These roots make no further difference to a graph, or are in its key: Python, this package, and
-# the packages that PyTorch itself imports.
+# Code under these roots makes no further difference to a graph, or is in its key: Python, this
+# package, and the packages that PyTorch itself imports.
 _KNOWN_ROOTS = (
     _NAMED_ROOTS
     | sys.stdlib_module_names
@@ -43,19 +44,20 @@ _KNOWN_ROOTS = (
 )
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
 _OF_TORCH = (torch.device, torch.layout, torch.memory_format, torch.Size)
-# PyTorch's classes whose state is Python objects that somebody registered.
+# PyTorch's classes whose state consists of Python objects that somebody registered.
 _REGISTERS = ("torch._library", "torch.library")
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
-# A function's code does not show what it reaches through these.
+# A function's code does not show what it reaches through these functions.
 _OPEN_ENDED = frozenset(
     {"eval", "exec", "compile", "__import__", "globals", "locals", "vars", "open", "input"}
 )
-# A patch of these parts of PyTorch changes no graph: they look for overrides, and they compile.
+# A patch of these parts of PyTorch changes no graph: they look for overrides, or they compile.
 _PASSED_BY = ("torch.overrides", "torch._jit_internal", "torch._dynamo", "torch.fx", "torch.jit")
 
 
 def function_text(target: Any) -> str:
-    """Import path of a function that is what it says it is, content included; else its content."""
+    """The import path of a function that is found there, with a digest of what patches make it lead
+    to; for any other function its name with a digest of its content."""
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         name = str(target) if isinstance(target, OpOverload) else str(target._qualified_op_name)
         lines = list(_Content().operator(target))
@@ -74,13 +76,14 @@ def function_text(target: Any) -> str:
 
 
 def method_text(name: str) -> str:
-    """A method of tensors: its name, and its content where Python code gave it to all tensors."""
+    """Describes a method of tensors: its name, and its content where Python code gave it to all
+    tensors."""
     lines = list(_Content().of_tensors((name,)))
     return f".{name}#{_digest(lines)}" if lines else f".{name}"
 
 
 def registrations_text() -> str:
-    """Tells what others registered for PyTorch's own operators, through which any graph may be
+    """Describes what others registered for PyTorch's own operators, through which any graph may be
     captured: "none", or a digest. Raises Uncacheable."""
     unknown = registrations.unknown_for_own()
     if unknown:
@@ -97,8 +100,8 @@ def registrations_text() -> str:
 
 
 def code_of(target: Any) -> str | None:
-    """The text of a function that is more than its name; None of what its name tells.
-    Raises Uncacheable."""
+    """The text of a function that its name alone does not describe; None for a function whose name
+    does. Raises Uncacheable."""
     text = function_text(target)
     return text if "#" in text else None
 
@@ -112,18 +115,19 @@ def _is_named(module: str | None) -> bool:
 
 
 def _root(function: types.FunctionType) -> str:
-    """The root package of a function's code, by the module in which it looks its globals up: a
-    wrapper that takes another one's name (functools.wraps) does not change that."""
+    """The root package of a function's code. It is found by the module in which the code looks up
+    its globals: a wrapper that takes another function's name (functools.wraps) does not change
+    that."""
     return str(function.__globals__.get("__name__")).partition(".")[0]
 
 
 def is_foreign(function: types.FunctionType) -> bool:
-    """Whether it is neither Python's, PyTorch's nor this package's."""
+    """Whether the function belongs neither to Python, nor to PyTorch, nor to this package."""
     return _root(function) not in _KNOWN_ROOTS
 
 
 def name_of(target: Any) -> str | None:
-    """ "module.name" of what PyTorch, or Python, has under that name itself."""
+    """ "module.name" of an object that PyTorch, or Python, itself has under that name."""
     if isinstance(target, types.FunctionType) and _root(target) not in _NAMED_ROOTS:
         return None
     module = getattr(target, "__module__", None) or "torch"
@@ -144,18 +148,20 @@ def name_of(target: Any) -> str | None:
 
 
 def _is_bookkeeping(value: Any) -> bool:
-    """An object of Python's or PyTorch's classes, as wrappers of PyTorch's have, that cannot hold
-    what somebody calculates with."""
+    """Whether the value is an object of a class of Python or PyTorch, as PyTorch's wrappers have
+    them, that cannot hold numbers for a user's calculation."""
     root = type(value).__module__.partition(".")[0]
     data = isinstance(value, (torch.Tensor, torch.nn.Module, torch.Generator))
     return not data and (root in sys.stdlib_module_names or root == "torch")
 
 
 class _Content:
-    """Lines that change whenever what one function does may; nothing is described twice."""
+    """Lines that change whenever the behaviour of one function may change; nothing is described
+    twice."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # kept, so that no address is another object's
+        # the objects are kept, so that no address is reused for another object
+        self._seen: dict[int, Any] = {}
 
     def _is_new(self, value: Any) -> bool:
         if id(value) in self._seen:
@@ -164,8 +170,8 @@ class _Content:
         return True
 
     def function(self, function: types.FunctionType) -> Iterator[str]:
-        """The text of a function that no name tells. Globals of PyTorch's own wrappers need a
-        description only where they lead to somebody else's function."""
+        """The text of a function that its name does not describe. Globals of PyTorch's own wrappers
+        need a description only where they lead to a function from elsewhere."""
         if not self._is_new(function):
             return
         foreign = is_foreign(function)
@@ -203,7 +209,7 @@ class _Content:
             yield from self._in_module(sys.modules[module], names)
 
     def behind(self, target: Any) -> Iterator[str]:
-        """Somebody else's functions that one of PyTorch's leads to, by names."""
+        """Functions from elsewhere to which one of PyTorch's functions leads by names."""
         if isinstance(target, types.FunctionType) and self._is_new(target):
             yield from self._behind_names(target)
 
@@ -228,13 +234,14 @@ class _Content:
             yield from self.function(value)
         elif _root(value) == "torch" and not value.__globals__["__name__"].startswith(_PASSED_BY):
             yield from self.behind(value)
-        elif value.__closure__ and self._is_new(value):  # as functools and contextlib wrap
+        # wrapped in the way of functools and contextlib
+        elif value.__closure__ and self._is_new(value):
             for cell in value.__closure__:
                 with contextlib.suppress(ValueError):
                     yield from self._behind(name, cell.cell_contents)
 
     def _in_module(self, module: types.ModuleType, names: tuple[str, ...]) -> Iterator[str]:
-        """What the names lead to in a module, and in modules of it: F, then F.gelu."""
+        """Describes what the names lead to in a module, and in modules of it: F, then F.gelu."""
         if not self._is_new((module.__name__, names)) or id(module) in self._seen:
             return
         if module is torch.ops:
@@ -253,7 +260,7 @@ class _Content:
             del self._seen[id(module)]  # other names may be looked up in it
 
     def _operators(self, names: tuple[str, ...]) -> Iterator[str]:
-        """Somebody else's operators whose namespace and name are among the names."""
+        """Operators from elsewhere whose namespace and name are among the names."""
         wanted = frozenset(names)
         for qualified in sorted({n.partition(".")[0] for n in _operator_names()}):
             namespace, _, name = qualified.partition("::")
@@ -261,12 +268,13 @@ class _Content:
                 yield from self.operator(getattr(getattr(torch.ops, namespace), name))
 
     def of_tensors(self, names: tuple[str, ...]) -> Iterator[str]:
-        """Methods that Python code gave to all tensors."""
+        """Describes methods that Python code gave to all tensors."""
         for name in names:
             yield from self._behind(f"Tensor.{name}", vars(torch.Tensor).get(name))
 
     def operator(self, op: OpOverload | OpOverloadPacket) -> Iterator[str]:
-        """Nothing of PyTorch's own: registrations_text has what is registered for those."""
+        """Describes an operator; PyTorch's own give nothing, because registrations_text has what is
+        registered for those."""
         if not self._is_new(op):
             return
         if isinstance(op, OpOverloadPacket):
@@ -289,7 +297,7 @@ class _Content:
     ) -> Iterator[str]:
         """The text of everything that a function refers to.
 
-        names: the attributes that it may read from there. strict: nothing is taken for
+        names: the attributes that the function may read from there. strict: nothing counts as
         bookkeeping."""
         if isinstance(value, (*_PLAIN, *_OF_TORCH)):
             yield f"{name} = {value!r}"
@@ -332,7 +340,8 @@ class _Content:
             raise Uncacheable(f"a function refers to {name}, a {type(value).__name__}")
 
     def _custom(self, custom: CustomOpDef) -> Iterator[str]:
-        """What torch.library.custom_op registers looks these up when it runs."""
+        """Describes the functions that torch.library.custom_op registered, which are looked up when
+        the operator runs."""
         yield from self.operator(custom._opoverload)
         if not self._is_new(custom):
             return
@@ -343,7 +352,8 @@ class _Content:
             yield from self.reference(name, getattr(custom, name))
 
     def _of_torch(self, name: str, value: Any) -> Iterator[str]:
-        """An object, or a class that a function made, of PyTorch's: what was put into it."""
+        """Describes an object of PyTorch, or a class that a function of PyTorch made, by what was
+        put into it."""
         kind = value if isinstance(value, type) else type(value)
         yield f"{name} = {kind.__module__}.{kind.__qualname__}"
         if isinstance(value, Kernel):
@@ -356,8 +366,8 @@ class _Content:
 
 @functools.cache
 def _names(code: types.CodeType) -> tuple[str, ...]:
-    """Names of globals and attributes in a function and the functions in it. Texts are names where
-    `getattr` is among them."""
+    """Names of globals and attributes in a function and in the functions inside it. Texts count as
+    names where `getattr` is among the names."""
     found = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -369,14 +379,15 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
 
 @functools.cache
 def _kept_in(code: types.CodeType) -> frozenset[str]:
-    """Variables of an outer function that a function writes to: what it remembers of its calls."""
+    """Variables of an outer function that a function writes to, and so remembers between its
+    calls."""
     instructions = dis.get_instructions(code)
     return frozenset(i.argval for i in instructions if i.opname == "STORE_DEREF")
 
 
 @functools.cache
 def _imported(code: types.CodeType) -> tuple[str, ...]:
-    """Modules that a function imports when it runs; "" for one of its own package."""
+    """Modules that a function imports when it runs; "" for a module of its own package."""
     found: list[str] = []
     level = 0
     for instruction in dis.get_instructions(code):

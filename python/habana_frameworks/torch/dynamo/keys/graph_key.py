@@ -1,7 +1,8 @@
 """The front-end key's view of a Dynamo graph: a canonical text and the factors beside it.
 
-Names do not enter (nodes are numbered), nor does anything of the host; constants enter by content.
-What cannot be described by content (an opaque callable) makes the graph uncacheable, with a reason.
+Names are not part of it (nodes are numbered), nor is anything of the host; constants enter by their
+content. A value that cannot be described by content (an opaque callable) makes the graph
+uncacheable, with a reason.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Canonical:
         raise Uncacheable(f"an argument of type {kind.__name__} has no canonical text")
 
     def tokens(self, values: Sequence[Any]) -> str:
-        # Most are nodes: no call for each of them.
+        # Most values are nodes, so this avoids a call for each of them.
         names = self.names
         return ",".join([names[v] if type(v) is Node else self.token(v) for v in values])
 
@@ -129,9 +130,10 @@ GRAPH_MAKERS = (
 
 @functools.cache
 def capture_digest() -> str:
-    """Content of GRAPH_MAKERS: another text may make another graph of what has the same key.
+    """A digest of GRAPH_MAKERS, because changed code may make another graph of a Dynamo graph with
+    the same key.
 
-    It costs a capture, and a compilation only where the graph is another one.
+    A change costs a capture, and a compilation only where the captured graph differs.
     """
     package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     content = hashlib.sha256()
@@ -156,8 +158,8 @@ def _file_digest(path: str, *_: int) -> str:
 
 
 def extensions_text() -> str:
-    """Content of the libraries that may have registered native code for operators; "none" without
-    one. Raises Uncacheable."""
+    """Describes the content of the libraries that may have registered native code for operators;
+    "none" without such a library. Raises Uncacheable."""
     digests = []
     for path in native.torch_module().extension_libraries():
         try:
@@ -193,7 +195,7 @@ def ambient_factors() -> Factors:
 def graph_factors(
     module: torch.fx.GraphModule, inputs: GraphInputs, values: Sequence[Any]
 ) -> Factors:
-    """Factors of one graph with these input values (placeholders, then attributes).
+    """The factors of one graph with these input values (placeholders, then attributes).
 
     Raises Uncacheable.
     """
@@ -201,7 +203,7 @@ def graph_factors(
     described = _input_texts(values)
     count = len(module.graph.nodes)
     factors = [("graph", _digest(text)), ("nodes", str(count)), ("inputs", str(len(values)))]
-    parameter = torch.nn.Parameter  # whose isinstance is a Python function
+    parameter = torch.nn.Parameter  # its isinstance is a Python function, which is slow
     listed = (
         i
         for i, value in enumerate(values)

@@ -1,1 +1,2 @@
-"""Graphs that our capture refuses, as AOTAutograd partitions them: the last resort."""
+"""Graphs that our capture refuses, as AOTAutograd partitions them. This is the last resort before
+eager execution."""

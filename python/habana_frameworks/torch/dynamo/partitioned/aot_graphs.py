@@ -1,9 +1,9 @@
-"""Graphs that our own capture does not take, by PyTorch's AOTAutograd.
+"""Graphs that our own capture does not take, compiled by way of PyTorch's AOTAutograd.
 
-Its traces have no nested graphs, custom functions or writes that gradients flow through: each of
-the graphs that it parts one into (forward, backward, or inference) is a graph of ATen calls that
-the hook compiles as any other. Nothing of it is stored but their programs: AOTAutograd runs in
-every process, and its Python runs at every call.
+Its traces have no nested graphs, custom functions or writes that gradients flow through. Each of
+the graphs into which it partitions one (forward, backward, or inference) is a graph of ATen calls
+that the hook compiles as any other. Only their programs are stored: AOTAutograd runs in every
+process, and its Python runs at every call.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def part(
 def with_tangents_eagerly(
     call: Compiled, on_tangents: Callable[[tuple[Any, ...]], Any]
 ) -> Compiled:
-    """`call`, made by AOTAutograd, whose functions know nothing of forward mode: what on_tangents
-    gives of the arguments where one of them has a tangent."""
+    """Wraps `call`, which AOTAutograd made and whose functions do not know forward mode: where an
+    argument has a tangent, the result is that of on_tangents."""
 
     def call_without(*args: Any) -> Any:
         if dual_level() >= 0 and any(map(_has_tangent, args)):

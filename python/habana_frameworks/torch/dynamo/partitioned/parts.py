@@ -1,6 +1,6 @@
 """A Dynamo graph in the parts that AOTAutograd makes of it, each of them compiled.
 
-The parts need AOTAutograd's state, which is that of the process, so no start is stored of them.
+The parts need AOTAutograd's state, which belongs to the process, so no start is stored for them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def compile_parts(
     reason: str,
     spent: bool = False,
 ) -> Compiled | Eager:
-    """The graph as a function, or why AOTAutograd does not lead there either.
+    """The graph as a function, or the reason why AOTAutograd does not lead to one either.
 
-    record: of the graph; those of the parts are listed in its place. reason: why our own capture
-    refused it. spent: as that of Request.
+    record: the record of the graph; the records of the parts are listed in its place. reason: why
+    our
+    own capture refused it. spent: as in Request.
     """
     if any(isinstance(v, torch.Tensor) and v.is_complex() for v in example_inputs):
         return Eager(reason)  # its parts would have the same input
@@ -62,7 +63,7 @@ def compile_parts(
         if not has_symbols(inputs):
             return compile_shape(Shape(request, inputs, None, first), _refuse)
         dynamic = DynamicGraph(request, _compile_later, service.forget)
-        # A forward that is refused at its first call would come too late.
+        # Compiled at once: if a forward were refused at its first call, that would be too late.
         example = None if name == BACKWARD else without_symbols(inputs)
         if example is not None:
             call = compile_shape(Shape(request, example, None, first), _refuse)
@@ -88,8 +89,8 @@ def compile_parts(
 
 
 def _refuse(shape: Shape, reason: str) -> Compiled:
-    """A part that our capture refuses takes the whole graph back, but a backward comes too late for
-    that."""
+    """A part that our capture refuses makes the whole graph run eagerly, but for a backward it is
+    too late for that."""
     part = shape.request.part
     if part is None or part.name != BACKWARD:
         raise CaptureError(reason)
@@ -101,5 +102,5 @@ def _run_eagerly(shape: Shape, reason: str) -> Compiled:
 
 
 def _compile_later(request: Request, arguments: Sequence[Any], record: GraphRecord) -> Compiled:
-    """A later shape of a part, which cannot be taken back any more."""
+    """A later shape of a part, which can no longer be taken back."""
     return compile_shape(Shape(request, arguments, None, record), _run_eagerly)

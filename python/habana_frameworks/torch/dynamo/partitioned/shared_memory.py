@@ -1,4 +1,4 @@
-"""Memory that inputs and outputs of parted graphs share (parted.py)."""
+"""Memory that inputs and outputs of partitioned graphs share (aot_graphs.py)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..programs.binding import Compiled
 
 
 def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compiled:
-    """`call`, a forward of AOTAutograd, whose outputs over one memory share its version counter:
-    autograd finds by it that what was saved for the backward has been written since.
+    """Wraps `call`, a forward of AOTAutograd, so that outputs over one memory share its version
+    counter: by it autograd finds that a tensor saved for the backward has been written since.
 
-    A value that is there twice is one tensor; what lies in the memory of an input or of an earlier
-    output is a detached view of it.
+    A value that is there twice is one tensor; a value that lies in the memory of an input or of an
+    earlier output is a detached view of it.
     """
     outputs: Any = graph.graph.output_node().args[0]
     nodes: list[Any] = [*graph.graph.find_nodes(op="placeholder"), *outputs]
     inputs = len(nodes) - len(outputs)
-    # An output; the input or earlier output, by place in `nodes`, that it is or is a view of;
-    # whether it is the same value.
+    # An output; the position in `nodes` of the input or earlier output that it equals or is a view
+    # of; and whether it is the same value.
     shared: list[tuple[int, int, bool]] = []
-    of_memory: dict[int, int] = {}  # its first place
+    of_memory: dict[int, int] = {}  # the first position of each memory
     of_value: dict[torch.fx.Node, int] = {}
     for i, node in enumerate(nodes):
         value = example_of(node) if isinstance(node, torch.fx.Node) else None
@@ -48,7 +48,7 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
             if same:
                 outputs[output] = base
             elif value._base is not base and _memory(value) == _memory(base):
-                # A view would have the gradient that AOTAutograd gives to `base` afterwards.
+                # A view would get the gradient that AOTAutograd gives to `base` afterwards.
                 view = base.as_strided(value.shape, value.stride(), value.storage_offset())
                 outputs[output] = view.detach()
         return outputs
@@ -62,9 +62,9 @@ def unshared(
     call: Compiled,
     on_overlap: Callable[[], Compiled],
 ) -> Compiled:
-    """`call`, made of the graph by AOTAutograd, which takes it that inputs overlap as they did when
-    it was made: where one that the graph writes to overlaps another that it did not, what
-    on_overlap returns, which is asked for once."""
+    """Wraps `call`, which AOTAutograd made of the graph on the assumption that inputs overlap as
+    they did then. Where an input that the graph writes to overlaps one that it did not overlap
+    then, the result is that of on_overlap's callable, which is asked for once."""
     written = _written(module, example_inputs)
     if not written:
         return call
@@ -80,7 +80,8 @@ def unshared(
 
 
 def _written(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
-    """Places of the inputs that the graph writes to; all where it cannot be run on fakes."""
+    """The positions of the inputs that the graph writes to; all positions where it cannot be run on
+    fake tensors."""
     tensors = [i for i, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
     examples = without_symbols(example_inputs)
     if examples is None:
@@ -100,8 +101,8 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _overlaps(inputs: Sequence[Any], written: Sequence[int]) -> set[tuple[int, int]]:
-    """Pairs of a written input and another whose memory overlaps; of strided ones, whose extents
-    do."""
+    """Pairs of a written input and another input whose memory overlaps. Strided tensors count as
+    overlapping when their extents do."""
     by_memory: dict[int, list[int]] = {}
     for i, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
@@ -117,7 +118,7 @@ def _overlaps(inputs: Sequence[Any], written: Sequence[int]) -> set[tuple[int, i
 
 
 def _extents_meet(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Always, where sizes are symbolic."""
+    """Always true where sizes are symbolic."""
     if not (is_static(a) and is_static(b)):
         return True
     (a_begin, a_end), (b_begin, b_end) = _extent(a), _extent(b)
@@ -125,7 +126,7 @@ def _extents_meet(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte in its memory, and the one behind its last."""
+    """The first byte of a tensor in its memory, and the one after its last."""
     if tensor.numel() == 0:
         return 0, 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)

@@ -1,1 +1,1 @@
-"""How a graph gets its program, and what calls it."""
+"""How a graph gets its program, and how the program is called."""

@@ -1,4 +1,5 @@
-"""A loaded program as the function that Dynamo's bytecode calls, and what the report says of it."""
+"""A loaded program as the function that Dynamo's bytecode calls, and what the report says about
+it."""
 
 from __future__ import annotations
 
@@ -29,15 +30,15 @@ Compiled = Callable[..., Any]
 
 
 def warn_once(text: str) -> None:
-    """One warning per text and process."""
+    """Warns once per text and process."""
     if text not in _warned:
         _warned.add(text)
         _log.warning("%s", text)
 
 
 def log_record(record: GraphRecord) -> None:
-    """For TORCH_LOGS: at level info what became of a graph, at debug what its key is made of; and
-    for TORCH_TRACE."""
+    """Logs what became of a graph (level info) and the factors of its key (level debug) for
+    TORCH_LOGS, and writes the record to TORCH_TRACE."""
     for line in record.lines():
         _log.info("%s", line)
     for name, value in record.factors:
@@ -46,7 +47,8 @@ def log_record(record: GraphRecord) -> None:
 
 
 def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bool) -> set[str]:
-    """Names of the ops that run eagerly. AssertionError if there are some and they may not be."""
+    """The names of the ops that run eagerly. Raises AssertionError if there are some and they are
+    not allowed."""
     program = loaded.program
     record.content_key = loaded.content_key
     record.content_factors = loaded.content_factors
@@ -79,7 +81,7 @@ def note_stored(record: GraphRecord) -> None:
 
 
 def note_eager_call(record: GraphRecord, reason: str) -> None:
-    """A call whose inputs were not for the program runs eagerly."""
+    """Counts a call that ran eagerly because its inputs were not ones that the program accepts."""
     record.eager_calls[reason] = record.eager_calls.get(reason, 0) + 1
     warn_once(f"{record.name}: {reason}; run eagerly")
 
@@ -91,9 +93,11 @@ def bind_program(
     bind_forward: Callable[[], Compiled],
     graph: torch.fx.Graph | None = None,
 ) -> Compiled:
-    """The function that Dynamo calls: one C++ call. bind_forward: the graph as it runs eagerly, for
-    inputs that are not for a program and for derivatives that it has not; asked for once, at the
-    first such call. graph: that graph, if there is one as a graph."""
+    """The function that Dynamo calls; each call of it is one C++ call.
+
+    bind_forward: returns the graph as it runs eagerly, for inputs that the program does not accept
+    and for derivatives that it does not have; it is called once, at the first such call. graph: the
+    same graph as an FX graph, if there is one."""
     device = native.torch_module()
     forward = functools.cache(bind_forward)
     reasons: dict[type[Exception], str] = {

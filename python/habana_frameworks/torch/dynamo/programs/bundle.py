@@ -1,8 +1,8 @@
 """A bundle: stored programs in one file, an OCI image layout in a tar archive.
 
-A program is an image manifest: `config` its signed manifest, `layers` the program, its recipes,
-then its signed aliases. What signs is inside, so a bundle can be carried by whoever likes;
-who imports it decides whom to trust. Formats: docs/formats.md.
+A program is an image manifest: `config` is its signed manifest, and `layers` are the program, its
+recipes, and then its signed aliases. The signatures are inside, so anybody may carry a bundle; the
+user who imports it decides whom to trust. Formats: docs/formats.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PROGRAM = "application/vnd.hpu.program"
 _RECIPE = "application/vnd.hpu.recipe"
 _ALIAS = "application/vnd.hpu.alias.v1+json"
 _BLOB_NAME = re.compile(r"blobs/sha256/([0-9a-f]{64})")
-# JSON parts are small; what is larger is no bundle.
+# JSON parts are small; a file with a larger one is not a bundle.
 _MAX_JSON_BYTES = 64 << 20
-# What tarfile and json raise where a file was made to harm.
+# The exceptions that tarfile and json raise on a file that was made to do harm.
 _HOSTILE = (
     tarfile.TarError,
     ArithmeticError,
@@ -47,7 +47,7 @@ _HOSTILE = (
 
 
 class BundleError(ValueError):
-    """It is no bundle, or a damaged one; the text says which and where."""
+    """The file is not a bundle, or it is a damaged one; the text says which, and where."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def _decode_record(data: bytes) -> Record:
 
 @contextmanager
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
-    """The file is there, and whole, when the block ends without an error."""
+    """Writes a bundle in the block. The file exists, and is whole, when the block ends without an
+    error."""
     temporary = path.with_name(path.name + ".part")
     temporary.unlink(missing_ok=True)  # left over by a process that was killed
     try:
@@ -89,7 +90,7 @@ def new_bundle(path: Path) -> Iterator[BundleWriter]:
 
 
 class BundleWriter:
-    """A context; the bundle is whole when it is left without an error."""
+    """A context manager; the bundle is whole when the block ends without an error."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._tar = tarfile.open(fileobj=file, mode="w")  # noqa: SIM115
@@ -145,10 +146,10 @@ class BundleWriter:
 
 
 class BundleReader:
-    """Programs of a bundle; nothing is unpacked. BundleError."""
+    """Reads the programs of a bundle; nothing is unpacked. Raises BundleError."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """name: of the bundle, for errors."""
+        """name: the name of the bundle in error messages."""
         self._name = name
         try:
             self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115

@@ -1,10 +1,11 @@
 """Programs in torch.compiler.save_cache_artifacts() and load_cache_artifacts().
 
-A graph of this process that has a stored program is an artifact of type "hpu_program": its key is
-the graph's front-end key, its content a bundle (dynamo/programs/bundle.py) of one program with its
-signatures, read from the daemon when the artifacts are saved. Loading hands it to the daemon, which
-files what is signed by itself or by a key that it trusts; PyTorch's own artifacts are pickles,
-these are not.
+A graph of this process that has a stored program is an artifact of type "hpu_program". Its key is
+the graph's front-end key. Its content is a bundle (dynamo/programs/bundle.py) of one program with
+its
+signatures, which is read from the daemon when the artifacts are saved. Loading gives the bundle to
+the daemon, which files a program that is signed by the daemon itself or by a key that it trusts.
+PyTorch's own artifacts are pickles; these are not.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ProgramArtifact(CacheArtifact):
         return TYPE
 
     def populate_cache(self) -> None:
-        """Never raises: what cannot be filed is compiled."""
+        """Never raises: a program that cannot be filed is compiled when it is needed."""
         from .bundle import BundleError, BundleReader
         from .service import NoProgram, service
 
@@ -65,7 +66,8 @@ class ProgramArtifact(CacheArtifact):
 
 
 def _read(key: str) -> bytes:
-    """A bundle of the program that the key names; one without programs if it is not stored."""
+    """A bundle of the program that the key names. It has no programs if the program is not
+    stored."""
     from .bundle import BundledProgram, BundleWriter
     from .service import NoProgram, service
 
@@ -86,11 +88,11 @@ def _read(key: str) -> bytes:
 
 
 def register() -> None:
-    """At the import, so that a process that has compiled nothing can load artifacts."""
+    """Called at the import, so that a process that has compiled nothing can load artifacts."""
     if TYPE not in CacheArtifactFactory._artifact_types:
         CacheArtifactFactory.register(ProgramArtifact)
 
 
 def record(front_end_key: str) -> None:
-    """A graph of this process has a stored program."""
+    """Notes that a graph of this process has a stored program."""
     CacheArtifactManager.record_artifact(TYPE, front_end_key, b"")

@@ -21,8 +21,8 @@ Compiled = Callable[..., Any]
 
 
 class Pending(BaseException):
-    """The program is not there yet; `record` will say what became of it. Not an Exception: user
-    code must not catch it."""
+    """The program is not there yet; `record` will say what became of it. This is not an Exception,
+    because user code must not catch it."""
 
     def __init__(self, program: Future[Loaded], record: GraphRecord) -> None:
         super().__init__("the program is still being compiled")
@@ -31,7 +31,8 @@ class Pending(BaseException):
 
 
 class NotLaunched(BaseException):
-    """The program is there, and the warm-up does not launch it. Not an Exception, as Pending."""
+    """The program is there, and the warm-up does not launch it. This is not an Exception, for the
+    same reason as Pending."""
 
 
 class Deferral:
@@ -55,7 +56,7 @@ class Deferral:
 
 
 def there(loaded: Loaded) -> Future[Loaded]:
-    """Of a program that need not be waited for."""
+    """A future for a program that need not be waited for."""
     found: Future[Loaded] = Future()
     found.set_result(loaded)
     return found
@@ -65,14 +66,14 @@ _here = threading.local()
 
 
 def current() -> Deferral | None:
-    """The warm-up that this thread is of."""
+    """The warm-up that this thread works for; None in other threads."""
     found: Deferral | None = getattr(_here, "deferral", None)
     return found
 
 
 @contextlib.contextmanager
 def active(deferral: Deferral) -> Iterator[None]:
-    """Graphs that this thread compiles are deferred."""
+    """Defers the graphs that this thread compiles in the block."""
     _here.deferral = deferral
     try:
         yield
@@ -83,13 +84,14 @@ def active(deferral: Deferral) -> Iterator[None]:
 class Deferred:
     """A compiled graph whose program comes later. Thread-safe.
 
-    bind: makes the callable of what the future gives; it raises what the hook would. again:
-    compiles for arguments, where the future ended without a program for a passing reason. record:
-    of the graph.
+    bind: makes the callable from the result of the future; it raises what the hook would raise.
+    again: compiles the graph for the given arguments where the future ended without a program for a
+    passing reason. record: the record of the graph.
     """
 
-    # Without a __dict__: what Dynamo wraps a callable with takes a copy of that (functools.wraps),
-    # and would keep `bind`, and the example inputs in it, for as long as the graph lives.
+    # This class has no __dict__. Dynamo wraps a callable with functools.wraps, which copies the
+    # callable's __dict__; the copy would keep `bind`, and the example inputs in it, for as long as
+    # the graph lives.
     __slots__ = ("_again", "_bind", "_compiled", "_lock", "_program", "_record")
 
     def __init__(
@@ -101,7 +103,7 @@ class Deferred:
     ) -> None:
         self._record = record
         self._lock = threading.Lock()
-        # Guarded by _lock; None once _compiled is there, which no lock guards.
+        # Guarded by _lock. It becomes None once _compiled is set, which no lock guards.
         self._program: Future[Loaded] | None = program
         self._bind: Callable[[Callable[[], Loaded]], Compiled] | None = bind
         self._again: Callable[[Sequence[Any]], Compiled] | None = again
@@ -130,7 +132,8 @@ class Deferred:
             else:
                 program = self._program
                 try:
-                    # Another thread than the warm-up's waits; the request has its own time limit.
+                    # The warm-up's own thread does not wait here, other threads do; the request has
+                    # its own time limit.
                     found = self._bind(program.result)
                 except (NoProgram, CancelledError) as error:
                     self._program = None

@@ -1,9 +1,9 @@
 """Gradients of a compiled graph that are to be differentiated again, computed eagerly.
 
-The backward of a program has no backward of its own. A node of autograd that is asked for gradients
-with create_graph=True, or inside torch.func.vmap, calls this
+The backward of a program has no backward of its own. An autograd node that is asked for gradients
+with create_graph=True, or inside torch.func.vmap, calls this module
 (backend/torch/programs/recorded_call.h): the graph runs once more, op by op, on the arguments of
-the call, and autograd differentiates that.
+the call, and autograd differentiates that run.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import torch.nn.functional as F
 
 from ... import native
 
-# Arguments of these that only say what running statistics were before: in training nothing that
-# they return depends on them.
+# Arguments of these functions that only hold the earlier running statistics: in training nothing
+# that the functions return depends on them.
 _STATISTICS: dict[Any, tuple[int, ...]] = {
     F.batch_norm: (1, 2, 6),
     torch.batch_norm: (3, 4, 6),
 }
 _STATISTICS_NAMES = frozenset({"running_mean", "running_var", "momentum"})
-_TRAINING = 5  # the place of the argument in both
+_TRAINING = 5  # the position of the argument `training` in both functions
 
 Gradients = list[torch.Tensor | None]
 
 
 class EagerGradients:
-    """Differentiates one graph. What PyTorch's state of a thread was when the graph was compiled,
-    which Dynamo's guards hold, is there again for it.
+    """Differentiates one graph. Each run restores the state of PyTorch that the thread had when the
+    graph was compiled, which Dynamo's guards hold.
 
     forward: the graph, op by op, as a function of its placeholders. graph: its text, or None where
-    there is none. inputs: how many placeholders it has; attributes of the module follow them in a
-    program's arguments. mutates: whether it writes to some of them.
+    there is none. attributes: how many attributes of the module follow the placeholders in a
+    program's arguments. mutates: whether the graph writes to some of them.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EagerGradients:
         create_graph: bool,
         place: tuple[int, int] | None,
     ) -> Gradients | str:
-        """By argument; a text says why they would not be those of the call.
+        """The gradients by argument, or a text that says why they would not be those of the call.
 
         tangents: by output. place: seed and offset of the generator when the call was made, if it
         drew numbers.
@@ -110,8 +110,8 @@ class EagerGradients:
         return gradients
 
     def _fresh(self, argument: Any) -> Any:
-        """An argument as a tensor of this run alone: two that are one tensor get a gradient each,
-        and what the graph writes to is not written again."""
+        """A copy of an argument for this run alone: two arguments that are one tensor get a
+        gradient each, and a tensor that the graph writes to is not written again."""
         if not isinstance(argument, torch.Tensor):
             return argument
         if argument.requires_grad:
@@ -141,7 +141,7 @@ def _set_autocast(kind: str, enabled: bool, dtype: torch.dtype) -> None:
 
 @contextmanager
 def _numbers_from(place: tuple[int, int] | None) -> Iterator[None]:
-    """Draws inside the block give the numbers that they gave from that place on."""
+    """Numbers drawn inside the block are those that the generator gave from that place on."""
     if place is None:
         yield
         return
@@ -156,7 +156,7 @@ def _numbers_from(place: tuple[int, int] | None) -> Iterator[None]:
 
 
 def _reaches_outputs(graph: torch.fx.Graph, written: Sequence[int]) -> bool:
-    """Whether something that the graph returns depends on what those placeholders were."""
+    """Whether an output of the graph depends on what those placeholders held."""
     placeholders = graph.find_nodes(op="placeholder")
     known: set[torch.fx.Node] = {placeholders[i] for i in written}
     for node in graph.nodes:

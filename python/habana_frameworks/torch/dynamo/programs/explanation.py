@@ -1,4 +1,5 @@
-"""Why a graph had to be captured or compiled: its keys' factors beside the nearest other ones."""
+"""Why a graph had to be captured or compiled: the factors of its keys beside those of the nearest
+other keys."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Explanation:
-    """Both keys of a graph, what they are made of, and how the nearest other graph differs."""
+    """Both keys of a graph, the factors that they consist of, and how the nearest other graph
+    differs."""
 
     front_end_key: str
     factors: list[tuple[str, str]]
@@ -40,8 +42,8 @@ class FrozenMiss(RuntimeError):
 
 
 def miss_text(record: GraphRecord, source: str, answer: str) -> str:
-    """What was looked for in vain, how the nearest stored key differs, and what to do. answer: the
-    server's."""
+    """Says which keys were looked up without success, how the nearest stored key differs, and what
+    to do. answer: the answer of the server."""
     key = record.front_end_key
     looked_for = f"front-end key {key}" if key else f"no front-end key ({record.reason})"
     explanation = explain(record) if key else None
@@ -51,7 +53,7 @@ def miss_text(record: GraphRecord, source: str, answer: str) -> str:
             + "; ".join(
                 f"{d.factor}: {d.ours!r}, there {d.theirs!r}"
                 for d in explanation.differences
-                if not _DIGEST.fullmatch(d.ours)  # of what other factors say
+                if not _DIGEST.fullmatch(d.ours)  # a digest only summarises what other factors say
             )
         )
     else:
@@ -64,8 +66,8 @@ def miss_text(record: GraphRecord, source: str, answer: str) -> str:
 
 
 def explain(record: GraphRecord | None = None) -> Explanation:
-    """Of one graph of the report, by default the last one that has a key. The nearest key is looked
-    for among the graphs of this process, the store, and the servers that the daemon asks."""
+    """Explains one graph of the report, by default the last one that has a key. The nearest key is
+    looked for among the graphs of this process, the store, and the servers that the daemon asks."""
     graphs = [graph for graph in report().graphs if graph.front_end_key]
     if record is None:
         if not graphs:

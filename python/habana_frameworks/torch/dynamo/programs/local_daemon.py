@@ -22,13 +22,13 @@ _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 
 def running_socket() -> str | None:
-    """Socket of the user's daemon if there is one; starts nothing."""
+    """The socket of the user's daemon if there is one; starts nothing."""
     path = server_paths()["socket"]
     return path if os.path.exists(path) else None
 
 
 def server_process() -> int | None:
-    """Process id of the user's daemon, whether it listens or not, until it begins to stop."""
+    """The process id of the user's daemon until it begins to stop, whether it listens or not."""
     found = native.client_module().server_process(server_paths()["socket"])
     return None if found is None or found[1] else int(found[0])
 
@@ -39,7 +39,7 @@ def server_paths() -> dict[str, str]:
 
 
 def remedy(error: Any) -> str:
-    """What to do about a daemon that is there and does not answer."""
+    """Says what to do about a daemon that is there and does not answer."""
     pid = server_process() if error.code == "DEADLINE_EXCEEDED" else None
     return f"; it is process {pid}: if it hangs, end it with kill -9 {pid}" if pid else ""
 
@@ -56,7 +56,7 @@ def _server_log_level() -> int:
 
 @functools.cache
 def _tell_of_inductors_redis() -> None:
-    """Once in a process."""
+    """Called once in a process."""
     named = [name for name in _INDUCTORS_REDIS if os.environ.get(name)]
     if named:
         _log.warning(
@@ -69,7 +69,7 @@ def _tell_of_inductors_redis() -> None:
 
 @functools.cache
 def _warn_of_memory_only() -> None:
-    """Once in a process."""
+    """Called once in a process."""
     _log.warning(
         "compiled programs are kept in memory only and are lost when the daemon ends: %s says why",
         server_paths()["log"],
@@ -77,7 +77,7 @@ def _warn_of_memory_only() -> None:
 
 
 def open_client() -> tuple[Any, str]:
-    """A client of the user's daemon, started if needed, and the daemon's build id.
+    """A client of the user's daemon, which is started if needed, and the daemon's build id.
 
     HPU_COMPILE_SERVER names shared servers (docs/cluster.md), which the daemon asks before it
     compiles; HPU_COMPILE_SERVER_CONFIG is a file of the daemon's options.

@@ -26,7 +26,7 @@ from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
-# Where graphs must compute; tests of the ladder without a device say "cpu".
+# Graphs must compute on this device. Tests of the fallback chain without a device set it to "cpu".
 DEVICE = "hpu"
 
 
@@ -36,7 +36,7 @@ def obtain(
     values: dict[torch.fx.Node, Any] | None,
     record: GraphRecord,
 ) -> Loaded:
-    """Memory, store, compile."""
+    """Gets the program from memory, from the store, or by compiling it."""
     with host_range(f"hpu::prepare {request.name}"):
         found = look_up(request, example_inputs, values, record)
         if isinstance(found, Loaded):
@@ -52,7 +52,7 @@ def look_up(
     values: dict[torch.fx.Node, Any] | None,
     record: GraphRecord,
 ) -> Loaded | CompileJob:
-    """A program from memory or store; or what the server is to be asked for."""
+    """A program from memory or from the store, or else the request to make of the server."""
     options = key_options(request.settings)
     front_end = front_end_key(request, example_inputs, options, record)
     if front_end is not None:
@@ -103,7 +103,8 @@ def front_end_key(
     options: Mapping[str, str],
     record: GraphRecord,
 ) -> FrontEndKey | None:
-    """None: what the graph refers to cannot be described, so it is captured in every process."""
+    """Returns None where the things that the graph refers to cannot be described; such a graph is
+    captured in every process."""
     started = time.perf_counter()
     build_id = service.build_id
     inputs = [*example_inputs, *request.attributes()]
@@ -136,7 +137,7 @@ def capture(
     values: dict[torch.fx.Node, Any] | None,
     record: GraphRecord,
 ) -> bytes:
-    """The serialised graph. CaptureError says why there is none."""
+    """The serialised graph. A CaptureError says why there is none."""
     started = time.perf_counter()
     torch_module = native.torch_module()
 

@@ -12,7 +12,7 @@ import torch.fx
 from ..capture.inputs import GraphInputs, attribute, follows_gradients
 from ..records.records import GraphRecord
 
-# The names of AOTAutograd's graphs.
+# AOTAutograd's graphs have these names.
 FORWARD = "forward"
 BACKWARD = "backward"
 INFERENCE = "inference"
@@ -22,10 +22,10 @@ Settings = dict[str, bool | int | float | str]
 
 @dataclass(frozen=True)
 class Part:
-    """Which of AOTAutograd's graphs it is (partitioned/)."""
+    """Which one of AOTAutograd's graphs this is (partitioned/)."""
 
     name: str  # FORWARD, BACKWARD or INFERENCE
-    reason: str  # why our own capture did not take the whole
+    reason: str  # why our own capture did not take the whole graph
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,14 @@ class Request:
     source: str
     compile_id: str
     part: Part | None = None  # None: the whole Dynamo graph
-    spent: bool = False  # its sizes took their seconds (dynamic_graph.py), therefore it is frozen
+    # its sizes used up their seconds of compiling (dynamic_graph.py), therefore it is frozen
+    spent: bool = False
 
     def attributes(self) -> list[torch.Tensor]:
         return [attribute(self.module, path) for path in self.inputs.attributes]
 
     def requires_grad(self, example_inputs: Sequence[Any]) -> list[bool] | None:
-        """By placeholder, then by attribute; None if nothing is to be differentiated."""
+        """Flags by placeholder, then by attribute; None if nothing is to be differentiated."""
         if not follows_gradients(self.module):
             return None
         flags = [

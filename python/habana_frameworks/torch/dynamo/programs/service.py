@@ -1,6 +1,6 @@
-"""The ladder to a program: memory, local store, compile; the caller's last step is eager.
+"""The fallback chain to a program: memory, local store, compile. The caller's last step is eager.
 
-Every wait is bounded. When no server can be had the ladder stays shut for a while, so that a
+Every wait is bounded. When no server can be reached, the chain stays closed for a while, so that a
 broken installation costs one wait and one warning, not one per graph.
 """
 
@@ -24,7 +24,7 @@ from ..capture.wire import CaptureError
 from ..records.records import GraphRecord
 from .local_daemon import open_client, remedy
 
-# A server that could not be had is asked for again after this time.
+# A server that could not be reached is asked again after this time.
 _RETRY_AFTER_S = 30.0
 MEMORY_PROGRAMS = 512
 
@@ -34,10 +34,11 @@ Progress = Callable[[str, int, int], None]
 
 
 class NoProgram(Exception):
-    """The ladder ended without a program; the text says why.
+    """The fallback chain ended without a program; the text says why.
 
-    lasting: the same graph will fail again (unsupported), in this process and the next.
-    code: what the server answered, "" if it was not asked.
+    lasting: the same graph will fail again, in this process and the next, because it is not
+    supported.
+    code: the status code that the server answered, "" if it was not asked.
     """
 
     def __init__(self, reason: str, lasting: bool, code: str = "") -> None:
@@ -47,12 +48,12 @@ class NoProgram(Exception):
 
 
 class UnusableProgram(Exception):
-    """What the store has arrived damaged or cannot be loaded; it has to be compiled anew."""
+    """The stored program arrived damaged or cannot be loaded; it has to be compiled anew."""
 
 
 @dataclass(frozen=True)
 class FrontEndKey:
-    """What this process knows a graph by before it has captured it (docs/cache_key.md)."""
+    """The key by which this process knows a graph before it has captured it (docs/cache_key.md)."""
 
     key: bytes
     factors: list[tuple[str, str]]
@@ -61,14 +62,14 @@ class FrontEndKey:
 
 @dataclass(frozen=True)
 class CompileJob:
-    """What a compile server is asked for."""
+    """A request to the compile server."""
 
     graph: bytes  # a captured graph
-    options: Mapping[str, str]  # those that enter the key
+    options: Mapping[str, str]  # only the options that are part of the key
     front_end: FrontEndKey | None
     timeout_s: float
-    warm_up: bool = False  # nobody waits for it: after what somebody waits for
-    frozen: bool = False  # from a store or not at all
+    warm_up: bool = False  # nobody waits for it, so it comes after requests that somebody waits for
+    frozen: bool = False  # the program may come from a store, but must not be compiled
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Loaded:
     recipes: int
     content_key: str
     content_factors: list[tuple[str, str]]
-    bytes: int  # of the recipes
+    bytes: int  # size of the recipes
 
 
 class Service:
@@ -96,17 +97,18 @@ class Service:
         self._failed: dict[bytes, Callable[[], CaptureError | NoProgram]] = {}
 
     def forked(self) -> bool:
-        """True in a child of a process that has begun a connection: gRPC is of no use there. One
-        whose parent only imported the package is like any other."""
+        """True in a child of a process that has begun a connection, where gRPC does not work. A
+        child whose parent only imported the package is like any other process."""
         if os.getpid() == self._pid:
             return False
         if not self._asked:
             self._pid = os.getpid()
-            self._lock = threading.RLock()  # whoever held it may not exist here
+            # the thread that held the old lock may not exist in this process
+            self._lock = threading.RLock()
         return self._asked
 
     def connect(self) -> Any:
-        """The client; starts the daemon if needed. NoProgram if there is none."""
+        """The client; starts the daemon if needed. Raises NoProgram if there is no server."""
         if self.forked():
             raise NoProgram("this process was forked after the backend was used", lasting=False)
         with self._lock:
@@ -125,7 +127,7 @@ class Service:
     def connect_early(self) -> None:
         """Connects, and starts the daemon if needed, while Dynamo still traces the first graph.
 
-        What fails here is told by the first request that needs the server.
+        A failure here is reported by the first request that needs the server.
         """
 
         def connect() -> None:
@@ -135,7 +137,8 @@ class Service:
         if self.forked():
             return
         self._asked = True
-        # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
+        # This is not a daemon thread: a daemon thread that returns from C++ after the interpreter
+        # is gone crashes.
         threading.Thread(target=connect, name="hpu-connect").start()
 
     def _mark_down(self, reason: str) -> None:
@@ -153,9 +156,10 @@ class Service:
         return self._build_id
 
     def reset(self) -> None:
-        """Forgets connection, programs and failures; for tests and after a cache change."""
+        """Forgets connection, programs and failures, for tests and after the cache has changed."""
         if self.forked():
-            self._lock = threading.RLock()  # whoever held it may not exist here
+            # the thread that held the old lock may not exist in this process
+            self._lock = threading.RLock()
         with self._lock:
             self._pid = os.getpid()
             self._asked = False
@@ -166,7 +170,8 @@ class Service:
     # --- programs ----------------------------------------------------------------------------
 
     def remembered(self, key: bytes) -> Loaded | None:
-        """A program of this process; CaptureError or NoProgram if the key is known to have none."""
+        """The program that this process has for the key. Raises CaptureError or NoProgram if the
+        key is known to have none."""
         with self._lock:
             failed = self._failed.get(key)
             if failed is not None:
@@ -177,12 +182,12 @@ class Service:
             return loaded
 
     def program_count(self) -> int:
-        """Programs that this process keeps loaded."""
+        """The number of programs that this process keeps loaded."""
         with self._lock:
             return len(self._programs)
 
     def calls(self) -> int:
-        """Calls so far of the programs that this process keeps loaded."""
+        """The number of calls so far of the programs that this process keeps loaded."""
         with self._lock:
             return sum(int(loaded.program.call_count) for loaded in self._programs.values())
 
@@ -194,23 +199,24 @@ class Service:
             self._failed.clear()
 
     def forget(self, key: str) -> None:
-        """Drops the program of a front-end key (hex; "" for none) from memory; whoever calls it
-        keeps it."""
+        """Drops the program of a front-end key (hex; "" for none) from memory. A compiled function
+        that calls the program keeps it."""
         with self._lock:
             self._programs.pop(bytes.fromhex(key), None)
 
     def fetch(self, key: bytes, record: GraphRecord) -> Loaded | None:
-        """A program of the store, by its front-end key; None on a miss. UnusableProgram."""
+        """The stored program with this front-end key; None on a miss. Raises UnusableProgram."""
         started = time.perf_counter()
         found = self._call(lambda client: client.get(key))
         record.fetch_ms = (time.perf_counter() - started) * 1e3
         return None if found is None else self._load(key, found, record)
 
     def compile(self, job: CompileJob, record: GraphRecord, progress: Progress | None) -> Loaded:
-        """Compiles, or waits for the one compilation of this content that is under way.
+        """Compiles the graph, or waits for the compilation of the same content that is already
+        under way.
 
         A program that is unusable, here or in an earlier fetch (record.unusable), is compiled anew
-        once, in place of the stored one.
+        once, and the new program replaces the stored one.
         """
         started = time.perf_counter()
         try:
@@ -259,15 +265,15 @@ class Service:
         return self._load(front_end.key if front_end else None, found, record)
 
     def _look(self, request: Callable[[Any], Any]) -> Any:
-        """As _call, for who only looks: every error is a NoProgram."""
+        """Like _call, for a caller that only looks: every error is a NoProgram."""
         try:
             return self._call(request)
         except UnusableProgram as error:
             raise NoProgram(str(error), lasting=False) from error
 
     def stored_program(self, key: bytes) -> Any:
-        """The LoadedProgram (_client.pyi) that a front-end key names, not loaded; None on a miss.
-        NoProgram if there is no server, or what it has is damaged."""
+        """The LoadedProgram (_client.pyi) that a front-end key names, which is not loaded yet; None
+        on a miss. Raises NoProgram if there is no server, or if the stored program is damaged."""
         return self._look(lambda client: client.get(key))
 
     def import_program(
@@ -277,9 +283,11 @@ class Service:
         signed_aliases: Sequence[tuple[bytes, bytes, bytes]],
         timeout_s: float,
     ) -> None:
-        """Files an exported program. NoProgram, with the reason, if it is not taken.
+        """Files an exported program. Raises NoProgram, with the reason, if the daemon does not
+        accept it.
 
-        What it takes to file one tells nothing about the server: the ladder stays as it is.
+        A failure to file a program says nothing about the server, so the fallback chain stays as it
+        is.
         """
         try:
             self.connect().import_program(signed_manifest, blobs, signed_aliases, timeout_s)
@@ -287,8 +295,8 @@ class Service:
             raise NoProgram(str(error), lasting=False) from error
 
     def stored_keys(self) -> dict[str, list[tuple[str, str]]]:
-        """Front-end keys of this user that the store and the servers that the daemon asks have, and
-        what they are made of. NoProgram if there is no server."""
+        """The front-end keys of this user that the store has, and those of the servers that the
+        daemon asks, with the factors of each key. Raises NoProgram if there is no server."""
         programs = self._look(lambda client: list(client.list(upstream=True)))
         return {
             str(alias["front_end_key"]): [(str(n), str(v)) for n, v in alias["factors"]]
@@ -297,9 +305,10 @@ class Service:
         }
 
     def _call(self, request: Callable[[Any], Any]) -> Any:
-        """One request; a lost server is replaced once.
+        """Makes one request; a lost server is replaced once.
 
-        Only its loss shuts the ladder: what server or compiler answer is about this request alone.
+        Only the loss of the server closes the fallback chain: an answer of the server or of the
+        compiler is about this request alone.
         """
         client_module = native.client_module()
         for attempt in (0, 1):
@@ -343,7 +352,8 @@ class Service:
         return loaded
 
     def remember_failure(self, key: bytes, error: CaptureError | NoProgram) -> None:
-        # Anew each time: an exception keeps the frames that it went through, with all they hold.
+        # The exception is made anew each time, because an exception keeps the frames that it went
+        # through, with everything that they hold.
         text = str(error)
         again: Callable[[], CaptureError | NoProgram]
         again = functools.partial(CaptureError, text)
@@ -353,9 +363,9 @@ class Service:
             self._failed[key] = again
 
 
-# Status codes that the same graph will meet again.
+# Status codes that the same graph will get again.
 _LASTING_CODES = frozenset({"INVALID_ARGUMENT", "UNIMPLEMENTED"})
-# Codes of an answer that is not what its key, its digests or its signer say.
+# Status codes of an answer that does not match its key, its digests or its signer.
 _UNUSABLE_CODES = frozenset({"DATA_LOSS", "PERMISSION_DENIED"})
 
 

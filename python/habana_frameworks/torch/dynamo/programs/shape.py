@@ -1,8 +1,8 @@
 """One graph with inputs of one shape: its program, or why there is none, and then its callable.
 
-`outcome_of` gives one of three results and `callable_of` makes the callable of any of them:
+`outcome_of` gives one of three results and `callable_of` makes the callable for any of them:
 
-- Program: the store or the compile server had or made one;
+- Program: the store had the program, or the compile server made it;
 - Parts: our capture refuses the graph, so AOTAutograd may partition it (partitioned/);
 - Eager: there is no program, for a reason that the report shows.
 """
@@ -37,12 +37,12 @@ from .explanation import FrozenMiss, miss_text
 from .request import BACKWARD, Request
 from .service import CompileJob, Loaded, NoProgram
 
-# Is told what became of a graph.
+# Called with what became of a graph.
 Keep = Callable[[GraphRecord], None]
 
 
 def ignore(record: GraphRecord) -> None:
-    """Keeps nothing: no start is stored of the graph."""
+    """Keeps nothing: no start of the graph is stored."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Shape:
     example_inputs: Sequence[Any]
     values: dict[torch.fx.Node, Any] | None  # example values of all nodes, where they are known
     record: GraphRecord  # new; it is filled, and listed in the report
-    keep: Keep = ignore  # called with the record where the outcome holds for other processes too
+    keep: Keep = ignore  # called with the record where the outcome holds in other processes too
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class Parts:
 @dataclass(frozen=True)
 class Eager:
     reason: str
-    lasting: bool = True  # it holds for this graph in any process
+    lasting: bool = True  # the outcome is the same for this graph in every process
 
 
 Outcome = Program | Parts | Eager
-# Makes the callable of a graph that our capture refuses, for the given reason.
+# Makes the callable for a graph that our capture refuses, for the given reason.
 Partition = Callable[[Shape, str], Compiled]
 
 
@@ -90,7 +90,7 @@ def compile_shape(shape: Shape, partition: Partition) -> Compiled:
 
 
 def outcome_of(shape: Shape, obtain: Callable[[], Loaded]) -> Outcome:
-    """FrozenMiss and NoProgram where the user asked to be told by an error."""
+    """Raises FrozenMiss or NoProgram where the user asked for an error."""
     try:
         return Program(obtain())
     except (CaptureError, NoProgram) as error:
@@ -123,7 +123,7 @@ def run_eagerly(
 
 
 def _defer(shape: Shape, partition: Partition, warm_up: deferred.Deferral) -> Compiled:
-    """In the thread of a warm-up: the program is compiled in another one."""
+    """Compiles the program in another thread than that of the warm-up, which this is."""
     request, record = shape.request, shape.record
     try:
         found = lookup.look_up(request, shape.example_inputs, shape.values, record)
@@ -136,8 +136,8 @@ def _defer(shape: Shape, partition: Partition, warm_up: deferred.Deferral) -> Co
         return _bind(shape, found)
     else:
         program = deferred.there(found)
-    # The start is kept now, while Dynamo has the frame; where no program comes of it, the next
-    # process traces.
+    # The start is kept now, while Dynamo has the frame. If no program comes of it, the next process
+    # traces the frame.
     if record.front_end_key:
         shape.keep(record)
     later = dataclasses.replace(shape, keep=ignore)
@@ -170,7 +170,7 @@ def _failure(shape: Shape, error: CaptureError | NoProgram) -> Parts | Eager:
     request, record = shape.request, shape.record
     if error.code == "NOT_FOUND" and request.settings["frozen"]:
         if request.spent and request.part is not None and request.part.name == BACKWARD:
-            return Eager(str(error), lasting=False)  # its forward was stored
+            return Eager(str(error), lasting=False)  # the program of its forward was stored
         raise FrozenMiss(miss_text(record, request.source, str(error))) from error
     _show(shape)
     asked = request.settings["require_server"] or deferred.current() is not None
@@ -180,7 +180,8 @@ def _failure(shape: Shape, error: CaptureError | NoProgram) -> Parts | Eager:
 
 
 def _show(shape: Shape) -> None:
-    """Shows the captured graph to those who watch. A graph from the store is captured for them."""
+    """Shows the captured graph to its watchers. A graph whose program came from the store is
+    captured for them."""
     request = shape.request
     device = native.torch_module()
     graph_watch.show(

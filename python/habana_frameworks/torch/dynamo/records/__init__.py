@@ -1,1 +1,1 @@
-"""What this process tells about its graphs: records, log lines, ranges of a profile."""
+"""What this process reports about its graphs: records, log lines, ranges of a profile."""

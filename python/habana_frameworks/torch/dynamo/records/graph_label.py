@@ -1,4 +1,5 @@
-"""What people know a graph by: its module's class or its function, and where its code begins."""
+"""The name by which people know a graph: its module's class or its function, and where its code
+begins."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import torch.fx
 MAX_LABEL_BYTES = 256  # recipe_store/signing/alias.h
 
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
-# Dynamo names what is left of a function after a graph break so.
+# Dynamo gives such a name to the rest of a function after a graph break.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
@@ -32,12 +33,12 @@ def source_of(module: torch.fx.GraphModule) -> str:
 
 
 def plain_function(text: str) -> str:
-    """The user's names of functions that Dynamo split at a graph break."""
+    """Replaces the names of functions that Dynamo split at a graph break by the user's names."""
     return _RESUMED.sub(r"\1", text)
 
 
 def label(name: str, source: str) -> str:
-    """What a program is filed under in the store, beside its key."""
+    """The label of a program in the store, beside its key."""
     return f"{name} {source}".strip().encode()[:MAX_LABEL_BYTES].decode(errors="ignore")
 
 
@@ -51,9 +52,10 @@ def _first_frames(module: torch.fx.GraphModule) -> list[tuple[str, str, str]]:
 
 
 def _module_class(module: torch.fx.GraphModule) -> str:
-    """Class of the module whose code the graph is; "" for a function.
+    """The class of the module whose code the graph is; "" for a function.
 
-    A node's nn_module_stack begins with the modules that the traced function calls; the one whose
+    A node's nn_module_stack begins with the modules that the traced function calls; the module
+    whose
     method is traced is that function's `self`.
     """
     traced = _traced_self()
@@ -68,12 +70,13 @@ def _module_class(module: torch.fx.GraphModule) -> str:
 
 
 def _traced_self() -> str:
-    """Class of the module whose method Dynamo is tracing."""
+    """The class of the module whose method Dynamo is tracing."""
     try:
         from ...torch_compat.translator import InstructionTranslator
 
         root: Any = InstructionTranslator.current_tx().output.root_tx
         owner = root.f_locals.get("self")
-    except (AttributeError, ImportError):  # not under Dynamo, or one that keeps this elsewhere
+    # Dynamo does not call us, or this version keeps the value elsewhere
+    except (AttributeError, ImportError):
         return ""
     return type(owner).__name__ if isinstance(owner, torch.nn.Module) else ""

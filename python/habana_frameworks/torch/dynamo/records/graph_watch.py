@@ -1,4 +1,4 @@
-"""Who wants to see captured graphs: recordings of a report, and GRAPH_VISUALIZATION."""
+"""The watchers of captured graphs: recordings of a report, and GRAPH_VISUALIZATION."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """What the compiler is asked."""
+    """A captured graph and the options with which the compiler is asked for it."""
 
     graph: bytes = field(repr=False)
-    options: Mapping[str, str]  # of the key
+    options: Mapping[str, str]  # the options that are part of the key
     device_kind: str
     isa_level: str
 
@@ -38,7 +38,8 @@ def write_files_with(write_files: FileWriter) -> None:
 
 @contextlib.contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Calls `watcher` for every graph that is prepared in the block, hits included."""
+    """Calls `watcher` for every graph that is prepared in the block, including those that are cache
+    hits."""
     global _watchers
     _watchers = (*_watchers, watcher)
     try:
@@ -48,7 +49,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def are_files_asked_for() -> bool:
-    """GRAPH_VISUALIZATION, as Gaudi's software reads it: true in any letter case, or 1."""
+    """Reads GRAPH_VISUALIZATION as Gaudi's software does: true in any letter case, or 1."""
     return os.environ.get("GRAPH_VISUALIZATION", "").strip().lower() in _TRUE
 
 
@@ -57,7 +58,7 @@ def is_watched() -> bool:
 
 
 def show(record: GraphRecord, capture: Callable[[], CapturedGraph]) -> None:
-    """capture: called if anybody watches; it takes time, and may raise anything."""
+    """capture: called if there is a watcher; it takes time, and may raise anything."""
     files = are_files_asked_for()
     if not _watchers and not files:
         return
@@ -70,5 +71,5 @@ def show(record: GraphRecord, capture: Callable[[], CapturedGraph]) -> None:
                 "%s: its stages are in %s", record.name, _write_files(captured, record.name)
             )
     except Exception as error:
-        # A picture that cannot be had must not cost the user's program anything.
+        # A picture that cannot be made must not disturb the user's program.
         _log.warning("%s is not drawn: %s: %s", record.name, type(error).__name__, error)

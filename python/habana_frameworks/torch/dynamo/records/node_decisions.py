@@ -1,4 +1,4 @@
-"""Log of the decision per node: compiled, or run eagerly."""
+"""The log of the decision per node: compiled, or run eagerly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _base_name(node: torch.fx.Node) -> str:
 
 
 def log_decisions(module: torch.fx.GraphModule, eager_ops: set[str]) -> None:
-    """One line per call node. eager_ops: names of the ops that the program runs eagerly.
+    """Logs one line per call node. eager_ops: names of the ops that the program runs eagerly.
 
-    A warning of the package's own names each eager step with its reason, so those of the bridge are
-    logged where the guide's masks ask for CPU fallbacks (FALL-3)."""
+    A warning of this package already names each eager step with its reason. Therefore the lines of
+    the bridge are logged only where the guide's masks ask for CPU fallbacks (FALL-3)."""
     if not logger.enabled(logging.WARNING):
         return
     torch_module = native.torch_module()

@@ -1,4 +1,5 @@
-"""Progress display while the server compiles: a line with rich on a terminal, plain lines else."""
+"""The progress display while the server compiles: a line with rich on a terminal, plain lines
+elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-# Compilations shorter than this show nothing.
+# A compilation that is shorter than this shows nothing.
 _QUIET_S = 0.3
 
 

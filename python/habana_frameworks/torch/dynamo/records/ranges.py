@@ -13,7 +13,8 @@ from . import structured_trace
 
 @contextlib.contextmanager
 def host_range(name: str) -> Iterator[None]:
-    """Shows the block as `name`. For work that takes milliseconds, not for calls of a program."""
+    """Shows the block as `name`. Use it for work that takes milliseconds, not for calls of a
+    program."""
     module = native.torch_module()
     start_ns = module.trace_clock() if module.host_tracing() else None
     with torch.autograd.profiler.record_function(name), structured_trace.stage(name):

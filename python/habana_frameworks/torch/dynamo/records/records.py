@@ -15,22 +15,24 @@ class GraphRecord:
     """One captured graph (one concrete shape of it). Times in milliseconds."""
 
     name: str
-    # Whose code it is and where that begins (graph_label.py), and Dynamo's id of the compilation.
+    # The user's class or function with the place where its code begins (graph_label.py), and
+    # Dynamo's id of the compilation.
     source: str = ""
     compile_id: str = ""
     # compiled, coalesced (joined the compilation of another request), store, memory, or eager
     origin: str = "eager"
     # False: Dynamo did not trace it in this process (start/).
     traced: bool = True
-    # True: for a size that no call had yet (dynamic_graph.py).
+    # True: it was compiled for a size that no call had yet (dynamic_graph.py).
     ahead: bool = False
-    # Of a part that AOTAutograd made (parted.py): why our own capture refused the whole.
+    # For a part that AOTAutograd made (partitioned/): why our own capture refused the whole graph.
     parted_because: str = ""
-    # Why it, or its lookup in the store, was skipped.
+    # Why the graph, or its lookup in the store, was skipped.
     reason: str = ""
-    # Why what the store had was compiled anew.
+    # Why the stored program was compiled anew.
     unusable: str = ""
-    # What this process knew the graph by, "" if there was nothing, and what its program is made of.
+    # The key by which this process knew the graph, "" if it had none, and the key of the program's
+    # content.
     front_end_key: str = ""
     content_key: str = ""
     cacheable: bool = True
@@ -41,30 +43,32 @@ class GraphRecord:
     key_ms: float = 0.0
     fetch_ms: float = 0.0
     capture_ms: float = 0.0
-    # What compiling took when it was done, and what this process waited for the request.
+    # How long the compilation took when it was done, and how long this process waited for the
+    # request.
     compile_ms: float = 0.0
     request_ms: float = 0.0
     load_ms: float = 0.0
-    # Calls that ran eagerly, by reason: their inputs were not for the program.
+    # Calls that ran eagerly because their inputs were not ones that the program accepts, by reason.
     eager_calls: dict[str, int] = field(default_factory=dict)
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
     content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        # What AOTAutograd made of it, if it was parted: the report lists them in its place.
+        # The parts that AOTAutograd made of the graph, if it partitioned it: the report lists them
+        # in place of the graph.
         self.parts: list[GraphRecord] = []
 
     def programs(self) -> list[GraphRecord]:
-        """Itself, or its parts."""
+        """The graph itself, or its parts if it was partitioned."""
         return self.parts or [self]
 
     def compile_s(self) -> float:
-        """What its programs took of this process, so far."""
+        """The seconds that this process has spent so far on its programs."""
         return sum(p.capture_ms + p.request_ms for p in self.programs()) * 1e-3
 
     def lines(self) -> list[str]:
-        """Where its program came from and what runs eagerly, for people."""
+        """Says for people where the program came from and what runs eagerly."""
         if self.origin == "eager":
             return [f"{self.name}: eager: {self.reason}", *self._parted()]
         found = "hit" if self.origin in ("store", "memory") else "miss"
@@ -89,11 +93,12 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class Report:
-    """What hpu_backend did in this process; the oldest go when there are too many."""
+    """What hpu_backend did in this process; the oldest records go when there are too many."""
 
     graphs: list[GraphRecord]
     dropped_graphs: int = 0
-    dropped_shapes: int = 0  # programs of dynamic graphs that are made again when they are called
+    # programs of dynamic graphs that were dropped and are made again when they are called
+    dropped_shapes: int = 0
 
     def count(self, *origins: str) -> int:
         return sum(graph.origin in origins for graph in self.graphs)
@@ -104,12 +109,12 @@ class Report:
 
     @property
     def joined(self) -> int:
-        """Graphs whose compilation another request had begun."""
+        """The number of graphs whose compilation another request had begun."""
         return self.count("coalesced")
 
     @property
     def recompilations(self) -> int:
-        """Graphs whose stored program was unusable."""
+        """The number of graphs whose stored program was unusable."""
         return sum(bool(graph.unusable) for graph in self.graphs)
 
     @property
@@ -122,7 +127,7 @@ class Report:
 
     @property
     def eager_segments(self) -> int:
-        """Eager ops inside programs, and graphs that run eagerly as a whole."""
+        """The number of eager ops inside programs, plus the graphs that run eagerly as a whole."""
         return sum(graph.eager_nodes for graph in self.graphs) + self.count("eager")
 
     @property
@@ -147,7 +152,7 @@ class Report:
         }
 
     def _repr_html_(self) -> str | None:
-        """The page, for notebooks; with what the newest recording() has seen."""
+        """The page for notebooks, with what the newest recording() has seen."""
         return _page_of(self) if _page_of is not None else None
 
     def __str__(self) -> str:
@@ -175,7 +180,7 @@ def show_pages_with(page_of: Callable[[Report], str]) -> None:
     _page_of = page_of
 
 
-# The report lists so many graphs, the newest.
+# The report lists at most this many graphs, the newest ones.
 MAX_GRAPHS = 4096
 
 _lock = threading.Lock()
@@ -192,7 +197,7 @@ _collected = threading.local()
 
 @contextlib.contextmanager
 def collect() -> Iterator[list[GraphRecord]]:
-    """What this thread adds in the block."""
+    """The records that this thread adds in the block."""
     _collected.records = []
     try:
         yield _collected.records
@@ -222,19 +227,19 @@ def count_dropped_shape() -> None:
 
 
 def graph_count() -> int:
-    """Graphs so far, those that are not listed any more included."""
+    """The number of graphs so far, including those that are no longer listed."""
     with _lock:
         return len(_records) + _dropped_graphs
 
 
 def position() -> tuple[int, int]:
-    """Where the next graph will be: how often the report was reset, and graph_count()."""
+    """The position of the next graph: how often the report was reset, and graph_count()."""
     with _lock:
         return _resets, len(_records) + _dropped_graphs
 
 
 def since(start: tuple[int, int]) -> Report:
-    """The graphs from a position on that are still known; all of them after a reset."""
+    """The graphs from a position on that are still known; after a reset all of them."""
     resets, count = start
     with _lock:
         skipped = max(0, count - _dropped_graphs) if resets == _resets else 0
@@ -272,7 +277,7 @@ class Difference:
 
 
 def difference(ours: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> list[Difference]:
-    """The factors that differ, in order; "" where one side lacks the factor."""
+    """The factors that differ, in order. A side that lacks the factor has ""."""
     left, right = dict(ours), dict(theirs)
     names = list(dict.fromkeys([*left, *right]))
     return [

@@ -1,18 +1,18 @@
 """The options of hpu_backend (docs/options.md) as a torch config module.
 
-    from habana_frameworks.torch.dynamo.compile_backend import config
+from habana_frameworks.torch.dynamo.compile_backend import config
 
-    config.use_eager_fallback = False
-    with config.patch(keep_input_mutations=False): ...
-    config.configuration_flags["use_compiled_recipes"] = False
+config.use_eager_fallback = False
+with config.patch(keep_input_mutations=False): ...
+config.configuration_flags["use_compiled_recipes"] = False
 
-The environment's values are read at the import. A graph is compiled under the values of that
-moment and of the thread that calls it, as with torch's own config modules; options={...} of
-torch.compile wins over them.
+The environment's values are read at the import. As with torch's own config modules, a graph is
+compiled under the values of that moment and of the thread that calls it; options={...} of
+torch.compile takes precedence over them.
 """
 
-# No `from __future__` here and no class before the last lines: every name that is there when the
-# config module is installed becomes an option.
+# There is no `from __future__` here and no class before the last lines, because every name that
+# exists when the config module is installed becomes an option.
 import sys
 
 from ...torch_compat.config_module import install_config_module

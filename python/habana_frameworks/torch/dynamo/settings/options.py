@@ -1,4 +1,4 @@
-"""Values of options: how they are read, which of them enter the key, which have no effect."""
+"""Values of options: how they are read, which of them are part of the key, which have no effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def parse(option: Option, value: Any, what: str) -> bool | int | float | str:
 
 
 def from_environment() -> dict[str, bool | int | float | str]:
-    """The environment's values, defaults for the rest. OptionError names a wrong variable."""
+    """The environment's values, and defaults for the rest. An OptionError names a wrong
+    variable."""
     values: dict[str, bool | int | float | str] = {}
     for option in OPTIONS:
         text = os.environ.get(option.env)
@@ -62,7 +63,8 @@ def effect(name: str) -> str:
 
 
 def key_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Those that enter the key and are sent to the server, as the text C++'s SetOption takes."""
+    """The options that are part of the key and are sent to the server, as the text that C++'s
+    SetOption takes."""
     return {option.name: _wire_text(values[option.name]) for option in OPTIONS if option.key}
 
 

@@ -1,4 +1,4 @@
-"""Options of one torch.compile call: config, overridden by `options={...}`."""
+"""The options of one torch.compile call: those of config, overridden by `options={...}`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .options import OptionError, parse
 
 
 def resolve(options: Mapping[str, Any] | None) -> dict[str, bool | int | float | str]:
-    """All options: `options`, else config; PyTorch's modes win. OptionError names a
-    wrong key or value."""
+    """The values of all options: from `options`, else from config; PyTorch's modes take precedence.
+    Raises OptionError, which names a wrong key or value."""
     values = {
         option.name: parse(option, getattr(config, option.name), f"config.{option.name}")
         for option in OPTIONS

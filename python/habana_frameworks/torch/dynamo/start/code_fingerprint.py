@@ -1,9 +1,9 @@
-"""What tracing relied on without a guard: which code the names of the traced code led to.
+"""The code fingerprint of a trace: which code the names of the traced code led to, without a guard.
 
 Dynamo's guards hold in the process that traced, where nobody expects F.gelu to become another
 function. A new process may have patched it before its first call. So a stored start lists every
 function that was traced, by module and qualified name, and every function, class and module that
-the traced code names, with a digest of each; all of them are looked at again before it is used.
+the traced code names, with a digest of each; all of them are compared again before it is used.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from .describe import HEAP_TYPE, Describer, Unknown, short_digest
 World = dict[tuple[str, str], str]
 
 _VERSION = " version"
-# In place of a digest: the module has no such name, so that code finds that of the builtins.
+# Stands in place of a digest where the module has no such name, so that code finds the name among
+# the builtins.
 _ABSENT = ""
-# What Python says the file of its own start-up modules is.
+# Python gives such a file name to its own start-up modules.
 _FROZEN = re.compile(r"<frozen ([\w.]+)>")
 _RESUMED = "torch_dynamo_resume_in_"
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
@@ -45,8 +46,8 @@ def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _functions_in(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
-    """Those whose code a description of `value` has: its own, those that it wraps and closes over,
-    those of a class and its bases."""
+    """The functions whose code a description of `value` includes: itself, the functions that it
+    wraps and closes over, and those of a class and its bases."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -80,7 +81,8 @@ def _has_value(cell: types.CellType) -> bool:
 
 
 def find(module: str, name: str) -> Any:
-    """What a qualified name leads to now, as it lies there (a property, not its value). Unknown."""
+    """The object that a qualified name leads to now, as it is stored there (a property, not its
+    value). Raises Unknown."""
     owner = sys.modules.get(module) or importlib.import_module(module)
     try:
         for part in name.split("."):
@@ -92,7 +94,7 @@ def find(module: str, name: str) -> Any:
 
 @functools.cache
 def _modules_by_file(count: int) -> dict[str, str]:
-    """count: of imported modules, so that a new import is seen."""
+    """count: the number of imported modules, so that a new import is noticed."""
     return {
         file: name
         for name, module in list(sys.modules.items())
@@ -101,7 +103,8 @@ def _modules_by_file(count: int) -> dict[str, str]:
 
 
 class WorldRecorder:
-    """Collects the world of one trace. `missing` names code that cannot be found by its name."""
+    """Collects the code fingerprint of one trace. `missing` names code that cannot be found by its
+    name."""
 
     def __init__(self, describer: Describer) -> None:
         self._describer = describer
@@ -110,7 +113,7 @@ class WorldRecorder:
         self._classes: list[type] = []
 
     def add_codes(self, codes: Iterable[types.CodeType], described: Iterable[Any]) -> None:
-        """described: what guards describe; code that is found there needs no name."""
+        """described: the values that guards describe; code that is found there needs no name."""
         self._classes = [value for value in described if isinstance(value, type)]
         unique = {id(code): code for code in codes}
         unnamed = [
@@ -134,7 +137,7 @@ class WorldRecorder:
         ]
 
     def _add_code(self, code: types.CodeType) -> bool:
-        """False: it is not where its name leads to."""
+        """Returns False if the code is not where its name leads to."""
         files = _modules_by_file(len(sys.modules))
         frozen = _FROZEN.fullmatch(code.co_filename)
         module = frozen.group(1) if frozen else files.get(code.co_filename)
@@ -171,13 +174,14 @@ class WorldRecorder:
         self._add_names_of(module, names, set())
 
     def _add_names_of(self, module: types.ModuleType, names: list[str], seen: set[int]) -> None:
-        """The names in a module, and in the modules that they lead to: F, then F.gelu."""
+        """Adds what the names lead to in a module, and in the modules that they lead to: F, then
+        F.gelu."""
         seen.add(id(module))
         for name in names:
             value = vars(module).get(name)
             if name not in vars(module) and name in vars(builtins):
                 self.places[module.__name__, name] = _ABSENT
-                if not callable(vars(builtins)[name]):  # those are guarded
+                if not callable(vars(builtins)[name]):  # callable builtins are guarded
                     self._place("builtins", name, vars(builtins)[name])
             elif isinstance(value, _NAMED):
                 self._place(module.__name__, name, value)

@@ -1,8 +1,8 @@
 """What a value is, in words that mean the same in another process.
 
-A guard of this process compares addresses; a stored start compares these texts. `value` tells the
-content of constants, `identity` which function, class or module something is: by its name and by
-a digest of what it does, so that a patched function under the old name is another one.
+A guard of this process compares addresses; a stored start compares these texts. `value` gives the
+content of constants. `identity` says which function, class or module something is: by its name and
+by a digest of what it does, so that a patched function under the old name is another one.
 """
 
 from __future__ import annotations
@@ -42,22 +42,24 @@ _NATIVE = (
 )
 # Py_TPFLAGS_HEAPTYPE: classes that Python code can change.
 HEAP_TYPE = 1 << 9
-# Of a class: made by Python or by its metaclass, or different in every process.
+# Attributes of a class that Python or its metaclass made, or that are different in every process.
 _CLASS_BOOKKEEPING = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__"}
     | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
 )
 
-# These attributes of an enum's member say its name, which is told anyway, or are its class's own.
+# These attributes of an enum's member hold its name, which the text has anyway, or belong to its
+# class.
 _MEMBER_BOOKKEEPING = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
 
-# Attributes of functions that Dynamo sets for itself: addresses among them.
+# Attributes that Dynamo sets on functions for itself; some of them are addresses.
 _DYNAMOS_OWN = ("_torchdynamo_", "_torch_dynamo_", "__torch_dynamo_")
-# How far defaults of functions are looked into, and up to how many items.
+# How deep defaults of functions are described, and up to how many items.
 _DEPTH = 4
 _MANY = 64
 
-# What users mark sizes by (mark_dynamic and its like); tracing adds attributes of its own.
+# Attributes by which users mark sizes (mark_dynamic and its like); tracing adds attributes of its
+# own.
 _MARKS = (
     "_dynamo_dynamic_indices",
     "_dynamo_weak_dynamic_indices",
@@ -73,7 +75,7 @@ class Unknown(Exception):
 
 
 class Refused(Exception):
-    """No start can be made of a trace, or one cannot be used; the text says why."""
+    """A trace cannot become a start, or a start cannot be used; the text says why."""
 
 
 def type_name(kind: type) -> str:
@@ -81,12 +83,13 @@ def type_name(kind: type) -> str:
 
 
 def short_digest(text: str) -> str:
-    """16 characters: these are compared inside what is signed, nobody gains by a collision."""
+    """A digest of 16 characters. These are compared inside signed content, where nobody gains by a
+    collision."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def tensor_text(tensor: torch.Tensor) -> str:
-    """All that Dynamo's guards of a tensor see, without its elements."""
+    """Everything that Dynamo's guards of a tensor check, without its elements."""
     text = _tensor_text(
         type(tensor),
         tensor.dtype,
@@ -103,7 +106,7 @@ def tensor_text(tensor: torch.Tensor) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _tensor_text(kind: type, *others: Any) -> str:
-    """Of many tensors: those of a deep model are much the same in all its layers."""
+    """Cached, because the tensors of a deep model are much the same in all its layers."""
     return f"{type_name(kind)} {' '.join(map(str, others))}"
 
 
@@ -112,23 +115,25 @@ def _is_torchs(code: types.CodeType) -> bool:
 
 
 def _place_in_torch(code: types.CodeType) -> str:
-    """PyTorch's version, which a start's key holds, says what is written at a line of it."""
+    """The place of the code. PyTorch's version, which is in a start's key, determines the text at
+    that line."""
     line = f"{code.co_filename[len(_TORCH_FOLDER) :]}:{code.co_firstlineno}"
     return f"code {code.co_qualname} {line} {hashlib.sha256(code.co_code).hexdigest()[:16]}"
 
 
 class Describer:
-    """One look at the process: what was described once is not read again. Not thread-safe."""
+    """Describes values of the process; a value that was described once is not read again. Not
+    thread-safe."""
 
     def __init__(self) -> None:
-        # By address; the object is kept so that the address stays its own.
+        # By address. The object is kept so that its address is not reused.
         self._functions: dict[tuple[int, bool], tuple[Any, str]] = {}
         self._classes: dict[int, tuple[Any, str]] = {}
         self._codes: dict[int, tuple[Any, str]] = {}
         self._within_class = 0
 
     def value(self, value: Any) -> str:
-        """Content, to any depth. Raises Unknown."""
+        """The content of a value, to any depth. Raises Unknown."""
         kind = type(value)
         if kind is float:
             return f"float {value.hex()}"
@@ -195,15 +200,16 @@ class Describer:
         raise Unknown(f"an object of type {type_name(kind)}")
 
     def loosely(self, value: Any) -> str:
-        """As identity; of what has none its type. For what Dynamo guards in detail where it reads
-        it."""
+        """Like identity, but gives the type of a value that has no identity. For values that Dynamo
+        guards in detail where it reads them."""
         try:
             return self.identity(value)
         except Unknown:
             return f"a {type_name(type(value))}"
 
     def class_text(self, kind: type) -> str:
-        """A class with all that it and its bases define: "class name digest"."""
+        """The text "class name digest" of a class, which covers all that it and its bases
+        define."""
         found = self._classes.get(id(kind))
         if found is not None:
             return found[1]
@@ -239,8 +245,8 @@ class Describer:
                 yield f"{name} = a {type_name(type(value))}"
 
     def _member(self, member: enum.Enum) -> str:
-        """With its value, and what its class gave it beside: two versions of a class may share
-        names, and a member may be a number that code calculates with."""
+        """A member with its value, and what else its class gave it: two versions of a class may
+        share names, and a member may be a number that code calculates with."""
         own = {n: v for n, v in vars(member).items() if n not in _MEMBER_BOOKKEEPING}
         parts = [f"{n}={self._content(v, _DEPTH)}" for n, v in sorted(own.items())]
         return f"{type_name(type(member))}.{member.name} {' '.join(parts)}"
@@ -270,8 +276,9 @@ class Describer:
         return text
 
     def _annotations(self, function: types.FunctionType) -> list[str]:
-        """By what makes them, where Python makes them when they are asked for (3.14). Of classes
-        the names: what they define changes nothing about the function."""
+        """The annotations, described by the function that makes them where Python makes them on
+        demand (3.14). Classes are described by their names: what they define changes nothing about
+        the function."""
         maker = getattr(function, "__annotate__", None)
         if maker is not None:
             return [self.loosely(maker)]
@@ -283,8 +290,9 @@ class Describer:
     def _kept(self, value: Any) -> str:
         """The text of a value that a function has as a default, in a cell or as an attribute.
 
-        Dynamo guards it where it reads it, if the function has a place of its own; it does not
-        guard that of a method, which it may reach by an object that the traced code made."""
+        Dynamo guards the value where it reads it, if the function has a place of its own; it does
+        not
+        guard the value of a method, which it may reach by an object that the traced code made."""
         if self._within_class:
             return self._content(value, _DEPTH)
         if type(value) in (tuple, frozenset, float):
@@ -293,7 +301,8 @@ class Describer:
         return self.loosely(value)
 
     def _content(self, value: Any, depth: int) -> str:
-        """To some depth, of objects of Python's classes too; models and tensors are not content."""
+        """The content to some depth, also of objects of Python classes; models and tensors are not
+        content."""
         kind = type(value)
         if not depth or isinstance(value, (torch.Tensor, torch.nn.Module, type)):
             return self.loosely(value)
@@ -320,7 +329,8 @@ class Describer:
                 if _is_torchs(code):
                     return self._codes.setdefault(id(code), (code, _place_in_torch(code)))[1]
                 text = f"code {short_digest(chr(10).join(code_lines(code)))}"
-            except Uncacheable as error:  # not Unknown: its type would not do instead of it
+            # not Unknown, because then its type would be taken in its place
+            except Uncacheable as error:
                 raise Refused(str(error)) from error
             found = self._codes[id(code)] = (code, text)
         return found[1]

@@ -1,10 +1,10 @@
 """Dynamo's own guards on the values of a frame, built from stored ones.
 
 The tree of guards is made by the calls that are stored (guard_tree.py). Where these could not be
-written down, Dynamo's builder makes it: that looks every value up by text that it evaluates, and
-keeps for each guard what only exports and its logs read; here the values are those that the facts
-were compared with (Values), and nothing is kept. Which guards there are, and what each checks in
-C++, is Dynamo's alone either way.
+written down, Dynamo's builder makes the tree. That builder looks every value up by text that it
+evaluates, and keeps data for each guard that only exports and its logs read. Here the values are
+those that the facts were compared with (Values), and no such data is kept. Either way Dynamo alone
+decides which guards there are, and what each checks in C++.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Builder(GuardBuilder):
         self.guard_manager.root.add_epilogue_lambda_guard(function, verbose_code_parts, None)
 
     def _set_guard_export_info(self, *_: Any, **__: Any) -> None:
-        """For exports, and for people who look at a trace's guards."""
+        """Keeps nothing: the data is for exports, and for people who look at a trace's guards."""
 
 
 def _function_of(code_parts: list[str]) -> str:
@@ -69,7 +69,8 @@ def _function_of(code_parts: list[str]) -> str:
 
 
 class _Manager(GuardManagerWrapper):
-    """Of a stored tree it is known which nodes lead to tensors; Dynamo searches others for them."""
+    """A guard manager. For a stored tree it is known which nodes lead to tensors; in other trees
+    Dynamo searches for them."""
 
     def __init__(self, searched: bool) -> None:
         super().__init__()
@@ -77,7 +78,8 @@ class _Manager(GuardManagerWrapper):
 
     def collect_diff_guard_sources(self) -> Any:
         if self._searched:
-            self._searched = False  # a later trace asks again, for what has failed meanwhile
+            # a later trace asks again, because of guards that have failed meanwhile
+            self._searched = False
             return self.diff_guard_sources
         return super().collect_diff_guard_sources()
 
@@ -86,7 +88,8 @@ class _Check(CheckFunctionManager):
     def __init__(self, frame: PyInterpreterFrame, state: OutputGraphGuardsState, values: Values):
         self._values = values
         super().__init__(frame.f_code, OutputGraphCommon(state))
-        # The frame's code keeps this for as long as it lives; not the model and its first inputs.
+        # The frame's code keeps this object for as long as it lives; the model and its first inputs
+        # must not live as long.
         del self._values
 
     def build_guards(
@@ -116,9 +119,9 @@ class _Check(CheckFunctionManager):
 def _builder(
     values: Values, f_code: Any, state: OutputGraphGuardsState, manager: Any, check: Any
 ) -> _Builder:
-    """check: as CheckFunctionManager, for what a builder asks of it."""
+    """check: the CheckFunctionManager that the builder refers to."""
     builder = _Builder.__new__(_Builder)
-    builder.values = values  # __init__ looks values up
+    builder.values = values  # set first, because __init__ looks values up
     builder.__init__(  # type: ignore[misc]
         f_code,
         check.id_ref,
@@ -139,7 +142,8 @@ def build(
     builtins_name: str | None,
     values: Values,
 ) -> Any:
-    """All of Dynamo's guards, on the values of this frame. Raises Refused: they do not hold."""
+    """Builds all of Dynamo's guards on the values of this frame. Raises Refused if they do not
+    hold."""
     if values.tree is not None:
         key_order, stored = [], [guard for guard in stored if guard[1] in OF_ROOT]
     scopes = frame.f_locals, frame.f_globals
@@ -157,7 +161,8 @@ def write_tree(
     values: Values,
     made_up: Collection[str],
 ) -> tuple[StoredTree, list[StoredGuard]]:
-    """The tree as calls, and the guards, whose places are nodes of it where they have one.
+    """Returns the tree as calls, and the guards with their places: nodes of the tree where there is
+    one.
 
     scopes: locals and globals of the frame; made_up: names of globals that Dynamo made up.
     Raises Unwritable.
@@ -185,7 +190,8 @@ def write_tree(
 
 
 def _places(stored: list[StoredGuard], nodes: dict[str, Any], values: Values) -> dict[int, Place]:
-    """By address of a guard's source: where that is in the tree, for those that are."""
+    """The place of each guard's value by the address of the guard's source: a node of the tree, or
+    the source itself where the tree has no such node."""
 
     def place_of(source: Any) -> Place:
         node = nodes.get(source.name)
@@ -207,7 +213,8 @@ def _state(
     builtins_name: str | None,
     values: Values,
 ) -> OutputGraphGuardsState:
-    guards: Any = _guards(stored)  # looked through once; a set of Dynamo's would hash each source
+    # Dynamo goes through it once; a set as in Dynamo's own state would hash each source
+    guards: Any = _guards(stored)
     return OutputGraphGuardsState(
         local_scope=scopes[0],
         global_scope=scopes[1],
@@ -234,13 +241,13 @@ def _guards(stored: list[StoredGuard]) -> list[Guard]:
             continue
         maker: Callable[..., Any] = getattr(GuardBuilder, kind)
         create = functools.partial(maker, **keywords) if keywords else maker
-        assert isinstance(source, Source)  # others are made by the tree's calls
+        assert isinstance(source, Source)  # guards with other places are made by the tree's calls
         guards.append(Guard(source, create))
     return guards
 
 
 def _tensor_sizes(stored: list[StoredGuard], values: Values) -> dict[Source, Any]:
-    """What Dynamo keeps of each guarded tensor beside the guard."""
+    """The sizes that Dynamo keeps of each guarded tensor beside the guard."""
     sizes: dict[Source, Any] = {}
     for source, kind, _, _ in stored:
         if kind == "TENSOR_MATCH" and isinstance(source, Source):

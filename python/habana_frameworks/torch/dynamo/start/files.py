@@ -1,13 +1,15 @@
-"""The folder of stored starts: this user's alone, and signed with the user's own key.
+"""The folder of stored starts, which belongs to this user alone and is signed with the user's own
+key.
 
-    <cache folder>/start/key                        32 random bytes, mode 0600
-    <cache folder>/start/starts/<start key>/<sha256 of the content>
-        "hpu-start-1\n", 32 bytes HMAC-SHA256(key, name of the start + content), content
+<cache folder>/start/key                        32 random bytes, mode 0600
+<cache folder>/start/starts/<start key>/<sha256 of the content>
+"hpu-start-1\n", 32 bytes HMAC-SHA256(key, name of the start + content), content
 
-The contents are pickles, so nothing is read that lies in a folder others can write to, belongs to
-another user or was not signed for the start it is filed under. They never leave the machine's user.
-Every folder is opened once and judged by its descriptor, and everything below is named relative to
-that descriptor: whoever renames folders meanwhile changes nothing about what is read.
+The contents are pickles. Therefore nothing is read that lies in a folder others can write to,
+belongs to
+another user or was not signed for the start it is filed under. Starts never leave the machine's
+user. Every folder is opened once and checked by its descriptor, and everything below is named
+relative to that descriptor: a process that renames folders meanwhile does not change what is read.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from ...internal.regular_file import open_regular
 _MAGIC = b"hpu-start-1\n"
 _KEY_BYTES = 32
 _MAC_BYTES = 32
-# A start of a deep model has a few MiB.
+# A start of a deep model takes a few MiB.
 _MAX_START_BYTES = 256 << 20
 
-# Starts of one key (recompilations, layers of one class), and of all; the oldest go.
+# Limits on the starts of one key (recompilations, layers of one class) and on all starts; the
+# oldest go.
 MAX_PER_KEY = 64
 MAX_FILES = 4096
 
@@ -47,8 +50,9 @@ def folder() -> Path:
 
 @contextlib.contextmanager
 def _opened(name: str, within: int | None, shown: str, closed_to: int) -> Iterator[int]:
-    """A folder's descriptor. closed_to: what no other user may do with it, as bits of a mode. In
-    `within` a link is not followed. Raises NoFolder, and FileNotFoundError."""
+    """Opens a folder and gives its descriptor. closed_to: what no other user may do with the
+    folder, as bits of a mode. Below `within` links are not followed. Raises NoFolder and
+    FileNotFoundError."""
     flags = _FOLDER if within is None else _FOLDER | os.O_NOFOLLOW
     try:
         descriptor = os.open(name, flags, dir_fd=within)
@@ -70,7 +74,7 @@ def _opened(name: str, within: int | None, shown: str, closed_to: int) -> Iterat
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[int]:
-    """The descriptor of the folder, which is made where there is none. Raises NoFolder."""
+    """The descriptor of the folder, which is made if there is none. Raises NoFolder."""
     path = folder()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +89,8 @@ def _own_folder() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _starts(own: int, start_key: str, *, make: bool) -> Iterator[tuple[int, int]]:
-    """Descriptors of the folder of all starts and of that of one key. Raises FileNotFoundError."""
+    """The descriptors of the folder of all starts and of that of one key. Raises
+    FileNotFoundError."""
     shown = folder() / "starts"
     if make:
         with contextlib.suppress(FileExistsError):
@@ -99,7 +104,7 @@ def _starts(own: int, start_key: str, *, make: bool) -> Iterator[tuple[int, int]
 
 
 def _read(name: str, within: int, limit: int) -> bytes:
-    """The content of a file of this user; OSError for anything else."""
+    """The content of a file of this user. Raises OSError for anything else."""
     with os.fdopen(open_regular(name, dir_fd=within), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             raise PermissionError(f"{name} is not a file of this user")
@@ -110,7 +115,8 @@ def _read(name: str, within: int, limit: int) -> bytes:
 
 
 def _temporary(name: str, within: int, content: bytes) -> str:
-    """A new file beside `name` that no other process and no other thread writes; its name."""
+    """Makes a new file beside `name` that no other process and no other thread writes; returns its
+    name."""
     temporary = f".{name}.{os.getpid()}.{threading.get_ident()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=within)
@@ -121,13 +127,14 @@ def _temporary(name: str, within: int, content: bytes) -> str:
 
 
 def _write(name: str, within: int, content: bytes) -> None:
-    """Whole or not at all."""
+    """Writes the file whole or not at all."""
     temporary = _temporary(name, within, content)
     os.replace(temporary, name, src_dir_fd=within, dst_dir_fd=within)
 
 
 def _signing_key(own: int) -> bytes:
-    """Makes one where there is none; of several processes that do, one wins."""
+    """The user's key, which is made if there is none. If several processes make one, one of them
+    wins."""
     try:
         key = _read("key", own, _KEY_BYTES)
     except FileNotFoundError:
@@ -149,7 +156,8 @@ def _mac(key: bytes, start_key: str, content: bytes) -> bytes:
 
 
 def read(start_key: str) -> Iterator[bytes]:
-    """Contents filed under a key, the newest first; what is not signed by this user is not one."""
+    """The contents that are filed under a key, the newest first. Content that this user did not
+    sign is skipped."""
     missing = contextlib.suppress(FileNotFoundError)
     with _own_folder() as own, missing, _starts(own, start_key, make=False) as (_, of_key):
         key = _signing_key(own)
@@ -157,7 +165,7 @@ def read(start_key: str) -> Iterator[bytes]:
             try:
                 signed = _read(name, of_key, _MAX_START_BYTES)
             except OSError:
-                continue  # evicted just now, or no file
+                continue  # it was evicted just now, or it is not a file
             head = len(_MAGIC) + _MAC_BYTES
             content = signed[head:]
             if signed[: len(_MAGIC)] == _MAGIC and hmac.compare_digest(
@@ -178,7 +186,7 @@ def _age(name: str, within: int) -> int:
 
 
 def write(start_key: str, content: bytes) -> None:
-    """Raises NoFolder."""
+    """Files the content under a key. Raises NoFolder."""
     with _own_folder() as own, _starts(own, start_key, make=True) as (starts, of_key):
         name = hashlib.sha256(content).hexdigest()
         signed = _MAGIC + _mac(_signing_key(own), start_key, content) + content
@@ -189,7 +197,7 @@ def write(start_key: str, content: bytes) -> None:
 
 
 def _evict(starts: int) -> None:
-    """Keeps the newest MAX_FILES of all keys."""
+    """Keeps the newest MAX_FILES starts of all keys."""
     files = []
     for start_key in os.listdir(starts):
         passing = contextlib.suppress(OSError, NoFolder)
@@ -205,7 +213,8 @@ def _remove(name: str, within: int) -> None:
 
 
 def append_line(name: str, line: str, max_bytes: int) -> None:
-    """Adds to a text file of the folder; above max_bytes its older half goes. Raises NoFolder."""
+    """Adds a line to a text file of the folder; above max_bytes the older half of the file goes.
+    Raises NoFolder."""
     with _own_folder() as own:
         with contextlib.suppress(FileNotFoundError):
             if os.stat(name, dir_fd=own, follow_symlinks=False).st_size > max_bytes:
@@ -219,7 +228,7 @@ def append_line(name: str, line: str, max_bytes: int) -> None:
 
 
 def lines(name: str) -> list[str]:
-    """Of a text file of the folder; none if there is no such file. Raises NoFolder."""
+    """The lines of a text file of the folder; none if there is no such file. Raises NoFolder."""
     with _own_folder() as own:
         try:
             return _read(name, own, _MAX_START_BYTES).decode(errors="replace").splitlines()

@@ -1,9 +1,10 @@
-"""Where Dynamo would trace a frame: a stored start instead, or a trace that leaves one.
+"""Where Dynamo would trace a frame, this uses a stored start instead, or lets the trace leave one.
 
 Dynamo calls `convert_frame._compile` for a frame that it has decided to trace, and
-`DynamoOutput.build_guards` when it has; both are wrapped, for frames of hpu_backend whose option
-start_without_tracing is on. Whatever is odd about a start, the frame is traced as without it. The
-graphs of all frames of hpu_backend have recurrent layers in them (recurrent.in_graphs).
+`DynamoOutput.build_guards` when it has traced it. Both are wrapped, for frames of hpu_backend whose
+option start_without_tracing is on. Whenever something is wrong with a start, the frame is traced as
+it would be without one. The graphs of all frames of hpu_backend contain recurrent layers as whole
+operators (recurrent.in_graphs).
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ class _Call:
 
 
 def _is_ours(compiler: Any) -> bool:
-    """hpu_backend compiles what is traced, from torch.compile or as a function."""
+    """Whether hpu_backend compiles the trace, from torch.compile or as a function."""
     found = innermost_backend(compiler)
     return getattr(found, "compiler_fn", found) is _backend
 
 
 def _settings(compiler: Any) -> tuple[Settings, str] | None:
-    """Options of a frame that is for us, and what else the caller chose; None: not for us."""
+    """The options of a frame that is for us, and what else the caller chose; None if it is not for
+    us."""
     wrapper = innermost_backend(compiler)
     if not isinstance(wrapper, TorchCompileWrapper) or not _is_ours(compiler):
         return None
@@ -80,13 +82,13 @@ def _settings(compiler: Any) -> tuple[Settings, str] | None:
     try:
         settings = resolve(wrapper.kwargs.get("options"))
     except OptionError:
-        return None  # the backend says what is wrong
+        return None  # the backend reports what is wrong
     wanted = settings.pop("start_without_tracing")
     return (settings, f"dynamic={wrapper.dynamic}") if wanted else None
 
 
 def _call(arguments: dict[str, Any]) -> _Call | None:
-    """None: not for us. Raises Refused."""
+    """The call's data; None if it is not for us. Raises Refused."""
     chosen = _settings(arguments["compiler_fn"])
     if chosen is None or arguments.get("frame") is None:
         return None
@@ -105,14 +107,14 @@ def _call(arguments: dict[str, Any]) -> _Call | None:
 
 
 def _load(call: _Call) -> Any:
-    """What Dynamo shall run. Raises Refused, with why there is none."""
+    """What Dynamo shall run. Raises Refused with the reason if no start fits."""
     reasons: list[str] = []
     describer = Describer()
     for content in files.read(call.key):
         try:
             candidate = Candidate(content, call.frame)
             reason = candidate.difference(describer)
-        except Exception as error:  # another one may be for this frame
+        except Exception as error:  # another start may fit this frame
             _log.debug("a stored start cannot be read", exc_info=True)
             reasons.append(_text(error))
             continue
@@ -127,7 +129,7 @@ def _load(call: _Call) -> Any:
 
 
 def _summary(reasons: list[str]) -> str:
-    """Of the newest starts."""
+    """The reasons of the newest starts."""
     unique = list(dict.fromkeys(reasons))
     more = [f"{len(unique) - _NAMED} more"] if len(unique) > _NAMED else []
     return "; ".join(unique[:_NAMED] + more)
@@ -135,8 +137,8 @@ def _summary(reasons: list[str]) -> str:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Thousands of objects appear that stay; a full collection in between costs more than all else
-    of a start."""
+    """Turns the garbage collector off in the block: thousands of objects appear that stay, and a
+    full collection in between costs more than everything else in a start."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -217,7 +219,7 @@ def _keep(output: Any, code: Any) -> None:
 
 
 def register(backend: Any) -> None:
-    """Wraps what Dynamo calls. backend: whose frames are meant. May be called again."""
+    """Wraps what Dynamo calls. backend: the backend whose frames are meant. May be called again."""
     global _backend
     _backend = backend
     compile_frame = original(_COMPILE_FRAME)
@@ -228,7 +230,7 @@ def register(backend: Any) -> None:
     @functools.wraps(compile_frame)
     def _compile(*args: Any, **kwargs: Any) -> ConvertFrameReturn:
         arguments = signature.bind(*args, **kwargs).arguments
-        kwargs["skip"] = kwargs.get("skip", 0) + 3  # frames of this module in stacks
+        kwargs["skip"] = kwargs.get("skip", 0) + 3  # hides the frames of this module in stacks
         ours = _is_ours(arguments["compiler_fn"])
         with recurrent.in_graphs() if ours else contextlib.nullcontext():
             return _convert(arguments, lambda: compile_frame(*args, **kwargs))

@@ -1,7 +1,8 @@
 """A graph of a stored start: the key of its program, and its forward as text.
 
-The program itself comes from the compile service, verified as at any hit. The forward is what runs
-where a program cannot: inputs that share memory with one that is written, graphs without a program.
+The program itself comes from the compile service, verified as on any other hit. The forward runs
+where a program cannot: for inputs that share memory with one that is written, and for graphs
+without a program.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from .describe import Refused, Unknown
 
 @dataclass(frozen=True)
 class StoredGraph:
-    source: str  # whose code it is, for people
-    front_end_key: str  # of its program; "" if it runs eagerly
+    source: str  # the place of its code, for people
+    front_end_key: str  # the key of its program; "" if it runs eagerly
     factors: list[tuple[str, str]]
     reason: str  # why it runs eagerly
-    forward: str  # Python text of a function of self and the inputs
+    forward: str  # the Python text of a function of self and the inputs
     # Tensors that the text reads from self: element type, sizes, device, bytes.
     constants: dict[str, tuple[torch.dtype, tuple[int, ...], torch.device, bytes]]
-    # It calls these functions, whose names do not tell what they do: by module ("torch.ops" for
+    # Functions that it calls and whose names do not say what they do: by module ("torch.ops" for
     # operators) and name, the text of their content.
     functions: dict[tuple[str, str], str]
 
     def difference(self) -> str:
-        """Which of its functions is another one here, for people; "" if none is."""
+        """Says which of its functions differs here, for people; "" if none does."""
         for (module, name), there in self.functions.items():
             try:
                 here = code_of(_called(module, name))
@@ -51,7 +52,7 @@ class StoredGraph:
         return ""
 
     def bind_forward(self) -> Any:
-        """The graph, run op by op. Needs no tracing."""
+        """The graph, run op by op, which needs no tracing."""
         holder = torch.nn.Module()
         for name, (dtype, sizes, device, content) in self.constants.items():
             flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.empty(0)
@@ -61,7 +62,7 @@ class StoredGraph:
 
 
 def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGraph:
-    """Raises Refused."""
+    """The graph as it is stored. Raises Refused."""
     if not record.front_end_key and record.origin != "eager":
         raise Refused(f"{record.name} has no front-end key ({record.reason})")
     constants = {}
@@ -96,7 +97,7 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
 
 
 def _content(target: Any) -> str | None:
-    """Raises Refused."""
+    """The text of a function's content, None if its name is enough. Raises Refused."""
     try:
         return code_of(target)
     except Uncacheable as error:
@@ -110,7 +111,7 @@ def _place(target: Any) -> tuple[str, str]:
 
 
 def _called(module: str, name: str) -> Any:
-    """Inverse of _place. Raises what says that it is not there."""
+    """The inverse of _place. Raises an exception that says what is missing."""
     if module != "torch.ops":
         return find(module, name)
     value: Any = torch.ops
@@ -120,8 +121,8 @@ def _called(module: str, name: str) -> Any:
 
 
 class _UnderWay(threading.local):
-    """Of each frame that this thread traces, the innermost last: its graphs by Dynamo's name of
-    their function. Dynamo calls the backend in the thread that traces."""
+    """The graphs of each frame that this thread traces, the innermost frame last, by Dynamo's name
+    of their function. Dynamo calls the backend in the thread that traces."""
 
     def __init__(self) -> None:
         self.frames: list[dict[str, StoredGraph | str]] = []
@@ -132,7 +133,7 @@ _under_way = _UnderWay()
 
 @contextlib.contextmanager
 def collecting() -> Iterator[None]:
-    """Around the trace of one frame: note() keeps its graphs, take() gives them."""
+    """Surrounds the trace of one frame: note() keeps its graphs, take() returns them."""
     _under_way.frames.append({})
     try:
         yield
@@ -152,7 +153,7 @@ def note(module: torch.fx.GraphModule, record: GraphRecord) -> None:
 
 
 def take(name: str) -> StoredGraph:
-    """Raises Refused."""
+    """The graph that was kept under Dynamo's name. Raises Refused."""
     missing = "its graph has no program that another process finds"
     found = _under_way.frames[-1].get(name, missing) if _under_way.frames else missing
     if isinstance(found, str):

@@ -1,8 +1,10 @@
-"""Dynamo's guards as facts: what each found when it was made, in words of any process.
+"""Dynamo's guards as facts: what each guard found when it was made, in words that hold in any
+process.
 
 A guard is kept as its source (the path from the frame's locals and globals to a value), its kind
 and a fact. In another process the values are looked up by the same sources; where every fact is the
-same, Dynamo's own guards are built on the new values. So none is dropped: an ID_MATCH guards the
+same, Dynamo's own guards are built on the new values. So no guard is dropped: an ID_MATCH guards
+the
 address of the new process's object, once the object has been recognised as the old one.
 """
 
@@ -32,13 +34,13 @@ from . import guard_tree
 from .describe import Describer, Refused, Unknown, short_digest, tensor_text, type_name
 from .guard_tree import StoredTree
 
-# Where a guard's value is: at a node of the guard tree, at an attribute of a node's value, or,
-# where there is no such node, where a source leads to.
+# The place of a guard's value: a node of the guard tree, an attribute of a node's value, or, where
+# there is no such node, the source that leads to it.
 Place = int | tuple[int, str] | Source
-# place, kind, arguments of the guard's maker by name, fact
+# The place, the kind, the arguments of the guard's maker by name, and the fact.
 StoredGuard = tuple[Place, str, dict[str, Any], str]
 
-# Facts are stored as they are up to this length, so that a miss can be explained by reading.
+# Facts up to this length are stored as readable text, so that a miss can be explained by reading.
 _READABLE = 64
 
 
@@ -48,24 +50,25 @@ def _shown(text: str) -> str:
 
 
 class Values:
-    """Looks sources up among the locals and globals of a frame, each once, and has the values of
-    the guard tree's nodes, once they have been followed.
+    """Looks up sources among the locals and globals of a frame, each once, and has the values of
+    the guard tree's nodes once they have been followed.
 
-    Most sources are attributes and items of modules; of these kinds the value is taken directly,
-    which is what Dynamo's text of them evaluates to. Dynamo evaluates all others.
+    Most sources are attributes and items of modules. Their values are taken directly, which gives
+    the
+    same as evaluating Dynamo's text of them. Dynamo evaluates all others.
     """
 
     def __init__(self, local_scope: dict[str, Any], global_scope: dict[str, Any]) -> None:
         self._scope = {"L": local_scope, "G": global_scope}
         self._closure = get_closure_vars()
         self._evaluated: dict[Source, Any] = {}
-        # By address; the source is kept so that the address stays its own.
+        # By address. The source is kept so that its address is not reused.
         self._found: dict[int, tuple[Source, Any]] = {}
         self.tree: StoredTree | None = None
         self.nodes: list[Any] = []
 
     def follow(self, tree: StoredTree) -> None:
-        """Raises Absent."""
+        """Follows the tree to the values of its nodes. Raises Absent."""
         self.tree, self.nodes = tree, guard_tree.follow(tree, self._scope["L"], self._scope["G"])
 
     def name(self, place: Place) -> str:
@@ -110,7 +113,7 @@ _SAME_AS_BASE = frozenset({UnspecializedNNModuleSource, UnspecializedBuiltinNNMo
 
 
 class _Look:
-    """One guard's value at a time, seen in one process."""
+    """Looks at one guard's value at a time in one process."""
 
     value: Any
     keywords: dict[str, Any]
@@ -120,7 +123,7 @@ class _Look:
         self.describer = describer
 
     def fact(self, kind: str, value: Any, keywords: dict[str, Any]) -> str:
-        """Raises Unknown."""
+        """The fact about a value. Raises Unknown."""
         self.value, self.keywords = value, keywords
         return _shown(_FACTS[kind](self))
 
@@ -134,7 +137,7 @@ class _Look:
         text = self.describer.class_text(type(self.value))
         if not isinstance(self.value, dict):
             return text
-        # That a key was not there when it was looked up (os.environ) has no guard of Dynamo's.
+        # Dynamo has no guard for a key that was missing when it was looked up (os.environ).
         keys = sorted([self.describer.loosely(key) for key in self.value])
         return f"{text} of {len(keys)} keys {short_digest(chr(10).join(keys))}"
 
@@ -174,7 +177,7 @@ class _Look:
         return str(self.value is self.values.get(self.keywords["source_b"]))
 
 
-# By kind of guard; a kind that is not here is refused.
+# By kind of guard; another kind is refused.
 _FACTS: dict[str, Callable[[_Look], str]] = {
     "BOOL_MATCH": _Look.constant,
     "BUILTIN_MATCH": _Look.identity,
@@ -204,7 +207,8 @@ _FACTS: dict[str, Callable[[_Look], str]] = {
     "TYPE_MATCH": _Look.type,
     "WEAKREF_ALIVE": _Look.type_alone,
 }
-# Guards of the process's state, which is part of a start's key: of the tree's root alone, and all.
+# Guards on the process's state, which is part of a start's key. They are on the tree's root alone,
+# and they are all its guards.
 OF_ROOT = frozenset(
     {
         "AUTOGRAD_SAVED_TENSORS_HOOKS",
@@ -221,7 +225,7 @@ OF_STATE = OF_ROOT | {"DEFAULT_DEVICE"}
 
 
 def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
-    """Of the maker. A TENSOR_MATCH finds its tensor by its source."""
+    """The arguments of the guard's maker. A TENSOR_MATCH finds its tensor by its source."""
     if kind == "TENSOR_MATCH" or not isinstance(guard.create_fn, functools.partial):
         return {}
     if guard.create_fn.args:
@@ -230,14 +234,15 @@ def _arguments(guard: Guard, kind: str) -> dict[str, Any]:
 
 
 def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list[StoredGuard]:
-    """Raises Refused: a guard of a kind, or on a value, that has no fact."""
+    """The guards as facts. Raises Refused for a guard of a kind, or on a value, that has no
+    fact."""
     stored: list[StoredGuard] = []
     look = _Look(values, describer)
     for guard in guards:
         source = guard.originating_source
         kind = guard.create_fn_name()
         if isinstance(source, ShapeEnvSource):
-            continue  # of static shapes it says nothing
+            continue  # with static shapes it checks nothing
         keywords = _arguments(guard, kind)
         text = ""
         if kind not in OF_STATE:
@@ -254,8 +259,9 @@ def store(guards: Sequence[Guard], values: Values, describer: Describer) -> list
 def store_keys(
     sources: Sequence[Source], values: Values, describer: Describer
 ) -> list[StoredGuard]:
-    """Guards on the values that were used as keys, and on all keys of the dictionaries that they
-    were looked up in: Dynamo has no guard that another key was missing. Raises Refused."""
+    """Guards on the values that were used as keys, and on all keys of the dictionaries in which
+    they were looked up, because Dynamo has no guard that another key was missing. Raises
+    Refused."""
     look = _Look(values, describer)
     kinds: dict[str, tuple[Source, str]] = {}
     for source in sources:
@@ -273,13 +279,13 @@ def store_keys(
 
 
 def name_of(guard: StoredGuard) -> str:
-    """Of a guard that has not been given its place in a tree."""
+    """The name of a guard that has not been given its place in a tree."""
     assert isinstance(guard[0], Source)
     return guard[0].name
 
 
 def difference(stored: Sequence[StoredGuard], values: Values, describer: Describer) -> str:
-    """The first fact that is another one here, for people; "" if there is none."""
+    """The first fact that differs here, for people; "" if there is none."""
     look = _Look(values, describer)
     for place, kind, keywords, there in stored:
         if kind in OF_STATE:

@@ -2,10 +2,10 @@
 
 While a start is made, Dynamo's builder runs on stand-ins for its C++ managers, which write down
 what it asks for: nodes, each of which is reached from another one by one accessor, and guards on
-them. The next process follows the same accessors from its own frame, compares the facts of what it
-finds, and makes the same calls with its own values, without the builder's Python in between, which
-is most of what building costs. What cannot be written down like this (a call with a function in it,
-a value that an accessor does not lead to) leaves the guards to Dynamo's builder.
+them. The next process follows the same accessors from its own frame, compares the facts with what
+it finds, and makes the same calls with its own values. It does without the builder's Python in
+between, which is most of the cost of building. Where something cannot be written down like this (a
+call with a function in it, a value that no accessor leads to), Dynamo's builder makes the guards.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from ...torch_compat.dispatcher import dispatch_keys
 from ...torch_compat.dynamo_settings import dynamo_config
 from ...torch_compat.tracing import DictGuardManager, GuardManager, GuardManagerType
 
-# A text, in pieces where names are in it that Dynamo made up, so that these get new ones.
+# A text. It is split into pieces where it contains names that Dynamo made up, so that these can get
+# new names.
 Text = str | tuple[str, ...]
-# accessor, parent, its key, whether the order of keys is guarded, the node whose name begins its
-# own, and the rest of it
+# The accessor, the parent, the accessor's key, whether the order of keys is guarded, the node whose
+# name is the beginning of this node's name, and the rest of the name.
 StoredNode = tuple[str, int, Any, bool, int, Text]
-# maker, node, what it is given, and its texts for people: in these _NAME stands for the node's name
-# and _ID for the address that is compared
+# The maker, the node, the maker's arguments, and its texts for people. In these _NAME stands for
+# the node's name and _ID for the address that is compared.
 StoredLeaf = tuple[str, int, tuple[Any, ...], tuple[Text, ...]]
 
 _NAME, _ID = "\x00", "\x01"
@@ -46,16 +47,18 @@ class Unwritable(Exception):
 
 @dataclass(frozen=True)
 class StoredTree:
-    nodes: list[StoredNode]  # from the second on; the first one is the root
+    nodes: list[StoredNode]  # from the second one on; the first one is the root
     leaves: list[StoredLeaf]
     arguments: list[str]
-    # Of tensors that must not be one another: names and nodes.
+    # Names and nodes of tensors that must be different objects.
     unaliased: list[tuple[Text, int]]
-    same_objects: list[tuple[Text, Text]]  # what is checked, and the same for people
-    same_objects_function: Text  # Dynamo's Python text for all of them
-    tensors: list[int]  # nodes with tensors that are no parameters, and all that lead there
-    identified: dict[str, int]  # by name: nodes of modules that are locals and told by address
-    # Modules and names of their parameters, buffers and parts: an attribute of that name hides
+    same_objects: list[tuple[Text, Text]]  # the check, and the same for people
+    same_objects_function: Text  # Dynamo's Python text of all these checks
+    # nodes with tensors that are not parameters, and all nodes that lead to them
+    tensors: list[int]
+    # by name: nodes of modules that are locals and are recognised by address
+    identified: dict[str, int]
+    # Modules and names of their parameters, buffers and submodules. An attribute of that name hides
     # these from the traced code, but not from the tree.
     hidden_by: list[tuple[int, str]]
 
@@ -66,8 +69,8 @@ def _item(value: Any, key: Any) -> Any:
 
 _KEY = "get_key_manager"
 
-# By maker of a node: from the parent's value and the key to its own. A maker that is not here is
-# not written down.
+# By the maker of a node: leads from the parent's value and the key to the node's own value. A node
+# with another maker is not written down.
 _FOLLOW: dict[str, Callable[[Any, Any], Any]] = {
     LOCALS: lambda value, key: value[key[0]],
     _DICT_ITEM: _item,
@@ -85,7 +88,8 @@ _FOLLOW: dict[str, Callable[[Any, Any], Any]] = {
     "func_defaults_manager": lambda value, _: value.__defaults__,
     "func_kwdefaults_manager": lambda value, _: value.__kwdefaults__,
     "type_manager": lambda value, _: type(value),
-    _TYPE_DICT: lambda value, _: dict(value.__dict__),  # as Dynamo looks it up: a copy
+    # a copy, because Dynamo looks it up like that
+    _TYPE_DICT: lambda value, _: dict(value.__dict__),
     "type_mro_manager": lambda value, _: value.__mro__,
 }
 _MEMBERS = frozenset({"_parameters", "_buffers", "_modules"})
@@ -94,11 +98,11 @@ _KEYLESS = frozenset(
     | {"closure_manager", "func_defaults_manager", "func_kwdefaults_manager"}
     | {"type_manager", _TYPE_DICT, "type_mro_manager"}
 )
-# What is made again with an address or a value of the new process.
+# These guards are made again with an address or a value of the new process.
 _ID_MATCH, _TYPE_MATCH = "add_id_match_guard", "add_type_match_guard"
 _EQUALS_MATCH, _TENSOR_MATCH = "add_equals_match_guard", "add_tensor_match_guard"
 _MAPPING_KEYS = "add_mapping_keys_guard"
-# What is made again with the same arguments.
+# These guards are made again with the same arguments.
 _CONSTANT = frozenset(
     {"add_true_match_guard", "add_false_match_guard", "add_none_match_guard"}
     | {"add_not_none_guard", "add_dict_contains_guard", "add_set_contains_guard"}
@@ -119,7 +123,8 @@ def _is_constant(value: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two look-ups found the same; of what each look-up makes anew, equal ones."""
+    """Whether two look-ups found the same object, or equal values where each look-up makes a new
+    one."""
     if one is other:
         return True
     anew = (*_PLAIN, types.MethodType, types.MappingProxyType)
@@ -127,7 +132,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class _Node:
-    """In place of a GuardManager."""
+    """Stands in for a GuardManager."""
 
     def __init__(self, tree: Recorder, index: int, value: Any, name: str, ordered: bool) -> None:
         self.tree, self.index, self.value, self.name = tree, index, value, name
@@ -144,7 +149,8 @@ class _Node:
 
 
 class Recorder:
-    """What GuardBuilder takes for its GuardManagerWrapper; afterwards the tree."""
+    """Stands in for the GuardManagerWrapper that GuardBuilder takes; afterwards it holds the
+    tree."""
 
     def __init__(self, locals_: dict[str, Any], made_up: Collection[str]) -> None:
         self._nodes: list[StoredNode] = []
@@ -233,7 +239,8 @@ class Recorder:
             id_text = str(address)
         elif maker in (_EQUALS_MATCH, _MAPPING_KEYS):
             value, *kept = given
-            # A key is found by its place: compared with what is there, any order would do.
+            # A key is found by its position: compared with the key that is there, any order would
+            # pass.
             if self._is_key(node) or not same(value, node.value):
                 if not _is_constant(value):
                     raise Unwritable(f"{node.name} is compared with another value")
@@ -259,13 +266,14 @@ class Recorder:
         )
 
     def shared(self, value: Any) -> Any:
-        """An equal constant that was seen before: it is written once."""
+        """An equal constant that was seen before, so that it is written once."""
         if not _is_constant(value):
             return value
         return self._shared.setdefault((type(value), repr(value)), value)
 
     def finish(self, builder: Any, function_text: Callable[[list[str]], str]) -> StoredTree:
-        """builder: Dynamo's, which has created all guards. Raises Unwritable."""
+        """Returns the tree. builder: Dynamo's builder, which has created all guards. Raises
+        Unwritable."""
         pairs = builder.object_aliasing_guard_codes
         named = {node.name: node for node in self._all[1:]}
         leading: set[int] = set()
@@ -299,7 +307,7 @@ class Recorder:
         )
 
     def forget(self) -> None:
-        """The values: nodes and recorder refer to each other."""
+        """Drops the values, because nodes and recorder refer to each other."""
         for node in self._all:
             node.value = None
         self._identified.clear()
@@ -310,7 +318,7 @@ def text_of(text: Text) -> str:
 
 
 class Absent(Exception):
-    """An accessor leads nowhere in this process; the text says where."""
+    """An accessor leads nowhere in this process; the text says which one."""
 
 
 def follow(tree: StoredTree, locals_: dict[str, Any], globals_: dict[str, Any]) -> list[Any]:
@@ -348,7 +356,7 @@ def _immutability_at_hand() -> Iterator[None]:
 
 def grow(tree: StoredTree, values: list[Any], globals_: dict[str, Any], builder: Any) -> None:
     """Makes the tree below the root of the builder's guard manager, and leaves the builder as if it
-    had made it. values: as followed."""
+    had made the tree itself. values: those that follow() returned."""
     plain, by_key = GuardManagerType.GUARD_MANAGER, GuardManagerType.DICT_GUARD_MANAGER
     managers: list[Any] = [builder.guard_manager.root]
     names = [""]

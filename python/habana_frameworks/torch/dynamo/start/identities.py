@@ -1,9 +1,9 @@
 """Which of the values that a trace looked at are one object.
 
 Traced code may ask whether two values are one object: by `is`, by `==` of a class without an
-equality of its own, by a look-up among keys. Dynamo builds the answer in, and guards some that are
-"yes". So a start holds which places lead to one object, of all places that the trace looked at, and
-a process where another two are one, or two are not, is another one.
+equality of its own, by a look-up among keys. Dynamo builds the answer in, and guards some of the
+answers "yes". So a start records which places lead to one object, among all places that the trace
+looked at. It is not for a process where other values are one object, or where these are not.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import torch
 from .describe import HEAP_TYPE
 from .guard_facts import Place, Values
 
-# Programs compare these types by value, and which values are one object depends on how they came to
-# be. That matters only to traced code that asks by `is`.
+# Programs compare these types by value, and it depends on their history which values are one
+# object. That matters only to traced code that asks by `is`.
 _BY_VALUE = (int, float, complex, str, bytes, torch.device, torch.Size)
-# A guard on the value tells all.
+# For these types a guard on the value is enough.
 _SINGLE = (type(None), bool, types.EllipsisType, types.NotImplementedType, torch.dtype)
 _NAMED = frozenset({"is_", "is_not"})
 
 
 @dataclass(frozen=True)
 class Identities:
-    nodes: tuple[int, ...]  # of the guard tree
-    kinds: tuple[int, ...]  # of the guard tree: nodes whose values' classes Python code made
+    nodes: tuple[int, ...]  # nodes of the guard tree
+    kinds: tuple[int, ...]  # nodes of the guard tree whose values' classes Python code made
     others: list[Place]
-    # Positions among values of nodes, classes of kinds and values of others: the second object is
-    # the first one.
+    # Positions in the list of nodes' values, classes of kinds and values of others: the second
+    # position has the same object as the first.
     same: list[tuple[int, int]]
-    count: int  # of different objects
+    count: int  # number of different objects
 
     def hold(self, values: Values) -> bool:
         addresses = list(map(id, _found(self.nodes, self.kinds, self.others, values)))
@@ -57,7 +57,7 @@ def _matters(value: Any, by_value: bool) -> bool:
     if isinstance(value, _SINGLE):
         return False
     if type(value) is float and value != value:
-        return True  # NaN is in [NaN] if it is the same one
+        return True  # [NaN] contains a NaN only if it is the same object
     return by_value or not _is_value(value)
 
 
@@ -68,9 +68,11 @@ def _is_value(value: Any) -> bool:
 
 
 def record(values: Values, again: Values, places: Iterable[Place], by_value: bool) -> Identities:
-    """again: the values of the same frame, looked up a second time. What is made anew for whoever
-    looks is not one object with anything; of a method, its object and its function are.
-    by_value: as compares_values()."""
+    """Records which values are one object.
+
+    again: the values of the same frame, looked up a second time. A value that each look-up makes
+    anew is not the same object as anything; for a method, its object and its function are compared.
+    by_value: the result of compares_values()."""
     nodes: list[int] = []
     others: list[Place] = []
 
@@ -101,7 +103,8 @@ def record(values: Values, again: Values, places: Iterable[Place], by_value: boo
 
 
 def compares_values(codes: Iterable[types.CodeType]) -> bool:
-    """Whether one of them asks by `is` about something else than None and its like."""
+    """Whether one of the codes asks by `is` about anything other than None and similar
+    constants."""
     return any(map(_asks, codes))
 
 

@@ -1,4 +1,4 @@
-"""From a stored start to what Dynamo's frame evaluation runs."""
+"""From a stored start to the code that Dynamo's frame evaluation runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BindGraph = Callable[[StoredGraph], Callable[..., Any]]
 
 
 class Candidate:
-    """A start that was read, for a frame. Its made-up names are new names of this process."""
+    """A start that was read for a frame. Its made-up names become new names of this process."""
 
     def __init__(self, content: bytes, frame: PyInterpreterFrame) -> None:
         renamed: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Candidate:
         self._values = Values(frame.f_locals, self._scope)
 
     def difference(self, describer: Describer) -> str:
-        """Why it is not for this frame of this process, for people; "" if it is."""
+        """Why the start does not fit this frame of this process, for people; "" if it does."""
         for name, made in self.start.globals.items():
             if isinstance(made, WeakReference):
                 self._scope[name] = weakref.ref(self._values.get(made.source))
@@ -72,7 +72,7 @@ class Candidate:
         return text or world_difference(self.start.world, describer)
 
     def _scope_of_guards(self, scope: dict[str, Any]) -> dict[str, Any]:
-        """Those of its globals that guards look values up by."""
+        """The globals of the start by which guards look values up."""
         found: dict[str, Any] = {}
         for alias, module in self.start.imports.items():
             found[alias] = importlib.import_module(module)
@@ -84,7 +84,8 @@ class Candidate:
         return found
 
     def install(self, compile_id: CompileId, bind: BindGraph) -> GuardedCode:
-        """Raises Refused, with nothing left behind. bind: may raise it too."""
+        """Installs the start. Raises Refused, and leaves nothing behind then; bind may raise
+        Refused too."""
         frame, values, scope = self._frame, self._values, self._frame.f_globals
         for alias, module in self.start.imports.items():
             if vars(scope.setdefault(alias, importlib.import_module(module)))["__name__"] != module:

@@ -1,5 +1,5 @@
-"""What became of every frame that could start without tracing: in this process, and in a file the
-last ones of this user's processes, among which a miss looks for what is nearest."""
+"""What became of every frame that could start without tracing: those of this process, and in a file
+the latest ones of this user's processes, among which a miss looks for the nearest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import files
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
-# Bytes of the journal at which its older half goes.
+# When the journal has this many bytes, its older half goes.
 MAX_BYTES = 1 << 20
 _MAX_IN_MEMORY = 1024
 
@@ -31,16 +31,17 @@ def _run() -> str:
 
 @dataclass
 class Outcome:
-    """One frame."""
+    """What became of one frame."""
 
     function: str
     key: str
-    reason: str  # why it was traced; "" = it was not
-    not_kept: str  # why its trace left no start; "" = it did, or there was no trace
+    reason: str  # why it was traced; "" if it was not
+    not_kept: str  # why its trace left no start; "" if it did, or if there was no trace
     load_ms: float = 0.0
     time: float = field(default_factory=time.time)
     process: int = field(default_factory=os.getpid)
-    run: str = field(default_factory=_run)  # the process, whoever had its number before
+    # the process, distinct from an earlier one with the same process id
+    run: str = field(default_factory=_run)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     @staticmethod
@@ -71,7 +72,7 @@ def add(outcome: Outcome) -> None:
 
 
 def outcomes() -> list[Outcome]:
-    """Of this process, in order."""
+    """The outcomes of this process, in order."""
     with _lock:
         return list(_outcomes)
 
@@ -82,7 +83,7 @@ def reset() -> None:
 
 
 def stored() -> list[Outcome]:
-    """Of this user's processes, the oldest first."""
+    """The outcomes of this user's processes, the oldest first."""
     found = []
     for line in files.lines("journal"):
         with contextlib.suppress(TypeError, ValueError):
@@ -93,7 +94,8 @@ def stored() -> list[Outcome]:
 
 
 def nearest(factors: list[tuple[str, str]], others: list[Outcome]) -> list[Difference]:
-    """How the newest kept start of the same function differs that differs least."""
+    """The differences to the nearest kept start of the same function; among equally near ones, the
+    newest counts."""
     name = dict(factors).get("function", "").partition(" ")[0]
     same = [
         difference(factors, o.factors)
@@ -104,7 +106,7 @@ def nearest(factors: list[tuple[str, str]], others: list[Outcome]) -> list[Diffe
 
 
 def nothing_stored(factors: list[tuple[str, str]]) -> str:
-    """Why no start has these factors, for people."""
+    """Why no stored start has these factors, for people."""
     differences: list[Difference] = []
     with contextlib.suppress(OSError, files.NoFolder):
         differences = nearest(factors, stored())

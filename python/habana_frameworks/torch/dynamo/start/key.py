@@ -1,8 +1,9 @@
-"""The key of a stored start: what is compared before anything that is stored is read.
+"""The key of a stored start: what is compared before any stored content is read.
 
 One start belongs to one frame that Dynamo would trace: a function's code, its module, the classes
-and shapes of what it is called with, the options, the process's state, and all builds. What tracing
-read beyond that is in the start itself, as facts (guard_facts.py) and as the world (world.py).
+and shapes of its arguments, the options, the process's state, and all builds. What tracing read
+beyond that is in the start itself, as facts (guard_facts.py) and as the code fingerprint
+(code_fingerprint.py).
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from .describe import Describer, Refused, short_digest, tensor_text, type_name
 
 Factors = list[tuple[str, str]]
 
-# Of locals that are containers this much is looked at.
+# Locals that are containers are described to this depth.
 _DEPTH = 3
 
 
 @functools.cache
 def _own_digest() -> str:
-    """Content of the front end's modules: another text may keep starts of another form."""
+    """A digest of the front end's modules, because a changed module may keep starts in another
+    form."""
     content = hashlib.sha256()
     package = Path(__file__).parents[2]
     for folder in ("dynamo", "torch_compat"):
@@ -51,7 +53,8 @@ def _own_digest() -> str:
 
 
 def _setting_text(value: Any, describer: Describer) -> str:
-    """Of any setting: sets have another order in every process, functions another address."""
+    """The text of any setting. Sets have another order in every process, and functions another
+    address."""
     if isinstance(value, (set, frozenset, list, tuple)):
         return f"({', '.join(sorted(_setting_text(v, describer) for v in value))})"
     if isinstance(value, dict):
@@ -59,9 +62,11 @@ def _setting_text(value: Any, describer: Describer) -> str:
     return describer.loosely(value)
 
 
-# Limits of how often a function is traced decide nothing about one trace; warm-ups raise them.
+# The limits on how often a function is traced decide nothing about one trace, and warm-ups raise
+# them.
 _LIMITS = ("recompile_limit", "accumulated_recompile_limit")
-# Longer values stand in factors, which the journal keeps, by a digest: they are people's data.
+# Longer values are replaced by a digest in factors, which the journal keeps, because they are
+# people's data.
 _LONGEST_TEXT = 64
 
 
@@ -98,13 +103,14 @@ def _refuse_modes() -> None:
 
 
 def _global_state() -> dict[str, Any]:
-    """What Dynamo's guard of the global state compares, by name."""
+    """The values that Dynamo's guard of the global state compares, by name."""
     state: dict[str, Any] = json.loads(str(GlobalStateGuard().__getstate__()))
     return state
 
 
 def _folded_text() -> str:
-    """What Dynamo asks the process for while it traces, and builds in without a guard."""
+    """The values that Dynamo asks the process for while it traces, and builds in without a
+    guard."""
     distributed = torch.distributed
     texts = ["no group"]
     if distributed.is_available() and distributed.is_initialized():
@@ -120,7 +126,7 @@ def _folded_text() -> str:
 
 
 def state_factors() -> Factors:
-    """Raises Refused: a state that no start is kept for."""
+    """The factors of the process's state. Raises Refused in a state for which no start is kept."""
     _refuse_modes()
     describer = Describer()
     return [
@@ -130,7 +136,7 @@ def state_factors() -> Factors:
         ("front end", _own_digest()),
         ("torch config", _config_text(describer)),
         *((f"state {name}", json.dumps(value)) for name, value in _global_state().items()),
-        # Operators look their functions up on the class: nothing in the traced code names them.
+        # Operators look their functions up on the class, so nothing in the traced code names them.
         ("methods of tensors", describer.class_text(torch.Tensor)),
         ("folded state", _folded_text()),
         ("default device", str(current_device())),

@@ -1,4 +1,4 @@
-"""The programs of a stored start: fetched by their front-end keys, as at any hit."""
+"""The programs of a stored start, fetched by their front-end keys as on any other hit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .graphs import StoredGraph
 
 
 class GraphLoader:
-    """Of one frame: its graphs enter the report once all of them could be loaded."""
+    """Loads the graphs of one frame, which enter the report once all of them could be loaded."""
 
     def __init__(self, settings: Settings, compile_id: str) -> None:
         self._settings = settings
@@ -24,7 +24,7 @@ class GraphLoader:
         self._records: list[GraphRecord] = []
 
     def bind(self, graph: StoredGraph) -> Callable[..., Any]:
-        """What Dynamo's bytecode calls. Raises Refused."""
+        """The callable for Dynamo's bytecode. Raises Refused."""
         if graph_watch.is_watched():
             raise Refused("somebody watches captured graphs")
         changed = graph.difference()

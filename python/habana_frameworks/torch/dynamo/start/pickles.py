@@ -1,10 +1,10 @@
 """The bytes of a stored start.
 
-Names that Dynamo made up for its globals ("__compiled_fn_1_...") are marked, and read as names of
-the other process's own: others' globals may have the old ones. Code objects and sources of guards
-are written by their fields, without what a source has computed from names. Only what this user has
-signed is read (files.py), and of that only what a start is made of: no other class or function is
-looked up, or imported.
+Names that Dynamo made up for its globals ("__compiled_fn_1_...") are marked and get new names in
+the process that reads them, where other globals may have the old names. Code objects and sources of
+guards are written by their fields, without the values that a source has computed from names. Only
+content that this user has signed is read (files.py). Of that, only the classes and functions that
+make up a start are looked up; no other is looked up or imported.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import torch
 from ...torch_compat.tracing import Source, get_code_keys
 
 _OWN_PACKAGE = __name__.rpartition(".")[0]
-# Where sources of guards are defined.
+# The modules in which sources of guards are defined.
 _SOURCES = frozenset({"torch._dynamo.source", "torch._guards"})
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
-# By module: the classes beside those of this package, and what makes instances of them.
+# Classes beside those of this package, and functions that make their instances, by module.
 _CLASSES = {
     "builtins": {"set", "frozenset", "complex", "range", "slice"},
     "collections": {"OrderedDict", "deque"},
@@ -45,7 +45,7 @@ def _make_source(kind: type, fields: tuple[Any, ...]) -> Source:
 
 
 def _is_known(module: str, name: str) -> bool:
-    """Whether that may be in a start. Looks only into modules that starts are made of."""
+    """Whether the object may be in a start. Looks only into modules that starts consist of."""
     if name in _CLASSES.get(module, ()):
         return True
     if module not in _SOURCES and module not in ("torch", __name__):
@@ -99,7 +99,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def dump(value: Any, names: Collection[str]) -> bytes:
-    """names: strings that another process replaces."""
+    """The bytes of a start. names: strings that another process replaces."""
     file = io.BytesIO()
     _Pickler(file, names).dump(value)
     return file.getvalue()

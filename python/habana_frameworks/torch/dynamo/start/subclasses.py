@@ -1,7 +1,7 @@
 """The answers of `isinstance` and `issubclass` where a metaclass gives them.
 
-An abstract class knows what was registered with it, wherever that was done; another metaclass goes
-by anything. So a start holds the answers, and the new process is asked again.
+An abstract class knows the classes that were registered with it, wherever that was done; another
+metaclass may decide in any way. So a start holds the answers, and the new process is asked again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .code_fingerprint import find
 from .describe import Refused, Unknown, type_name
 from .guard_facts import Place, StoredGuard, Values
 
-# The asking process's type of the value, the class, and the value's source where the class looks at
-# the value itself.
+# The type of the value, the class that it is compared with, and the value's source where that class
+# looks at the value itself.
 Question = tuple[type, type, Source | None]
 
 
 @dataclass(frozen=True)
 class ClassPlace:
-    """Where a class is found in any process."""
+    """How a class is found in any process."""
 
-    place: Place | None  # of a guard
-    is_type_of: bool  # the class is the type of what is there
-    module: str  # without a place: whose qualified name leads to it
+    place: Place | None  # the place of a guard's value
+    is_type_of: bool  # the class is the type of the value at that place
+    module: str  # without a place: the module in which the qualified name leads to the class
     name: str
 
     def find(self, values: Values) -> Any:
@@ -43,7 +43,7 @@ class ClassPlace:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    derived: ClassPlace | Source  # of a source the value is asked about
+    derived: ClassPlace | Source  # with a source, the question is about the value there
     base: ClassPlace
     answer: bool
     told: str  # the question, for people
@@ -58,7 +58,7 @@ class StoredAnswer:
 def questions_of(
     derived: Any, classes: Any, source: Source | None
 ) -> dict[tuple[Any, ...], Question]:
-    """Those that a metaclass answers, by what makes them one."""
+    """The questions that a metaclass answers, by their identity."""
     if not isinstance(derived, type):
         return {}
     found: dict[tuple[Any, ...], Question] = {}
@@ -71,7 +71,7 @@ def questions_of(
     return found
 
 
-# Modules that name Python's classes without a name of their own, such as that of generators.
+# Modules that name classes of Python which have no name of their own, such as that of generators.
 _NAMING = {"types": types, "_collections_abc": _collections_abc}
 _BY_TYPE = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
 
@@ -89,7 +89,7 @@ def _flat(classes: Any) -> Iterator[type]:
 
 
 class _Places:
-    """By address of a class: where it is."""
+    """The places of classes, by the address of the class."""
 
     def __init__(self, guards: Sequence[StoredGuard], values: Values) -> None:
         self._found: dict[int, ClassPlace] = {}
@@ -100,7 +100,7 @@ class _Places:
                 self._found.setdefault(id(value), ClassPlace(place, False, "", ""))
 
     def of(self, kind: type) -> ClassPlace:
-        """Raises Refused."""
+        """The place of a class. Raises Refused."""
         found = self._found.get(id(kind))
         if found is not None:
             return found
@@ -117,7 +117,7 @@ class _Places:
 def store(
     questions: Sequence[Question], guards: Sequence[StoredGuard], values: Values
 ) -> list[StoredAnswer]:
-    """guards: by which classes are found. Raises Refused."""
+    """guards: those by which classes are found. Raises Refused."""
     if not questions:
         return []
     places = _Places(guards, values)
@@ -134,7 +134,7 @@ def store(
 
 
 def difference(stored: Sequence[StoredAnswer], values: Values) -> str:
-    """The first answer that is another one here, for people; "" if there is none."""
+    """The first answer that differs here, for people; "" if there is none."""
     for answer in stored:
         if not answer.holds(values):
             return f"whether {answer.told} is {not answer.answer} here"

@@ -29,11 +29,11 @@ _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
 @dataclass(frozen=True)
 class StoredFunction:
-    """A function that goes on behind a graph break."""
+    """A function that continues after a graph break."""
 
     code: types.CodeType
-    module: str  # whose globals it has, "" = those of the frame
-    has_closure: bool  # the global is a function that takes the closure and makes it
+    module: str  # the module whose globals it has, "" for those of the frame
+    has_closure: bool  # the global is a function that takes the closure and makes this one
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class WeakReference:
     source: Source
 
 
-# What a trace tells Dynamo's history of sizes: source of a value, its sizes and strides.
+# The entries that a trace adds to Dynamo's history of sizes: the source of a value, its sizes and
+# strides.
 MetSizes = list[tuple[str, FrameStateSizeEntry]]
 
 Global = StoredGraph | StoredFunction | StoredModule | Builtins | WeakReference
@@ -61,20 +62,20 @@ Global = StoredGraph | StoredFunction | StoredModule | Builtins | WeakReference
 
 @dataclass(frozen=True)
 class Start:
-    """All that a frame needs instead of a trace."""
+    """All that a frame needs in place of a trace."""
 
     world: World
     guards: list[StoredGuard]
-    # Facts that Dynamo has no guard of: what attempts relied on that it gave up, and functions and
-    # classes that something was looked up by.
+    # Facts for which Dynamo has no guard: those that abandoned attempts relied on, and functions
+    # and classes that were used to look something up.
     beside: list[StoredGuard]
     identities: Identities
     answers: list[StoredAnswer]
-    tree: StoredTree | None  # None: Dynamo's builder makes it of the guards
+    tree: StoredTree | None  # None: Dynamo's builder makes it from the guards
     key_order: list[Source]  # dictionaries whose order of keys is guarded
-    code: types.CodeType  # what Dynamo made of the frame
-    globals: dict[str, Global]  # by the names that Dynamo made up
-    imports: dict[str, str]  # names for modules
+    code: types.CodeType  # the bytecode that Dynamo made of the frame
+    globals: dict[str, Global]  # by their names, which Dynamo made up
+    imports: dict[str, str]  # modules by name
     builtins_name: str | None
     met: MetSizes
 
@@ -106,7 +107,7 @@ def _global(
     if value is get_builtins_dict(scope):
         return Builtins()
     if isinstance(value, weakref.ReferenceType):
-        for place, *_ in guards:  # sources: there is no tree yet
+        for place, *_ in guards:  # these are still sources, because there is no tree yet
             assert isinstance(place, Source)
             if name not in place.name and values.get(place) is value():
                 return WeakReference(place)
@@ -151,8 +152,8 @@ def _beside(
     values: Values,
     describer: Describer,
 ) -> tuple[list[StoredGuard], dict[str, str]]:
-    """Start.beside, and the modules that its sources begin at by made-up names. names: globals of
-    the start, to which those are added that the sources begin at."""
+    """Returns Start.beside, and the modules at whose made-up names its sources begin. names: the
+    globals of the start; those that the sources begin at are added."""
     if trace.given_up.unknown:
         raise Refused(trace.given_up.unknown)
     known = {(guard_facts.name_of(g), g[1], repr(g[2])) for g in guards}
@@ -174,7 +175,7 @@ def _beside(
 
 
 def _refuse_addresses(trace: Trace, output: OutputGraph, made_code: types.CodeType) -> None:
-    """In what a start holds no value may be that id() or hash() gave."""
+    """Refuses a start that holds a value which may have come from id() or hash()."""
     if trace.addresses.isdisjoint(made_code.co_consts):
         given: set[Any] = set()
         for node in output.graph.nodes:
@@ -196,7 +197,7 @@ def _unguarded(
     output: OutputGraph,
     codes: Sequence[types.CodeType],
 ) -> tuple[Identities, list[StoredAnswer]]:
-    """guards: all facts of the start."""
+    """Identities and answers, for which Dynamo has no guards. guards: all facts of the start."""
     scopes = output.local_scope, {**output.global_scope, **trace.given_up.modules()}
     values, again = Values(*scopes), Values(*scopes)
     if tree is not None:

@@ -1,9 +1,9 @@
-"""Watches a trace of Dynamo for events that its guards do not tell and that a start has to know.
+"""Watches a trace of Dynamo for events that its guards do not cover and that a start has to know.
 
-Dynamo guards what its final attempt at a frame relied on, in this process. Not guarded are: what an
-attempt read that it gave up (that is why a graph breaks where it does), which classes `isinstance`
-and `issubclass` went by, what was looked up in a dictionary or set by a function or class, and what
-was computed from an address or from this process's seed of hashes.
+Dynamo guards what its final attempt at a frame relied on, in this process. It does not guard what
+an abandoned attempt read (which decides where a graph breaks), which classes `isinstance` and
+`issubclass` were asked about, what was looked up in a dictionary or set by a function or class, and
+what was computed from an address or from this process's hash seed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ _NUMBERS = (bool, int, float, complex)
 _ADDRESS = " at 0x"
 ADDRESS_USED = "traced code uses what id() or hash() gave: that is another value in every process"
 _TEXT_USED = "traced code makes a text with an address: that is another one in every process"
-# An address may be used in these ways: which objects are one is a fact (identities.py).
+# Traced code may use an address in these ways: which places hold the same object is a fact of its
+# own (identities.py).
 _HARMLESS = frozenset(
     {operator.eq, operator.ne, operator.is_, operator.is_not, operator.contains, hash, isinstance}
     | {operator.getitem, operator.setitem, dict, set, frozenset, list, tuple, type, len, iter, next}
@@ -74,13 +75,13 @@ _HARMLESS = frozenset(
 
 @dataclass
 class GivenUp:
-    """What the attempts relied on that Dynamo started over from."""
+    """The facts that abandoned attempts relied on, before Dynamo started over."""
 
     guards: dict[tuple[str, str, str], StoredGuard] = field(default_factory=dict)
     imports: dict[str, str] = field(default_factory=dict)
     made_up: set[str] = field(default_factory=set)  # names of globals
-    builtins: set[str] = field(default_factory=set)  # those of the dictionary of builtins
-    unknown: str = ""  # why it cannot be told in another process
+    builtins: set[str] = field(default_factory=set)  # names of the dictionary of builtins
+    unknown: str = ""  # why the facts cannot be compared in another process
 
     def modules(self) -> dict[str, types.ModuleType]:
         return {alias: importlib.import_module(name) for alias, name in self.imports.items()}
@@ -107,25 +108,27 @@ class GivenUp:
 
 @dataclass
 class Trace:
-    """A frame that is being traced, and the start that became of it."""
+    """A frame that is being traced, and the start that was made of it."""
 
     code: types.CodeType
-    met: list[tuple[str, Any]] = field(default_factory=list)  # as trace.MetSizes
+    met: list[tuple[str, Any]] = field(default_factory=list)  # see trace.MetSizes
     content: bytes | None = None
     refused: str = "Dynamo made no graph of it"
-    local: str = ""  # what is in it that holds in this process alone
-    codes: dict[int, types.CodeType] = field(default_factory=dict)  # looked into, by address
+    local: str = ""  # what the trace contains that holds in this process alone
+    # the codes that Dynamo looked into, by address
+    codes: dict[int, types.CodeType] = field(default_factory=dict)
     given_up: GivenUp = field(default_factory=GivenUp)
-    keys: dict[str, Source] = field(default_factory=dict)  # hashed without a guard, by name
+    # values that were hashed without a guard, by name
+    keys: dict[str, Source] = field(default_factory=dict)
     questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
-    addresses: set[int] = field(default_factory=set)  # what id() and hash() gave
+    addresses: set[int] = field(default_factory=set)  # results of id() and hash()
 
     def only_here(self, why: str) -> None:
         self.local = self.local or why
 
 
 class _Traces(threading.local):
-    """Frames that this thread traces; None in place of one that is not ours."""
+    """The frames that this thread traces; None stands for a frame that is not ours."""
 
     def __init__(self) -> None:
         self.stack: list[Trace | None] = []
@@ -219,7 +222,7 @@ def _wrap_builtins() -> None:
 
         return _compare
 
-    for text in ("<", ">", "<=", ">="):  # bound when Dynamo was imported
+    for text in ("<", ">", "<=", ">="):  # these were bound when Dynamo was imported
         compare_op_handlers[text] = noting(compare_op_handlers[text])
     replace(_BUILTIN, _call)
     replace(_CONSTANT_METHOD, _method)
@@ -234,7 +237,7 @@ _ORDER = "traced code goes through a set: its order is another one in every proc
 
 
 def _wrap_sets() -> None:
-    """Numbers lie in a set in the same order everywhere."""
+    """Watches iteration over sets. Only numbers lie in a set in the same order in every process."""
 
     def note_order(taken: Any) -> None:
         trace = traces.innermost()
