@@ -1,7 +1,7 @@
-"""How outputs that lie in the memory of inputs came out of it: the forms of graph/alias_form.h.
+"""How outputs that lie in the memory of inputs were made from it: the forms of graph/alias_form.h.
 
-A program makes such an output from the caller's tensor at every call. What autograd, and a write to
-it, see of it then is what they would have seen of the tensor that the graph made.
+A program makes such an output from the caller's tensor at every call. Autograd, and a write to the
+output, then see the same as they would have seen of the tensor that the graph made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from .recorder import storage_of
 from .wire import CaptureError
 
-# One that the builder knows itself: an input, or memory of its own.
+# An output for which the builder itself knows the form: it is an input, or has memory of its own.
 PLAIN = ""
 VIEW = "view"
 WITH_GRADIENT = "view_with_gradient"
@@ -25,8 +25,9 @@ DETACHED = "detached"
 def alias_forms(
     inputs: Sequence[torch.Tensor], outputs: Sequence[Any], autograd: bool
 ) -> list[str]:
-    """By output. autograd: it followed the run that made them of the inputs, so that a view's form
-    does not depend on the grad mode of the caller. CaptureError for one that no form describes."""
+    """The form of each output. autograd: whether autograd recorded the run that made the outputs
+    from the inputs, so that a view's form does not depend on the grad mode of the caller. Raises
+    CaptureError for an output that no form describes."""
     memories = {storage_of(value) for value in inputs}
     bases = {id(_base(value)) for value in inputs}
     own = {id(value) for value in inputs}

@@ -29,7 +29,8 @@ def record_call(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> tuple[Snippet, Any]:
-    """Runs one call on fakes and records it. NeedsFunctionalization if it writes to a tensor."""
+    """Runs one call on fake tensors and records it. Raises NeedsFunctionalization if it writes to a
+    tensor."""
     recorder = SnippetRecorder(fakes)
     try:
         recording = RecordingMode(recorder)
@@ -48,7 +49,7 @@ def _record_with_writes(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> tuple[Snippet, Any]:
-    """A call that writes to tensors of its own; raises if it writes to its arguments."""
+    """Records a call that writes to tensors of its own; raises if it writes to its arguments."""
 
     def run(wrapped: list[torch.Tensor]) -> Any:
         functional = {id(fake): w for fake, w in zip(fakes, wrapped, strict=True)}

@@ -1,10 +1,10 @@
 """Dynamo graph -> captured graph (graph/captured_graph.h), without AOTAutograd.
 
-Every node's result metadata is known (Dynamo's example values, or our own propagation for a
-concrete shape), so a node is traced alone: a composite function that the server takes whole is one
-call (whole_ops); anything else runs once on fake tensors under a mode that records its ATen calls.
-Equal nodes share the recording. A graph that writes to tensors is traced as a whole under
-functionalization instead (functional.py).
+Every node's result metadata is known (from Dynamo's example values, or from our own propagation for
+a concrete shape), so each node is traced by itself. A composite function that the server takes
+whole is one call (whole_ops); anything else runs once on fake tensors under a mode that records its
+ATen calls. Equal nodes share the recording. A graph that writes to tensors is traced as a whole
+under functionalization instead (functional.py).
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, so
 
 @dataclass(frozen=True)
 class TensorValue:
-    """A tensor of the graph while capturing: its value id and a fake with its metadata."""
+    """A tensor of the graph during the capture: its value id and a fake tensor with its
+    metadata."""
 
     id: int
     fake: torch.Tensor
@@ -73,7 +74,7 @@ def fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
 
 
 def declare_input(writer: GraphWriter, value: Any, name: str, weight: bool) -> Any:
-    """Declares one graph input; a TensorValue, or the specialised number itself."""
+    """Declares one graph input and returns a TensorValue, or the specialised number itself."""
     if isinstance(value, torch.Tensor):
         check_plain(value, f"input {name}")
         on_cpu = value.device.type == "cpu"
@@ -87,7 +88,7 @@ def declare_input(writer: GraphWriter, value: Any, name: str, weight: bool) -> A
 
 
 class _Signature:
-    """Hashable description of a node's call; equal signatures make equal ATen calls."""
+    """A hashable description of a node's call; equal signatures make equal ATen calls."""
 
     def __init__(self) -> None:
         self.tensors: list[TensorValue] = []
@@ -113,7 +114,7 @@ class _Signature:
 
 
 def refuse_numbers(module: torch.fx.GraphModule) -> None:
-    """CaptureError for a graph that reads a tensor's element into Python."""
+    """Raises CaptureError for a graph that reads a tensor's element into Python."""
     if any(node.target == "item" for node in module.graph.nodes):
         raise CaptureError(
             "the graph turns a tensor into a Python number (a float argument that changed since "
@@ -123,10 +124,10 @@ def refuse_numbers(module: torch.fx.GraphModule) -> None:
 
 @contextmanager
 def clean_tracing_state() -> Iterator[None]:
-    """What a capture may change of PyTorch's global state is as before afterwards.
+    """Restores PyTorch's global state, as far as a capture may change it, after the block.
 
-    Autocast's cache of converted weights is off: it holds tensors of Dynamo's own tracing. A
-    capture that fails between the ends of a torch.func transform leaves no transform behind.
+    Autocast's cache of converted weights is off, because it holds tensors of Dynamo's own tracing.
+    A capture that fails between the ends of a torch.func transform leaves no transform behind.
     """
     cached = torch.is_autocast_cache_enabled()
     depth = functorch.get_dynamic_layer_stack_depth()
@@ -151,9 +152,10 @@ def clean_tracing_state() -> Iterator[None]:
 
 
 def _leave_dual_level() -> None:
-    """Ends forward-mode differentiation if a graph has begun it; there is one level at most.
+    """Ends forward-mode differentiation if a graph has begun it; there is at most one level.
 
-    Nothing in PyTorch says whether it is there: Dynamo's graphs do not enter it by forward_ad.
+    Nothing in PyTorch says whether the level is there, because Dynamo's graphs do not enter it by
+    forward_ad.
     """
     with suppress(RuntimeError):
         exit_dual_level(level=0)
@@ -185,7 +187,8 @@ class Capture:
         self._snippets: dict[Any, Snippet] = {}
 
     def run(self) -> None:
-        """Records the whole graph. CaptureError or NeedsFunctionalization if it cannot be."""
+        """Records the whole graph. Raises CaptureError or NeedsFunctionalization if that is not
+        possible."""
         self._declare_inputs()
         autocast_before = [
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
@@ -201,8 +204,9 @@ class Capture:
                 torch.set_autocast_dtype(kind, dtype)
 
     def run_functional(self) -> None:
-        """Records the whole graph under functionalization: it may write to its inputs. In the grad
-        mode of its caller, because transforms of torch.func (grad, vjp) inside it differentiate."""
+        """Records the whole graph under functionalization, because it may write to its inputs. It
+        runs in the grad mode of its caller, because transforms of torch.func (grad, vjp) inside it
+        differentiate."""
         self._declare_inputs()
         tensors, run = self._as_function()
         recorded = record_functional(self.mode, [t.fake for t in tensors], run)
@@ -211,7 +215,7 @@ class Capture:
         self._write_outputs(recorded.snippet.output, recorded.result, ids, recorded.forms)
 
     def run_joint(self, requires_grad: Sequence[bool]) -> None:
-        """Records the whole graph with its backward, if anything that it returns gets a gradient.
+        """Records the whole graph with its backward, if any of its results gets a gradient.
         requires_grad: by placeholder, then by attribute."""
         self._declare_inputs()
         tensors, run = self._as_function()
@@ -409,7 +413,7 @@ class Capture:
 
 
 def map_tensors(value: Any) -> Any:
-    """Fakes in place of TensorValues."""
+    """Replaces TensorValues by their fake tensors."""
     if isinstance(value, TensorValue):
         return value.fake
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):

@@ -1,8 +1,8 @@
 """Tracing of code that writes to tensors: PyTorch's functionalization turns writes into new values.
 
-A write to a graph input ends as one `aten.copy_.default` onto it after everything else; all other
-writes disappear. Used for a whole graph, or for one node whose function writes only to tensors of
-its own (one_hot, for example).
+A write to a graph input becomes one `aten.copy_.default` onto the input after everything else; all
+other writes disappear. This is used for a whole graph, or for one node whose function writes only
+to tensors of its own (one_hot, for example).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .wire import CaptureError
 @dataclass(frozen=True)
 class FunctionalRecording:
     snippet: Snippet
-    result: Any  # fakes
+    result: Any  # fake tensors
     mutated: list[int]  # inputs that were written to
     forms: list[str]  # by leaf of the result (aliases.py)
 
 
 class Functionalization:
-    """`with`: writes become new values inside the block."""
+    """A context manager: writes become new values inside the block."""
 
     def __enter__(self) -> None:
         enable_functionalization(reapply_views=True)
@@ -51,7 +51,8 @@ class Functionalization:
 
 
 def elements_share_memory(tensor: torch.Tensor) -> bool:
-    """True unless every element surely has a place of its own (expand and as_strided may share)."""
+    """True unless every element certainly has a place of its own (expand and as_strided may share
+    places)."""
     reached = 0
     dims = zip(tensor.stride(), tensor.shape, strict=True)
     for stride, size in sorted((stride, size) for stride, size in dims if size > 1):
@@ -68,7 +69,7 @@ def check_aliases(
     outputs: Sequence[torch.Tensor],
     inner: Sequence[torch.Tensor],
 ) -> None:
-    """Refuses sharing of memory that the recorded graph would not reproduce."""
+    """Refuses graphs whose sharing of memory the recorded graph would not reproduce."""
     storages = [storage_of(fake) for fake in fakes]
     for i in mutated:
         if storages.count(storages[i]) > 1:
@@ -91,7 +92,7 @@ def check_aliases(
 def renewed_inputs(
     wrapped: Sequence[torch.Tensor], fakes: Sequence[torch.Tensor]
 ) -> tuple[list[torch.Tensor], list[int]]:
-    """The present values of the inputs, and which of them were written to."""
+    """The present values of the inputs, and which of the inputs were written to."""
     mutated: list[int] = []
     renewed = [unwrap_functional(w) for w in wrapped]
     for i, (fake, new) in enumerate(zip(fakes, renewed, strict=True)):
@@ -111,7 +112,7 @@ def record_functional(
     """Runs `run` on functional wrappers of `fakes` and records the functional calls."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
-    # Without the Python dispatcher the writes of batch_norm to its statistics go unseen.
+    # Without the Python dispatcher the writes of batch_norm to its statistics would not be seen.
     grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
     with mode, recording, enable_python_dispatcher(), grad_mode:
         wrapped = [to_functional_tensor(fake) for fake in fakes]
@@ -137,7 +138,7 @@ def copies_blocks(
     input: torch.Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *_: Any,
     **__: Any,
 ) -> bool:  # fmt: skip
-    """F.interpolate of images copies each pixel into a block of them."""
+    """Whether F.interpolate copies each pixel of its images into a block of pixels."""
     if mode not in ("nearest", "nearest-exact") or input.dim() != 4:
         return False
     if size is None:
@@ -173,7 +174,7 @@ class GraphRunner(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule, attributes: dict[str, torch.Tensor]) -> None:
         super().__init__(module)
         self.attributes = attributes
-        # The reason of a refusal is one sentence, not a trace of the user's program.
+        # The reason of a refusal is one sentence without a trace of the user's program.
         self.extra_traceback = False
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -183,7 +184,8 @@ class GraphRunner(torch.fx.Interpreter):
         if isinstance(target, HigherOrderOperator):
             raise CaptureError(f"the graph has higher-order operation {target}")
         if target is F.dropout and not _drops(*args, **kwargs):
-            # The input itself, also to whoever writes to it; the Python dispatcher would copy it.
+            # Returns the input itself, so that writes reach it; the Python dispatcher would copy
+            # it.
             return args[0] if args else kwargs["input"]
         copies = target is F.interpolate and copies_blocks(*args, **kwargs)
         if copies or target in _WRONG_IN_PYTHON:

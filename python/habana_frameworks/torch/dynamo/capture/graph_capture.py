@@ -1,4 +1,4 @@
-"""One captured graph of one Dynamo graph: which way of capturing it takes."""
+"""Captures one Dynamo graph, and decides in which way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def capture_graph(
     keep_input_mutations: bool,
     requires_grad: Sequence[bool] | None,
 ) -> tuple[Any, int]:
-    """The builder that has the graph, and its number of nodes. CaptureError says why there is none.
+    """The builder that has the graph, and its number of nodes. A CaptureError says why there is
+    none.
 
     values: known example values of all nodes.
     requires_grad: by placeholder, then by attribute, for a graph that is to be recorded with its
@@ -46,7 +47,7 @@ def capture_graph(
             builder = new_builder()
             capture = Capture(module, inputs, known, builder, device)
             # A later shape is captured where it is called, which may be inside inference mode. Its
-            # program serves calls outside of it too, as that of the first shape does.
+            # program also serves calls outside of it, as that of the first shape does.
             grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
             with torch.inference_mode(False), grad_mode:
                 capture.run_joint(requires_grad)

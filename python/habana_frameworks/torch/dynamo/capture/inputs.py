@@ -1,4 +1,4 @@
-"""What a Dynamo graph takes in: placeholders, module attributes, and their example values."""
+"""The inputs of a Dynamo graph: placeholders, module attributes, and their example values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUTOCAST = frozenset({enter_autocast, exit_autocast})
 # The module of functions that compiled autograd puts into its graphs.
 _AUTOGRAD_CALLS = "torch._dynamo.compiled_autograd.ops"
 
-# A plain tensor attribute of at most this size is a constant by content; a larger one, a parameter
+# A plain tensor attribute of at most this size is a constant by content. A larger one, a parameter
 # or a buffer is an input.
 CONSTANT_BYTES = 64 * 1024
 
@@ -41,7 +41,7 @@ class GraphInputs:
     """Inputs in the order of the program: placeholders, then module attributes."""
 
     placeholders: list[torch.fx.Node]
-    # First get_attr node and path of each attribute that is an input.
+    # The first get_attr node and the path of each attribute that is an input.
     attributes: dict[str, torch.fx.Node]
     # get_attr paths that are constants by content.
     constants: dict[str, torch.Tensor]
@@ -70,7 +70,8 @@ def is_weight(node: torch.fx.Node) -> bool:
 
 
 def example_of(node: torch.fx.Node) -> Any:
-    """What Dynamo, or AOTAutograd in its graphs, notes of a node's value; None: nothing."""
+    """The value that Dynamo, or AOTAutograd in its graphs, notes for a node; None if there is
+    none."""
     return node.meta.get("example_value", node.meta.get("val"))
 
 
@@ -80,14 +81,15 @@ _AS_STRIDED = frozenset(
 
 
 def _memory(node: torch.fx.Node) -> int | None:
-    """Which memory a node's tensor lies in, by the example values."""
+    """The memory in which a node's tensor lies, according to the example values."""
     value = example_of(node)
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
 def _refuse_absolute_offsets(module: torch.fx.GraphModule) -> None:
-    """as_strided with an offset counts from where an input's memory starts. That is not what a
-    program counts from, and an input of the next call may lie elsewhere in its memory."""
+    """Refuses as_strided with an offset. The offset counts from where an input's memory starts, but
+    a program counts from the input's first element, and an input of the next call may lie elsewhere
+    in its memory."""
     sources: set[int | None] = {None}
     for node in module.graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -102,14 +104,14 @@ def _refuse_absolute_offsets(module: torch.fx.GraphModule) -> None:
 
 
 def of_compiled_autograd(module: torch.fx.GraphModule) -> bool:
-    """True if it calls opaque C++ functions of the process: their writes to .grad cannot be
+    """True if the graph calls opaque C++ functions of the process, whose writes to .grad cannot be
     recorded."""
     return any(getattr(n.target, "__module__", "") == _AUTOGRAD_CALLS for n in module.graph.nodes)
 
 
 def follows_gradients(module: torch.fx.GraphModule) -> bool:
-    """Whether autograd sees some of a graph that is called in the present grad mode: the graph may
-    switch gradients on itself."""
+    """Whether autograd sees any part of a graph that is called in the present grad mode: the graph
+    itself may switch gradients on."""
     return torch.is_grad_enabled() or any(
         node.target in GRAD_SWITCHES and node.args[0] is True for node in module.graph.nodes
     )
@@ -122,8 +124,8 @@ def left_grad_mode(module: torch.fx.GraphModule) -> bool:
 
 
 def graph_inputs(module: torch.fx.GraphModule) -> GraphInputs:
-    """Sorts the sources of a graph. CaptureError for attributes that are not tensors, for inputs
-    that are tensors made of others, and for offsets that have no meaning in a program."""
+    """Sorts the sources of a graph. Raises CaptureError for attributes that are not tensors, for
+    inputs that are tensors made of others, and for offsets that have no meaning in a program."""
     inputs = GraphInputs([], {}, {})
     _refuse_absolute_offsets(module)
     for node in module.graph.nodes:
@@ -160,7 +162,7 @@ def has_symbols(values: Sequence[Any]) -> bool:
 
 def without_symbols(values: Sequence[Any]) -> list[Any] | None:
     """Fake tensors and numbers of the sizes that the symbols had when they were made; None if one
-    of them depends on data."""
+    of the symbols depends on data."""
     symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
     numbers = [number for value in values for number in _numbers(value)]
     if not all(n.node.has_hint() for n in numbers if isinstance(n, symbols)):
@@ -190,7 +192,7 @@ def has_offset(value: Any) -> bool:
 
 
 def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
-    """A fake of a graph input that starts at the first element of its memory."""
+    """A fake tensor for a graph input that starts at the first element of its memory."""
     if not has_offset(value) and not isinstance(value, FakeTensor):
         return mode.from_tensor(value, static_shapes=True)
     with mode:
@@ -201,7 +203,7 @@ def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
 
 def example_values(module: torch.fx.GraphModule) -> dict[torch.fx.Node, Any] | None:
     """Dynamo's example value of every node; None if some are missing or symbolic, or if an input
-    starts inside its memory (on the wire offsets count from an input's first element)."""
+    starts inside its memory (on the wire, offsets count from an input's first element)."""
     values: dict[torch.fx.Node, Any] = {}
     for node in module.graph.nodes:
         if node.op in ("output", "get_attr"):

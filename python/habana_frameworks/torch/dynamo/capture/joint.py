@@ -1,8 +1,8 @@
-"""Tracing of a graph together with its backward: what a training graph is recorded from.
+"""Tracing of a graph together with its backward, from which a training graph is recorded.
 
 The graph runs on functional wrappers whose autograd is on, under the modes that record (recorder,
-functional), and `torch.autograd.grad` runs behind it with tangents of its outputs as further
-inputs. One recording then has forward and backward; the compile server parts them. PyTorch's
+functional), and `torch.autograd.grad` runs after it with tangents of its outputs as further inputs.
+One recording then has forward and backward, and the compile server separates them. PyTorch's
 AOTAutograd does the same with a graph of its own in between, which takes several times as long.
 """
 
@@ -33,19 +33,21 @@ from .wire import CaptureError
 
 @dataclass(frozen=True)
 class JointRecording:
-    """Tensors are fakes."""
+    """A recorded graph with its backward. Tensors are fake tensors."""
 
-    snippet: Snippet  # its inputs: those of the graph, then the tangents; its output: two lists
-    results: list[Any]  # what the graph returns, then the gradients
+    # its inputs are those of the graph, then the tangents; its output is two lists
+    snippet: Snippet
+    results: list[Any]  # the results of the graph, then the gradients
     mutated: list[int]  # inputs that were written to
-    tangents: list[tuple[int, torch.Tensor]]  # place in `results`, its gradient
-    gradients: list[tuple[int, int]]  # input, place in `results` of its gradient
+    tangents: list[tuple[int, torch.Tensor]]  # position in `results`, its gradient
+    gradients: list[tuple[int, int]]  # input, position in `results` of its gradient
     forms: list[str]  # by result (aliases.py)
 
 
 @contextmanager
 def _without_autocast() -> Iterator[None]:
-    """The backward of what ran under autocast is made of the casts that it recorded."""
+    """Turns autocast off, because the backward of code that ran under autocast consists of the
+    casts that were recorded."""
     enabled = [kind for kind in ("hpu", "cpu") if torch.is_autocast_enabled(kind)]
     for kind in enabled:
         torch.set_autocast_enabled(kind, False)
@@ -57,7 +59,8 @@ def _without_autocast() -> Iterator[None]:
 
 
 def _unwritten(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
-    """What a backward reads; autograd's own error comes from the eager graph."""
+    """A tensor that a backward reads. For a written one, autograd's own error comes from the eager
+    graph."""
     tensor, version = saved
     if tensor._version != version:
         raise CaptureError("the graph writes to a tensor that its backward reads")
@@ -67,8 +70,8 @@ def _unwritten(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
 def _differentiable(
     wrapped: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The outputs that get a gradient through the graph. One that is an input, or a view of one,
-    is made from the caller's tensor at every call, outside of it."""
+    """The outputs that get a gradient through the graph. An output that is an input, or a view of
+    one, is made from the caller's tensor at every call, outside of the graph."""
     of_inputs = {storage_of(w) for w in wrapped}
     found = [o for o in outputs if o.requires_grad and storage_of(o) not in of_inputs]
     storages = [storage_of(o) for o in outputs]
@@ -79,7 +82,7 @@ def _differentiable(
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Elements fill one piece of memory, each with a place of its own."""
+    """Whether the elements fill one piece of memory, each with a place of its own."""
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.numel() == 0 or (
         reach + 1 == tensor.numel() and not elements_share_memory(tensor)
@@ -87,8 +90,8 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def _like_parameter(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """With the parameter's strides: AccumulateGrad takes such a gradient as it is and copies
-    another."""
+    """The gradient with the parameter's strides: AccumulateGrad takes such a gradient without a
+    copy and copies any other."""
     order = list(range(parameter.dim()))
     if _is_dense(parameter):
         strides, sizes = parameter.stride(), parameter.shape
@@ -103,14 +106,15 @@ def record_joint(
     requires_grad: Sequence[bool],
     run: Callable[[list[torch.Tensor]], Any],
 ) -> JointRecording:
-    """Runs `run` on functional wrappers of `fakes` and records it with its backward, in the grad
-    mode that the caller of the graph has: the graph may switch it. Without
-    tangents and gradients if no result gets one: a whole training step that calls autograd itself,
-    for example. CaptureError: gradients that a program does not give."""
+    """Runs `run` on functional wrappers of `fakes` and records it with its backward.
+
+    The run begins in the grad mode of the graph's caller, which the graph may switch. The recording
+    has no tangents and gradients if no result gets a gradient, as in a whole training step that
+    calls autograd itself. Raises CaptureError for gradients that a program does not give."""
     recorder = SnippetRecorder(fakes)
     recording = RecordingMode(recorder)
-    # Hooks of the caller (a checkpoint's) are for what the compiled graph will save. Autograd looks
-    # at no versions of what goes through hooks.
+    # Hooks of the caller (a checkpoint's) are for the tensors that the compiled graph will save.
+    # Autograd does not check versions of tensors that go through hooks.
     no_hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: (t, t._version), _unwritten)
     grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
     with mode, recording, enable_python_dispatcher(), grad_mode, no_hooks:
@@ -154,7 +158,7 @@ def record_joint(
 
 
 def _new_tangent(output: torch.Tensor) -> torch.Tensor:
-    """A fake of an output's gradient, whose strides are guessed to be the output's."""
+    """A fake tensor for an output's gradient. Its strides are guessed to be the output's."""
     strides = output.stride() if _is_dense(output) else None
     sizes, dtype, device = output.shape, output.dtype, output.device
     disable_functionalization()
@@ -171,7 +175,7 @@ def _gradients(
     targets: Sequence[torch.Tensor],
     tangents: Sequence[torch.Tensor],
 ) -> list[tuple[int, torch.Tensor]]:
-    """Inputs and their gradients, each in memory of its own."""
+    """Inputs and their gradients, each gradient in memory of its own."""
     numbers = [i for i, w in enumerate(wrapped) if w.requires_grad and w.is_leaf]
     given = [to_functional_tensor(tangent) for tangent in tangents]
     found = torch.autograd.grad(targets, [wrapped[i] for i in numbers], given, allow_unused=True)

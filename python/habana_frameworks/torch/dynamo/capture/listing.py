@@ -1,4 +1,4 @@
-"""Log of compiled graphs in the format that graph readers parse."""
+"""The log of compiled graphs in the format that graph readers parse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _operand(value: Any) -> str:
 
 
 class GraphListing:
-    """A graph builder that also keeps a readable listing of what it is told."""
+    """A graph builder that also keeps a readable listing of the calls it gets."""
 
     def __init__(self, builder: Any) -> None:
         self._builder = builder

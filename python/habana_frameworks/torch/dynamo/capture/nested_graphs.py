@@ -1,9 +1,10 @@
 """Operations of a Dynamo graph on nested graphs that only say how a part of it is to be compiled.
 
-An activation checkpoint: run as it stands, PyTorch's operation draws other random numbers when it
-computes the part again than it drew before, because it leaves them to the compiler. A region of
-torch.compiler.nested_compile_region, which is compiled once for all its calls: PyTorch's operation
-cannot be differentiated outside of AOTAutograd, and a capture finds equal nodes by itself.
+One is an activation checkpoint. Run as it stands, PyTorch's operation draws other random numbers
+when it computes the part again than it drew before, because it leaves them to the compiler. The
+other is a region of torch.compiler.nested_compile_region, which is compiled once for all its calls.
+PyTorch's operation cannot be differentiated outside of AOTAutograd, and a capture finds equal nodes
+by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .inputs import attribute
 
 _CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 _REGION = torch.ops.higher_order.invoke_subgraph
-# How many arguments stand before those of the nested graph: the graph, a name.
+# How many arguments come before those of the nested graph: the graph, and for a region its name.
 _LEADING = {_CHECKPOINT: 1, _REGION: 2}
 
 
@@ -30,8 +31,10 @@ class _Inliner:
         self.graph = torch.fx.Graph()
 
     def copy(self, graph: torch.fx.Graph, path: str, inputs: list[Any] | None) -> Any:
-        """Copies a graph's nodes; what it returns. path: of the module whose graph it is, "" for
-        the outermost. inputs: in place of its placeholders; None if it keeps them."""
+        """Copies a graph's nodes and returns what the graph returns.
+
+        path: the path of the module whose graph it is, "" for the outermost. inputs: values in
+        place of its placeholders; None if it keeps them."""
         values: dict[torch.fx.Node, Any] = {}
         given = iter(inputs or ())
 
@@ -56,7 +59,9 @@ class _Inliner:
                 values[node] = of[node.args[1]]
             else:
                 copied = values[node] = self.graph.node_copy(node, values.__getitem__)
-                if path:  # another trace made it: its fakes share no memory with those out here
+                # another trace made it, so its fake tensors share no memory with those of the outer
+                # graph
+                if path:
                     copied.meta.pop("example_value", None)
                 if node.op == "get_attr":
                     copied.target = path + str(node.target)
@@ -64,13 +69,13 @@ class _Inliner:
 
 
 def without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The graph with its checkpoints' parts in place, which nothing computes again; itself if it
-    has none."""
+    """The graph with its checkpoints' parts inlined, which nothing computes again; the graph itself
+    if it has none."""
     return _inlined(module, _CHECKPOINT)
 
 
 def without_regions(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The graph with its nested regions in place; itself if it has none."""
+    """The graph with its nested regions inlined; the graph itself if it has none."""
     return _inlined(module, _REGION)
 
 

@@ -1,4 +1,5 @@
-"""What an operator does beside giving its results, and which ones no compiled graph may have."""
+"""What an operator does beside giving its results, and which operators no compiled graph may
+have."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from .wire import CaptureError
 
 @functools.cache
 def _undeclared_writes() -> dict[str, tuple[list[str], str]]:
-    """Of running statistics. Functionalization has other ops for some of them."""
+    """Writes to running statistics that schemas do not declare. Functionalization has other ops for
+    some of them."""
     found: dict[str, tuple[list[str], str]] = getattr(
         native.torch_module(), "undeclared_writes", dict
     )()
@@ -27,7 +29,8 @@ def _undeclared_writes() -> dict[str, tuple[list[str], str]]:
 
 
 def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for an op that draws for its dropout alone, which is off: attention in inference."""
+    """True for an op that draws random numbers only for its dropout when the dropout is off, such
+    as attention in inference."""
     for position, argument in enumerate(op._schema.arguments):
         given = args[position] if position < len(args) else kwargs.get(argument.name)
         given = argument.default_value if given is None else given
@@ -39,7 +42,7 @@ def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def writes_undeclared(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """True for a call that writes to an argument of which its schema says nothing."""
+    """True for a call that writes to an argument although its schema does not say so."""
     found = _undeclared_writes().get(op._schema.name)
     if found is None:
         return False
@@ -57,7 +60,8 @@ def draws_random(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 
 def check_kernel(op: OpOverload) -> None:
-    """Refuses one of PyTorch's operators whose kernel for the device is somebody else's."""
+    """Refuses an operator of PyTorch whose kernel for the device was registered by somebody
+    else."""
     key = overridden(op)
     if key:
         raise CaptureError(f"somebody registered a kernel of {op} for {key}, which eager code runs")
@@ -72,7 +76,7 @@ def drop_constants(result: Any) -> None:
 
 
 def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Refuses what no compiled graph may contain."""
+    """Refuses calls that no compiled graph may contain."""
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
     if op == torch.ops.aten.as_strided_scatter.default and not overwrites_all(*args, **kwargs):

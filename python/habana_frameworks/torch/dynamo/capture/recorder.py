@@ -34,9 +34,10 @@ from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
-# Identity on values; only autograd or tracing sees a difference.
+# These are the identity on values; only autograd or tracing sees a difference.
 _IDENTITY = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
-# Checks without a result that held while tracing and hold for every input that passes the guards.
+# These checks have no result; they held while tracing and hold for every input that passes the
+# guards.
 _CHECKS = frozenset(
     {
         "aten._assert_tensor_metadata.default",
@@ -45,7 +46,7 @@ _CHECKS = frozenset(
         "aten.sym_constrain_range.default",
     }
 )
-# Answers about metadata, never data: run, not recorded.
+# These answer about metadata, never about data: they are run, not recorded.
 _METADATA = frozenset(
     {
         "aten.is_same_size.default",
@@ -59,7 +60,8 @@ _NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How far a SnippetRecorder had come: lengths of its lists, slots by tensor identity."""
+    """How far a SnippetRecorder had come: the lengths of its lists, and its slots by tensor
+    identity."""
 
     calls: int
     constants: int
@@ -77,7 +79,7 @@ class SnippetRecorder:
         self._alive: list[torch.Tensor] = list(inputs)
 
     def add_input(self, tensor: torch.Tensor) -> None:
-        """One that is known only after some calls were recorded."""
+        """Adds an input that becomes known only after some calls were recorded."""
         self.snippet.inputs.append(self._new_slot(tensor))
 
     def _new_slot(self, tensor: torch.Tensor) -> int:
@@ -104,7 +106,7 @@ class SnippetRecorder:
         return Slot(slot)
 
     def template(self, value: Any) -> Any:
-        """Arguments with slots in place of tensors."""
+        """The arguments with slots in place of tensors."""
         if isinstance(value, torch.Tensor):
             return self.slot_of(value)
         if isinstance(value, (list, tuple)):
@@ -120,7 +122,7 @@ class SnippetRecorder:
         return self._slots.get(id(tensor), 0) >= self._input_count
 
     def rename(self, tensor: torch.Tensor, known: torch.Tensor) -> None:
-        """`tensor` is another object for the value of `known`."""
+        """Notes that `tensor` is another object for the value of `known`."""
         self._slots[id(tensor)] = self.slot_of(known).index
         self._alive.append(tensor)
 
@@ -141,7 +143,7 @@ class SnippetRecorder:
         device = ""
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if item is None:
-                # A gradient that the call's mask leaves out: a value that nobody reads.
+                # The call's mask leaves this gradient out, so nobody reads the value.
                 results.append(_NO_RESULT)
                 memory.append(None)
                 slots.append(self.snippet.slot_count)
@@ -160,8 +162,8 @@ class SnippetRecorder:
         )
 
     def record_copy(self, op: OpOverload, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Appends a copy onto an input that nothing reads behind it, without running it: an
-        optimizer's graph ends in one for each of its tensors."""
+        """Appends a copy onto an input that nothing reads after it, without running the copy: an
+        optimizer's graph ends with one for each of its tensors."""
         place, new = self.slot_of(target), self.snippet.slot_count
         self.snippet.slot_count += 1
         memory: list[int | None] = [place.index]
@@ -183,7 +185,7 @@ class SnippetRecorder:
         return self.snippet.calls[checkpoint.calls :]
 
     def roll_back(self, checkpoint: Checkpoint) -> None:
-        """Forgets what was recorded since."""
+        """Forgets what was recorded since the checkpoint."""
         del self.snippet.calls[checkpoint.calls :]
         del self.snippet.constants[checkpoint.constants :]
         self.snippet.slot_count = checkpoint.slot_count
@@ -202,7 +204,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 class RecordingMode(TorchDispatchMode):
     """Puts every ATen call on fake tensors into a SnippetRecorder.
 
-    allow_copy: the final `copy_` onto graph inputs is let through (functionalized tracing).
+    allow_copy: lets the final `copy_` onto graph inputs through (functionalized tracing).
     """
 
     def __init__(self, recorder: SnippetRecorder) -> None:
@@ -245,10 +247,10 @@ class RecordingMode(TorchDispatchMode):
         if name in _CHECKS:
             return None
         if name == "aten.native_dropout.default" and not draws_random(func, args, kwargs):
-            # Fake tensors give the argument itself, where a copy of it comes back.
+            # Fake tensors give the argument itself, where the op gives a copy of it.
             with self:
                 return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-        # A decomposition of a draw draws other numbers than the op itself.
+        # The decomposition of an op that draws draws other numbers than the op itself.
         decompose = None if draws_random(func, args, kwargs) else find_decomposition(func)
         if decompose is not None:
             decomposed = self._decompose(decompose, func, args, kwargs)
@@ -258,7 +260,7 @@ class RecordingMode(TorchDispatchMode):
         if func.namespace not in OWN_OPS:
             drop_constants(result)
         if name == "aten._local_scalar_dense.default" and type(result) in (int, float, bool):
-            return result  # of a constant, which PyTorch's fakes follow
+            return result  # the value of a constant, which PyTorch's fake tensors know
         if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
             self.recorder.rename(result, args[0])
         else:
@@ -268,8 +270,9 @@ class RecordingMode(TorchDispatchMode):
     def _decompose(
         self, decompose: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
     ) -> Any:
-        """Records the calls of a decomposition. None, and nothing recorded, where one of them has
-        no rule either or the results would not be those of the op."""
+        """Records the calls of a decomposition. Returns None, with nothing recorded, where one of
+        the calls has no rule either or the results would differ from those of the op in
+        metadata."""
         expected = op(*args, **kwargs)
         before = self.recorder.checkpoint()
         try:
@@ -279,7 +282,7 @@ class RecordingMode(TorchDispatchMode):
             if known and _same_metadata(result, expected, args):
                 return result
         except Exception as error:
-            # Decompositions run any Python; whatever stops one, the op itself can be recorded.
+            # A decomposition runs any Python; whatever stops it, the op itself can be recorded.
             _log.debug("decomposition of %s: %s", op, error)
         self.recorder.roll_back(before)
         return None
@@ -313,7 +316,7 @@ def _same_metadata(result: Any, expected: Any, args: Any) -> bool:
 
 
 def _with_strides_of(result: Any, expected: Any) -> Any:
-    """The results of a decomposition in the order of dimensions that the op gives them."""
+    """The results of a decomposition with the order of dimensions that the op gives them."""
     if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
         pairs = zip(result, expected, strict=True)
         return type(result)(_with_strides_of(ours, theirs) for ours, theirs in pairs)

@@ -15,7 +15,8 @@ import torch
 from ...torch_compat.transforms import is_functorch_wrapped_tensor
 from .wire import CaptureError, Meta
 
-# A result's Meta, then the tensor whose memory it lies in: its value id, or None for its own.
+# A result's Meta, then the value id of the tensor whose memory it lies in, or None if it has memory
+# of its own.
 Result = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, int | None]
 
 
@@ -65,10 +66,11 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[Meta]
-    memory: list[int | None]  # slots whose memory the results lie in; None = their own
-    slots: list[int]  # of the results
+    # the slots whose memory the results lie in; None for memory of their own
+    memory: list[int | None]
+    slots: list[int]  # the slots of the results
     draws_random: bool
-    device: str  # type of the first result's
+    device: str  # the device type of the first result
 
 
 @dataclass
@@ -77,9 +79,9 @@ class Snippet:
     # Slot -> elements of a tensor that the code created from Python data.
     constants: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     slot_count: int = 0
-    # Slots of the tensors that whoever replays it gives.
+    # The slots of the tensors that the caller of a replay gives.
     inputs: list[int] = field(default_factory=list)
-    # What the node returned: slots in place of tensors.
+    # The value that the node returned, with slots in place of tensors.
     output: Any = None
 
 
@@ -88,7 +90,7 @@ class GraphWriter:
 
     def __init__(self, builder: GraphBuilder, device: str) -> None:
         self.builder = builder
-        self.device = device  # whose generator draws
+        self.device = device  # the device whose generator draws
         self.node_count = 0
 
     def encode(self, value: Any, values: list[int | None]) -> Any:
@@ -100,12 +102,12 @@ class GraphWriter:
         return value
 
     def write(self, snippet: Snippet, inputs: list[int], source: str) -> list[int | None]:
-        """Appends the snippet's calls; the value id of every slot."""
+        """Appends the snippet's calls and returns the value id of every slot."""
         values: list[int | None] = [None] * snippet.slot_count
         for slot, value in zip(snippet.inputs, inputs, strict=True):
             values[slot] = value
         for slot, tensor in snippet.constants:
-            # Their memory, if they have any, is not what they are.
+            # The elements of other tensor classes are not in their memory, if they have any.
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 raise CaptureError(f"the graph calculates with a {type(tensor).__name__}")
             if is_functorch_wrapped_tensor(tensor):

@@ -1,9 +1,9 @@
-"""Composite functions that are recorded as the one ATen op they are.
+"""Composite functions that are recorded as the one ATen op that they are.
 
-PyTorch would decompose them on the way to the device; the compile server has its own, better
-lowering of the whole (a matmul of four dimensions, a norm, an attention). A handler gets the call's
-arguments and returns the ATen call, or None where the function does something else (dropout,
-training statistics) and the call is traced like any other.
+PyTorch would decompose them on the way to the device, but the compile server has a better lowering
+of its own for the whole (a matmul of four dimensions, a norm, an attention). A handler gets the
+call's arguments and returns the ATen call. It returns None where the function does something else
+(dropout, training statistics); then the call is traced like any other.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def _attention(
 
 
 def _recurrent(op: OpOverload) -> Handler:
-    """torch.lstm and its like on a batch of sequences; packed ones have their lengths second."""
+    """Handles torch.lstm and its like on a batch of sequences. For packed sequences the second
+    argument has their lengths."""
 
     def handle(*args: Any, **keywords: Any) -> AtenCall | None:
         if keywords or not isinstance(args[3], bool):

@@ -1,4 +1,4 @@
-"""What of PyTorch's tensors a captured graph can hold (graph/captured_graph.h)."""
+"""The properties of PyTorch's tensors that a captured graph can hold (graph/captured_graph.h)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Meta = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
 
 @functools.cache
 def element_types() -> frozenset[torch.dtype]:
-    """Those that a graph can hold."""
+    """The element types that a graph can hold."""
     return frozenset(native.torch_module().element_types())
 
 
@@ -23,8 +23,8 @@ class CaptureError(Exception):
 
 
 class NeedsFunctionalization(Exception):
-    """The graph writes to a tensor or transforms a function; it has to be traced under
-    functionalization. The text names what does."""
+    """The graph writes to a tensor or transforms a function, so it has to be traced under
+    functionalization. The text names the call that does this."""
 
 
 def is_static(tensor: torch.Tensor) -> bool:
@@ -63,13 +63,13 @@ def meta_of(tensor: torch.Tensor) -> Meta:
 
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
-    """Elements of a contiguous copy, little endian."""
+    """The elements of a contiguous copy, little endian."""
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 def source_line(stack_trace: str | None) -> str:
-    """ "model.py:12 in forward" of the innermost user frame of an FX stack trace."""
+    """ "model.py:12 in forward" for the innermost user frame of an FX stack trace."""
     if not stack_trace:
         return ""
     frame = stack_trace.rfind('File "')

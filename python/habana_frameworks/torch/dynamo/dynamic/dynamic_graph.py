@@ -1,9 +1,9 @@
 """A graph whose sizes change: one program per concrete shape, within bounds.
 
 A shape's program is made at its first call, or ahead of it (size_forecast.py). Three things are
-bounded (class Bounds): programs kept, bytes of their recipes, and the seconds that the graph may
-spend compiling in this process. The least recently called programs go first; a graph that has
-spent its seconds takes what stores have and runs other shapes eagerly.
+bounded (class Bounds): the programs kept, the bytes of their recipes, and the seconds that the
+graph may spend compiling in this process. The least recently called programs go first. A graph that
+has spent its seconds uses the programs that stores have and runs other shapes eagerly.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from .symbols import GraphSymbols, Sizes
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
-# The callable for one concrete shape. The record is filled, and listed in the report.
+# Makes the callable for one concrete shape. The record is filled, and listed in the report.
 CompileShape = Callable[[Request, Sequence[Any], GraphRecord], Compiled]
 
-# So many sizes in a row, each one larger than the last, look like a cache that grows by the token.
+# When this many sizes in a row are each larger by one than the last, they look like a cache that
+# grows by the token.
 _GROWING = 8
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one graph in one process: options dynamic_programs, _program_mb and _compile_s."""
+    """The bounds of one graph in one process: options dynamic_programs, _program_mb and
+    _compile_s."""
 
     programs: int
     bytes: int
@@ -51,10 +53,10 @@ class _Shape:
     call: Compiled
     record: GraphRecord  # a warm-up fills it in after the shape is here
     ahead: bool  # made ahead, and not called yet
-    warm_up: bool = False  # made by one
+    warm_up: bool = False  # a warm-up made it
 
     def compile_s(self) -> float:
-        """What counts of it."""
+        """The seconds that count against the bound."""
         return 0.0 if self.warm_up else self.record.compile_s()
 
 
@@ -81,7 +83,8 @@ class DynamicGraph:
         self._lock = threading.Lock()
         # Guarded by _lock; least recently called first.
         self._by_shape: OrderedDict[tuple[Any, ...], _Shape] = OrderedDict()
-        self._dropped_s = {True: 0.0, False: 0.0}  # of shapes that are not kept; made ahead or not
+        # seconds of shapes that are not kept, by whether they were made ahead
+        self._dropped_s = {True: 0.0, False: 0.0}
         self._forecast = SizeForecast(int(settings["compile_ahead"]))
         self._worker: threading.Thread | None = None
 
@@ -125,7 +128,7 @@ class DynamicGraph:
         record.ahead = ahead
         call = self._compile_shape(request, args, record)
         if ahead and all(program.origin == "eager" for program in record.programs()):
-            # For a passing reason, perhaps: whoever calls with that size asks again.
+            # The reason may be a passing one: a call with that size asks again.
             with self._lock:
                 self._dropped_s[ahead] += record.compile_s()
             return call
@@ -146,17 +149,19 @@ class DynamicGraph:
         return call
 
     def add(self, args: Sequence[Any], call: Compiled, record: GraphRecord) -> None:
-        """A shape that is compiled already."""
+        """Adds a shape that is already compiled."""
         self._keep(_shape_of(args), call, record)
 
     def _spent_s(self, ahead: bool) -> float:
-        """Seconds of compilation. _lock is held. A part may be compiled long after its shape was
-        kept (a backward, at its first call), so records are read when it is asked."""
+        """The seconds of compilation. _lock is held. A part may be compiled long after its shape
+        was kept (a backward, at its first call), so the records are read at every call of this
+        function."""
         kept = (s for s in self._by_shape.values() if s.record.ahead == ahead)
         return self._dropped_s[ahead] + sum(s.compile_s() for s in kept)
 
     def _drop_cold(self) -> list[_Shape]:
-        """Those that go. _lock is held; the newest stays, whatever its size."""
+        """Removes and returns the shapes beyond the bounds. _lock is held; the newest shape stays,
+        whatever its size."""
         dropped = []
         size = sum(_program_bytes(shape.record) for shape in self._by_shape.values())
         while len(self._by_shape) > 1 and (
@@ -171,14 +176,15 @@ class DynamicGraph:
     # --- ahead -------------------------------------------------------------------------------
 
     def _look_ahead(self, args: Sequence[Any]) -> None:
-        """A size was met for the first time."""
-        # A warm-up says itself which sizes are wanted.
+        """Notes a size that was met for the first time, and begins to make likely ones ahead."""
+        # A warm-up itself decides which sizes are wanted.
         if not self._symbols.known or deferred.current() is not None:
             return
         with self._lock:
             self._forecast.met(self._symbols.read(args))
             growing = self._forecast.growing
-            # What is guessed takes no more time than what was asked for: none where all is stored.
+            # Guessed sizes take no more time than requested ones did, so there are none where
+            # everything is stored.
             paid = self._spent_s(ahead=True) < self._spent_s(ahead=False)
             wanted = paid and self._forecast.pending(self._symbols.allowed)
             if wanted and self._worker is None:
@@ -189,7 +195,7 @@ class DynamicGraph:
                 )
                 try:
                     self._worker.start()
-                except RuntimeError:  # no more threads: nothing is made ahead
+                except RuntimeError:  # no more threads can be started, so nothing is made ahead
                     self._worker = None
         if growing == _GROWING:
             warn_once(
@@ -200,7 +206,7 @@ class DynamicGraph:
             )
 
     def _run_ahead(self, like: list[Any], state: _ThreadState) -> None:
-        """In a thread of its own, until nothing is left or the process ends."""
+        """Runs in a thread of its own, until nothing is left or the process ends."""
         request = self._request.with_settings(compile_priority="warm-up", show_progress="off")
         with state.here():
             while True:
@@ -212,11 +218,11 @@ class DynamicGraph:
                 try:
                     self._make_ahead(request, self._symbols.arguments(like, sizes))
                 except Exception:
-                    # What fails here is told when a call has that size, if it fails again.
+                    # The error is reported when a call has that size, if it occurs again.
                     _log.debug("%s is not made ahead", self._request.name, exc_info=True)
 
     def _next_ahead(self) -> Sizes | None:
-        """_lock is held."""
+        """The next size to make ahead. _lock is held."""
         asked_s = self._spent_s(ahead=False)
         over = self._spent_s(ahead=True) >= asked_s or asked_s >= self._bounds.compile_s
         if over or not threading.main_thread().is_alive():
@@ -236,7 +242,7 @@ def _program_bytes(record: GraphRecord) -> int:
 
 
 def _shape_of(args: Sequence[Any]) -> tuple[Any, ...]:
-    """What a program depends on, of a call's arguments."""
+    """The properties of a call's arguments that a program depends on."""
     return tuple(
         (*a.shape, -1, *a.stride(), a.dtype)
         if isinstance(a, torch.Tensor)
@@ -246,14 +252,14 @@ def _shape_of(args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _without_history(value: Any) -> Any:
-    """An argument as it is, without the autograd graph that made it."""
+    """The argument without the autograd graph that made it."""
     if not isinstance(value, torch.Tensor) or value.is_leaf:
         return value
     return value.detach().requires_grad_(value.requires_grad)
 
 
 class _ThreadState:
-    """What a capture reads of PyTorch's state of a thread."""
+    """The parts of PyTorch's thread state that a capture reads."""
 
     def __init__(self) -> None:
         self._grad = torch.is_grad_enabled()
@@ -265,7 +271,7 @@ class _ThreadState:
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
-        """The same in this thread, which has no other use."""
+        """Sets the same state in this thread, which has no other use."""
         for kind, enabled, dtype in self._autocast:
             torch.set_autocast_enabled(kind, enabled)
             torch.set_autocast_dtype(kind, dtype)

@@ -1,10 +1,10 @@
-"""Python floats of a Dynamo graph that change from call to call: inputs of its program.
+"""Python floats of a Dynamo graph that change from call to call and become inputs of its program.
 
 Dynamo hands a float that has changed to the graph as a 0-d f64 tensor on the CPU and reads it with
-item(). What is computed from it in Python (2 * s, sqrt(s)) is computed in Python here too, in
+item(). A number that Python computes from it (2 * s, sqrt(s)) is computed in Python here too, in
 double, on the host, at every call. Where such a number meets a tensor in an op that takes a 0-d
-tensor in its place (TENSOR_FORMS), it is an input of the program; anywhere else (an argument like
-`value` or `eps`) it is part of the program, which is then one per value (dynamic_graph.py).
+tensor in its place (TENSOR_FORMS), it is an input of the program. Anywhere else (an argument like
+`value` or `eps`) it is part of the program, which then holds for one value only (dynamic_graph.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TENSOR_FORMS: frozenset[Any] = frozenset(
     + [torch.multiply, torch.subtract, torch.divide, torch.true_divide, torch.rsub]
     + [operator.truediv, *_BINARY, "multiply", "subtract", "divide", "true_divide"]
 )
-# Element types in which eager mode calculates a product with a number in f32, and rounds once.
+# Element types for which eager mode calculates a product with a number in f32, and rounds once.
 _NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -36,21 +36,21 @@ _NARROW = (torch.bfloat16, torch.float16)
 class HostNumbers:
     """A graph in two parts.
 
-    module: the graph without arithmetic on changing numbers. Its inputs: those of the Dynamo graph
-    that are left, then a 0-d tensor on the CPU or a float per number that the host computes.
-    compute: the host's part, from all inputs of the Dynamo graph to those numbers, then to the
-    outputs of the Dynamo graph that no tensor of the device enters.
+    module: the graph without arithmetic on changing numbers. Its inputs are the remaining inputs of
+    the Dynamo graph, then a 0-d tensor on the CPU or a float per number that the host computes.
+    compute: the host's part. From all inputs of the Dynamo graph it computes those numbers, then
+    the outputs of the Dynamo graph that depend on no tensor of the device.
     """
 
     module: torch.fx.GraphModule
     compute: Callable[..., tuple[Any, ...]]
     kept: list[int]
-    dtypes: list[torch.dtype | None]  # by number; None: a float, part of the program
-    # By output of the Dynamo graph: an output of `module` (True), or the host's.
+    dtypes: list[torch.dtype | None]  # by number; None is a float, which is part of the program
+    # By output of the Dynamo graph: whether it is an output of `module` (True) or of the host.
     on_device: list[bool]
 
     def bind(self, program: Callable[..., Any]) -> Callable[..., Any]:
-        """The Dynamo graph as a function. program: takes and returns what `module` does."""
+        """The Dynamo graph as a function. program: has the arguments and results of `module`."""
 
         def call(*args: Any) -> Any:
             numbers = self.compute(*args)
@@ -72,7 +72,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_float_input(node: torch.fx.Node) -> bool:
-    """A Python float as Dynamo hands it over."""
+    """Whether the node is a Python float in the form in which Dynamo passes it."""
     value = node.meta.get("example_value")
     return (
         node.op == "placeholder"
@@ -85,7 +85,8 @@ def _is_float_input(node: torch.fx.Node) -> bool:
 
 
 def _host_nodes(graph: torch.fx.Graph) -> dict[torch.fx.Node, None]:
-    """Nodes that the host computes: item() of a float input, and numbers made of such."""
+    """The nodes that the host computes: item() of a float input, and numbers computed from
+    these."""
     found: dict[torch.fx.Node, None] = {}
     for node in graph.nodes:
         inputs = node.all_input_nodes
@@ -102,13 +103,13 @@ def _host_nodes(graph: torch.fx.Graph) -> dict[torch.fx.Node, None]:
 
 
 def _number_dtype(node: torch.fx.Node) -> torch.dtype | None:
-    """As what a number enters a call as a tensor; None if it cannot."""
+    """The type of the tensor as which a number enters a call; None if it cannot enter as one."""
     if node.target not in TENSOR_FORMS or node.kwargs or len(node.args) != 2:
         return None
     result = node.meta.get("example_value")
     operands = [a.meta.get("example_value") for a in node.args if isinstance(a, torch.fx.Node)]
     tensors = [v for v in operands if isinstance(v, torch.Tensor)]
-    # Whole numbers and truth values promote otherwise than a 0-d tensor of floats does.
+    # Integers and booleans promote otherwise than a 0-d tensor of floats does.
     floats = [v for v in operands if isinstance(v, (float, torch.SymFloat))]
     if not len(tensors) == len(floats) == 1 or not isinstance(result, torch.Tensor):
         return None
@@ -116,7 +117,7 @@ def _number_dtype(node: torch.fx.Node) -> torch.dtype | None:
     if not tensor.is_floating_point() and torch.get_default_dtype() is not torch.float32:
         return None
     if tensor.dim() == 0 and tensor.dtype in _NARROW and result.dtype is torch.bool:
-        return None  # a number is rounded before it is compared; of two 0-d tensors neither is
+        return None  # a number is rounded before it is compared, but of two 0-d tensors neither is
     wide = torch.float64 in (result.dtype, tensor.dtype)
     return torch.float64 if wide else torch.float32
 
@@ -131,7 +132,7 @@ class _Splitter:
         self._host_graph = torch.fx.Graph()
         self._on_device: dict[torch.fx.Node, torch.fx.Node] = {}
         self._on_host: dict[torch.fx.Node, torch.fx.Node] = {}
-        # By number and how it enters, in the order of the inputs.
+        # By number and the type with which it enters, in the order of the inputs.
         self._entered: dict[tuple[torch.fx.Node, torch.dtype | None], torch.fx.Node] = {}
 
     def split(self) -> HostNumbers:
@@ -172,7 +173,8 @@ class _Splitter:
         return kept
 
     def _copy_to_host(self, node: torch.fx.Node) -> torch.fx.Node:
-        """With what it is computed from: sizes, and numbers made of sizes."""
+        """Copies a node with the nodes that it is computed from: sizes, and numbers made of
+        sizes."""
         if node not in self._on_host:
             if node not in self._host and not _is_number(node.meta.get("example_value")):
                 raise CaptureError(f"a Python number is computed from a tensor, {node.name}")
@@ -182,7 +184,7 @@ class _Splitter:
         return self._on_host[node]
 
     def _enter_numbers(self, nodes: list[torch.fx.Node]) -> None:
-        """Inputs of a graph stand before its calls."""
+        """Adds the placeholders of the numbers, because inputs of a graph come before its calls."""
         for node in nodes:
             if node.op == "output" or node in self._host:
                 continue
@@ -212,7 +214,7 @@ class _Splitter:
 
 
 def split_numbers(module: torch.fx.GraphModule) -> HostNumbers | None:
-    """The parts of a graph with floats that change; None for a graph without such. CaptureError for
-    a number that the host cannot compute."""
+    """The parts of a graph with floats that change; None for a graph without such floats. Raises
+    CaptureError for a number that the host cannot compute."""
     host = _host_nodes(module.graph)
     return _Splitter(module, host).split() if host else None

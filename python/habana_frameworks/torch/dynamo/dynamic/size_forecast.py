@@ -10,20 +10,20 @@ import sympy
 
 from .symbols import Sizes
 
-# Sizes met that a forecast looks back at.
+# The number of met sizes that a forecast looks back at.
 _HISTORY = 64
 
 
 class SizeForecast:
-    """From the sizes that a graph has met, in order, to those worth making ahead.
+    """Guesses, from the sizes that a graph has met in order, which sizes are worth making ahead.
 
-    Sizes in arithmetical progression (generation, a growing batch) go on; otherwise the neighbours
-    of the newest size, one step away in one symbol, where the step is the greatest common divisor
-    of the differences seen. Not thread-safe.
+    Sizes in arithmetical progression (generation, a growing batch) are continued. Otherwise the
+    neighbours of the newest size are guessed, one step away in one symbol, where the step is the
+    greatest common divisor of the differences seen. Not thread-safe.
     """
 
     def __init__(self, ahead: int) -> None:
-        """ahead: so many sizes at once; 0 for no forecast."""
+        """ahead: how many sizes to forecast at once; 0 for no forecast."""
         self._ahead = ahead
         self._met: deque[Sizes] = deque(maxlen=_HISTORY)
         self._taken: set[tuple[tuple[str, int], ...]] = set()
@@ -31,11 +31,12 @@ class SizeForecast:
         self._queue: list[Sizes] = []
         self._made = 0
         self._used = 0
-        # Sizes in a row of which one symbol was one larger than in the last.
+        # The number of sizes in a row in which one symbol was larger by one than in the size
+        # before.
         self.growing = 0
 
     def met(self, sizes: Sizes) -> None:
-        """A size came for the first time."""
+        """Notes a size that came for the first time."""
         self._used += _key(sizes) in self._guessed
         step = self._difference(sizes)
         self.growing = self.growing + 1 if step and max(step.values()) == 1 else 0
@@ -44,12 +45,12 @@ class SizeForecast:
         self._queue = self._candidates() if self._worthwhile() else []
 
     def pending(self, allowed: Callable[[Sizes], bool]) -> bool:
-        """True if take() has one."""
+        """True if take() has a size."""
         self._queue = [s for s in self._queue if _key(s) not in self._taken and allowed(s)]
         return bool(self._queue)
 
     def take(self, allowed: Callable[[Sizes], bool]) -> Sizes | None:
-        """The next size to make; every size once. allowed: whether a call may have it."""
+        """The next size to make; each size is given once. allowed: whether a call may have it."""
         if not self.pending(allowed):
             return None
         sizes = self._queue.pop(0)
@@ -63,7 +64,7 @@ class SizeForecast:
         return self._ahead > 0 and (self._made < 8 or 4 * self._used >= self._made)
 
     def _difference(self, sizes: Sizes) -> Sizes:
-        """Symbols that differ from the newest size met, and by how much."""
+        """The symbols that differ from the newest size met, and by how much."""
         if not self._met:
             return {}
         last = self._met[-1]

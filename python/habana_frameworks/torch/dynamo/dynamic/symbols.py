@@ -1,4 +1,5 @@
-"""Symbolic sizes of a Dynamo graph: what they are in a call, and inputs of another call."""
+"""The symbolic sizes of a Dynamo graph: their values in a call, and inputs for a call with other
+values."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def _expression(value: Any) -> Any:
 
 
 class GraphSymbols:
-    """The symbols of one graph's inputs, and where a call shows their values.
+    """The symbols of one graph's inputs, and where the arguments of a call show their values.
 
     known: False if some symbol cannot be read off the arguments of a call, or if an input is of a
     kind that cannot be made for another size.
@@ -28,7 +29,7 @@ class GraphSymbols:
 
     def __init__(self, placeholders: Sequence[torch.fx.Node]) -> None:
         self._examples = [example_of(node) for node in placeholders]
-        # Where the value of a symbol stands: argument, then dimension or None for a number.
+        # The place of a symbol's value: the argument, then the dimension or None for a number.
         self._places: dict[sympy.Symbol, tuple[int, int | None]] = {}
         free: set[sympy.Symbol] = set()
         self._shape_env: Any = None
@@ -64,15 +65,16 @@ class GraphSymbols:
             interval = self._shape_env.var_to_range.get(symbol)
             if interval is not None and not interval.lower <= value <= interval.upper:
                 return False
-        # Complete once Dynamo has built its guards, before the graph's first call.
+        # The guards are complete once Dynamo has built them, before the graph's first call.
         at = _integers(sizes)
         try:
             return all(guard.expr.xreplace(at) != sympy.false for guard in self._shape_env.guards)
-        except ArithmeticError:  # a guard that divides by what is 0 at these sizes
+        except ArithmeticError:  # a guard divides by a value that is 0 at these sizes
             return False
 
     def arguments(self, like: Sequence[Any], sizes: Sizes) -> list[Any]:
-        """Arguments of a call with other sizes, of unset content; `like`: those of some call."""
+        """Arguments for a call with other sizes, whose content is not set. `like`: the arguments of
+        some call."""
         return [
             self._argument(example, value, _integers(sizes))
             for example, value in zip(self._examples, like, strict=True)
@@ -81,7 +83,7 @@ class GraphSymbols:
     def _argument(self, example: Any, value: Any, at: Mapping[Any, Any]) -> Any:
         if isinstance(example, torch.SymInt):
             return int(_expression(example).xreplace(at))
-        # A number that the host computes (host_numbers.py) has no example, and no size.
+        # A number that the host computes (host_numbers.py) has no example and no size.
         if not isinstance(value, torch.Tensor) or example is None:
             return value
         shape = [int(_expression(size).xreplace(at)) for size in example.shape]

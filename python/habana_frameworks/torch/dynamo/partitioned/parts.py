@@ -37,8 +37,7 @@ def compile_parts(
     """The graph as a function, or the reason why AOTAutograd does not lead to one either.
 
     record: the record of the graph; the records of the parts are listed in its place. reason: why
-    our
-    own capture refused it. spent: as in Request.
+    our own capture refused it. spent: as in Request.
     """
     if any(isinstance(v, torch.Tensor) and v.is_complex() for v in example_inputs):
         return Eager(reason)  # its parts would have the same input

@@ -1,1 +1,1 @@
-"""What Dynamo must know, or do otherwise, while it traces for hpu."""
+"""Patches for what Dynamo must know, or do otherwise, while it traces for hpu."""

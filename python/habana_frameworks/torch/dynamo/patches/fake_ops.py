@@ -1,11 +1,11 @@
 """Fake tensors on hpu get the sizes and strides that eager ops give there.
 
-A graph traced with other strides refuses views that eager code makes. Eager ops on hpu are those of
-the CPU. PyTorch presumes that
+A graph that was traced with other strides refuses views that eager code makes. Eager ops on hpu are
+those of the CPU. PyTorch assumes that
 
 - every hpu result is contiguous, which holds for the fork's device and not for this one;
-- a convolution backend that it does not know makes row-major results; an eager convolution on hpu
-  keeps channels-last, as on the CPU;
+- a convolution backend that it does not know makes row-major results, but an eager convolution on
+  hpu keeps channels-last, as on the CPU;
 - some results have the sizes that CUDA gives them;
 - some ops make row-major results where their CPU kernels keep the memory format of an argument.
 
@@ -26,14 +26,15 @@ from ...torch_compat.trees import tree_leaves, tree_map_only
 
 _aten = torch.ops.aten
 
-# Ops whose fakes depend on the device.
+# Ops whose fake kernels depend on the device.
 _AS_ON_CPU = (
     _aten.convolution.default,
     _aten.convolution_backward.default,
     _aten._embedding_bag.default,
     _aten._embedding_bag_forward_only.default,
 )
-# Ops that keep the memory format (channels-last or row-major) of an argument, and which one.
+# Ops that keep the memory format (channels-last or row-major) of an argument, and the argument's
+# position.
 _KEEP_FORMAT = {
     _aten.channel_shuffle.default: 0,
     _aten.pixel_shuffle.default: 0,
@@ -61,7 +62,7 @@ def _like(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
 
 
 def _as_on_cpu(original: Fake | None) -> Fake:
-    """original: PyTorch's own rule; None: it is the op's meta function."""
+    """original: PyTorch's own rule; None if that is the op's meta function."""
 
     def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         device = _device_of(args, kwargs)
@@ -80,7 +81,7 @@ def _as_on_cpu(original: Fake | None) -> Fake:
 
 
 class _Inside(threading.local):
-    """Whether this thread is in a rule that asks for what PyTorch says."""
+    """Whether this thread is inside a rule that asks PyTorch for its own result."""
 
     def __init__(self) -> None:
         self.value = False
@@ -90,7 +91,7 @@ _inside = _Inside()
 
 
 def _with_strides(made: Callable[[torch.Tensor, Any], torch.Tensor]) -> Fake:
-    """made: the result, of PyTorch's result and the arguments."""
+    """made: makes the result from PyTorch's result and the arguments."""
 
     def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         device = _device_of(args, kwargs)
@@ -117,7 +118,7 @@ def _keep_format(argument: int) -> Fake:
 
 
 def _rolled(result: torch.Tensor, args: Any) -> torch.Tensor:
-    """By parts, one dimension after the other; row-major where it rolls over all elements."""
+    """Rolls by parts, one dimension after the other; row-major where it rolls over all elements."""
     if len(args) < 3 or not args[2] or result.numel() == 0:
         return result
     made = args[0]

@@ -1,15 +1,16 @@
 """Optimizers on hpu whose step is compiled are traced as those on CUDA are.
 
 - A compiled AdamW whose step counts are 0-d CPU tensors writes to CPU tensors, which no program
-  does. Dynamo makes optimizers `capturable`, which puts the counts beside the parameters, on CUDA
-  and XPU only, and only before their first step; PyTorch's optimizers themselves take hpu as well.
-  Here one that has counts, of a checkpoint for example, gets them moved. What it saves says
-  `capturable` as the caller set it: such a checkpoint goes on on the CPU too, which refuses others.
-- PyTorch updates lists of tensors at once (`_foreach_*`) by default on devices of a list without
-  hpu. In a graph that is a tenth of the calls of a loop over the parameters, and the same recipe.
-  Eagerly the loop stays: a call with a list runs on the CPU.
-- Whether CUDA graphs may take a parameter as it lies, Dynamo asks Inductor and imports all of it
-  for that: 0.4 s of a process. Of tensors that are not on CUDA there is nothing to ask.
+  does. Dynamo makes optimizers `capturable`, which puts the counts beside the parameters, but on
+  CUDA and XPU only, and only before their first step; PyTorch's optimizers themselves take hpu as
+  well. Here the counts of an optimizer that already has some, from a checkpoint for example, are
+  moved. What it saves says `capturable` as the caller set it: such a checkpoint can be continued on
+  the CPU too, which refuses others.
+- PyTorch updates lists of tensors at once (`_foreach_*`) by default on a list of device types that
+  lacks hpu. In a graph this makes a tenth of the calls of a loop over the parameters, and the same
+  recipe. Eager steps keep the loop, because a call with a list runs on the CPU.
+- Dynamo asks Inductor whether CUDA graphs may use a parameter in place, and imports all of Inductor
+  for that: 0.4 s of a process. For tensors that are not on CUDA there is nothing to ask.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import torch
 
 from ...torch_compat.replaced import original, replace
 
-_MADE_CAPTURABLE = "_made_capturable_on_hpu"  # of a group, and of an optimizer with such a group
+# set on a group, and on an optimizer with such a group
+_MADE_CAPTURABLE = "_made_capturable_on_hpu"
 
 
 def _make_capturable(optimizer: torch.optim.Optimizer) -> None:
-    """Those groups that are on hpu whole."""
+    """Makes the groups capturable whose parameters are all on hpu."""
     for group in optimizer.param_groups:
         parameters = group.get("params", [])
         on_device = len(parameters) > 0 and all(p.device.type == "hpu" for p in parameters)

@@ -1,10 +1,10 @@
 """Recurrent layers while a graph is traced: one call for each direction of a layer, and one for its
 gradients, however many steps there are.
 
-PyTorch composes nn.LSTM and its like of what each step computes on devices that it does not know,
-also for fake tensors, which takes longer than all else that a compilation does. Here layers on hpu
-are calls of `hpu::recurrent_layer`, whose autograd calls `hpu::recurrent_layer_backward`; the
-compile server makes the steps (passes/decompose/recurrent.cc).
+On devices that it does not know, PyTorch composes nn.LSTM and its like from the computations of
+each step, also for fake tensors. That takes longer than everything else in a compilation. Here
+layers on hpu are calls of `hpu::recurrent_layer`, whose autograd calls
+`hpu::recurrent_layer_backward`; the compile server makes the steps (passes/decompose/recurrent.cc).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ...torch_compat.dispatcher import (
 from ...torch_compat.dynamo_settings import dynamo_config
 from ...torch_compat.transforms import is_functorch_wrapped_tensor
 
-# `input`: [T, B, I]. `state`: hidden [B, P] and, of an LSTM, cell [B, H]. `weights`: two matrices
-# [gates * H, I] and [gates * H, P]; then the biases, if any; then [P, H] of a projection.
-# Products have the weights' type, which may be narrower than the state's: autocast. The results are
-# the outputs of all steps [T, B, P] and the last state; of the backward the gradients of `input`,
-# `state` and `weights`. `grads`: of the results.
+# `input`: [T, B, I]. `state`: hidden [B, P] and, for an LSTM, cell [B, H]. `weights`: two matrices
+# [gates * H, I] and [gates * H, P]; then the biases, if any; then [P, H] for a projection. Products
+# have the weights' type, which under autocast may be narrower than the state's. The results are the
+# outputs of all steps [T, B, P] and the last state; those of the backward are the gradients of
+# `input`, `state` and `weights`. `grads`: the gradients of the results.
 _library = torch.library.Library("hpu", "FRAGMENT")
 _library.define(
     "recurrent_layer(str kind, Tensor input, Tensor[] state, Tensor[] weights, bool reverse) "
@@ -43,7 +43,7 @@ _library.define(
 )
 
 KINDS = ("gru", "lstm", "rnn_relu", "rnn_tanh")
-# Of what recipes calculate with.
+# The types that recipes calculate with.
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 _by_steps = threading.local()  # .on: PyTorch composes layers in this thread
@@ -55,7 +55,7 @@ Gradients = Sequence[torch.Tensor | None]
 def _whole(
     kind: str, input: torch.Tensor, state: Tensors, weights: Tensors, reverse: bool
 ) -> list[torch.Tensor]:
-    """The layer by PyTorch's own op."""
+    """Computes the layer with PyTorch's own op."""
     x = input.flip(0) if reverse else input
     hx: Any = [s.unsqueeze(0) for s in state]
     hx = hx if kind == "lstm" else hx[0]
@@ -68,7 +68,8 @@ def _whole(
 
 @contextmanager
 def _composed(wanted: bool) -> Iterator[None]:
-    """Layers of steps that autograd knows, also where tracing would make calls of them."""
+    """In the block, layers consist of steps that autograd knows, also where tracing would make
+    calls of them."""
     before = getattr(_by_steps, "on", False)
     _by_steps.on = before or wanted
     try:
@@ -80,7 +81,8 @@ def _composed(wanted: bool) -> Iterator[None]:
 def _gradients(
     kind: str, grads: Gradients, given: Tensors, states: int, reverse: bool, create_graph: bool
 ) -> list[torch.Tensor | None]:
-    """Of `given`, which are input, state and weights, by autograd of PyTorch's own op."""
+    """The gradients of `given`, which are input, state and weights, by autograd of PyTorch's own
+    op."""
     with _composed(create_graph):
         results = _whole(kind, given[0], given[1 : 1 + states], given[1 + states :], reverse)
     pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None]
@@ -98,13 +100,13 @@ def _gradients(
 
 @torch.library.impl(_library, "recurrent_layer", "CompositeExplicitAutograd")
 def _layer(*args: Any) -> list[torch.Tensor]:
-    """What an eager step runs."""
+    """Runs in an eager step."""
     return [result.contiguous() for result in _whole(*args)]
 
 
 @contextmanager
 def _autograd() -> Iterator[None]:
-    """On again inside of a kernel, which is below it."""
+    """Turns autograd on again inside a kernel, where the dispatcher has left it behind."""
     keys = DispatchKeySet(DispatchKey.ADInplaceOrView)
     for key in (DispatchKey.AutogradHPU, DispatchKey.AutogradCPU):
         keys = keys | DispatchKeySet(key)
@@ -123,7 +125,7 @@ def _layer_backward(
     weights: Tensors,
     reverse: bool,
 ) -> list[torch.Tensor]:
-    """What an eager step runs."""
+    """Runs in an eager step."""
     with _autograd():
         given = [t.detach().requires_grad_() for t in (input, *state, *weights)]
         found = _gradients(kind, grads, given, len(state), reverse, False)
@@ -135,7 +137,7 @@ def _layer_backward(
 def _(
     kind: str, input: torch.Tensor, state: Tensors, weights: Tensors, reverse: bool
 ) -> list[torch.Tensor]:
-    """Types are those that the steps would have."""
+    """The results have the types that the steps would have."""
     product = weights[0].dtype
     carried = torch.promote_types(product, state[-1].dtype)
     projected = len(weights) % 2 == 1
@@ -175,8 +177,9 @@ class _Layer(torch.autograd.Function):
         kind, states, reverse = ctx.how
         given = ctx.saved_tensors
         found: Gradients = [None] * len(given)
-        if torch.is_grad_enabled():  # create_graph: by steps, whose gradients autograd knows
-            # Of views, which do not depend on each other.
+        # create_graph: computed by steps, whose gradients autograd knows
+        if torch.is_grad_enabled():
+            # Views are used because they do not depend on each other.
             views = [t.view_as(t) for t in given]
             found = _gradients(kind, grads, views, states, reverse, True)
         elif any(g is not None for g in grads):
@@ -198,7 +201,7 @@ def _layers(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """torch.lstm and its like."""
+    """Computes torch.lstm and its like."""
     if torch.is_autocast_enabled("hpu"):
         params = [p.to(torch.get_autocast_dtype("hpu")) for p in params]
     directions = 2 if bidirectional else 1
@@ -225,8 +228,8 @@ def _layers(
 def _is_ours(
     input: torch.Tensor, hx: Any, params: Tensors, count: int, dropout: float, train: bool
 ) -> bool:
-    """False for what PyTorch should compose, or say that it is wrong. count: layers of all
-    directions."""
+    """False for calls that PyTorch should compose, or reject with its own error. count: the layers
+    of all directions."""
     if getattr(_by_steps, "on", False):
         return False
     states = [hx] if isinstance(hx, torch.Tensor) else hx
@@ -242,7 +245,7 @@ def _is_ours(
     autocast = torch.is_autocast_enabled("hpu")
     if not autocast and len({t.dtype for t in tensors}) > 1:
         return False
-    # Eager calls of no gradient are one CPU call, which draws its masks by itself.
+    # Eager calls without a gradient are one CPU call, which draws its masks by itself.
     wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return not (train and dropout > 0) or wants_gradient or autocast
 
@@ -278,7 +281,7 @@ def in_graphs() -> Iterator[None]:
     if not config._is_default("allow_rnn"):  # type: ignore[attr-defined]
         yield
         return
-    # config.patch would leave what it restores as if the user had set it.
+    # config.patch would leave the restored value as if the user had set it.
     revert = config._make_closure_patcher(allow_rnn=True)()
     try:
         yield
@@ -287,8 +290,9 @@ def in_graphs() -> Iterator[None]:
 
 
 def register() -> None:
-    """May be called again. For the Python dispatcher, which tracing has on. Eager layers are one
-    CPU call, or composed where a gradient is wanted (backend/torch/eager/fallback.cc)."""
+    """Registers the layers for the Python dispatcher, which is on while tracing. May be called
+    again. Eager layers are one CPU call, or composed where a gradient is wanted
+    (backend/torch/eager/fallback.cc)."""
     key = DispatchKey.AutogradHPU
     for kind in KINDS:
         op = getattr(torch.ops.aten, kind).input

@@ -2,9 +2,8 @@
 
 A graph of this process that has a stored program is an artifact of type "hpu_program". Its key is
 the graph's front-end key. Its content is a bundle (dynamo/programs/bundle.py) of one program with
-its
-signatures, which is read from the daemon when the artifacts are saved. Loading gives the bundle to
-the daemon, which files a program that is signed by the daemon itself or by a key that it trusts.
+its signatures, which is read from the daemon when the artifacts are saved. Loading gives the bundle
+to the daemon, which files a program that is signed by the daemon itself or by a key that it trusts.
 PyTorch's own artifacts are pickles; these are not.
 """
 

@@ -55,8 +55,7 @@ def _module_class(module: torch.fx.GraphModule) -> str:
     """The class of the module whose code the graph is; "" for a function.
 
     A node's nn_module_stack begins with the modules that the traced function calls; the module
-    whose
-    method is traced is that function's `self`.
+    whose method is traced is that function's `self`.
     """
     traced = _traced_self()
     if traced:

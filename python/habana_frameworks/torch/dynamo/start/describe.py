@@ -291,8 +291,8 @@ class Describer:
         """The text of a value that a function has as a default, in a cell or as an attribute.
 
         Dynamo guards the value where it reads it, if the function has a place of its own; it does
-        not
-        guard the value of a method, which it may reach by an object that the traced code made."""
+        not guard the value of a method, which it may reach by an object that the traced code
+        made."""
         if self._within_class:
             return self._content(value, _DEPTH)
         if type(value) in (tuple, frozenset, float):

@@ -6,10 +6,10 @@ key.
 "hpu-start-1\n", 32 bytes HMAC-SHA256(key, name of the start + content), content
 
 The contents are pickles. Therefore nothing is read that lies in a folder others can write to,
-belongs to
-another user or was not signed for the start it is filed under. Starts never leave the machine's
-user. Every folder is opened once and checked by its descriptor, and everything below is named
-relative to that descriptor: a process that renames folders meanwhile does not change what is read.
+belongs to another user or was not signed for the start it is filed under. Starts never leave the
+machine's user. Every folder is opened once and checked by its descriptor, and everything below is
+named relative to that descriptor: a process that renames folders meanwhile does not change what is
+read.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ process.
 A guard is kept as its source (the path from the frame's locals and globals to a value), its kind
 and a fact. In another process the values are looked up by the same sources; where every fact is the
 same, Dynamo's own guards are built on the new values. So no guard is dropped: an ID_MATCH guards
-the
-address of the new process's object, once the object has been recognised as the old one.
+the address of the new process's object, once the object has been recognised as the old one.
 """
 
 from __future__ import annotations

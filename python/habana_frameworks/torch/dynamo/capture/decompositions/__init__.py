@@ -1,1 +1,1 @@
-"""ATen ops for which the compile server has no rule, as ops that it knows."""
+"""ATen ops for which the compile server has no rule, expressed by ops that it knows."""

@@ -1,8 +1,8 @@
 """Decompositions of the ATen ops for which the compile server has no rule: PyTorch's own, and those
 that it lacks.
 
-Used where they end in ops that it knows (recorder.py); any other op stays as it is and runs
-eagerly.
+A decomposition is used if it ends in ops that the server knows (recorder.py); any other op stays as
+it is and runs eagerly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _load() -> None:
 @functools.cache
 def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     """The function that computes `op` by other ops; None if the server takes `op` itself, or if
-    there is none."""
+    there is no such function."""
     if op.namespace != "aten" or str(op) in ATEN_RULES:
         return None
     if op in OWN:

@@ -1,4 +1,4 @@
-"""grid_sample on images, and its backward: a pixel is a row of all its channels, which is read and
+"""grid_sample on images, and its backward. A pixel is a row of all its channels, which is read and
 added to as a whole."""
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _BORDER = 1
 def _pixels(
     coordinate: torch.Tensor, size: int, border: bool, align_corners: bool
 ) -> tuple[torch.Tensor, torch.Tensor | float]:
-    """Where a coordinate of -1 to 1 lies among `size` pixels, and how far it moves there by 1."""
+    """The position of a coordinate from -1 to 1 among `size` pixels, and how far the position moves
+    when the coordinate grows by 1."""
     slope = (size - 1) / 2 if align_corners else size / 2
     place = (coordinate.reshape(-1) + 1) * slope - (0.0 if align_corners else 0.5)
     if not border:
@@ -27,7 +28,7 @@ def _pixels(
 
 
 class _Sampling:
-    """Which rows each point of the grid reads."""
+    """The rows that each point of the grid reads."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class _Sampling:
         self.first = images.unsqueeze(1).expand(self.count, points).reshape(-1)
 
     def pixel(self, column: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The row of a pixel, and whether it is in its image. Counted in integers: f32 holds no
-        number of a pixel above 2 ** 24."""
+        """The row of a pixel, and whether it is in its image. Rows are counted in integers, because
+        f32 does not hold every row number above 2 ** 24."""
         there = (column >= 0) & (column < self.width) & (row >= 0) & (row < self.height)
         line = row.clamp(0, self.height - 1).to(torch.int64) * self.width
         place = line + column.clamp(0, self.width - 1).to(torch.int64)
@@ -61,7 +62,8 @@ class _Sampling:
     def corners(
         self,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, int]]:
-        """Row, whether it is in the image, weights along x and y, and on which side it lies."""
+        """For each corner: the row, whether it is in the image, the weights along x and y, and on
+        which side the corner lies."""
         left, top = self.x.floor(), self.y.floor()
         along_x, along_y = self.x - left, self.y - top
         for right in (0, 1):
@@ -73,7 +75,7 @@ class _Sampling:
 
 
 def _where(there: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """0 for what is outside of the image, which may be next to inf or NaN."""
+    """The rows with 0 for those outside the image, whose values may be inf or NaN."""
     return torch.where(there.unsqueeze(1), rows, 0.0)
 
 
@@ -83,7 +85,7 @@ def _rows(images: torch.Tensor) -> torch.Tensor:
 
 def _images(rows: torch.Tensor, count: int, height: int, width: int) -> torch.Tensor:
     images = rows.reshape(count, height, width, -1).permute(0, 3, 1, 2)
-    # Not contiguous(), which keeps the strides of a single channel.
+    # contiguous() would keep the strides of a single channel.
     return images.clone(memory_format=torch.contiguous_format)
 
 
@@ -134,5 +136,5 @@ def grid_sampler_2d_backward(
                 moved_y = moved_y + (value if below else -value) * share_x
     images = _images(summed, at.count, at.height, at.width)
     moved = torch.stack((moved_x * at.slope_x, moved_y * at.slope_y), -1).reshape(grid.shape)
-    # PyTorch's op gives the grid a gradient whether it is asked for or not.
+    # PyTorch's op gives the grid a gradient whether that is requested or not.
     return images if output_mask[0] else None, moved

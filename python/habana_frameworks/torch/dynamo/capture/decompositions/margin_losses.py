@@ -1,5 +1,5 @@
-"""Decomposition of the margin loss of several labels, of which PyTorch's own is wrong: it takes
-targets behind the first -1 for labels, and -1 itself for the last class."""
+"""Decomposition of the margin loss of several labels. PyTorch's own decomposition is wrong: it
+takes targets after the first -1 for labels, and -1 itself for the last class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Decompositions that PyTorch lacks, of ATen ops for which the compile server has no rule.
+"""Decompositions, which PyTorch lacks, of ATen ops for which the compile server has no rule.
 
-Results have the strides of the op's (recorder.py checks). NotImplementedError: arguments for which
-the op stays as it is.
+The results have the strides of the op's results (recorder.py checks that). NotImplementedError
+means that the op stays as it is for these arguments.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def _weight_norm_backward(
     saved_norms: torch.Tensor,
     dim: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of w = v * (g / |v|), a norm for each place in `dim`. The CPU kernel, which an eager step
-    would call, takes every operand as contiguous without looking."""
+    """The gradients of w = v * (g / |v|), with a norm for each position in `dim`. The CPU kernel,
+    which an eager step would call, assumes that every operand is contiguous and does not check
+    it."""
     others = [d for d in range(saved_v.dim()) if d != dim]
     along = (grad_w * saved_v).sum(others, keepdim=True) / saved_norms
     grad_v = (saved_g / saved_norms) * (grad_w - saved_v * (along / saved_norms))
@@ -57,7 +58,7 @@ def _as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> torch.Tensor:
-    """Of one that overwrites all: its source in the order of memory."""
+    """An as_strided_scatter that overwrites everything is its source in the order of memory."""
     order = sorted(range(src.dim()), key=lambda d: -stride[d])
     return src.permute(order).reshape(self.shape).clone()
 
@@ -65,7 +66,8 @@ def _as_strided_scatter(
 def _replication_pad3d_backward(
     grad_output: torch.Tensor, self: torch.Tensor, padding: Sequence[int]
 ) -> torch.Tensor:
-    """The depth's first, as the height of planes that are rows."""
+    """Folds the depth first, as the height of planes whose pixels form a row, and then the
+    planes."""
     depth, height, width = self.shape[-3:]
     left, right, top, bottom, front, back = padding
     padded = grad_output.shape[-2] * grad_output.shape[-1]
@@ -147,7 +149,7 @@ def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | Non
 def _cdist_backward(
     grad: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: float, cdist: torch.Tensor
 ) -> torch.Tensor:
-    """Of equal points, whose distance has no gradient: 0."""
+    """The gradient is 0 for equal points, whose distance has no derivative."""
     if p != 2:
         raise NotImplementedError
     share = torch.where(cdist == 0, 0.0, grad / cdist)
@@ -158,7 +160,8 @@ def _cdist_backward(
 def _kth(
     self: torch.Tensor, k: int, dim: int, keepdim: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The k-th smallest value (from 0) and its place; whether the largest, NaN, is among them."""
+    """The k-th smallest value (from 0) and its position, and whether the largest value is NaN,
+    which means that the row has a NaN."""
     values, places = self.sort(dim)
     value, place = values.narrow(dim, k, 1), places.narrow(dim, k, 1)
     last = values.narrow(dim, self.shape[dim] - 1, 1)
@@ -182,7 +185,7 @@ def _kthvalue(
 def _median(
     self: torch.Tensor, dim: int, keepdim: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower of two in the middle; NaN where there is one."""
+    """The lower one of two values in the middle; NaN where the row has a NaN."""
     if self.dim() == 0 or not self.is_floating_point():
         raise NotImplementedError
     value, place, has_nan = _kth(self, (self.shape[dim] - 1) // 2, dim, keepdim)
@@ -200,7 +203,8 @@ def _put(
 
 
 def _masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Each place of the mask reads as many elements behind the source's first as places precede."""
+    """A position that the mask selects reads the element of the source whose index is the number of
+    selected positions before it."""
     self, mask = torch.broadcast_tensors(self, mask)
     read = (mask.reshape(-1).cumsum(0) - 1).clamp(min=0)
     given = source.reshape(-1).index_select(0, read).reshape(mask.shape)
@@ -229,7 +233,8 @@ def _searchsorted(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Counts what lies before: quadratic work, none of it in order. NaN is larger than all."""
+    """Counts the edges before each value. The work is quadratic, but no step depends on another.
+    NaN is larger than every number."""
     if sorter is not None:
         raise NotImplementedError
     edges, values = sorted_sequence.unsqueeze(-2), self.unsqueeze(-1)
@@ -247,7 +252,7 @@ def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None)
 
 def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
     if min >= max:
-        raise NotImplementedError  # the bounds are those of the data
+        raise NotImplementedError  # the bounds depend on the data
     flat = self.reshape(-1)
     place = ((flat - min) * bins / (max - min)).floor().clamp(max=bins - 1)
     inside = (flat >= min) & (flat <= max)
@@ -272,7 +277,7 @@ def _median_of_all(self: torch.Tensor) -> torch.Tensor:
 
 
 def _fmax(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Where one is NaN, the other."""
+    """Where one operand is NaN, the result is the other."""
     if not self.is_floating_point() or self.dtype != other.dtype:
         raise NotImplementedError
     larger = torch.where(other.isnan(), self, torch.maximum(self, other))
@@ -313,7 +318,7 @@ def _diagonal_scatter(
     rows, columns = matrices.shape[-2:]
     row = torch.arange(rows, device=self.device).unsqueeze(1)
     on_diagonal = torch.arange(columns, device=self.device) - row == offset
-    # Above the main diagonal an element is counted by its row, below by its column.
+    # An element above the main diagonal is counted by its row, one below it by its column.
     length = rows if offset >= 0 else columns
     values = _aten.constant_pad_nd(src, [0, length - src.shape[-1]])
     values = values.unsqueeze(-1 if offset >= 0 else -2)
@@ -324,7 +329,8 @@ def _diagonal_scatter(
 def _triangle(
     counts: torch.Tensor, firsts: torch.Tensor, total: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    """Row and column of each of `total` elements: a row has so many, from a column on."""
+    """The row and column of each of `total` elements. Row i has counts[i] elements, from column
+    firsts[i] on."""
     ends = counts.cumsum(0)
     place = torch.arange(total, device=counts.device)
     row = (ends <= place.unsqueeze(-1)).sum(-1)
@@ -373,7 +379,7 @@ def _zeros(
     device: torch.device | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """Of autograd's zeros without memory, which no step can read."""
+    """Zeros in place of autograd's zeros without memory, which no step can read."""
     return torch.zeros(size, dtype=dtype, device=device)
 
 

@@ -1,5 +1,5 @@
-"""Pooling over volumes as pooling over images, twice: of each depth's plane, then along the depth,
-where a plane's outputs are the columns of one row each.
+"""Pooling over volumes as pooling over images, twice: in the plane of each depth, then along the
+depth, where each output of the planes is a column of an image.
 
 Maxima keep their order: the first in its plane, then the first plane.
 """
@@ -21,12 +21,13 @@ def _three(values: Sequence[int]) -> list[int]:
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
-    """Sums of a window do not fit into f16, and averages of averages are to be rounded once."""
+    """Widens to f32: sums of a window do not fit into f16, and averages of averages are to be
+    rounded once."""
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _planes(x: torch.Tensor) -> torch.Tensor:
-    """[.., D, H, W] as images with a channel per depth."""
+    """[.., D, H, W] as images with one channel per depth."""
     return x.reshape(-1, *x.shape[-3:])
 
 
@@ -36,14 +37,15 @@ def _columns(planes: torch.Tensor) -> torch.Tensor:
 
 
 class _Window:
-    """Of an average: in planes and along the depth, as arguments of the pooling of images."""
+    """The window of an average as arguments of the pooling of images, for the planes and for the
+    depth."""
 
     def __init__(
         self, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool
     ) -> None:
         kernel, padding = _three(kernel), _three(padding)
         stride = _three(stride) if stride else kernel
-        # Sums: what each divides by comes after both.
+        # Both poolings give sums (their divisor is 1); `divided` divides afterwards.
         self.plane = (kernel[1:], stride[1:], padding[1:], ceil, True, 1)
         self.depth = ([kernel[0], 1], [stride[0], 1], [padding[0], 0], ceil, True, 1)
         self.kernel, self.padding = kernel, padding
@@ -51,7 +53,7 @@ class _Window:
     def divided(
         self, y: torch.Tensor, sizes: Sequence[int], count_padding: bool, divisor: int | None
     ) -> torch.Tensor:
-        """y: an element per window, [.., D, H, W]. sizes: of what was pooled."""
+        """y: one element per window, [.., D, H, W]. sizes: those of the pooled tensor."""
         if divisor is not None:
             return y / divisor
         if not any(self.padding) and not self.plane[3]:
@@ -69,7 +71,7 @@ class _Window:
         rows = _aten.constant_pad_nd(rows, [0, 0, d, d], 1.0)
         plane = _aten.avg_pool2d(ones, *self.plane[:2], [0, 0], *self.plane[3:])
         column = _aten.avg_pool2d(rows, *self.depth[:2], [0, 0], *self.depth[3:])
-        # A window must begin before the padding on the right, which is here a part of the image.
+        # A window must begin before the padding on the right, which is a part of the image here.
         plane = plane[..., : y.shape[-2], : y.shape[-1]]
         count = plane * column[:, :, : y.shape[-3]].reshape(-1, 1, 1)
         return y / count[0]
@@ -134,7 +136,8 @@ def _joined(
     in_planes: tuple[torch.Tensor, torch.Tensor],
     pool_depth: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima and their places in the volume. in_planes: maxima and places of every plane."""
+    """The maxima and their positions in the volume. in_planes: maxima and positions in every
+    plane."""
     y, places = in_planes
     z, along = pool_depth(_columns(y))
     depth = torch.arange(y.shape[1], device=self.device).reshape(-1, 1, 1)
@@ -180,7 +183,7 @@ def _max_pool3d(
 def _to_places(
     grad_output: torch.Tensor, self: torch.Tensor, dims: int, indices: torch.Tensor
 ) -> torch.Tensor:
-    """Each gradient to the place of its maximum within the last `dims` dimensions."""
+    """Adds each gradient to the position of its maximum within the last `dims` dimensions."""
     count = 1
     for size in self.shape[:-dims]:
         count *= size
@@ -190,7 +193,7 @@ def _to_places(
 
 
 def _max_pool3d_backward(grad_output: torch.Tensor, self: torch.Tensor, *more: Any) -> torch.Tensor:
-    """The indices are last."""
+    """The indices are the last argument."""
     return _to_places(grad_output, self, 3, more[-1])
 
 
