@@ -68,7 +68,8 @@ def _no_arguments(_: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Command:
-    """Its name is the function's, its help the docstring; the answer is printed by tables.py."""
+    """A command. Its name is the function's name, its help the docstring; tables.py prints its
+    answer."""
 
     run: Callable[[argparse.Namespace], Any]
     add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
@@ -107,7 +108,8 @@ _COMMANDS = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hpu-compile", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("serve", help=serve.__doc__)  # main() knows it before this does
+    # listed for --help; main() handles it before the parser does
+    commands.add_parser("serve", help=serve.__doc__)
     for name, command in _COMMANDS.items():
         text = command.run.__doc__
         arguments = commands.add_parser(name, help=text, description=text)
@@ -117,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _print_rows(rows: Iterator[Any]) -> None:
-    """As json.dumps prints a list of them, each as soon as it is there."""
+    """Prints the rows as json.dumps prints a list, but each row as soon as it is there."""
     separator = "["
     for row in rows:
         print(separator + "\n" + textwrap.indent(json.dumps(row, indent=1), " "), end="")
@@ -126,10 +128,11 @@ def _print_rows(rows: Iterator[Any]) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code: 0, or 1 with a message on standard error; 1 as well where a problem was found."""
+    """Returns the exit code: 0, or 1 with a message on standard error; also 1 if a problem was
+    found."""
     words = sys.argv[1:] if argv is None else argv
     try:
-        if words[:1] == ["serve"]:  # all that follows, --help too, is the server's
+        if words[:1] == ["serve"]:  # the server handles everything that follows, including --help
             serve(words[1:])
     except OSError as error:
         print(f"hpu-compile serve: {error}", file=sys.stderr)
@@ -143,7 +146,8 @@ def main(argv: list[str] | None = None) -> int:
             _print_rows(answer)
         else:
             print(json.dumps(answer, indent=1))
-    # Both of the client's errors are RuntimeErrors; ImportError: the native part is not there.
+    # Both of the client's errors are RuntimeErrors; an ImportError means that the native part is
+    # missing.
     except (CommandError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"hpu-compile {arguments.command}: {error}", file=sys.stderr)
         return 1

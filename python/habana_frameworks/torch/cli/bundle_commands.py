@@ -19,7 +19,7 @@ from .key_commands import believed_keys
 from .progress import Progress
 from .store_commands import find_manifests, label_of
 
-# Of one program, which may have gigabytes.
+# The time for one program, which may have gigabytes.
 _IMPORT_TIMEOUT_S = 600.0
 
 
@@ -51,7 +51,7 @@ def export_(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _fetch(client: Any, manifest: dict[str, Any]) -> BundledProgram | None:
-    """None: it left the store meanwhile."""
+    """The stored program; None if it left the store meanwhile."""
     loaded = client.get_content(bytes.fromhex(manifest["key"]))
     if loaded is None:
         return None
@@ -112,7 +112,7 @@ def add_sign_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _public_key(text: str) -> str:
-    """The beginning of a key would name whoever makes one that begins so."""
+    """A whole public key: anybody could make a key that has the same beginning."""
     if re.fullmatch("[0-9a-fA-F]{64}", text) is None:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected 64 hexadecimal digits, as `hpu-compile keys` prints them"

@@ -13,7 +13,7 @@ from .. import native
 from ..dynamo.programs.local_daemon import open_client, running_socket, server_paths, server_process
 from .errors import CommandError
 
-# Running compilations are given 10 s (--stop-grace of the server).
+# Running compilations get 10 s to end (--stop-grace of the server).
 _STOP_TIMEOUT_S = 20
 # A daemon whose socket was removed listens again within a second.
 _LISTEN_TIMEOUT_S = 2
@@ -32,7 +32,7 @@ class HungDaemonError(CommandError):
 
 
 class DeafDaemonError(HungDaemonError):
-    """The daemon is there and does not listen: its socket was removed."""
+    """The daemon is there and does not listen, because its socket was removed."""
 
 
 def daemon_client() -> Any:
@@ -42,7 +42,7 @@ def daemon_client() -> Any:
 
 
 def find_daemon() -> tuple[Any, dict[str, Any]] | None:
-    """The daemon if it runs, and what it says of itself."""
+    """The running daemon, if there is one, and its status."""
     module = native.client_module()
     deadline = time.monotonic() + _LISTEN_TIMEOUT_S
     while True:
@@ -82,7 +82,7 @@ def status(_: argparse.Namespace) -> dict[str, Any]:
     except native.client_module().CompileError:
         if server_process() is not None:
             raise
-        return answer  # it left between the two questions
+        return answer  # it ended between the two questions
     answer |= found[1] | {"running": True, "uptime_s": counters["server.uptime_seconds"]}
     wrong = problem_of_store(answer["store"], answer["log"], counters)
     if wrong:
@@ -91,7 +91,8 @@ def status(_: argparse.Namespace) -> dict[str, Any]:
 
 
 def problem_of_settings(cache_dir: str) -> str:
-    """What would keep every process here from compiled programs; empty: nothing."""
+    """A setting that would keep every process here from compiled programs; empty if there is
+    none."""
     library = os.environ.get("HPU_SYNAPSE_LIBRARY", "")
     if library and not os.path.isfile(library):
         return (
@@ -101,7 +102,7 @@ def problem_of_settings(cache_dir: str) -> str:
     try:
         owner = os.stat(cache_dir).st_uid
     except OSError:
-        return ""  # not made yet
+        return ""  # the folder is not made yet
     if owner not in (os.getuid(), 0):
         return (
             f"the cache folder {cache_dir} belongs to user {owner}, who could replace what is in "

@@ -1,4 +1,4 @@
-"""`hpu-compile doctor`: walks a client's whole way to the last server and says where it ends."""
+"""`hpu-compile doctor`: tests a client's whole way to the last server and says where it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..internal.regular_file import read_regular_file
 from .daemon import daemon_client, find_daemon, problem_of_settings, problem_of_store
 from .errors import CommandError
 
-# A store that has less room writes nothing soon.
+# A store with less room will soon write nothing.
 _LITTLE_ROOM_BYTES = 200 << 20
 _SERVER_TIMEOUT_S = 5.0
 
@@ -32,7 +32,7 @@ class Step:
 
 
 class _Ends(Exception):
-    """What follows cannot be tried."""
+    """The steps that follow cannot be tried."""
 
     def __init__(self, detail: str, cure: str) -> None:
         super().__init__(detail)
@@ -182,14 +182,14 @@ def _servers() -> Iterator[Step]:
 
 
 def _access(config_file: str) -> dict[str, str]:
-    """What the daemon shows to servers, by the names of its configuration."""
+    """The credentials that the daemon shows to servers, by the names of its configuration."""
     if not config_file:
         return {}
     try:
         text = read_regular_file(config_file).decode()
         return {name: str(value) for name, value in tomllib.loads(text).items()}
     except (OSError, ValueError):
-        return {}  # the daemon took it, so it has what it needs
+        return {}  # the daemon accepted the file, so it has what it needs
 
 
 def _server(address: str, access: dict[str, str], build_id: str) -> Step:

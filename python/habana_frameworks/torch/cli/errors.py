@@ -1,7 +1,7 @@
-"""What commands raise."""
+"""The exception that commands raise."""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """What the user did wrong or what is missing; printed without a trace."""
+    """A mistake of the user, or something that is missing; printed without a trace."""

@@ -1,4 +1,4 @@
-"""Whose programs are believed: `hpu-compile keys`."""
+"""`hpu-compile keys`: the keys whose programs are trusted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keys(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def believed_keys() -> list[dict[str, Any]]:
-    """Of the daemon, its own first."""
+    """The keys that the daemon believes, its own first."""
     if find_daemon() is None:
         raise CommandError("no daemon is running that says whose programs are believed")
     trusted = native.client_module().read_keyring(server_paths()["socket"] + ".pub")

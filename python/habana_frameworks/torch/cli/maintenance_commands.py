@@ -1,4 +1,4 @@
-"""What keeps a store in order: `hpu-compile pin`, `unpin`, `gc`, `verify`."""
+"""Commands that keep a store in order: `hpu-compile pin`, `unpin`, `gc`, `verify`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import CommandError
 from .progress import Progress
 from .store_commands import find_manifests
 
-# Of reading a whole store.
+# The time for reading a whole store.
 _VERIFY_TIMEOUT_S = 24 * 3600.0
 _SIZE_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _TIME_UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -26,12 +26,12 @@ def _number_with_unit(text: str, units: dict[str, int], example: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Bytes; units are powers of 1024, as the server's --max-size has them."""
+    """A number of bytes; units are powers of 1024, as in the server's --max-size."""
     return _number_with_unit(text, _SIZE_UNITS, "500MB or 10GB")
 
 
 def parse_time(text: str) -> int:
-    """Seconds."""
+    """A number of seconds."""
     return _number_with_unit(text, _TIME_UNITS, "12h or 30d")
 
 
@@ -51,7 +51,7 @@ def unpin(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _set_pinned(keys: list[str], pinned: bool) -> list[dict[str, Any]]:
     client = daemon_client()
-    # All are found before the first one is changed.
+    # All programs are found before the first one is changed.
     manifests = find_manifests(keys, client.list())
     for manifest in manifests:
         client.pin(bytes.fromhex(manifest["key"]), pinned)

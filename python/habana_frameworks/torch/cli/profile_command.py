@@ -21,7 +21,7 @@ def profile(arguments: argparse.Namespace) -> dict[str, Any] | str:
     from ..utils import profiler
 
     check_script(arguments.script)
-    # With --json, standard output is the report's alone.
+    # With --json, standard output holds nothing but the report.
     output = sys.stderr if arguments.json else sys.stdout
     with profiler.profile() as result, contextlib.redirect_stdout(output):
         run_script(arguments.script, arguments.arguments)

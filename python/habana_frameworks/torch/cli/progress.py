@@ -1,4 +1,4 @@
-"""Progress of long commands, on standard error: a bar on a terminal, nothing else."""
+"""Progress of long commands, on standard error: a bar on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Progress:
-    """`with Progress("verifying") as progress:`; progress(done, total) or, with
+    """Used as `with Progress("verifying") as progress:`; then progress(done, total) or, with
     another text, progress(done, total, text)."""
 
     def __init__(self, text: str) -> None:

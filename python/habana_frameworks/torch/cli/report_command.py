@@ -34,14 +34,14 @@ def report(arguments: argparse.Namespace) -> dict[str, Any] | str:
     page = arguments.output or (None if arguments.json else _PAGE)
     if page is not None and not os.access(Path(page).resolve().parent, os.W_OK):
         raise CommandError(f"cannot write {page}")
-    # With --json, standard output is the report's alone.
+    # With --json, standard output holds nothing but the report.
     output = sys.stderr if arguments.json else sys.stdout
     problem = ""
     with record() as recording, contextlib.redirect_stdout(output):
         try:
             run_script(arguments.script, arguments.arguments)
         except (Exception, KeyboardInterrupt) as error:
-            # What happened until then is what the user wants to see.
+            # The user wants to see what happened until the error.
             if not isinstance(error, CommandError):
                 traceback.print_exc()
             text = str(error) if isinstance(error, CommandError) else _last_line(error)

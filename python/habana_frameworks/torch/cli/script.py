@@ -21,7 +21,7 @@ def check_script(script: str) -> None:
 
 
 def run_script(script: str, arguments: list[str]) -> None:
-    """As `python script arguments` does it; its exit code other than 0 is an error here."""
+    """Runs it as `python script arguments` does; an exit code other than 0 is an error here."""
     before = sys.argv, sys.path[0]
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))

@@ -45,13 +45,13 @@ def _everything(programs: Iterable[dict[str, Any]]) -> Iterator[_Found]:
             yield _Found(manifest, alias)
 
 
-# Of the keys that a prefix fits, so many are named.
+# At most this many of the keys that match a prefix are named.
 _NAMED = 5
 
 
 def _find(prefixes: Sequence[str], programs: Iterable[dict[str, Any]]) -> list[_Found]:
-    """For each prefix the one stored program with a key, of either kind, that starts so. Keeps
-    nothing else of what may be very many."""
+    """For each prefix the one stored program with a key, of either kind, that begins like this.
+    Keeps only the matches, because there may be very many programs."""
     found: dict[str, list[_Found]] = {prefix: [] for prefix in prefixes}
     for candidate in _everything(programs):
         for prefix, fitting in found.items():
@@ -76,13 +76,13 @@ def _only(prefix: str, found: list[_Found]) -> _Found:
 def find_manifests(
     prefixes: Sequence[str], programs: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Of each prefix the program that has a key, of either kind, with this beginning. CommandError
-    unless it is one."""
+    """For each prefix the program that has a key, of either kind, with this beginning. Raises
+    CommandError unless there is exactly one."""
     return [found.manifest for found in _find(prefixes, programs)]
 
 
 def label_of(manifest: dict[str, Any]) -> str:
-    """What the newest of its aliases calls it."""
+    """The label that the newest of its aliases gives it."""
     return str(manifest["aliases"][-1]["label"]) if manifest["aliases"] else ""
 
 

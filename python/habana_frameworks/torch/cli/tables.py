@@ -1,8 +1,9 @@
-"""Answers of hpu-compile as tables for people; --json has the same figures whole.
+"""Answers of hpu-compile as tables for people; --json has the same data unabridged.
 
-In tables of programs, keys are cut to what is enough to name one, as git does; every command takes
-the beginning of such a key. All else is printed whole and unbroken, however narrow the terminal is:
-a digest, a public key or a path is there to be pasted somewhere that takes no beginning.
+In tables of programs, keys are cut to the length that is enough to name one, as git does; every
+command accepts the beginning of such a key. Everything else is printed whole and unbroken, however
+narrow the terminal is: a digest, a public key or a path is there to be pasted where a beginning is
+not accepted.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEY_LENGTH = 12
-# Of the process that compiled it; what follows is more telling.
+# The number of the graph in the process that compiled it; the text after it says more.
 _GRAPH_NUMBER = re.compile(r"^graph_\d+ ")
-# Columns of a terminal that has room for all that ls knows.
+# The columns of a terminal that has room for everything that ls knows.
 _WIDE = 120
-# Of what is no terminal: who searches in it wants whole lines.
+# The width of output that is not a terminal, where a search needs whole lines.
 _PIPE_WIDTH = 240
 
 
 def print_answer(command: str, answer: Any) -> None:
-    """`answer`: what the command gave, as --json prints it."""
+    """`answer`: the command's answer, as --json prints it."""
     if isinstance(answer, str):
         print(answer, end="")
     elif command in _PRINTERS:
@@ -42,12 +43,12 @@ def print_answer(command: str, answer: Any) -> None:
 
 
 def cell(name: str, value: Any) -> str:
-    """One value of a table of programs; its name tells the unit."""
+    """One value of a table of programs; its name determines the unit."""
     return _DIGEST.sub(lambda digest: digest[0][:_KEY_LENGTH], _whole(name, value))
 
 
 def _whole(name: str, value: Any) -> str:
-    """As cell, with digests as they are."""
+    """Like cell, with whole digests."""
     if name == "created":
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     if name.endswith("_ms"):
@@ -88,8 +89,8 @@ def _console() -> Console:
 
 
 def _unbroken(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose cells are not broken into lines: a terminal wraps what it has no room for, and
-    gives it back in one piece when it is copied."""
+    """A table whose cells are not broken into lines: a terminal wraps them where it has no room,
+    and copies them in one piece."""
     print(title if rows else f"{title}: nothing")
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     for row in [names, *rows] if rows else []:
@@ -118,7 +119,7 @@ def _blob(blob: Sequence[Any]) -> str:
     return f"{cell('key', blob[0])}  {size(blob[1])}"
 
 
-# Rows that are laid out together; the first ones show while the others are fetched.
+# Rows that are laid out together; the first ones are shown while the others are fetched.
 _LS_ROWS = 500
 
 
@@ -152,7 +153,7 @@ def _ls_part(title: str, rows: list[dict[str, Any]]) -> None:
         ]
         for row in rows
     ]
-    # Where there is no room, `show` tells the rest.
+    # Without the room for it, the user finds the rest with `show`.
     if _console().width >= _WIDE:
         names += ["front-end key", "for"]
         for texts, row in zip(cells, rows, strict=True):
@@ -203,7 +204,7 @@ def _explain(answer: dict[str, Any]) -> None:
         ("front-end key", answer["front_end_key"], answer["factors"]),
         ("content key", answer["content_key"], answer["content_factors"]),
     ):
-        # The nearest key is of the kind that was asked for.
+        # The nearest key is compared only with the key of its own kind.
         compared = bool(nearest) and all(factors.get(name) == ours[name] for name in ours)
         names = ["made of", "value", *([f"in {nearest}"] if compared else [])]
         rows = []

@@ -1,4 +1,4 @@
-"""`hpu-compile top`: what servers do, as a table that lives."""
+"""`hpu-compile top`: a live table of what servers do."""
 
 from __future__ import annotations
 

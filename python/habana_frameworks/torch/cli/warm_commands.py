@@ -1,4 +1,4 @@
-"""hpu-compile warm, record, replay: what a service needs is compiled before it starts."""
+"""hpu-compile warm, record, replay: compiles what a service needs before it starts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def record(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if not os.access(Path(arguments.output).resolve().parent, os.W_OK):
         raise CommandError(f"cannot write {arguments.output}")
     what = " ".join([os.path.basename(arguments.script), *arguments.arguments])
-    # With --json, standard output is the answer's alone.
+    # With --json, standard output holds nothing but the answer.
     output = sys.stderr if arguments.json else sys.stdout
     with contextlib.redirect_stdout(output), record(arguments.output, what):
         run_script(arguments.script, arguments.arguments)

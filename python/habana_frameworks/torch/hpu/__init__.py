@@ -74,7 +74,7 @@ from .switches import recompute_sdp_enabled as recompute_sdp_enabled
 from .switches import sdp_kernel as sdp_kernel
 from .switches import set_sync_debug_mode as set_sync_debug_mode
 
-# torch.utils.checkpoint asks for it, and keeps no random state for a backend without.
+# torch.utils.checkpoint asks for this, and keeps no random state for a backend without it.
 _initialized = True
 
 
@@ -93,17 +93,18 @@ def is_initialized() -> bool:
 
 
 def _is_in_bad_fork() -> bool:
-    """True in a child forked after the parent acquired the device; the device is unusable there."""
+    """True in a child that was forked after the parent acquired the device, where the device is
+    unusable."""
     return bool(native.torch_module().is_in_bad_fork())
 
 
 def is_available() -> bool:
-    """True if a device, real or emulated, can be had. Never raises."""
+    """True if a device, real or emulated, is available. Never raises."""
     return bool(native.torch_module().is_available())
 
 
 def device_count() -> int:
-    """0 or 1."""
+    """The number of devices: 0 or 1."""
     return int(native.torch_module().device_count())
 
 
@@ -114,7 +115,7 @@ def synchronize(device: DeviceArgument = None) -> None:
 
 
 def get_device_name(device: DeviceArgument = None) -> str:
-    """As the driver library names it, e.g. "GAUDI2"."""
+    """The device's name in the driver library, e.g. "GAUDI2"."""
     check_device(device)
     return str(native.torch_module().device_name())
 
@@ -126,14 +127,14 @@ def get_device_capability(device: DeviceArgument = None) -> str:
 
 
 def get_device_properties(device: DeviceArgument = None) -> str:
-    """ "(sramBaseAddress=..., dramBaseAddress=..., ...)"."""
+    """The properties as "(sramBaseAddress=..., dramBaseAddress=..., ...)"."""
     check_device(device)
     properties = native.torch_module().device_properties()
     return "(" + ", ".join(f"{name}={value}" for name, value in properties.items()) + ")"
 
 
 def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
-    """False: there is no second device in a process."""
+    """Always False: there is no second device in a process."""
     check_device(device)
     check_device(peer_device)
     return False
@@ -172,17 +173,17 @@ def get_autocast_hpu_dtype() -> torch.dtype:
 
 
 def setDeterministic(val: bool) -> None:
-    """Deprecated spelling of torch.use_deterministic_algorithms."""
+    """Deprecated name of torch.use_deterministic_algorithms."""
     torch.use_deterministic_algorithms(val)
 
 
 def getDeterministic() -> bool:
-    """Deprecated spelling of torch.are_deterministic_algorithms_enabled."""
+    """Deprecated name of torch.are_deterministic_algorithms_enabled."""
     return torch.are_deterministic_algorithms_enabled()
 
 
 def set_num_threads(count: int) -> None:
-    """Compute threads of the emulated device; a real one ignores it."""
+    """Sets the compute threads of the emulated device; a real one ignores it."""
     native.torch_module().set_num_threads(count)
 
 

@@ -1,4 +1,4 @@
-"""The device interface that Dynamo, Inductor and libraries ask for:
+"""The device interface that Dynamo, Inductor and libraries ask for with
 torch._dynamo.device_interface.get_interface_for_device("hpu").
 
 Streams and events are torch.Stream and torch.Event here, as Dynamo requires of an interface.
@@ -25,7 +25,7 @@ from .placement import DeviceArgument, check_device
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """Of the device, and under the names that CUDA's have."""
+    """The device's properties, under the names that CUDA's properties have."""
 
     name: str
     type: str
@@ -46,7 +46,8 @@ class Stream(torch.Stream):
 
 
 class Event(torch.Event):
-    """Makes a torch.Event of hpu, and no object of this class: elapsed_time takes no other one."""
+    """Makes a torch.Event of hpu rather than an object of this class, because elapsed_time takes
+    nothing else."""
 
     def __new__(cls, enable_timing: bool = False, **kinds: bool) -> Any:
         return torch.Event("hpu", enable_timing=enable_timing, **kinds)
@@ -63,7 +64,8 @@ class HpuInterface(DeviceInterface):
     Stream = Stream
 
     class Worker:
-        """In a process that was forked from one that has the device: what that one noted."""
+        """The interface in a worker process, forked from one that has the device: it returns what
+        the parent noted."""
 
         @staticmethod
         def set_device(device: int) -> None:
@@ -92,12 +94,12 @@ class HpuInterface(DeviceInterface):
 
     @staticmethod
     def exchange_device(device: int) -> int:
-        """The device that was the current one."""
+        """Makes another device the current one and returns the one before."""
         return placement._exchange_device(device)
 
     @staticmethod
     def maybe_exchange_device(device: int) -> int:
-        """As exchange_device; a negative number changes nothing."""
+        """Like exchange_device; a negative number changes nothing."""
         return placement._exchange_device(device)
 
     @staticmethod
@@ -110,7 +112,7 @@ class HpuInterface(DeviceInterface):
 
     @staticmethod
     def stream(stream: torch.Stream | streams.Stream | None) -> streams.StreamContext:
-        """Context manager: the current stream inside the block."""
+        """Context manager: sets the current stream inside the block."""
         return streams.StreamContext(stream)
 
     @staticmethod
@@ -141,7 +143,7 @@ class HpuInterface(DeviceInterface):
 
     @staticmethod
     def get_compute_capability(device: DeviceArgument = None) -> str:
-        """The kind of device, which is what code for it depends on."""
+        """The kind of device, on which code for it depends."""
         check_device(device)
         return str(native.torch_module().device_kind())
 
@@ -168,7 +170,7 @@ class HpuInterface(DeviceInterface):
 
 def _properties() -> DeviceProperties:
     module = native.torch_module()
-    name = str(module.device_name())  # acquires the device, which the rest is asked of
+    name = str(module.device_name())  # this acquires the device, which the rest asks
     info = module.device_properties()
     _, total = memory.mem_get_info()
     return DeviceProperties(

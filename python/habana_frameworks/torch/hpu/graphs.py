@@ -1,7 +1,8 @@
 """HPU graphs under the names that scripts written for Gaudi use.
 
-What they wrap is compiled by hpu_backend: its programs are launched without Python between their
-operations, one program for each set of shapes. A capture by hand (HPUGraph) is not here.
+The wrapped callables are compiled by hpu_backend: its programs are launched without Python between
+their operations, with one program for each set of shapes. A capture by hand (HPUGraph) is not
+offered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..internal.notices import without_effect
 
 _Wrapped = TypeVar("_Wrapped", bound=Callable[..., Any])
 
-# Names of the bridge that are not here: what to use instead.
+# Names of the bridge that are not offered here, with what to use instead.
 ABSENT = dict.fromkeys(
     ("HPUGraph", "graph", "is_current_stream_capturing", "CachedParams", "GraphModel"),
     'there is no capture by hand; torch.compile(function, backend="hpu_backend") makes programs of '
@@ -47,14 +48,16 @@ def _tell(arguments: dict[str, Any]) -> None:
 
 
 def _compiled(callable_: _Wrapped) -> _Wrapped:
-    """A module stays the same object; of a function there is a new one."""
+    """Compiles a callable. A module stays the same object; for a function there is a new one."""
     if isinstance(callable_, nn.Module):
-        # nn.Module.compile leaves the classes of torch.nn as they are; a copy is not compiled.
+        # nn.Module.compile leaves the classes of torch.nn as they are, and a copy of such a module
+        # would not be compiled.
         call = callable_._call_impl
         callable_._compiled_call_impl = torch.compile(  # type: ignore[call-overload]
             lambda *args, **kwargs: call(*args, **kwargs),
             backend="hpu_backend",
-            isolate_recompiles=True,  # the lambda's code is that of all modules, and so its limit
+            # all modules share the lambda's code, and so would share its limit
+            isolate_recompiles=True,
         )
         return callable_
     return cast(_Wrapped, torch.compile(callable_, backend="hpu_backend"))
@@ -67,7 +70,7 @@ def wrap_in_hpu_graph(
     dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> nn.Module:
-    """The module, compiled in place."""
+    """Compiles the module in place and returns it."""
     _tell(
         {
             "asynchronous": asynchronous,
@@ -86,7 +89,7 @@ def wrap_in_hpu_graph_func(
     dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> _Wrapped:
-    """The function, compiled."""
+    """Returns the function, compiled."""
     _tell(
         {
             "asynchronous": asynchronous,
@@ -107,7 +110,7 @@ def make_graphed_callables(
     disable_tensor_cache: bool = False,
     dry_run: bool = False,
 ) -> Any:
-    """Each callable compiled, with its backward; sample_args are not run."""
+    """Compiles each callable with its backward; sample_args are not run."""
     _tell(
         {
             "warmups": warmups,
@@ -123,8 +126,8 @@ def make_graphed_callables(
 
 
 class ModuleCacher:
-    """Compiles modules for training: in place, or a module beside the given one, which shares its
-    parameters."""
+    """Compiles modules for training: in place, or as a new module that shares its parameters with
+    the given one."""
 
     def __init__(self, max_graphs: int = 10) -> None:
         self.max_graphs = max_graphs

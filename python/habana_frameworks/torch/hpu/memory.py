@@ -1,4 +1,4 @@
-"""Device memory: what is allocated, reserved, and was at most. Bytes throughout."""
+"""Device memory: allocated, reserved, and their peaks. All numbers are bytes."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from .placement import DeviceArgument, check_device
 
 
 def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
-    """Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize, TotalSystemAllocs,
-    TotalSystemFrees, TotalActiveAllocs."""
+    """A dictionary of Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize,
+    TotalSystemAllocs, TotalSystemFrees, TotalActiveAllocs."""
     check_device(device)
     return dict(native.torch_module().memory_stats())
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:
-    """In use by tensors."""
+    """Bytes in use by tensors."""
     return memory_stats(device)["InUse"]
 
 
 def max_memory_allocated(device: DeviceArgument = None) -> int:
-    """Peak of memory_allocated."""
+    """The peak of memory_allocated."""
     return memory_stats(device)["MaxInUse"]
 
 
 def memory_reserved(device: DeviceArgument = None) -> int:
-    """Taken from the device, cached blocks included."""
+    """Bytes taken from the device, cached blocks included."""
     check_device(device)
     return int(native.torch_module().memory_reserved())
 
 
 def max_memory_reserved(device: DeviceArgument = None) -> int:
-    """Peak of memory_reserved."""
+    """The peak of memory_reserved."""
     check_device(device)
     return int(native.torch_module().max_memory_reserved())
 
@@ -46,20 +46,20 @@ def max_memory_cached(device: DeviceArgument = None) -> int:
 
 
 def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
-    """(free, total)."""
+    """Returns (free, total)."""
     check_device(device)
     free, total = native.torch_module().mem_get_info()
     return int(free), int(total)
 
 
 def memory_usage(device: DeviceArgument = None) -> int:
-    """Percent of the device's memory in use."""
+    """The percentage of the device's memory in use."""
     stats = memory_stats(device)
     return round(100 * stats["InUse"] / stats["Limit"]) if stats["Limit"] else 0
 
 
 def memory_summary(device: DeviceArgument = None) -> str:
-    """memory_stats as lines of text."""
+    """The values of memory_stats as lines of text."""
     stats = memory_stats(device)
     width = max(map(len, stats))
     return "\n".join(f"{name:<{width}} {value:>20,}" for name, value in stats.items())

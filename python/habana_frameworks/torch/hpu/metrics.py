@@ -1,4 +1,4 @@
-"""Counters of the process: compilations, CPU fallbacks, recipe cache; and their dump to a file.
+"""Counters of the process (compilations, CPU fallbacks, recipe cache) and their dump to a file.
 
 PT_HPU_METRICS_FILE, PT_HPU_METRICS_FILE_FORMAT (json or text) and PT_HPU_METRICS_DUMP_TRIGGERS
 (process_exit, metric_change) write all metrics to a file.
@@ -92,7 +92,7 @@ class Metric:
         return list(values.items())
 
     def reset(self) -> None:
-        """Counts from now on."""
+        """Counts from zero again."""
         self._start = _SOURCES[self._name]()
 
     def start(self) -> None:
@@ -124,7 +124,7 @@ def metric_global(name: str) -> Metric:
 
 
 def metric_localcontext(name: str) -> Metric:
-    """with metric_localcontext(name) as metric: counts what happens inside the block."""
+    """Used as `with metric_localcontext(name) as metric:`; counts what happens inside the block."""
     return Metric(name)
 
 
@@ -177,7 +177,7 @@ def _setting(name: str, default: str) -> str:
 
 
 def _dump_path(file: str) -> str:
-    """`-rank<N>` before the extension under a launcher; existing files are kept."""
+    """The path with `-rank<N>` before the extension under a launcher; existing files are kept."""
     rank = os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
     path = Path(file)
     if rank is not None:

@@ -1,4 +1,4 @@
-"""Which device: a process has one, index 0."""
+"""The device of a call: a process has one, index 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DeviceArgument = torch.device | str | int | None
 
 
 def check_device(value: DeviceArgument) -> int:
-    """Index of a device argument; None is the current device. Refuses other devices."""
+    """The index of a device argument; None is the current device. Refuses other devices."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -27,17 +27,17 @@ def check_device(value: DeviceArgument) -> int:
 
 
 def current_device() -> int:
-    """0."""
+    """Always 0."""
     return 0
 
 
 def set_device(device: DeviceArgument) -> None:
-    """Checks the argument: the one device is always the current one."""
+    """Checks the argument; the one device is always the current one."""
     check_device(device)
 
 
 class device:
-    """Context manager: the current device inside the block."""
+    """Context manager: sets the current device inside the block."""
 
     def __init__(self, device: Any) -> None:
         self.idx = check_device(device)
@@ -50,13 +50,13 @@ class device:
 
 
 class device_of(device):
-    """Context manager: the device of a tensor; no change for a tensor elsewhere."""
+    """Context manager: sets the device of a tensor; no change for a tensor elsewhere."""
 
     def __init__(self, obj: torch.Tensor) -> None:
         super().__init__(obj.device if obj.device.type == "hpu" else None)
 
 
-# Names that torch.accelerator and Dynamo look for.
+# torch.accelerator and Dynamo look for these names.
 def _exchange_device(device: int) -> int:
     check_device(device)
     return 0

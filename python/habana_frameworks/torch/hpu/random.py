@@ -14,7 +14,7 @@ _SEED = "torch.random._seed_custom_device"
 
 
 def get_rng_state(device: DeviceArgument = "hpu") -> torch.Tensor:
-    """uint8 CPU tensor of 16 bytes: the seed and the offset in its stream, little endian."""
+    """A uint8 CPU tensor of 16 bytes: the seed and the offset in its stream, little endian."""
     check_device(device)
     state: torch.Tensor = native.torch_module().get_rng_state()
     return state
@@ -43,7 +43,7 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seeds from the system's entropy."""
+    """Seeds the generator from the system's entropy."""
     native.torch_module().seed()
 
 

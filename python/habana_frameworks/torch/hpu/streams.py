@@ -27,11 +27,11 @@ class Stream:
         native.torch_module().stream_wait_event(self.stream_id, event._event)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Later work of this stream starts after what is queued on `stream` now."""
+        """Later work of this stream starts after the work that is now queued on `stream`."""
         native.torch_module().stream_wait_stream(self.stream_id, stream.stream_id)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Marks the present end of the queue."""
+        """Records the present end of the queue."""
         event = event or Event()
         event.record(self)
         return event
@@ -41,7 +41,7 @@ class Stream:
         return bool(native.torch_module().stream_query(self.stream_id))
 
     def synchronize(self) -> None:
-        """Waits for what is queued."""
+        """Waits for the queued work."""
         native.torch_module().stream_synchronize(self.stream_id)
 
     def id(self) -> int:
@@ -58,7 +58,7 @@ class Stream:
 
 
 class Event:
-    """A point in a stream. One never recorded counts as reached."""
+    """A point in a stream. An event that was never recorded counts as reached."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self._event = native.torch_module().Event(enable_timing)
@@ -77,7 +77,7 @@ class Event:
         self._event.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to `end_event`; both need timing."""
+        """Milliseconds from this event to `end_event`; both must have been made with timing."""
         return float(self._event.elapsed_time(end_event._event))
 
 
@@ -97,7 +97,7 @@ def set_stream(stream: Stream | torch.Stream) -> None:
 
 
 def get_stream_info(stream: Stream) -> tuple[int, int, int]:
-    """(stream id, device index, device type number)."""
+    """Returns (stream id, device index, device type number)."""
     return stream.stream_id, stream.device_index, int(native.torch_module().device_type_number())
 
 
@@ -120,12 +120,13 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """with torch.hpu.stream(s): ..."""
+    """Used as `with torch.hpu.stream(s): ...`."""
     return StreamContext(stream)
 
 
 def record_stream(tensor: torch.Tensor, stream: Stream) -> None:
-    """The tensor's memory is not used again before the stream's present work has ended."""
+    """Keeps the tensor's memory from being used again before the stream's present work has
+    ended."""
     native.torch_module().record_stream(tensor, stream.stream_id)
 
 
@@ -134,7 +135,8 @@ def join_tensor_record_stream() -> None:
     of_torch = torch.Tensor.record_stream
 
     def tensor_record_stream(self: torch.Tensor, s: Stream | torch.Stream) -> None:
-        """The tensor's memory is not used again before the stream's present work has ended."""
+        """Keeps the tensor's memory from being used again before the stream's present work has
+        ended."""
         if isinstance(s, Stream):
             record_stream(self, s)
         else:

@@ -1,6 +1,7 @@
-"""Switches of the graph compiler that programs turn while they run.
+"""Switches of the graph compiler that programs change while they run.
 
-Their state is kept and can be asked for. Most change nothing here; turning one on says so, once.
+Their state is kept and can be read. Most change nothing here; turning one of these on says so,
+once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def disable_dynamic_shape() -> None:
 
 
 def get_dynamic_shape_status() -> bool:
-    """What was last asked for; the environment's wish before that."""
+    """The state that was set last; before that, what the environment asks for."""
     return bool(bridge_config.get("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES"))
 
 
@@ -58,24 +59,24 @@ def enable_quantization() -> None:
 
 
 def disable_quantization() -> None:
-    """There are no quantized graphs."""
+    """Does nothing: there are no quantized graphs."""
 
 
 def enable_const_section_serialization(
     path: str, clear_path: bool = False, use_compression: bool = False
 ) -> None:
-    """Nothing is written to `path`, and nothing there is deleted."""
+    """Does nothing: no file is written to `path`, and nothing there is deleted."""
     without_effect(
         "enable_const_section_serialization()", "weights are inputs of a program, not part of it"
     )
 
 
 def disable_const_section_serialization() -> None:
-    """Nothing is written anyway."""
+    """Does nothing: no files are written anyway."""
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
-    """Whether fused attention computes its probabilities again in the backward pass."""
+    """Sets whether fused attention computes its probabilities again in the backward pass."""
     global _recompute_sdp
     _recompute_sdp = bool(enabled)
     without_effect(
@@ -85,13 +86,13 @@ def enable_recompute_sdp(enabled: bool) -> None:
 
 
 def recompute_sdp_enabled() -> bool:
-    """What was last asked for; True at first."""
+    """The state that was set last; True at first."""
     return _recompute_sdp
 
 
 @contextmanager
 def sdp_kernel(enable_recompute: bool = True) -> Iterator[dict[str, bool]]:
-    """enable_recompute_sdp inside the block, and the previous state after it."""
+    """Sets enable_recompute_sdp inside the block, and restores the previous state after it."""
     before = recompute_sdp_enabled()
     try:
         enable_recompute_sdp(enable_recompute)
@@ -101,7 +102,7 @@ def sdp_kernel(enable_recompute: bool = True) -> Iterator[dict[str, bool]]:
 
 
 def set_sync_debug_mode(mode: int | str) -> None:
-    """Whether a call that waits for the device warns (1, "warn") or raises (2, "error")."""
+    """Sets whether a call that waits for the device warns (1, "warn") or raises (2, "error")."""
     global _sync_debug_mode
     if mode not in (0, 1, 2, *_SYNC_DEBUG_MODES):
         raise ValueError(f"set_sync_debug_mode({mode!r}): expected 0 to 2, or {_SYNC_DEBUG_MODES}")
@@ -111,5 +112,5 @@ def set_sync_debug_mode(mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """What was last asked for; 0 at first."""
+    """The mode that was set last; 0 at first."""
     return _sync_debug_mode

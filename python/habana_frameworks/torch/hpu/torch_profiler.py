@@ -1,7 +1,7 @@
-"""Two places where torch.profiler of PyTorch 2.13 leaves hpu out of its lists of devices.
+"""Patches two places where torch.profiler of PyTorch 2.13 leaves hpu out of its lists of devices.
 
-It takes the device's events (ProfilerActivity.HPU), but does not add their time to the operator
-that queued them, and its table fails on them with an assertion.
+PyTorch takes the device's events (ProfilerActivity.HPU), but does not add their time to the
+operator that queued them, and its table fails on them with an assertion.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _with_hpu_rows(build_table: Callable[..., str]) -> Callable[..., str]:
         shown = copy.copy(events)
         for i, event in enumerate(shown):
             if event.device_type == DeviceType.HPU:
-                # A kind of device that the table adds up; what it prints does not name it.
+                # The copy gets a kind of device that the table adds up; the kind is not in the
+                # printed text.
                 shown[i] = copy.copy(event)
                 shown[i].device_type = DeviceType.PrivateUse1
         return build_table(shown, *args, **kwargs)
@@ -52,7 +53,7 @@ def _with_hpu_rows(build_table: Callable[..., str]) -> Callable[..., str]:
 
 
 def complete() -> None:
-    """Makes both take hpu. Once."""
+    """Makes both places accept hpu. To be called once."""
     profile: Any = autograd_profiler.profile
     profile._parse_kineto_results = _with_device_times(profile._parse_kineto_results)
     tables: Any = profiler_util

@@ -1,1 +1,1 @@
-"""What the modules of this package share and the reference keeps out of sight."""
+"""Modules that this package shares and that the reference does not expose."""

@@ -1,4 +1,4 @@
-"""Something to do once a module of somebody else's is imported, without importing it early."""
+"""Runs an action once a module from elsewhere is imported, without importing it early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 
 class _Loader(importlib.abc.Loader):
-    """The module's own loader, and the action behind it."""
+    """Runs the module's own loader, and then the action."""
 
     def __init__(self, loader: importlib.abc.Loader, action: Callable[[], object]) -> None:
         self._loader = loader

@@ -1,8 +1,8 @@
 """Typed access to the flags of flag_table.py: get_<flag>(), set_<flag>(value), env_setting.
 
-Function names are the flags' in lower case: get_pt_hpu_lazy_mode(). A value set here is the
-process's; before that the environment's counts, read at every call. Not every value has an effect:
-setting one that has none is told once.
+The functions have the flags' names in lower case: get_pt_hpu_lazy_mode(). A value that is set here
+holds for the process; before that the environment's value counts, and is read at every call. Not
+every value has an effect: setting one that has none logs one warning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _set_values: dict[str, Value] = {}
 
 
 def _parse(flag: Flag, value: object, what: str) -> Value:
-    """ValueError names `what`."""
+    """The value of a flag. A ValueError names `what`."""
     if isinstance(flag.default, bool):
         return parse_bool(str(value), what)
     if isinstance(flag.default, str):
@@ -41,7 +41,7 @@ def _flag(name: str) -> Flag:
 
 
 def get(name: str) -> Value:
-    """The flag's value. ValueError if the environment's text is none."""
+    """The flag's value. Raises ValueError if the environment's text is not a valid value."""
     flag = _flag(name)
     if flag.name in _set_values:
         return _set_values[flag.name]
@@ -50,7 +50,7 @@ def get(name: str) -> Value:
 
 
 def assign(name: str, value: object) -> None:
-    """Sets a flag for this process, and says once if the value changes nothing."""
+    """Sets a flag for this process, and warns once if the value changes nothing."""
     flag = _flag(name)
     parsed = _parse(flag, value, flag.name)
     _set_values[flag.name] = parsed
@@ -63,20 +63,20 @@ def _tell(flag: Flag, value: Value) -> None:
 
 
 def tell_environment() -> None:
-    """One warning for each flag in the environment whose value changes nothing."""
+    """Logs one warning for each flag in the environment whose value changes nothing."""
     for flag in FLAGS:
         text = os.environ.get(flag.name, "").strip()
         if not text or flag.effect == "active":
             continue
         try:
             _tell(flag, get(flag.name))
-        except ValueError:  # what changes nothing may be anything
+        except ValueError:  # a flag that changes nothing may have any text
             _tell(flag, text)
 
 
 @contextmanager
 def env_setting(var: str, val: Value) -> Iterator[None]:
-    """with env_setting("PT_COMPILE_ONLY_MODE", True): a settable flag has that value inside."""
+    """`with env_setting("PT_COMPILE_ONLY_MODE", True):` sets a settable flag inside the block."""
     flag = _flag(var)
     _check_settable(flag)
     before = _set_values.get(flag.name)
@@ -97,7 +97,7 @@ def _check_settable(flag: Flag) -> None:
 
 
 def __getattr__(name: str) -> Callable[..., Value | None]:
-    """get_<flag> and set_<flag>."""
+    """Makes the functions get_<flag> and set_<flag>."""
     verb, _, rest = name.partition("_")
     if verb not in ("get", "set") or not rest:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The bridge's environment flags that public programs set or ask for, beside the options of
+"""The bridge's environment flags that public programs set or read, beside the options of
 hpu_backend (dynamo/settings/option_table.py)."""
 
 from __future__ import annotations

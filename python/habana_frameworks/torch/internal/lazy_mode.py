@@ -12,7 +12,7 @@ from . import bridge_config
 
 @functools.cache
 def asked_for() -> bool:
-    """True with PT_HPU_LAZY_MODE=1. ImportError for a mode that does not exist."""
+    """True with PT_HPU_LAZY_MODE=1. Raises ImportError for a mode that does not exist."""
     try:
         mode = bridge_config.get("PT_HPU_LAZY_MODE")
     except ValueError as error:

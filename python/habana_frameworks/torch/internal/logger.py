@@ -20,12 +20,12 @@ class Logger:
         self._log = logging.getLogger("habana_frameworks.torch." + type.lower().replace(" ", "_"))
 
     def set_store_data(self, store: bool) -> None:
-        """Keeps lines in `data` from now on, or stops; `data` is emptied."""
+        """Stores lines in `data` from now on, or stops doing so; `data` is emptied."""
         self.store_data = store
         self.data.clear()
 
     def enabled(self, level: int) -> bool:
-        """True if a line of that level goes anywhere; for callers with costly arguments."""
+        """True if a line of that level is logged or stored; for callers with costly arguments."""
         return self.store_data or self._log.isEnabledFor(level)
 
     def _write(self, level: int, args: tuple[Any, ...], logs: bool = True) -> None:
@@ -57,7 +57,7 @@ class Logger:
         self._write(logging.WARNING, args)
 
     def warn_if(self, logs: bool, *args: Any) -> None:
-        """For `data` in any case, for Python's logging where `logs`."""
+        """Stores the line in `data` in any case, and logs it where `logs` is set."""
         self._write(logging.WARNING, args, logs)
 
     def error(self, *args: Any) -> None:
@@ -78,7 +78,8 @@ _LEVELS = {
 
 
 def enable_logging(name: str, level: str) -> None:
-    """enable_logging("LOG_LEVEL_ALL_PT", "debug"): the level of this package's Python loggers."""
+    """enable_logging("LOG_LEVEL_ALL_PT", "debug") sets the level of this package's Python
+    loggers."""
     if not name.startswith("LOG_LEVEL_"):
         raise ValueError(f"{name!r}: expected LOG_LEVEL_ALL_PT or LOG_LEVEL_<LOGGER>")
     if level not in _LEVELS:

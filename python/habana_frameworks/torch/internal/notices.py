@@ -1,4 +1,4 @@
-"""What is accepted and changes nothing says so, once per process."""
+"""Warnings, once per process, about settings that are accepted and change nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _said: set[str] = set()
 
 
 def once(text: str) -> None:
-    """Logs one warning per text. Inside a graph that is being compiled it is silent: a log call
-    would break the graph."""
+    """Logs one warning per text. It is silent inside a graph that is being compiled, because a log
+    call would break the graph."""
     if torch.compiler.is_compiling() or text in _said:
         return
     _said.add(text)
@@ -20,5 +20,5 @@ def once(text: str) -> None:
 
 
 def without_effect(what: str, why: str) -> None:
-    """Says once that `what` changes nothing, and why."""
+    """Warns once that `what` changes nothing, and why."""
     once(f"{what} has no effect: {why}")

@@ -1,9 +1,10 @@
 """Knows what is registered for an operator, and whose code it is.
 
 PyTorch's dispatcher knows that an operator has a kernel for a key and where the registration was
-made, but not the kernel itself. So `Library.impl` and its like are wrapped: what comes through them
-is kept for as long as its library lives. The package does that before it imports anything that
-registers (`watch`); what user code registered earlier is known to exist and has no content.
+made, but not the kernel itself. So `Library.impl` and its like are wrapped, and a kernel that is
+registered through them is kept for as long as its library lives. The package does that before it
+imports anything that registers (`watch`). For kernels that user code registered earlier, only their
+existence is known and not their content.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ _PY_IMPL = "torch._ops.OpOverload.py_impl"
 # Namespaces of PyTorch's own operators.
 OWN_OPS = frozenset({"aten", "prims", "prim"})
 _TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
-# Modules that register for whoever calls them.
+# Modules that register on behalf of their callers.
 _ON_BEHALF = ("torch.library", "torch._library")
 _ON_BEHALF_FILES = (f"{_TORCH_FOLDER}library.py", f"{_TORCH_FOLDER}_library{os.sep}")
 _UNNAMED_KEY = "CompositeImplicitAutograd"
 
-# Kernels of these run when the program runs, on tensors with elements; a graph is captured on
-# tensors without, whose kernels have the key Meta.
+# Kernels of these keys run when the program runs, on tensors with elements. A graph is captured on
+# tensors without elements, whose kernels have the key Meta.
 _DEVICES = frozenset(
     {"CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA"}
     | {"PrivateUse1", "PrivateUse2", "PrivateUse3", "FPGA", "Vulkan", "Metal"}
 )
 _OF_A_DEVICE = ("Quantized", "SparseCsr", "Sparse", "NestedTensor", "Mkldnn", "CustomRNGKeyId")
-# Lines of an operator's dump that tell of no kernel.
+# Lines of an operator's dump that do not describe a kernel.
 _HEADINGS = frozenset({"name", "schema", "debug", "alias analysis kind"})
-# The kernel for Meta is one of these where there is no other one.
+# An operator without a kernel for Meta uses one of these.
 _EXPLICIT = frozenset({"CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"})
 
 
 class _Kernel:
-    """One registration. Whoever registered it may be PyTorch itself."""
+    """One registration, which may be PyTorch's own."""
 
     def __init__(self, library: Library, function: Callable[..., Any]) -> None:
         self._library = weakref.ref(library)
@@ -60,16 +61,16 @@ class _Kernel:
 # (namespace, name with overload, dispatch key): oldest first. The namespace of fallbacks is "_".
 _Place = tuple[str, str, str]
 _kernels: dict[_Place, list[_Kernel]] = {}
-# Those for PyTorch's own operators that PyTorch did not make.
+# Registrations for PyTorch's own operators that PyTorch did not make.
 _for_own: dict[_Place, None] = {}
-# Python kernels (OpOverload.py_impl) for its own operators that PyTorch did not make.
+# Python kernels (OpOverload.py_impl) for PyTorch's own operators that PyTorch did not make.
 _python_for_own: dict[OpOverload, None] = {}
-# Python registrations that were there before `watch` and may be somebody else's.
+# Python registrations that existed before `watch` and may be somebody else's.
 _earlier: frozenset[str] = frozenset()
 
 
 def _by_torch() -> bool:
-    """Whether PyTorch itself registers, of its own accord, or this package."""
+    """Whether PyTorch itself registers, of its own accord, or this package does."""
     frame = sys._getframe(2)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -89,7 +90,8 @@ def _note(library: Library, name: str, key: str, function: Callable[..., Any]) -
 
 
 def watch() -> None:
-    """Wraps what registers. Call it once, before anything is imported that does."""
+    """Wraps the functions that register. Call it once, before anything is imported that uses
+    them."""
     global _earlier
     if not getattr(torch.__spec__, "_initializing", False):  # else none but PyTorch's are there
         _earlier = frozenset(impls)
@@ -122,7 +124,8 @@ def _newest(place: _Place) -> Callable[..., Any] | None:
 
 
 def kernels_for_own() -> Iterator[tuple[_Place, Callable[..., Any]]]:
-    """What others than PyTorch registered for its operators, for any key, and as fallbacks."""
+    """The kernels that others than PyTorch registered for its operators, for any key, and as
+    fallbacks."""
     for place in list(_for_own):
         function = _newest(place)
         if function is not None:
@@ -138,7 +141,8 @@ def python_kernels_for_own() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 @functools.cache
 def unknown_for_own() -> str:
-    """An operator of PyTorch that others registered something for before `watch`; "" if none."""
+    """An operator of PyTorch for which others registered something before `watch`; "" if there is
+    none."""
     for entry in sorted(_earlier):
         namespace, name, key = entry.split("/")
         if namespace in OWN_OPS:
@@ -152,8 +156,8 @@ def unknown_for_own() -> str:
 
 
 def overridden(op: OpOverload) -> str:
-    """The key of a kernel of somebody else that hpu tensors of PyTorch's operator come to in eager
-    code; "" if there is none."""
+    """The key of somebody else's kernel that eager code uses for hpu tensors of an operator of
+    PyTorch; "" if there is none."""
     if not _for_own:
         return ""
     name = op.name().partition("::")[2]
@@ -164,7 +168,7 @@ def overridden(op: OpOverload) -> str:
 
 
 def _registered(dump: str) -> Iterator[tuple[str, str]]:
-    """Dispatch keys that have a kernel, and where it was registered ("file:line")."""
+    """The dispatch keys that have a kernel, and where it was registered ("file:line")."""
     for line in dump.splitlines():
         key, _, rest = line.partition(": ")
         if " :: " in rest and key not in _HEADINGS and "(inactive)" not in key:
@@ -177,7 +181,7 @@ def _is_python(place: str) -> bool:
 
 
 def _is_unknown(place: str) -> bool:
-    """Whether a Python kernel that was not seen may be somebody else's."""
+    """Whether a Python kernel whose registration was not seen may be somebody else's."""
     file = place.rpartition(":")[0]
     return _is_python(place) and (
         not file.startswith(_TORCH_FOLDER) or file.startswith(_ON_BEHALF_FILES)
@@ -199,11 +203,12 @@ def has_derivative(op: OpOverload) -> bool:
 
 
 class Unseen(Exception):
-    """A Python kernel that was registered before `watch`, or behind the back of torch.library."""
+    """A Python kernel that was registered before `watch`, or without torch.library."""
 
 
 def kernels(op: OpOverload) -> Iterator[tuple[str, Callable[..., Any] | None]]:
-    """Kernels that a graph with the operator may be captured through, by key; None: native code."""
+    """The kernels through which a graph with the operator may be captured, by key; None for native
+    code."""
     namespace, _, name = op.name().partition("::")
     found = dict(_registered(dispatch_dump(op.name())))
     fake = singleton.find(op.name())

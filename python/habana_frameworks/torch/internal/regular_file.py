@@ -1,8 +1,8 @@
-"""The door through which this package reads files that somebody else may have laid there.
+"""Reads files that somebody else may have put in place; the whole package opens such files here.
 
-A FIFO or a device in place of a file would stop the reader for good, or never end. What is opened
-here is opened without waiting, and what it is is asked of the descriptor, not of the path, which
-may lead elsewhere by then.
+A FIFO or a device in place of a file would block the reader for good, or never end. Files are
+opened here without waiting, and their kind is asked of the descriptor, not of the path, which may
+lead elsewhere by then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-# Keys, tokens, settings and manifests have kilobytes; more than this is not one of them.
+# Keys, tokens, settings and manifests take kilobytes; a larger file than this is none of them.
 DEFAULT_LIMIT = 64 << 20
 
 _KINDS = {
@@ -25,10 +25,10 @@ _KINDS = {
 
 
 def open_regular(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> int:
-    """A descriptor for reading, which the caller closes; OSError with the reason.
+    """A descriptor for reading, which the caller closes. Raises OSError with the reason.
 
     Without dir_fd a symbolic link is followed. With dir_fd, `path` is a name in that open folder,
-    and a link is refused: what lies in the folder is read and nothing outside it.
+    and a link is refused: only files in the folder itself are read.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if dir_fd is not None:
@@ -36,7 +36,8 @@ def open_regular(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> 
     try:
         descriptor = os.open(path, flags, dir_fd=dir_fd)
     except OSError as error:
-        # A socket cannot be opened at all, nor can a link here: the system's text names neither.
+        # A socket cannot be opened at all, and here a link cannot either; the system's text names
+        # neither.
         if error.errno in (errno.ENXIO, errno.ENODEV, errno.ELOOP):
             found = os.stat(path, dir_fd=dir_fd, follow_symlinks=dir_fd is None)
             _check_regular(found.st_mode, path)
@@ -52,7 +53,8 @@ def open_regular(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> 
 def read_regular_file(
     path: str | os.PathLike[str], *, dir_fd: int | None = None, limit: int = DEFAULT_LIMIT
 ) -> bytes:
-    """The whole content; OSError as open_regular, and for a file of more than `limit` bytes."""
+    """The whole content. Raises OSError as open_regular does, and for a file of more than `limit`
+    bytes."""
     with os.fdopen(open_regular(path, dir_fd=dir_fd), "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:

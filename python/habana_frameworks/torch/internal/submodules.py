@@ -1,4 +1,5 @@
-"""Submodules that come when they are first asked for, so that the package's import stays cheap."""
+"""Submodules that are imported when they are first used, so that the package's import stays
+cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a switch: what stands in variables and options that are on or off."""
+"""The text of variables and options that are on or off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ _FALSE = frozenset({"off", "0", "no", "false", "n", "f"})
 
 
 def parse_bool(text: str, what: str) -> bool:
-    """on/1/yes/true/y/t or off/0/no/false/n/f, in any letter case. ValueError names `what`."""
+    """Reads on/1/yes/true/y/t or off/0/no/false/n/f, in any letter case. A ValueError names
+    `what`."""
     lowered = text.strip().lower()
     if lowered in _TRUE:
         return True

@@ -1,4 +1,4 @@
-"""Puts a document together: from what every process keeps, and from a recording if there is one."""
+"""Puts a document together from what every process keeps, and from a recording if there is one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .document import CpuOperator, Document, Drawing, EagerSegment, Graph, Recip
 from .lookups import Known, lookup, stored
 from .recording import Recording
 
-# Graphs that are drawn; others say so.
+# At most this many graphs are drawn; the others say that they are not.
 MAX_DRAWN = 24
-# Of one graph.
+# Inputs that are listed for one graph.
 MAX_INPUTS = 16
 
 STAGES = {
@@ -40,8 +40,8 @@ _STEP = re.compile(r"eager .*?= (?P<op>[\w:.]+)\(.*?\)\s*(?:# (?P<reason>.*))?$"
 
 
 def collect(title: str, recording: Recording | None, known: Report | None = None) -> Document:
-    """With a recording: what has happened since it began. Without: all that the process has kept,
-    of the graphs those of `known`, by default the newest report."""
+    """With a recording: the events since it began. Without one: everything that the process has
+    kept, with the graphs of `known`, which is the newest report by default."""
     if recording is not None:
         known = since(recording.start)
     elif known is None:
@@ -189,7 +189,7 @@ def _eager(listed: Iterable[GraphRecord], graphs: list[Graph]) -> list[EagerSegm
 
 
 def _cpu_operators(before: dict[str, int]) -> list[CpuOperator]:
-    """Most frequent first."""
+    """The operators, the most frequent first."""
     counts = native.torch_module().fallback_counts()
     more = {op: count - before.get(op, 0) for op, count in counts.items()}
     return [
@@ -200,7 +200,7 @@ def _cpu_operators(before: dict[str, int]) -> list[CpuOperator]:
 
 
 def _step(text: str) -> tuple[str, str]:
-    """Operator and reason of a program's eager step."""
+    """The operator and the reason of a program's eager step."""
     found = _STEP.match(text)
     return (found["op"], found["reason"] or "") if found else (text, "")
 

@@ -1,4 +1,5 @@
-"""What would cure an eager segment or a recompilation: sentences by what the reason says."""
+"""What would cure an eager segment or a recompilation: sentences that are chosen by the reason's
+text."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ _RECOMPILE = (
 _RECOMPILE_DEFAULT = "Keep what the guard checks the same between calls."
 
 
-# Breaks for which Dynamo keeps a name of its own only: title, explanation, cure.
+# Breaks for which Dynamo keeps only a name of its own: title, explanation, cure.
 _BREAKS = (
     (
         r"generic_jump TensorVariable",

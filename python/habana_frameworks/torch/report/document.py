@@ -1,6 +1,6 @@
-"""What a report says: one document, the same for the page and for --json.
+"""The content of a report: one document, the same for the page and for --json.
 
-Times are milliseconds, sizes bytes. `None`: not measured.
+Times are milliseconds, sizes are bytes. `None` means that it was not measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the time to first output, of all graphs or of one."""
+    """A part of the time to the first output, for all graphs or for one."""
 
     name: str
     ms: float
@@ -43,7 +43,7 @@ class Node:
 
     id: int
     op: str
-    type: str  # "f32[8,64]" of its results
+    type: str  # the types of its results, "f32[8,64]"
     kind: str  # input, product, movement, eager, compute or output
     detail: str = ""  # attributes, weights
     source: str = ""  # "model.py:12 in forward"
@@ -55,13 +55,13 @@ class Drawing:
 
     stage: str  # as captured, or after all passes
     nodes: list[Node]
-    edges: list[tuple[int, int]]  # ids
-    total_nodes: int  # more than are listed if the graph is too large to be drawn
+    edges: list[tuple[int, int]]  # pairs of node ids
+    total_nodes: int  # larger than the number of listed nodes if the graph is too large to be drawn
 
 
 @dataclass(frozen=True)
 class Graph:
-    """One captured graph, one concrete shape of it."""
+    """One captured graph for one concrete shape."""
 
     name: str
     source: str
@@ -73,12 +73,12 @@ class Graph:
     front_end_key: str
     content_key: str
     inputs: list[str]  # "float32[8, 64]{64, 1}@hpu"
-    more_inputs: int  # that are not listed
+    more_inputs: int  # inputs that are not listed
     stages: list[Stage]
     first_output_ms: float
     lookup: Lookup
     drawings: list[Drawing] = field(default_factory=list)
-    no_drawing: str = ""  # why there is none
+    no_drawing: str = ""  # why there is no drawing
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class GraphBreak:
     title: str
     explanation: str
     hints: list[str]
-    stack: list[Frame]  # the user's, outermost first
+    stack: list[Frame]  # the user's frames, outermost first
     count: int
 
 
@@ -103,7 +103,7 @@ class Recompile:
     function: str
     place: str  # "model.py:12"
     compile_id: str
-    guards: list[str]  # that failed, one per earlier compilation
+    guards: list[str]  # guards that failed, one per earlier compilation
     cure: str
     ms: float
 
@@ -122,7 +122,8 @@ class EagerSegment:
 
 @dataclass(frozen=True)
 class CpuOperator:
-    """An eager operator that has no kernel on the device: its operands went to the CPU and back."""
+    """An eager operator without a kernel on the device: its operands were copied to the CPU and
+    back."""
 
     operator: str
     calls: int
@@ -130,7 +131,7 @@ class CpuOperator:
 
 @dataclass(frozen=True)
 class KernelRun:
-    """A kernel of one launch; start is from the launch's beginning."""
+    """A kernel of one launch; start counts from the launch's beginning."""
 
     nodes: list[str]
     engine: str
@@ -152,10 +153,10 @@ class RecipeTimeline:
     total_ms: float
     ms: float
     kernels: list[KernelRun]
-    peak_share: float | None  # of the whole launch
+    peak_share: float | None  # for the whole launch
     bytes: int
     flops: int
-    more_kernels: int = 0  # that are not listed
+    more_kernels: int = 0  # kernels that are not listed
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Peak:
-    flops_per_second: float  # with factors in f32
+    flops_per_second: float  # for factors in f32
     bf16_flops_per_second: float
     bytes_per_second: float
 
@@ -186,8 +187,8 @@ class Document:
     created: str  # ISO 8601
     device: str
     versions: dict[str, str]
-    recorded: bool  # False: only what every process keeps
-    duration_ms: float | None  # of the recording
+    recorded: bool  # False: only the data that every process keeps
+    duration_ms: float | None  # duration of the recording
     first_output_ms: float
     stages: list[Stage]
     graphs: list[Graph]
@@ -198,7 +199,7 @@ class Document:
     recipes: list[RecipeTimeline]
     peak: Peak | None
     memory: Memory | None
-    notes: list[str]  # limits that were met
+    notes: list[str]  # limits that were reached
     version: int = VERSION
 
     @property
@@ -210,7 +211,7 @@ class Document:
         return sum(not graph.lookup.hit and graph.origin != "eager" for graph in self.graphs)
 
     def summary(self) -> str:
-        """One line."""
+        """A summary of one line."""
         return (
             f"{len(self.graphs)} graphs ({self.hits} hits, {self.misses} misses), "
             f"{len(self.breaks)} graph breaks, {len(self.recompiles)} recompilations, "

@@ -1,4 +1,4 @@
-"""Graph breaks and recompilations, from what Dynamo keeps of them in every process.
+"""Graph breaks and recompilations, from the data that Dynamo keeps in every process.
 
 Dynamo keeps all breaks (torch._dynamo.utils.graph_break_reasons) and metrics of the newest 64
 compilations; a recording lets it keep more.
@@ -36,13 +36,13 @@ RECORDED_COMPILATIONS = 4096
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment: what came before it is not told."""
+    """A point in time: events before it are not reported."""
 
     breaks: int = 0
-    time_s: float = 0.0  # as time.time()
+    time_s: float = 0.0  # the time, as of time.time()
 
 
-# To PyTorch's developers, not to its users.
+# Hints to PyTorch's developers, not to its users.
 _NO_HINT = ("Please report an issue", "It may be possible to write Dynamo tracing rules")
 _GUARD = re.compile(r"\s*\d+/\d+: ")
 
@@ -73,13 +73,14 @@ def compilations(mark: Mark) -> list[Any]:
 
 
 def dynamo_ms(metrics: Any) -> float:
-    """What Dynamo itself took for a compilation: all but the backend."""
+    """The time that Dynamo itself took for a compilation, without the backend."""
     whole = metrics.entire_frame_compile_time_s or 0.0
     return max(0.0, whole - (metrics.backend_compile_time_s or 0.0)) * 1e3
 
 
 def breaks(mark: Mark) -> list[GraphBreak]:
-    """Equal ones as one, in the order of their first."""
+    """The graph breaks since the mark. Equal breaks become one, in the order in which they first
+    occurred."""
     found: dict[tuple[str, tuple[Frame, ...]], int] = {}
     reasons = _metrics.graph_break_reasons if _metrics is not None else []
     for reason in reasons[mark.breaks :]:
@@ -108,13 +109,14 @@ def recompiles(metrics: list[Any]) -> list[Recompile]:
 
 
 def _guards(text: str) -> list[str]:
-    """Each begins with the id of an earlier compilation; comments and stacks of guards go."""
+    """The guards that failed. Each line begins with the id of an earlier compilation; comments and
+    stacks of guards are removed."""
     lines = [line for line in text.splitlines() if _GUARD.match(line)]
     return [line.partition("  # ")[0].strip() for line in lines] or [text.strip()]
 
 
 def _break(reason: str, stack: list[Frame], count: int) -> GraphBreak:
-    """Dynamo's message: a title, then paragraphs that begin with Explanation: or Hint:."""
+    """Parses Dynamo's message: a title, then paragraphs that begin with Explanation: or Hint:."""
     title, _, rest = reason.strip().partition("\n")
     rest = rest.partition("Developer debug context:")[0]
     parts = re.split(r"^\s*(Explanation|Hint): ", rest, flags=re.MULTILINE)

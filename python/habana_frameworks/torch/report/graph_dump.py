@@ -1,6 +1,7 @@
-"""Stages of a graph's compilation, by compiling it once more beside the server (hpu_recipe).
+"""The stages of a graph's compilation, made by compiling it once more beside the server
+(hpu_recipe).
 
-For reports, and for GRAPH_VISUALIZATION, which writes them to .graph_dumps of the working
+They are for reports, and for GRAPH_VISUALIZATION, which writes them to .graph_dumps in the working
 directory. A program from the store is drawn like one that was compiled.
 """
 
@@ -25,11 +26,11 @@ _FOLDER = ".graph_dumps"
 
 
 class NoDrawing(Exception):
-    """Why the stages of a graph cannot be had."""
+    """The stages of a graph cannot be made; the text says why."""
 
 
 def drawings(captured: CapturedGraph) -> list[Drawing]:
-    """The graph as captured and after all passes. NoDrawing."""
+    """The graph as captured and after all passes. Raises NoDrawing."""
     with tempfile.TemporaryDirectory(prefix="hpu-graph-") as folder:
         _compile(captured, Path(folder))
         stages = _stages(Path(folder))
@@ -41,7 +42,7 @@ def drawings(captured: CapturedGraph) -> list[Drawing]:
 
 def write_files(captured: CapturedGraph, name: str) -> Path:
     """Writes one folder: text and DOT of every stage, SVG and ONNX (for Netron) of the first and
-    the last, and the stages of each recipe. NoDrawing; OSError."""
+    the last stage, and the stages of each recipe. Raises NoDrawing and OSError."""
     folder = _new_folder(Path(_FOLDER), name)
     _compile(captured, folder)
     stages = _stages(folder)
@@ -53,14 +54,15 @@ def write_files(captured: CapturedGraph, name: str) -> Path:
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """.graph_dumps/graph_0.PROCESS: processes that share a working directory do not meet."""
+    """Makes .graph_dumps/graph_0.PROCESS, so that processes which share a working directory do not
+    collide."""
     number = 0
     while True:
         again = f".{number}" if number else ""
         folder = parent / f"{name}.{os.getpid()}{again}"
         try:
             folder.mkdir(parents=True)
-        except FileExistsError:  # another shape of a dynamic graph
+        except FileExistsError:  # another shape of a dynamic graph made it
             number += 1
         else:
             return folder
@@ -94,7 +96,7 @@ def _compile(captured: CapturedGraph, folder: Path) -> None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoDrawing(f"{_TOOL} failed: {error}") from error
-    # A graph that cannot be compiled has a first stage nevertheless.
+    # A graph that cannot be compiled still has a first stage.
     if done.returncode != 0 and not any(folder.glob("*.hir")):
         reason = re.sub(r"\s+", " ", done.stderr.strip())[-500:]
         raise NoDrawing(f"{_TOOL} ended with {done.returncode}: {reason}")

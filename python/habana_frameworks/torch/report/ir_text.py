@@ -1,4 +1,4 @@
-"""Text IR, as the compiler dumps it (compiler_server/ir/text.h), to nodes and edges."""
+"""Reads text IR, as the compiler dumps it (compiler_server/ir/text.h), into nodes and edges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..dynamo.records.graph_label import plain_function
 from .document import Drawing, Node
 
-# More are not drawn: layout and browser stay quick.
+# Larger graphs are not drawn, so that layout and browser stay fast.
 MAX_DRAWN_NODES = 1500
 
 _VALUE = re.compile(r"%[A-Za-z0-9_.]+")
@@ -16,7 +16,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CALL = re.compile(r"^\s*((?:%[\w.]+(?:, )?)+ = )?([a-z_][\w.]*)\b ?(.*)$", re.DOTALL)
 _INPUT = re.compile(r"(%[\w.]+): (scalar|[^,()]*?\[[^\]]*\](?:\{[^}]*\})?)( cpu)?(?:, ?|\)|\s|$)")
 
-# Kinds of proto/ops.yaml: contract; movement and index.
+# The kinds in proto/ops.yaml: contract; movement and index.
 _PRODUCTS = frozenset({"conv", "conv_transpose", "conv_weight_gradient", "matmul", "sdpa"})
 _MOVEMENTS = frozenset(
     {"as_strided", "as_strided_scatter", "concat", "expand", "gather", "gather_elements", "pad"}
@@ -37,10 +37,11 @@ class _Line:
 
 
 def parse(text: str, stage: str, captured: bool) -> Drawing:
-    """Parameters and buffers of modules are told with the nodes that read them, others are nodes.
+    """Parameters and buffers of modules are shown with the nodes that read them; other inputs are
+    nodes.
 
-    captured: before the passes, where every node is a call of PyTorch's; after them such calls run
-    eagerly.
+    captured: the text is from before the passes, where every node is a call of PyTorch's; after the
+    passes such calls run eagerly.
     """
     inputs, lines, ends = _read(text)
     weights = {name for name in inputs if _is_weight(name)}
@@ -73,7 +74,7 @@ def parse(text: str, stage: str, captured: bool) -> Drawing:
 
 
 def _read(text: str) -> tuple[dict[str, str], list[_Line], list[str]]:
-    """Inputs with their types, the nodes, and the values that leave the graph."""
+    """The inputs with their types, the nodes, and the values that leave the graph."""
     head, _, body = text.partition(") ")
     if body.startswith("-> "):
         body = body[3:]
@@ -116,12 +117,12 @@ def _kind(op: str, captured: bool) -> str:
 
 
 def _is_weight(name: str) -> bool:
-    """Dynamo names what it finds on modules so."""
+    """Whether Dynamo made this name for a value that it found on a module."""
     return "_parameters_" in name or "_buffers_" in name
 
 
 def _short(name: str) -> str:
-    """ "%l_self_modules_layer_modules_0_parameters_weight_" is "layer.0.weight"."""
+    """ "%l_self_modules_layer_modules_0_parameters_weight_" becomes "layer.0.weight"."""
     path = re.sub(r"^%l_(?:self|[a-z]\w*?)_(?=modules_|parameters_|buffers_)", "", name)
     path = re.sub(r"(?:^|_)(?:modules|parameters|buffers)_", ".", path)
     return path.strip("._")

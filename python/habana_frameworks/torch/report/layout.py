@@ -1,7 +1,9 @@
-"""Layered layout of a drawing: nodes in rows by longest path, rows ordered to cross few edges.
+"""The layered layout of a drawing: nodes in rows by longest path, with rows ordered to cross few
+edges.
 
-Sugiyama's method: layers; long edges become chains of waypoints; barycentre sweeps; positions that
-lie as near to the neighbours' mean as order and widths allow (isotonic regression per row).
+The method is Sugiyama's: layers; long edges become chains of waypoints; barycentre sweeps;
+positions that lie as near to the neighbours' mean as order and widths allow (isotonic regression
+per row).
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ ROW_HEIGHT = 74.0
 NODE_HEIGHT = 44.0
 GAP = 18.0
 WAYPOINT_WIDTH = 6.0
-# Edges over more rows than this are drawn straight from end to end.
+# Edges over more rows than this are drawn as straight lines.
 MAX_SPAN = 24
 _SWEEPS = 6
 
 
 @dataclass(frozen=True)
 class Box:
-    """Where a node is: its centre and its width."""
+    """The place of a node: its centre and its width."""
 
     x: float
     y: float
@@ -33,13 +35,13 @@ class Box:
 @dataclass(frozen=True)
 class Layout:
     boxes: list[Box]  # by node id
-    paths: list[list[tuple[float, float]]]  # by edge: from the source's lower rim on
+    paths: list[list[tuple[float, float]]]  # by edge: from the lower rim of the source on
     width: float
     height: float
 
 
 def node_lines(node: Node) -> tuple[str, str]:
-    """What is written on a node."""
+    """The two lines of text on a node."""
     return _cut(node.op, 26), _cut(node.type, 30)
 
 
@@ -53,7 +55,7 @@ def _width(node: Node) -> float:
 
 
 def arrange(drawing: Drawing) -> Layout:
-    """Coordinates from 0 to width and height."""
+    """Places the nodes with coordinates from 0 to width and height."""
     if not drawing.nodes:
         return Layout([], [], 0.0, 0.0)
     layers = _layers(drawing)
@@ -76,7 +78,8 @@ def arrange(drawing: Drawing) -> Layout:
 
 
 def _layers(drawing: Drawing) -> list[int]:
-    """Longest path from a source; sources come down to their first reader. Ids are in order."""
+    """The row of each node: its longest path from a source. Sources move down to their first
+    reader. Ids are in order."""
     layers = [0] * len(drawing.nodes)
     readers = defaultdict(list)
     has_operand = set()
@@ -91,7 +94,7 @@ def _layers(drawing: Drawing) -> list[int]:
 
 
 class _Grid:
-    """Nodes and waypoints in their rows."""
+    """The nodes and waypoints in their rows."""
 
     def __init__(self, drawing: Drawing, layers: list[int]) -> None:
         self.layer_of = list(layers)
@@ -149,7 +152,8 @@ class _Grid:
         return x
 
     def _place(self, row: list[int], x: list[float], wanted: list[float]) -> None:
-        """Least squares to what is wanted, in order and without overlaps."""
+        """Places the row by least squares to the wanted positions, in order and without
+        overlaps."""
         offsets = [0.0]
         for a, b in itertools.pairwise(row):
             offsets.append(offsets[-1] + (self.widths[a] + self.widths[b]) / 2 + GAP)

@@ -11,7 +11,7 @@ from .document import Difference, Lookup
 MAX_DIFFERENCES = 12
 _MAX_VALUE = 200
 
-# What people read for the origins of a program (records.py).
+# The text for people about the origins of a program (records.py).
 _HITS = {
     "store": "The store had its program.",
     "memory": "This process had its program loaded.",
@@ -24,7 +24,7 @@ _MISSES = {
 
 @dataclass(frozen=True)
 class Known:
-    """A graph whose key was known before."""
+    """A known graph with a key."""
 
     name: str
     key: str
@@ -32,7 +32,7 @@ class Known:
 
 
 def stored(other_than: set[str]) -> list[Known]:
-    """Graphs of the store, without those keys; none if no daemon runs."""
+    """The graphs of the store whose keys are not among these; none if no daemon runs."""
     if running_socket() is None:
         return []
     try:
@@ -49,7 +49,8 @@ def stored(other_than: set[str]) -> list[Known]:
 
 def lookup(record: GraphRecord, known: list[Known]) -> Lookup:
     if record.origin in _HITS:
-        # Found under its content key: an equal graph had been captured under another front-end key.
+        # The program was found by its content key: an equal graph had been captured under another
+        # front-end key.
         if record.origin == "store" and record.capture_ms:
             return _compared(
                 record, known, True, "The store had the program of an equal graph of another key."

@@ -1,4 +1,4 @@
-"""Device memory over time: a thread that asks the allocator now and then."""
+"""Device memory over time: a thread that asks the allocator at intervals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .. import native
 from .document import Memory, MemorySample
 
 FIRST_INTERVAL_S = 0.002
-# When there are so many samples every second one goes and the interval doubles.
+# At this many samples, every second one is dropped and the interval doubles.
 MAX_SAMPLES = 2048
 
-# Bytes in use, reserved, and at most in use since the process began.
+# Bytes in use, bytes reserved, and the most bytes in use since the process began.
 Reading = tuple[int, int, int]
 
 
@@ -24,7 +24,7 @@ def _read_device() -> Reading:
 
 
 class MemorySampler:
-    """Runs from start() to stop(). Costs nothing else than its own reading."""
+    """Samples from start() to stop(). It costs nothing but its own reading."""
 
     def __init__(self, read: Callable[[], Reading] = _read_device) -> None:
         self._read = read
@@ -59,7 +59,8 @@ class MemorySampler:
         return peak
 
     def result(self, limit: int) -> Memory:
-        """After stop(). Runs of equal samples are their first and last."""
+        """The samples; to be called after stop(). Runs of equal samples are reduced to their first
+        and last."""
         kept = [
             sample
             for i, sample in enumerate(self._samples)
@@ -68,7 +69,7 @@ class MemorySampler:
             or _level(self._samples[i + 1]) != _level(sample)
         ]
         peak = max(sample.in_use for sample in kept)
-        # The allocator's own peak is exact; it is of this recording if it grew meanwhile.
+        # The allocator's own peak is exact. It belongs to this recording if it grew meanwhile.
         if self._peak_after > self._peak_before:
             peak = max(peak, self._peak_after)
         return Memory(kept, self._interval_s * 1e3, peak, limit)

@@ -1,6 +1,6 @@
 """A drawing as an ONNX model, for Netron: structure, types and attributes, no weights.
 
-ONNX is a protobuf message; what is written here is its wire format (field numbers of onnx.proto,
+ONNX is a protobuf message; this module writes its wire format (field numbers of onnx.proto,
 IR version 8). Operators are in a domain of our own, so no ONNX runtime takes it for a model.
 """
 
@@ -13,7 +13,7 @@ from .document import Drawing, Node
 
 _IR_VERSION = 8
 _DOMAIN = "hpu"
-# TensorProto.DataType by the names of text IR; others have no type.
+# TensorProto.DataType by the names of text IR; names that are missing have no type.
 _ELEMENT_TYPES = {
     "f32": 1,
     "u8": 2,
@@ -54,12 +54,12 @@ def to_onnx(drawing: Drawing, name: str) -> bytes:
 
 
 def _operator(op: str) -> str:
-    """Netron shows what follows the last point: "aten.slice.Tensor" is "slice_Tensor"."""
+    """Netron shows the text after the last point, so "aten.slice.Tensor" becomes "slice_Tensor"."""
     return op.removeprefix("aten.").replace(".", "_")
 
 
 def _name(node: Node) -> str:
-    """Of a node's result; results have numbers, inputs their own names."""
+    """The name of a node's result: a number for results, their own names for inputs."""
     return node.op if node.kind == "input" else f"v{node.id}"
 
 

@@ -1,4 +1,5 @@
-"""The page: one HTML file with everything in it. What comes from the user is text, never markup."""
+"""The page: one HTML file with everything in it. Content from the user is always text, never
+markup."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ def to_html(document: Document) -> str:
         "drawings": "\n".join(_drawings(document)),
     }
     template = (_FOLDER / "page.html").read_text()
-    # One pass: what is put in is not looked into.
+    # Everything is replaced in one pass, so that inserted text is not searched again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
 def to_frame(document: Document) -> str:
-    """For a notebook: the page in a frame of its own."""
+    """The page in a frame of its own, for a notebook."""
     return (
         f'<iframe srcdoc="{html.escape(to_html(document))}" '
         f'style="width:100%;height:{_FRAME_HEIGHT_PX}px;border:0" '
@@ -42,14 +43,15 @@ def to_frame(document: Document) -> str:
 
 
 def _inside_script(text: str) -> str:
-    """JSON that no HTML parser takes for the end of the script, or for a comment."""
+    """JSON that no HTML parser takes for the end of the script, or for the beginning of a
+    comment."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
 def _drawings(document: Document) -> list[str]:
-    """Inert until the page shows one of them."""
+    """The drawings as templates, which stay inert until the page shows one of them."""
     return [
         f'<template id="drawing-{g}-{d}">{to_svg(drawing, style=False)}</template>'
         for g, graph in enumerate(document.graphs)

@@ -1,8 +1,8 @@
-"""A recording: what a report tells beyond what every process keeps anyway.
+"""A recording: the part of a report beyond what every process keeps anyway.
 
-While one is open the device is traced, memory is sampled, Dynamo keeps more metrics, and the
-captured form of every graph is kept for its drawing. One at a time; nothing of it costs anything
-while none is open.
+While a recording is open the device is traced, memory is sampled, Dynamo keeps more metrics, and
+the captured form of every graph is kept for its drawing. Only one can be open at a time, and
+nothing of this costs anything while none is open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .document import Memory
 from .dynamo_events import Mark
 from .memory_sampler import MemorySampler
 
-# Graphs beyond these are not drawn.
+# Graphs after this many are not drawn.
 MAX_CAPTURED = 256
 
 
@@ -58,13 +58,13 @@ _last: Recording | None = None
 
 
 def latest() -> Recording | None:
-    """The newest one that has ended."""
+    """The newest recording that has ended."""
     return _last
 
 
 @contextlib.contextmanager
 def record() -> Iterator[Recording]:
-    """Records the block. RuntimeError if one is open."""
+    """Records the block. Raises RuntimeError if a recording is open."""
     global _open, _last
     recording = Recording(
         Mark(dynamo_events.break_count(), time.time()),

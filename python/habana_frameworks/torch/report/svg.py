@@ -9,7 +9,7 @@ from .layout import NODE_HEIGHT, arrange, node_lines
 
 _MARGIN = 12.0
 
-# Colours for files; the page's style sheet has its own for the same classes.
+# The colours for files; the page's style sheet has its own for the same classes.
 _STYLE = """
 text{font:600 12px system-ui,sans-serif;text-anchor:middle;fill:#1b2330}
 text.type{font:400 10.5px ui-monospace,monospace;fill:#5a6577}
@@ -23,7 +23,7 @@ path{fill:none;stroke:#8a97ab;stroke-width:1.2}
 
 
 def to_svg(drawing: Drawing, style: bool = True) -> str:
-    """style: with a style sheet of its own, for a file; without, for a page that has one."""
+    """style: True writes a style sheet, for a file; False is for a page that has one."""
     layout = arrange(drawing)
     width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
     parts = [
@@ -55,7 +55,7 @@ def to_svg(drawing: Drawing, style: bool = True) -> str:
 
 
 def _clean(text: str) -> str:
-    """XML has no control characters."""
+    """Removes control characters, which XML does not allow."""
     return "".join(c if c >= " " or c in "\n\t" else "\ufffd" for c in text)
 
 
@@ -64,7 +64,7 @@ def _text(text: str) -> str:
 
 
 def _curve(points: list[tuple[float, float]]) -> str:
-    """Vertical at every point."""
+    """A curve that is vertical at every point."""
     x, y = points[0]
     path = f"M{x:.1f} {y:.1f}"
     for next_x, next_y in points[1:]:

@@ -15,7 +15,7 @@ from .document import KernelRun, RecipeTimeline
 MAX_RECIPES = 64
 MAX_KERNELS = 2000
 
-# What host intervals begin with; the graph's name follows.
+# Host intervals have these prefixes; the graph's name follows.
 _CALL = "program "
 _PREPARE = "hpu::prepare "
 
@@ -23,13 +23,13 @@ Record = dict[str, Any]
 
 
 def recipe_timelines(profile: Profile, peak: HostRates | None) -> tuple[list[RecipeTimeline], int]:
-    """By total time, longest first, and how many recipes are left out."""
+    """The recipes by total time, longest first, and how many are left out."""
     launches: dict[str, list[Launch]] = defaultdict(list)
     for launch in profile.launches:
         launches[launch.recipe].append(launch)
     kernels: dict[int, list[Kernel]] = defaultdict(list)
     for kernel in profile.kernels:
-        if kernel.index >= 0:  # the others pack weights before the first launch
+        if kernel.index >= 0:  # kernels with a negative index pack weights before the first launch
             kernels[kernel.work].append(kernel)
     graph_of = _graphs_of_recipes(profile)
     timelines = []
@@ -42,9 +42,9 @@ def recipe_timelines(profile: Profile, peak: HostRates | None) -> tuple[list[Rec
 
 
 def first_runs(profile: Profile) -> dict[str, list[float]]:
-    """By graph, one per shape in the order in which they were prepared: milliseconds from the first
-    call after that until the device had ended what the call queued, without the wait for what had
-    been queued before."""
+    """By graph, one value per shape in the order in which shapes were prepared: the milliseconds
+    from the first call after that until the device finished the work that the call queued, without
+    the wait for work that had been queued before."""
     calls: dict[str, list[Record]] = defaultdict(list)
     prepared: dict[str, list[int]] = defaultdict(list)
     for record in profile.records:
@@ -79,7 +79,7 @@ def _timeline(
     def flops_peak(kernel: Kernel) -> float | None:
         return peak.flops_of(kernel.factors) if peak else None
 
-    # Where types mix: the time that all would take at the peaks of theirs.
+    # The time that all kernels would take at the peaks of their types, because types may be mixed.
     at_peak = sum(k.flops / (flops_peak(k) or 1) for k in kernels) if peak else 0.0
     bytes_peak = peak.bytes_per_second if peak else None
     return RecipeTimeline(
@@ -123,7 +123,7 @@ def _host_interval(record: Record, kind: str) -> str | None:
 
 
 def _calls_of_launches(profile: Profile) -> Iterator[tuple[Record, Record]]:
-    """(launch, the program's call that queued it)."""
+    """Pairs of a launch and the program's call that queued it."""
     by_thread: dict[int, list[Record]] = defaultdict(list)
     for record in profile.records:
         if _host_interval(record, _CALL) is not None:
@@ -141,7 +141,7 @@ def _calls_of_launches(profile: Profile) -> Iterator[tuple[Record, Record]]:
 
 
 def _graphs_of_recipes(profile: Profile) -> dict[str, str]:
-    """Recipes of equal content are one: the first graph that launched it."""
+    """The first graph that launched each recipe: recipes of equal content are one."""
     graphs: dict[str, str] = {}
     for launch, call in _calls_of_launches(profile):
         graphs.setdefault(launch["recipe"], call["name"].removeprefix(_CALL))
@@ -149,7 +149,8 @@ def _graphs_of_recipes(profile: Profile) -> dict[str, str]:
 
 
 def _device_times(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
-    """By a call's thread and start: when earlier launches had ended, and when its last one had."""
+    """By a call's thread and start: when earlier launches had ended, and when the call's last
+    launch had ended."""
     times: dict[tuple[int, int], tuple[int, int]] = {}
     ended = 0
     for launch, call in sorted(_calls_of_launches(profile), key=lambda pair: pair[0]["start_ns"]):

@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from ..internal import notices
 from ..torch_compat.trees import tree_map_only
 
-# Which dimension of a tensor is batch and which is sequence; None: it has none.
+# The batch dimension and the sequence dimension of a tensor; None if it has none.
 Axes = tuple[int | None, int | None]
 _AXES: Axes = (0, 1)
 
-# Shapes of a grid. Each is traced by the one thread of a warm-up: this many take days.
+# The limit on the shapes of a grid. Each shape is traced by the one thread of a warm-up, so this
+# many take days.
 MAX_SHAPES = 100_000
-# Sizes of an axis before they are thinned out.
+# The limit on the sizes of an axis before they are thinned out.
 _MAX_SIZES = 1_000_000
 # A tensor can have no larger size.
 _MAX_SIZE = (1 << 63) - 1
@@ -46,10 +47,10 @@ def linear(
 ) -> list[int]:
     """low, low*2, low*4, ... while below step, then the multiples of step, and high.
 
-    pad_max, pad_percent: leave out a size where the next smaller one that stays is near enough
-    that no input is padded by more elements, or a greater part of the padded size, than this; the
-    grid is then coarser where that costs little. Both together: neither is exceeded.
-    ValueError if a size is not positive, low is above high or there are too many.
+    pad_max, pad_percent: leave out a size where the next larger one is near enough that no input is
+    padded by more elements, or by a greater part of the padded size, than this. The grid is then
+    coarser where that costs little. If both are given, neither is exceeded. ValueError if a size is
+    not positive, low is above high or there are too many.
     """
     _check_range(low, high, step)
     if high // step > _MAX_SIZES:
@@ -68,8 +69,8 @@ def linear(
 def exponential(low: int, high: int, count: int | None = None, step: int = 1) -> list[int]:
     """`count` sizes from low to high in equal ratios, each rounded up to a multiple of step.
 
-    count: None doubles from size to size. Equal sizes are one, so there may be fewer. ValueError as
-    linear.
+    count: None doubles from size to size. Equal sizes become one, so there may be fewer. Raises
+    ValueError as linear does.
     """
     _check_range(low, high, step)
     if count is None:
@@ -84,7 +85,8 @@ def exponential(low: int, high: int, count: int | None = None, step: int = 1) ->
     else:
         last = max(count - 1, 1)
         exact = [low * (high / low) ** (i / last) for i in range(count - 1)] + [high]
-    # 1e-9: a size that is whole but for rounding stays it.
+    # 1e-9: a size that is a multiple of step but for rounding errors is not rounded up to the next
+    # one.
     rounded = {min(high, int(-(-(size - 1e-9) // step)) * step) for size in exact}
     return sorted(rounded)
 
@@ -104,7 +106,7 @@ def _thin(sizes: list[int], pad_max: int | None, pad_percent: float | None) -> l
         return sizes
     kept = sizes[:1]
     for size, following in zip(sizes[1:], [*sizes[2:], None], strict=True):
-        # The worst input is one larger than the last size that stays.
+        # The worst input is larger by one than the last size that stays.
         padding = 0 if following is None else following - kept[-1] - 1
         if (
             following is None
@@ -117,7 +119,8 @@ def _thin(sizes: list[int], pad_max: int | None, pad_percent: float | None) -> l
 
 @dataclass
 class Waste:
-    """What padding to one shape cost: calls, elements that were real, elements after padding."""
+    """What padding to one shape cost: the calls, the real elements, and the elements after
+    padding."""
 
     calls: int = 0
     real: int = 0
@@ -130,21 +133,22 @@ class Waste:
 
 @dataclass(frozen=True)
 class Padded:
-    """Inputs of a bucket's shape."""
+    """Inputs padded to a bucket's shape."""
 
     inputs: dict[str, Any]
     shape: Shape
-    real: Shape  # before padding
+    real: Shape  # the shape before padding
     has_sequence: bool = field(repr=False, default=True)
 
     def unpad(self, output: Any, axes: Axes | Mapping[str, Axes] | None = None) -> Any:
         """The real part of every tensor in `output` (tensors in tuples, lists, dicts, data classes
         that PyTorch's pytree knows), as views.
 
-        axes: (batch dimension, sequence dimension) of all outputs, or of the named ones of a
-        mapping. Else dimension 0 is batch and dimension 1 is sequence if they have the padded size.
-        What is a feature of each sample, as a pooled output, may have that size by chance: name its
-        axes, (0, None). ValueError if a named dimension does not have the padded size.
+        axes: (batch dimension, sequence dimension) of all outputs, or of the named outputs of a
+        mapping. Without it, dimension 0 is batch and dimension 1 is sequence if they have the
+        padded size. A dimension with the features of each sample, as in a pooled output, may have
+        that size by chance: name the axes of such an output, (0, None). ValueError if a named
+        dimension does not have the padded size.
         """
         if isinstance(output, torch.Tensor):
             return self._cut(output, axes if isinstance(axes, tuple) else None, "the output")
@@ -173,7 +177,7 @@ class Padded:
                     f"{what} of shape {sizes} has no {Shape._fields[axis]} of "
                     f"{padded} in dimension {dim}"
                 )
-            # [batch, n] of floating-point numbers may as well be features, which would be lost.
+            # A floating-point tensor [batch, n] may as well hold features, which would be lost.
             guessed = axes is None and axis == 1 and real != padded
             if guessed and len(sizes) == 2 and tensor.is_floating_point():
                 notices.once(
@@ -189,8 +193,8 @@ class Buckets:
     """A grid of shapes. Thread-safe.
 
     batch, sequence: sizes (linear, exponential, or any whole numbers above 0); they are sorted.
-    sequence None: inputs have no such axis. ValueError if a size is not positive, there is none or
-    there are more than MAX_SHAPES shapes.
+    sequence is None if inputs have no such axis. ValueError if a size is not positive, there is no
+    size, or there are more than MAX_SHAPES shapes.
     """
 
     def __init__(self, batch: Iterable[int], sequence: Iterable[int] | None = None) -> None:
@@ -206,7 +210,7 @@ class Buckets:
         self._waste: dict[Shape, Waste] = {}
 
     def shapes(self) -> list[Shape]:
-        """Every shape, the largest first."""
+        """All shapes, the largest first."""
         shapes = (Shape(b, s) for b in self.batch for s in self.sequence or [1])
         return sorted(shapes, key=lambda shape: (shape.batch * shape.sequence, shape), reverse=True)
 
@@ -214,8 +218,8 @@ class Buckets:
         return len(self.batch) * len(self.sequence or [1])
 
     def fit(self, batch: int, sequence: int = 1) -> Shape:
-        """The smallest shape that holds the sizes; ValueError, with axis, size and limit, if none
-        does."""
+        """The smallest shape that holds the sizes. If there is none, raises a ValueError with axis,
+        size and limit."""
         return Shape(
             _fit("batch", self.batch, batch),
             1 if self.sequence is None else _fit("sequence", self.sequence, sequence),
@@ -229,11 +233,12 @@ class Buckets:
     ) -> Padded:
         """Tensors padded at the end to the smallest shape that fits all of them.
 
-        values: what an input is filled up with, 0 if not named. Rows that fill up the batch hold it
-        too: give an attention mask a value that masks. axes: (batch dimension, sequence dimension)
-        of an input, (0, 1) if not named; tensors with fewer dimensions lack what is beyond them.
-        What is no tensor, or a tensor without dimensions, stays. ValueError if inputs disagree
-        about a size, none has a batch, or none fits.
+        values: the number with which an input is filled up, 0 if the input is not named. Rows that
+        fill up the batch hold it too, so give an attention mask a value that masks. axes: (batch
+        dimension, sequence dimension) of an input, (0, 1) if it is not named; a tensor with fewer
+        dimensions lacks the further axes. Values that are not tensors, and tensors without
+        dimensions, stay as they are. ValueError if inputs disagree about a size, if none has a
+        batch, or if no shape fits.
         """
         values, axes = values or {}, axes or {}
         for name in (*values, *axes):
@@ -296,7 +301,7 @@ class Buckets:
         return next(iter(sizes.values()))
 
     def waste(self) -> dict[Shape, float]:
-        """Of every shape that was used, the fraction of elements that were padding."""
+        """The fraction of elements that were padding, for every shape that was used."""
         with self._lock:
             return {shape: self._waste[shape].fraction for shape in sorted(self._waste)}
 
@@ -306,7 +311,7 @@ class Buckets:
             return {shape: self._waste[shape].calls for shape in sorted(self._waste)}
 
     def table(self) -> str:
-        """A line per shape that was used, the total last."""
+        """One line per shape that was used, and the total last."""
         waste, calls = self.waste(), self.calls()
         lines = [f"{'shape':>12} {'calls':>8} {'padding':>8}"]
         lines += [f"{shape!s:>12} {calls[shape]:>8} {waste[shape]:>8.1%}" for shape in waste]
@@ -342,7 +347,8 @@ def _fit(axis: str, sizes: Sequence[int], size: int) -> int:
 
 
 def _fill(tensor: torch.Tensor, dims: Axes, shape: Shape, value: float) -> torch.Tensor:
-    amounts = [0] * (2 * tensor.dim())  # of F.pad: from the last dimension, before and after
+    # the order of F.pad: from the last dimension, before and after
+    amounts = [0] * (2 * tensor.dim())
     for dim, size in zip(dims, shape, strict=True):
         if dim is not None:
             amounts[2 * (tensor.dim() - 1 - dim % tensor.dim()) + 1] = size - tensor.shape[dim]

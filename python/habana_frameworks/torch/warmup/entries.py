@@ -1,4 +1,4 @@
-"""What a manifest names, made: models, inputs, and the call of one row."""
+"""Makes what a manifest names: models, inputs, and the call of one row."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .report import Row
 DEVICE = "hpu"
 
 
-# These exceptions pass through user code and are no failure of it.
+# These exceptions pass through user code and do not mean that it failed.
 PASSING = (KeyboardInterrupt, deferred.Pending, deferred.NotLaunched)
 
 
 class EntryError(Exception):
-    """A factory, or a function that makes inputs, is not there or raised."""
+    """A factory, or a function that makes inputs, does not exist or raised an error."""
 
 
 class Model:
-    """The compiled model of one entry. EntryError if its factory fails."""
+    """The compiled model of one entry. Raises EntryError if its factory fails."""
 
     def __init__(self, entry: Entry, frozen: bool = False, device: str = DEVICE) -> None:
         self.entry = entry
@@ -45,7 +45,7 @@ class Model:
         )
 
     def inputs(self, shape: Shape) -> Mapping[str, Any] | tuple[Any, ...]:
-        """What the model is called with: by name, or in order. EntryError."""
+        """The model's arguments, by name or in order. Raises EntryError."""
         spec = self.entry.inputs
         if not isinstance(spec, str):
             return {name: tensor(one, name, shape).to(self.device) for name, one in spec.items()}
@@ -67,7 +67,8 @@ class Model:
         return tuple(placed(value) for value in made)
 
     def call(self, shape: Shape, function: Callable[..., Any] | None = None) -> None:
-        """Once, in the modes of the entry. function: called instead of the compiled model."""
+        """Calls the model once, in the modes of the entry. function: called instead of the compiled
+        model."""
         function = self._compiled if function is None else function
         inputs = self.inputs(shape)
         autocast = self.entry.autocast
@@ -82,11 +83,11 @@ class Model:
 
 
 class Models:
-    """The models of a manifest, each made when its first row is called; a factory that fails fails
-    the rows of its entry."""
+    """The models of a manifest, each made when its first row is called. A factory that fails makes
+    all rows of its entry fail."""
 
     def __init__(self, manifest: Manifest, frozen: bool = False, device: str = DEVICE) -> None:
-        # As a script beside the manifest would find its modules.
+        # A script beside the manifest would find its modules in the same way.
         for folder in (os.getcwd(), str(Path(manifest.path).resolve().parent)):
             if folder not in sys.path:
                 sys.path.insert(0, folder)
@@ -95,7 +96,7 @@ class Models:
         self._made: dict[str, Model | EntryError] = {}
 
     def get(self, name: str) -> Model:
-        """EntryError."""
+        """The model of an entry. Raises EntryError."""
         if name not in self._made:
             try:
                 self._made[name] = Model(self._entries[name], self._frozen, self._device)
@@ -107,7 +108,8 @@ class Models:
         return found
 
     def call(self, row: Row) -> None:
-        """The call of a row's shape; of a recorded graph, the check that its program is stored."""
+        """Calls the model with a row's shape. For a recorded graph, checks that its program is
+        stored."""
         if row.shape is None:
             fetch(row)
         else:
@@ -115,8 +117,8 @@ class Models:
 
 
 def fetch(row: Row) -> None:
-    """Asks the daemon, which asks the servers behind it, for a recorded graph's program; what comes
-    is verified. EntryError if it is nowhere; NoProgram if there is no server."""
+    """Asks the daemon, which asks the servers behind it, for a recorded graph's program; the answer
+    is verified. Raises EntryError if no store has it, and NoProgram if there is no server."""
     found = service.stored_program(bytes.fromhex(row.key))
     if found is None:
         raise EntryError("it is not stored: run what was recorded, or import a bundle that has it")
@@ -124,13 +126,14 @@ def fetch(row: Row) -> None:
 
 
 def rows_of(manifest: Manifest) -> list[Row]:
-    """Entry by entry, in each the largest shape first; then what was recorded."""
+    """The rows entry by entry, with the largest shape of each entry first, then the recorded
+    graphs."""
     rows = [Row(shape, name=e.name) for e in manifest.entries for shape in e.buckets.shapes()]
     return rows + [Row(None, name=graph.label, key=graph.key) for graph in manifest.recorded]
 
 
 def tensor(spec: InputSpec, name: str, shape: Shape) -> torch.Tensor:
-    """On the CPU; equal for equal arguments in every process."""
+    """A tensor on the CPU; equal arguments give equal tensors in every process."""
     sizes = [shape._asdict()[size] if isinstance(size, str) else size for size in spec.shape]
     random = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     if spec.low is None or spec.high is None:
@@ -163,7 +166,7 @@ def _named(entry: Entry, function: str, field: str) -> Iterator[None]:
         yield
     except PASSING:
         raise
-    except BaseException as error:  # also sys.exit(), which is not to end the others' work
+    except BaseException as error:  # includes sys.exit(), which must not end the work of the others
         text = " ".join(str(error).split())
         raise EntryError(
             f"line {entry.line}, {field}: {function} raised {type(error).__name__}: {text}"

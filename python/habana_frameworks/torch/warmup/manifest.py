@@ -36,18 +36,18 @@ _DTYPES = [
     "int64",
     "bool",
 ]
-# Dtypes that a model is cast to and autocast computes in.
+# The dtypes to which a model may be cast and in which autocast may compute.
 _FLOATS = ("float32", "bfloat16", "float16")
 
 
 class ManifestError(ValueError):
-    """What is wrong with a manifest, and where."""
+    """Says what is wrong with a manifest, and where."""
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A tensor that a model is called with: whole numbers from low to high, both included, or
-    normal numbers where low is None. A size is a number or the name of an axis."""
+    """A tensor among a model's inputs: whole numbers from low to high, both included, or normal
+    numbers where low is None. A size is a number or the name of an axis."""
 
     shape: tuple[int | str, ...]
     dtype: torch.dtype
@@ -61,18 +61,18 @@ class Entry:
 
     name: str
     line: int
-    model: str  # package.module:function, which makes it
-    arguments: dict[str, Any]  # of that function
-    inputs: str | dict[str, InputSpec]  # a function of (batch, sequence), or what to make
+    model: str  # package.module:function, the function that makes the model
+    arguments: dict[str, Any]  # the arguments of that function
+    inputs: str | dict[str, InputSpec]  # a function of (batch, sequence), or the inputs to make
     buckets: Buckets
     dtype: torch.dtype | None
     autocast: torch.dtype | None
-    options: dict[str, Any]  # of hpu_backend
+    options: dict[str, Any]  # options of hpu_backend
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A graph of a run that was recorded."""
+    """A graph of a recorded run."""
 
     label: str  # for people
     key: str  # front-end key, 64 hexadecimal digits
@@ -87,7 +87,7 @@ class Manifest:
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """ManifestError, OSError."""
+    """Reads a manifest. Raises ManifestError and OSError."""
     content = read_regular_file(path)
     try:
         return parse_manifest(content.decode(), str(path))
@@ -97,7 +97,7 @@ def read_manifest(path: str | Path) -> Manifest:
 
 
 def parse_manifest(text: str, path: str) -> Manifest:
-    """ManifestError. path: for errors."""
+    """Parses a manifest. Raises ManifestError. path: named in errors."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -129,7 +129,7 @@ def parse_manifest(text: str, path: str) -> Manifest:
 
 
 class _Fields:
-    """The fields of one mapping, taken one by one; end() refuses what nobody took."""
+    """The fields of one mapping, taken one by one; end() refuses fields that nobody took."""
 
     def __init__(self, path: str, where: str, node: yaml.Node) -> None:
         self._path, self._where = path, where
@@ -152,7 +152,7 @@ class _Fields:
         return ManifestError(f"{self._path}:{line}: {self._where}{name}: {text}")
 
     def _missing(self, name: str) -> ManifestError:
-        """Names the field that may be it, misspelt."""
+        """The error names the field that may be meant by a misspelt name."""
         near = difflib.get_close_matches(name, set(self._nodes) - set(self._known), 1)
         return self.error(name, "it is missing" + (f"; is `{near[0]}` meant?" if near else ""))
 
@@ -163,7 +163,7 @@ class _Fields:
         return isinstance(self._nodes.get(name), yaml.MappingNode)
 
     def take(self, name: str, convert: Callable[[Any], Any], default: Any = ...) -> Any:
-        """convert: raises ValueError, whose text tells what was expected."""
+        """convert: raises ValueError, whose text says what was expected."""
         self._known.append(name)
         if name not in self._nodes:
             if default is ...:
@@ -238,7 +238,7 @@ def _recorded(fields: _Fields) -> Recorded:
 
 
 def _axis(fields: _Fields, name: str, default: Any = ...) -> Any:
-    """The sizes; default if the axis is not there."""
+    """The sizes of an axis; the default if the axis is not there."""
     if not fields.is_mapping(name):
         return fields.take(name, _sizes, default)
     axis = fields.fields(name)

@@ -22,7 +22,8 @@ def to_html(
     cells: Sequence[Sequence[str]],
     results: Sequence[str],
 ) -> str:
-    """cells: one line per shape, as `head` names them. results: one per line, for its colour."""
+    """cells: one line per shape, with the columns that `head` names. results: one per line, for its
+    colour."""
     rows = "\n".join(
         f'<tr class="{result}">' + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>"
         for result, line in zip(results, cells, strict=True)

@@ -1,4 +1,5 @@
-"""What a manifest's warm-up will take, before anything is compiled: count, time, device memory."""
+"""Estimates what a manifest's warm-up will take before anything is compiled: count, time, device
+memory."""
 
 from __future__ import annotations
 
@@ -25,36 +26,39 @@ from .entries import PASSING, EntryError, Model, Models
 from .manifest import Entry, Manifest
 from .run import PARALLEL
 
-# The device's allocator rounds up to it.
+# The device's allocator rounds sizes up to a multiple of this.
 _GRAIN = 512
 
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """One entry. Bytes of device memory. problem: why it cannot be planned or does not fit."""
+    """The plan of one entry. Bytes are of device memory. problem: why it cannot be planned or does
+    not fit."""
 
     name: str
     shapes: int
-    largest: Shape | None = None  # that takes most memory
+    largest: Shape | None = None  # the shape that takes most memory
     weight_bytes: int = 0
     call_bytes: int = 0  # inputs, intermediate values and outputs of the largest shape's call
-    waiting_bytes: int = 0  # inputs of the next shapes, which wait for their programs meanwhile
-    making_seconds: float = 0.0  # of the model
-    first_trace_seconds: float = 0.0  # of a call up to the request to the server; with imports
-    trace_seconds: float = 0.0  # of each further shape
+    # inputs of the next shapes, which wait for their programs during that call
+    waiting_bytes: int = 0
+    making_seconds: float = 0.0  # for making the model
+    # of the first call, with imports, up to the request to the server
+    first_trace_seconds: float = 0.0
+    trace_seconds: float = 0.0  # for each further shape
     problem: str = ""
 
     @property
     def serial_seconds(self) -> float:
-        """What the process of the warm-up does itself, one thing after the other."""
+        """The seconds that the process of the warm-up itself works, one thing after the other."""
         traces = self.first_trace_seconds + self.trace_seconds * (self.shapes - 1)
         return self.making_seconds + traces
 
 
 @dataclass(frozen=True)
 class Plan:
-    """seconds_a_program: of compiling; None where the server has compiled nothing yet that would
-    tell."""
+    """seconds_a_program: the time to compile a program; None while the server has compiled nothing
+    from which to estimate it."""
 
     entries: list[EntryPlan]
     parallel: int
@@ -63,8 +67,8 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Of the whole warm-up with an empty store, without launches. Traces are serial, and share
-        the cores with what is compiled meanwhile; the last program is waited for."""
+        """The time of the whole warm-up with an empty store, without launches. Traces are serial,
+        and share the cores with compilations that run meanwhile; the last program is waited for."""
         if self.seconds_a_program is None:
             return None
         serial = sum(entry.serial_seconds for entry in self.entries)
@@ -77,7 +81,7 @@ class Plan:
 
     @property
     def problem(self) -> str:
-        """Why it is refused; "" if it is not."""
+        """Why the warm-up is refused; "" if it is not."""
         return "; ".join(f"{e.name}: {e.problem}" for e in self.entries if e.problem)
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,10 +95,10 @@ def make_plan(manifest: Manifest, counters: Mapping[str, int], free_bytes: int) 
     """Makes the models, on the CPU, calls them with fake tensors and traces two small shapes
     of each; nothing is compiled.
 
-    counters: of the server; the mean of what it has compiled is the time of a program. Programs
-    that are stored already take none, so the time is that of an empty store. Memory is that of
-    every op's result until it is no longer referred to: a compiled program, which fuses, needs
-    less. Models stay in memory together.
+    counters: those of the server; the mean time of its compilations is taken as the time of a
+    program. Programs that are already stored take no time, so the estimate is for an empty store.
+    Memory counts every op's result until it is no longer referred to; a compiled program, which
+    fuses ops, needs less. Models stay in memory together.
     """
     models = Models(manifest, device="cpu")
     waits = manifest.parallel or PARALLEL
@@ -110,7 +114,7 @@ def make_plan(manifest: Manifest, counters: Mapping[str, int], free_bytes: int) 
 
 
 def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int) -> EntryPlan:
-    """waits: shapes at the server at a time."""
+    """waits: how many shapes are at the server at a time."""
     count = len(entry.buckets)
     started = time.perf_counter()
     try:
@@ -130,7 +134,7 @@ def _entry_plan(entry: Entry, get: Callable[[str], Model], free: int, waits: int
             return EntryPlan(entry.name, count, shape, weights, problem=str(error))
         first = first or (shape, needed, waiting)
         if weights + needed + waiting <= free:
-            break  # so do the smaller ones
+            break  # the smaller shapes fit as well
         refused.append(shape)
     assert first is not None
     problem = ""
@@ -157,7 +161,7 @@ def _weight_bytes(module: Any) -> int:
 
 
 def _allocated(size: int) -> int:
-    """What the device's allocator takes for so many bytes."""
+    """The bytes that the device's allocator takes for a tensor of that size."""
     return -(-size // _GRAIN) * _GRAIN
 
 
@@ -169,7 +173,8 @@ def _input_bytes(model: Model, shape: Shape) -> int:
 
 
 def _call_bytes(model: Model, shape: Shape) -> int:
-    """EntryError if the model cannot be called with fake tensors."""
+    """The device memory of one call. Raises EntryError if the model cannot be called with fake
+    tensors."""
     peak = _Peak()
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), peak:
@@ -187,11 +192,12 @@ def _refused(what: str, error: BaseException) -> EntryError:
 
 
 def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]:
-    """Of the first shape and of each further one; measured on the smallest. What the process of a
-    warm-up does before its request, Dynamo's guards included; the graph's own sizes say little."""
+    """The time for the first shape and for each further one, measured on the smallest shapes. It
+    covers the work of a warm-up's process before its request, including Dynamo's guards; the
+    graph's own sizes matter little for it."""
 
     def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        # The time until then counts; why a graph cannot be captured the warm-up will say.
+        # Only the time up to here counts; the warm-up will report why a graph cannot be captured.
         with contextlib.suppress(Exception):
             builder, _ = capture_graph(
                 module,
@@ -227,7 +233,7 @@ def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]
 
 
 class _Peak(TorchDispatchMode):
-    """The most bytes that results of ops took at a time."""
+    """The most bytes that results of ops take at a time."""
 
     def __init__(self) -> None:
         super().__init__()

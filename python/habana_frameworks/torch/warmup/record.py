@@ -20,8 +20,10 @@ _HEAD = """\
 @contextlib.contextmanager
 def record(path: str | Path, what: str = "warmup.record") -> Iterator[None]:
     """Writes a manifest of every graph that this process compiles, or gets from a store, in the
-    block; after an exception too. Graphs that run eagerly have no program and are named in
-    comments. OSError if the file cannot be written.
+    block.
+
+    The manifest is written after an exception too. Graphs that run eagerly have no program and are
+    named in comments. Raises OSError if the file cannot be written.
     """
     start = records.position()
     try:
@@ -31,12 +33,12 @@ def record(path: str | Path, what: str = "warmup.record") -> Iterator[None]:
 
 
 def _one_line(text: str) -> str:
-    """For a comment: YAML has more ends of a line than Python's newline."""
+    """The text on one line, for a comment: YAML has more line ends than Python's newline."""
     return " ".join(text.split())
 
 
 def to_manifest(graphs: list[records.GraphRecord], what: str) -> str:
-    """`what`: where the graphs come from, for people."""
+    """The manifest's text. `what`: says for people where the graphs come from."""
     rows: dict[str, str] = {}
     missing = []
     for graph in graphs:

@@ -10,31 +10,32 @@ from typing import Any
 from .buckets import Shape
 from .page import to_html
 
-# What became of a shape. compiled: by the server, for this warm-up or for another that asked at
-# the same time; hit: all programs were there; failed: with an error, or a graph runs eagerly; left:
-# the warm-up ended before it.
+# What became of a shape. compiled: the server compiled it, for this warm-up or for another one that
+# asked at the same time; hit: all programs were there; failed: with an error, or a graph runs
+# eagerly; left: the warm-up ended before it.
 RESULTS = ("compiled", "hit", "failed", "left")
 
 
 @dataclass
 class Row:
-    """One shape, or a graph of a recorded run, which has none. Times in milliseconds."""
+    """One shape, or a graph of a recorded run, which has no shape. Times in milliseconds."""
 
     shape: Shape | None
     result: str = "left"
-    name: str = ""  # of the entry of the manifest, or of the recorded graph
+    name: str = ""  # the name of the manifest's entry, or of the recorded graph
     key: str = ""  # the recorded graph's front-end key
     graphs: int = 0
-    programs: list[str] = field(default_factory=list)  # their content keys
-    compile_ms: float = 0.0  # of the server, all graphs
-    run_ms: float = 0.0  # the call that went through: launches, and tracing where it was a hit
+    programs: list[str] = field(default_factory=list)  # the content keys of its programs
+    compile_ms: float = 0.0  # on the server, for all graphs
+    run_ms: float = 0.0  # the call that succeeded: launches, and for a hit tracing too
     launched: bool = False
     error: str = ""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Shapes so far, and the seconds that the rest will take; None while nothing tells."""
+    """The shapes so far, and the seconds that the rest will take; None while there is nothing to
+    estimate them from."""
 
     done: int
     total: int
@@ -53,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a warm-up. stopped: why shapes were left; "" if none was."""
+    """The result of a warm-up. stopped: why shapes were left; "" if none was."""
 
     rows: list[Row]
     seconds: float = 0.0
@@ -77,14 +78,14 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Every shape is there."""
+        """True if every shape is compiled or was a hit."""
         return self.failed == 0 and self.left == 0
 
     def _count(self, result: str) -> int:
         return sum(row.result == result for row in self.rows)
 
     def summary(self) -> str:
-        """One line."""
+        """A summary of one line."""
         text = (
             f"{len(self.rows)} shapes in {self.seconds:.1f} s: {self.hits} hits, "
             f"{self.compiled} compiled, {self.failed} failed, {self.left} left"
@@ -92,7 +93,8 @@ class Report:
         return f"{text}; stopped: {self.stopped}" if self.stopped else text
 
     def table(self) -> str:
-        """A line per shape, the summary last; long errors are cut, as_dict() has them whole."""
+        """One line per shape, and the summary last. Long errors are cut; as_dict() has them
+        whole."""
         cells = [_HEAD, *(_cells(row) for row in self.rows)]
         cells = [[*line[:-1], _cut(line[-1])] for line in cells]
         widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]

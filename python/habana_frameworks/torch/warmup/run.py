@@ -27,10 +27,10 @@ Run = Callable[[Shape], Any]
 OnProgress = Callable[[Progress], None]
 OnReady = Callable[[Report], None]
 
-# Requests at a server at the same time; it has as many compiled at once as it has workers, and
-# keeps the others in its lane of warm-ups.
+# The number of requests at a server at the same time. The server compiles as many at once as it has
+# workers, and keeps the others in its lane of warm-ups.
 PARALLEL = 8
-# A cancelled warm-up looks up this often while it waits for a server.
+# A cancelled warm-up checks this often while it waits for a server.
 _LOOK_UP_S = 0.2
 
 
@@ -49,7 +49,8 @@ class Handle:
         self._on_ready = on_ready
         self._report: Report | None = None
         self._ended = threading.Event()
-        # Not a daemon thread: one that comes back from C++ to an interpreter that is gone crashes.
+        # This is not a daemon thread: a daemon thread that returns from C++ after the interpreter
+        # is gone crashes.
         self._thread = threading.Thread(target=self._work, name="hpu-warm-up")
         self._thread.start()
 
@@ -72,12 +73,12 @@ class Handle:
 
     @property
     def ready(self) -> bool:
-        """True when every shape is there: compiled and launched once, none failed or left."""
+        """True when every shape is compiled and was launched once, and none failed or was left."""
         return self._ended.is_set() and self._report is not None and self._report.complete
 
     @property
     def done(self) -> bool:
-        """True when the warm-up has ended, with success or without."""
+        """True when the warm-up has ended, successfully or not."""
         return self._ended.is_set()
 
     @property
@@ -85,20 +86,20 @@ class Handle:
         return self._warm_up.progress()
 
     def wait(self, timeout: float | None = None) -> Report:
-        """The report at the end; TimeoutError if that is not within `timeout` seconds."""
+        """The report at the end; raises TimeoutError if that is not within `timeout` seconds."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"the warm-up is not done after {timeout} s: {self.progress}")
         assert self._report is not None
         return self._report
 
     async def wait_async(self) -> Report:
-        """As wait, without blocking the event loop."""
+        """Like wait, without blocking the event loop."""
         while not self._ended.is_set():
             await asyncio.sleep(_LOOK_UP_S / 10)
         return self.wait()
 
     def cancel(self) -> None:
-        """Ends the warm-up after the shape it is at; what is compiled stays, the rest is left."""
+        """Ends the warm-up after the present shape; compiled shapes stay, the rest is left."""
         self._warm_up.cancel()
 
 
@@ -111,15 +112,15 @@ def start(
 ) -> Handle:
     """Warms up in the background, the largest shape first.
 
-    run(shape) makes inputs of that shape and calls the compiled model once; what it returns is
-    dropped. It is called in one thread, for one shape at a time, and more than once for a shape:
-    where a program is still being compiled the call ends at it (by an exception that passes
-    `except Exception`), and is made again when the program is there. Modes that PyTorch keeps per
-    thread and guards on (no_grad, autocast) are for `run` to set, as requests will.
+    run(shape) makes inputs of that shape and calls the compiled model once; its result is dropped.
+    It is called in one thread, for one shape at a time, and more than once for a shape: where a
+    program is still being compiled the call ends there (by an exception that passes `except
+    Exception`), and is repeated when the program is ready. `run` itself has to set the modes that
+    PyTorch keeps per thread and guards on (no_grad, autocast), as requests will.
 
-    on_progress, on_ready: called in the warm-up's thread; on_ready with the report, if every shape
-    is there. parallel: requests at the compile server at the same time (8). What goes wrong with a
-    shape is in its row of the report, the first of it in the log; nothing is raised.
+    on_progress, on_ready: called in the warm-up's thread; on_ready gets the report, and is called
+    if every shape is ready. parallel: requests at the compile server at the same time (8). An error
+    of a shape is in its row of the report, and the first one in the log; nothing is raised.
     """
     return Handle(run, _shapes(buckets), on_progress, on_ready, parallel)
 
@@ -130,7 +131,7 @@ def run(
     on_progress: OnProgress | None = None,
     parallel: int | None = None,
 ) -> Report:
-    """As start, in this thread."""
+    """Like start, in this thread."""
     return _of_shapes(run, _shapes(buckets), on_progress, parallel).run()
 
 
@@ -153,19 +154,20 @@ def _tell(listener: Callable[[Any], None], value: Any) -> None:
         listener(value)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # also sys.exit(), which would end the thread without a word
+    except BaseException:  # includes sys.exit(), which would end the thread silently
         _log.exception("a callback of the warm-up raised; the warm-up goes on")
 
 
 class ServerLost(Exception):
-    """No compile server can be had: what is left would only run eagerly."""
+    """No compile server can be reached: the remaining shapes would only run eagerly."""
 
 
 class WarmUp:
-    """The work of one warm-up; run() once. progress() and cancel() from any thread.
+    """The work of one warm-up. run() is called once; progress() and cancel() may be called from any
+    thread.
 
-    call: the model's call for a row. launches: False compiles only, where one graph is all that a
-    call has.
+    call: calls the model for a row. launches: False compiles only, where a call has one graph
+    alone.
     """
 
     def __init__(
@@ -180,11 +182,13 @@ class WarmUp:
             raise ValueError(f"parallel {parallel}: expected at least 1")
         self._call_model = call
         self._launches = launches
-        # Entries in whose calls Dynamo broke a graph: what follows a break is known by running.
+        # Entries in whose calls Dynamo broke a graph: the graphs after a break are known only by
+        # running.
         self._broken: set[str] = set()
         self._rows = list(rows)
-        # Of graphs that rows waited for, by the row's identity. A row may end with others: Dynamo
-        # traces again where what its guards read has changed meanwhile, as by another model.
+        # The graphs that rows waited for, by the row's identity. A row may end with other graphs:
+        # Dynamo traces again where a value that its guards read has changed meanwhile, for example
+        # by another model.
         self._asked: dict[int, list[records.GraphRecord]] = {}
         self._on_progress = on_progress
         self._parallel = parallel or PARALLEL
@@ -213,7 +217,8 @@ class WarmUp:
         return Report(self._rows, time.monotonic() - self._started, stopped)
 
     def run(self) -> Report:
-        """Until every row is complete, it is cancelled, or no server can be had."""
+        """Runs until every row is complete, the warm-up is cancelled, or no server can be
+        reached."""
         self._started = time.monotonic()
         deferral = deferred.Deferral(self._parallel)
         try:
@@ -247,10 +252,12 @@ class WarmUp:
                     _tell(self._on_progress, self.progress())
 
     def _settle(self, deferral: deferred.Deferral) -> None:
-        """Of a function that was made for several sizes Dynamo has graphs that take the same shape,
-        and the one that took a call last is asked first: a later call may meet a graph that was not
-        compiled for its shape. Called again, from the last row, all is met by the graph that takes
-        most, and stays so."""
+        """Calls all rows again, from the last one, so that each shape has settled on its graph.
+
+        For a function that was compiled for several sizes, Dynamo may have several graphs that take
+        the same shape, and it tries the one that took a call last first. So a later call may meet a
+        graph that was not compiled for its shape. After these calls, every shape is taken by the
+        graph that takes most shapes, and stays with it."""
         deferral.launches = True
         for row in reversed(self._rows):
             while row.launched and not self._ending():
@@ -268,11 +275,12 @@ class WarmUp:
                         break
 
     def _ending(self) -> bool:
-        """Cancelled, or Python ends and waits for this thread."""
+        """True if the warm-up was cancelled, or if Python ends and waits for this thread."""
         return self._cancelled.is_set() or not threading.main_thread().is_alive()
 
     def _call(self, row: Row, deferral: deferred.Deferral) -> Future[Any] | None:
-        """Calls for one shape; what it waits for, None when its row is complete."""
+        """Calls the model for one shape. Returns what the row waits for, or None when it is
+        complete."""
         started = time.perf_counter()
         breaks = _graph_breaks()
         calls = service.calls()
@@ -292,7 +300,7 @@ class WarmUp:
                 self._note_breaks(row, breaks)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # also sys.exit(): one shape is not to end the others
+            except BaseException as error:  # includes sys.exit(): one shape must not end the others
                 lost = _no_server(error)
                 if lost:
                     raise ServerLost(lost) from error
@@ -300,7 +308,7 @@ class WarmUp:
         _note(row, graphs)
         if not row.error and not launched and row.name in self._broken:
             return self._call(row, deferral)
-        full = service.program_count() >= MEMORY_PROGRAMS  # then some calls are not counted
+        full = service.program_count() >= MEMORY_PROGRAMS  # some calls are not counted then
         if launched and not row.error and not row.graphs and service.calls() == calls and not full:
             row.error = (
                 "no compiled graph was called: is the model compiled with hpu_backend, or did "
@@ -339,7 +347,8 @@ def _compile_ms(graphs: Iterable[records.GraphRecord]) -> float:
 
 
 def _no_server(error: BaseException) -> str:
-    """Why no server can be had, if that is what went wrong; Dynamo wraps what a backend raises."""
+    """Why no server can be reached, if that is the cause of the error; Dynamo wraps errors of a
+    backend."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, NoProgram):
@@ -354,9 +363,10 @@ def _one_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _room_for_shapes(count: int) -> Iterator[None]:
-    """Dynamo gives a function up after recompile_limit (8) shapes; here every one is wanted.
+    """Raises Dynamo's limits: it gives a function up after recompile_limit (8) shapes, but here
+    every shape is wanted.
 
-    The limits are of this thread and hold only when something is compiled.
+    The limits belong to this thread and take effect only when something is compiled.
     """
     config = dynamo_config
     limit = max(config.recompile_limit, count + 8)

@@ -53,8 +53,7 @@ class Values:
     the guard tree's nodes once they have been followed.
 
     Most sources are attributes and items of modules. Their values are taken directly, which gives
-    the
-    same as evaluating Dynamo's text of them. Dynamo evaluates all others.
+    the same as evaluating Dynamo's text of them. Dynamo evaluates all others.
     """
 
     def __init__(self, local_scope: dict[str, Any], global_scope: dict[str, Any]) -> None:
