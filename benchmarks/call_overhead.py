@@ -1,10 +1,11 @@
-"""What one call of a compiled model costs beside Dynamo's guards.
+"""Measures what one call of a compiled model costs beside Dynamo's guards.
 
 Usage: python benchmarks/call_overhead.py
 
-Layers are so small that their kernels hardly count: call and wait, less the guards of the same
-model compiled by a backend that does nothing, is the cost of one program and one launch from above.
-Least of many batches. `launch_overhead` (C++) measures the launch alone.
+The layers are so small that their kernels hardly count. The time of a call and the wait for it,
+less the guards of the same model compiled by a backend that does nothing, is an upper bound of the
+cost of one program and one launch. The figure is the least of many batches. `launch_overhead` (C++)
+measures the launch alone.
 """
 
 from __future__ import annotations

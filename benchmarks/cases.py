@@ -1,4 +1,4 @@
-"""What is measured: the models of examples/models.py in several shapes, and some of our own."""
+"""The measured models: those of examples/models.py in several shapes, and some of our own."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Case:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the floating-point parameters, or of the first floating-point input."""
+        """The type of the floating-point parameters, or else of the first floating-point input."""
         tensors = [*self.model.parameters(), *self.inputs.values()]
         return next(t.dtype for t in tensors if t.is_floating_point())
 
 
 class Mlp(nn.Module):
-    """Layers of a few microseconds: what a launch costs."""
+    """Layers of a few microseconds, which show the cost of a launch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class ElementwiseChain(nn.Module):
 
 
 class UNet(nn.Module):
-    """Two levels down, two up, with skips."""
+    """Two levels down and two up, with skips."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -89,8 +89,8 @@ class UNet(nn.Module):
 
 class LlamaStep(nn.Module):
     """One token of the Llama of examples/models.py (same sizes, grouped-query attention, rotary
-    positions) with a static key/value cache that the graph writes. The position is an input: every
-    call does the same work, where transformers' StaticCache advances by itself and would run out.
+    positions) with a static key/value cache that the graph writes. The position is an input, so
+    every call does the same work; transformers' StaticCache advances by itself and would run out.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ def _own(
 
 
 def _deep_bert(layers: int) -> Callable[[torch.dtype], Case]:
-    """BERT of a quarter of BERT-base's width: what depth costs does not depend on the width."""
+    """BERT of a quarter of BERT-base's width: the cost of depth does not depend on the width."""
 
     def make(dtype: torch.dtype) -> Case:
         from transformers import BertConfig, BertModel
@@ -239,11 +239,11 @@ CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "elementwise": _own(ElementwiseChain, lambda: {"x": _random(256, 1024)}),
 }
 
-# What compilation costs as a model deepens.
+# These show how the cost of compilation grows as a model deepens.
 DEPTHS = (12, 24, 48)
 DEPTH_CASES = {f"bert {layers} layers": _deep_bert(layers) for layers in DEPTHS}
 
 
 def make_case(name: str, dtype: torch.dtype) -> Case:
-    """The case of that name with weights and inputs on the CPU."""
+    """The case with that name, with weights and inputs on the CPU."""
     return {**CASES, **DEPTH_CASES}[name](dtype)

@@ -1,11 +1,13 @@
-"""How many programs a compile server hands out, and how fast: hits by 1, 8, 64 and 512 clients,
-local and over the network, beside plain Redis and PyTorch's Redis cache with values of equal size.
+"""Measures how many programs a compile server hands out, and how fast: hits by 1, 8, 64 and 512
+clients, local and over the network, beside plain Redis and PyTorch's Redis cache with values of
+equal size.
 
 Everything runs on this machine, servers and clients in network namespaces (tests/cluster; root). A
-row is --seconds of one kind of client; kinds alternate within a number of clients, so that they
-meet the same machine. Results go to benchmarks/results/cluster-load.json, tables to the terminal.
+row is --seconds of one kind of client. Kinds alternate within a number of clients, so that they
+meet the same state of the machine. Results go to benchmarks/results/cluster-load.json, tables to
+the terminal.
 
-    ./dev bench-cluster [--seconds 4] [--clients 1,8,64,512]
+./dev bench-cluster [--seconds 4] [--clients 1,8,64,512]
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from cluster import Cluster, Server, client_command  # noqa: E402
 
 RESULTS = ROOT / "benchmarks/results/cluster-load.json"
 PROGRAMS = 200
-# Bytes of the recipe; the program around it has some 400 more. BERT-base's program and recipe have
+# Bytes of the recipe; the program around it has about 400 more. BERT-base's program and recipe have
 # 105 KB (docs/benchmarks.json).
 SIZES = {"small": 100, "bert-base": 104_000}
 
@@ -42,7 +44,7 @@ class Row:
     clients: int
     hits: int
     seconds: float
-    p50: float  # milliseconds, as the next two
+    p50: float  # milliseconds, as are the next two
     p99: float
     p999: float
     histogram: dict[str, int]  # by latency in microseconds, two digits
@@ -67,8 +69,8 @@ def _row(size: str, kind: str, clients: int, micros: list[int], seconds: float) 
 def _measure(
     size: str, kind: str, clients: int, command: list[str], environment: dict[str, str]
 ) -> Row:
-    """Of a command that prints a line of JSON for each of its clients."""
-    # To a file: into a pipe, long lines of several writers would mingle.
+    """The results of a command that prints a line of JSON for each of its clients."""
+    # The output goes to a file: in a pipe, long lines of several writers would mix.
     with tempfile.TemporaryFile("w+") as output:
         subprocess.run(command, stdout=output, check=True, env={**os.environ, **environment})
         output.seek(0)
@@ -159,7 +161,7 @@ def _table(rows: list[Row]) -> str:
 
 
 def _targets(rows: list[Row]) -> str:
-    """Of what was measured."""
+    """The targets compared with the measured rows."""
     found = {(r.size, r.kind, r.clients): r for r in rows}
     least = min(r.clients for r in rows)
     local = found.get(("bert-base", "hit, local", least))

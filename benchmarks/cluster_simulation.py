@@ -1,11 +1,11 @@
-"""How long a large job waits for its programs: a simulation of hosts, daemons and compile servers
-with service times that cluster_load.py measured on one machine.
+"""Simulates how long a large job waits for its programs, with hosts, daemons and compile servers
+whose service times cluster_load.py measured on one machine.
 
 Every rank needs the same programs, one after the other. A server hands out one program at a time
-per core; of the requests for one key one compiles, the others wait for it. Not in the model:
-network bandwidth, lost servers, the ranks' own work between programs.
+per core; of the requests for one key one compiles, the others wait for it. The model does not
+include network bandwidth, lost servers, or the ranks' own work between programs.
 
-    ./dev python benchmarks/cluster_simulation.py [--hosts 1000] [--ranks 8] [--programs 20]
+./dev python benchmarks/cluster_simulation.py [--hosts 1000] [--ranks 8] [--programs 20]
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ RESULTS = Path(__file__).parent / "results/cluster-load.json"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds."""
+    """Times in seconds."""
 
     compile: float
-    remote: float  # of a server's core, for one hit
-    local: float  # of a daemon, for one hit
+    remote: float  # on a server's core, for one hit
+    local: float  # on a daemon, for one hit
     hop: float  # there and back over the network
-    spread: float  # in which the ranks begin
+    spread: float  # the time span in which the ranks begin
 
 
 class Cores:
-    """Work is done in the order in which it comes, on whichever core is free first."""
+    """Cores that do work in the order in which it comes, on whichever core is free first."""
 
     def __init__(self, cores: int) -> None:
         self.free = [0.0] * cores
 
     def work(self, now: float, seconds: float) -> float:
-        """When it is done."""
+        """The time when the work is done."""
         end = max(now, heapq.heappop(self.free)) + seconds
         heapq.heappush(self.free, end)
         return end
@@ -48,7 +48,7 @@ class Cores:
 @dataclass
 class Daemon:
     cores: Cores
-    known: dict[int, float] = field(default_factory=dict)  # when each program is there
+    known: dict[int, float] = field(default_factory=dict)  # the time when each program is ready
 
 
 class Cluster:
@@ -59,7 +59,7 @@ class Cluster:
         self.requests = 0
 
     def get(self, now: float, program: int, server: int) -> float:
-        """When the program is where it was asked for."""
+        """The time when the program is at the place that asked for it."""
         self.requests += 1
         at = self.servers[server]
         arrived = now + self.times.hop / 2
@@ -72,8 +72,11 @@ class Cluster:
 def simulate(
     times: Times, hosts: int, ranks: int, programs: int, servers: int, cores: int, way: str
 ) -> tuple[float, float, int]:
-    """Seconds until half of the ranks and until all are ready, and requests to the cluster. `way`:
-    "daemons" ask once per host, "ranks" ask by themselves, "alone": each host compiles."""
+    """Seconds until half of the ranks and until all are ready, and the number of requests to the
+    cluster.
+
+    `way`: "daemons" ask once per host, "ranks" ask by themselves, "alone" means that each host
+    compiles."""
     numbers = random.Random(1)
     cluster = Cluster(times, servers, cores)
     daemons = [Daemon(Cores(cores)) for _ in range(hosts)]
@@ -107,12 +110,13 @@ def simulate(
 
 
 def measured() -> dict[str, float]:
-    """Seconds of a core for a hit with BERT-base's bytes, by what cluster_load.py measured."""
+    """Core seconds of a hit with BERT-base's bytes, from the measurements of cluster_load.py."""
     data = json.loads(RESULTS.read_text())
     rows = [row for row in data["rows"] if row["size"] == "bert-base"]
 
     def cost(kind: str) -> float:
-        # Of the machine's cores, which the clients shared: more than the server's own.
+        # This counts all of the machine's cores, which the clients shared, so it is more than the
+        # server's own time.
         return min(data["cores"] * r["seconds"] / r["hits"] for r in rows if r["kind"] == kind)
 
     return {"local": cost("hit, local"), "remote": cost("hit, remote, client verifies nothing")}

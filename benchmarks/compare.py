@@ -40,7 +40,7 @@ MARKERS = ("<!-- benchmarks -->", "<!-- /benchmarks -->")
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The properties of the machine on which the figures depend."""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     info = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
     flags = set(info.get("flags", "").split())
@@ -69,22 +69,23 @@ def machine() -> dict[str, Any]:
 
 
 def clock(seconds: float) -> str:
-    """1:02:03, or 2:03 below an hour."""
+    """Formats seconds as 1:02:03, or as 2:03 below an hour."""
     hours, rest = divmod(int(seconds), 3600)
     minutes, rest = divmod(rest, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def rounded(run: Run) -> Run:
-    """Five significant digits: what a time is good for, and small files."""
+    """Rounds to five significant digits, because times are not more precise, and files stay
+    small."""
     return {n: float(f"{v:.5g}") if isinstance(v, float) else v for n, v in run.items()}
 
 
 def run_plan(
     plan: Sequence[Step], runner: Runner, budget_s: float, keep: Callable[[Sections], None]
 ) -> Sections:
-    """Runs the steps; past the budget only what has no figure yet is still measured. keep gets what
-    there is after every step."""
+    """Runs the steps. Past the budget, only steps without any figure yet are still measured. `keep`
+    gets the results so far after every step."""
     sections: Sections = {}
     remaining = Remaining([step.expected_s for step in plan])
     for number, step in enumerate(plan, 1):
@@ -108,7 +109,7 @@ def run_plan(
 
 
 def write_between_markers(path: Path, content: str) -> None:
-    """Replaces what is between the markers; a file without them is an error."""
+    """Replaces the text between the markers; a file without them is an error."""
     text = path.read_text()
     head, begin, rest = text.partition(MARKERS[0])
     _, end, tail = rest.partition(MARKERS[1])
@@ -123,7 +124,8 @@ def read_kept() -> dict[str, Any]:
 
 
 def without(earlier: dict[str, Any], renewed: Iterable[str]) -> dict[str, Any]:
-    """A row's contenders that were not measured anew. All that run our code go together."""
+    """Drops the contenders of a row that were measured anew. All contenders that run our code go
+    together."""
     ours = any(name.startswith("hpu") for name in renewed)
     return {
         name: runs
@@ -133,9 +135,11 @@ def without(earlier: dict[str, Any], renewed: Iterable[str]) -> dict[str, Any]:
 
 
 def write_documents(data: dict[str, Any], add: bool = False, renew: bool = False) -> None:
-    """docs/benchmarks.json, and from it docs/benchmarks.md and README.md. Sections that this run
-    did not measure stay as an earlier run left them, under that run's description; with `add` its
-    figures join those of earlier runs, with `renew` they replace those of the same contenders."""
+    """Writes docs/benchmarks.json, and from it docs/benchmarks.md and README.md.
+
+    Sections that this run did not measure stay as an earlier run left them, under that run's
+    description. With `add` its figures join those of earlier runs, with `renew` they replace those
+    of the same contenders."""
     kept = read_kept()
     for section, results in data["sections"].items():
         about = data["about"]
@@ -152,7 +156,7 @@ def write_documents(data: dict[str, Any], add: bool = False, renew: bool = False
 
 
 def refuse_other_machine(about: dict[str, Any], sections: Iterable[str]) -> None:
-    """SystemExit if earlier figures of a section are those of another machine or PyTorch."""
+    """Raises SystemExit if earlier figures of a section are those of another machine or PyTorch."""
     kept = read_kept()["about"]
     for section in sections:
         for name in ("cpu", "cores", "vector", "python", "torch"):
@@ -179,7 +183,7 @@ def render(kept: dict[str, Any]) -> None:
 
 
 def compact(kept: dict[str, Any]) -> str:
-    """JSON with a line per contender and case: readable differences, few lines."""
+    """JSON with a line per contender and case, for readable differences and few lines."""
     lines = []
     for section, results in kept["sections"].items():
         rows = [
@@ -234,7 +238,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choice_of(arguments: argparse.Namespace) -> Choice:
-    """SystemExit names what is unknown."""
+    """The choice of the command line. Raises SystemExit, which names unknown values."""
 
     def items(text: str | None, allowed: Sequence[str], what: str) -> tuple[str, ...]:
         found = tuple(text.split(",")) if text else ()
@@ -268,7 +272,7 @@ def main() -> int:
         for step in plan:
             print(f"{step.section} {step.row} round {step.round + 1}: {step.contender}")
         return 0
-    # A terminated run stops its daemons and removes its folders, as one ended by Ctrl-C does.
+    # A terminated run stops its daemons and removes its folders, as a run ended by Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     about = machine() | {"rounds": max((step.round + 1 for step in plan), default=0)}
     if arguments.add or arguments.renew:

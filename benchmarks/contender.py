@@ -50,7 +50,7 @@ def _inductor(case: Case, **config: bool) -> Call:
 
 
 def _mega_cache(case: Case) -> Call:
-    """Inductor from artifacts that a process before this one saved, into an empty folder."""
+    """Inductor with artifacts that an earlier process saved, loaded into an empty folder."""
     data = Path(os.environ["MEGA_CACHE_FILE"]).read_bytes()
     if torch.compiler.load_cache_artifacts(data) is None:
         raise SystemExit("the mega-cache artifacts were not accepted")
@@ -58,8 +58,8 @@ def _mega_cache(case: Case) -> Call:
 
 
 def _openvino(case: Case) -> Call:
-    """OpenVINO's own torch.compile backend, in the precision of the model (its default on CPUs with
-    bf16 instructions is bf16, whatever the model says)."""
+    """OpenVINO's own torch.compile backend, in the precision of the model. Its default on CPUs with
+    bf16 instructions is bf16, whatever the model's type."""
     import openvino.torch  # noqa: F401
 
     hint = {torch.float32: "f32", torch.bfloat16: "bf16"}[case.dtype]
@@ -81,14 +81,14 @@ def _hpu(case: Case) -> Call:
     return call
 
 
-# Name on the command line -> what it runs. Which caches it finds is the caller's business.
+# Name on the command line -> what it runs. The caller decides which caches it finds.
 CONTENDERS: dict[str, Callable[[Case], Call]] = {
     "CPU eager": lambda case: lambda: case.model(**case.inputs),
     "dynamo only": lambda case: _compiled(case, backend="eager"),
     "aot_eager": lambda case: _compiled(case, backend="aot_eager"),
     "inductor": _inductor,
     "inductor freezing": lambda case: _inductor(case, freezing=True),
-    # Inductor's own C++ GEMM takes part in the tuning only where weights are constants.
+    # Inductor's own C++ GEMM takes part in the tuning only if weights are constants.
     "inductor max-autotune": lambda case: _inductor(case, freezing=True, max_autotune=True),
     "inductor warm": _inductor,
     "inductor mega-cache": _mega_cache,
@@ -101,14 +101,15 @@ CONTENDERS: dict[str, Callable[[Case], Call]] = {
 
 
 def reference(case: Case) -> list[torch.Tensor]:
-    """CPU eager's outputs, computed in f32 from the case's weights and inputs (rounded ones)."""
+    """CPU eager's outputs, computed in f32 from the case's weights and inputs, which are
+    rounded."""
     inputs = {n: v.float() if v.is_floating_point() else v for n, v in case.inputs.items()}
     return outputs_of(case.model.float()(**inputs))
 
 
 def steadiness(call: Call, seconds: float) -> dict[str, float]:
-    """Single calls, one after the other: milliseconds, how far the median is from the best, and
-    what of the cores' time they took, waiting in loops included."""
+    """Milliseconds of single calls, one after the other; how far the median is from the best; and
+    the share of the cores' time that they took, including waiting in loops."""
     before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     times = sorted(measure(call, seconds))
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
@@ -137,7 +138,7 @@ def measure(call: Call, seconds: float) -> list[float]:
 
 
 def mapped_compilers() -> list[str]:
-    """Compiler libraries in this process's address space."""
+    """The compiler libraries in this process's address space."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     files = {Path(line.split()[-1]).name for line in lines if "/" in line}
     return sorted(name for name in files if name.startswith(COMPILER_LIBRARIES))
@@ -165,7 +166,7 @@ def _check_inductor(contender: str) -> dict[str, Any]:
 
 
 def _check_openvino() -> dict[str, Any]:
-    """Its backend falls back to PyTorch, or to Inductor, without a word."""
+    """Checks OpenVINO, whose backend falls back to PyTorch, or to Inductor, without a message."""
     from openvino.frontend.pytorch.torchdynamo import execute
 
     modules = [m for whole in execute.partitioned_modules.values() for m in whole.modules()]
@@ -198,7 +199,8 @@ def _check_hpu(contender: str) -> dict[str, Any]:
 
 
 def identity(contender: str) -> dict[str, Any]:
-    """What shows that the contender did what its name says; SystemExit where it did not."""
+    """The evidence that the contender did what its name says. Raises SystemExit where it did
+    not."""
     if contender in ("CPU eager", "openvino importer", "onnxruntime"):
         return {}
     from torch._dynamo.utils import counters
@@ -214,7 +216,7 @@ def identity(contender: str) -> dict[str, Any]:
 
 
 def device_counters() -> dict[str, int]:
-    """What the emulated device counted in this process."""
+    """The counts of the emulated device in this process."""
     from habana_frameworks.torch import native
 
     library = ctypes.CDLL(native.torch_module().library_path())
@@ -227,7 +229,8 @@ def device_counters() -> dict[str, int]:
 
 
 def sizes(call: Call) -> dict[str, int]:
-    """Of this process's graphs: bytes in the store and of code, kernels that one call runs."""
+    """Sizes of this process's graphs: bytes in the store, bytes of code, and the kernels that one
+    call runs."""
     from habana_frameworks.torch.dynamo import report
     from habana_frameworks.torch.dynamo.programs.service import service
 

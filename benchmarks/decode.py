@@ -86,14 +86,14 @@ def make_model(bits: str, layers: int) -> nn.Module:
 
 
 def bytes_of_token(model: nn.Module) -> int:
-    """All that a token reads: weights but the table of embeddings, and the caches."""
+    """The bytes that a token reads: all weights except the table of embeddings, and the caches."""
     tensors = {name: t for name, t in model.state_dict().items() if "embedding" not in name}
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
 def read_bandwidth() -> float:
-    """Bytes a second that all CPUs of this process read, the best of several passes over a tensor
-    that no cache holds beside the weights."""
+    """The bytes that all CPUs of this process read per second: the best of several passes over a
+    tensor that no cache holds beside the weights."""
     memory = torch.ones(1 << 28)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     times = []
@@ -105,7 +105,7 @@ def read_bandwidth() -> float:
 
 
 def llama_cpp_token(bits: str, layers: int) -> tuple[Token, int]:
-    """And the bytes that it reads, without its caches."""
+    """The function that computes a token, and the bytes that a token reads, without its caches."""
     model = make_model("bf16", layers)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
@@ -114,7 +114,7 @@ def llama_cpp_token(bits: str, layers: int) -> tuple[Token, int]:
 
 
 def torch_token(contender: str, bits: str, layers: int) -> tuple[Token, int]:
-    """And the bytes that it reads."""
+    """The function that computes a token, and the bytes that a token reads."""
     device = "hpu" if contender == "hpu" else "cpu"
     if device == "hpu":
         import habana_frameworks.torch  # noqa: F401
@@ -136,7 +136,7 @@ def torch_token(contender: str, bits: str, layers: int) -> tuple[Token, int]:
 
 
 def measure(contender: str, bits: str, layers: int, seconds: float) -> Figures:
-    """In this process."""
+    """Measures in this process."""
     times: list[float] = []
     with torch.no_grad():
         in_torch = contender != LLAMA_CPP

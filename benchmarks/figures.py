@@ -12,7 +12,7 @@ Results = dict[str, dict[str, list[Run]]]  # case -> contender -> runs
 
 INDUCTOR_VARIANTS = ("inductor", "inductor freezing", "inductor max-autotune")
 RUNTIMES = ("openvino", "openvino importer", "onnxruntime")
-# What these run in steady state is what plain Inductor runs; only their start differs.
+# In steady state these contenders run the same code as plain Inductor; only their start differs.
 _SAME_CODE = {"inductor warm": "inductor", "inductor mega-cache": "inductor"}
 
 
@@ -42,7 +42,7 @@ def geometric_mean(found: Sequence[float]) -> float | None:
 
 
 def memory_ratios(results: Results) -> dict[str, float]:
-    """Peak memory of our training step over Inductor's."""
+    """The peak memory of our training step over that of Inductor."""
     found = {}
     for case, by in results.items():
         ours = median(steady_runs(by, "hpu"), "peak_memory_bytes")
@@ -53,14 +53,15 @@ def memory_ratios(results: Results) -> dict[str, float]:
 
 
 def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
-    """b of cost = a * size ** b from the first to the last point: 1 is linear, 0 is constant."""
+    """The exponent b in cost = a * size ** b from the first to the last point: 1 is linear, 0 is
+    constant."""
     if len(sizes) < 2 or min(*sizes, *costs) <= 0 or sizes[0] == sizes[-1]:
         return None
     return math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0])
 
 
 def joined_results(earlier: Results, later: Results, cases: Sequence[str]) -> Results:
-    """Runs of both, rows in the order of `cases` (others stay in front as they are)."""
+    """The runs of both. Rows are in the order of `cases`; other rows stay in front."""
     rows = {row: dict(by) for row, by in earlier.items()}
     for row, by in later.items():
         for contender, runs in by.items():
@@ -72,7 +73,7 @@ def joined_results(earlier: Results, later: Results, cases: Sequence[str]) -> Re
 
 
 def joined_about(earlier: dict[str, Any], later: dict[str, Any], joined: Results) -> dict[str, Any]:
-    """Description of two runs on one machine together, whose results are `joined`."""
+    """The description of two runs on one machine together, whose results are `joined`."""
     first, last = earlier["date"].split(" to ")[0], later["date"]
     return later | {
         "date": first if first == last else f"{first} to {last}",
@@ -85,7 +86,7 @@ def joined_about(earlier: dict[str, Any], later: dict[str, Any], joined: Results
 
 
 def steady_runs(figures: dict[str, list[Run]], contender: str) -> list[Run]:
-    """Runs whose steady state is the contender's; "hpu" is cold and warm together."""
+    """Runs whose steady state is the contender's; "hpu" means cold and warm together."""
     if contender == "hpu":
         return [*figures.get("hpu cold", []), *figures.get("hpu warm", [])]
     return [
@@ -108,8 +109,9 @@ def best_inductor(figures: dict[str, list[Run]]) -> tuple[str, float] | None:
 
 
 def best_peer(results: Results, case: str) -> tuple[str, float] | None:
-    """The fastest of all that others have, and its median in milliseconds; for a bf16 row a runtime
-    may calculate in f32. None where one of them has not been run, be it to fail."""
+    """The fastest of all contenders that are not ours, and its median in milliseconds. For a bf16
+    row a runtime may calculate in f32. None where one of them has not been run, even if only to
+    fail."""
     found = [best for best in (best_inductor(results[case]),) if best]
     name, _, dtype = case.rpartition(" ")
     rows = [results[case], results.get(f"{name} f32", {})] if dtype == "bf16" else [results[case]]
@@ -122,7 +124,7 @@ def best_peer(results: Results, case: str) -> tuple[str, float] | None:
 
 
 def leads_over_peers(results: Results) -> dict[str, float]:
-    """Case -> how many times the fastest peer's time ours fits into."""
+    """Case -> the fastest peer's time divided by ours."""
     found = {}
     for case, figures in results.items():
         best = best_peer(results, case)
@@ -133,7 +135,7 @@ def leads_over_peers(results: Results) -> dict[str, float]:
 
 
 def leads(results: Results) -> dict[str, float]:
-    """Case -> how many times the best Inductor variant's time ours fits into."""
+    """Case -> the best Inductor variant's time divided by ours."""
     found = {}
     for case, figures in results.items():
         best = best_inductor(figures)
@@ -144,7 +146,7 @@ def leads(results: Results) -> dict[str, float]:
 
 
 def steady_ratios(results: Results, contender: str) -> dict[str, float]:
-    """Case -> how many times the contender's time ours fits into."""
+    """Case -> the contender's time divided by ours."""
     found = {}
     for case, figures in results.items():
         theirs = median(steady_runs(figures, contender), "steady_ms")
@@ -155,7 +157,7 @@ def steady_ratios(results: Results, contender: str) -> dict[str, float]:
 
 
 def first_ratios(results: Results, above: str, below: str) -> dict[str, float]:
-    """Case -> time to the first output of one contender over that of another."""
+    """Case -> the time to the first output of one contender over that of another."""
     found = {}
     for case, figures in results.items():
         ratio = quotient(
@@ -167,8 +169,8 @@ def first_ratios(results: Results, above: str, below: str) -> dict[str, float]:
 
 
 def peak_live_bytes(events: Iterable[tuple[int, int]], kept: bool = False) -> int:
-    """Most bytes alive at a time, of blocks that are freed before the end (outputs are not), or,
-    with `kept`, of all.
+    """The most bytes alive at a time in blocks that are freed before the end (outputs are not), or,
+    with `kept`, in all blocks.
 
     events: (address, bytes), negative bytes for a free, in order of time. Frees of blocks that
     were allocated before the first event are not counted.
@@ -196,7 +198,8 @@ def peak_live_bytes(events: Iterable[tuple[int, int]], kept: bool = False) -> in
 
 
 class Remaining:
-    """Time left of a plan: expected seconds of the steps to come, scaled by how the past went."""
+    """The time left of a plan: the expected seconds of the remaining steps, scaled by how the past
+    steps went."""
 
     def __init__(self, expected: Sequence[float]) -> None:
         self._expected = list(expected)

@@ -1,7 +1,8 @@
 """The decoding case in llama.cpp: the same sizes and weights in its file format, and its tokens.
 
-Weights of 8 and 4 bits are its own formats, Q8_0 and Q4_0, with a scale for each 32 along a column.
-Its rotary positions pair other elements than ours: the same work, other numbers.
+Weights of 8 and 4 bits are in its own formats, Q8_0 and Q4_0, with a scale for each 32 along a
+column. Its rotary positions pair other elements than ours, which is the same work with other
+numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _FIRST_POSITION = 17
 
 
 def write(model: LlamaStep, bits: str, path: Path) -> int:
-    """Writes the model; returns the bytes that a token reads of it."""
+    """Writes the model; returns the bytes of it that a token reads."""
     from gguf import GGMLQuantizationType, GGUFWriter, quants
 
     kind = GGMLQuantizationType[_TYPES[bits]]
@@ -41,7 +42,7 @@ def write(model: LlamaStep, bits: str, path: Path) -> int:
         writer.add_tensor(f"{name}.weight", data, raw_dtype=as_kind)
         return int(data.nbytes)
 
-    add("token_embd", model.embedding.weight, kind)  # of which a token reads one row
+    add("token_embd", model.embedding.weight, kind)  # a token reads one row of it
     whole = GGMLQuantizationType.F32
     for i in range(layers):
         parts = {"attn_q": model.q, "attn_k": model.k, "attn_v": model.v, "attn_output": model.out,
@@ -50,7 +51,7 @@ def write(model: LlamaStep, bits: str, path: Path) -> int:
         read += add(f"blk.{i}.attn_norm", model.norms[2 * i].weight, whole)
         read += add(f"blk.{i}.ffn_norm", model.norms[2 * i + 1].weight, whole)
     read += add("output_norm", model.norms[-1].weight, whole)
-    # A head of 8 or 4 bits, as ours.
+    # The head has 8 or 4 bits, as ours.
     read += add("output", model.head.weight, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -60,7 +61,8 @@ def write(model: LlamaStep, bits: str, path: Path) -> int:
 
 
 def tokens(path: Path) -> Callable[[], None]:
-    """One token a call, at positions that a cache of the file's length holds."""
+    """A function that computes one token per call, at positions that a cache of the file's length
+    holds."""
     import llama_cpp
 
     threads = len(os.sched_getaffinity(0))

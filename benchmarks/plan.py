@@ -1,4 +1,4 @@
-"""What is measured: sections, and the steps (one process each) in the order they run."""
+"""The plan of a run: sections, and the steps (one process each) in the order in which they run."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ CONTAINER_CONTENDERS = (
     "hpu shared daemon",
     "hpu shared store",
 )
-# What a cache saves hardly depends on the element type; OpenVINO's backend takes no bf16 graphs,
-# and ONNX Runtime has few bf16 kernels for CPUs. Contenders that the command line names run anyway.
+# The time that a cache saves hardly depends on the element type; OpenVINO's backend takes no bf16
+# graphs, and ONNX Runtime has few bf16 kernels for CPUs. Contenders that the command line names run
+# anyway.
 _F32_ONLY = ("inductor warm", "inductor mega-cache", "openvino", "onnxruntime")
 _SERVED = ("bert-base", "gpt2", "llama prefill", "vit", "resnet50")
 GEMM_BOUND_TRAINING = ("bert-base", "gpt2", "vit", "resnet50", "unet")
 _TRAINED = ("bert-base", "gpt2", "vit", "resnet50", "unet", "lstm", "mlp")
-# Models whose operations are nearly all in matrix products, and in convolutions.
+# Models whose operations are nearly all in matrix products and convolutions.
 PRODUCTS = ("bert-base", "bert-base b8", "bert-base s512", "gpt2", "llama prefill", "vit")
 CONVOLUTIONS = ("resnet50", "resnet50 b8", "unet")
 
 
 @dataclass(frozen=True)
 class Section:
-    """cases: None means all models. both_dtypes: the figures depend on the element type."""
+    """cases: None means all models. both_dtypes: True if the figures depend on the element type."""
 
     contenders: tuple[str, ...]
     cases: tuple[str, ...] | None
@@ -87,8 +88,8 @@ _QUICK = {
     "depth": Section(("hpu cold",), ("bert 12 layers", "bert 48 layers"), 1),
 }
 
-# Seconds that a step takes on two cores, including import and the construction of the model; only
-# the first guess of the remaining time.
+# The seconds that a step takes on two cores, including import and the construction of the model;
+# only the first guess of the remaining time uses them.
 _EXPECTED_S = {
     "CPU eager": 11.0,
     "dynamo only": 9.0,
@@ -106,14 +107,15 @@ _EXPECTED_S = {
     "hpu peak": 25.0,
 }
 _EXPECTED_OTHER_S = 12.0
-# Of a section whose steps take longer: several compilations in a process, steps of seconds.
+# The seconds for a section whose steps take longer: several compilations in a process, steps of
+# seconds.
 _EXPECTED_TRAINING_S = {"inductor": 85.0}
 _EXPECTED_OTHER_TRAINING_S = 22.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """One process: a contender on a case in a round of a section."""
+    """One process: a contender on a case in one round of a section."""
 
     section: str
     case: str
@@ -134,19 +136,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line asks for; empty tuples mean all."""
+    """The choice of the command line; empty tuples mean all."""
 
     sections: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     contenders: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("f32", "bf16")
-    rounds: int = 0  # 0: the section's own
+    rounds: int = 0  # 0 means the section's own number
     quick: bool = False
 
 
 def make_plan(choice: Choice, models: Sequence[str]) -> list[Step]:
-    """Steps in order: rounds outermost, so that a run cut short still has all rows; contenders of a
-    case next to each other, every second round backwards."""
+    """The steps in order: rounds outermost, so that a run that is cut short still has all rows;
+    contenders of a case next to each other, every second round backwards."""
     return list(_steps(choice, models))
 
 
@@ -160,7 +162,7 @@ def _steps(choice: Choice, models: Sequence[str]) -> Iterator[Step]:
         cases: Sequence[str] = models if section.cases is None else section.cases
         if choice.contenders:
             contenders = [c for c in whole.contenders if c in choice.contenders]
-        # A choice of models is none among what is not a model.
+        # A choice of models does not restrict sections whose cases are not models.
         if choice.cases and set(all_cases) & set(models):
             cases = [c for c in all_cases if c in choice.cases]
         for number in range(choice.rounds or section.rounds):

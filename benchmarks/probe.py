@@ -35,8 +35,8 @@ TRACE_ALL = 1  # synTraceAll
 
 
 def count_flops(case: Case) -> int:
-    """Floating-point operations of products and convolutions; attention as the two full products
-    that its formula says, causal or not."""
+    """The floating-point operations of products and convolutions. Attention counts as the two full
+    products of its formula, causal or not."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -47,7 +47,7 @@ def count_flops(case: Case) -> int:
 
 
 def machine_peak(threads: int) -> dict[str, Any]:
-    """Multiply-add peak and read bandwidth of this machine now, from gemm_peak --machine."""
+    """The multiply-add peak and read bandwidth of this machine now, from gemm_peak --machine."""
     if not GEMM_PEAK.exists():
         raise SystemExit(f"{GEMM_PEAK} is missing: build it with ./dev build")
     command = [str(GEMM_PEAK), "--machine", "--threads", str(threads)]
@@ -57,13 +57,13 @@ def machine_peak(threads: int) -> dict[str, Any]:
 
 
 def last_level_cache() -> int:
-    """Bytes of the first CPU's largest cache; 0 where the system does not say."""
+    """Bytes of the first CPU's largest cache; 0 where the system does not report it."""
     files = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
     return max((int(file.read_text().strip().removesuffix("K")) << 10 for file in files), default=0)
 
 
 def weights_read(model: torch.nn.Module) -> set[torch.Tensor]:
-    """Parameters and buffers of which a call reads all: tables of embeddings are not among them,
+    """Parameters and buffers that a call reads completely. Tables of embeddings are not among them,
     unless another module has them too."""
     found: set[torch.Tensor] = set()
     for module in model.modules():
@@ -73,9 +73,9 @@ def weights_read(model: torch.nn.Module) -> set[torch.Tensor]:
 
 
 def peak(case: Case) -> dict[str, Any]:
-    """How near the whole model comes to what the machine allows; model and machine in turn. The
-    limit is the operations at the multiply-add peak, or the reading of weights that no cache
-    holds, whichever takes longer."""
+    """How near the whole model comes to the limit of the machine; model and machine are measured in
+    turn. The limit is the operations at the multiply-add peak, or the reading of weights that no
+    cache holds, whichever takes longer."""
     flops = count_flops(case)
     weights = sum(tensor.nbytes for tensor in weights_read(case.model))
     streamed = weights if weights > last_level_cache() else 0
@@ -106,9 +106,9 @@ def peak(case: Case) -> dict[str, Any]:
 
 
 def fetch(case: Case) -> dict[str, Any]:
-    """Milliseconds from Dynamo's graph to a loaded program that the store has; the connection to
-    the running daemon is part of the key's time, because the daemon's build enters the key. A start
-    without tracing would know the key."""
+    """Milliseconds from Dynamo's graph to a loaded program that the store has. The connection to
+    the running daemon is part of the key's time, because the daemon's build is part of the key. A
+    start without tracing would know the key."""
     os.environ["HPU_START_WITHOUT_TRACING"] = "0"
     call = CONTENDERS["hpu warm"](case)
     from habana_frameworks.torch import dynamo
@@ -133,7 +133,7 @@ def fetch(case: Case) -> dict[str, Any]:
 
 
 class Trace:
-    """A trace of the emulated device: what the library did between start and stop."""
+    """A trace of the emulated device: the library's activity between start and stop."""
 
     def __init__(self) -> None:
         from habana_frameworks.torch import native
@@ -141,7 +141,7 @@ class Trace:
         self._library = ctypes.CDLL(native.torch_module().library_path())
 
     def of(self, run: Callable[[], Any]) -> list[dict[str, Any]]:
-        """Events in Trace Event Format; times in microseconds."""
+        """The events in Trace Event Format; times are in microseconds."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
             self._check(self._library.synConfigurationSet(b"EMULATOR_TRACE_FILE", path.encode()))
@@ -166,14 +166,16 @@ def _microseconds(run: Callable[[], Any], calls: int) -> float:
     return statistics.median(times) * 1e-3
 
 
-# Inputs of the program: one, and as many as a BERT-base has with its parameters.
+# The number of inputs of the program: one, and as many as a BERT-base has with its parameters.
 CALLS = {"call of 1 tensor": 1, "call of 200 tensors": 200}
 
 
 def overhead(inputs: int) -> dict[str, Any]:
-    """Microseconds of one call of a program with one launch of next to no work, guards aside: what
-    Dynamo calls is called here directly. call: until the result is there. enqueue: until the call
-    returns. launch: inside synLaunch. kernel: the computation itself."""
+    """Microseconds of one call of a program with one launch of next to no work, without guards: the
+    function that Dynamo calls is called here directly.
+
+    call: until the result is there. enqueue: until the call returns. launch: inside synLaunch.
+    kernel: the computation itself."""
     import habana_frameworks.torch  # noqa: F401
     from habana_frameworks.torch.dynamo.compile_backend import hpu_backend
 
@@ -220,7 +222,7 @@ def overhead(inputs: int) -> dict[str, Any]:
 
 
 def hpu_memory(case: Case) -> dict[str, Any]:
-    """Workspace of the case's recipes and buffers between them, bytes."""
+    """The workspace of the case's recipes and the buffers between them, in bytes."""
     CONTENDERS["hpu warm"](case)()
     from habana_frameworks.torch import dynamo, native
     from habana_frameworks.torch.dynamo.programs.service import service
@@ -245,8 +247,8 @@ def hpu_memory(case: Case) -> dict[str, Any]:
 
 
 def allocations(call: Call) -> tuple[list[tuple[int, int]], Any]:
-    """(address, bytes) of what PyTorch's CPU allocator gives in a call, and takes back (negative),
-    in order of time; and the call's result."""
+    """(address, bytes) of the memory that PyTorch's CPU allocator gives in a call, and takes back
+    (negative), in order of time; and the call's result."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as p:
@@ -263,8 +265,8 @@ def allocations(call: Call) -> tuple[list[tuple[int, int]], Any]:
 
 
 def inductor_memory(case: Case) -> dict[str, Any]:
-    """Peak of the buffers that one call allocates and frees again, bytes; outputs and what oneDNN
-    or MKL allocate for themselves are not among them."""
+    """The peak in bytes of the buffers that one call allocates and frees again. Outputs, and memory
+    that oneDNN or MKL allocate for themselves, are not counted."""
     call: Call = CONTENDERS["inductor"](case)
     call()
     events, result = allocations(call)

@@ -1,5 +1,7 @@
-"""Threads that get values by PyTorch's own remote cache, one connection pool each. Run by
-cluster_load.py: PREFIX COUNT CLIENTS SECONDS, the engine in TORCHINDUCTOR_REDIS_URL."""
+"""Threads that get values through PyTorch's own remote cache, with one connection pool each.
+
+cluster_load.py runs it with PREFIX COUNT CLIENTS SECONDS, and the engine in
+TORCHINDUCTOR_REDIS_URL."""
 
 from __future__ import annotations
 

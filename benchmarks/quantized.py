@@ -69,7 +69,7 @@ def _resnet() -> Case:
 
 
 class EncoderLayer(nn.Module):
-    """Of BERT, whose own module makes a mask on the CPU that export keeps there."""
+    """A layer of BERT. BERT's own module makes a mask on the CPU that export keeps there."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def measure(case: str, contender: str) -> float:
 
 
 def figure(case: str, contender: str) -> float | None:
-    """Of a process of its own; None where the contender cannot be had."""
+    """The figure of a process of its own; None where the contender is not available."""
     command = [sys.executable, __file__, "--measure", case, contender]
     run = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if run.returncode != 0:

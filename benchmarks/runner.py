@@ -17,9 +17,9 @@ from plan import GEMM_BOUND_TRAINING, Step
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 1800
-# Contenders whose steady state is not a figure: their start is.
+# Contenders for which the start is the figure, not the steady state.
 FLOORS = ("dynamo only", "aot_eager")
-# Sections whose processes are those of training.py.
+# Sections whose processes run training.py.
 TRAINING = ("training", "optimizer")
 _PROBES = {
     "hpu peak": "peak",
@@ -41,7 +41,8 @@ def read_figures(stdout: str, stderr: str, code: int) -> Run:
 
 
 class Runner:
-    """Cache folders under `base`; what is warm keeps its folder for the whole run.
+    """Runs the steps with cache folders under `base`; a warm contender keeps its folder for the
+    whole run.
 
     seconds: steady state per process.
     """
@@ -122,7 +123,7 @@ class Runner:
         )
 
     def _prime_store(self, step: Step) -> dict[str, str]:
-        """The caches of a process that finds the case's program in the store."""
+        """The environment of a process that finds the case's program in the store."""
         caches = {"HPU_CACHE_DIR": str(self.store)}
         program = (step.section in TRAINING, step.row)
         if program not in self._primed and step.section != "overhead":
@@ -176,7 +177,7 @@ class Runner:
         if name == "inductor warm":
             folder, _ = self._prime_inductor(step)
         elif name in ("inductor freezing", "inductor max-autotune"):
-            # Their figure is the steady state; from the second round on they may start warm.
+            # The figure of these is the steady state; from the second round on they may start warm.
             folder = self._kept(step, name)
         else:
             folder = self._fresh("inductor")
@@ -203,7 +204,8 @@ class Runner:
         return self._contender(step.contender, step, caches)
 
     def _container(self, step: Step) -> Run:
-        """An environment of its own: an empty home, nothing on PATH unless Inductor needs it."""
+        """Runs in an environment of its own: an empty home, and nothing on PATH unless Inductor
+        needs it."""
         name = step.contender
         home = self._fresh("home")
         empty = self._fresh("path")

@@ -1,7 +1,8 @@
-"""Contenders that run an exported model, not torch.compile: ONNX Runtime, OpenVINO's own importer.
+"""Contenders that run an exported model, without torch.compile: ONNX Runtime, OpenVINO's own
+importer.
 
 Each takes a case, exports and prepares it at its first call, and then answers calls with tensors
-over the runtime's own outputs, as many threads as PyTorch has.
+over the runtime's own outputs, with as many threads as PyTorch has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Call = Callable[[], Any]
 
 
 def _first_then(prepare: Callable[[], Call]) -> Call:
-    """Prepares at the first call, which the first output's time includes."""
+    """Prepares at the first call, so that the time of the first output includes it."""
     prepared = functools.cache(prepare)
     return lambda: prepared()()
 
@@ -43,7 +44,7 @@ def onnxruntime(case: Case) -> Call:
             program.save(path, external_data=True)
             session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         feeds = {name: value.numpy() for name, value in case.inputs.items()}
-        # What does not change the result is no input of the exported model.
+        # Arguments that do not change the result are not inputs of the exported model.
         wanted = {i.name: feeds[i.name] for i in session.get_inputs()}
         return lambda: [torch.from_numpy(a) for a in session.run(None, wanted)]
 
@@ -51,7 +52,7 @@ def onnxruntime(case: Case) -> Call:
 
 
 def _as_openvino(value: torch.Tensor) -> Any:
-    """The tensor's memory; numpy, through which OpenVINO takes it, has no bf16."""
+    """A view of the tensor's memory; numpy, through which OpenVINO takes it, has no bf16."""
     import openvino
 
     if value.dtype != torch.bfloat16:
@@ -61,7 +62,8 @@ def _as_openvino(value: torch.Tensor) -> Any:
 
 
 def _from_openvino(tensor: Any) -> torch.Tensor:
-    """Its memory. OpenVINO gives bf16 as a numpy array of another 16-bit type."""
+    """A tensor over the result's memory. OpenVINO gives bf16 as a numpy array of another 16-bit
+    type."""
     import openvino
 
     if tensor.element_type != openvino.Type.bf16:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How models scale over cores that this machine has not: simulated from measured task times.
+"""How models scale over more cores than this machine has, simulated from measured task times.
 
-    ./dev python benchmarks/scaling.py [--models NAME ...] [--types f32 bf16] [--picture FILE]
+./dev python benchmarks/scaling.py [--models NAME ...] [--types f32 bf16] [--picture FILE]
 
 A process per model measures every task of its recipes on one thread (the best of some launches
 each); task_graph.py runs them on 1 to 64 cores as the device's executor would. Two more processes
-run the model on 1 and 2 threads: what the simulation says about them is its error. Results go to
+run the model on 1 and 2 threads; the difference to the simulation is its error. Results go to
 benchmarks/results/scaling.json, tables to standard output. CPU times of the emulated device.
 """
 
@@ -30,7 +30,8 @@ WORST_KERNELS = 6
 
 
 def measure(name: str, dtype: str, tasks: bool, launches: int) -> list[dict[str, Any]]:
-    """In this process: the kernels of a call, each at its best, and the time between them."""
+    """Measures in this process: the kernels of a call, each at its best, and the time between
+    them."""
     import torch
     from cases import make_case
 
@@ -100,8 +101,8 @@ def result_of(name: str, dtype: str, launches: int) -> dict[str, Any]:
     ]
     between = sum(recipe["between_ns"] for recipe in recipes)
     by_cores = {n: scale(kernels, between, n) for n in CORES}
-    # CPU time of a thread: what others take of the machine does not count, and a thread that waits
-    # for the others spins.
+    # The CPU time of a thread is used, because other processes on the machine do not count in it,
+    # and because a thread that waits for the others spins.
     measured = {
         n: sum(recipe["cpu_ns"] for recipe in in_process(name, dtype, False, n, launches)) / n
         for n in (1, 2)

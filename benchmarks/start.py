@@ -41,14 +41,14 @@ MODELS: dict[str, Callable[[torch.dtype], Case]] = {
     "swin": CASES["swin"],
     "mobilenetv2": CASES["mobilenetv2"],
 }
-# What a start costs as a model deepens.
+# These show how the cost of a start grows as a model deepens.
 DEPTHS = ("bert 12 layers", "bert 48 layers")
 ALL = {**MODELS, **{name: DEPTH_CASES[name] for name in DEPTHS}}
 
 
 def first_output(contender: str, name: str) -> dict[str, Any]:
-    """In this process. Raises SystemExit where the contender did not do what its name says once its
-    caches are filled; the first process says so by "filled": false."""
+    """Measures in this process. Raises SystemExit where the contender did not do what its name says
+    once its caches are filled; the first process reports that with "filled": false."""
     import torch._dynamo.repro.after_dynamo
 
     torch._dynamo.list_backends()
@@ -126,7 +126,7 @@ def measure(names: list[str], rounds: int) -> Runs:
 
 
 def lines(results: Runs) -> list[str]:
-    """Seconds of the medians and ratios of them; the two depths as one ratio."""
+    """The medians in seconds and their ratios; the two depths as one ratio."""
     rows = []
     middle = {
         name: {c: statistics.median(run["first_s"] for run in runs[c]) for c in CONTENDERS}

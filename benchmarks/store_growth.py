@@ -1,11 +1,11 @@
-"""What a store of many small programs costs: how long it takes to open and to list, what its server
-needs of memory, and what evictions do to those who write.
+"""What a store of many small programs costs: how long it takes to open and to list, how much memory
+its server needs, and how evictions affect writers.
 
-    ./dev python benchmarks/store_growth.py [--programs 10000,100000,1000000]
+./dev python benchmarks/store_growth.py [--programs 10000,100000,1000000]
 
-The store is filled by hpu_store_fill (tests/cluster): as a server's writers would, each write
+The store is filled by hpu_store_fill (tests/cluster): as a server's writers would, with each write
 synced, but without server and compiler between. --through-the-server fills it by clients that have
-programs compiled. --store FOLDER: one that hpu_store_fill has filled; it is used up.
+programs compiled. --store FOLDER: uses up a store that hpu_store_fill has filled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITERS = 32
 
 
 def _write(server: Server, first: int, count: int) -> list[float]:
-    """Milliseconds of each new program."""
+    """The milliseconds that each new program took."""
     options = {"in_order": True, "no_check": True, "timeout_ms": 120_000}
     socket = f"unix:{server.socket}"
     each = count // WRITERS
@@ -54,7 +54,7 @@ def _write(server: Server, first: int, count: int) -> list[float]:
 
 
 def _start(server: Server) -> float:
-    """Seconds until it answers; its files say earlier that it is coming up."""
+    """Seconds until the server answers; its files show earlier that it is starting."""
     began = time.monotonic()
     server.launch()
     wait_until(lambda: _answers(server) or not server.running().alive, "it opens", 600)
@@ -75,7 +75,7 @@ def _stop(server: Server) -> None:
 
 
 def _fill(server: Server, programs: int, through_the_server: bool) -> float:
-    """Programs per second."""
+    """The number of programs per second."""
     if through_the_server:
         _start(server)
         began = time.monotonic()
@@ -90,7 +90,8 @@ def _fill(server: Server, programs: int, through_the_server: bool) -> float:
 
 
 def _list(server: Server) -> tuple[int, float, float, int]:
-    """How many, seconds until the first and the last of them, and bytes that this process took."""
+    """The number of programs, the seconds until the first and the last of them, and the bytes that
+    this process took."""
     client = native.client_module().CompileClient(str(server.socket), call_timeout_s=300)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
@@ -110,7 +111,7 @@ def measure(programs: int, store: Path | None, through_the_server: bool) -> dict
                 shutil.move(store, server.folder / "store")
             rate = float("nan") if store else _fill(server, programs, through_the_server)
             open_s = _start(server)
-            # Found at once; who writes or lists waits until the index is read.
+            # A program is found at once; writing or listing waits until the index is read.
             began = time.monotonic()
             _write(server, programs * 2, WRITERS)
             index_s = open_s + time.monotonic() - began
@@ -119,7 +120,7 @@ def measure(programs: int, store: Path | None, through_the_server: bool) -> dict
             plain = _write(server, programs * 3, 2000)
             size = server.counters()["rocksdb.bytes"]
             _stop(server)
-            # As full as it may be: each new program drives an old one out.
+            # The store is now as full as it may be, so each new program evicts an old one.
             server.options[-1] = str(size)
             _start(server)
             _write(server, programs * 4, WRITERS)

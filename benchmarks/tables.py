@@ -36,7 +36,7 @@ def number(value: float | None) -> str:
 
 
 def small(value: float | None) -> str:
-    """An error: 1.2e-06."""
+    """Formats an error: 1.2e-06."""
     return "-" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
@@ -61,7 +61,7 @@ def target_table(sections: Sections) -> list[str]:
 
 
 def steady_table(results: Results) -> list[str]:
-    """Milliseconds of a call, median (least), and our lead."""
+    """Milliseconds of a call as median (least), and our lead."""
     names = _present(results, STEADY)
     rows = []
     over: dict[str, list[float]] = {"eager": [], "inductor": [], "peer": []}
@@ -89,7 +89,7 @@ def steady_table(results: Results) -> list[str]:
 
 
 def calls_table(results: Results) -> list[str]:
-    """How even single calls are, and what they do with the cores."""
+    """How even the times of single calls are, and how much of the cores they use."""
     every = results.values()
     names = [n for n in STEADY if any(values(steady_runs(by, n), "over_best") for by in every)]
     rows = []
@@ -116,7 +116,7 @@ def first_table(results: Results, contenders: tuple[str, ...]) -> list[str]:
     return table(["model", *names], rows)
 
 
-# Ratios of times to the first output that the targets are about.
+# The targets are about these ratios of times to the first output.
 _RATIOS = {
     "cold / aot_eager": ("hpu cold", "aot_eager"),
     "Inductor cold / cold": ("inductor", "hpu cold"),
@@ -131,7 +131,7 @@ _TRAINING_RATIOS = {
 
 
 def ratio_table(results: Results, pairs: dict[str, tuple[str, str]]) -> list[str]:
-    """A row per case: first_ms of the one contender over that of the other."""
+    """A row per case: first_ms of the first contender of each pair over that of the second."""
     ratios = {label: first_ratios(results, *pair) for label, pair in pairs.items()}
     rows = [[case, *(number(r.get(case)) for r in ratios.values())] for case in results]
     rows.append(
@@ -162,8 +162,8 @@ def number_or_dash(value: float | None) -> str:
 
 
 def limit_table(results: Results, models: Results) -> list[str]:
-    """What the machine allows, how near we come, and how far ahead of the fastest peer a program at
-    the limit would be."""
+    """The limit of the machine, how near we come to it, and how far ahead of the fastest peer a
+    program at the limit would be."""
     rows = []
     for case, by in results.items():
         runs = by.get("hpu peak", [])
@@ -190,7 +190,8 @@ def limit_table(results: Results, models: Results) -> list[str]:
 
 
 def training_table(results: Results) -> list[str]:
-    """Milliseconds of a step, median (least), our lead, share of the peak and peak memory."""
+    """Milliseconds of a step as median (least), our lead, the share of the peak, and peak
+    memory."""
     names = _present(results, ("CPU eager", "inductor", "hpu"))
     eager, inductor = steady_ratios(results, "CPU eager"), steady_ratios(results, "inductor")
     memory = memory_ratios(results)
@@ -213,7 +214,7 @@ def training_table(results: Results) -> list[str]:
 
 
 def optimizer_table(results: Results) -> list[str]:
-    """Bytes that the optimizer alone reads and writes in a second, beside the bandwidth."""
+    """The bytes per second that the optimizer alone reads and writes, beside the bandwidth."""
     rows = []
     for case, by in results.items():
         for name in ("CPU eager", "inductor", "hpu"):
@@ -276,7 +277,7 @@ def depth_table(results: Results) -> list[str]:
 
 
 def failure_lines(sections: Sections) -> list[str]:
-    """What failed, once per contender and message."""
+    """The failures, once per contender and message."""
     found: dict[tuple[str, str], list[str]] = {}
     for section, results in sections.items():
         for case, by in results.items():

@@ -1,4 +1,4 @@
-"""The targets: figure, target, what was measured, met or not."""
+"""The targets as a table: figure, target, measured value, met or not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAINING_ROWS = 2 * len(SECTIONS["training"].cases or ())
 
 @dataclass(frozen=True)
 class Verdict:
-    """One row of the table. met: None = not measured."""
+    """One row of the table. met: None means not measured."""
 
     figure: str
     target: str
@@ -40,8 +40,8 @@ class Verdict:
 
 
 def _spread(ratios: dict[str, float], worst: str) -> str:
-    """Geometric mean of ratios and the worst of them with its case. One ratio of 0 would make the
-    mean 0: it is that of the others, and the text says so."""
+    """The geometric mean of ratios, and the worst of them with its case. A ratio of 0 would make
+    the mean 0, so the mean is that of the others, and the text says so."""
     positive = [ratio for ratio in ratios.values() if ratio > 0]
     mean = geometric_mean(positive) or 0.0
     zeros = len(ratios) - len(positive)
@@ -90,7 +90,7 @@ def _share(
 
 
 def _steadiness(models: Results) -> list[Verdict]:
-    """Of ResNet-50, whose kernels are many and short."""
+    """The steadiness of ResNet-50, whose kernels are many and short."""
     results = {case: by for case, by in models.items() if case.startswith(f"{STEADY_MODEL} ")}
     over = {case: value for case, by in results.items()
             if (value := median(steady_runs(by, "hpu"), "over_best")) is not None}  # fmt: skip
@@ -111,7 +111,7 @@ def _fetch(results: Results) -> Verdict:
 
 
 def _overhead(results: Results) -> Verdict:
-    """The slowest of the programs, each with one launch."""
+    """The overhead of the slowest of the programs, each with one launch."""
     figure, target = "overhead of one call", "≤ 15 µs per program + ≤ 5 µs per launch"
     calls = {
         case: (call, launch)
@@ -138,7 +138,7 @@ def _workspace(results: Results) -> Verdict:
 
 
 def depth_growth(results: Results) -> dict[str, float]:
-    """Exponent of growth with depth, per figure: 1 = linear, 0 = independent of depth."""
+    """The exponent of growth with depth, per figure: 1 = linear, 0 = independent of depth."""
     wanted = {
         "compile time": ("hpu cold", "compile_ms"),
         "first output": ("hpu cold", "first_ms"),
@@ -160,7 +160,7 @@ def depth_growth(results: Results) -> dict[str, float]:
 
 
 def layers_of(case: str) -> int:
-    """12 of "bert 12 layers f32"."""
+    """The number of layers: 12 for "bert 12 layers f32"."""
     return int(case.split()[1])
 
 
@@ -171,14 +171,15 @@ def _depth(results: Results) -> Verdict:
     if len(growth) < 4:
         return Verdict(figure, target)
     text = ", ".join(f"{name} ~ n^{exponent:.2f}" for name, exponent in growth.items())
-    # 5 % for measured times; code may differ by what the compiler inlines, not by a layer.
+    # 5 % are allowed for measured times. Code may differ by what the compiler inlines, but not by a
+    # layer.
     linear = all(growth[name] <= 1.05 for name in growth)
     return Verdict(figure, target, text, linear and growth["code bytes"] <= 0.1)
 
 
 def _container(results: Results) -> list[Verdict]:
     figure = "first output, fresh container without a compiler"
-    # Nothing that Dynamo made is there, so it runs once.
+    # A fresh process has nothing that Dynamo made, so Dynamo runs once.
     as_warm = at_most(
         f"{figure} / Dynamo only", "≤ 1.1",
         first_ratios(results, "hpu shared daemon", "dynamo only"), 1.1,
@@ -197,7 +198,8 @@ def _of_dtype(ratios: dict[str, float], dtype: str) -> dict[str, float]:
 
 
 def _of_all(verdict: Verdict, rows: int, planned: int) -> Verdict:
-    """Of some of the planned rows only: it says so, and is not met before all are measured."""
+    """A verdict on only some of the planned rows says so, and is not met before all are
+    measured."""
     if verdict.met is None or rows == planned:
         return verdict
     measured = f"{verdict.measured}; {rows} of {planned} rows"
@@ -280,7 +282,7 @@ def verdicts(sections: Sections) -> list[Verdict]:
 
 
 def worst_error(models: Results) -> dict[str, float]:
-    """Case -> largest error of our outputs, cold or warm."""
+    """Case -> the largest error of our outputs, cold or warm."""
     found = {}
     for case, by in models.items():
         error = most([*by.get("hpu cold", []), *by.get("hpu warm", [])], "error")

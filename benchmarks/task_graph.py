@@ -1,12 +1,12 @@
-"""The emulated device's executor as a simulation: measured task times in, time on n cores out.
+"""Simulates the emulated device's executor: from measured task times to the time on n cores.
 
 A launch runs its kernels one after the other, each over all compute threads (emulator/threads/
-thread_pool.cc): its pieces of `grain` tasks are joined to at most eight chunks a thread that
-shrink, a thread takes those of its own range first, then the others'. A kernel ends when its last
-chunk has.
+thread_pool.cc). Its pieces of `grain` tasks are joined into at most eight chunks per thread, whose
+sizes shrink; a thread takes the chunks of its own range first, then those of the others. A kernel
+ends when its last chunk has ended.
 
-What the simulation leaves out: threads share caches and memory bandwidth (a task takes as long as
-it did alone), and their clock falls when many compute.
+The simulation leaves two effects out: threads share caches and memory bandwidth (a task takes as
+long as it did alone), and their clock falls when many of them compute.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from dataclasses import dataclass
 
 CHUNK_BORDERS = (0, 8, 16, 20, 24, 26, 28, 30, 32)  # kChunkBorders of thread_pool.cc
 CHUNKS_PER_THREAD = len(CHUNK_BORDERS) - 1
-# What waking the threads and waiting for the last one costs a kernel: the first, and per thread.
+# The cost to a kernel of waking the threads and waiting for the last one: for the first, and per
+# thread.
 BARRIER_NS = 1000.0
 BARRIER_NS_PER_THREAD = 20.0
 
 
 @dataclass(frozen=True)
 class KernelTasks:
-    """One kernel of a recipe; `pieces`: the time of each piece, or of each group of as many."""
+    """One kernel of a recipe. `pieces`: the time of each piece, or of each group of that many
+    pieces."""
 
     name: str
     engine: str
@@ -35,7 +37,7 @@ class KernelTasks:
 
     @property
     def grains(self) -> int:
-        """Pieces that threads can take."""
+        """The number of pieces that threads can take."""
         return 1 if len(self.pieces) == 1 else -(-self.tasks // self.grain)
 
     @property
@@ -44,7 +46,7 @@ class KernelTasks:
 
 
 def chunk_begins(pieces: int, chunks: int) -> list[int]:
-    """Where chunks begin, and where the last one ends, in pieces."""
+    """The positions in pieces at which chunks begin, and at which the last one ends."""
     if pieces <= chunks:
         return [pieces * c // chunks for c in range(chunks + 1)]
     threads = chunks // CHUNKS_PER_THREAD
@@ -57,7 +59,7 @@ def chunk_begins(pieces: int, chunks: int) -> list[int]:
 
 
 def chunk_times(kernel: KernelTasks, threads: int) -> list[float]:
-    """Of the chunks that so many threads share."""
+    """The times of the chunks that this many threads share."""
     grains, groups = kernel.grains, len(kernel.pieces)
     chunks = min(grains, threads * CHUNKS_PER_THREAD)
     ends = [grains * (i + 1) // groups for i in range(groups)]
@@ -73,7 +75,8 @@ def chunk_times(kernel: KernelTasks, threads: int) -> list[float]:
 
 
 def kernel_ns(kernel: KernelTasks, threads: int) -> float:
-    """From its start to the end of its last chunk, with what waking and waiting cost."""
+    """The time from the kernel's start to the end of its last chunk, including waking and
+    waiting."""
     if threads == 1 or kernel.grains == 1:
         return kernel.total_ns
     times = chunk_times(kernel, threads)
@@ -96,16 +99,16 @@ def kernel_ns(kernel: KernelTasks, threads: int) -> float:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A launch on so many cores."""
+    """A launch on a number of cores."""
 
     threads: int
     ns: float
     efficiency: float
-    lost: list[float]  # by kernel: thread time beyond its time on one core, as a share of all
+    lost: list[float]  # by kernel: thread time beyond its time on one core, as a share of the total
 
 
 def scale(kernels: list[KernelTasks], between_ns: float, threads: int) -> Scaled:
-    """`between_ns`: of a launch in which no kernel runs, on any number of threads."""
+    """`between_ns`: the time of a launch in which no kernel runs, on any number of threads."""
     times = [kernel_ns(kernel, threads) for kernel in kernels]
     whole = sum(times) + between_ns
     alone = sum(kernel.total_ns for kernel in kernels) + between_ns

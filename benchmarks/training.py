@@ -36,7 +36,8 @@ BACKENDS = {
 OPTIMIZER = "adamw 110M"
 MIN_STEPS = 5
 PEAK_ROUNDS = 3
-# What AdamW reads (parameter, gradient, two moments) and writes (all but the gradient), in f32.
+# The bytes that AdamW reads (parameter, gradient, two moments) and writes (all but the gradient),
+# in f32.
 ADAMW_BYTES = 7 * 4
 
 Step = Callable[[], torch.Tensor]
@@ -44,7 +45,7 @@ Step = Callable[[], torch.Tensor]
 
 @dataclass(frozen=True)
 class Training:
-    """A whole step, which returns its loss, and what lives between steps."""
+    """A whole step, which returns its loss, and the tensors that live between steps."""
 
     device: str
     step: Step
@@ -53,7 +54,7 @@ class Training:
     inputs: dict[str, torch.Tensor]
 
     def state_bytes(self) -> int:
-        """Parameters, buffers, the optimizer's state and inputs; no gradients."""
+        """The bytes of parameters, buffers, the optimizer's state and inputs, without gradients."""
         lasting = [*self.model.parameters(), *self.model.buffers(), *self.inputs.values()]
         for state in self.optimizer.state.values():
             lasting += [value for value in state.values() if isinstance(value, torch.Tensor)]
@@ -102,9 +103,10 @@ def make_training(contender: str, name: str, layers: int, bf16: bool) -> Trainin
 
 
 def peak_memory(training: Training) -> int:
-    """Most bytes that live during a step besides those of `state_bytes`: gradients, what the
-    backward keeps, and what a program needs for itself. On the CPU what PyTorch's allocator gives,
-    not what libraries allocate for themselves; on the device everything."""
+    """The most bytes that live during a step besides those of `state_bytes`: gradients, the tensors
+    that the backward keeps, and the memory that a program itself needs. On the CPU this is the
+    memory that PyTorch's allocator gives, without the memory that libraries allocate for
+    themselves; on the device it is everything."""
     training.optimizer.zero_grad()
     if training.device == "hpu":
         torch.hpu.reset_peak_memory_stats()
@@ -135,8 +137,8 @@ def make_update(contender: str, layers: int) -> tuple[Step, int]:
 
 
 def step_flops(name: str, layers: int) -> int:
-    """Floating-point operations of the products and convolutions of forward and backward; attention
-    as the full products that its formula says."""
+    """The floating-point operations of the products and convolutions of forward and backward.
+    Attention counts as the full products of its formula."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -149,8 +151,8 @@ def step_flops(name: str, layers: int) -> int:
 
 
 def memory_bandwidth() -> float:
-    """Bytes per second that all cores read and write at most in an addition in place (no line is
-    read that is not also counted); best of ten."""
+    """The bytes per second that all cores read and write at most in an addition in place, where no
+    line is read that is not also counted; the best of ten."""
     left, right = torch.ones(1 << 26), torch.ones(1 << 26)
     best = 0.0
     for _ in range(10):
@@ -162,14 +164,14 @@ def memory_bandwidth() -> float:
 
 def measure(step: Step, seconds: float) -> dict[str, float]:
     """Milliseconds of the first step and of the median one; the loss after MIN_STEPS further steps,
-    which contenders share up to rounding where nothing is dropped."""
+    which contenders share up to rounding where there is no dropout."""
     started = time.perf_counter()
     step()
     first = time.perf_counter() - started
     figures = {"first_ms": first * 1e3}
     if seconds <= 0:
         return figures
-    step()  # what an optimizer does in its first step only is through
+    step()  # after it, the work that an optimizer does in its first step only is done
     times: list[float] = []
     while len(times) < MIN_STEPS or sum(times) < seconds:
         started = time.perf_counter()
@@ -183,7 +185,8 @@ def measure(step: Step, seconds: float) -> dict[str, float]:
 
 
 def of_hpu(contender: str) -> dict[str, float]:
-    """SystemExit where the contender did not do what its name says."""
+    """The figures that only hpu_backend has. Raises SystemExit where the contender did not do what
+    its name says."""
     from habana_frameworks.torch.dynamo import report
 
     summary = report()
@@ -196,7 +199,8 @@ def of_hpu(contender: str) -> dict[str, float]:
 
 
 def share_of_peak(step: Step, name: str, layers: int, bf16: bool) -> dict[str, float]:
-    """Share of the multiply-add peak that whole steps reach; steps and peak in turn."""
+    """The share of the multiply-add peak that whole steps reach; steps and peak are measured in
+    turn."""
     from probe import machine_peak
 
     flops = step_flops(name, layers)

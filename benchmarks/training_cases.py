@@ -1,4 +1,4 @@
-"""What is trained: models that end in their loss, and a batch of each; a step takes between a few
+"""The trained models, which end in their loss, and a batch for each. A step takes between a few
 milliseconds and a few seconds on two cores."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LanguageModel(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """A model of images that says what was added to them."""
+    """A model of images that predicts the noise that was added to them."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -14,7 +14,8 @@ import sys
 import python_arrows
 from cycles import cycles
 
-# folder -> folders of ours it may include from (itself is always allowed). The longest prefix wins.
+# Folder -> our folders from which it may include (itself is always allowed). The longest prefix
+# wins.
 ARROWS: dict[str, set[str]] = {
     "base": set(),
     "graph": {"base"},
@@ -177,12 +178,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
 def folder_of(path: str) -> str | None:
-    """The ARROWS row a file belongs to: the longest matching prefix."""
+    """The row of ARROWS to which a file belongs: the longest matching prefix."""
     matches = [folder for folder in ARROWS if path.startswith(folder + "/")]
     return max(matches, key=len) if matches else None
 
 
-# Folders whose division is given from outside: taken as one.
+# The division of these folders is given from outside, so each counts as one.
 GIVEN = ("synapse/include",)
 
 
@@ -190,7 +191,7 @@ def circles(files: dict[str, str]) -> list[str]:
     """Folders that include from each other in a circle, at any depth.
 
     `files` maps paths to texts. Each include counts between the two neighbours below the deepest
-    folder that both files are in; files directly in that folder are a neighbour of their own.
+    folder that contains both files; files directly in that folder are a neighbour of their own.
     """
     edges: dict[str, dict[tuple[str, str], str]] = collections.defaultdict(dict)
     for path, text in sorted(files.items()):
@@ -237,7 +238,7 @@ def violations(path: str, text: str) -> list[str]:
 
 
 def texts(*patterns: str) -> dict[str, str]:
-    """The text of each tracked file that a pattern names, by its path."""
+    """The text of each tracked file that matches a pattern, by its path."""
     paths = subprocess.run(
         ["git", "ls-files", *patterns], check=True, capture_output=True, text=True
     ).stdout.split()

@@ -1,6 +1,7 @@
-"""No built object may link both libtorch and protobuf/gRPC, nor the emulator any of them.
+"""Checks that no built object links both libtorch and protobuf/gRPC, and that the emulator links
+none of them.
 
-Walks the NEEDED closure (through the build's own objects) of everything a build makes.
+It walks the NEEDED closure (through the build's own objects) of everything that a build makes.
 Usage: python tools/check_link_closure.py build/release
 """
 

@@ -1,11 +1,11 @@
-"""Cycles in a graph of dependencies, each told with the places that make it."""
+"""Cycles in a graph of dependencies, each reported with the places that make it."""
 
 import collections
 import itertools
 
 
 def cycles(edges: dict[tuple[str, str], str], what: str) -> list[str]:
-    """One line per cycle. `edges` names a place ("file:line") for each pair of nodes; `what` names
+    """One line per cycle. `edges` gives a place ("file:line") for each pair of nodes; `what` names
     the kind of the nodes."""
     after: dict[str, list[str]] = collections.defaultdict(list)
     for source, target in edges:

@@ -1,7 +1,7 @@
 """The table of Python's folders, and the check that imports follow it.
 
 Names are those below habana_frameworks/torch. A package's __init__.py is its public face: it may
-import what nothing inside the package may, and counts as a module of its own.
+import modules that nothing inside the package may import, and counts as a module of its own.
 """
 
 import ast
@@ -12,7 +12,7 @@ from cycles import cycles
 
 PACKAGE = "habana_frameworks.torch"
 ROOT = "python/habana_frameworks/torch/"
-# A room: its folder, or a file. Files directly in a folder belong to the folder's row.
+# A room is a folder or a file. Files directly in a folder belong to the folder's row.
 NATIVE = "native.py"  # finds the native modules
 COMPAT = "torch_compat"  # all that is private in PyTorch; any folder may take names from it
 _ROOMS_OF_GRAPHS = {
@@ -25,7 +25,7 @@ _ROOMS_OF_GRAPHS = {
     "dynamo/start",
 }
 
-# folder -> folders it may import from (itself is always allowed). The longest prefix wins.
+# Folder -> folders from which it may import (itself is always allowed). The longest prefix wins.
 ARROWS: dict[str, set[str]] = {
     "": {"distributed", "dynamo/compile_backend", "dynamo/programs", "hpu", "internal", NATIVE},
     NATIVE: set(),
@@ -105,13 +105,14 @@ ARROWS: dict[str, set[str]] = {
 
 
 def row_of(path: str) -> str:
-    """The row of ARROWS that a file belongs to: the longest match."""
+    """The row of ARROWS to which a file belongs: the longest match."""
     rows = [r for r in ARROWS if not r or path == r or path.startswith(f"{r}/")]
     return max(rows, key=len)
 
 
 def imports(path: str, text: str, files: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Line and file of each import of ours, in functions too. Paths begin below ROOT."""
+    """The line and the file of each import of ours, including those in functions. Paths begin below
+    ROOT."""
     package = path.split("/")[:-1]
 
     def file_of(parts: list[str]) -> str | None:
@@ -140,7 +141,7 @@ def imports(path: str, text: str, files: dict[str, str]) -> Iterator[tuple[int, 
 
 
 def violations(files: dict[str, str]) -> list[str]:
-    """files: texts by their paths below ROOT."""
+    """files: the texts of files by their paths below ROOT."""
     found = []
     for path, text in sorted(files.items()):
         row = row_of(path)
@@ -156,7 +157,8 @@ def violations(files: dict[str, str]) -> list[str]:
 def circles(files: dict[str, str]) -> list[str]:
     """Modules and packages that import each other in a circle, at any depth.
 
-    Each import counts between the two neighbours below the deepest package that both files are in.
+    Each import counts between the two neighbours below the deepest package that contains both
+    files.
     """
     edges: dict[str, dict[tuple[str, str], str]] = collections.defaultdict(dict)
     for path, text in sorted(files.items()):

@@ -1,4 +1,4 @@
-"""What is in a wheel, and how big it is.
+"""Shows what is in a wheel, and how big it is.
 
 Usage: python tools/wheel_contents.py dist/hpu_backend-0.1.0-….whl
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def part_of(name: str) -> str:
-    """The row that a file is counted in: each of our binaries, each library, all Python."""
+    """The row in which a file is counted: each of our binaries, each library, all Python."""
     path = Path(name)
     if path.suffix in (".py", ".pyi", ".js", ".css", ".html") or ".dist-info" in path.parts[0]:
         return "Python, page and metadata"

@@ -1,4 +1,4 @@
-"""Entry point of PyTorch's device autoload: `import torch` alone brings the hpu device.
+"""Entry point of PyTorch's device autoload, by which `import torch` alone registers the hpu device.
 
 PT_HPU_AUTOLOAD=0 (or TORCH_DEVICE_BACKEND_AUTOLOAD=0) switches it off. An incomplete installation
 must not make `import torch` fail: it is reported when habana_frameworks.torch itself is imported.

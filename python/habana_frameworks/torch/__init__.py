@@ -3,10 +3,10 @@
     import torch, habana_frameworks.torch
     model = torch.compile(model.to("hpu"), backend="hpu_backend")
 
-The import registers the device with stock PyTorch; nothing is acquired before the first use. With
-no card, the emulated device is used. With PT_HPU_LAZY_MODE=1 lazy mode runs as eager mode.
+The import registers the device with stock PyTorch; nothing is acquired before the first use.
+Without a card, the emulated device is used. With PT_HPU_LAZY_MODE=1 lazy mode runs as eager mode.
 
-Every public submodule is an attribute after the import; most come when they are asked for.
+Every public submodule is an attribute after the import; most are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def _register_artifacts() -> None:
 
 
 def _register_with_dynamo() -> None:
-    """Entry points announce the backend; a source tree that is not installed has none."""
+    """Registers the backend with Dynamo. Entry points announce it otherwise, but a source tree that
+    is not installed has none."""
     if "torch._dynamo" not in sys.modules:
         return
     from .torch_compat.registry import list_backends, register_backend
@@ -96,7 +97,7 @@ def autoload() -> None:
     features.enable(features.COMPILING, _watch_registrations)
     # Inductor's helper processes are of no use here and slow down start-up.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    # The device's library then traces when it is asked to, and only then.
+    # With this the device's library traces only when it is asked to.
     os.environ.setdefault("HABANA_PROFILE", "profile_api_light")
     atexit.register(native.torch_module().await_autograd_thread)
     from . import hpu
@@ -117,5 +118,6 @@ def autoload() -> None:
 
 autoload()
 
-# What programs reach as attributes after the bare import, beside what that imports itself.
+# Modules that programs use as attributes after the bare import, beside those that the import itself
+# brings.
 __getattr__ = on_demand(__name__, "core", "distributed", "hccl", "hpex", "utils", "warmup")

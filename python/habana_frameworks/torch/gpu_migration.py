@@ -1,4 +1,4 @@
-"""GPU migration is not here: its import says what to do instead."""
+"""GPU migration is not available here: its import says what to do instead."""
 
 raise ImportError(
     "habana_frameworks.torch.gpu_migration is not part of this package: write the device as "

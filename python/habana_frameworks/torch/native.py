@@ -1,7 +1,7 @@
-"""Where the compiled parts live, and clear errors when they are missing.
+"""Finds the compiled parts, and raises clear errors when they are missing.
 
 `_torch` (the device, the program executor; libtorch) and `_client` (the compile protocol; gRPC) are
-loaded one by one and never see each other: Python hands bytes from one to the other.
+loaded one by one and do not know each other: Python passes bytes from one to the other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def built_for() -> str:
 
 
 def server_binary() -> str:
-    """Path of the compile server: HPU_COMPILE_SERVER_BINARY, the package's, or the one on PATH."""
+    """The path of the compile server: HPU_COMPILE_SERVER_BINARY, the package's own, or the one on
+    PATH."""
     named = os.environ.get("HPU_COMPILE_SERVER_BINARY")
     if named:
         return named
@@ -64,7 +65,7 @@ def server_binary() -> str:
 
 
 def cache_dir() -> str:
-    """HPU_CACHE_DIR, or the folder hpu_backend in the user's cache folder."""
+    """The folder HPU_CACHE_DIR, or the folder hpu_backend in the user's cache folder."""
     named = os.environ.get("HPU_CACHE_DIR")
     if named:
         return os.path.expanduser(named)

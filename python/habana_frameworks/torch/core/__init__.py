@@ -1,4 +1,4 @@
-"""Bridge interfaces (usual alias htcore). Importing it joins a script to the device."""
+"""Bridge interfaces (usual alias htcore). Importing this package registers the device."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Inference set-up: what programs call before and after they move a model to the device.
+"""Inference set-up: functions that programs call before and after they move a model to the device.
 
-A graph that needs no gradients is compiled for inference by itself, and weights are inputs of its
-program. So of the set-up only the fusion of convolution and batch norm changes anything; the rest
-says once that it does not.
+A graph that needs no gradients is compiled for inference without any set-up, and weights are inputs
+of its program. So only the fusion of convolution and batch norm changes anything; each of the other
+functions logs once that it does not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _log = logging.getLogger("habana_frameworks.torch.core")
 
 
 def _fused(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy with batch norms folded into the layers before them; `model` itself where it cannot
-    be folded, with a warning that says why."""
+    """A copy with batch norms folded into the layers before them. If that is not possible, `model`
+    itself, with a warning that says why."""
     if model.training:
         reason = "it is in training mode; call eval() first"
     elif any(parameter.device.type != "cpu" for parameter in model.parameters()):
@@ -38,8 +38,8 @@ def _fused(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def hpu_set_inference_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
-    """Before a model is moved to the device. Returns a copy of the model whose batch norms are
-    folded into its convolutions; None without a model."""
+    """To be called before a model is moved to the device. Returns a copy of the model whose batch
+    norms are folded into its convolutions; None without a model."""
     hpu.enable_inference_mode()
     hpu.enable_matmul3d_2d_reshape()
     return None if model is None else _fused(model)
@@ -56,8 +56,8 @@ def hpu_inference_initialize(
     optimizer: Any = None,
     args: Any = None,
 ) -> None:
-    """After a model was moved to the device. `optimizer` and `args` are accepted and not used, as
-    in the reference."""
+    """To be called after a model was moved to the device. `optimizer` and `args` are accepted and
+    not used, as in the reference."""
     hpu.enable_inference_mode()
     hpu.enable_matmul3d_2d_reshape()
     if model is not None:
@@ -75,7 +75,7 @@ def hpu_initialize(
 
 
 def hpu_teardown_inference_env() -> None:
-    """After the model has run."""
+    """To be called after the model has run."""
     hpu.disable_inference_mode()
     hpu.disable_matmul3d_2d_reshape()
 
@@ -88,7 +88,7 @@ def hpu_reset_env() -> None:
 def _mark_params_as_const(
     model: torch.nn.Module | None = None, only_scales: bool = False, console_prints: bool = False
 ) -> None:
-    """Would make parameters constants of the graphs."""
+    """Would make parameters constants of the graphs; does nothing here."""
     without_effect("marking parameters as constants", options.effect("use_graph_freezing"))
 
 

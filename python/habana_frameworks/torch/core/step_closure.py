@@ -1,6 +1,6 @@
-"""mark_step and what runs at it.
+"""mark_step and the actions that run at it.
 
-Lazy mode runs as eager mode, so a step's work is queued before mark_step is called. What is left of
+Lazy mode runs as eager mode, so a step's work is queued before mark_step is called. What remains of
 its contract: sync=True waits for the device, the metrics' trigger fires, and with
 PT_HPU_LAZY_MODE=1 the step closures run there. Inside a compiled function there are no steps:
 mark_step is not in its graph.
@@ -26,7 +26,8 @@ _closures: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # guarded by _
 
 @functools.cache
 def _warn_eager() -> None:
-    """Nothing with PT_HPU_LAZY_MODE=1: the import has said what that means."""
+    """Warns about eager mode. With PT_HPU_LAZY_MODE=1 it does nothing, because the import has
+    warned."""
     if not lazy_mode.asked_for():
         _log.warning(
             "mark_step and step closures belong to lazy mode and do nothing in eager mode and "
@@ -35,7 +36,8 @@ def _warn_eager() -> None:
 
 
 def _run_closures() -> None:
-    """In the order they were added; those they add wait for the next step."""
+    """Runs the closures in the order in which they were added; closures that they add wait for the
+    next step."""
     with _lock:
         ready = _closures.copy()
         _closures.clear()
@@ -63,8 +65,8 @@ def iter_mark_step(device_str: str = "") -> None:
 
 
 def add_step_closure(closure: Callable[..., Any], args: Sequence[Any] = ()) -> None:
-    """Runs `closure(*args)` at the next mark_step, or without PT_HPU_LAZY_MODE=1 at once: in eager
-    mode every step is complete when it returns."""
+    """Runs `closure(*args)` at the next mark_step. Without PT_HPU_LAZY_MODE=1 it runs at once,
+    because in eager mode every step is complete when it returns."""
     _warn_eager()
     if lazy_mode.asked_for():
         with _lock:

@@ -1,5 +1,5 @@
-"""Distributed runs; `distributed.hccl` comes when it is asked for, because its import changes the
-environment."""
+"""Distributed runs. `distributed.hccl` is imported only when it is first used, because its import
+changes the environment."""
 
 from __future__ import annotations
 

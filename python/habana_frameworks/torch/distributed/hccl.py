@@ -1,7 +1,7 @@
-"""The environment of a distributed run, from what a launcher set.
+"""The environment of a distributed run, from the variables that a launcher set.
 
-The import sets it up, as in the reference. The process group backend "hccl" itself is not here;
-a rank that was launched is told so once.
+The import sets it up, as in the reference. The process group backend "hccl" itself is not
+available; a rank that was launched gets one warning about that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 from ..internal.notices import once
 
-# Open MPI's variables and those of torch.distributed.
+# The variables of Open MPI and the corresponding ones of torch.distributed.
 _MPI = {
     "OMPI_COMM_WORLD_SIZE": "WORLD_SIZE",
     "OMPI_COMM_WORLD_RANK": "RANK",
@@ -19,8 +19,8 @@ _MPI = {
 
 
 def _take_from_mpi() -> None:
-    """Sets WORLD_SIZE, RANK and LOCAL_RANK from Open MPI's unless all three are set, and where the
-    ranks meet: on this host."""
+    """Sets WORLD_SIZE, RANK and LOCAL_RANK from Open MPI's variables unless all three are set, and
+    lets the ranks meet on this host."""
     if all(name in os.environ for name in _MPI.values()):
         return
     if all(name in os.environ for name in _MPI):
@@ -31,7 +31,7 @@ def _take_from_mpi() -> None:
 
 
 def _set_module_id(local_rank: int, world_size: int) -> None:
-    """HLS_MODULE_ID, the card of this rank; with one rank any card will do."""
+    """Sets HLS_MODULE_ID, the card of this rank; with one rank any card will do."""
     if "HLS_MODULE_ID" in os.environ or local_rank == -1 or world_size == 1:
         return
     visible = os.environ.get("HABANA_VISIBLE_MODULES")
@@ -50,10 +50,10 @@ def _set_module_id(local_rank: int, world_size: int) -> None:
 def initialize_distributed_hpu(
     world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
 ) -> tuple[int, int, int]:
-    """(world size, rank, local rank); (1, -1, -1) without a launcher.
+    """Returns (world size, rank, local rank); (1, -1, -1) without a launcher.
 
-    All three given: they are set in the environment. Else torchrun's variables count, then Open
-    MPI's.
+    If all three are given, they are set in the environment. Otherwise torchrun's variables count,
+    then Open MPI's.
     """
     if world_size is not None and rank is not None and local_rank is not None:
         given = {"WORLD_SIZE": world_size, "RANK": rank, "LOCAL_RANK": local_rank}
@@ -65,7 +65,7 @@ def initialize_distributed_hpu(
     local = int(os.environ.get("LOCAL_RANK", "-1"))
     _set_module_id(local, size)
     if own != -1:
-        os.environ["ID"] = str(own)  # names the log folders of the device's library
+        os.environ["ID"] = str(own)  # it names the log folders of the device's library
         once(
             'the process group backend "hccl" does not exist: there are no collectives between hpu '
             'devices; exchange tensors on the CPU, with init_process_group("gloo")'

@@ -1,4 +1,4 @@
-"""Habana mixed precision is not here: its import says what took its place."""
+"""Habana mixed precision is not available here: its import says what took its place."""
 
 raise ImportError(
     "habana_frameworks.torch.hpex.hmp is not part of this package: use "

@@ -1,4 +1,4 @@
-"""Attention under the name of Gaudi scripts."""
+"""Attention under the name that Gaudi scripts use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class FusedSDPA:
         valid_seq_len: Tensor | None = None,
         seq_padding_type: str = "left",
     ) -> Tensor:
-        """torch.nn.functional.scaled_dot_product_attention; keys and values may have fewer heads
-        (dimension 1). softmax_mode and recompute_mode have no effect. ValueError: valid_seq_len."""
+        """Computes torch.nn.functional.scaled_dot_product_attention; keys and values may have fewer
+        heads (dimension 1). softmax_mode and recompute_mode have no effect. Raises ValueError for
+        valid_seq_len."""
         if valid_seq_len is not None:
             raise ValueError("FusedSDPA: valid_seq_len is not supported; pass attn_mask")
         grouped = q.dim() == 4 and k.shape[1] != q.shape[1]

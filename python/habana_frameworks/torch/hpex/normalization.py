@@ -1,4 +1,4 @@
-"""Clipping and RMS norm under the names of Gaudi scripts."""
+"""Clipping and RMS norm under the names that Gaudi scripts use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import Tensor
 
 
 class FusedClipNorm:
-    """torch.nn.utils.clip_grad_norm_ with the Euclidean norm. parameters: taken, not kept."""
+    """Applies torch.nn.utils.clip_grad_norm_ with the Euclidean norm. parameters: accepted, but not
+    kept."""
 
     def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
         self.max_norm = float(max_norm)
 
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
-        """Scales the gradients in place; returns their norm as it was before."""
+        """Scales the gradients in place; returns the norm that they had before."""
         return torch.nn.utils.clip_grad_norm_(parameters, self.max_norm)
 
 
@@ -29,6 +30,7 @@ class FusedRMSNorm:
         bwd_mode: int = 0,
         fast_math: bool = False,
     ) -> Tensor:
-        """Over the last dimension, in data_in's type. The last three have no effect."""
+        """Normalises over the last dimension, in data_in's type. The last three arguments have no
+        effect."""
         weight = gamma.to(data_in.dtype)
         return torch.nn.functional.rms_norm(data_in, [data_in.shape[-1]], weight, eps)

@@ -1,8 +1,8 @@
-"""Optimizers of Gaudi scripts. Each is plain tensor calls: eagerly they run one by one, and
-`torch.compile(optimizer.step, backend="hpu_backend")` makes one recipe of all of them.
+"""Optimizers of Gaudi scripts. Each consists of plain tensor calls: eagerly they run one by one,
+and `torch.compile(optimizer.step, backend="hpu_backend")` makes one recipe of all of them.
 
 The number of steps is a 0-d f32 tensor beside the parameters, so that a compiled step reads no
-number of the host that changes; a plain number, as other builds save it, is taken as well.
+changing number of the host; a plain number, as other builds save it, is accepted as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Moments(torch.optim.Optimizer):
     """Keeps two moving averages of a parameter's gradient."""
 
     def _next_step(self, group: dict[str, Any]) -> Tensor:
-        """The number of this step of the group's, counted from 1."""
+        """The number of this step of the group, counted from 1."""
         device = group["params"][0].device
         done = group.get("step", 0)
         if not isinstance(done, Tensor) or done.device != device:
@@ -42,7 +42,7 @@ class _Moments(torch.optim.Optimizer):
     def _moments(
         self, group: dict[str, Any], dtypes: tuple[torch.dtype | None, torch.dtype | None]
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Parameter, gradient, average of gradients and of their squares."""
+        """The parameter, its gradient, and the averages of its gradients and of their squares."""
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
@@ -56,8 +56,8 @@ class _Moments(torch.optim.Optimizer):
 
 
 def _average(average: Tensor, values: Tensor, weight: float, values_weight: float) -> Tensor:
-    """`average` becomes average * weight + values * values_weight, in the wider type of both; the
-    result before it is rounded to average's type."""
+    """Sets `average` to average * weight + values * values_weight, computed in the wider type of
+    both; returns the result before it is rounded to average's type."""
     wide = torch.promote_types(average.dtype, values.dtype)
     exact = average.to(wide) * weight + values.to(wide) * values_weight
     average.copy_(exact)
@@ -69,7 +69,7 @@ def _has_parameters(group: dict[str, Any]) -> bool:
 
 
 def _squared(gradient: Tensor, average: Tensor) -> Tensor:
-    """In the wider type of both."""
+    """The squared gradient, in the wider type of both."""
     wide = gradient.to(torch.promote_types(gradient.dtype, average.dtype))
     return wide * wide
 
@@ -83,7 +83,8 @@ def _enabled(closure: Closure | None) -> Any:
 
 class FusedAdamW(_Moments):
     """Adam with decoupled weight decay. `eps` is added to the root of the second moment before its
-    bias is corrected. moments_dtype: of both moments, or one of each; f8 ones are not taken."""
+    bias is corrected. moments_dtype: the type of both moments, or a pair with one type for each; f8
+    types are not accepted."""
 
     def __init__(
         self,
@@ -129,9 +130,10 @@ class FusedAdamW(_Moments):
 
 
 class FusedLamb(_Moments):
-    """LAMB: Adam's update of each parameter, scaled by the parameter's norm over the update's. The
-    norm of all gradients of a group is held to `max_grad_norm`. use_lamb: scale also without weight
-    decay. fused, dtype, set_grad_none: taken, without effect."""
+    """LAMB: Adam's update of each parameter, scaled by the parameter's norm over the update's.
+
+    The norm of all gradients of a group is limited to `max_grad_norm`. use_lamb: scale also without
+    weight decay. fused, dtype and set_grad_none are accepted and have no effect."""
 
     def __init__(
         self,
@@ -196,7 +198,7 @@ class FusedLamb(_Moments):
 
 
 class FusedSGD(torch.optim.SGD):
-    """torch.optim.SGD; weight decay stands before dampening."""
+    """torch.optim.SGD, with the weight decay before the dampening in the arguments."""
 
     def __init__(
         self,

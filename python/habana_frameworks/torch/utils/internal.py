@@ -1,4 +1,4 @@
-"""Which mode runs."""
+"""The mode in which the package runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..internal.notices import without_effect
 
 
 def is_lazy() -> bool:
-    """False: eager mode and torch.compile run, with PT_HPU_LAZY_MODE=1 too."""
+    """Always False: eager mode and torch.compile run, also with PT_HPU_LAZY_MODE=1."""
     return False
 
 
 def lazy_only(function: Callable[..., Any]) -> Callable[..., None]:
-    """Marks a function of lazy mode: a call does nothing, and the first one says so."""
+    """Marks a function of lazy mode: a call does nothing, and the first call logs that."""
 
     @functools.wraps(function)
     def do_nothing(*args: Any, **kwargs: Any) -> None:
@@ -26,7 +26,7 @@ def lazy_only(function: Callable[..., Any]) -> Callable[..., None]:
 
 
 class Timer:
-    """with Timer() as timer: ...; timer.elapsed is the block's time in seconds."""
+    """Used as `with Timer() as timer: ...`; timer.elapsed is the block's time in seconds."""
 
     def __init__(self) -> None:
         self.start_t = 0.0

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 
 def load_habana_module() -> None:
-    """Does nothing: the import of habana_frameworks.torch has made PyTorch know the device."""
+    """Does nothing: the import of habana_frameworks.torch has already registered the device with
+    PyTorch."""

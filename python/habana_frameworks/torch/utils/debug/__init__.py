@@ -10,12 +10,13 @@ from ...internal.logger import enable_logging as enable_logging
 
 
 def _get_fallback_op_count() -> dict[str, int]:
-    """Eager ops that ran on the CPU, by name."""
+    """The number of eager ops that ran on the CPU, by name."""
     return dict(native.torch_module().fallback_counts())
 
 
 def _get_jit_cache_size() -> int:
-    """Programs of compiled graphs that this process keeps in memory. Eager ops have none."""
+    """The number of programs of compiled graphs that this process keeps in memory. Eager ops have
+    none."""
     from ...dynamo.programs.service import service
 
     return service.program_count()
@@ -23,7 +24,7 @@ def _get_jit_cache_size() -> int:
 
 def _clear_jit_cache() -> None:
     """Forgets these programs, and which graphs could not be compiled: the next capture of such a
-    graph asks the store again. Functions that are compiled already keep running."""
+    graph asks the store again. Functions that are already compiled keep running."""
     from ...dynamo.programs.service import service
 
     service.forget_programs()
@@ -37,7 +38,7 @@ def _bridge_cleanup() -> None:
 
 
 def get_tensor_info(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """(address, bytes) of the storage of a tensor on hpu; None for a tensor elsewhere."""
+    """Returns (address, bytes) of the storage of a tensor on hpu; None for a tensor elsewhere."""
     if tensor.device.type != "hpu":
         return None
     storage = tensor.untyped_storage()

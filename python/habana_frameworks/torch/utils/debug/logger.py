@@ -1,4 +1,4 @@
-"""Loggers under the name that Gaudi's programs know (internal/logger.py)."""
+"""Loggers under the name that programs for Gaudi know (internal/logger.py)."""
 
 from __future__ import annotations
 

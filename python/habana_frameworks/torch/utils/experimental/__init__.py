@@ -1,4 +1,4 @@
-"""What programs ask about the device beside torch.hpu: its type, addresses, handles."""
+"""Facts about the device that programs ask for beside torch.hpu: its type, addresses, handles."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ class synDeviceType(enum.IntEnum):
 
 
 def _get_device_type() -> int:
-    """The device's number in synDeviceType. Acquires no device."""
+    """The device's number in synDeviceType. This does not acquire a device."""
     kind: str = native.torch_module().device_kind()
     device_type = synDeviceType.__members__.get("synDevice" + kind.capitalize())
     return int(kind.removeprefix("device")) if device_type is None else device_type
 
 
 def _is_fp16_supported() -> bool:
-    """True but for the first Gaudi."""
+    """True except for the first Gaudi."""
     return _get_device_type() != synDeviceType.synDeviceGaudi
 
 
 def _data_ptr(t: torch.Tensor) -> int:
-    """Device address of the first element; 0 for a tensor without elements or on another device."""
+    """The device address of the first element; 0 for a tensor without elements or on another
+    device."""
     if not isinstance(t, torch.Tensor) or t.device.type != "hpu" or t.numel() == 0:
         return 0
     return int(native.torch_module().data_address(t))
@@ -56,7 +57,7 @@ def _record_param(
     is_grad: bool = False,
     is_optim_state: bool = False,
 ) -> None:
-    """Would name a range of device memory in memory reports, of which there are none."""
+    """Would name a range of device memory in memory reports; there are no such reports."""
     without_effect("_record_param()", "there are no reports of device memory by name")
 
 
@@ -65,18 +66,18 @@ def _record_params(
     optimizer: torch.optim.Optimizer | None = None,
     force_model_update: bool = False,
 ) -> None:
-    """As _record_param, for a model and an optimizer."""
+    """Like _record_param, for a model and an optimizer."""
     without_effect("_record_params()", "there are no reports of device memory by name")
 
 
 def _set_profiler_tracer_memory(device_id: int) -> int:
-    """0: the profiler's buffer is the library's own."""
+    """Always 0: the profiler's buffer belongs to the library."""
     without_effect("_set_profiler_tracer_memory()", "the library keeps the profiler's buffer")
     return 0
 
 
 def _reset_device_memory() -> None:
-    """Gives what no tensor uses back to the device; for tests."""
+    """Gives memory that no tensor uses back to the device; for tests."""
     if hpu.is_available():
         hpu.synchronize()
         hpu.empty_cache()

@@ -1,7 +1,8 @@
-"""Finds what makes a program compile again and again: shapes of the data, and dynamic operations.
+"""Finds the causes of repeated compilations in a program: shapes of the data, and dynamic
+operations.
 
-Every shape is a program of its own under torch.compile, so a module that meets new shapes is a
-module that is compiled again. That shows in eager mode too, before anything is compiled.
+Under torch.compile every shape has a program of its own, so a module that meets new shapes is
+compiled again. New shapes show in eager mode too, before anything is compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _COLUMNS = ("Step", "Recompiling modules", "New in", "New out", "Class", "Locati
 
 
 def get_shape(item: Any) -> Hashable:
-    """The shapes of all tensors in a batch, in its structure; other values as they are."""
+    """The shapes of all tensors in a batch, in its structure; other values are returned as they
+    are."""
     if isinstance(item, torch.Tensor):
         return tuple(item.shape)
     if isinstance(item, (list, tuple)):
@@ -41,8 +43,8 @@ def data_dynamicity(dl: Iterable[Any]) -> dict[Hashable, int]:
 
 
 def const_shape_dataloader(dl: Iterable[Any], maxlen: int) -> DataLoader[Any]:
-    """A loader of at most `maxlen` batches of one shape: the first shape with so many, else the
-    most frequent one. ValueError if `dl` is empty."""
+    """A loader of at most `maxlen` batches of one shape: the first shape with that many batches,
+    else the most frequent one. Raises ValueError if `dl` is empty."""
     batches: dict[Hashable, list[Any]] = {}
     for batch in dl:
         same = batches.setdefault(get_shape(batch), [])
@@ -58,11 +60,11 @@ def const_shape_dataloader(dl: Iterable[Any], maxlen: int) -> DataLoader[Any]:
 def detect_recompilation_auto_model(
     model: torch.nn.Module, mdlname: str = "Net", waittime: float = 1, csv_out: str = "out"
 ) -> torch.nn.Module:
-    """Watches the shapes that the model and its parts get and give; returns the model with two
-    functions more.
+    """Watches the shapes of the inputs and outputs of the model and its submodules; returns the
+    model with two more functions.
 
-    analyse_dynamicity() prints what was met for the first time, step by step, and how often by
-    module, and writes it to <csv_out>_1.csv and <csv_out>_2.csv; raw_logs() returns one line per
+    analyse_dynamicity() prints the shapes that were new, step by step, and their number by
+    module, and writes both to <csv_out>_1.csv and <csv_out>_2.csv; raw_logs() returns one line per
     call. `waittime` is not used: nothing has to be waited for.
     """
     watch = _Watch(mdlname, csv_out)
@@ -77,7 +79,7 @@ def detect_recompilation_auto_model(
 
 
 class _Watch:
-    """Shapes met by module, and the calls that met new ones."""
+    """The shapes that each module has met, and the calls that met new ones."""
 
     def __init__(self, top: str, csv_out: str) -> None:
         self.lines: list[str] = []
@@ -85,7 +87,7 @@ class _Watch:
         self._csv_out = csv_out
         self._step = -1
         self._seen: set[tuple[str, str, Hashable]] = set()
-        self._new_input: dict[str, bool] = {}  # of the call under way, by module
+        self._new_input: dict[str, bool] = {}  # for the call under way, by module
         self._rows: list[tuple[int, str, bool, bool, str, str]] = []
 
     def add(self, path: str, module: torch.nn.Module) -> None:
@@ -93,7 +95,7 @@ class _Watch:
         where = getattr(inspect.getmodule(kind), "__file__", None) or kind.__module__
 
         def before(_: Any, args: Any, kwargs: Any) -> None:
-            if torch.compiler.is_compiling():  # parts of a compiled module are one graph
+            if torch.compiler.is_compiling():  # the submodules of a compiled module are one graph
                 return
             self._step += path == self._top
             self._new_input[path] = self._is_new(path, "in", (args, kwargs))
@@ -120,7 +122,7 @@ class _Watch:
         return True
 
     def _table_rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows with a comment each. New output shapes for known input shapes come from the
+        """The rows, each with a comment. New output shapes for known input shapes come from the
         innermost module that shows them in a step."""
         dynamic = {(row[0], row[1]) for row in self._rows if not row[2]}
         for step, path, new_in, new_out, kind, where in self._rows:
@@ -144,7 +146,7 @@ class _Watch:
 
 
 def _table(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Text columns under their names."""
+    """Columns of text under their names."""
     cells = [list(map(str, row)) for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

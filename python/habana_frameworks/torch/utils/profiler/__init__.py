@@ -25,10 +25,10 @@ from .report import Report as Report
 
 @contextlib.contextmanager
 def profile(tasks: bool = False) -> Iterator[Profile]:
-    """Traces the block. The profile is complete after it; one at a time.
+    """Traces the block. The profile is complete after it; only one trace can run at a time.
 
-    tasks: kernels run one task after the other, on one thread, and Kernel.task_ns says what each
-    took. Only the emulated device can.
+    tasks: kernels run one task after the other, on one thread, and Kernel.task_ns says how long
+    each task took. Only the emulated device can do this.
     """
     module = native.torch_module()
     result = Profile()
@@ -46,7 +46,7 @@ def profile(tasks: bool = False) -> Iterator[Profile]:
 
 
 def _setup_profiler() -> None:
-    """Loads the device's library, so that _start_profiler takes no time for it."""
+    """Loads the device's library, so that _start_profiler does not spend time on it."""
     native.torch_module().trace_clock()
 
 

@@ -1,7 +1,9 @@
-"""What the CPUs behind the emulated device reach at their best: the measure of profiles.
+"""The rates that the CPUs behind the emulated device reach at their best, with which profiles are
+compared.
 
-Measured once per host and kept in the cache folder's host_rates.json, by CPU, instruction-set level
-and number of compute threads. Nothing else reads it: neither keys nor recipes depend on it.
+They are measured once per host and kept in the cache folder's host_rates.json, by CPU,
+instruction-set level and number of compute threads. Nothing else reads the file: neither keys nor
+recipes depend on it.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class HostRates:
-    """Per second, with all compute threads."""
+    """Rates per second with all compute threads."""
 
     flops_per_second: float  # with factors in f32; a multiply-add is two
     bf16_flops_per_second: float
-    bytes_per_second: float  # read and written, of buffers larger than the caches
-    # Bytes; 0: not known. The first two are a core's.
+    bytes_per_second: float  # bytes read and written in buffers that are larger than the caches
+    # Sizes in bytes; 0 if not known. The first two are those of a core.
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
@@ -44,8 +46,8 @@ class HostRates:
     @staticmethod
     @functools.cache
     def known() -> HostRates | None:
-        """As kept, else measured (about a second) and kept; None where the device is not the
-        emulated one."""
+        """The stored rates, or else rates that are measured (in about a second) and stored. None
+        where the device is not the emulated one."""
         module = native.torch_module()
         if not module.is_emulated():
             return None
@@ -63,7 +65,7 @@ class HostRates:
 
     @staticmethod
     def forget() -> None:
-        """The next `known` measures again, also in other processes that start later."""
+        """The next call of `known` measures again, also in other processes that start later."""
         rates_file().unlink(missing_ok=True)
         HostRates.known.cache_clear()
 
@@ -103,7 +105,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _checked(row: Any) -> HostRates:
-    """What was kept of a host. TypeError, ValueError: that is no set of rates."""
+    """The stored rates of a host. Raises TypeError or ValueError if the value is no set of
+    rates."""
     rates = HostRates(**row)
     for field in fields(rates):
         value = getattr(rates, field.name)
@@ -117,7 +120,8 @@ def _checked(row: Any) -> HostRates:
 
 def _write(path: Path, hosts: dict[str, Any]) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # as the client does
+        # with the same mode as the client uses
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
             try:
                 json.dump({"format": _FORMAT, "hosts": hosts}, file, indent=1)

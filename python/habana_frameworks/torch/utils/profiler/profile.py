@@ -1,4 +1,4 @@
-"""What profile() gives: a trace, and the report that is made of it."""
+"""The result of profile(): a trace, and the report that is made from it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from .trace import Trace
 
 
 class Profile(Trace):
-    """Result of profile(). Empty until its block has ended."""
+    """The result of profile(). It is empty until the block has ended."""
 
     def report(self, measure_peak: bool = True) -> Report:
-        """Times by kernel, engine and recipe. str() of it is a table.
+        """The times by kernel, engine and recipe. Its str() is a table.
 
-        measure_peak: also with what this host reaches at its best (measured once per host, in about
-        a second), for the shares of it.
+        measure_peak: compares them with the rates that this host reaches at its best (measured once
+        per host, in about a second).
         """
         return Report.of(self, measure_peak)

@@ -1,4 +1,4 @@
-"""Tables of a profile: where the time went, and how near that is to what the host can do."""
+"""Tables of a profile: where the time went, and how near that is to what the host can reach."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ class KernelRow:
     engine: str
     calls: int
     total_ms: float
-    best_ms: float  # of one run
-    share: float  # of all kernels' time
+    best_ms: float  # for one run
+    share: float  # of the time of all kernels
     tasks: int
-    bytes: int  # of one run, like operations
+    bytes: int  # for one run, like operations
     flops: int
     peak_share: float | None  # operations per second of the best run, over the peak of `factors`
     bandwidth_share: float | None  # bytes per second likewise; caches can lift it over 1
-    factors: str  # whose peak it is: f32 or bf16
-    busy_share: float  # of the threads' time while it ran, in which they ran its tasks
-    wait_ms: float  # between the kernel before it in its launch, or the launch's begin, and it
+    factors: str  # the type whose peak it is: f32 or bf16
+    busy_share: float  # the share of the threads' time, while it ran, in which they ran its tasks
+    # from the end of the kernel before it in its launch, or from the launch's begin, to its own
+    # begin
+    wait_ms: float
 
 
 @dataclass(frozen=True)
 class EngineRow:
     engine: str
-    kernels: int  # runs
+    kernels: int  # number of runs
     total_ms: float
     share: float
-    flops: int  # of all runs, like bytes
+    flops: int  # for all runs, like bytes
     bytes: int
     peak_share: float | None
     bandwidth_share: float | None
@@ -51,25 +53,25 @@ class RecipeRow:
     launches: int
     total_ms: float
     best_ms: float
-    kernels_ms: float  # of all launches; the rest of total_ms is between kernels
+    kernels_ms: float  # for all launches; the rest of total_ms is between kernels
     threads: int
     # The threads' time in the launches has three parts, whose sum is 1.
-    busy_share: float  # they ran tasks
+    busy_share: float  # the threads ran tasks
     uneven_share: float  # a kernel ran, but had no task for them
     between_share: float  # no kernel ran
-    cpu_per_wall: float  # CPU seconds of the process in a second of the launches
+    cpu_per_wall: float  # CPU seconds of the process per second of the launches
 
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """The kernels of a recipe whose least time on this host follows from the same rate."""
+    """Kernels of a recipe whose least time on this host follows from the same rate."""
 
     recipe: str
     bound: str  # "arithmetic" or "memory"
-    kernels: int  # of a launch
+    kernels: int  # for one launch
     best_ms: float  # sum of the kernels' best runs
     share: float  # of that sum over all kernels of the recipe
-    flops: int  # of a launch, like bytes
+    flops: int  # for one launch, like bytes
     bytes: int
     intensity: float  # operations per byte
     least_ms: float  # at the peak of their types, or at the bandwidth
@@ -77,18 +79,18 @@ class RooflineRow:
 
 
 def _per_second(amount: float, ns: int, rate: float) -> float | None:
-    """Share of the rate that amount / ns is; None if there is nothing to say."""
+    """The share of the rate that amount / ns reaches; None if it is not known."""
     return amount / (ns / 1e9) / rate if amount and ns else None
 
 
 @dataclass(frozen=True)
 class Report:
-    """Rows with the largest time first."""
+    """Tables whose rows are sorted by time, the largest first."""
 
     kernels: list[KernelRow]
     engines: list[EngineRow]
     recipes: list[RecipeRow]
-    roofline: list[RooflineRow]  # empty without a peak
+    roofline: list[RooflineRow]  # empty if the peak is not known
     copies: int
     copies_ms: float
     peak: HostRates | None
@@ -123,7 +125,8 @@ class Report:
         return asdict(self)
 
     def table(self, limit: int = 40, width: int | None = None) -> str:
-        """Text; `limit`: kernels at most, 0 = all; `width`: columns, default the terminal's."""
+        """The tables as text. `limit`: most kernels to list, 0 for all; `width`: columns, by
+        default the terminal's."""
         from rich.console import Console
 
         out = io.StringIO()
@@ -180,7 +183,7 @@ def _engine_row(group: list[Kernel], total_ns: int, peak: HostRates | None) -> E
     total = sum(k.duration_ns for k in group)
     flops = sum(k.flops for k in group)
     moved = sum(k.bytes for k in group)
-    # Operations of several types: their time at the peak of each, over the time they took.
+    # For operations of several types: their time at the peak of each type, over the time they took.
     seconds_at_peak = sum(k.flops / peak.flops_of(k.factors) for k in group) if peak else 0.0
     return EngineRow(
         group[0].engine,
@@ -224,7 +227,7 @@ def _roofline_rows(
     best_of_recipe: dict[str, int] = defaultdict(int)
     for (recipe, index, _), runs in by_kernel.items():
         if index < 0:
-            continue  # packs an operand, once
+            continue  # it packs an operand, once
         kernel = runs[0]
         best = min(run.duration_ns for run in runs)
         arithmetic = kernel.flops / peak.flops_of(kernel.factors)

@@ -1,4 +1,4 @@
-"""The records of a trace, and the launches, kernels and copies among them."""
+"""The records of a trace, and its launches, kernels and copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENGINES = ("mme", "tpc", "dma")
 
 @dataclass(frozen=True)
 class Interval:
-    """Something that took time; nanoseconds of one clock."""
+    """An activity that took time; nanoseconds of one clock."""
 
     name: str
     start_ns: int
@@ -27,10 +27,10 @@ class Launch(Interval):
     """One run of a recipe."""
 
     recipe: str
-    work: int  # the number that its kernels carry too
+    work: int  # the number that its kernels have as well
     kernels: int
-    threads: int  # that compute
-    cpu_ns: int  # CPU time of the whole process meanwhile
+    threads: int  # number of compute threads
+    cpu_ns: int  # CPU time of the whole process during the launch
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Kernel(Interval):
 
     recipe: str
     work: int
-    index: int  # in the recipe; -1: rearranged an operand before the first kernel
+    index: int  # in the recipe; -1 if it rearranged an operand before the first kernel
     engine: str  # mme, tpc or dma
     tasks: int  # independent pieces that the compute threads share
-    grain: int  # tasks that go to one thread together, at least
-    bytes: int  # read and written
+    grain: int  # the least number of tasks that go to one thread together
+    bytes: int  # bytes read and written
     flops: int  # operations; a multiply-add is two
-    factors: str  # type of what its products multiply: f32 or bf16
-    busy_ns: int  # in which threads ran its tasks, added up
-    # With profile(tasks=True): CPU time of each piece of `grain` tasks, or of each group of them
-    # where there are more than 1,024.
+    factors: str  # the type of the operands that its products multiply: f32 or bf16
+    busy_ns: int  # the time in which threads ran its tasks, summed over the threads
+    # With profile(tasks=True): the CPU time of each piece of `grain` tasks, or of each group of
+    # pieces where there are more than 1,024.
     task_ns: list[int]
 
     @property
@@ -64,13 +64,13 @@ class Copy(Interval):
 
 
 class Trace:
-    """The records of a trace. Empty until it has ended."""
+    """The records of a trace. It is empty until the trace has ended."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
 
     def take(self, records: list[dict[str, Any]]) -> None:
-        """Fills it with the records of _torch.stop_trace()."""
+        """Fills the trace with the records of _torch.stop_trace()."""
         self.records = records
         for record in records:
             if record["name"] == "dropped_records":
@@ -81,7 +81,7 @@ class Trace:
 
     @property
     def launches(self) -> list[Launch]:
-        """In the order in which they began."""
+        """The launches in the order in which they began."""
         return [
             Launch(
                 r["name"],
@@ -98,7 +98,7 @@ class Trace:
 
     @property
     def kernels(self) -> list[Kernel]:
-        """In the order in which they began."""
+        """The kernels in the order in which they began."""
         return [
             Kernel(
                 r["name"],
@@ -121,7 +121,7 @@ class Trace:
 
     @property
     def copies(self) -> list[Copy]:
-        """Queued copies and fills. What the host copies itself is among `host`."""
+        """Queued copies and fills. Copies that the host makes itself are in `host`."""
         return [
             Copy(r["name"], r["start_ns"], r["duration_ns"], r["args"]["bytes"])
             for r in self._intervals("copy")
@@ -141,7 +141,7 @@ class Trace:
 
 
 def _as_json(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in the Trace Event Format; times there are microseconds."""
+    """A record in the Trace Event Format, where times are microseconds."""
     event = {key: record[key] for key in ("ph", "name", "pid", "tid")}
     event["args"] = dict(record["args"])
     if record["ph"] == "M":

@@ -1,4 +1,4 @@
-"""How the threads' time in launches divides: running tasks, short of tasks, between kernels."""
+"""How the threads' time in launches is divided: running tasks, short of tasks, between kernels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from .trace import Trace
 
 @dataclass
 class RecipeTimes:
-    """Of all launches of a recipe."""
+    """The times of all launches of a recipe."""
 
-    kernels_ns: int = 0  # wall
-    busy_ns: int = 0  # all threads
+    kernels_ns: int = 0  # wall time
+    busy_ns: int = 0  # summed over all threads
 
     def shares(self, launches_ns: int, threads: int) -> tuple[float, float, float]:
-        """Busy, uneven, between: of the threads' time in launches of that long."""
+        """Returns (busy, uneven, between) as shares of the threads' time in launches of that total
+        length."""
         whole = (launches_ns or 1) * threads
         in_kernels = self.kernels_ns * threads
         return (
@@ -30,7 +31,8 @@ class RecipeTimes:
 class Waiting:
     threads: int = 1
     recipes: dict[str, RecipeTimes] = field(default_factory=lambda: defaultdict(RecipeTimes))
-    # By recipe and place of the kernel in it: from the end of what ran before it in its launch.
+    # By recipe and the kernel's position in it: the time from the end of the kernel before it in
+    # its launch.
     before_kernel_ns: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
 
