@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""One token of a Llama of about 1 B parameters with weights of 16, 8 and 4 bits, of hpu_backend
-beside CPU eager, Inductor and, if named, llama.cpp.
+"""Measures one token of a Llama of about 1 B parameters with weights of 16, 8 and 4 bits, with
+hpu_backend and with CPU eager, Inductor and, if named, llama.cpp.
 
-Every figure comes from a process of its own; contenders alternate within each round. Shows the time
-of a token over that of our bf16, and the share of the read bandwidth, measured right before, that
-the bytes of a token (weights, scales, caches) come to. Weights of 8 bits have a scale for each
-column, those of 4 bits a scale and a zero for each column and group of 128 (PyTorch's
-`_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`); llama.cpp's formats: gguf_llama.py, after
-`./dev python -m pip install -r dependencies/llama_cpp.txt`, which compiles it for some minutes. Raw
-results go to benchmarks/results/decode.json. All times are CPU times of the emulated device.
+Every figure comes from a process of its own; contenders alternate within each round. The output
+shows the time of a token over that of our bf16, and the share of the read bandwidth, measured right
+before, that reading the bytes of a token (weights, scales, caches) takes. Weights of 8 bits have a
+scale for each column, those of 4 bits a scale and a zero for each column and group of 128
+(PyTorch's `_weight_int8pack_mm` and `_weight_int4pack_mm_for_cpu`). llama.cpp has formats of its
+own (gguf_llama.py) and needs `./dev python -m pip install -r dependencies/llama_cpp.txt`, which
+compiles it for some minutes. Raw results go to benchmarks/results/decode.json. All times are CPU
+times of the emulated device.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Models quantised by PyTorch 2 export (int8 activations and weights) beside their f32 form and
-ONNX Runtime's static int8 of the same model.
+"""Measures models quantised by PyTorch 2 export (int8 activations and weights) beside their f32
+form and ONNX Runtime's static int8 of the same model.
 
 Every figure comes from a process of its own; contenders alternate within each round. A figure is
-the CPU time of a call, all threads together, the best of many calls, so that a busy machine does
-not count. Prints ratios of the medians over the rounds: how many times as long the other one takes.
-Needs torchao (quantizer) and, for its column, onnxruntime.
+the CPU time of a call, summed over all threads, the best of many calls, so that other load on the
+machine does not count. Prints ratios of the medians over the rounds: how many times as long the
+other contender takes. Needs torchao (quantizer) and, for its column, onnxruntime.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a server takes: memory of it and of its workers, bytes and compile time of programs, after
-each of some models. Prints the table of docs/operations_cluster.md.
+"""Measures what a server takes: memory of it and of its workers, bytes and compile time of
+programs, after each of some models. Prints the table of docs/operations_cluster.md.
 
 Usage: ./dev python tests/deployment/capacity.py [MODEL ...]     models of `./dev demo --model`
 """

@@ -1,7 +1,8 @@
-"""Runs the server of an OCI image in the image's root, as the image says (user, entry point,
-volume) and with the arguments of an operator, and compiles through it from this host; started anew
-it has the program from the volume. Isolated by chroot and a mount namespace: no container runtime
-is needed.
+"""Runs the server of an OCI image in the image's root and compiles through it from this host.
+
+The server runs as the image says (user, entry point, volume) and with the arguments of an operator.
+When it is started anew, it has the program from the volume. It is isolated by chroot and a mount
+namespace, so no container runtime is needed.
 
 Usage: python container_from_image.py IMAGE     an OCI image layout; as root; needs buildah
 """
@@ -53,7 +54,7 @@ class Container:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def command(self, *arguments: str) -> list[str]:
-        """What starts the entry point."""
+        """The command that starts the entry point."""
         settings = {
             "IMAGE_ROOT": self.root,
             "IMAGE_USER": self.settings["User"],

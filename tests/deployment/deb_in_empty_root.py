@@ -1,6 +1,6 @@
-"""Installs the server's Debian package in a new Debian 12 that has nothing of ours, boots that
-Debian's systemd, starts the unit, compiles through it from this host, kills, upgrades, removes and
-purges it.
+"""Installs the server's Debian package in a new Debian 12 without anything of ours, boots that
+Debian's systemd, starts the unit, compiles through it from this host, and then kills, upgrades,
+removes and purges it.
 
 Usage: python deb_in_empty_root.py ROOT DEB     as root; needs debootstrap and the host's network
 """
@@ -74,7 +74,7 @@ class EmptyRoot:
             time.sleep(0.5)
             assert self.process.poll() is None, "the root does not boot"
             assert time.monotonic() < deadline, "the root does not get ready"
-            # "degraded": something that a root without a console has failed.
+            # "degraded" means that some unit has failed, for lack of a console in this root.
             state = self._there("systemctl", "is-system-running").stdout.strip()
             if state in {"running", "degraded"}:
                 return
@@ -102,7 +102,7 @@ class EmptyRoot:
         return self.run("journalctl", "--no-pager", f"--unit={_PACKAGE}")
 
     def traces(self) -> set[str]:
-        """What is there by the package's name, or its user's."""
+        """The files that exist under the package's name, and the package's user."""
         found = {
             str(path.relative_to(self.root))
             for folder in ("etc", "lib", "usr", "var/lib", "home")

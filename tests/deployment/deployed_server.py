@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 def option_lines(text: str) -> dict[str, tuple[bool, str]]:
-    """Of a configuration file: each option that it names, whether it is set, and its value."""
+    """The options that a configuration file names: for each, whether it is set, and its value."""
     found = {}
     for line in text.splitlines():
         if match := _OPTION_LINE.match(line):
@@ -61,7 +61,7 @@ def option_lines(text: str) -> dict[str, tuple[bool, str]]:
 
 
 def unit_settings(section: str) -> list[tuple[str, str]]:
-    """Of the unit, in order; a name may come more than once."""
+    """The settings of a section of the unit, in order; a name may occur more than once."""
     settings, current = [], ""
     for line in UNIT.read_text().splitlines():
         if line.startswith("["):
@@ -73,14 +73,14 @@ def unit_settings(section: str) -> list[tuple[str, str]]:
 
 
 def unit_command(name: str) -> list[str]:
-    """The words of ExecStart or another setting that is a command, without systemd's prefix for one
-    that may fail."""
+    """The words of ExecStart, or of another setting that is a command, without systemd's prefix for
+    a command that may fail."""
     return shlex.split(dict(unit_settings("Service"))[name].removeprefix("-"))
 
 
 class Folders:
-    """Where a deployment's files are in a test: under `root`, by their real paths where it is the
-    root of another system."""
+    """The places of a deployment's files in a test: under `root`, or by their real paths where that
+    is the root of another system."""
 
     def __init__(self, root: Path, *, is_system: bool = False) -> None:
         self.configuration = root / ("etc/hpu-compile-server" if is_system else "etc")
@@ -95,7 +95,7 @@ class Folders:
         self.callers.write_text(f"host team read,compile sha256:{digest}\n")
 
     def here(self, text: str) -> str:
-        """The same with this test's paths."""
+        """The text with this test's paths."""
         return (
             text.replace(PROGRAM, native.server_binary())
             .replace("/etc/hpu-compile-server", str(self.configuration))
@@ -115,7 +115,8 @@ class Folders:
 
 
 def network_configuration(port: int, metrics: int) -> str:
-    """deployment/server.conf with what a shared server needs; its Redis engine is away."""
+    """deployment/server.conf with the settings that a shared server needs; its Redis engine is not
+    reachable."""
     text = CONFIGURATION.read_text()
     wanted = {
         "listen": f"tls://127.0.0.1:{port}",
@@ -130,18 +131,18 @@ def network_configuration(port: int, metrics: int) -> str:
 
 
 def check(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs the server to its end, --check-config added."""
+    """Runs the server to its end, with --check-config added."""
     return subprocess.run(
         [*command, "--check-config"], capture_output=True, text=True, timeout=30, check=False
     )
 
 
 class Server:
-    """A running server; ready is when it says so to the socket of a service manager."""
+    """A running server. It is ready when it reports so to the socket of a service manager."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self.log = folder / "stderr.log"
-        # A name outside the file system, which is there in another root too.
+        # The name is outside the file system, so that it exists in another root too.
         name = f"hpu-test-{os.getpid()}-{next(_server_numbers)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("w") as log:
             manager.bind(f"\0{name}")
@@ -170,7 +171,7 @@ class Server:
 
 
 class Host:
-    """A host with a daemon of its own, which asks a shared server and shows figures too."""
+    """A host with a daemon of its own, which asks a shared server and serves metrics too."""
 
     def __init__(self, root: Path, folders: Folders, port: int) -> None:
         self.metrics = free_port()
@@ -200,7 +201,7 @@ class Host:
         self.daemon = Server(command, root)
 
     def run_model(self) -> None:
-        """Compiles a model and compares what it gives."""
+        """Compiles a model and compares its output."""
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", _MODEL],
             env={**os.environ, **self.environment},
@@ -221,7 +222,7 @@ def figure(port: int, name: str) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """Of all threads: each compiling thread has a worker of its own."""
+    """The children of all threads, because each compiling thread has a worker of its own."""
     found = [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()
@@ -232,5 +233,5 @@ def children(pid: int) -> list[int]:
 
 
 def sandboxed(command: list[str]) -> list[str]:
-    """The command under what the unit forbids."""
+    """The command under the restrictions of the unit."""
     return [sys.executable, str(Path(__file__).with_name("unit_sandbox.py")), *command]

@@ -1,4 +1,4 @@
-"""What the dashboard and the alert rules say, and the tools that judge it."""
+"""The contents of the dashboard and of the alert rules, and the tool that checks them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALERTS = DEPLOYMENT / "prometheus/alerts.yml"
 ALERTS_TEST = DEPLOYMENT / "prometheus/alerts_test.yml"
 DASHBOARD = DEPLOYMENT / "grafana/dashboard.json"
 
-# What Grafana puts in place of these before Prometheus sees the expression.
+# The values that Grafana puts in place of these before Prometheus sees the expression.
 _VARIABLES = {
     "$__rate_interval": "5m",
     "$__range": "1h",
@@ -27,7 +27,7 @@ _VARIABLES = {
 
 
 def promtool() -> str | None:
-    """The installed one, or what `./dev test` took out of Debian's package."""
+    """The installed promtool, or the one that `./dev test` took from Debian's package."""
     own = ROOT / "build/tools/promtool"
     return shutil.which("promtool") or (str(own) if own.exists() else None)
 
@@ -44,7 +44,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """All, those of collapsed rows included."""
+    """All panels, including those in collapsed rows."""
     found = []
     for panel in dashboard()["panels"]:
         found += [panel, *panel.get("panels", [])]
@@ -52,7 +52,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def dashboard_expressions() -> dict[str, str]:
-    """By panel and reference, as Prometheus gets them."""
+    """The expressions by panel and reference, as Prometheus gets them."""
     found = {}
     for panel in panels():
         for target in panel.get("targets", []):
@@ -64,7 +64,7 @@ def dashboard_expressions() -> dict[str, str]:
 
 
 def asked_metrics() -> dict[str, list[str]]:
-    """Metric names of the server and who asks for them."""
+    """The names of the server's metrics, with the places that ask for them."""
     places = dashboard_expressions()
     places |= {f"rule {rule.get('alert') or rule['record']}": rule["expr"] for rule in rules()}
     recorded = {rule["record"] for rule in rules() if "record" in rule}
@@ -77,7 +77,8 @@ def asked_metrics() -> dict[str, list[str]]:
 
 
 def write_rules(path: Path, expressions: dict[str, str]) -> None:
-    """A rule file of them, for promtool: Debian's version parses expressions in rules only."""
+    """Writes a rule file of the expressions for promtool, because Debian's version parses
+    expressions only in rules."""
     listed = [
         {"record": f"x:{index}", "expr": expression, "labels": {"place": place}}
         for index, (place, expression) in enumerate(expressions.items())

@@ -1,4 +1,4 @@
-"""deployment/server.conf names every option of the server, with its default, and is good."""
+"""deployment/server.conf names every option of the server, with its default, and is valid."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from deployed_server import CONFIGURATION, Folders, check, option_lines
 
 from habana_frameworks.torch import native
 
-# What is for a command line and for nobody's file.
+# These options are for a command line and never for a file.
 _COMMAND_LINE_ONLY = {"help", "config", "check-config", "daemon", "print-build-id", "worker"}
-# Set in the file, because a shared server wants another value than a user's daemon.
+# These are set in the file, because a shared server needs other values than a user's daemon.
 _OTHER_THAN_DEFAULT = {"idle-timeout", "stop-grace", "foreground", "socket", "store"}
 _SUFFIXES = {"kb": 2**10, "mb": 2**20, "gb": 2**30}
 
 
 @cache
 def _options() -> dict[str, str]:
-    """Of --help: names, and the default, empty where there is none."""
+    """The options in --help: their names and the defaults, "" where there is none."""
     text = subprocess.run(
         [native.server_binary(), "--help"], check=True, capture_output=True, text=True
     ).stdout
@@ -50,7 +50,7 @@ def test_shows_the_defaults():
     assert {"max-size", "worker-memory", "compile-timeout", "redis-timeout"} <= set(defaults)
     for name, default in defaults.items():
         is_set, value = shown[name]
-        if name in _OTHER_THAN_DEFAULT or name == "workers":  # as many as there are cores
+        if name in _OTHER_THAN_DEFAULT or name == "workers":  # its default is the number of cores
             continue
         assert not is_set, name
         wanted = _number(default) if default[0].isdigit() else default

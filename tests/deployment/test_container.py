@@ -1,4 +1,4 @@
-"""The Containerfile, by hadolint."""
+"""Checks the Containerfile with hadolint."""
 
 from __future__ import annotations
 

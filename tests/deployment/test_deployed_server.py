@@ -1,5 +1,6 @@
 """The server as the systemd unit starts it, under the unit's restrictions, compiling for a host
-with a daemon of its own; what both show to Prometheus against what dashboard and alerts ask."""
+with a daemon of its own. The metrics of both are compared with those that dashboard and alerts ask
+for."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ def test_programs_survive_a_new_signing_key(deployment):
     host = deployment.new_host("host of both keys")
     try:
         (host.keys / "server-old.pub").write_bytes(old)
-        time.sleep(1.2)  # keys are looked for each second
+        time.sleep(1.2)  # the server looks for keys every second
         host.run_model()
         assert figure(host.metrics, "hpu_upstream_hits_total") == 1, host.daemon.log.read_text()
         assert deployment.figure("hpu_compile_compiled_total") == 0

@@ -1,4 +1,5 @@
-"""The manifests against Kubernetes' own schema, and their arguments given to the server."""
+"""The manifests are checked with Kubernetes' own schema, and their arguments are given to the
+server."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_pods_run_with_as_little_as_they_need():
     containerfile = (DEPLOYMENT / "container/Containerfile").read_text()
     user = pods[0]["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}" in containerfile
-    # Kubernetes opens what it gives to a group, and an open signing key is refused.
+    # Kubernetes makes volumes accessible to a group, and a signing key with such access is refused.
     assert pods[0]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
 
 
@@ -119,7 +120,7 @@ def test_names_and_times_fit():
 
 
 def _mounted(folder: Path, files: dict[str, str]) -> None:
-    """As the kubelet lays a Secret or a ConfigMap: links to links."""
+    """Lays the files out as the kubelet does for a Secret or a ConfigMap: links to links."""
     version = folder / "..2026_01_01"
     version.mkdir(parents=True)
     for name, text in files.items():
@@ -153,7 +154,7 @@ def test_the_arguments_start_a_server_that_the_probes_find(tmp_path):
     ]
     done = check(command)
     assert (done.returncode, done.stdout) == (0, "the options are good\n"), done.stderr
-    # The ports of a cluster may be taken on this host.
+    # The ports of a cluster may be in use on this host.
     ports = {port["name"]: free_port() for port in container["ports"]}
     for port in container["ports"]:
         command = [

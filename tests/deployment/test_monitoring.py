@@ -1,4 +1,5 @@
-"""Alert rules and dashboard, by Prometheus' own tool and by what Grafana asks of a dashboard."""
+"""Checks alert rules and dashboard, with Prometheus' own tool and against Grafana's requirements
+for a dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systemd unit, by systemd's own tools."""
+"""Checks the systemd unit with systemd's own tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_verify_says_nothing(tmp_path):
-    # The program is where the package puts it, which is not on this host.
+    # The unit names the program at the package's place, which does not exist on this host.
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace(PROGRAM, "/bin/true"))
     done = _analyze("verify", "--man=no", str(unit))
@@ -28,7 +28,8 @@ def test_verify_says_nothing(tmp_path):
 
 
 def test_exposure_is_low():
-    # Of 100. What is left: system calls that set limits, sockets to other hosts, /proc.
+    # The threshold is out of 100. The remaining points are system calls that set limits, sockets to
+    # other hosts, and /proc.
     done = _analyze("security", "--offline=yes", "--threshold=13", "--no-pager", str(UNIT))
     assert done.returncode == 0, done.stdout
 

@@ -1,7 +1,7 @@
-"""Runs a command under the restrictions of the systemd unit that the kernel puts on system calls:
-SystemCallFilter, RestrictAddressFamilies, MemoryDenyWriteExecute, NoNewPrivileges.
+"""Runs a command under those restrictions of the systemd unit that the kernel applies to system
+calls: SystemCallFilter, RestrictAddressFamilies, MemoryDenyWriteExecute, NoNewPrivileges.
 
-Usage: python unit_sandbox.py COMMAND [ARGUMENTS]     needs libseccomp.so.2, which apt brings
+Usage: python unit_sandbox.py COMMAND [ARGUMENTS]     needs libseccomp.so.2, which apt installs
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from deployed_server import unit_settings
 
 _PR_SET_NO_NEW_PRIVS = 38
-_PR_SET_MDWE = 65  # since Linux 6.3; older kernels are given the filter's rules only
+_PR_SET_MDWE = 65  # since Linux 6.3; older kernels get only the filter's rules
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _EQUAL = 4

@@ -1,10 +1,10 @@
-"""Which rows of proto/ops.yaml the generator of random programs reaches.
+"""Shows which rows of proto/ops.yaml the generator of random programs reaches.
 
 Usage: python tests/fuzz/coverage.py [--count N]
 
 Programs are captured as hpu_backend captures them, but on CPU tensors and without compiling. A row
-is reached if one of its ATen calls is captured, or if it is what a captured composite becomes.
-Exit status 1 if a row is neither reached nor in EXCLUDED.
+is reached if one of its ATen calls is captured, or if a captured composite becomes it.
+The exit status is 1 if a row is neither reached nor in EXCLUDED.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from programs import Grower
 
 TABLE = Path(__file__).resolve().parents[2] / "proto" / "ops.yaml"
 
-LINES = 24  # long programs: Dynamo's share is per program
+LINES = 24  # programs are long because Dynamo's share of the time is per program
 
-# Rows that no program contains, and why; besides those whose every ATen call PyTorch decomposes
-# before the capture sees it (decomposed_early).
+# Rows that no program contains, with the reason; in addition, rows whose every ATen call PyTorch
+# decomposes before the capture sees it are not reached (decomposed_early).
 _ITS_OWN_NUMBERS = """
     random_uniform
     composite bernoulli, composite native_dropout, composite normal, composite randint
@@ -62,7 +62,7 @@ EXCLUDED = {
     for line in names.strip().splitlines()
     for name in line.split(",")
 }
-# Rows that passes make, not calls: where they come from.
+# Rows that passes make, not calls, with the place where they come from.
 MADE_BY_PASSES = {
     "aten": "calls without a rule, torch.special.erfinv for one",
     "as_strided_scatter": "writes into views of inputs",
@@ -85,8 +85,8 @@ def of_training(row: dict[str, Any]) -> bool:
 
 
 def decomposed_early(row: dict[str, Any]) -> bool:
-    """Whether all of the row's calls are composites of PyTorch, whose parts are captured, or are
-    calls that this PyTorch does not have."""
+    """Whether each of the row's calls is a composite of PyTorch, whose parts are captured, or does
+    not exist in this PyTorch."""
 
     def early(target: str) -> bool:
         _, name, overload = target.split(".")
@@ -103,7 +103,7 @@ def decomposed_early(row: dict[str, Any]) -> bool:
 
 
 def captured_targets(first_seed: int, count: int) -> Counter[str]:
-    """How often each ATen call is captured from `count` programs."""
+    """How often each ATen call is captured in `count` programs."""
     targets: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + count):
         program = Grower(seed).grow(LINES)

@@ -3,9 +3,10 @@ reference interpreter.
 
 Usage: python tests/fuzz/differential.py [--seed N] [--count N | --minutes M] [...]
 
-Prints the first seed, and of every failing program its seed and source; exit status 1 if any
-failed. Compared are values, dtypes, sizes, strides, which outputs share memory, and what happened
-to the inputs. Where bf16 or f16 rounds differently than on this CPU, the exact result decides.
+Prints the first seed, and for every failing program its seed and source; the exit status is 1 if
+any failed. Values, dtypes, sizes, strides, which outputs share memory, and the effects on the
+inputs are compared. Where bf16 or f16 rounds differently than on this CPU, the exact result
+decides.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from programs import Program, copy_together, random_program
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 from exact_reference import NARROW, ExactReference, is_narrow, unit_roundoff
 
-# Error allowed against the largest magnitude of the result.
+# The error allowed, relative to the largest magnitude of the result.
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-# Results that are nearer than this to eager's need no exact ones.
+# Results that are nearer than this to eager's results are not compared with exact ones.
 NEAR_EAGER = TOLERANCE | {dtype: 4 * unit_roundoff(dtype) for dtype in NARROW}
 
 
 def storages(tensors: list[torch.Tensor]) -> list[int]:
-    """Which tensors share memory: number of the first one over the same storage."""
+    """Which tensors share memory: for each, the number of the first tensor over the same
+    storage."""
     pointers = [
         t.untyped_storage().data_ptr() if t.numel() else -1 - i for i, t in enumerate(tensors)
     ]
@@ -43,7 +45,8 @@ def storages(tensors: list[torch.Tensor]) -> list[int]:
 def tolerance_of(
     program: Program, dtype: torch.dtype, allowed: dict[torch.dtype, float] = TOLERANCE
 ) -> float:
-    """That of the coarsest type in the program: what was rounded to it stays rough."""
+    """The tolerance of the coarsest type in the program, because a value that was rounded to it
+    stays inexact."""
     if not dtype.is_floating_point:
         return 0.0
     types = {x.dtype for x in program.inputs} | {dtype}
@@ -52,7 +55,7 @@ def tolerance_of(
 
 
 def difference(ours: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> str | None:
-    """Elements only; infinities and NaN must be the same, finite ones near."""
+    """Compares elements only: infinities and NaN must be the same, finite elements must be near."""
     got, want = ours.cpu().double(), wanted.double()
     if got.shape != want.shape:
         return f"{list(got.shape)} instead of {list(want.shape)}"
@@ -73,7 +76,7 @@ def difference(ours: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> st
 
 
 def addressing(tensor: torch.Tensor) -> list[int]:
-    """Strides of the dimensions that have more than one element; none of an empty tensor."""
+    """The strides of the dimensions that have more than one element; none for an empty tensor."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride for size, stride in pairs if size > 1] if tensor.numel() else []
 
@@ -87,7 +90,8 @@ def check_form(ours: torch.Tensor, eager: torch.Tensor) -> str | None:
 
 
 def farther_than_eager(program: Program, n: int, ours: torch.Tensor, eager: torch.Tensor) -> bool:
-    """Whether result n is no rounding of the exact one, nor as near to it as eager's is."""
+    """Whether result n is neither a rounding of the exact result nor as near to it as eager's
+    result is."""
     if not any(map(is_narrow, [*program.inputs, eager])):
         return True
     try:
@@ -111,10 +115,11 @@ class Fuzzer:
         self.counts: Counter[str] = Counter()
 
     def check(self, program: Program) -> str | None:
-        """None, or what is wrong."""
+        """Returns None, or what is wrong."""
         wrong = self._check(program)
         if wrong and self.device != "cpu":
-            # What tracing alone changes (strides of functionalized writes, unsafe_split).
+            # The results with tracing alone, which changes strides of functionalized writes and
+            # unsafe_split.
             traced = Fuzzer("aot_eager", "cpu", use_reference=False)
             if traced._check(program) == wrong:
                 self.counts["aot_eager differs as well"] += 1
@@ -169,11 +174,12 @@ class Fuzzer:
             self.counts["no graph of its own"] += 1
             return None
         if program.special:
-            # It computes windows, means and masks by weights, where 0 * infinity is NaN.
+            # The interpreter computes windows, means and masks by weights, where 0 * infinity is
+            # NaN.
             self.counts["infinities and NaN"] += 1
             return None
         if not all(x.numel() for x in program.inputs):
-            # Its reductions of nothing give the least number, not an error or false.
+            # The interpreter's reductions of nothing give the least number, not an error or false.
             self.counts["empty inputs"] += 1
             return None
         if len(set(storages(program.inputs))) < len(program.inputs):

@@ -1,8 +1,8 @@
-"""What random programs are made of: each entry proposes one line for a program, or None.
+"""The operations of random programs: each entry proposes one line for a program, or None.
 
-A proposal is (expression, exact) or (expression, exact, name of the value it writes to); exact says
-that equal inputs give bit-equal results everywhere. Here: elementwise operations and sources of
-tensors; structured.py has the others.
+A proposal is (expression, exact) or (expression, exact, name of the value it writes to); exact
+means that equal inputs give bit-equal results everywhere. This module has elementwise operations
+and sources of tensors; structured.py has the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Proposal = tuple[str, bool] | tuple[str, bool, str] | None
 Entry = Callable[["Grower"], Proposal]
 
-# Continuous, of one float value; {0} is its name. Arguments are kept where the slope is small, lest
-# the rounding of a narrow type before be what differs.
+# Continuous functions of one float value, whose name is {0}. Arguments are limited to where the
+# slope is small, so that the earlier rounding of a narrow type does not show as a difference.
 SMOOTH = (
     "torch.tanh({0})",
     "torch.sigmoid({0})",
@@ -56,10 +56,10 @@ SMOOTH = (
     "torch.pow({0}.abs() + 0.5, -0.5)",
     "torch.pow(2.0, {0}.clamp(-3, 3))",
     "F.silu({0})",
-    "F.gelu({0}.clamp_max(1e4))",  # CPU eager makes NaN of infinity
+    "F.gelu({0}.clamp_max(1e4))",  # CPU eager makes NaN from infinity
     "F.gelu({0}, approximate='tanh')",
     "F.softplus({0})",
-    "F.softplus({0}, beta=2, threshold=12)",  # at a small one the function jumps
+    "F.softplus({0}, beta=2, threshold=12)",  # at a small threshold the function jumps
     "F.mish({0})",
     "F.elu({0})",
     "F.elu({0}, 0.5)",
@@ -77,7 +77,8 @@ SMOOTH = (
     "F.dropout({0}, 0.5, training=False)",
     "torch.feature_dropout({0}, 0.5, False)",
     "torch.native_dropout({0}, 0.5, False)[0]",
-    "torch.special.erfinv({0}.clamp(-0.5, 0.5))",  # no recipe holds it: an eager step
+    # no recipe has this operation, so it is an eager step
+    "torch.special.erfinv({0}.clamp(-0.5, 0.5))",
 )
 # Selections and sign changes: exact if the operand is.
 EXACT_UNARY = (
@@ -94,7 +95,7 @@ EXACT_UNARY = (
     "torch.clamp_max({0}, 0.75)",
     "{0}.detach()",
 )
-# Of exact floats only.
+# For exact floats only.
 JUMPS = (
     "torch.floor({0})",
     "torch.ceil({0})",
@@ -180,7 +181,7 @@ CASTS = ("float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "u
 
 
 def one_of(forms: tuple[str, ...], accept: Callable[[Value], bool], exact: bool = False) -> Entry:
-    """Lines of one value; exact: as exact as the value."""
+    """Lines with one value. exact: the result is as exact as the value."""
 
     def propose(g: Grower) -> Proposal:
         x = g.pick(accept)
@@ -278,7 +279,8 @@ def cast(g: Grower) -> Proposal:
     if other is not None and g.random.random() < 0.1 and (x.exact or other.is_float):
         return f"{x.name}.{g.random.choice(('type_as', 'to'))}({other.name})", False
     if x.is_float and "float" not in target:
-        # Whole numbers of a type's range; what others become is undefined.
+        # The value must have whole numbers in a type's range; the conversion of others is
+        # undefined.
         if not x.exact or g.special:
             return None
         low = 0 if target == "uint8" else -100

@@ -29,7 +29,7 @@ INTEGERS = (
     torch.uint8,
 )
 SPECIALS = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 1e-40)
-# Beyond this magnitude an exact comparison of sums says nothing.
+# Beyond this magnitude an exact comparison of sums is meaningless.
 MAX_MAGNITUDE = 1e4
 
 
@@ -37,8 +37,9 @@ MAX_MAGNITUDE = 1e4
 class Value:
     name: str
     tensor: torch.Tensor
-    # Bit-equal on every device: an input, or a copy, selection, minimum ... of such. Only these may
-    # reach operations that jump (rounding, comparisons, indices).
+    # The value is bit-equal on every device: it is an input, or a copy, selection, minimum ... of
+    # such values. Only these may be operands of operations that jump (rounding, comparisons,
+    # indices).
     exact: bool
 
     @property
@@ -61,7 +62,7 @@ class Snapshot:
         self._storages: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def take(self, tensors: list[torch.Tensor]) -> None:
-        """Keeps what is not kept yet."""
+        """Keeps the memory of tensors that is not kept yet."""
         for tensor in tensors:
             memory = octets(tensor)
             if memory.numel() and memory.data_ptr() not in self._storages:
@@ -72,7 +73,7 @@ class Snapshot:
             memory.copy_(saved)
 
     def copies(self, tensors: list[torch.Tensor], device: str) -> list[torch.Tensor]:
-        """The tensors as they were, with the same strides and offsets; those that share memory
+        """The tensors as they were, with the same strides and offsets; those that shared memory
         share it again."""
         placed: dict[int, torch.UntypedStorage] = {}
         result = []
@@ -137,7 +138,7 @@ class Grower:
     def shape(self, rank: int | None = None) -> list[int]:
         rank = self.random.randint(0, 4) if rank is None else rank
         sizes = [self.random.choice(SIZES) for _ in range(rank)]
-        # An empty tensor says little: keep one size 0 in eight of them.
+        # An empty tensor tests little, so one size 0 in eight is kept.
         if self.random.random() < 0.875:
             sizes = [max(s, 1) for s in sizes]
         while torch.Size(sizes).numel() > MAX_ELEMENTS:
@@ -185,7 +186,7 @@ class Grower:
         return view.copy_(tensor)
 
     def alias(self) -> torch.Tensor | None:
-        """A view of an earlier input, as another input."""
+        """A view of an earlier input, which becomes another input."""
         base = self.random.choice(self.inputs)
         if base.dim() == 0 or base.numel() < 2:
             return None
@@ -208,14 +209,14 @@ class Grower:
         return value
 
     def fresh(self, shape: list[int], dtype: torch.dtype, special: bool = True) -> str:
-        """Name of a new float input of this shape: a weight."""
+        """The name of a new float input of this shape, for a weight."""
         if len(self.inputs) >= MAX_INPUTS:
             raise ValueError("enough inputs")
         return self.add_input(self.restride(self.floats(shape, dtype, special))).name
 
     # -- choosing -----------------------------------------------------------------------------
     def pick(self, accept: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        # Later values are likelier, so that programs become deep.
+        # Later values are more likely, so that programs become deep.
         candidates = [v for v in self.values if accept(v)]
         if not candidates:
             return None
@@ -244,7 +245,8 @@ class Grower:
         return result.numel() == 0 or bool(finite.abs().max() <= MAX_MAGNITUDE)
 
     def add(self, expression: str, exact: bool, written: str | None = None) -> bool:
-        """Runs the line; keeps it if its value is usable. written: value whose memory it writes."""
+        """Runs the line and keeps it if its value is usable. written: the value whose memory the
+        line writes."""
         before = [v.tensor for v in self.values] if written else []
         snapshot = Snapshot()
         snapshot.take(before)
@@ -297,5 +299,5 @@ class Grower:
 
 
 def random_program(seed: int, length: int = 12, narrow: torch.dtype | None = None) -> Program:
-    """The program of a seed: always the same one."""
+    """The program of a seed, which is the same every time."""
     return Grower(seed, narrow).grow(1 + seed % length)

@@ -18,7 +18,7 @@ from habana_frameworks.torch.dynamo.capture.wire import CaptureError, NeedsFunct
 
 
 class _Builder:
-    """The graph builder, listening."""
+    """The graph builder, which also notes the targets of the calls."""
 
     def __init__(self) -> None:
         self._builder = native.torch_module().GraphBuilder("fuzz")
@@ -34,7 +34,7 @@ class _Builder:
 
 
 class TargetsBackend:
-    """torch.compile(f, backend=TargetsBackend()) runs eagerly; `targets` is what was captured."""
+    """torch.compile(f, backend=TargetsBackend()) runs eagerly; `targets` has the captured calls."""
 
     def __init__(self) -> None:
         self.targets: list[str] = []

@@ -1,4 +1,4 @@
-"""The reference interpreter's opinion on captured graphs (hpu_opt --evaluate)."""
+"""Results of the reference interpreter for captured graphs (hpu_opt --evaluate)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_hpu_opt() -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def captured_graphs() -> Iterator[list[bytes]]:
-    """Collects what hpu_backend sends to the compile server."""
+    """Collects the graphs that hpu_backend sends to the compile server."""
     from habana_frameworks.torch.dynamo.programs import lookup
 
     graphs: list[bytes] = []
@@ -41,7 +41,7 @@ def captured_graphs() -> Iterator[list[bytes]]:
 
 
 def elements(tensor: torch.Tensor) -> list[Any]:
-    """As hpu_opt reads and writes them: infinities and NaN as text."""
+    """The elements in hpu_opt's format, which has infinities and NaN as text."""
     numbers = tensor.detach().cpu().to(torch.float64).reshape(-1).tolist()
     return [x if x - x == 0 else str(x) for x in numbers]
 
@@ -72,7 +72,7 @@ class Recorder:
 
 
 def interpret(hpu_opt: pathlib.Path, graph: bytes, inputs: list[torch.Tensor]) -> Any:
-    """hpu_opt's report, or None for graphs with ops that it does not know (eager steps)."""
+    """The report of hpu_opt; None for graphs with ops that it does not know (eager steps)."""
     with tempfile.TemporaryDirectory(prefix="hpu-fuzz-") as folder:
         wire, values = pathlib.Path(folder, "captured.graph"), pathlib.Path(folder, "inputs.json")
         wire.write_bytes(graph)

@@ -31,7 +31,7 @@ REDUCTIONS = (
     "torch.ops.aten.norm.Scalar({x}, 2)",
     "torch.ops.aten.norm.ScalarOpt_dim({x}, 2, [{d}], True)",
 )
-# Of an exact value.
+# For an exact value.
 EXACT_REDUCTIONS = (
     "torch.argmax({x}, dim={d}, keepdim={keep})",
     "torch.argmin({x}, dim={d})",
@@ -51,7 +51,7 @@ EXACT_REDUCTIONS = (
     "torch.argsort({x}, dim={d}, stable=True)",
     "torch.cumsum({x} > 0, dim={d})",
 )
-# Over one dimension of several elements.
+# Over one dimension with several elements.
 NORMALISING = (
     "{x}.var(dim={d}, keepdim={keep}, correction={n})",
     "{x}.std(dim={d}, keepdim={keep}, correction={n}).clamp(min=0.1)",
@@ -70,7 +70,8 @@ NORMALISING = (
     "F.rms_norm({x}, [{last}], eps=1e-2)",
     "F.rms_norm({x}, [{last}], {w}, 1e-2)",
 )
-# Channels are dimension 1. Contiguous, because PyTorch's CPU kernels choose the strides.
+# Channels are dimension 1. The forms are contiguous, because PyTorch's CPU kernels choose the
+# strides.
 CHANNELS = (
     "F.group_norm({x}.contiguous(), 1, {w}, {b}, 1e-2)",
     # CPU eager reads a strided weight of native_group_norm as if it were dense.
@@ -96,7 +97,7 @@ PRODUCTS = (
     ("torch.dot({x}.reshape(-1, {k})[0], {y})", (None, "k")),
     ("torch.outer({x}.reshape(-1), {y})", (None, "n")),
     ("torch.matmul({y}, {x}.transpose(-1, -2))", (None, "n k")),
-    # CPU eager reads and crashes beyond the rows of bf16 whose length is no multiple of 16.
+    # CPU eager reads past the rows of a bf16 tensor whose length is no multiple of 16, and crashes.
     (
         "torch.ops.aten._weight_int8pack_mm("
         "F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(),"
@@ -169,7 +170,8 @@ VIEWS = (
     "{x}.repeat_interleave(2, dim={d})",
     "{x}.repeat_interleave(2)",
     "{x}.split({n} + 1, dim={d})[0]",
-    # Not a view to functionalization: writes to a piece do not reach {x} with any compiler.
+    # Functionalization does not treat this as a view: with any compiler, writes to a piece do not
+    # reach {x}.
     "{x}.unsafe_split({n} + 1, dim={d})[0].clone()",
     "{x}.split([{n}, {size} - {n}], dim={d})[1]",
     "{x}.chunk(2, dim={d})[-1]",
@@ -198,7 +200,7 @@ MATRIX_VIEWS = (
 
 
 def values_of(g: Grower, x: Value) -> dict[str, object]:
-    """What the forms above may name of a value with at least one dimension."""
+    """The names that the forms above may use for a value with at least one dimension."""
     d = g.dim(x)
     size = x.tensor.shape[d]
     dims = sorted(g.random.sample(range(x.tensor.dim()), g.random.randint(1, x.tensor.dim())))
@@ -235,7 +237,7 @@ def normalise(g: Grower) -> Proposal:
         return None
     form = g.random.choice(NORMALISING)
     if g.special and ("var" in form or "std" in form):
-        return None  # what PyTorch's running update makes of infinities
+        return None  # PyTorch's running update gives NaN for infinities
     last, dtype = x.tensor.shape[-1], x.tensor.dtype
     names = {**values_of(g, x), "last": last, "n": g.random.randint(0, 1)}
     if x.tensor.shape[names["d"]] < 2:
@@ -255,7 +257,7 @@ def channels(g: Grower) -> Proposal:
     names = {"x": x.name, "c": c, "rest": x.tensor[0, 0].numel()}
     for weight in "wb":
         if f"{{{weight}}}" in form:
-            # Eager folds mean and weight into x * a + b, where infinity minus infinity is NaN.
+            # Eager folds mean and weight into x * a + b, in which infinity minus infinity is NaN.
             names[weight] = g.fresh([c], dtype, special=False)
     return form.format(**names), False
 
@@ -292,7 +294,8 @@ def product_of_two(g: Grower) -> Proposal:
 
 
 def attention(g: Grower) -> Proposal:
-    # Eager adds -inf to a masked score: an infinite one becomes NaN, here it is not looked at.
+    # Eager adds -inf to a masked score, so that an infinite score becomes NaN; here the score is
+    # not read.
     q = g.pick(
         lambda v: (
             v.is_float
@@ -337,15 +340,15 @@ def window(g: Grower) -> Proposal:
     names = {"x": x.name, "c": c, "s": g.random.randint(1, 2), "p": g.random.randint(0, 1)}
     for name, shape in shapes.items():
         if f"{{{name}}}" in form:
-            # Whether a NaN in a weight meets the padding is left to the implementation.
+            # Whether the padding is multiplied by a NaN in a weight is left to the implementation.
             names[name] = g.fresh(shape, x.tensor.dtype, special=False)
     line = form.format(**names)
     return (line, False) if "max_pool" not in form else (line, x.exact)
 
 
 def wide_convolution(g: Grower) -> Proposal:
-    """Large enough for the device's Winograd form (docs/decisions/0009), in which infinities of one
-    window meet as NaN: finite values only."""
+    """A convolution that is large enough for the device's Winograd form (docs/decisions/0009).
+    Infinities in one window give NaN there, so values are finite."""
     channels, outputs = g.random.choice((16, 32, 64)), g.random.choice((24, 64, 65))
     height, width = (g.random.randint(7, 14) for _ in "hw")
     images, padding = g.random.choice((1, 3)), g.random.randint(0, 1)
@@ -378,7 +381,7 @@ def join(g: Grower) -> Proposal:
 
 
 def lookup(g: Grower) -> Proposal:
-    """Rows chosen by indices that the program computes."""
+    """Rows that are chosen by indices which the program computes."""
     i = g.pick(lambda v: v.exact and str(v.tensor.dtype) in ("torch.int64", "torch.int32"))
     x = g.pick(lambda v: v.tensor.dim() > 0 and v.tensor.shape[0] > 0)
     if i is None or x is None:

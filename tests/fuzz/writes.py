@@ -33,12 +33,12 @@ FORMS = (
     "{0}.index_put_((torch.tensor([{n}, -1], device={0}.device),), {0}[:1] * 2)",
     "{0}.masked_fill_({0} > 0.5, 2).index_put_(({0} > 1,), {0}.new_zeros(1))",
 )
-# Lines whose result is bit-equal if the operands are.
+# The result of these is bit-equal if the operands are.
 EXACT = ("copy_", "fill_", "zero_", "relu_", "neg_")
 
 
 def write(g: Grower) -> Proposal:
-    """Into any value: an input, a view of one, a result."""
+    """Writes into any value: an input, a view of one, a result."""
     x = g.pick(lambda v: v.tensor.dim() > 0 and v.tensor.shape[0] > 0)
     y = g.pick()
     if x is None or y is None:
@@ -53,7 +53,7 @@ def write(g: Grower) -> Proposal:
 
 
 def write_copy(g: Grower) -> Proposal:
-    """Into a copy."""
+    """Writes into a copy."""
     x = g.pick(lambda v: v.is_float and v.tensor.dim() > 0 and v.tensor.shape[0] > 1)
     form = g.random.choice(
         (
