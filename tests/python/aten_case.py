@@ -1,4 +1,4 @@
-"""One ATen call on given arguments, as a graph in text form and as PyTorch computes it."""
+"""One ATen call with given arguments, as a graph in text form and as PyTorch computes it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Case:
         return repr(arg)
 
     def call(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """PyTorch's results, of these tensors."""
+        """PyTorch's results for these tensors."""
         tensors = iter(given)
 
         def real(arg: object) -> object:

@@ -208,10 +208,10 @@ CASES += [
     a("outer.default", f(3), f(4)),
     a("linear.default", f(2, 3, 4), f(5, 4), f(5)),
     a("linear.default", f(4), f(5, 4)),
-    # quantised weights: of few rows, of many
+    # quantised weights with few rows and with many
     a("_weight_int8pack_mm.default", f(2, 6), T((5, 6), torch.int8), f(5)),
     a("_weight_int8pack_mm.default", f(20, 6), T((5, 6), torch.int8), f(5)),
-    # Where PyTorch's kernels pack no blocks, no such call gets to the compiler.
+    # Where PyTorch's kernels do not pack blocks, such calls never reach the compiler.
     *(
         Case(
             "hpu.int4_matmul.default",
@@ -372,7 +372,7 @@ CASES += [
     a("sort.stable", f(3, 7), stable=True, descending=True),
     a("scatter.src", f(3, 4), 0, i(1, 4), f(1, 4)),
     a("scatter.value", f(3, 4), 1, i(3, 1), 2.0),
-    # Six dimensions, which merge around the one of the index.
+    # Six dimensions, which are merged around the dimension of the index.
     a("gather.default", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 2, 2, 2)),
     a("scatter.src", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 1, 2, 2), f(2, 1, 3, 1, 2, 2)),
     a("scatter_add.default", f(2, 1, 3, 4, 2, 2), 3, i(2, 1, 3, 3, 2, 2), f(2, 1, 3, 3, 2, 2)),

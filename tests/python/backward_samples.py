@@ -1,4 +1,4 @@
-"""The ATen calls that gradients are made of, with sample arguments as in aten_samples.py."""
+"""The ATen calls of gradients, with sample arguments as in aten_samples.py."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ UNFOLDED = [
 WINDOWS = [
     a("max_pool2d_with_indices.default", f(2, 3, 7, 8), [3, 3], [2, 2], [1, 1]),
     a("max_pool2d_with_indices.default", f(3, 7, 8), [2, 3]),
-    a("max_pool2d_with_indices.default", f(1, 182, 182), [2, 2]),  # places beyond 16 bits
+    # positions that do not fit into 16 bits
+    a("max_pool2d_with_indices.default", f(1, 182, 182), [2, 2]),
     a("max_pool2d_with_indices.default", f(1, 2, 9, 9), [2, 2], [2, 2], [0, 0], [3, 2], True),
     pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 4), [3, 3], [2, 2], [1, 1], False, True, None),
     pool("avg_pool2d", f(2, 3, 7, 8), f(2, 3, 4, 5), [3, 3], [2, 2], [1, 1], True, False, None),
@@ -203,7 +204,7 @@ def batch_norm(x: T, tracked: bool, training: bool = True, weighted: bool = True
 BATCH_NORMS = [
     batch_norm(f(4, 3, 2, 2), True),
     batch_norm(f(4, 3), True),
-    batch_norm(f(4, 3, 10, 12), True),  # so many positions that parts have statistics of their own
+    batch_norm(f(4, 3, 10, 12), True),  # enough positions that parts have statistics of their own
     batch_norm(f(2, 3, 400), True),
     batch_norm(f(2, 2, 3, 20, 18), False),
     batch_norm(f(4, 3), False, weighted=False),
@@ -264,7 +265,7 @@ CONVOLUTIONS = [
     conv(h(1, 3, 4, 4, 4), h(4, 3, 3, 3, 3), 1, 1),
 ]
 
-# Target classes are indices below 3, which is ignored in some.
+# The target classes are indices below 3; in some cases an index is ignored.
 CLASSES = [
     (f(3), i(), None),
     (f(4, 3), i(4), None),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 _NAMES = ("chromium-headless-shell", "chromium")
-# Scripts run until nothing is left to do, at most for so long of their own clock.
+# Scripts run until nothing is left to do, but at most for this time of their own clock.
 _SCRIPT_TIME_MS = 20_000
 
 
@@ -30,8 +30,8 @@ def executable() -> str:
 
 
 def dom(url: str, own_clock: bool = True) -> str:
-    """The page as HTML. own_clock: timers need not be waited for; else the page is taken when it
-    has loaded, which a slow image can put off (served())."""
+    """The page as HTML. own_clock: timers need not be waited for. Without it the page is taken when
+    it has loaded, which a slow image can delay (served())."""
     clock = [f"--virtual-time-budget={_SCRIPT_TIME_MS}"] if own_clock else []
     with tempfile.TemporaryDirectory(prefix="hpu-browser-") as profile:
         done = subprocess.run(
@@ -81,7 +81,8 @@ class Page(html.parser.HTMLParser):
             text.append(data)
 
     def texts(self, tag: str = "", **attributes: str) -> list[str]:
-        """Of elements with that tag and those attributes; `class_` is one class of several."""
+        """The texts of elements with that tag and those attributes; `class_` is one class of
+        several."""
         return [
             "".join(text)
             for name, has, text in self.elements
@@ -104,8 +105,8 @@ def _matches(has: dict[str, str], wanted: dict[str, str]) -> bool:
 def served(
     files: dict[str, bytes], folder: Path, headers: dict[str, str], delays_s: dict[str, float]
 ) -> Iterator[str]:
-    """Address of a server of `files` by path, then of what is in the folder; paths in `delays_s`
-    are answered so much later, with nothing."""
+    """The address of a server for `files` by path, and then for the content of the folder. Paths in
+    `delays_s` are answered that much later, with nothing."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args: object) -> None:

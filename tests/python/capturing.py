@@ -21,7 +21,7 @@ from habana_frameworks.torch.dynamo.capture.wire import CaptureError, NeedsFunct
 
 @dataclasses.dataclass
 class Recording:
-    """What one graph became: a recorded graph, or the reason why there is none."""
+    """The result for one graph: a recorded graph, or the reason why there is none."""
 
     graph: recorded_graph.GraphBuilder | None = None
     functional: bool = False
@@ -30,7 +30,7 @@ class Recording:
 
 
 class CapturingBackend:
-    """`torch.compile(f, backend=CapturingBackend())`; `recordings` tells what was captured."""
+    """`torch.compile(f, backend=CapturingBackend())`; `recordings` holds what was captured."""
 
     def __init__(self) -> None:
         self.recordings: list[Recording] = []
@@ -77,7 +77,8 @@ def flatten(result: Any) -> list[Any]:
 
 
 def same(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    """Equal in type, shape, strides that address something, and elements."""
+    """The tensors must be equal in type, shape, elements, and the strides that address
+    something."""
     assert ours.dtype == theirs.dtype
     assert ours.shape == theirs.shape
     strides = recorded_graph.effective_strides

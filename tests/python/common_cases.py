@@ -378,7 +378,7 @@ WRITES: dict[str, Row] = {
     "nothing": (lambda e: e.add_(1), NONE),
 }
 
-# Inputs that keep their place in memory, and what they share.
+# Inputs that keep their place in memory, and the memory that they share.
 BASE, SQUARE = tensor(31), tensor(5, 5)
 PLACES: dict[str, Row] = {
     "with a stride of 0": (lambda x: x + 1, V.expand(4, 6)),

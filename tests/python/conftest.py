@@ -15,7 +15,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Shells start background jobs with SIGINT ignored, which processes of tests that send it inherit.
+# Shells start background jobs with SIGINT ignored, and processes of tests that send it would
+# inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -36,8 +37,8 @@ def stop_daemon(cache: Path) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One cache folder for this process, not the user's nor another worker's; before any test
-    module is imported, because torch.compile starts the daemon."""
+    """Gives this process a cache folder that neither the user nor another worker uses. This is done
+    before any test module is imported, because torch.compile starts the daemon."""
     folder = tempfile.TemporaryDirectory(prefix="hpu-test-", ignore_cleanup_errors=True)
     os.environ["HPU_CACHE_DIR"] = folder.name
     config.add_cleanup(folder.cleanup)
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def settle() -> None:
-    """Waits for what dynamic graphs compile ahead of their calls."""
+    """Waits for the shapes that dynamic graphs compile ahead of their calls."""
     for thread in threading.enumerate():
         if thread.name == "hpu-compile-ahead":
             thread.join()
@@ -53,15 +54,15 @@ def settle() -> None:
 
 @pytest.fixture(autouse=True)
 def settled():
-    """What one test compiles ahead is not in the report of the next."""
+    """Shapes that one test compiles ahead are not in the report of the next test."""
     yield
     settle()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten():
-    """Dynamo runs a function eagerly that it compiled often: a file that compiles many modules of
-    torch.nn leaves the next file its code with nothing compiled before."""
+    """Dynamo runs a function eagerly that it has compiled often. A file that compiles many modules
+    of torch.nn must leave the next file their code as if nothing had been compiled."""
     yield
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
@@ -77,7 +78,7 @@ def private_cache():
 
 @pytest.fixture
 def stored(private_cache, monkeypatch):
-    """A daemon of its own with programs for 2, 3 and 4 rows; their content keys by rows."""
+    """A daemon of its own with programs for 2, 3 and 4 rows; returns their content keys by rows."""
     from stored_programs import run
 
     from habana_frameworks.torch.dynamo.programs.service import service
@@ -92,7 +93,8 @@ def stored(private_cache, monkeypatch):
 
 @pytest.fixture
 def told(caplog, monkeypatch):
-    """What was said once since the test began (notices.py), as a function of no arguments."""
+    """The warnings that were logged once since the test began (notices.py), as a function of no
+    arguments."""
     from habana_frameworks.torch.internal import notices
 
     monkeypatch.setattr(notices, "_said", set())
@@ -101,7 +103,7 @@ def told(caplog, monkeypatch):
 
 @pytest.fixture
 def store(monkeypatch):
-    """A fresh store in memory behind the hook; the graphs of a test start from nothing."""
+    """A fresh store in memory behind the hook; a test begins without any graphs."""
     import fake_service
     from fallback_chain import new_process
 

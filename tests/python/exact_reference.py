@@ -52,7 +52,7 @@ _WIDE = {
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
-    """Largest relative error of one rounding to nearest."""
+    """The largest relative error of one rounding to nearest."""
     return torch.finfo(dtype).eps / 2
 
 
@@ -78,7 +78,8 @@ def widened(tensors: Sequence[Any]) -> list[Any]:
 
 
 class _InF64(TorchDispatchMode):
-    """Runs every call in f64, whatever types it names; a generator makes roundings of `unit`."""
+    """Runs every call in f64, whatever types it names; with a generator it adds roundings of
+    `unit`."""
 
     def __init__(self, unit: float = 0.0, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -124,7 +125,7 @@ class _InF64(TorchDispatchMode):
     def _changed(self, value: Any, unit: float) -> Any:
         if not _floating(value):
             return value
-        # Strides of dense results stay as they are: a view may follow.
+        # Strides of dense results stay as they are, because a view may follow.
         signs = torch.empty_like(value).random_(0, 2, generator=self.generator)
         return value * (1 + unit * (signs * 2 - 1))
 
@@ -151,11 +152,11 @@ def _floating(value: Any) -> bool:
 
 
 class ExactReference:
-    """`values`: results of the function, then its inputs as it left them, in f64 if they are
-    floats; `bounds`: what each element may be off by.
+    """`values`: the results of the function, then its inputs as it left them, in f64 if they are
+    floats; `bounds`: the error allowed for each element.
 
-    coarsest: the type to which results may be rounded; else the coarsest that the function meets.
-    Under autocast it must be given: autocast leaves f64 as it is.
+    coarsest: the type to which results may be rounded; by default the coarsest type that the
+    function meets. Under autocast it must be given, because autocast leaves f64 as it is.
     """
 
     def __init__(
@@ -196,7 +197,8 @@ class ExactReference:
         ]
 
     def check(self, ours: Sequence[Any], theirs: Sequence[Any] | None = None) -> None:
-        """ours, theirs: what the backend and PyTorch gave for `values`, or the first of them."""
+        """ours, theirs: the results of the backend and of PyTorch for `values`, or for the first of
+        them."""
         for n, got in enumerate(ours):
             wrong = self.excess(n, got, None if theirs is None else theirs[n])
             assert wrong is None, f"result {n}: {wrong}"
@@ -208,7 +210,7 @@ class ExactReference:
             return None if got == exact else f"{got} instead of {exact}"
         got = got.detach().cpu()
         if bound is None:
-            # A truth value or an index behind a rounding may be that of the rounded number.
+            # A truth value or an index after a rounding may be that of the rounded number.
             if torch.equal(got, exact) or (eager is not None and torch.equal(got, eager)):
                 return None
             return f"{got} instead of {exact}"
@@ -237,7 +239,7 @@ class ExactReference:
 
 
 def _limited(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What is beyond the type's largest number is infinite in it."""
+    """A number beyond the type's largest number is infinite in that type."""
     finfo = torch.finfo(dtype)
     beyond = exact.abs() >= finfo.max * (1 + finfo.eps / 4)
     return torch.where(beyond, exact.sign() * math.inf, exact)

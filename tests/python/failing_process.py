@@ -1,4 +1,4 @@
-"""User code in a process and against a cache folder of its own, for the tests of failures."""
+"""Runs user code in a process and against a cache folder of its own, for the tests of failures."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_python(
 def hpu_compile(
     cache: Path, *arguments: str, prefix: Sequence[str] = (), **extra: str
 ) -> dict[str, Any]:
-    """What a command of the tool answers."""
+    """The answer of a command of the tool."""
     done = subprocess.run(
         [*prefix, sys.executable, "-m", "habana_frameworks.torch.cli", *arguments, "--json"],
         env=environment(cache, **extra),
@@ -80,7 +80,8 @@ def hpu_compile(
         timeout=60,
         check=False,
     )
-    assert done.stdout, done.stderr[-3000:]  # exit code 1 may just say that there is a problem
+    # exit code 1 may just mean that the answer reports a problem
+    assert done.stdout, done.stderr[-3000:]
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -45,7 +45,7 @@ class InputsWithTangents(RuntimeError):
 
 
 class Program:
-    """Replays a recorded graph; refuses like _torch.Program where told to."""
+    """Replays a recorded graph; refuses like _torch.Program where it is told to."""
 
     alias_error = False
     load_errors: list[Exception] = []
@@ -70,7 +70,7 @@ class Program:
 
 
 class Store:
-    """What survives a process; shared by the clients of one test."""
+    """The state that survives a process; the clients of one test share it."""
 
     def __init__(self) -> None:
         self.programs: dict[bytes, Any] = {}  # by content key
@@ -86,7 +86,7 @@ class Store:
 
 
 def content_key(graph: Any, options: dict[str, str]) -> bytes:
-    """Names and source lines do not enter."""
+    """Names and source lines are not part of the key."""
     nodes = [(n.target, n.args, n.kwargs, n.results, n.first) for n in graph.nodes]
     content = (graph.inputs, nodes, graph.outputs, sorted(options.items()))
     return hashlib.sha256(repr(content).encode()).digest()
@@ -173,7 +173,8 @@ def client_module(store: Store) -> Any:
 
 
 class TorchModule:
-    """Like _torch where the hook uses it for programs and keys; the rest is the real module's."""
+    """Like _torch where the hook uses it for programs and keys; everything else is the real
+    module's."""
 
     Program = Program
     AliasedInputs = AliasedInputs

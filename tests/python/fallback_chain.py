@@ -10,7 +10,7 @@ from habana_frameworks.torch.dynamo.records import records
 
 
 def new_process():
-    """Forgets what a process remembers; the store stays."""
+    """Forgets everything that a process remembers; the store stays."""
     torch._dynamo.reset()
     service.reset()
     records.reset()

@@ -1,4 +1,4 @@
-"""Functions and inputs that capture and backend are tested with."""
+"""Functions and inputs with which capture and backend are tested."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def place_all(values: list[Any]) -> list[Any]:
 
 
 def compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
-    """Type, shape, strides that address something, elements."""
+    """Compares type, shape, elements, and the strides that address something."""
     compare_form(ours, theirs)
     if isinstance(theirs, torch.Tensor):
         torch.testing.assert_close(
@@ -48,7 +48,8 @@ def compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
 
 
 def compare_form(ours: Any, theirs: Any) -> None:
-    """Type, shape, strides that address something; what is no tensor is equal."""
+    """Compares type, shape, and the strides that address something; values that are not tensors
+    must be equal."""
     if not isinstance(theirs, torch.Tensor):
         assert ours == theirs
         assert type(ours) is type(theirs)
@@ -70,11 +71,11 @@ def check(
     share: bool = False,
     **options: Any,
 ) -> Report:
-    """Compares `calls` calls; the report of the graphs that were compiled for them.
+    """Compares `calls` calls and returns the report of the graphs that were compiled for them.
 
-    share: inputs that share memory keep sharing it (they are copied apart otherwise).
-    Where bf16 or f16 occurs, results are held against exact ones with the bound of
-    exact_reference.py, but if both tolerances are 0: then they equal eager's.
+    share: inputs that share memory keep sharing it (otherwise they are copied apart).
+    Where bf16 or f16 occurs, results are compared with exact ones, with the bound of
+    exact_reference.py. If both tolerances are 0, they must equal eager's results instead.
     """
     fresh_process()
     compiled = torch.compile(
@@ -102,5 +103,5 @@ def check(
 
 
 def compiled_whole(summary: Report) -> None:
-    """Every graph became a program of recipes only."""
+    """Asserts that every graph became a program of recipes only."""
     assert summary.eager_segments == 0, summary.eager_reasons

@@ -9,7 +9,8 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-# What makes a model small, by the names that configurations use; those that one has are set.
+# Settings that make a model small, by the names that configurations use. A configuration's own
+# names among them are set.
 _SMALL: dict[str, Any] = {
     "vocab_size": 120,
     "max_position_embeddings": 64,
@@ -64,12 +65,12 @@ MOST_PARAMETERS = 60_000_000
 
 
 def families() -> list[str]:
-    """Model types that AutoModel knows."""
+    """The model types that AutoModel knows."""
     return sorted(MODEL_MAPPING_NAMES)
 
 
 def shrink(config: Any) -> None:
-    """Sets what _SMALL names, in parts that are configurations too."""
+    """Sets what _SMALL names, also in the parts that are configurations themselves."""
     for name, value in _SMALL.items():
         old = getattr(config, name, None)
         if isinstance(old, (int, float)) and not isinstance(old, bool) and old > value:
@@ -89,7 +90,8 @@ def small_model(family: str) -> torch.nn.Module:
         raise ValueError(f"{size / 1e6:.0f} million parameters: its configuration has other names")
     with torch.no_grad():
         for parameter in model.parameters():
-            # Zeros hide errors; a router of zeros finds all experts equal, and any choice is right.
+            # Zeros hide errors. A router of zeros finds all experts equal, so that any choice is
+            # right.
             if parameter.numel() > 0 and not parameter.any():
                 parameter.normal_(std=0.1)
     return model
@@ -101,7 +103,7 @@ def _image_size(config: Any) -> int:
 
 
 def inputs_of(model: Any) -> dict[str, torch.Tensor]:
-    """By the name of the model's main input."""
+    """The inputs, by the name of the model's main input."""
     generator = torch.Generator().manual_seed(1)
     config = model.config
     names = model.main_input_name

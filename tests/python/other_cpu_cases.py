@@ -1,4 +1,4 @@
-"""test_other_cpus.py runs this in a process of its own: numeric functions in f32, bf16 and f16. It
+"""Numeric functions in f32, bf16 and f16, which test_other_cpus.py runs in a process of its own. It
 prints one JSON line with those that are wrong."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADS = [tensor(1, 2, 19, 16), tensor(1, 2, 21, 16), tensor(1, 2, 22, 16)[:, :, 
 
 
 def with_gradients(function: Any) -> Any:
-    """Its result and the gradients of its square's mean."""
+    """Makes a function that returns the result and the gradients of the mean of its square."""
 
     def step(*given: torch.Tensor) -> list[torch.Tensor]:
         leaves = [x.detach().requires_grad_() for x in given]

@@ -1,4 +1,4 @@
-"""Where the tests and what they test lie."""
+"""The folders of the tests and of the code that they test."""
 
 from __future__ import annotations
 

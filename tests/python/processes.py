@@ -1,5 +1,5 @@
-"""Other processes: fresh interpreters for what an import, the environment or a process's first call
-decides, and daemons that hang."""
+"""Other processes: fresh interpreters for behaviour that depends on an import, the environment or a
+process's first call, and daemons that hang."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def output_of(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def suspend(pid: int) -> None:
-    """SIGSTOP, and back when every thread has stopped: one that still runs would answer."""
+    """Sends SIGSTOP and returns when every thread has stopped: one that still runs would answer."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + 10
     while any(

@@ -1,7 +1,7 @@
-"""A GraphBuilder in Python that keeps what it is told, and a replay of it with torch.
+"""A GraphBuilder in Python that keeps the calls it gets, and a replay of them with torch.
 
-Grounds the capture: a recorded graph replayed on the same inputs must give eager's result, with the
-same strides and aliases.
+It is the reference for the capture: a recorded graph that is replayed on the same inputs must give
+eager's result, with the same strides and aliases.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _decode(value: Any, values: dict[int, Any]) -> Any:
 
 
 def effective_strides(sizes, strides) -> list[int]:
-    """Strides that address something: PyTorch's fake and real views differ in the others."""
+    """The strides that address something; in other strides PyTorch's fake and real views differ."""
     return [stride for size, stride in zip(sizes, strides, strict=True) if size > 1]
 
 

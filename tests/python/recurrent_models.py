@@ -1,4 +1,4 @@
-"""Recurrent layers, and what their results on hpu are held against."""
+"""Recurrent layers, and the reference for their results on hpu."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_gradients(model, x, state):
 
 
 def on_hpu(value):
-    """Leaves that want a gradient."""
+    """Leaves on hpu that require a gradient."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("hpu").requires_grad_()
     return None if value is None else tuple(map(on_hpu, value))

@@ -1,5 +1,5 @@
-"""Recurrent layers as ATen calls: two layers in both directions; a projected state; no biases. One
-direction of one layer, and its gradients, as training records them."""
+"""Recurrent layers as ATen calls: two layers in both directions; a projected state; no biases. Also
+one direction of one layer, and its gradients, as training records them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def layers(gates: int) -> list[T]:
     ]
 
 
-# Kind, state, weights: of 2 sequences, 4 features and a state of 5.
+# Kind, state and weights, for 2 sequences, 4 features and a state of 5.
 DIRECTIONS = [
     ("lstm", [f(2, 5), f(2, 5)], [f(20, 4), f(20, 5), f(20), f(20)]),
     ("lstm", [f(2, 3), f(2, 5)], [f(20, 4), f(20, 3), f(3, 5)]),

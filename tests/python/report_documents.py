@@ -27,7 +27,7 @@ STAGES = [Stage("Dynamo", 100.0, "tracing"), Stage("compile", 25.5, "waiting")]
 
 
 def drawing(count: int = 3, name: str = "relu") -> Drawing:
-    """A chain."""
+    """A drawing of a chain."""
     nodes = [Node(i, name, "f32[8,64]", "compute", "", "model.py:3 in f") for i in range(count)]
     return Drawing("as captured", nodes, [(i, i + 1) for i in range(count - 1)], count)
 
@@ -54,7 +54,7 @@ def graph(name: str = "graph_0", **changes: Any) -> Graph:
 
 
 def document(text: str = "demo", **changes: Any) -> Document:
-    """text: wherever a user's text can be."""
+    """text: inserted wherever a user's text can be."""
     kernel = KernelRun([text, "add/1"], "mme", 0.1, 0.5, 4096, 1_000_000, 0.25, 1.5)
     values: dict[str, Any] = {
         "title": text,

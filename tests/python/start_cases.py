@@ -1,6 +1,6 @@
-"""Programs of the tests of starts: what they compile, and the helpers that they import.
+"""Programs of the tests of starts: the code that they compile, and the helpers that they import.
 
-`python start_process.py CASE` runs one; start_differences.py has what a second process changes.
+`python start_process.py CASE` runs one; start_differences.py has the changes of a second process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LADDER = [1.0, 2.0, 3.0]
 
 @dataclasses.dataclass
 class Setup:
-    """What a process compiles and calls."""
+    """The callable that a process compiles, and how it is called."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -472,5 +472,5 @@ CASES = {
         *(opaques, constants, custom_ops, disabled, helpers),
     )
 }
-# No start may be kept of these: what they rely on has no guard and no name.
+# No start may be kept of these, because they rely on values without a guard and without a name.
 REFUSED = {"constants": "constant promises a constant for this process alone"}

@@ -20,8 +20,8 @@ from start_cases import Setup, on_device, write_helpers
 
 @dataclass(frozen=True)
 class Difference:
-    """moves: eager's answer is another one too, so a stale start would be a wrong answer.
-    hits: the difference says nothing about the program, so its start is taken."""
+    """moves: eager's answer changes too, so a stale start would give a wrong answer. hits: the
+    difference does not affect the program, so its start is taken."""
 
     case: str
     when: str  # "before" the model is made, "after" it, or "around" the calls
@@ -45,7 +45,7 @@ def _differs(case: str, when: str, **more: Any) -> Callable[[Callable[..., Any]]
 
 
 def _set(case: str, name: str, owner: Any, attribute: str, value: Any, **more: Any) -> None:
-    """An attribute of something that exists before the model."""
+    """Changes an attribute of something that exists before the model."""
     full = f"{case}: {name}"
     assert full not in DIFFERENCES, full
     DIFFERENCES[full] = Difference(case, "before", lambda: setattr(owner, attribute, value), **more)
@@ -54,7 +54,7 @@ def _set(case: str, name: str, owner: Any, attribute: str, value: Any, **more: A
 def _set_of(
     case: str, name: str, find: Callable[[Any], Any], attribute: str, value: Any, **more: Any
 ) -> None:
-    """An attribute of the model, or of what find(model) is."""
+    """Changes an attribute of the model, or of find(model)."""
     full = f"{case}: {name}"
     assert full not in DIFFERENCES, full
 

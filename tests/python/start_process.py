@@ -1,4 +1,5 @@
-"""One process of the tests of starts: a case, with one difference, and how its output came.
+"""One process of the tests of starts: runs a case, with one difference, and reports how its output
+came.
 
 start_process.py CASE [DIFFERENCE]        prints one JSON object
 start_process.py --serve                  the same for each line "CASE<tab>DIFFERENCE" of its input,
@@ -22,7 +23,7 @@ TIMEOUT_S = 120
 
 
 def run(setup, function):
-    """Outputs, gradients and what became of written inputs, on the CPU."""
+    """The outputs, the gradients and the values of written inputs, on the CPU."""
     args = _cloned(setup.args)
     kwargs = dict(setup.kwargs)
     if not setup.train:
@@ -37,7 +38,7 @@ def run(setup, function):
 
 
 def _cloned(args):
-    """Copies of their own for every run; aliases of one tensor stay aliases."""
+    """Copies for each run; aliases of one tensor stay aliases."""
     storages = {}
     cloned = []
     for position, value in enumerate(args):
@@ -116,7 +117,7 @@ def close(got, want):
 
 
 def serve():
-    """One fork per line: what a process changes, no other one sees."""
+    """Forks once per line, so that a change in one process does not affect the others."""
     import torch._dynamo  # noqa: F401
 
     from habana_frameworks.torch.dynamo.programs.service import service

@@ -1,4 +1,5 @@
-"""Three programs in a store (fixture `stored` of conftest.py), and hpu-compile asked about it."""
+"""Three programs in a store (fixture `stored` of conftest.py), and the answers of hpu-compile about
+it."""
 
 from __future__ import annotations
 

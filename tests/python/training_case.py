@@ -1,4 +1,4 @@
-"""What tests of training graphs share: inputs, compiling, comparing with CPU eager."""
+"""Shared code of the tests of training graphs: inputs, compiling, comparing with CPU eager."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Functions, and transforms of torch.func, for the sweep of test_function_transforms.py.
 
-A function takes a tensor of 3 x 4 elements (INPUTS has others' inputs). A transform makes of it a
-function of the same tensor whose results a sweep compares.
+A function takes a tensor of 3 x 4 elements (INPUTS has the inputs of the others). A transform turns
+it into a function of the same tensor whose results a sweep compares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Transform = Callable[[Function], Function]
 
 
 def numbers(*sizes: int, seed: int = 0, low: float = -1.5, high: float = 1.5) -> torch.Tensor:
-    """No two are equal, so that maxima and orders are differentiable."""
+    """Different numbers, so that maxima and orders are differentiable."""
     count = int(torch.Size(sizes).numel())
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return (torch.linspace(low, high, count)[order] + 0.01).reshape(sizes)
@@ -149,7 +149,7 @@ KERNEL = numbers(4, 3, 3, 3, seed=21)
 
 
 def _image(f: Function, dims: int) -> Function:
-    """Of one image or of several: vmap gives one."""
+    """For one image or for several, because vmap gives one."""
 
     def function(x: torch.Tensor) -> Any:
         return f(x if x.dim() == dims else x.unsqueeze(0))

@@ -153,7 +153,7 @@ def test_how_steady_calls_are():
     models: figures.Results = {
         "resnet50 f32": {"onnxruntime": [uneven], "hpu warm": [even]},
         "resnet50 b8 f32": {"hpu warm": [even]},
-        "mlp f32": {"hpu warm": [uneven]},  # a small program is not what the targets are about
+        "mlp f32": {"hpu warm": [uneven]},  # the targets do not include small programs
     }
     met = {v.figure: v for v in targets.verdicts({"models": models})}
     over = met["steady state: median of calls / their fastest 5 %, ResNet-50"]
@@ -181,7 +181,7 @@ def test_the_limit_of_a_lead():
 
 
 def test_the_lead_is_over_the_fastest_of_all():
-    """A runtime in f32 stands beside a bf16 row too."""
+    """A runtime in f32 is compared with a bf16 row too."""
 
     def steady(ms):
         return [{"steady_ms": ms}]
@@ -193,7 +193,7 @@ def test_the_lead_is_over_the_fastest_of_all():
         "c f32": {"inductor": steady(11.0), "hpu warm": steady(10.0)},
     }
     results["b bf16"]["hpu warm"] = steady(10.0)
-    for row in ("a f32", "b bf16"):  # one that failed has been run
+    for row in ("a f32", "b bf16"):  # a contender that failed counts as run
         for contender in figures.RUNTIMES:
             results[row].setdefault(contender, [{"failure": "no"}])
     assert figures.best_peer(results, "a bf16") == ("onnxruntime", 24.0)

@@ -75,12 +75,12 @@ def test_growth_exponent():
 def test_peak_counts_what_is_freed_again():
     events = [(1, 100), (2, 50), (1, -100), (3, 70), (2, -50), (3, -70)]
     assert figures.peak_live_bytes(events) == 150
-    # An output stays; a block of before is not the call's.
+    # An output stays. A block from before the call does not count.
     assert figures.peak_live_bytes([(9, 1000), (1, 10), (8, -500), (1, -10)]) == 10
-    # The same address twice.
+    # The same address is used twice.
     assert figures.peak_live_bytes([(1, 10), (1, -10), (1, 30), (1, -30)]) == 30
     assert figures.peak_live_bytes([]) == 0
-    # Of a training step also what lives on counts.
+    # In a training step, blocks that stay alive count as well.
     assert figures.peak_live_bytes([(1, 10), (2, 30), (1, -10), (3, 5)], kept=True) == 40
 
 

@@ -34,13 +34,13 @@ def test_a_long_task_is_not_split():
 
 
 def test_chunks_join_neighbours():
-    """Of a thread's share, half lies in two chunks; a group of pieces is divided evenly."""
+    """Half of a thread's share is in two chunks; a group of pieces is divided evenly."""
     assert chunk_times(kernel([1] * 64), 2) == [8.0, 8, 4, 4, 2, 2, 2, 2] * 2
     assert chunk_times(kernel([40, 80], tasks=8), 2) == [10.0] * 4 + [20.0] * 4
 
 
 def test_a_thread_takes_from_others_when_its_own_is_done():
-    # Of eight chunks, the first four are the first thread's: it is done early and helps.
+    # The first four of eight chunks belong to the first thread, which ends early and helps.
     assert kernel_ns(kernel([1] * 4 + [10] * 4), 2) == 24
 
 

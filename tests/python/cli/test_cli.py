@@ -87,7 +87,7 @@ def test_ls_says_what_a_program_is_of_and_counts_its_hits(capsys, monkeypatch):
     assert re.fullmatch(r"graph_0 Affine \(test_cli\.py:\d+\)", before["label"])
     run_affine()
     run_affine()
-    run_json(capsys, "show", key)  # looking is no use
+    run_json(capsys, "show", key)  # looking at a program does not count as a use
     assert row()["hits"] == before["hits"] + 2
     assert cli.main(["ls"]) == 0
     text = capsys.readouterr().out
@@ -147,7 +147,8 @@ def test_tables(keys, capsys, command):
 
 
 def test_tables_are_for_people(keys, capsys, monkeypatch):
-    """Keys cut as git does, no Python values, no unix times; the key that differs side by side."""
+    """Keys are cut as git does, without Python values or unix times; the key that differs is shown
+    beside."""
     monkeypatch.setenv("COLUMNS", "160")
     assert cli.main(["ls"]) == 0
     listed = capsys.readouterr().out
@@ -203,7 +204,7 @@ def test_unknown_command(capsys):
 
 @pytest.fixture
 def outcome(private_cache, monkeypatch, capsys):
-    """Runs a command against a cache folder of its own: exit code, output and errors."""
+    """Runs a command against a cache folder of its own; returns exit code, output and errors."""
     monkeypatch.setenv("HPU_CACHE_DIR", str(private_cache))
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -274,7 +275,7 @@ def test_a_removed_store_is_a_problem_until_the_daemon_has_left(private_cache, o
     threading.Timer(1, os.kill, (pid, signal.SIGCONT)).start()
     code, out, _ = outcome("status", "--json")
     answer = json.loads(out)
-    # Asked before the daemon noticed, or after.
+    # The question may come before or after the daemon has noticed.
     assert not answer["running"] or (code == 1 and "was removed while" in answer["problem"])
     deadline = time.monotonic() + 10
     while json.loads(outcome("status", "--json")[1])["running"]:

@@ -1,4 +1,4 @@
-"""hpu-compile doctor and top, and what status says of settings."""
+"""hpu-compile doctor and top, and what status reports about settings."""
 
 from __future__ import annotations
 

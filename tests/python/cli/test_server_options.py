@@ -1,4 +1,4 @@
-"""hpu-compile serve --check-config: what cannot work is named before a server starts."""
+"""hpu-compile serve --check-config: settings that cannot work are named before a server starts."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_another_daemon_takes_what_a_key_it_trusts_has_signed(
 
 
 def changed(bundle: Path, change) -> Path:
-    """The bundle with other parts."""
+    """A copy of the bundle with other parts."""
     with tarfile.open(bundle) as tar:
         parts = {m.name: tar.extractfile(m).read() for m in tar}
     change(parts)
@@ -207,7 +207,8 @@ def test_a_signature_that_does_not_fit_is_not_signed_over(stored, capsys, tmp_pa
     where = ("--key", tmp_path / "key", "--out", out)
     error = refusal(capsys, "sign", changed(bundle, swap_signature), *where)
     assert "does not fit its signature" in error
-    # A good bundle of a signer whom the daemon does not know is signed for who says so only.
+    # A good bundle of a signer that the daemon does not know can be signed only if the user names
+    # the signer.
     foreign = tmp_path / "foreign.tar"
     assert ask(capsys, "sign", bundle, "--key", tmp_path / "key", "--out", foreign)["programs"] == 1
     error = refusal(capsys, "sign", foreign, *where)
@@ -220,7 +221,7 @@ def test_a_signature_that_does_not_fit_is_not_signed_over(stored, capsys, tmp_pa
 
 
 def sparse(path: Path) -> None:
-    """A few hundred bytes that claim to be a gigabyte."""
+    """A file of a few hundred bytes that claims to be a gigabyte."""
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
         member = tarfile.TarInfo("index.json")
         member.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 40)}

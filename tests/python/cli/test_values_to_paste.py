@@ -74,7 +74,7 @@ def test_paths_and_digests_of_the_daemon_are_whole(capsys) -> None:
 
 
 def test_every_answer_of_names_and_values_is_whole(capsys) -> None:
-    """Whatever command gives it: nobody knows which value is needed elsewhere."""
+    """This holds for every command, because nobody knows which value is needed elsewhere."""
     digest = "0123456789abcdef" * 4
     answer = {"one": digest, "two": f"x {digest} y", "long": "z" * 500, "three": [digest]}
     tables.print_answer("some command", answer)
@@ -84,7 +84,7 @@ def test_every_answer_of_names_and_values_is_whole(capsys) -> None:
 
 
 def test_what_a_fifo_is_in_place_of_is_named(capsys, tmp_path) -> None:
-    """A bundle, and keys of a folder."""
+    """In place of a bundle, and of keys in a folder."""
     fifo = tmp_path / "a.pub"
     os.mkfifo(fifo)
     for arguments in (["import", str(fifo)], ["keys", "--folder", str(tmp_path)]):

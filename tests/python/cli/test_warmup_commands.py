@@ -1,4 +1,5 @@
-"""hpu-compile warm, record and replay; in other processes where two meet or one is killed."""
+"""hpu-compile warm, record and replay; in other processes where two of them meet or one is
+killed."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class Host:
         )
 
     def run(self, *arguments, code=0):
-        """In this process, which has compiled nothing and imported no model yet."""
+        """Runs in this process, which has compiled nothing and imported no model yet."""
         fresh_process()
         service.reset()
         sys.modules.pop("app", None)
@@ -112,21 +113,21 @@ def test_warm_then_replay_then_changed_code(host):
     told = host.run("replay", "net.yaml")
     assert "net 2x12" in told
     assert "6 hits, 0 compiled, 0 failed, 0 left" in told
-    # What could start without tracing is not launched either.
+    # A shape that could start without tracing is not launched either.
     repeated = host.run("warm", "net.yaml", "--json")
     assert counts(repeated) == [6, 0, 0, 0]
     assert not any(row["launched"] for row in repeated["rows"])
     again = host.run("warm", "net.yaml", "--json", "--execute")
     assert counts(again) == [6, 0, 0, 0]
     assert all(row["launched"] and row["run_ms"] > 0 for row in again["rows"])
-    # The same manifest, another function: other keys.
+    # The same manifest with another function has other keys.
     (host.folder / "app.py").write_text(MODEL.format(after="* 3"))
     assert host.run("replay", "net.yaml", "--json", code=1)["failed"] == 6
     assert counts(host.run("warm", "net.yaml", "--json")) == [0, 6, 0, 0]
 
 
 def test_a_plan_foretells_time_and_memory(host):
-    """Of what is not stored, by a server that has compiled before."""
+    """The plan is for programs that are not stored, by a server that has compiled before."""
     assert counts(host.run("warm", "net.yaml", "--json")) == [0, 6, 0, 0]
     (host.folder / "app.py").write_text(MODEL.format(after="* 5"))
     larger = MANIFEST.replace("[1, 2]", "[32, 64]").replace(
@@ -148,7 +149,7 @@ def test_a_plan_foretells_time_and_memory(host):
 
 
 def test_the_time_of_a_plan():
-    """Traces are serial; what is compiled shares the cores with them."""
+    """Traces are serial; compilations share the cores with them."""
     entry = EntryPlan("net", 10, making_seconds=2, first_trace_seconds=3, trace_seconds=0.5)
     assert entry.serial_seconds == 2 + 3 + 9 * 0.5
     assert Plan([entry], 2, 0, None).seconds is None
@@ -169,7 +170,8 @@ def daemon_process():
 
 
 def begin_and_wait(host, stored):
-    """A warm-up in a process of its own, once so many of its programs would outlive the daemon."""
+    """Starts a warm-up in a process of its own, and returns once so many of its programs would
+    outlive the daemon."""
     process = host.begin("warm", "net.yaml", "--parallel", "1", "--json")
     deadline = time.monotonic() + 120
     while counters()["store.alias_puts"] < stored:
@@ -179,7 +181,7 @@ def begin_and_wait(host, stored):
 
 
 def test_the_daemon_is_killed_in_mid_warm_up(host):
-    """It is started again; the warm-up goes on, and all of its programs are there."""
+    """The daemon is started again; the warm-up continues, and all of its programs are there."""
     process = begin_and_wait(host, 2)
     os.kill(daemon_process(), signal.SIGKILL)
     out, err = process.communicate(timeout=300)
@@ -190,7 +192,7 @@ def test_the_daemon_is_killed_in_mid_warm_up(host):
 
 
 def test_no_daemon_lives(host):
-    """The warm-up stops and says so; the same command goes on later."""
+    """The warm-up stops and reports it; the same command continues it later."""
     process = begin_and_wait(host, 1)
     while process.poll() is None:
         if daemon := daemon_process():

@@ -118,7 +118,7 @@ class Cluster:
             time.sleep(0.05)
 
     def run(self, host: str, **env: str) -> dict:
-        """The script on a host, which is its cache folder."""
+        """Runs the script on a host, which is its cache folder."""
         cache = self.folder / host
         self.hosts.append(cache)
         done = subprocess.run(
@@ -169,7 +169,7 @@ def test_a_second_host_compiles_nothing(cluster: Cluster) -> None:
 
 
 def test_a_hung_server_delays_the_first_graph_and_nothing_else(cluster: Cluster) -> None:
-    cluster.run("host1")  # so that what follows is measured without a daemon's start
+    cluster.run("host1")  # so that the measurement does not include a daemon's start
     suspend(cluster.process.pid)
     try:
         late = cluster.run("host2")

@@ -1,4 +1,4 @@
-"""PyTorch's CUDA wheel on a host without a CUDA device, imitated; the real one has a command
+"""PyTorch's CUDA wheel on a host without a CUDA device, imitated; a command tests the real wheel
 (docs/testing.md)."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_hpu_is_the_accelerator(use):
 
 
 def test_the_imitation_fails_as_the_wheel_does():
-    """Without our hooks; else the test above would show nothing."""
+    """Without our hooks it fails; otherwise the test above would prove nothing."""
     done = run_python(
         _BEFORE + _USES["autograd"], TORCH_DEVICE_BACKEND_AUTOLOAD="0", HPU_REPLACE_CUDA_HOOKS="0"
     )

@@ -221,7 +221,7 @@ def test_autograd_through_eager_ops():
 
 
 def test_forward_mode_through_eager_ops():
-    """What has no tangent gets one of zeros without memory, which ended the process."""
+    """A value without a tangent gets one of zeros without memory, which ended the process."""
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
     theirs = torch.func.jvp(layer, (x,), (x,))

@@ -151,7 +151,7 @@ def test_a_worker_knows_what_its_parent_noted(monkeypatch):
 
 
 def test_signatures_are_those_of_the_base_class():
-    """Callers pass arguments by position and leave them out as for other devices."""
+    """Callers pass arguments by position, and omit them, as they do for other devices."""
     for name, value in vars(DeviceInterface).items():
         if isinstance(value, (staticmethod, classmethod)) and not name.startswith("__"):
             ours = inspect.signature(getattr(HpuInterface, name)).parameters.values()
@@ -160,7 +160,8 @@ def test_signatures_are_those_of_the_base_class():
 
 
 def test_dynamo_compiles_as_without_it():
-    """`stream` and `current_stream` of an interface are special to Dynamo, torch.hpu's are not."""
+    """Dynamo treats `stream` and `current_stream` of an interface specially, but not those of
+    torch.hpu."""
     other = torch.hpu.Stream()
 
     def function(x):

@@ -1,4 +1,4 @@
-"""What needs a process of its own: fork, and a library that is not there."""
+"""Behaviour that needs a process of its own: fork, and a library that is missing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_missing_library_is_named():
     )
 
 
-# The device reserves address space for its memory: what a limit leaves, not nothing.
+# The device reserves address space for its memory; under a limit it takes what the limit leaves,
+# and does not fail.
 LIMITED = """
 import os, resource
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -1,4 +1,5 @@
-"""What the hpu device offers beside tensors: random numbers, streams, pinned memory, statistics."""
+"""The services of the hpu device beside tensors: random numbers, streams, pinned memory,
+statistics."""
 
 from __future__ import annotations
 

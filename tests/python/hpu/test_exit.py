@@ -1,4 +1,4 @@
-"""How a process ends that has used the device."""
+"""How a process that has used the device ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _run(_: int) -> tuple[int, str, str]:
 
 
 def test_a_process_ends_well_right_after_a_backward_pass():
-    """More processes than cores, so that autograd's thread is late; 8 % of them aborted."""
+    """There are more processes than cores, so that autograd's thread is late; 8 % of them
+    aborted."""
     with ThreadPoolExecutor(6) as pool:
         ends = list(pool.map(_run, range(20)))
     assert set(ends) == {(0, "216.0", "")}

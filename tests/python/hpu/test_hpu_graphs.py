@@ -1,4 +1,4 @@
-"""torch.hpu's graphs (bridge.md section 2): what they wrap is compiled."""
+"""torch.hpu's graphs (bridge.md section 2): the wrapped callables are compiled."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a model computes from its weights alone is computed once, and follows every change of them
-(docs/decisions/0033)."""
+"""Values that a model computes from its weights alone are computed once and cached, and follow
+every change of the weights (docs/decisions/0033)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from habana_frameworks.torch import native
 
 
 def kernels_of(call) -> int:
-    """Kernels that the device runs for one call."""
+    """The number of kernels that the device runs for one call."""
     library = ctypes.CDLL(native.torch_module().library_path())
 
     def counted() -> int:
@@ -31,7 +31,7 @@ def kernels_of(call) -> int:
 
 
 class Normed(nn.Module):
-    """Statistics of a norm and a product of weights: both follow from weights alone."""
+    """The statistics of a norm and a product of weights, both of which depend on weights alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,8 @@ def model() -> nn.Module:
 
 
 def served(model: nn.Module):
-    """Compiled on hpu and called; what compares it with a model on the CPU."""
+    """The model compiled on hpu and called, and a function that compares it with a model on the
+    CPU."""
     compiled = torch.compile(copy.deepcopy(model).to("hpu"), backend="hpu_backend")
     inputs = iter(range(1000))
 
@@ -78,7 +79,7 @@ def test_it_is_computed_once(model):
         compiled.a.mul_(1.0)
         anew = kernels_of(lambda: compiled(x))
         assert kernels_of(lambda: compiled(x)) == steady
-    assert anew >= steady + 2  # the product, the norm's factors
+    assert anew >= steady + 2  # for the product and for the norm's factors
     check(model)
 
 
@@ -136,7 +137,7 @@ def test_every_change_of_a_weight_is_seen(model, change):
 
 
 def test_training_between_calls_is_seen(model):
-    """Statistics that a graph of its own writes, in train mode."""
+    """In train mode a graph writes statistics of its own."""
     compiled, check = served(model)
     for _ in range(3):
         x = torch.randn(4, 3, 8, 8)

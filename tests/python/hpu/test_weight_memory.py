@@ -1,4 +1,5 @@
-"""The weights of a served model exist once in memory, and every way to them gives their values."""
+"""The weights of a served model exist once in memory, and every access to them gives their
+values."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ print(json.dumps({{"weights": weights, "served": served}}))
 
 def test_a_served_model_needs_its_weights_once(private_cache):
     found = run_python(private_cache, MEASURE)
-    # Twice would be 1.0; what remains is the compiler client, code and activations.
+    # Two copies would give 1.0; the rest is the compiler client, code and activations.
     assert found["served"] < 0.5 * found["weights"], found
 
 
 def served(model: nn.Module, example: torch.Tensor) -> nn.Module:
-    """Compiled on hpu and called until its weights are in packed copies only."""
+    """The model compiled on hpu and called until its weights exist in packed copies only."""
     compiled = torch.compile(copy.deepcopy(model).to("hpu"), backend="hpu_backend")
     with torch.no_grad():
         for _ in range(4):

@@ -17,7 +17,8 @@ NAMES = [
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """Without a launcher's variables; what a test sets is gone after it."""
+    """An environment without a launcher's variables; variables that a test sets are removed after
+    it."""
     kept = {name: value for name, value in os.environ.items() if name not in NAMES}
     monkeypatch.setattr(os, "environ", kept)
     return kept

@@ -1,4 +1,5 @@
-"""What public programs import first (clients.md): names, arguments, answers, a cheap import."""
+"""The first imports of public programs (clients.md): names, arguments, answers, and the cost of an
+import."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def test_attributes_after_the_bare_import():
 
 
 def test_import_is_cheap(tmp_path):
-    """No device, no Dynamo, no daemon, no change of a distributed run's environment; importing the
-    backend's config starts no daemon either."""
+    """The import uses no device, no Dynamo and no daemon, and does not change the environment of a
+    distributed run. Importing the backend's config starts no daemon either."""
     code = (
         "import os, sys, habana_frameworks.torch as ht\n"
         "from importlib.metadata import entry_points\n"
@@ -59,7 +60,8 @@ def test_import_is_cheap(tmp_path):
 
 
 def test_import_brings_nothing_but_our_own_modules():
-    """PyTorch's import is the floor. Of ours, what compiles comes with the first compilation."""
+    """PyTorch's own import is the baseline. Our modules that compile are imported by the first
+    compilation."""
     code = (
         "import sys, torch\n"
         "before = set(sys.modules)\n"
@@ -78,8 +80,8 @@ def test_import_brings_nothing_but_our_own_modules():
 
 
 def test_a_start_imports_what_a_start_needs(private_cache):
-    """The floor is what torch.compile imports for any backend. In a process that starts without
-    tracing, neither what traces nor what captures comes."""
+    """The baseline is what torch.compile imports for any backend. A process that starts without
+    tracing imports neither the modules that trace nor those that capture."""
     code = (
         "import sys, torch, habana_frameworks.torch\n"
         "torch.compile(torch.nn.Linear(4, 4), backend='eager')\n"

@@ -59,7 +59,7 @@ STANDARD = {
         lambda p: FusedAdagrad(p, lr=0.1, weight_decay=0.01),
         lambda p: torch.optim.Adagrad(p, lr=0.1, weight_decay=0.01),
     ),
-    # eps moves by the root of a bias correction, which does not show beside these gradients
+    # eps is scaled by the root of a bias correction, which does not matter beside these gradients
     "adamw": (
         lambda p: FusedAdamW(p, lr=0.1, eps=1e-12, weight_decay=0.01),
         lambda p: torch.optim.AdamW(p, lr=0.1, eps=1e-12, weight_decay=0.01),
@@ -76,7 +76,7 @@ def test_standard_optimizers_are_those_of_pytorch(name, compiled):
     fresh_process()
     step = torch.compile(optimizer.step, backend="hpu_backend") if compiled else None
     given = run(optimizer, ours, 4, step)
-    # 1 - 0.999**t in f32 is right to 2**-24 / 0.001 of itself; a step moves by 0.1 at most.
+    # 1 - 0.999**t in f32 has a relative error of 2**-24 / 0.001; a step moves by 0.1 at most.
     for mine, other in zip(given, run(make_theirs(theirs), theirs, 4), strict=True):
         assert_close(mine, other, atol=2e-5)
 

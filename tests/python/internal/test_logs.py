@@ -1,4 +1,4 @@
-"""TORCH_LOGS: what hpu_backend tells about every graph."""
+"""TORCH_LOGS: the lines of hpu_backend about every graph."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_levels_tell_hits_eager_segments_and_key_factors(private_cache):
     assert "graph_0: hit, store, key " in second
     assert "graph_1: hit, store, key " in second
     assert "graph_0: key factor isa_level = " in second
-    # Lines of torch's own format, from the module that writes them.
+    # The lines have torch's own format, and name the module that writes them.
     assert any("binding.py" in line and "graph_0: hit" in line for line in second.splitlines())
     assert "graph_0" not in run_with(private_cache).stderr
 

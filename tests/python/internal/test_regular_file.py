@@ -1,4 +1,4 @@
-"""Files that are read are regular files: nothing else is waited for."""
+"""Only regular files are read, and nothing else is waited for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_socket(path: Path) -> None:
         server.bind(str(path))
 
 
-# Each of these lies where a file is expected, by the words that an error has for it.
+# Each of these is put where a file is expected; the key is the words that the error has for it.
 INTRUDERS: dict[str, Callable[[Path], object]] = {
     "a FIFO": os.mkfifo,
     "a socket": make_socket,

@@ -1,7 +1,7 @@
 """Every model family of transformers, small and with random weights, against CPU eager.
 
-A family is skipped where it cannot be had here: no configuration of a few names makes it small, or
-CPU eager does not run it on inputs made from the name of its main input. The skip says why.
+A family is skipped where it cannot be tested here: no configuration of a few names makes it small,
+or CPU eager does not run it on inputs made from the name of its main input. The skip says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 transformers.logging.set_verbosity_error()
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-# What no compiler gives eager's result of.
+# No compiler gives eager's result for these.
 EXCUSED = {
     "paligemma": "transformers masks otherwise while Dynamo traces; aot_eager on the CPU as well",
     "vit_mae": "draws a random mask at every call",
@@ -26,7 +26,7 @@ EXCUSED = {
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
-    """Tensors of a model's output, without caches."""
+    """The tensors of a model's output, without caches."""
     return [
         leaf
         for value in output.to_tuple()
@@ -56,7 +56,8 @@ def test_compiled_equals_cpu_eager(family):
         if not theirs.is_floating_point():
             assert torch.equal(ours.cpu(), theirs)
             continue
-        # Rounding, against the largest value: sums of many terms are not exact element by element.
+        # Rounding is compared with the largest value, because sums of many terms are not exact
+        # element by element.
         scale = theirs.nan_to_num(0, 0, 0).abs().max().item() if theirs.numel() else 0.0
         torch.testing.assert_close(
             ours.cpu(), theirs, rtol=1e-4, atol=1e-4 * scale + 1e-6, equal_nan=True

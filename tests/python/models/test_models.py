@@ -74,7 +74,7 @@ def run_example(*arguments: str, cache: Path, timeout: float = 300) -> str:
 
 
 def test_sentence_similarity_twice(private_cache):
-    """The main job; its second run compiles nothing."""
+    """The main example; its second run compiles nothing."""
     command = ("sentence_similarity.py", "--json", "--seconds", "0")
     first = json.loads(run_example(*command, cache=private_cache))
     assert first["within tolerance"]
@@ -97,7 +97,7 @@ def test_small_example(example, private_cache):
 
 
 def test_tour(private_cache):
-    """What its text promises of the second process."""
+    """The second process does what the text of the tour promises."""
     first = run_example("tour.py", cache=private_cache)
     assert "graph_0: miss, compiled" in first
     assert "1 x eager %0 = aten::erfinv" in first

@@ -1,4 +1,4 @@
-"""The ATen calls that gradients are made of, on the device: recipes only, results as on the CPU.
+"""The ATen calls of gradients on the device: recipes only, results as on the CPU.
 
 Guide rows: FALL-1, FALL-2 (eager segments).
 """
@@ -28,7 +28,7 @@ def sample(tensor: T) -> torch.Tensor:
 
 
 def call_of(case: Case):
-    """The case as a function of its tensors with dimensions, and these."""
+    """The case as a function of its tensors with dimensions, and these tensors."""
     torch.manual_seed(0)
     given = [sample(tensor) for tensor in case.tensors]
 
@@ -47,7 +47,7 @@ def call_of(case: Case):
     return function, given
 
 
-# Of frozen statistics the CPU's kernel gives results of other sizes than fake tensors say.
+# For frozen statistics the CPU's kernel gives results of other sizes than fake tensors do.
 ON_DEVICE = [case for case in CASES if "training = false" not in case.text_args]
 
 
@@ -120,7 +120,7 @@ def test_attention_whose_heads_share_keys(shared):
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_of_attention_keeps_no_scores(dtype, dropout):
-    """Of 1,024 rows, forward and backward: less memory than one matrix of scores takes."""
+    """For 1,024 rows, forward and backward take less memory than one matrix of scores."""
     length, features = 1024, 16
     given = [heads(1, 4, length, features + i)[..., :features].to(dtype) for i in range(4)]
 
@@ -144,7 +144,7 @@ def test_a_step_of_attention_keeps_no_scores(dtype, dropout):
     scores = 4 * length * length * dtype.itemsize
     assert torch.hpu.max_memory_allocated() - before < scores
     if dropout:
-        return  # numbers: test_random.py
+        return  # test_random.py compares the numbers
     wanted = step(*(x.double() for x in given), attention)
     tolerance = 1e-4 if dtype == torch.float32 else 0.05
     for one, other in zip(ours, wanted, strict=True):
@@ -203,7 +203,7 @@ def test_gradients_left_out(mask):
         )
         mean = row[:, :1].contiguous()
         norm = aten.native_layer_norm_backward(row, row * 2, [9], mean, mean, *vectors, wanted)
-        # What is left out is None or not.
+        # A gradient that is left out may be None or not.
         return [x for x, kept in zip([*convolution, *norm], wanted * 2, strict=True) if kept]
 
     grad, x, weight = heads(2, 4, 6, 6), heads(2, 3, 6, 6), heads(4, 3, 3, 3)
@@ -245,7 +245,7 @@ def test_max_pool(size, window):
 
 
 def test_max_pool_of_minus_infinity():
-    """Padding is as low, and never the place of a maximum."""
+    """The padding has the same value, and is never the position of a maximum."""
     x = torch.full((1, 1, 6, 6), -torch.inf)
     x[0, 0, 0, 1] = 1
 
@@ -394,7 +394,7 @@ def test_rms_norm():
 
 @pytest.mark.parametrize("keys", [5, 37])
 def test_attention_of_very_negative_scores(keys):
-    """The rows behind the last key, which blocks are filled up with, give nothing."""
+    """The rows after the last key, with which blocks are filled up, have no effect."""
     torch.manual_seed(0)
     shapes = [(1, 2, 40, 64), (1, 2, keys, 64), (1, 2, keys, 64), (1, 2, 40, 64)]
     q, k, v, gradient = [torch.randn(shape).bfloat16() for shape in shapes]
@@ -409,13 +409,13 @@ def test_attention_of_very_negative_scores(keys):
     ours = step(torch.compile(attention, backend="hpu_backend"), "hpu", torch.bfloat16)
     _, _, expected = step(attention, "cpu", torch.float32)
     torch.testing.assert_close(ours[2].cpu().float(), expected, rtol=0.03, atol=0.5)
-    # Slopes add up to 0: what is left of these two sums is the rounding of theirs.
+    # The slopes add up to 0, so only the rounding of these two sums remains.
     assert all(torch.isfinite(grad.cpu()).all() for grad in ours)
 
 
 @pytest.mark.parametrize("keys", [5, 6, 37])
 def test_attention_of_values_that_lie_apart(keys):
-    """Staged values are filled up to whole groups of keys, whatever memory held before."""
+    """Staged values are filled up to whole groups of keys, whatever was in memory before."""
     torch.manual_seed(0)
     q, k = torch.randn(1, 4, 64, 64).bfloat16(), torch.randn(1, 4, keys, 64).bfloat16()
     x = torch.randn(1, 4, keys, 128).bfloat16()

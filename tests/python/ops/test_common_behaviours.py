@@ -9,7 +9,7 @@ from common_cases import SUBJECTS
 from helpers import check
 
 ROWS = [(subject, name) for subject, rows in SUBJECTS.items() for name in rows]
-# PyTorch's CPU kernels have no bf16 for two of them.
+# PyTorch's CPU kernels have no bf16 for two of these.
 NARROW = [
     (subject, name)
     for subject in ("reductions", "images")
@@ -30,7 +30,7 @@ def test_equals_eager(subject, name):
 
 @pytest.mark.parametrize(("subject", "name"), NARROW, ids=lambda value: value)
 def test_narrow_inputs(subject, name):
-    """Within the roundings of bf16 of what f64 gives."""
+    """The result is within the roundings of bf16 from that of f64."""
     function, *inputs = SUBJECTS[subject][name]
     given = [x.bfloat16() if x.dtype == torch.float32 else x for x in inputs]
     check(function, *given, calls=1)
@@ -46,7 +46,8 @@ def test_sizes_that_may_change(subject, name):
 
 
 def test_random_numbers_of_a_seed():
-    """The same ones again, with what is drawn behind them; others in the next call."""
+    """The same seed gives the same numbers again, including those drawn after the call; the next
+    call draws others."""
 
     def draw(x):
         return torch.rand_like(x) + torch.nn.functional.dropout(x, 0.5)

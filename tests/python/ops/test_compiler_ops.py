@@ -1,6 +1,6 @@
-"""Every ATen call the compiler rewrites, against PyTorch: one-node graphs through the pipeline
-and the reference interpreter (hpu_opt), on the same numbers. PyTorch computes in f64, the bound is
-that of exact_reference.py."""
+"""Every ATen call that the compiler rewrites, against PyTorch: one-node graphs through the pipeline
+and the reference interpreter (hpu_opt), on the same numbers. PyTorch computes in f64, and the bound
+is that of exact_reference.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_hpu_opt(text: str) -> dict:
     return json.loads(process.stdout)
 
 
-# Order of equal elements is open.
+# The order of equal elements is not specified.
 ANY_INDEX = {"aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim"}
 
 
@@ -78,7 +78,7 @@ def test_matches_torch(case: Case) -> None:
     ids=lambda c: c.target,
 )
 def test_stays_eager_or_not(case: Case) -> None:
-    """What no recipe can hold stays as it was captured, arguments and all."""
+    """A call that no recipe supports stays as it was captured, with all arguments."""
     process = subprocess.run(
         [str(HPU_OPT), "--pipeline"],
         input=case.text(0),

@@ -24,10 +24,10 @@ INF, NAN = float("inf"), float("nan")
 FLOATS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, 3.5, -7.0, 1e-40, 3.4e38, 1e-8, -19]
 INTEGERS = [0, 1, -1, 2, -2, 7, -7, 63, 64, 100, 12, 18]
 
-# Contents are arbitrary, or the choice among equal elements is.
+# The contents are arbitrary, or the choice among equal elements is.
 _ARBITRARY = {"aten.new_empty_strided.default", "aten.empty_strided.default"}
 _ANY_INDEX = {"aten.kthvalue.default", "aten.median.dim"}
-# The decomposition of these widens narrower floats than the kernel does, and rounds once.
+# The decompositions of these widen narrower floats than the kernels do, and round once.
 _TOLERANCE = {torch.bfloat16: 5e-2, torch.float32: 2e-4}
 
 
@@ -48,7 +48,8 @@ def assert_equal(op: Any, ours: Any, theirs: Any) -> None:
 
 
 class Comparing(TorchDispatchMode):
-    """Runs each op by its kernel and by its decomposition, where capture would take that."""
+    """Runs each op by its kernel and by its decomposition, where capture would use the
+    decomposition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,20 +69,20 @@ class Comparing(TorchDispatchMode):
                 self.compared.add(str(func))
                 if pytree.tree_map_only(torch.Tensor, lambda t: t.shape, ours) == (
                     pytree.tree_map_only(torch.Tensor, lambda t: t.shape, result)
-                ):  # else capture keeps the op (recorder.py)
+                ):  # otherwise capture keeps the op (recorder.py)
                     assert_equal(func, ours, result)
         return result
 
 
 def decomposed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """None where the decomposition refuses, or needs what only a recipe does: reads beyond a
-    tensor that a mask hides afterwards."""
+    """Returns None where the decomposition refuses, or needs what only a recipe can do: reads
+    beyond a tensor that a mask hides afterwards."""
     try:
         with torch.no_grad():
             result = function(*args, **kwargs)
     except (NotImplementedError, IndexError, TypeError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError):
-            # Refusals of views that only fakes would take.
+            # Refusals of views that only fake tensors would accept.
             known = "reshape" in str(error) or "invalid for input" in str(error)
             if not known:
                 raise
@@ -114,7 +115,7 @@ def samples_of(op: Any, dtype: torch.dtype, gradients: bool) -> Iterator[Any]:
     yield from op.sample_inputs("cpu", dtype, requires_grad=gradients)
 
 
-# Ops whose samples take PyTorch's kernels seconds, or that need what is not installed.
+# For ops whose samples take PyTorch's kernels seconds, or need packages that are not installed.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "gradients", "least"),
@@ -245,7 +246,7 @@ def test_special_values_and_arguments() -> None:
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_margin_loss_of_several_labels(reduction: str, dtype: torch.dtype) -> None:
-    """Compiled, with its gradient."""
+    """The loss compiled, with its gradient."""
     scores = torch.tensor([[0.1, 0.2, 0.4, 0.8], [0.3, -0.2, 0.9, 0.0]], dtype=dtype)
     labels = torch.tensor([[3, 0, -1, 1], [-1, 2, 2, 0]])
 

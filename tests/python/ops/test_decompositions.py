@@ -120,7 +120,7 @@ def test_ends_in_recipes(case):
 @pytest.mark.parametrize("padding_mode", ["zeros", "border"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 def test_gradients_of_grid_sample(mode, padding_mode, align_corners, of_image):
-    """Points inside of the images, outside, and on a corner pixel."""
+    """The points are inside the images, outside, and on a corner pixel."""
     points = torch.rand(2, 5, 3, 2, generator=torch.Generator().manual_seed(0)) * 3 - 1.5
     points[0, 0, 0] = -1
     weights = torch.arange(120.0).view(2, 4, 5, 3).cos()
@@ -169,7 +169,7 @@ def test_stays_one_op_where_a_part_is_unknown(op, function, inputs):
 
 
 def test_grid_sample_beside_numbers_that_are_none():
-    """What lies outside of the image counts for nothing, also where its nearest pixel is inf."""
+    """Points outside the image count as nothing, even where the nearest pixel is inf."""
     x = torch.ones(1, 1, 4, 4)
     x[..., 3] = -torch.inf
     grid = torch.tensor([[[[1.5, 0.0], [-0.5, 0.0], [-3.0, -3.0]]]])

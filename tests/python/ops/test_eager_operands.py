@@ -1,4 +1,5 @@
-"""A step that runs eagerly gets its operands in memory as the program was captured with them."""
+"""A step that runs eagerly gets its operands with the memory layout with which the program was
+captured."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ Function = Callable[[torch.Tensor], Any]
 MATRIX = torch.arange(12.0).reshape(3, 4)
 NINE = torch.arange(512.0).reshape([2] * 9)
 
-# Each makes a copy in another order, and reads its memory by an op that no recipe holds.
+# Each makes a copy in another order, and reads its memory with an op that no recipe supports.
 COPIES: dict[str, tuple[Function, torch.Tensor]] = {
     "contiguous, narrower": (lambda x: x.t().contiguous().view(torch.int16), MATRIX),
     "bf16 as bytes": (lambda x: x.t().contiguous().view(torch.int8), MATRIX.bfloat16()),

@@ -1,4 +1,5 @@
-"""The oracle of narrow types accepts every right rounding and refuses a few units more."""
+"""The reference for narrow types accepts every right rounding and refuses a result that is a few
+units farther."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def test_a_rounding_is_accepted_and_sixteen_are_not(name, dtype):
     assert exact.dtype == dtype
     own = [t.clone() for t in given]
     results = [function(*own), *own]
-    exact.check(results)  # what PyTorch gives is within the bound, without its own error
+    # PyTorch's result is within the bound, even without its own error as a bound
+    exact.check(results)
     rounded = [value.to(dtype) for value in exact.values]
     exact.check(rounded)
     largest = rounded[0].abs().argmax()

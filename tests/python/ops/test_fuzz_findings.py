@@ -1,4 +1,5 @@
-"""What the differential fuzzer found (tests/fuzz), each as small as it goes, and what it covers."""
+"""Errors that the differential fuzzer found (tests/fuzz), each as small as possible, and what the
+fuzzer covers."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_write_through_as_strided_into_a_copy():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_instance_norm(dtype):
-    """In bf16 it failed: statistics had another type than announced."""
+    """It failed in bf16, because statistics had another type than announced."""
     x, w = torch.randn(2, 5, 33).to(dtype), torch.randn(5).to(dtype)
     compiled_whole(check(lambda x, w: F.instance_norm(x, weight=w, bias=w), x, w))
 
@@ -101,7 +102,7 @@ def test_as_strided_counts_from_the_start_of_an_inputs_memory(first):
 
 
 def test_two_outputs_of_one_eager_result():
-    """The second, whose strides the eager result has, lay in memory that nothing wrote."""
+    """The second output, whose strides the eager result has, was in memory that nothing wrote."""
 
     def function(x, y):
         z = torch.neg(x)

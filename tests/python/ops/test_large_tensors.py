@@ -1,4 +1,5 @@
-"""Positions and integers beyond 32 bits: the device counts in 32, so such calls stay PyTorch's."""
+"""Positions and integers beyond 32 bits. The device counts in 32 bits, so PyTorch's kernels run
+such calls."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ print(torch.compile(lambda x: {text}, backend="hpu_backend", dynamic=False)(x).c
 """
 
 
-# A process each: two gigabytes a tensor are given back at its end.
+# A process for each: two gigabytes per tensor are given back at its end.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "wanted"),

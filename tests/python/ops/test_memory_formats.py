@@ -1,5 +1,5 @@
-"""Results in channels-last and other orders of dimensions: fakes on hpu, by which graphs are
-traced, have the sizes and strides that the CPU kernels give, and compiled graphs keep them."""
+"""Results in channels-last and other orders of dimensions: fake tensors on hpu, with which graphs
+are traced, have the sizes and strides that the CPU kernels give, and compiled graphs keep them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import habana_frameworks.torch.dynamo.compile_backend.backends  # noqa: F401  its rules of fakes
 from habana_frameworks.torch.dynamo import report
 
-# PyTorch makes fakes of these by a decomposition, before it asks for a rule of an operator.
+# PyTorch makes fake tensors for these by a decomposition, before it asks for a rule of an operator.
 DECOMPOSED_EARLY = {
     "aten._log_softmax_backward_data.default",
     "aten.glu_backward.default",
@@ -35,14 +35,14 @@ def in_channels_last(value):
 
 
 def layout(tensor):
-    """Sizes and those strides that have a meaning."""
+    """The sizes, and the strides that have a meaning."""
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     strides = tuple(stride for stride, size in pairs if size > 1)
     return tensor.dtype, tuple(tensor.shape), strides if tensor.numel() else ()
 
 
 class Compare(TorchDispatchMode):
-    """Holds every call on tensors that are not row-major against its fake on hpu."""
+    """Compares every call on tensors that are not row-major with its fake result on hpu."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +61,7 @@ class Compare(TorchDispatchMode):
         try:
             fake = self._fake(func, args, kwargs)
         except Exception:
-            return result  # an operator without a fake is run eagerly
+            return result  # an operator without a fake kernel runs eagerly
         self.calls += 1
         for real, other in zip(*map(pytree.tree_leaves, (result, fake)), strict=True):
             strided = isinstance(real, torch.Tensor) and real.layout == torch.strided
@@ -105,7 +105,8 @@ def check(infos, limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for info in infos:
-            if torch.float32 in info.dtypes and "jiterator" not in info.name:  # of CUDA
+            # jiterator ops are for CUDA
+            if torch.float32 in info.dtypes and "jiterator" not in info.name:
                 mode = compare(info, limit)
                 calls += mode.calls
                 different |= mode.different

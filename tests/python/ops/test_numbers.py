@@ -1,4 +1,4 @@
-"""Python numbers beside tensors: how precise they are, and which ones a type refuses.
+"""Python numbers beside tensors: how precise they are, and which numbers a type refuses.
 
 PyTorch calculates with a number in f32 beside bf16 and f16 and rounds the result once; comparisons,
 choices, powers and remainders take the number rounded to the tensor's type.
@@ -19,7 +19,7 @@ NARROW = [torch.float16, torch.bfloat16]
 
 Function = Callable[[torch.Tensor, float], torch.Tensor]
 
-# The same function says what is right, on f32 tensors of the same values: rounded once at the end.
+# The reference is the same function on f32 tensors of the same values, rounded once at the end.
 ROUNDED_ONCE: dict[str, Function] = {
     "mul": lambda x, v: x * v,
     "mul from the left": lambda x, v: v * x,
@@ -43,7 +43,7 @@ ROUNDED_ONCE: dict[str, Function] = {
     "threshold": lambda x, v: F.threshold(x, v, 3.0),
 }
 
-# These give what CPU eager gives, bit for bit: the number has the tensor's type.
+# These give the same as CPU eager, bit for bit, because the number has the tensor's type.
 IN_THE_TYPE: dict[str, Function] = {
     "gt": lambda x, v: x > v,
     "ge": lambda x, v: x >= v,
@@ -71,7 +71,7 @@ IN_THE_TYPE: dict[str, Function] = {
 def values(dtype: torch.dtype) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     rows = [torch.randn(60, generator=generator) * size for size in (0.01, 3, 50)]
-    # The numbers themselves, as the type has them: comparisons are about equal values.
+    # The numbers themselves, rounded to the type, because comparisons depend on equal values.
     equal = torch.tensor([number for number in NUMBERS if abs(number) < 6e4])
     return torch.cat([*rows, equal]).to(dtype)
 
@@ -81,7 +81,7 @@ def of_all_numbers(function: Function, x: torch.Tensor, numbers: list[float]) ->
 
 
 def accepted(function: Function, x: torch.Tensor) -> list[float]:
-    """The numbers for which eager gives a result; f16 does not hold all of them."""
+    """The numbers for which eager gives a result; f16 cannot hold all of them."""
     numbers = []
     for number in NUMBERS:
         try:
@@ -136,7 +136,7 @@ def test_a_small_factor_and_its_inverse() -> None:
 
 
 def test_a_scale_of_attention_that_bf16_does_not_hold() -> None:
-    """1 / sqrt(80) as bf16 is 0.1 % too small: every score would have that bias."""
+    """1 / sqrt(80) in bf16 is 0.1 % too small, and every score would have that bias."""
     generator = torch.Generator().manual_seed(1)
     query, key = (torch.randn(64, 80, generator=generator).bfloat16() for _ in range(2))
 
@@ -150,7 +150,8 @@ def test_a_scale_of_attention_that_bf16_does_not_hold() -> None:
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 @pytest.mark.parametrize(("alpha", "beta"), [(0.1, 0.3), (3.3, 0.0), (1.0, 80**-0.5)])
 def test_factors_of_a_product(dtype: torch.dtype, alpha: float, beta: float) -> None:
-    """The sums are exact: whole numbers. What is left is the rounding of the result."""
+    """The sums are exact, because they are whole numbers; only the rounding of the result
+    remains."""
     a = torch.arange(64.0).reshape(8, 8).remainder(5).to(dtype)
     b = torch.arange(64.0).reshape(8, 8).remainder(7).to(dtype)
     c = torch.arange(64.0).reshape(8, 8).to(dtype)
@@ -167,7 +168,7 @@ def test_factors_of_a_product(dtype: torch.dtype, alpha: float, beta: float) -> 
 
 @pytest.mark.parametrize("count", [1_500_000, 20_000_000])
 def test_moments_of_many_halves(count: int) -> None:
-    """A count, its inverse and a sum of squares have no place in f16."""
+    """A count, its inverse and a sum of squares do not fit into f16."""
     x = torch.rand(count, generator=torch.Generator().manual_seed(2)).half()
     functions = [torch.var, torch.std, lambda x: x.var(0, correction=0), torch.linalg.vector_norm]
     for function in functions:
@@ -185,7 +186,7 @@ def test_moments_of_many_halves(count: int) -> None:
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_addcdiv(dtype: torch.dtype) -> None:
-    """Dynamo takes it apart: quotient and product are rounded on their own."""
+    """Dynamo takes it apart: quotient and product are each rounded."""
     x = values(dtype)
     numbers = [number for number in NUMBERS if abs(number) < 6e4]
 

@@ -12,21 +12,21 @@ from helpers import fresh_process
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-# Results are arbitrary: memory without a value, or drawn numbers.
+# The results are arbitrary: memory without a value, or drawn numbers.
 ARBITRARY = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal",
     "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
     "nn.functional.alpha_dropout", "nn.functional.dropout", "nn.functional.dropout2d",
     "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
-    # Its samples' function freezes the generator by means that Dynamo refuses to trace.
+    # The function of its samples freezes the generator in a way that Dynamo refuses to trace.
     "nn.functional.multi_head_attention_forward",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
     "nn.functional.rrelu", "nn.functional.scaled_dot_product_attention", "pca_lowrank",
     "svd_lowrank", "torch.ops.aten._efficient_attention_forward",
     "torch.ops.aten._flash_attention_forward",
 }  # fmt: skip
-# Factors of a decomposition are unique up to signs and order only.
+# The factors of a decomposition are unique only up to signs and order.
 AMBIGUOUS = {
     "geqrf", "linalg.eig", "linalg.eigh", "linalg.householder_product", "linalg.ldl_factor",
     "linalg.ldl_factor_ex", "linalg.svd", "lobpcg", "ormqr", "svd",
@@ -88,7 +88,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def compare(op: Any, sample: Any) -> bool:
-    """False if eager itself has no answer."""
+    """Returns False if eager itself has no answer."""
     function, tensors = closed(op, sample)
     if not all(is_plain(tensor) for tensor in tensors):
         return False

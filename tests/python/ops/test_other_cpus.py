@@ -1,8 +1,8 @@
-"""Numbers hold on other CPUs too: PyTorch's kernels for fewer instructions, the device's code for
-lower levels.
+"""Numbers are right on other CPUs too: with PyTorch's kernels for fewer instructions, and the
+device's code for lower levels.
 
-Results in bf16 and f16 are held against exact ones (exact_reference.py), because PyTorch's own
-change with its capability; so every pair must be green that some x86-64 machine has.
+Results in bf16 and f16 are compared with exact ones (exact_reference.py), because PyTorch's own
+results change with its capability. So every pair that some x86-64 machine has must pass.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CASES = TESTS / "other_cpu_cases.py"
 
 @pytest.fixture(scope="module")
 def levels() -> list[str]:
-    """Those that this machine runs, the highest one being its own."""
+    """The levels that this machine runs; the highest one is its own."""
     return LEVELS[: LEVELS.index(native.torch_module().isa_level()) + 1]
 
 
-# Levels that machines have, and lower capabilities that their environment can ask for.
+# Levels that machines have, with the lower capabilities that their environment can request.
 PAIRS = [
     ("x86-64-v2", "default"),
     ("x86-64-v3", "default"),

@@ -1,5 +1,5 @@
-"""Models of PyTorch 2 export quantisation: in recipes, equal to CPU eager or a step of the result
-apart where sums in f32 round differently from those of integers.
+"""Models of PyTorch 2 export quantisation: they run in recipes and are equal to CPU eager, or a
+step of the result apart where sums in f32 round differently from those of integers.
 
 Guide rows: FALL-1 (no eager segments).
 """
@@ -140,5 +140,5 @@ def test_model_of_a_quantizer():
         expected = model(IMAGE)
         compiled = torch.compile(model.to("hpu"), backend="hpu_backend")
         got = compiled(IMAGE.to("hpu")).cpu()
-    # A value at a tie may fall to the other step before the last layer.
+    # A value at a tie may be rounded to the other step before the last layer.
     torch.testing.assert_close(got, expected, rtol=0, atol=2e-2)

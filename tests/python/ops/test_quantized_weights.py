@@ -1,4 +1,4 @@
-"""Weights of 8 and 4 bits: PyTorch's own formats and the patterns that spell them out."""
+"""Weights of 8 and 4 bits: PyTorch's own formats, and patterns that express them with other ops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ UNIT = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-9, torch.float16: 2.0**-1
 
 
 def bound(x: torch.Tensor, magnitude: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Sums round in f32, once or twice a term; the result once more in its own type, and so may a
-    product before the scale behind it."""
+    """The bound of the error. Sums round in f32, once or twice per term; the result once more in
+    its own type, and so may a product before the scale that follows it."""
     sums = (x.shape[1] + 16) * 2.0**-23 * (x.double().abs() @ magnitude.T)
     return sums + 2 * UNIT[x.dtype] * expected.abs() + 1e-30
 
@@ -39,8 +39,8 @@ def run(function, *tensors, eager_nodes=0):
 
 
 def check(function, x, weights, others=(), parts=None, eager_nodes=0):
-    """`weights`: what the integers are worth, f64 [N, K]; `parts`: magnitudes that they are sums
-    of."""
+    """`weights`: the values of the integers, f64 [N, K]; `parts`: the magnitudes of which they are
+    sums."""
     result = run(function, x, *others, eager_nodes=eager_nodes)
     expected = x.double() @ weights.T
     assert result.dtype == x.dtype
@@ -78,12 +78,13 @@ def test_int8pack_mm_of_many_rows():
     check(torch._weight_int8pack_mm, torch.randn(40, 96), worth, (weights, scales))
 
 
-# PyTorch packs no blocks for a CPU without AVX2: its own kernel is the eager step there.
+# PyTorch packs no blocks for a CPU without AVX2, where its own kernel is an eager step.
 INT4_EAGER_NODES = 0 if block_columns() else 1
 
 
 def int4_weights(columns, inner, group, dtype):
-    """Packed, factors, what they are worth, and the magnitudes of which that is the sum."""
+    """The packed weights, the factors, the values, and the magnitudes of which the values are
+    sums."""
     torch.manual_seed(columns + inner + group)
     numbers = torch.randint(0, 16, (columns, inner), dtype=torch.int32)
     packed = aten._convert_weight_to_int4pack_for_cpu(numbers, 2)
@@ -183,7 +184,7 @@ def test_groups_and_zero_points_spelt_out(rows, groups):
 
 
 def test_a_large_zero_point_beside_bf16_is_not_rounded():
-    """The sum of x multiplies what a rounded zero point is off by."""
+    """The sum of x multiplies the rounding error of the zero point."""
     torch.manual_seed(1)
     weights = (torch.randn(64, 4096) * 8 + 100).round().clamp(-128, 127).to(torch.int8)
     scale = (torch.rand(64, 1, 1) * 0.01 + 0.01).bfloat16()

@@ -157,7 +157,8 @@ def test_integers_that_f32_does_not_hold_are_drawn_eagerly(bounds):
 
 
 def test_every_integer_is_drawn_about_as_often():
-    """Of 2^20 draws, 2^17 +- 339 of each of eight; six of those are missed once in 5e7 seeds."""
+    """Of 2^20 draws, each of eight integers gets 2^17 +- 339; six of those deviations are exceeded
+    once in 5e7 seeds."""
     torch.hpu.manual_seed(3)
     numbers = torch.randint(-4, 4, (2**20,), device="hpu").cpu()
     counts = torch.bincount(numbers + 4)
@@ -171,8 +172,8 @@ def test_a_draw_is_not_decomposed_into_others():
     assert torch.equal(seeded(run, x), seeded(lambda x: torch.empty_like(x).exponential_() + x, x))
 
 
-# 2^20 draws of a kept probability 0.9: the number of kept ones is 943718 +- 307; six of those are
-# missed once in 5e8 seeds.
+# Of 2^20 draws with probability 0.9 to be kept, 943718 +- 307 are kept; six of those deviations are
+# exceeded once in 5e8 seeds.
 def test_dropout_keeps_as_many_as_it_says():
     run = compiled(lambda x: F.dropout(x, 0.1, True))
     y = seeded(run, torch.ones(1 << 20, device="hpu")).cpu()
@@ -282,7 +283,8 @@ def test_attention_drops_what_eager_drops(case, length, dtype):
         torch.rand(5, device="hpu")  # the generator has moved on when the backward runs
         return y.detach(), *torch.autograd.grad(y.float().square().sum(), (q, k, v))
 
-    tolerance = 1e-5 if dtype == torch.float32 else 0.03  # of the largest: results are rounded
+    # relative to the largest, because results are rounded
+    tolerance = 1e-5 if dtype == torch.float32 else 0.03
     for ours, theirs in zip(step(compiled(attention)), step(attention), strict=True):
         bound = tolerance * theirs.abs().max().item()
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=bound)

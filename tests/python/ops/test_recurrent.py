@@ -1,5 +1,5 @@
-"""nn.LSTM, nn.GRU and nn.RNN: recipes where they are compiled, with their gradients, one CPU call
-where they run eagerly.
+"""nn.LSTM, nn.GRU and nn.RNN: recipes, with their gradients, where they are compiled, and one CPU
+call where they run eagerly.
 
 Guide rows: FALL-1, FALL-2 (eager segments), MODE-3 (eager mode).
 """
@@ -54,7 +54,7 @@ print(len(report().graphs), report().eager_segments)
 
 
 def test_compiled_in_a_thread_of_a_service():
-    """What is set in torch._dynamo.config holds in the thread that sets it."""
+    """A setting in torch._dynamo.config holds in the thread that makes it."""
     assert output_of(IN_A_THREAD).stdout.split() == ["1", "0"]
 
 
@@ -78,7 +78,7 @@ def test_as_many_calls_are_recorded_for_more_steps(mode):
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_dynamo_traces_no_steps(mode, monkeypatch):
-    """As fake tensors: each call of PyTorch's composition is one of them."""
+    """Steps would show as fake tensors: each call of PyTorch's composition is one of them."""
     dispatch = FakeTensorMode.dispatch
     calls = []
 
@@ -186,7 +186,7 @@ def test_packed_sequences(kind):
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
 def test_a_type_that_the_cpu_kernel_lacks_is_widened(dtype):
-    """histc of integers: what routers of mixtures of experts count with on accelerators."""
+    """Routers of mixtures of experts count with histc of integers on accelerators."""
     experts = torch.tensor([0, 3, 3, 1, 7, 3], dtype=dtype)
     with pytest.raises(NotImplementedError):
         torch.histc(experts, bins=8, min=0, max=7)
@@ -233,7 +233,7 @@ def test_in_a_graph_that_writes_to_its_input():
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("which", ["state", "weight", "gradient"])
 def test_a_layer_of_other_ranks_is_refused(which, rank):
-    """Such calls are no program of PyTorch's, but a server takes what it is sent."""
+    """No PyTorch program makes such calls, but a server has to handle what it is sent."""
     x, state = torch.ones(3, 2, 4, device="hpu"), torch.ones(2, 5, device="hpu")
     weights = [torch.ones(15, n, device="hpu") for n in (4, 5)]
     odd = torch.ones((2,) * rank, device="hpu")
@@ -254,7 +254,7 @@ def test_a_layer_of_other_ranks_is_refused(which, rank):
 
 
 def test_other_backends_leave_layers_out_of_graphs():
-    """As PyTorch does by default: they would be traced without what hpu makes of them."""
+    """PyTorch leaves them out by default; otherwise they would be traced without hpu's own ops."""
     layer = nn.LSTM(4, 4)
     x = torch.randn(3, 2, 4)
     graphs = []

@@ -56,7 +56,7 @@ def test_only_the_last_state_gets_a_gradient(kind):
 
 
 def test_gradients_of_gradients():
-    """What a graph that differentiates twice makes of a layer."""
+    """The graph that results when a layer is differentiated twice."""
     torch.manual_seed(0)
     x, state = torch.randn(4, 2, 3), torch.randn(2, 5)
     weights = [torch.randn(15, n) for n in (3, 5)]
@@ -139,7 +139,7 @@ def test_gradients_of_gradients_in_one_graph():
     x = torch.randn(4, 2, 3)
 
     def penalty(model, x):
-        # A state that the input gives: its way to the gradient counts once.
+        # The state depends on the input: its way to the gradient must count once.
         state = x.mean(0, keepdim=True).repeat(1, 1, 2)[..., :5].tanh()
         y = model(x, state)[0]
         return torch.autograd.grad(y.square().sum(), x, create_graph=True)[0].square().sum()

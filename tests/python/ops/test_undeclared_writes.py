@@ -1,5 +1,6 @@
-"""An operator writes only what its schema says, or it is in the one list of those that do not say
-so (backend/torch/eager/undeclared_writes.cc). Every write to weights drops what is kept of them."""
+"""An operator writes only what its schema declares, or it is in the one list of those that do not
+declare their writes (backend/torch/eager/undeclared_writes.cc). Every write to weights drops the
+values that are cached for them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LISTED = native.torch_module().undeclared_writes()
 
 
 def content(tensor):
-    """Elements as bytes, which compare NaN too; None for what has no strided elements."""
+    """The elements as bytes, so that NaN is compared too; None for values without strided
+    elements."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         return None
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().clone()
@@ -34,7 +36,7 @@ class Watch(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.undeclared = {}  # operator -> arguments that it wrote to without saying so
+        self.undeclared = {}  # operator -> arguments that it wrote to without declaring it
         self.calls = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -73,7 +75,7 @@ def backward(result):
         torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
 
 
-# Which of an operator's samples cannot be made or run is no matter of this test.
+# This test does not care which samples of an operator cannot be made or run.
 REFUSALS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AssertionError)
 NORMS = ("norm", "rnn", "lstm", "gru", "dropout", "rrelu", "embedding", "quant", "pool", "fold")
 
@@ -183,7 +185,8 @@ def test_observers_write_what_they_say():
 
 
 def test_the_list_has_every_operator_with_running_statistics():
-    """By their arguments' names: those of other devices cannot be run here."""
+    """They are found by their arguments' names, because those of other devices cannot be run
+    here."""
     told, untold = set(LISTED), set()
     for schema in torch._C._jit_get_all_schemas():
         harmless = ("backward", "functional", "no_update", "no_training")
@@ -197,7 +200,7 @@ def test_the_list_has_every_operator_with_running_statistics():
 
 
 def test_a_listed_operator_does_write():
-    """Without its row each of them fails in Watch."""
+    """Without its row in the list, each of them fails in Watch."""
     x, mean, var = torch.randn(4, 3) + 2, torch.zeros(3), torch.ones(3)
     for call in (
         lambda: torch.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5),
@@ -213,7 +216,7 @@ def test_a_listed_operator_does_write():
 
 
 def folded(dtype, kind=nn.BatchNorm2d):
-    """A convolution whose norm's factors the device computes once."""
+    """A convolution with a norm whose factors the device computes once."""
     torch.manual_seed(0)
     sizes = {nn.BatchNorm1d: 1, nn.BatchNorm3d: 3, nn.Linear: 0}.get(kind, 2)
     conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[sizes - 1](4, 8, 3)
@@ -342,7 +345,7 @@ def test_kept_factors_go_with_every_write(name):
     [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.InstanceNorm2d],
 )
 def test_a_training_step_ends_the_kept_factors_of_every_norm(kind, dtype):
-    """Also with its affine weights frozen, and an optimizer's step behind it."""
+    """Also with frozen affine weights, and with an optimizer's step after it."""
     model, x = folded(dtype, kind)
     for parameter in model[1].parameters():
         parameter.requires_grad_(False)
@@ -362,7 +365,7 @@ def test_a_training_step_ends_the_kept_factors_of_every_norm(kind, dtype):
 
 
 def test_what_cannot_be_captured_says_what_it_writes():
-    """functionalization has another operator for batch norm, and none for its parts."""
+    """Functionalization has another operator for batch norm, and none for its parts."""
     mean, var = torch.zeros(3, device="hpu"), torch.ones(3, device="hpu")
     x = (torch.randn(4, 3) + 2).to("hpu")
     compiled = torch.compile(

@@ -1,4 +1,5 @@
-"""Convolution and pooling of volumes, forward and gradients, in recipes; beside CPU eager."""
+"""Convolution and pooling of volumes, forward and gradients, in recipes; compared with CPU
+eager."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def test_forward_and_gradients(case):
     ids=["plain", "padding", "adaptive"],
 )
 def test_averages_of_large_windows(pool, dtype):
-    """A window's sum is larger than f16 holds; of each direction's average nothing is rounded."""
+    """A window's sum is larger than f16 can hold, and the averages of the single directions are not
+    rounded."""
     x = (matrix(1, 2, 4, 32, 32).abs() * 200).to(dtype)
     exact = x.double().requires_grad_()
     ours, theirs = x.to("hpu").requires_grad_(), pool(exact)

@@ -1,4 +1,4 @@
-"""GRAPH_VISUALIZATION: the files it writes, and that dot and Netron read them."""
+"""GRAPH_VISUALIZATION: the files that it writes, and that dot and Netron can read them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(folder: Path, value: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory):
-    """The folder of the graph's files; the second run, so that its program comes from the store."""
+    """The folder of the graph's files from the second run, whose program comes from the store."""
     folder = tmp_path_factory.mktemp("dump")
     run(folder, "0")
     assert not (folder / ".graph_dumps").exists()
@@ -100,7 +100,7 @@ def test_svg_shows_the_nodes(dumped):
 
 def opened_by_netron(data: bytes) -> str:
     """Netron's page with the file in it. Netron calculates its layout in a worker, so a frame
-    around it is read when an image has taken its time."""
+    around the page is read after a slow image has loaded."""
     found = importlib.util.find_spec("netron")
     if found is None or found.origin is None:
         pytest.skip("netron is not installed (dependencies/requirements-dev.txt)")
@@ -135,7 +135,7 @@ def test_netron_opens_the_onnx_files(dumped):
 
 
 def fields(data: bytes) -> list[tuple[int, int | bytes]]:
-    """Fields of a protobuf message, by the wire format."""
+    """The fields of a protobuf message, by the wire format."""
 
     def varint() -> int:
         nonlocal at
@@ -194,7 +194,7 @@ def test_folder_that_cannot_be_written_costs_only_the_files(tmp_path):
 
 
 def test_without_the_tool_the_program_runs(tmp_path, monkeypatch):
-    """A container without a compiler."""
+    """Imitates a container without a compiler."""
     server = tmp_path / "hpu_compile_server"
     server.write_text("")
     from habana_frameworks.torch.dynamo.records.graph_watch import CapturedGraph

@@ -1,4 +1,4 @@
-"""What a report finds out: breaks, guards, eager segments, lookups, times, kernels, memory."""
+"""The contents of a report: breaks, guards, eager segments, lookups, times, kernels, memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def compiled(function):
 
 @pytest.fixture(scope="module")
 def recorded():
-    """Of a break, an unsupported operator, two shapes, a graph that runs eagerly, 64 MiB held."""
+    """A recording with a break, an unsupported operator, two shapes, a graph that runs eagerly, and
+    64 MiB held."""
     fresh_process()
     service.forget_programs()
     w = torch.randn(64, 32).to("hpu")
@@ -295,7 +296,7 @@ def test_samples_are_thinned(monkeypatch):
 
 
 def test_allocators_peak_between_samples_counts():
-    peak = 100  # from before
+    peak = 100  # from before the recording
     sampler = MemorySampler(lambda: (10, 0, peak))
     sampler.start()
     peak = 500
@@ -343,7 +344,7 @@ def test_first_runs_end_with_the_device():
         interval("launch", "r2", 500, 30, work=2, kernels=0, host_thread=1, queued_ns=45),
     ]
     assert timeline.first_runs(behind) == {"h": [30e-6]}
-    behind.records[2]["duration_ns"] = 500  # until 540: it waited as well
+    behind.records[2]["duration_ns"] = 500  # until 540: the call waited as well
     assert timeline.first_runs(behind) == {"h": [40e-6]}
     timelines, left_out = timeline.recipe_timelines(profile, None)
     assert [(t.recipe, t.graph) for t in timelines] == [("r1", "g"), ("r2", "g"), ("r3", "")]

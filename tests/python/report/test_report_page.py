@@ -46,7 +46,7 @@ setTimeout(() => {
 
 def opened(content: str, folder, opens_all: bool = True) -> browser.Page:
     path = folder / "page.html"
-    # The page allows no other scripts than inline ones, which this is.
+    # The page allows only inline scripts, and this is one.
     path.write_text(content + (OPEN_ALL if opens_all else ""))
     return browser.Page(browser.dom(path.as_uri()))
 
@@ -65,8 +65,8 @@ def test_figures_and_tables(tmp_path):
     assert page.texts("b", **{"data-stage": "Dynamo"}) == ["100 ms"] * 3
     assert page.texts("b", **{"data-stage": "compile"}) == ["25.5 ms"] * 3
     cells = page.texts("td")
-    assert cells.count("input 0") == 2  # what the nearest key differs in
-    assert "25%" in cells and "150%" in cells  # of peak, of bandwidth
+    assert cells.count("input 0") == 2  # in what the nearest key differs
+    assert "25%" in cells and "150%" in cells  # shares of the peak and of the bandwidth
     assert "4.0 KiB" in cells and "1.00 M" in cells
     assert page.texts("pre", class_="stack") == ["demo:7 in demo\n    demo"]
     (told,) = [t for t in page.texts("title") if "25% of peak" in t]
@@ -81,7 +81,7 @@ def test_bars_are_as_long_as_their_shares(tmp_path):
     assert widths[0] == pytest.approx(100 * 100 / 125.5, abs=0.01)
     kernel = re.search(r'<rect class="mme" x="([\d.]+)" y="4" width="([\d.]+)"', text)
     assert kernel is not None
-    assert (float(kernel[1]), float(kernel[2])) == (100.0, 500.0)  # of a launch of 1 ms
+    assert (float(kernel[1]), float(kernel[2])) == (100.0, 500.0)  # in a launch of 1 ms
 
 
 def test_drawing_is_zoomed_and_moved(tmp_path):
@@ -101,7 +101,7 @@ def test_drawing_is_zoomed_and_moved(tmp_path):
 def test_users_text_is_never_markup(tmp_path):
     page = opened(to_html(document(HOSTILE)), tmp_path)
     assert page.texts("h1") == [HOSTILE]
-    assert page.texts("title")[0] == HOSTILE  # of the page; a script would have changed it
+    assert page.texts("title")[0] == HOSTILE  # the page's own title; a script would have changed it
     assert page.texts("img") == []
     assert page.figure("graphs") == "2"
     assert HOSTILE in page.texts("li")
@@ -141,7 +141,8 @@ def test_large_graphs_are_cut_and_say_so(tmp_path):
     assert len(large.nodes) == 1 + ir_text.MAX_DRAWN_NODES
     assert large.total_nodes == 3001
     page = opened(to_html(document(graphs=[graph(drawings=[large])])), tmp_path)
-    assert len(page.texts("g", class_="node")) == 2 * 1501  # the template's and the shown one
+    # the template's drawing and the shown one
+    assert len(page.texts("g", class_="node")) == 2 * 1501
     (told,) = [t for t in page.texts("span") if t.startswith("3001 nodes")]
     assert told == "3001 nodes, the first 1501 are drawn: a larger picture would be slow"
 

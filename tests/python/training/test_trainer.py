@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     torch.version.cuda is not None, reason="torch's CUDA wheel claims the accelerator"
 )
 
-# What transformers replaces in torch once it finds an hpu device.
+# The functions that transformers replaces in torch once it finds an hpu device.
 REPLACED = [
     *((torch, name) for name in ("compile", "gather", "scatter", "take_along_dim")),
     *((torch.Tensor, name) for name in ("gather", "scatter")),
@@ -29,7 +29,7 @@ REPLACED = [
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_as_it_was():
-    """Other tests find torch unchanged."""
+    """Restores torch, so that other tests find it unchanged."""
     kept = [(owner, name, getattr(owner, name)) for owner, name in REPLACED]
     yield
     for owner, name, value in kept:
@@ -129,7 +129,7 @@ def test_evaluation_and_prediction(tmp_path, on_the_cpu):
 
 
 def test_training_resumes_from_a_checkpoint(tmp_path):
-    """Weights, optimizer and the device's random state come back."""
+    """The weights, the optimizer and the device's random state are restored."""
     whole = trainer(tmp_path, save_strategy="steps", save_steps=6)
     whole.train()
     saved = torch.load(tmp_path / "checkpoint-6/rng_state.pth", weights_only=False)

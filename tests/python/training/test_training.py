@@ -1,7 +1,7 @@
 """Training graphs: forward and backward recipes bound by one autograd node.
 
-Guide rows: MODE-3 (eager mode), FALL-1 (eager segments). What autograd promises of a node is tested
-here on small functions; state (statistics, random numbers, memory, the store) in
+Guide rows: MODE-3 (eager mode), FALL-1 (eager segments). The properties that autograd promises of a
+node are tested here on small functions; state (statistics, random numbers, memory, the store) in
 test_training_state.py; models and optimizers in test_training_models.py.
 """
 
@@ -63,7 +63,7 @@ def test_a_saved_output_that_is_written_is_noticed():
     w = leaf()
     product, loss = compiled(function)(w)
     with torch.no_grad():
-        product.add_(1)  # the backward multiplies with it
+        product.add_(1)  # the backward multiplies by it
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
 
@@ -104,8 +104,8 @@ def test_frozen_parameters_get_no_gradient():
 
 
 def test_a_parameter_without_dimensions():
-    """The forms of a temperature; in the last one the gradient's strides were asked for with no
-    dimensions given, and the graph ran eagerly."""
+    """The forms of a temperature. In the last one the gradient's strides were requested without any
+    dimensions, and the graph ran eagerly."""
     constant = torch.arange(3.0)
     for function in (
         lambda s: s * 2,
@@ -155,7 +155,7 @@ def test_resizing(whole, resizing):
     function(x).backward()
     assert_close(device_x.grad, x.grad, atol=1e-5)
     only_graph()
-    assert copies_blocks(x, **resizing) == whole  # else gathers and scatters
+    assert copies_blocks(x, **resizing) == whole  # otherwise it would use gathers and scatters
 
 
 def test_hooks_and_accumulation():
@@ -171,7 +171,8 @@ def test_hooks_and_accumulation():
 
 
 def test_gradients_have_memory_of_their_own():
-    """Both are the tangent: one tensor for two parameters would be accumulated into twice."""
+    """Both gradients are the tangent: one tensor for two parameters would be accumulated into
+    twice."""
     first, second = leaf(seed=1), leaf(seed=2)
     run = compiled(lambda a, b: a + b)
     for _ in range(3):
@@ -243,7 +244,7 @@ def test_an_input_that_is_detached_inside():
     base = leaf(seed=1)
     y, x = base * 1, leaf()
     compiled(lambda y, x: (y.detach() * x).sum())(y, x).backward()
-    assert base.grad is None  # and not zeros
+    assert base.grad is None  # not a tensor of zeros
     assert_close(x.grad, matrix(seed=1))
 
 
@@ -268,10 +269,10 @@ def test_a_part_without_gradient():
 def test_tangents_with_other_strides_than_the_output():
     w = leaf(4)
     run = compiled(lambda w: w.expand(3, 4) * 1.0)
-    run(w).sum().backward()  # expanded
+    run(w).sum().backward()  # the gradient is expanded
     assert_close(w.grad, torch.full((4,), 3.0))
     w.grad = None
-    run(w).t().contiguous().square().sum().backward()  # transposed
+    run(w).t().contiguous().square().sum().backward()  # the gradient is transposed
     assert_close(w.grad, 6 * matrix(4))
 
 

@@ -1,5 +1,5 @@
 """Models of many kinds in f32, against CPU eager: losses and every gradient, whole in at most three
-programs. Activations are smooth: where one has a kink, a value that rounding carries across it
+programs. Activations are smooth: at a kink, rounding may carry a value to the other side, which
 changes a gradient by more than rounding."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def numbers(*sizes: int, below: int, seed: int = 0) -> torch.Tensor:
 
 
 class Autoencoder(nn.Module):
-    """Variational, by strided and transposed convolutions."""
+    """A variational autoencoder with strided and transposed convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class DenselyConnected(nn.Module):
 
 
 class DilatedConvolutions(nn.Module):
-    """Gated and causal, with skip connections and weight norm, as WaveNet has them."""
+    """Gated and causal, with skip connections and weight norm, as in WaveNet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Values(nn.Module):
 
 
 class SelectiveState(nn.Module):
-    """A state space whose steps depend on the input, as Mamba's block has it."""
+    """A state space whose steps depend on the input, as in Mamba's block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +247,8 @@ def placed(inputs: dict[str, torch.Tensor], device: str) -> dict[str, torch.Tens
 @pytest.mark.parametrize("steps", [3, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MODELS)
 def test_steps(name, steps):
-    """Each step's weights are the CPU's, so that differences of one step do not add up."""
+    """Each step begins with the CPU's weights, so that differences of single steps do not add
+    up."""
     torch.manual_seed(0)
     model, inputs = MODELS[name]()
     model.train()

@@ -14,7 +14,7 @@ from paths import ROOT
 
 def run_script(script: str, *arguments: str) -> str:
     command = [sys.executable, str(ROOT / script), *arguments]
-    # Tests share the cores; OpenMP's threads of one would spin while those of another work.
+    # Tests share the cores; OpenMP's threads of one test would spin while those of another work.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -26,7 +26,7 @@ def figures_behind(text: str, out: str) -> list[float]:
     return [float(found) for found in re.findall(re.escape(text) + r"\D*([0-9.e-]+)", out)]
 
 
-# BERT takes steps enough to learn from neighbours.
+# BERT takes enough steps to learn from neighbours.
 LANGUAGE_MODELS = {
     "gpt": ("--size", "32", "--layers", "2", "--batch", "4", "--steps", "12"),
     "bert": ("--size", "64", "--layers", "1", "--batch", "16", "--steps", "600"),
@@ -77,7 +77,8 @@ def test_the_guides_program(tmp_path):
     assert (folder / "loss.svg").read_text().count("<polyline") == 2
 
 
-# Losses to begin with: ln 10; the power of the noise, of which nothing is known yet.
+# The losses at the beginning: ln 10; and the power of the noise, about which nothing is learned
+# yet.
 @pytest.mark.parametrize(("case", "loss"), [("mlp", 2.3), ("unet", 1.0)])
 def test_a_contender_of_the_benchmark(case, loss):
     command = ("hpu cold", case, "--layers", "1", "--seconds", "0.01")

@@ -1,4 +1,4 @@
-"""What a training graph says of its inputs and outputs, against what AOTAutograd finds out.
+"""What a training graph states about its inputs and outputs, against what AOTAutograd finds out.
 
 AOTAutograd's `fw_metadata` is the authority on which outputs get a tangent, which inputs are
 written, and which outputs are inputs or views of them.
@@ -25,12 +25,12 @@ from habana_frameworks.torch.dynamo.capture.inputs import example_values, graph_
 
 
 def of_outputs(text: str) -> set[int]:
-    """Outputs with a tangent."""
+    """The outputs with a tangent."""
     return {int(n) for n in re.findall(r"^  tangent %\d+ of output (\d+)$", text, re.M)}
 
 
 def of_inputs(text: str) -> set[int]:
-    """Inputs with a gradient."""
+    """The inputs with a gradient."""
     return {int(n) for n in re.findall(r"^  gradient output \d+ of %(\d+)$", text, re.M)}
 
 
@@ -42,7 +42,7 @@ class Comparison:
     """A Dynamo backend that captures, asks AOTAutograd, and runs eagerly."""
 
     def __init__(self) -> None:
-        self.with_gradient = []  # by graph: how many inputs get one
+        self.with_gradient = []  # by graph: how many inputs get a gradient
 
     def __call__(self, module, example_inputs):
         values = example_values(module)

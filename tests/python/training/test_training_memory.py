@@ -1,4 +1,5 @@
-"""What a training step holds: a backward in parts gives back what it has read (decision 0030)."""
+"""The memory of a training step: a backward in parts frees the tensors that it has read (decision
+0030)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def make_run():
     model = nn.Sequential(*layers).to("hpu")
     x = torch.randn(ROWS, WIDTH).to("hpu")
     run = compiled(model)
-    for _ in range(2):  # workspaces and constants are there
+    for _ in range(2):  # afterwards workspaces and constants exist
         run(x).sum().backward()
         model.zero_grad()
     return model, lambda: run(x).sum()
@@ -44,13 +45,14 @@ def test_what_is_saved_makes_room_for_gradients(parted):
     assert saved > GRADIENTS / 2
     peak = peak_of(loss.backward)
     model.zero_grad()
-    # A graph that is retained keeps what it saved: all gradients come on top.
+    # A retained graph keeps the tensors that it saved, so all gradients need additional memory.
     retained = run()
     whole = peak_of(lambda: retained.backward(retain_graph=True))
     assert whole >= GRADIENTS
     assert peak < whole - saved / 2
     model.zero_grad()
-    assert only_graph().recipes >= 3  # the forward's, and of the backward what differs
+    # those of the forward, and those in which the backward differs
+    assert only_graph().recipes >= 3
 
 
 def test_a_launch_gives_its_workspace_back():
@@ -102,7 +104,7 @@ def test_what_a_hook_of_saved_tensors_holds_stays(parted):
 def test_what_an_eager_step_was_given_stays():
     def function(x, w):
         h = x @ w
-        return h.sin().sum(), h.view(torch.int32)  # bytes of what the backward reads
+        return h.sin().sum(), h.view(torch.int32)  # bytes of the tensors that the backward reads
 
     x, w = matrix(4, 4, seed=1).to("hpu"), leaf(4, 4)
     loss, seen = compiled(function)(x, w)
@@ -135,7 +137,7 @@ def test_gradients_are_those_of_the_cpu(parted):
     )
     reference.load_state_dict({name: value.cpu() for name, value in model.state_dict().items()})
     torch.manual_seed(0)
-    for _ in range(LAYERS):  # what made the weights draws before the input
+    for _ in range(LAYERS):  # making the weights drew numbers before the input did
         nn.Linear(WIDTH, WIDTH)
     reference(torch.randn(ROWS, WIDTH)).sum().backward()
     for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):

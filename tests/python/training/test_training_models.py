@@ -48,7 +48,7 @@ class Residual(nn.Module):
 
 
 class Depthwise(nn.Module):
-    """Inverted residuals, as MobileNet has them, in groups, with other activations."""
+    """Inverted residuals, as in MobileNet, in groups, with other activations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,8 +151,8 @@ def loss_of(output):
 
 
 def assert_gradients(ours: nn.Module, theirs: nn.Module, tolerance: float) -> None:
-    """Within `tolerance` of the largest gradient of the model: those that are 0 but for rounding
-    (a bias in front of a batch norm) are held to the same."""
+    """The gradients are within `tolerance` of the largest gradient of the model. Gradients that are
+    0 but for rounding (of a bias before a batch norm) are compared in the same way."""
     largest = max(p.grad.abs().max().item() for p in theirs.parameters() if p.grad is not None)
     for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert (mine.grad is None) == (other.grad is None), name
@@ -183,8 +183,8 @@ def test_gradients_of_a_model(name):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_fifty_steps(optimizer):
-    """f32 rounds by 2^-24; each step's difference is carried on and made larger by at most the
-    learning rate times the curvature: below 1e-3 of the loss here, and a wrong gradient is not."""
+    """f32 rounds by 2^-24; each step's difference is carried on and grows by at most the learning
+    rate times the curvature: below 1e-3 of the loss here, but not with a wrong gradient."""
     torch.manual_seed(0)
     model, inputs = bert()
     model.train()
@@ -212,7 +212,7 @@ def test_fifty_steps(optimizer):
 
 
 def final_loss(device: str, seed: int, bf16: bool) -> float:
-    """Of 30 steps on the same batch."""
+    """The loss after 30 steps on the same batch."""
     torch.manual_seed(seed)
     model, inputs = bert()
     model.train().to(device)
@@ -230,8 +230,8 @@ def final_loss(device: str, seed: int, bf16: bool) -> float:
 
 
 def test_autocast_reaches_the_same_loss():
-    """Over three seeds as near to f32's loss as CPU autocast comes, within three times its error
-    and the resolution of bf16 (2^-8) of the first loss, ln 2."""
+    """Over three seeds it comes as near to f32's loss as CPU autocast does, within three times its
+    error and the resolution of bf16 (2^-8) of the first loss, ln 2."""
     exact = [final_loss("cpu", seed, bf16=False) for seed in range(3)]
     theirs = [final_loss("cpu", seed, bf16=True) for seed in range(3)]
     ours = [final_loss("hpu", seed, bf16=True) for seed in range(3)]
@@ -239,7 +239,7 @@ def test_autocast_reaches_the_same_loss():
     def error(losses):
         return sum(abs(a - b) for a, b in zip(losses, exact, strict=True)) / 3
 
-    assert max(exact) < 0.5  # it has learned something
+    assert max(exact) < 0.5  # the model has learned something
     assert error(ours) <= 3 * error(theirs) + 0.69 / 256, (ours, theirs, exact)
 
 
@@ -306,13 +306,13 @@ def test_grad_scaler():
 
 
 def counts(optimizer) -> list[tuple[str, float]]:
-    """Device and value of each step count."""
+    """The device and the value of each step count."""
     return [(s["step"].device.type, s["step"].item()) for s in optimizer.state.values()]
 
 
 @pytest.mark.parametrize("first", ["hpu", "cpu"])
 def test_an_optimizers_checkpoint_goes_on_on_the_other_device(first):
-    """P1, and the CPU refuses a `capturable` that the caller never asked for."""
+    """P1; also, the CPU refuses a `capturable` that the caller never requested."""
     torch.manual_seed(0)
     reference = nn.Linear(4, 3)
     x = torch.randn(5, 4)

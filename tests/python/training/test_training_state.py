@@ -1,4 +1,5 @@
-"""Training graphs and what outlives a call: statistics, random numbers, memory, stored programs."""
+"""Training graphs and state that outlives a call: statistics, random numbers, memory, stored
+programs."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def test_batch_norm_updates_its_statistics(grad):
         assert_close(ours, theirs)
     assert device_model[1].running_mean._version > version
     if grad:
-        # The gradient of what is normalised is nearly 0: rounding is all there is below 1e-4.
+        # The gradient before a normalisation is nearly 0: below 1e-4 there is nothing but rounding.
         for ours, theirs in zip(device_model.parameters(), model.parameters(), strict=True):
             assert_close(ours.grad, theirs.grad, 1e-3, 1e-3)
 
@@ -57,7 +58,7 @@ def test_dropout_draws_as_eager_does_and_masks_its_gradient():
 
 
 def test_draws_keep_their_order_behind_other_work():
-    """The first draw waits for a product, the second for nothing."""
+    """The first draw waits for a product, the second one for nothing."""
 
     def function(x):
         return F.dropout(x @ x, 0.5), F.dropout(x, 0.5)
@@ -153,7 +154,8 @@ def scaled_step(model, run, optimizer, x):
 @pytest.mark.parametrize("step", [plain_step, clipped_step, scaled_step])
 @pytest.mark.parametrize("broken", [False, True], ids=["one graph", "two graphs"])
 def test_memory_does_not_grow(broken, step, steps):
-    """Device memory and the tensors that the process knows; those of earlier tests may go."""
+    """The device memory and the tensors that the process knows; tensors of earlier tests may be
+    freed."""
     torch.manual_seed(0)
     whole = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
     model = (Broken() if broken else whole).to("hpu")
@@ -189,7 +191,7 @@ def test_a_program_outlives_its_function():
 
 
 def test_the_next_process_finds_the_program():
-    """The key tells which inputs want gradients; nothing is captured again."""
+    """The key says which inputs require gradients; nothing is captured again."""
     from habana_frameworks.torch.dynamo.programs.service import service
 
     def function(w, x):
@@ -210,14 +212,14 @@ def test_the_next_process_finds_the_program():
 
 
 def test_gradcheck_in_f64():
-    """The device has no f64: eager steps, between which the recipes are."""
+    """The device has no f64, so the ops are eager steps, with recipes between them."""
     x = matrix(3, 4).double().to("hpu").requires_grad_()
     assert torch.autograd.gradcheck(compiled(lambda x: (x.sin() * x).sum(1)), (x,))
     assert report().graphs[-1].origin != "eager"
 
 
 def test_an_optimizer_compiles_without_inductor():
-    """Dynamo asks it for CUDA graphs, which imports all of it."""
+    """Dynamo asks Inductor about CUDA graphs, which imports all of it."""
     code = (
         "import sys, torch, habana_frameworks.torch\n"
         "parameter = torch.nn.Parameter(torch.ones(4, device='hpu'))\n"

@@ -17,7 +17,7 @@ from habana_frameworks.torch.utils.experimental import (
 
 
 class Positive(nn.Module):
-    """As many elements as are positive."""
+    """Returns as many elements as are positive."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x[x > 0]

@@ -47,7 +47,7 @@ def run(product, calls: int):
 
 
 def check_nesting(intervals) -> None:
-    """Of two intervals of a row, one holds the other or they are apart."""
+    """Of two intervals of a row, one contains the other or they are apart."""
     open_ends: list[float] = []
     for start, end, name in sorted(intervals, key=lambda i: (i[0], -i[1])):
         while open_ends and open_ends[-1] <= start:
@@ -88,10 +88,10 @@ def test_kernels_have_exact_figures(product):
     gemms = [k for k in profile.kernels if k.engine == "mme" and k.flops]
     assert len(gemms) == 3
     assert all(k.flops == 2 * M * N * K for k in gemms)
-    # Both factors and the product; vectors of an epilogue do not count.
+    # The bytes of both factors and of the product; vectors of an epilogue do not count.
     assert all(k.bytes == 4 * (M * K + K * N + M * N) for k in gemms)
     assert all(k.tasks >= 1 for k in gemms)
-    # The bias and relu are in the same kernel and say so.
+    # The bias and relu are in the same kernel, whose name shows that.
     assert len(gemms[0].nodes) >= 2
     for launch in launches:
         own = [k for k in profile.kernels if k.work == launch.work and k.index >= 0]
@@ -106,7 +106,7 @@ def test_kernels_have_exact_figures(product):
 def test_packing_is_shown_once(product):
     weight = product[1][1]
     with torch.no_grad():
-        weight.copy_(torch.randn(K, N))  # drops the packed copy
+        weight.copy_(torch.randn(K, N))  # this drops the packed copy
     with profiler.profile() as profile:
         run(product, 2)
     packs = [k for k in profile.kernels if k.index < 0]
@@ -199,7 +199,7 @@ def test_report_says_where_the_threads_time_went(monkeypatch):
     first, second = sorted(report.kernels, key=lambda row: row.nodes)
     assert (first.wait_ms, second.wait_ms) == (pytest.approx(100e-6), pytest.approx(50e-6))
     assert (first.busy_share, second.busy_share) == (pytest.approx(0.875), pytest.approx(0.5))
-    assert first.peak_share == pytest.approx(4e9 / 8e9)  # of the bf16 peak
+    assert first.peak_share == pytest.approx(4e9 / 8e9)  # relative to the bf16 peak
     assert {row.bound: row.least_share for row in report.roofline} == {
         "arithmetic": pytest.approx(0.5),
         "memory": pytest.approx(0.5),
@@ -292,7 +292,7 @@ def test_chrome_trace(product, tmp_path):
     assert len([n for n in host if n.startswith("program ")]) == 2
     assert host.count("synLaunch") == 2
     assert "copy to host" in host
-    # The arrow of a launch leaves from its call.
+    # The arrow of a launch begins at its call.
     calls = [
         (e["ts"], e["ts"] + e["dur"])
         for row in rows.values()
@@ -323,7 +323,7 @@ def test_torch_profiler_shows_launches_and_kernels(product, tmp_path):
     gemms = [e for e in events if e["args"].get("flops") == 2 * M * N * K]
     assert len(gemms) == 3
     assert all(e["args"]["kind"] == "mme" and e["args"]["recipe"] for e in gemms)
-    # On PyTorch's clock: kernels start after their launch's call did.
+    # The times are on PyTorch's clock: kernels start after their launch's call did.
     calls = sorted(e["ts"] for e in content["traceEvents"] if e["name"].startswith("hpu::launch "))
     assert all(
         c <= g["ts"] for c, g in zip(calls, sorted(gemms, key=lambda e: e["ts"]), strict=True)
@@ -351,7 +351,7 @@ def test_torch_profiler_without_the_device(product):
 
 def test_compilations_are_shown():
     fresh_process()
-    offset = torch.rand(()).item()  # a graph that no store has
+    offset = torch.rand(()).item()  # so that no store has the graph
     compiled = torch.compile(lambda x: x * offset, backend="hpu_backend", dynamic=False)
     x = torch.ones(3, device="hpu")
     with (
@@ -396,7 +396,7 @@ def script(tmp_path):
 
 
 def test_whole_process(script, tmp_path):
-    """HABANA_PROFILE=1: the file is there when the process has ended."""
+    """With HABANA_PROFILE=1 the file exists when the process has ended."""
     environment = {**os.environ, "HABANA_PROFILE": "1"}
     ended = subprocess.run(
         [sys.executable, str(script), "40"],

@@ -21,7 +21,7 @@ import torch
 from aiohttp.test_utils import TestClient, TestServer
 from paths import ROOT
 
-# Behind all others: benchmarks/ has a module of the same name as one there.
+# The folder comes after all others, because benchmarks/ has a module with the name of one there.
 sys.path.append(str(ROOT / "examples/serving"))
 
 import lives
@@ -58,7 +58,8 @@ def alone(prompt: list[int], limit: int) -> list[int]:
 
 
 def generate(generator: Generator, joining: dict[int, list[Row]]) -> list[int]:
-    """Rows join before the given token. Returns how many rows ran at each."""
+    """Generates while rows join before the given tokens. Returns how many rows ran at each
+    token."""
     running = []
     for token in range(100):
         if token in joining:
@@ -81,7 +82,8 @@ def test_rows_that_join_and_leave_generate_what_they_would_alone(backend):
         assert row.tokens == alone(row.prompt, limit)
     assert len({tuple(row.tokens) for row in rows}) == 5
     if backend == "hpu":
-        # Prompts of one shape; caches of 2 and 4 rows, 32 and 64 positions at most.
+        # There are prompts of one shape, and caches of 2 and 4 rows with 32 and 64 positions at
+        # most.
         assert len(report().graphs) <= 5
         assert report().eager_segments == 0, report().eager_reasons
 
@@ -118,7 +120,8 @@ def test_embeddings_equal_eager():
 
 
 def run_batches(work, most: int, items: list[int]) -> tuple[list[object], list[int]]:
-    """Results, exceptions included, of items that wait together; the sizes of the batches."""
+    """The results, including exceptions, of items that wait together; and the sizes of the
+    batches."""
     sizes: list[int] = []
 
     async def run() -> list[object]:
@@ -151,7 +154,7 @@ def test_an_error_reaches_those_of_its_batch():
 
 
 class FailingGenerator:
-    """Fails at the second token of all that runs, `failures` times."""
+    """Fails `failures` times, at the second token of all rows that run."""
 
     most_rows = most_prompts = 4
 
@@ -224,7 +227,8 @@ def open_stream(replica: Replica, tokens: int | str) -> http.client.HTTPResponse
 
 
 def test_the_service(private_cache):
-    """Ready when warm; answers; metrics; a second process compiles nothing; a graceful stop."""
+    """The service is ready when it is warm, answers, and has metrics; a second process compiles
+    nothing; it stops gracefully."""
     replica = Replica("hpu", "small", {"HPU_CACHE_DIR": str(private_cache)}, drain=0.2)
     try:
         replica.start()
@@ -294,7 +298,8 @@ def check_requests(replica: Replica) -> None:
 
 
 def check_stop_in_a_stream(replica: Replica) -> None:
-    """What was taken before SIGTERM is answered whole; then the process ends well."""
+    """Requests that were accepted before SIGTERM are answered completely; then the process ends
+    normally."""
     with open_stream(replica, 60) as stream:
         assert stream.readline().startswith(b'data: {"token":')
         statuses: list[int] = []
@@ -318,7 +323,7 @@ def test_figures_of_a_load():
 
 
 def test_more_requests_than_it_takes_are_refused_and_come_again(monkeypatch):
-    """429 with Retry-After, counted; the load generator sends such a request again."""
+    """They get 429 with Retry-After, and are counted; the load generator repeats such a request."""
     monkeypatch.setattr(service_module, "_RETRY_AFTER", {"Retry-After": "0.05"})
 
     async def run() -> tuple[int, str, list[Sample], str]:
@@ -348,7 +353,7 @@ def test_a_load_without_a_service_ends():
 
 
 def test_the_page_of_a_comparison(tmp_path):
-    """A contender that was not ready in time stands in table and picture as such."""
+    """The table and the picture show that a contender was not ready in time."""
     never = lives.Life("inductor cold", None, [sample("/embed", 9.0, NEVER_READY)], {})
     good = lives.Life("hpu local", 3.0, [sample("/embed", 4.0)], {"serving_programs_found": 10})
     lives.draw([never, good], 20, tmp_path / "picture.png")

@@ -100,7 +100,7 @@ def test_inputs_are_padded_and_outputs_cut(buckets):
 
 
 def test_features_that_have_the_size_of_the_sequence(buckets, told):
-    """Nothing tells them apart, so the guess is said, and axes decide."""
+    """Nothing tells them apart, so the guess is logged, and axes decide."""
     padded = buckets.pad({"ids": torch.ones(3, 20)})
     pooled = torch.ones(4, 32)
     assert padded.unpad(pooled, axes=(0, None)).shape == (3, 32)

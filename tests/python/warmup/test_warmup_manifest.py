@@ -1,4 +1,4 @@
-"""Manifests of warm-ups: what they say, and errors that name line and field."""
+"""Manifests of warm-ups: their contents, and errors that name line and field."""
 
 from __future__ import annotations
 

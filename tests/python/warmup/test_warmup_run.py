@@ -54,7 +54,8 @@ def caller(dynamic=False, body=function, **options):
 
 @pytest.mark.parametrize("dynamic", [False, None])
 def test_all_shapes_are_there_afterwards(fresh, dynamic):
-    """More than Dynamo's limit of 8 shapes; the calls of a service then compile nothing."""
+    """There are more shapes than Dynamo's limit of 8; the calls of a service then compile
+    nothing."""
     run = caller(dynamic)
     done = warmup.run(run, BUCKETS)
     assert done.complete
@@ -62,13 +63,14 @@ def test_all_shapes_are_there_afterwards(fresh, dynamic):
     assert [row.shape for row in done.rows] == BUCKETS.shapes()
     assert all(row.launched and len(row.programs) == 1 for row in done.rows)
     compiled = service.connect().stats()["compile.compiled"]
-    # Dynamo's first graph has no symbols; a shape that waited for it may be called with the second.
+    # Dynamo's first graph has no symbols. A shape that waited for it may be called with the second
+    # graph.
     assert compiled == 12 if dynamic is False else 12 <= compiled <= 15
     graphs = len(report().graphs)
     for shape in BUCKETS.shapes():
         run(shape)
     assert len(report().graphs) == graphs
-    # Another process: from the store.
+    # Another process gets them from the store.
     start_again()
     again = warmup.run(caller(dynamic), BUCKETS)
     assert (again.compiled, again.hits) == (0, 12)
@@ -77,7 +79,7 @@ def test_all_shapes_are_there_afterwards(fresh, dynamic):
 
 
 def test_no_input_outlives_its_shape(fresh):
-    """Dynamo's wrapper of a callable copies what that keeps, which were the example inputs."""
+    """Dynamo's wrapper of a callable copies its attributes, among which were the example inputs."""
     inputs = []
 
     @torch.compile(backend="hpu_backend", dynamic=False)
@@ -97,8 +99,8 @@ def test_no_input_outlives_its_shape(fresh):
 
 
 def test_requests_are_at_the_server_together(fresh, monkeypatch):
-    """The first program is held back until three more are asked for; user code is called by one
-    thread only, and every request says that it is a warm-up's."""
+    """The first program is held back until three more are requested. Only one thread calls user
+    code, and every request says that it comes from a warm-up."""
     compile = service.compile
     at_server = threading.Semaphore(0)
     first = threading.Lock()
@@ -125,7 +127,8 @@ def test_requests_are_at_the_server_together(fresh, monkeypatch):
 
 
 def test_a_shape_that_is_traced_again_was_compiled(fresh):
-    """What guards read changes while the programs are compiled, as another model's calls do."""
+    """A value that guards read changes while the programs are compiled, as calls of another model
+    may change it."""
     shapes, state, calls = BUCKETS.shapes()[:3], {"own": 1}, []
 
     @torch.compile(backend="hpu_backend", dynamic=False)
@@ -144,7 +147,7 @@ def test_a_shape_that_is_traced_again_was_compiled(fresh):
 
 
 def test_a_request_meets_a_shape_that_is_being_compiled(fresh, monkeypatch):
-    """It waits for that program; the warm-up goes on."""
+    """The request waits for that program, and the warm-up continues."""
     compile = service.compile
     go = threading.Event()
     asked = threading.Event()
@@ -190,7 +193,7 @@ def test_progress_and_readiness(fresh):
 
 
 def test_graph_breaks_and_failures_are_in_their_rows(fresh):
-    """Two programs a call; the second is only met by running the first."""
+    """A call has two programs, and the second is reached only by running the first."""
 
     def broken(x):
         y = x.tanh()
@@ -221,7 +224,7 @@ def test_graph_breaks_and_failures_are_in_their_rows(fresh):
 
 
 class Interruption(BaseException):
-    """As frameworks have them, to pass `except Exception`."""
+    """Frameworks have such exceptions, which pass `except Exception`."""
 
 
 def exit_thread():
@@ -241,7 +244,7 @@ def exit_thread():
     ],
 )
 def test_user_code_that_ends_the_process_fails_its_shape_alone(fresh, end, text):
-    """In the service's thread, where sys.exit would end the warm-up without a word."""
+    """This is in the service's thread, where sys.exit would end the warm-up silently."""
     run, told = caller(), []
 
     def ends(shape):
@@ -319,7 +322,8 @@ def test_a_lost_server_stops_it_and_requests_go_on(fresh, monkeypatch):
     assert done.compiled == 3
     assert done.left == 9
     assert done.stopped == "no compile server: it is gone"
-    # A request runs eagerly as long as there is none, and its graph stays so in this process.
+    # A request runs eagerly as long as there is no server, and its graph stays eager in this
+    # process.
     run(BUCKETS.shapes()[3])
     monkeypatch.setattr(service, "compile", compile)
     again = warmup.run(run, BUCKETS)
@@ -363,7 +367,8 @@ class Net(torch.nn.Module):
 
 
 def test_what_a_warm_up_compiled_starts_without_tracing(private_cache, tmp_path):
-    """All six shapes of the first process, whose programs came after Dynamo had its frames."""
+    """All six shapes of the first process start, although their programs came after Dynamo had its
+    frames."""
     (tmp_path / "warmed_model.py").write_text(NET)
     environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
     first = output_of(WARMED, **environment)

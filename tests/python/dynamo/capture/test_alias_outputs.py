@@ -1,5 +1,5 @@
-"""Outputs in the memory of inputs: what autograd, and a write to them, see is what they see
-of eager's (graph/alias_form.h). Every case runs eagerly on the CPU and compiled on hpu.
+"""Outputs in the memory of inputs: autograd, and a write to them, must see the same as with eager's
+outputs (graph/alias_form.h). Every case runs eagerly on the CPU and compiled on hpu.
 
 Guide row: MODE-3 (eager mode).
 """
@@ -70,7 +70,8 @@ def as_list(value):
 
 
 def seen(function, made, device: str):
-    """What becomes of a call: of each output its flags, what a write to it says; gradients."""
+    """The effects of a call: for each output its flags and the error of a write to it; the
+    gradients."""
     x = matrix().to(device).clone().requires_grad_()
     t = made(x)
     outputs = as_list(function(t))
@@ -102,10 +103,10 @@ def test_flags_and_gradients_are_those_of_eager(name, made):
 
 
 def written(function, device: str, index: int):
-    """A write to an output: what it says, and what the input's other readers notice."""
+    """Writes to an output; returns the error, and what other readers of the input see."""
     x = matrix().to(device).clone().requires_grad_()
     t = x * 2
-    product = t * t  # needs t as it is now
+    product = t * t  # needs t as it is at this point
     output = as_list(function(t))[index]
     try:
         output.mul_(3)
@@ -201,7 +202,7 @@ def test_a_module_that_keeps_its_state_detached():
 
 @pytest.mark.parametrize("train", [False, True])
 def test_a_write_through_a_dropout_that_is_off(train):
-    """PyTorch's decomposition copies what the op gives back."""
+    """PyTorch's decomposition copies the tensor that the op itself returns."""
 
     def function(w, t):
         y = F.dropout(t, 0.0 if train else 0.5, train)
@@ -241,7 +242,7 @@ def test_sizes_that_change():
 
 
 def test_the_form_is_in_the_program():
-    """A program from the store makes the same outputs: nothing is asked of a capture."""
+    """A program from the store makes the same outputs, without a capture."""
 
     def run():
         t = leaf() * 2

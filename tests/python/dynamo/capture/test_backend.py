@@ -16,7 +16,7 @@ from helpers import check, compare, compare_form, compiled_whole, fresh_process,
 
 from habana_frameworks.torch.dynamo import report
 
-# Ops that no recipe holds on the device today; they run eagerly inside the program.
+# Ops that no recipe supports on the device today; they run eagerly inside the program.
 EAGER = {"topk", "max with indices", "interpolate", "flip and roll", "float64"}
 
 
@@ -252,7 +252,7 @@ def test_version_counter_of_a_written_input():
 
 
 def test_weights_are_inputs():
-    """Writing a weight is seen, and compiles nothing."""
+    """A write to a weight takes effect, and compiles nothing."""
     fresh_process()
     layer = torch.nn.Linear(6, 3).to("hpu")
     compiled = torch.compile(layer, backend="hpu_backend")
@@ -327,7 +327,8 @@ def test_threads_share_a_program():
 
 @pytest.mark.parametrize("queries", [2, 48])
 def test_keys_that_are_almost_hidden_have_no_denormal_weight(queries):
-    """exp(-100) is a denormal; times 1e38 it would be seen. -80 is no denormal."""
+    """exp(-100) is a denormal, which would become visible when multiplied by 1e38; exp(-80) is
+    not."""
     query, key = torch.zeros(1, 1, queries, 16), torch.zeros(1, 1, 40, 16)
     value = torch.ones(1, 1, 40, 16)
     value[:, :, 7], value[:, :, 9] = 1e38, 1e36
@@ -342,7 +343,7 @@ def test_keys_that_are_almost_hidden_have_no_denormal_weight(queries):
 
 @pytest.mark.parametrize("columns", [1, 3, 16, 40, 64])
 def test_results_of_bf16_products_are_rounded_to_nearest_even(columns):
-    """Ties, overflow, infinities and NaN, by whatever instruction the CPU narrows with."""
+    """Ties, overflow, infinities and NaN, whichever instruction the CPU narrows with."""
     largest = torch.finfo(torch.bfloat16).max
     rows = [
         (1, 2**-8), (1, 3 * 2**-8), (-1, -(2**-8)), (1, 2**-8 + 2**-15), (largest, largest),

@@ -1,4 +1,5 @@
-"""Recorded graph replayed = eager: results, strides, written inputs, shared memory.
+"""A recorded graph that is replayed equals eager in results, strides, written inputs and shared
+memory.
 
 Runs on CPU tensors with a graph builder in Python: neither the device nor the server is involved.
 """

@@ -1,4 +1,4 @@
-"""Globals of every kind that traced code may read: what Dynamo can trace is right."""
+"""Globals of every kind that traced code may read: what Dynamo can trace gives the right result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ CASES = [
 ]
 
 
-# Cases of one traced function: a compilation takes longer than all that it traces here.
+# The cases in one traced function: a compilation takes longer than everything that it traces here.
 GROUP = 10
 
 
@@ -107,8 +107,8 @@ def test_globals_of_any_kind(begin: int) -> None:
 
 @pytest.mark.parametrize("convert", [float, int])
 def test_what_dynamo_itself_cannot_trace_is_dynamos_error(convert: Any) -> None:
-    """Numbers of a decimal.Decimal: PyTorch 2.13 recurses without end in Dynamo, with any backend.
-    Once it does not, this is a case like the others."""
+    """Numbers of a decimal.Decimal: with PyTorch 2.13, Dynamo recurses without end on them, with
+    any backend. Once it does not, this is a case like the others."""
     value = decimal.Decimal("2.5")
 
     def traced(x: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,5 @@
-"""Forward-mode differentiation: a call whose inputs have tangents runs eagerly, with its tangents
-right, and the report says so. Beside CPU eager.
+"""Forward-mode differentiation: a call whose inputs have tangents runs eagerly, its tangents are
+right, and the report says so. Compared with CPU eager.
 
 Guide rows: MODE-3 (eager mode), FALL-1 (eager segments).
 """
@@ -21,7 +21,8 @@ REASON = "an input has a tangent of forward-mode differentiation"
 
 
 def tangents(function, *inputs, wanted=None):
-    """Of the outputs; None for one without. wanted: inputs that get a tangent."""
+    """The tangents of the outputs; None for an output without one. wanted: the inputs that get a
+    tangent."""
     with forward_ad.dual_level():
         duals = [
             forward_ad.make_dual(x, torch.full_like(x, 0.5).cumsum(0))
@@ -65,8 +66,8 @@ def test_tangents_are_those_of_eager(name, before):
     torch.testing.assert_close(tangents(run, x.to("hpu")), tangents(function, x))
     calls = [graph.eager_calls for graph in report().graphs if graph.eager_calls]
     assert "torch.func.jvp" in for_eager(REASON)
-    assert calls == [{REASON: 1}] * (name != "itself")  # of which Dynamo makes no graph
-    plain = run(x.to("hpu"))  # and is compiled again behind it
+    assert calls == [{REASON: 1}] * (name != "itself")  # Dynamo makes no graph of it
+    plain = run(x.to("hpu"))  # and it is compiled again afterwards
     plain = plain[-1] if isinstance(plain, tuple) else plain
     expected = function(x)
     expected = expected[-1] if isinstance(expected, tuple) else expected
@@ -86,7 +87,7 @@ def test_a_tangent_of_one_input_of_several():
 
 
 def test_of_inputs_that_require_gradients():
-    """Where a program has a backward PyTorch's own message spoke of a custom function."""
+    """Where a program has a backward, PyTorch's own error spoke of a custom function."""
     run = compiled(lambda w: w.sin().sum())
     w = leaf()
     run(w).backward()
@@ -114,7 +115,7 @@ def test_of_parameters():
 
 
 def test_inputs_with_tangents_that_nothing_follows():
-    """A level is on, and these inputs have no tangents: the program runs."""
+    """A level is on, but these inputs have no tangents, so the program runs."""
     run = compiled(torch.sin)
     with forward_ad.dual_level():
         y = run(matrix().to("hpu"))
@@ -148,7 +149,7 @@ def test_transforms_around_a_compiled_function(before):
 
 
 def test_parted_graphs():
-    """AOTAutograd's own functions would drop them, too."""
+    """AOTAutograd's own functions would drop the tangents, too."""
 
     class Doubled(torch.autograd.Function):
         @staticmethod

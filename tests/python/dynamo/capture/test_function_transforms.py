@@ -1,4 +1,4 @@
-"""Transforms of torch.func inside a compiled function, beside CPU eager.
+"""Transforms of torch.func inside a compiled function, compared with CPU eager.
 
 Guide rows: MODE-3 (eager mode), FALL-1 (eager segments).
 """
@@ -35,7 +35,7 @@ leaves = torch.utils._pytree.tree_leaves
 
 
 def check(function, *inputs, rtol=1e-3, atol=1e-4, **options):
-    """Compiled on hpu as eagerly on the CPU; no graph ran eagerly."""
+    """Compiled on hpu it gives the same as eagerly on the CPU, and no graph ran eagerly."""
     expected = leaves(function(*inputs))
     found = leaves(compiled(function, **options)(*(value.to("hpu") for value in inputs)))
     torch.testing.assert_close([f.cpu() for f in found], expected, rtol=rtol, atol=atol)
@@ -46,7 +46,7 @@ def raised(function, x) -> Exception | None:
     try:
         function(x)
     except Exception as error:
-        # A trace that fails inside a transform leaves it behind, which would fail the next one.
+        # A trace that fails inside a transform leaves it behind, and the next trace would fail.
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(0)
         with contextlib.suppress(RuntimeError):
             torch._C._exit_dual_level(level=0)
@@ -56,8 +56,8 @@ def raised(function, x) -> Exception | None:
 
 
 def sweep(name: str, transforms) -> None:
-    """A transform that eager, or Dynamo without a compiler, refuses for this function is left
-    out. Dynamo refuses some functions of several transforms though it takes each of them."""
+    """A transform is left out if eager, or Dynamo without a compiler, refuses it for this function.
+    Dynamo refuses some functions of several transforms though it accepts each of them alone."""
     function, x = FUNCTIONS[name], given(name)
     taken = [t for t in transforms if raised(TRANSFORMS[t](function), x) is None]
     groups = [taken]
@@ -69,14 +69,14 @@ def sweep(name: str, transforms) -> None:
         torch.testing.assert_close([f.cpu() for f in found], expected, rtol=1e-3, atol=1e-4)
 
 
-# Dynamo of PyTorch 2.13 ended 3 of 81 such traces with these words, not the same in each
-# round, and as many without a compiler and without this package. The trace is made again then.
+# With PyTorch 2.13, Dynamo ended 3 of 81 such traces with these words, different ones in each
+# round, and as many without a compiler and without this package. The trace is then repeated.
 LOST_LEVELS = "Please convert all Tensors to FakeTensors first"
 MOST_TRACES = 8
 
 
 def traced_whole(function, x):
-    """The compiled function, which took x."""
+    """The compiled function, which was traced as a whole with x."""
     for _ in range(MOST_TRACES):
         torch._dynamo.reset()
         run = compiled(function)
@@ -120,7 +120,7 @@ def test_all_transforms_of_each_function(name, group):
     ],
 )
 def test_tangents_that_are_zero(function):
-    """Autograd has a tensor of zeros without memory for them."""
+    """Autograd has a tensor of zeros without memory for such tangents."""
     check(function, matrix())
 
 
@@ -158,7 +158,7 @@ def test_gradients_inside_vmap_without_gradients_outside(mode):
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_gradients_of_what_vmap_gave(requires_grad):
-    """Gradients inside vmap, of inputs that are differentiated themselves."""
+    """Gradients inside vmap for inputs that are differentiated themselves."""
 
     def function(w, x):
         return vmap(grad(lambda a, b: (a * b).sin().sum()), (None, 0))(w, x).square().sum()

@@ -1,5 +1,5 @@
-"""Grad mode that changes inside a graph, and modes of its caller: what has a gradient is what has
-one eagerly. Every case runs eagerly on the CPU and compiled on hpu.
+"""Grad mode that changes inside a graph, and modes of its caller: a tensor has a gradient exactly
+where it has one eagerly. Every case runs eagerly on the CPU and compiled on hpu.
 
 Guide row: MODE-3 (eager mode).
 """
@@ -124,7 +124,7 @@ FUNCTIONS = [
     left_off,
     leaves_inference,
 ]
-# Those that run eagerly, by the caller's mode.
+# Functions that run eagerly, by the caller's mode.
 EAGER = {
     (left_on, torch.no_grad): "leaves another grad mode behind",
     (left_off, torch.enable_grad): "leaves another grad mode behind",
@@ -164,7 +164,8 @@ def test_what_has_a_gradient_is_what_has_one_eagerly(function, mode):
 
 @pytest.mark.parametrize("function", [enabled, half, nested, leaves_inference])
 def test_in_inference_mode(function):
-    """Nothing is followed there, whatever a graph switches on, but where it leaves the mode."""
+    """In inference mode nothing is recorded for gradients, whatever a graph switches on, except
+    where the graph leaves the mode."""
 
     def run(function, device):
         x = matrix().to(device).clone().requires_grad_()
@@ -196,7 +197,7 @@ def test_modes_of_the_caller_in_any_order(modes):
 
 
 def test_sizes_that_change_without_gradients():
-    """Later sizes are captured where they are called, whatever mode that is."""
+    """Later sizes are captured where they are called, in whatever mode that is."""
     run = compiled(enabled)
     for rows, mode in ((2, torch.no_grad), (3, torch.no_grad), (5, torch.inference_mode)):
         x = matrix(rows, 4).to("hpu").requires_grad_()

@@ -20,7 +20,7 @@ def built() -> tuple[Any, int]:
 
 
 def line(builder: Any) -> str:
-    """The last call as listed."""
+    """The last call in the listing."""
     return str(builder.text().splitlines()[-2].strip())
 
 

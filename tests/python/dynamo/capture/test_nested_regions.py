@@ -14,7 +14,7 @@ from habana_frameworks.torch.dynamo import report
 
 
 def test_regions_that_are_compiled_once():
-    """PyTorch's operation on a nested graph; its second call failed in training."""
+    """The second call of PyTorch's operation on a nested graph failed in training."""
 
     def run(device, wrap):
         torch.manual_seed(0)

@@ -1,5 +1,5 @@
 """Gradients of compiled graphs that are differentiated again: the graph runs eagerly for them
-(dynamo/programs/differentiation.py), or a second derivative raises. Beside CPU eager.
+(dynamo/programs/differentiation.py), or a second derivative raises. Compared with CPU eager.
 
 Guide row: MODE-3 (eager mode).
 """
@@ -18,7 +18,7 @@ from habana_frameworks.torch.dynamo.programs.service import service
 
 
 def both(function, *sizes: int, **options):
-    """The function compiled, and eager, with a leaf for each."""
+    """The function compiled and eager, with a leaf for each."""
     return (
         (compiled(function, **options), leaf(*sizes)),
         (function, matrix(*sizes).requires_grad_()),
@@ -98,7 +98,7 @@ def test_gradient_penalty_training():
 
 
 def test_through_a_graph_break():
-    """The input of the second graph is nobody's but the graphs'."""
+    """Only the graphs hold the input of the second graph."""
 
     def function(w):
         y = (w * w).sin()

@@ -1,4 +1,5 @@
-"""Tensors made of other tensors (torchao's quantised weights are): AOTAutograd takes them apart."""
+"""Tensors made of other tensors, such as torchao's quantised weights, which AOTAutograd takes
+apart."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_weights_of_torchao(dtype):
     with torch.no_grad():
         want = model(x)
         got = torch.compile(model.to("hpu"), backend="hpu_backend")(x.to("hpu"))
-    # Roundings of two layers, whose values are about 1.
+    # Two layers round, and their values are about 1.
     tolerance = 16 * torch.finfo(dtype).eps
     torch.testing.assert_close(got.cpu(), want, rtol=0, atol=tolerance)
     check(report(), "input l_fn_modules_0_parameters_weight_ is a Int8Tensor")

@@ -1,4 +1,4 @@
-"""Code as users write it; each case once failed, was wrong, or ran eagerly for no reason."""
+"""Code as users write it. Each case once failed, was wrong, or ran eagerly without need."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_dropout_in_attention():
 
 
 def test_gradient_inside_a_graph():
-    """A failed capture left the transform behind, and the program ended. AOTAutograd takes it."""
+    """A failed capture left the transform behind, and the program ended. AOTAutograd can take the
+    graph."""
     x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
     transformed = check(lambda x: torch.func.grad(lambda y: (y * y).sum())(x), x)
     (graph,) = transformed.graphs
@@ -112,7 +113,7 @@ def test_forward_mode_inside_a_graph():
 
 
 def test_a_transform_while_writes_are_not_captured():
-    """The reason was that the graph writes to tensors, which it does not."""
+    """The reason claimed that the graph writes to tensors, but it does not."""
     graph = check(
         lambda x: torch.vmap(lambda row: row.sum() * row)(x),
         torch.ones(3, 2),
@@ -185,7 +186,7 @@ def test_strided_view_of_an_eager_result(strides, offset):
 
 
 def test_functions_that_transformers_puts_into_torch(monkeypatch):
-    """transformers.is_torch_hpu_available replaces torch.gather: its content enters the key."""
+    """transformers.is_torch_hpu_available replaces torch.gather; its content is part of the key."""
     original = torch.gather
 
     def patched(input, dim, index):
@@ -238,7 +239,7 @@ def test_lstm_cell():
 
 @pytest.mark.parametrize("which", ["input", "weight"])
 def test_convolution_keeps_channels_last(which):
-    """Traced as row-major, it refused views that eager code makes."""
+    """When it was traced as row-major, it refused views that eager code makes."""
 
     def function(x, w):
         y = F.conv2d(x, w)

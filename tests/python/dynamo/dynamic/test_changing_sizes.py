@@ -166,7 +166,7 @@ def test_a_graph_that_spent_its_seconds_takes_what_is_stored(fresh, caplog):
     service.forget_programs()
     records.reset()
     function = dynamic(attend, dynamic_compile_s=1e-9)
-    for rows in (3, 5, 7):  # the first one spends it
+    for rows in (3, 5, 7):  # the first one uses up the seconds
         call(function, attend, rows)
     assert [g.origin for g in report().graphs] == ["compiled", "store"]
     said = [r.message for r in caplog.records if "dynamic_compile_s" in r.message]
@@ -175,7 +175,7 @@ def test_a_graph_that_spent_its_seconds_takes_what_is_stored(fresh, caplog):
 
 
 def views(x):
-    """A graph that becomes parts (parted.py)."""
+    """A graph that is partitioned (partitioned/)."""
     y = x * 2.5
     return y.view(-1), y.t()
 
@@ -191,7 +191,7 @@ def train_on(function, *rows):
 def test_bounds_hold_for_sizes_that_become_parts(fresh):
     function = dynamic(views, dynamic_programs=1, compile_ahead=0)
     train_on(function, 4, 5, 6, 7)
-    assert service.program_count() == 2  # forward and backward of the newest
+    assert service.program_count() == 2  # the forward and backward of the newest
     assert report().dropped_shapes == 3
     torch._dynamo.reset()
     records.reset()

@@ -1,4 +1,5 @@
-"""Python floats that change between calls: what the host computes, and what the device takes."""
+"""Python floats that change between calls: numbers that the host computes, and inputs of the
+device."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def fresh():
 
 
 def check(function, x, values=VALUES, tolerance=1e-6):
-    """Every value right, and the number of programs after the first two calls."""
+    """Every value must be right; returns the number of programs after the first two calls."""
     compiled = torch.compile(function, backend="hpu_backend")
     counts = []
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Bits do not depend on the number of threads, on the process, or on who else computes."""
+"""Bits do not depend on the number of threads, on the process, or on other load."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_number_of_threads(piece, dtype, threads):
 
 
 def test_eager_ops(threads):
-    """PyTorch's kernels run them: their bits are CPU eager's, whatever the device's threads.
+    """PyTorch's kernels run these ops, so their bits are CPU eager's, whatever the device's
+    threads.
 
     PyTorch's products depend on its own number of threads on some CPUs.
     """
@@ -107,7 +108,7 @@ def test_eager_ops(threads):
 
 
 def test_torch_computes_meanwhile():
-    """PyTorch's own threads and the device's, at the same time."""
+    """PyTorch's own threads and the device's compute at the same time."""
     function, *inputs = PIECES["gemm with epilogue"]
     fresh_process()
     compiled = torch.compile(function, backend="hpu_backend", dynamic=False)
@@ -168,7 +169,7 @@ print(digest())
 
 
 def digest() -> str:
-    """Of the results of all pieces."""
+    """A digest of the results of all pieces."""
     state = hashlib.sha256()
     with torch.no_grad():
         for function, *inputs in PIECES.values():
@@ -179,7 +180,7 @@ def digest() -> str:
 
 
 def test_one_core_and_two_processes_at_once():
-    """On one CPU by affinity, on all, and two at the same time."""
+    """On one CPU by affinity, on all CPUs, and in two processes at the same time."""
     code = CHILD.format(folders=[str(TESTS), str(Path(__file__).parent)])
     cpu = str(min(os.sched_getaffinity(0)))
     commands = [["taskset", "-c", cpu, sys.executable], [sys.executable], [sys.executable]]

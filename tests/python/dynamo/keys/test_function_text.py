@@ -1,4 +1,5 @@
-"""The key's text of foreign functions: equal content, equal text; any change, another one."""
+"""The key's text of foreign functions: equal content has equal text, and any change has another
+text."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_pytorchs_own_functions_have_names():
 
 
 def test_an_operator_without_an_overload_has_a_name():
-    """As torch.ops.aten.slice stands in the graph of an associative scan."""
+    """torch.ops.aten.slice stands like this in the graph of an associative scan."""
     assert function_text(torch.ops.aten.slice) == "aten::slice"
     assert function_text(torch.ops.quantized.add).startswith("quantized::add#")
 

@@ -42,7 +42,8 @@ def test_another_graphs_front_end_key_is_its_writers_own_loss(private_cache: Pat
     assert stored[program["key"]]["front_end_keys"] == []
     assert hpu_compile(private_cache, "stats")["alias.replaced"] == 1
     assert "alias replaced front_end_key=" + key in log_of(hpu_compile(private_cache, "status"))
-    # A process of A that compiles gets A (PROGRAM compares with eager) and ends the wrong alias.
+    # A process of A that compiles gets A (PROGRAM compares with eager) and replaces the wrong
+    # alias.
     captured = (
         "from habana_frameworks.torch.dynamo.programs import lookup\n"
         "lookup.service.fetch = lambda *_: None\n"
@@ -92,7 +93,7 @@ native.torch_module = lambda: device
 
 
 def test_a_program_that_stays_unusable_ends_in_eager(private_cache: Path) -> None:
-    """Programs of the tests' compiler decode, but their recipes are no recipes."""
+    """Programs of the tests' compiler can be decoded, but their recipes are not valid."""
     binary = ROOT / "build/release/tests/service/hpu_fake_compile_server"
     if not binary.exists():
         pytest.skip(f"{binary} is not built")

@@ -1,4 +1,4 @@
-"""Code that a graph depends on and does not show is in its key: what is registered for its
+"""Code on which a graph depends without showing it is in its key: what is registered for its
 operators, and what its functions lead to. Edited code gives another answer, never a stored one."""
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def flat(values):
 
 
 def equal(answer, want):
-    """Tensors as the process tells them: types, and elements in lists."""
+    """Compares tensors in the form in which the process reports them: types, and elements in
+    lists."""
     if isinstance(answer, str) or len(answer) != len(want):
         return False
     for (dtype, got), (wanted, right) in zip(answer, want, strict=True):
@@ -62,9 +63,10 @@ def equal(answer, want):
     return True
 
 
-# Eager code gives the same whatever the number is: what is edited is for compilers alone.
+# Eager code gives the same result whatever the number is, because the edited code is for compilers
+# alone.
 THE_SAME = {"decomposition"}
-# Another process finds these again: one of each way of describing code.
+# Another process finds these again: one for each way of describing code.
 FOUND_AGAIN = (
     *("formula", "formula_of_a_library", "rule_of_vmap", "sizes_by_register_fake"),
     *("kernel for Autograd", "kernel for CompositeImplicitAutograd", "aten sinc for Autograd"),
@@ -94,7 +96,7 @@ def test_edited_code_gives_another_answer(private_cache):
 
 
 def op_text(name, register, schema="op(Tensor x) -> Tensor", **more):
-    """Of a new operator, for which `register` registers something."""
+    """The text of a new operator, for which `register` registers something."""
     with _scoped_library(name, "FRAGMENT") as library:
         library.define(schema, **more)
         register(library)

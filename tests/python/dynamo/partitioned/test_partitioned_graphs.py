@@ -1,5 +1,5 @@
 """Graphs that our own capture refuses: AOTAutograd's forward and backward are compiled, and the
-report says why it was asked. Beside CPU eager.
+report says why AOTAutograd was used. Compared with CPU eager.
 
 Guide rows: FALL-1, FALL-2 (eager segments).
 """
@@ -24,7 +24,7 @@ from habana_frameworks.torch.dynamo.programs.service import service
 
 
 class Tripled(torch.autograd.Function):
-    """A gradient that is not the function's."""
+    """A function whose gradient is not that of its forward."""
 
     @staticmethod
     def forward(ctx, x):
@@ -91,7 +91,7 @@ def test_programs_come_from_the_store():
 
 
 def test_a_remembered_refusal_keeps_no_frames():
-    """The exception kept its traceback, and with it the caller's locals."""
+    """A remembered exception would keep its traceback, and with it the caller's locals."""
 
     def function(w):
         y = w * 2
@@ -150,7 +150,7 @@ def test_a_written_input_that_gradients_flow_through():
     ],
 )
 def test_a_write_to_what_the_backward_reads_is_noticed(function):
-    """The recording read what was written since, where autograd raises."""
+    """The recording read a tensor that had been written meanwhile, where autograd raises."""
     w, state = leaf(), matrix(seed=1).to("hpu")
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         compiled(function)(w, state).sum().backward()
@@ -181,7 +181,7 @@ def test_an_activation_checkpoint():
 
 @pytest.mark.parametrize("compiles", [True, False])
 def test_an_activation_checkpoint_that_draws(compiles):
-    """The mask of the backward is that of the forward, compiled and eagerly."""
+    """The backward uses the mask of the forward, compiled and eagerly."""
     x = torch.ones(64, 64).to("hpu").requires_grad_()
     drop = nn.Dropout(0.5)
 
@@ -281,7 +281,8 @@ def test_eager_steps_that_are_forbidden_are_an_error():
 
 @pytest.mark.parametrize("refused", ["a draw", "complex numbers"])
 def test_a_forward_that_is_refused_when_sizes_change(refused):
-    """A part with symbols was captured at its first call, too late to take the graph back."""
+    """A part with symbols was captured at its first call, when it was too late to run the whole
+    graph eagerly."""
     drop = nn.Dropout(0.5)
 
     def squared(x):
@@ -323,7 +324,7 @@ def test_a_later_size_that_is_refused_runs_eagerly(monkeypatch):
 
 
 def test_sizes_of_parts_are_foretold():
-    """AOTAutograd notes example values under another name than Dynamo."""
+    """AOTAutograd notes example values under another name than Dynamo does."""
 
     def function(x):
         return Tripled.apply(x).sum()
@@ -377,8 +378,8 @@ def test_a_backward_with_what_no_capture_takes(backward, origins):
     ids=["twice", "a view", "exponentials"],
 )
 def test_an_output_that_is_written_before_the_backward(function):
-    """Saved for the backward and returned it was two tensors over one memory, each with its own
-    count of writes: a wrong gradient without an error."""
+    """A tensor that was both saved for the backward and returned became two tensors over one
+    memory, each with its own count of writes, which gave a wrong gradient without an error."""
     w = leaf()
     outputs = compiled(lambda w: function(w @ w))(w)
     with torch.no_grad():

@@ -34,7 +34,8 @@ print(json.dumps({
 
 @pytest.fixture
 def run(private_cache, tmp_path):
-    """A process of its own: run(what, folder of the daemon) -> its answer, its standard error."""
+    """A process of its own: run(what, folder of the daemon) returns its answer and its standard
+    error."""
     folders = []
 
     def process(what: str, folder: str, **environment: str):
@@ -59,7 +60,7 @@ def test_artifacts_carry_programs_to_a_store_that_trusts_their_signer(run, priva
     assert saved["origins"] == ["compiled", "compiled"]
     assert saved["artifacts"] == sorted(saved["keys"])
 
-    # Of another user, who trusts the first one's daemon.
+    # The artifacts of another user, who trusts the first one's daemon.
     trusted = tmp_path / "trusted"
     trusted.mkdir()
     key = (private_cache / "first" / "store" / "signing.pub").read_bytes()
@@ -70,7 +71,7 @@ def test_artifacts_carry_programs_to_a_store_that_trusts_their_signer(run, priva
     assert loaded["origins"] == ["store", "store"]
     assert loaded["artifacts"] == saved["artifacts"]
 
-    # And of one who does not: told, and compiled.
+    # And those of a user who does not: a message is logged, and the graph is compiled.
     refused, errors = run("load", "third")
     assert refused["origins"] == ["compiled", "compiled"]
     assert "was not loaded: manifest is signed by key" in errors

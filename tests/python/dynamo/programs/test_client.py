@@ -99,7 +99,8 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
 
 
 def test_key_of_known_fields_is_pinned() -> None:
-    """Changing it disowns every alias: do it with the salt (docs/cache_key.md)."""
+    """Changing this key invalidates every alias, so change it together with the salt
+    (docs/cache_key.md)."""
     builder = _client.KeyBuilder()
     builder.field("graph", "relu(x)")
     builder.field("rank", 2)
@@ -136,7 +137,8 @@ def test_cold_warm_and_after_restart(daemon: Daemon) -> None:
     stages = []
     first = daemon.compile("sleep:50 size:1000000", progress=lambda *now: stages.append(now))
     assert first.origin == "compiled"
-    # Which tenths arrive depends on the machine: those that do are of this stage, and in order.
+    # It depends on the machine which tenths arrive; those that do belong to this stage and are in
+    # order.
     steps = [(done, total) for stage, done, total in stages if stage == "sleep"]
     assert steps == sorted(set(steps))
     assert steps and {total for _, total in steps} == {10}
@@ -169,7 +171,7 @@ def test_cold_warm_and_after_restart(daemon: Daemon) -> None:
 
 
 def test_another_graphs_front_end_key_stays_with_who_wrote_it(daemon: Daemon) -> None:
-    """Model B's graph sent with model A's key: A's program is what A's graph makes, always."""
+    """Model B's graph sent with model A's key: the program for A is always made from A's graph."""
     a = daemon.compile("size:10 A")
     attack = daemon.compile("size:20 B", front_end=(key("size:10 A"), [("graph", "A")], "A"))
     assert len(attack.recipes[0]) == 20
@@ -177,7 +179,7 @@ def test_another_graphs_front_end_key_stays_with_who_wrote_it(daemon: Daemon) ->
     assert attack.manifest["key"] != a.manifest["key"]
     by_content = client.get_content(bytes.fromhex(a.manifest["key"]))
     assert bytes(by_content.program) == bytes(a.program)
-    # The alias is this tenant's own, who wrote B into it; a process of A that compiles ends that.
+    # This tenant itself wrote B into the alias; a process of A that compiles ends that.
     assert client.get(key("size:10 A")).manifest["key"] == attack.manifest["key"]
     again = daemon.compile("size:10 A")
     assert (again.manifest["key"], again.origin) == (a.manifest["key"], "store")
@@ -271,7 +273,7 @@ def test_a_killed_server_is_noticed_and_started_again(daemon: Daemon) -> None:
 
 
 def test_links_in_a_folder_of_many_users_are_not_followed(daemon: Daemon) -> None:
-    """Log and build id lie in the private folder where others can write to the cache folder."""
+    """Log and build id are in the private folder where others can write to the cache folder."""
     cache = daemon.folder / "cache"
     cache.mkdir()
     cache.chmod(0o777)
@@ -390,7 +392,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def held(path: str) -> Iterator[int]:
-    """Another process holds the lock; its id."""
+    """Another process holds the lock; yields its process id."""
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, path],
         stdin=subprocess.PIPE,
@@ -406,7 +408,7 @@ def held(path: str) -> Iterator[int]:
 
 
 def test_a_stopped_process_that_holds_the_start_lock_is_named(daemon: Daemon) -> None:
-    """Its own deadline, of 20 s, is waited for by nobody."""
+    """Nobody waits until its own deadline of 20 s."""
     socket = _client.server_paths(str(daemon.folder / "cache"))["socket"]
     with held(socket + ".start") as holder:
         suspend(holder)
@@ -416,7 +418,7 @@ def test_a_stopped_process_that_holds_the_start_lock_is_named(daemon: Daemon) ->
             f"process {holder} holds {socket}.start and is stopped; let it go on: "
             f"kill -CONT {holder}, or end it: kill -9 {holder}"
         ) in str(caught.value)
-        # It goes on, and is as slow as it may be.
+        # The process continues, and is as slow as it may be.
         os.kill(holder, signal.SIGCONT)
         with pytest.raises(_client.ServerUnavailable) as caught:
             daemon.start(start_timeout_s=0.1)

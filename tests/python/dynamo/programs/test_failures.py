@@ -1,4 +1,4 @@
-"""What failures get: a right result or a clear error in bounded time, nothing corrupt served.
+"""Failures end in a right result or a clear error in bounded time, and nothing corrupt is served.
 
 Every case runs user code in a process of its own against a cache folder of its own.
 """
@@ -32,7 +32,7 @@ def test_killed_server_is_replaced_and_nothing_is_lost(private_cache):
 
 
 def test_server_killed_between_capture_and_compile(private_cache):
-    """The connection is there when the compilation is asked for; the server is not."""
+    """The connection exists when the compilation is requested, but the server does not."""
     before = """
 import os, signal
 from habana_frameworks.torch.dynamo.programs import lookup, service
@@ -86,7 +86,8 @@ lookup.capture = capture
 
 
 def test_compilation_over_the_worker_memory(private_cache):
-    """It costs that one request: the graph runs eagerly, the same server compiles the next one."""
+    """It costs only that request: the graph runs eagerly, and the same server compiles the next
+    one."""
     start = [native.server_binary(), "--daemon", "--cache-dir", private_cache]
     subprocess.run([*start, "--worker-memory", "300MB"], check=True, timeout=60)
     pid = daemon_pid(private_cache)
@@ -117,7 +118,8 @@ def test_two_clients_at_once_compile_once(private_cache):
 
 
 def test_a_forked_child_is_told_and_computes_on_the_cpu(private_cache):
-    """Neither the device nor the connection is there; nothing hangs, nothing is served."""
+    """Neither the device nor the connection exists in the child; nothing hangs, nothing is
+    served."""
     after = """
 import os, signal
 x_hpu, known = x.to("hpu"), torch.compile(lambda x: x * 2 + 1, backend="hpu_backend")

@@ -105,7 +105,8 @@ def test_every_miss_can_be_explained(store):
 
 
 def test_opaque_function_has_no_front_end_key(store):
-    """It is captured in every process; the program of what was captured is stored."""
+    """Such a graph is captured in every process, and the program of the captured graph is
+    stored."""
     from torch._dynamo import allow_in_graph
 
     class Scale:
@@ -177,7 +178,7 @@ def test_unsupported_graph_is_remembered(store):
     ["DEADLINE_EXCEEDED", "FAILED_PRECONDITION", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"],
 )
 def test_passing_failure_is_about_one_graph_and_not_remembered(store, code):
-    """A verdict may have any code; the server is asked again for every other graph."""
+    """A refusal may have any code; the server is asked again for every other graph."""
     store.compile_errors = [fake_service.CompileError("the verdict", code)]
     graph = run(affine, X, W).graphs[-1]
     assert (graph.origin, graph.reason) == ("eager", "the verdict")

@@ -1,4 +1,4 @@
-"""Keys of the fallback chain, unusable programs, and what is kept; with a service in memory."""
+"""Keys of the fallback chain, unusable programs, and what is cached; with a service in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_changed_capture_code_costs_a_capture_and_no_compilation(store, monkeypa
 
 
 def test_capture_digest_covers_what_makes_graphs():
-    """Every module that graph_capture needs, however far away, and those that Dynamo asks."""
+    """The digest covers every module that graph_capture needs, however indirectly, and those that
+    Dynamo asks."""
     root = Path(hook.__file__).parents[1]
     files = {
         str(path.relative_to(root)): path.read_text()

@@ -151,7 +151,8 @@ def test_device_kernels_are_no_fallback(settings, capfd):
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_lines_of_compiled_graphs_follow_the_masks(settings, caplog, asked):  # FALL-3, FLAG-4
-    """By default one line a step, with its reason; those of the bridge where the masks ask."""
+    """By default there is one line per step, with its reason; the lines of the bridge appear where
+    the masks ask for them."""
     settings(**(FALLBACK if asked else {}))
     torch._dynamo.reset()
     shared_layer.logger.set_store_data(True)

@@ -1,4 +1,4 @@
-"""A cache folder that others can write to: nothing that they lay there hangs or misleads us."""
+"""A cache folder that others can write to: no file that they put there hangs or misleads us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen mode, priorities, and what a miss lacked."""
+"""Frozen mode, priorities, and the explanation of a miss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_frozen_mode_explains_a_miss_and_compiles_nothing(stored):
     counters = service.connect().stats()
     assert counters["compile.frozen_misses"] == 1
     assert counters["compile.compiled"] == 3
-    # What is no miss stays as it is: a graph for no device runs eagerly.
+    # A graph without a device is not a miss and still runs eagerly.
     fresh_process()
     compiled = torch.compile(
         lambda x: x + 1, backend="hpu_backend", dynamic=False, options={"frozen": True}

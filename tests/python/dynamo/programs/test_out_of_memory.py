@@ -1,5 +1,5 @@
-"""Device memory that is exhausted in a call of a program: an error with figures, and a device that
-goes on."""
+"""Device memory that is exhausted in a call of a program: there is an error with numbers, and the
+device can still be used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def told():
-    # x and its copy have 16 MiB each.
+    # x and its copy take 16 MiB each.
     printed = output_of(PROGRAM, HPU_EMULATOR_DRAM_BYTES=str(60 << 20)).stdout
     return json.loads(printed.splitlines()[-1])
 
@@ -59,6 +59,6 @@ def test_a_call_without_memory(told, place):
         assert "hpu out of memory: tried to allocate" in text
         for figure in ("free", "total", "in use by tensors", "held in the allocator's cache"):
             assert figure in text
-    # The device computes, and nothing but the small result is held.
+    # The device computes, and holds nothing but the small result.
     assert after[0] == 20
     assert after[1] < 1 << 20

@@ -24,7 +24,7 @@ def load(program: Program):
 
 
 def one_op(step: Eager, inputs=1, spec=F23, out=F23, mutated=False) -> Program:
-    """Tensors 0..inputs-1 are the inputs, tensor `inputs` is what the op makes."""
+    """Tensors 0..inputs-1 are the inputs, tensor `inputs` is the result of the op."""
     return Program(
         inputs=[(spec, mutated and i == 0, False) for i in range(inputs)],
         tensors=[(pb.INPUT, i, spec) for i in range(inputs)] + [(pb.EAGER, 0, out)],

@@ -1,4 +1,5 @@
-"""Files of the daemon that others remove or open while it runs: noticed, told, made good.
+"""Files of the daemon that others remove or open while it runs: this is noticed, reported and
+repaired.
 
 The daemon is the product's server around a fake compiler (tests/service/fake_backend.h).
 """
@@ -45,13 +46,14 @@ def wait_until(condition: Callable[[], bool], seconds: float = 5) -> None:
 
 @pytest.mark.parametrize("removed", ["socket", "lock", "key", "folder"])
 def test_what_lies_in_the_socket_folder_is_made_again(daemon: Daemon, removed: str) -> None:
-    """A new process is past it within 2 s (a second of it is the daemon's to notice)."""
+    """A new process gets through within 2 s, of which the daemon takes up to a second to notice."""
     daemon.compile("quick")
     pid = daemon.client().hello()["pid"]
     socket = paths(daemon)["socket"]
     if removed == "folder":
         shutil.rmtree(socket.parent)
-        wait_until(socket.exists)  # else a new client would start a server before it is noticed
+        # otherwise a new client would start a server before the removal is noticed
+        wait_until(socket.exists)
     else:
         suffix = {"socket": "", "lock": ".lock", "key": ".pub"}[removed]
         Path(f"{socket}{suffix}").unlink()
@@ -114,7 +116,7 @@ def test_a_removed_store_is_told_and_the_next_daemon_has_a_new_one(
     daemon.compile("quick")
     before = daemon.client().hello()["pid"]
     log = paths(daemon)["log"]
-    lines = log.open()  # readable after the file is gone
+    lines = log.open()  # stays readable after the file is removed
     shutil.rmtree(daemon.folder / "cache" / what)
     wait_until(lambda: process(daemon) is None and not alive(before))
     text = lines.read()

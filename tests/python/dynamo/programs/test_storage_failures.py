@@ -15,7 +15,7 @@ import pytest
 from conftest import stop_daemon
 from failing_process import hpu_compile, log_of, run
 
-# Root without its right to write everywhere.
+# Runs as root without its right to write everywhere.
 AS_PLAIN_USER = (
     ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 )
@@ -24,7 +24,8 @@ OTHER_GRAPH = "x = x[:2]"  # another shape, so another program
 
 
 def test_unwritable_cache_folder(private_cache):
-    """What is stored is served; what is new lives as long as the daemon, in a substitute folder."""
+    """Stored programs are served; a new program lives as long as the daemon, in a substitute
+    folder."""
     run(private_cache)
     assert hpu_compile(private_cache, "stop")["stopped"]
     files = {path: path.stat().st_mode for path in [private_cache, *private_cache.rglob("*")]}
@@ -45,7 +46,7 @@ def test_unwritable_cache_folder(private_cache):
 
 
 def unusable(kind: str, folder: Path) -> Path:
-    """A cache folder that cannot be one."""
+    """A path that cannot be used as a cache folder."""
     if kind == "a file":
         (folder / "file").write_text("")
         return folder / "file"
@@ -65,8 +66,9 @@ def unusable(kind: str, folder: Path) -> Path:
     ],
 )
 def test_substitute_for_the_cache_folder(tmp_path, kind, runtime_folder):
-    """The daemon is found, asked and stopped where it really is."""
-    runtime = Path(tempfile.mkdtemp(prefix="hpu-run-"))  # short enough for a socket, as users' are
+    """The daemon is found, asked and stopped at its real place."""
+    # short enough for a socket, as users' folders are
+    runtime = Path(tempfile.mkdtemp(prefix="hpu-run-"))
     folder = tmp_path / "cache"
     folder.mkdir()
     cache = unusable(kind, folder)
@@ -96,7 +98,7 @@ def test_substitute_for_the_cache_folder(tmp_path, kind, runtime_folder):
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A disk of its own for the folder; its daemon is stopped at the end."""
+    """A disk of its own for the folder; the folder's daemon is stopped at the end."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     try:
         yield
@@ -106,7 +108,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
 
 
 def fill(folder: Path) -> Path:
-    """A file that takes what is left of the disk."""
+    """A file that takes the remaining space of the disk."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -119,7 +121,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 
 @needs_root
 def test_disk_that_becomes_full(private_cache):
-    """What is stored is served; what is new is kept once there is room again."""
+    """Stored programs are served; a new program is stored once there is room again."""
     with small_disk(private_cache, "64m"):
         assert run(private_cache)["origin"] == "compiled"
         assert hpu_compile(private_cache, "stop")["stopped"]

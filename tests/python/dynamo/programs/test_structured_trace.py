@@ -21,7 +21,7 @@ with torch.no_grad():
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("trace")
-    cache = folder / "cache"  # nothing is stored: every stage runs
+    cache = folder / "cache"  # nothing is stored, so every stage runs
     try:
         output_of(PROGRAM, TORCH_TRACE=str(folder / "log"), HPU_CACHE_DIR=str(cache))
         (log,) = (folder / "log").glob("*.log")

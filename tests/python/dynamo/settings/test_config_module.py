@@ -103,7 +103,7 @@ def test_flag_without_effect_is_told_once(store, caplog):
 
 
 def test_values_belong_to_the_thread():
-    """As torch's config modules: what one thread patches another does not see."""
+    """As with torch's config modules, a thread does not see what another thread patches."""
     seen = []
     with config.patch(inference=False):
         thread = threading.Thread(target=lambda: seen.append(config.inference))

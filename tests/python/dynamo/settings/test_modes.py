@@ -1,4 +1,4 @@
-"""PT_HPU_LAZY_MODE and what belongs to lazy mode: guide section 2, bridge.md section 3."""
+"""PT_HPU_LAZY_MODE and the functions of lazy mode: guide section 2, bridge.md section 3."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_mark_step_warns_once_and_does_nothing():
 
 
 def test_step_closures_run_in_order_at_the_step():
-    """OUT-4, bridge.md section 3; what a closure adds waits for the next step."""
+    """OUT-4, bridge.md section 3; closures that a closure adds wait for the next step."""
     code = (
         "import habana_frameworks.torch.core as htcore\n"
         "done = []\n"

@@ -1,4 +1,5 @@
-"""What a value is in words of any process: whatever may behave differently reads differently."""
+"""Descriptions of values that hold in any process: whatever may behave differently is described
+differently."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def other(value):
     return (*value, "other")
 
 
-# Others follow from these: replaced alone they make no code.
+# Other attributes follow from these, which alone cannot be replaced in valid code.
 TOGETHER = {
     "co_argcount": {"co_argcount": 1, "co_kwonlyargcount": 2},
     "co_posonlyargcount": {"co_posonlyargcount": 1},
@@ -60,7 +61,8 @@ PLACES = {"co_filename", "co_firstlineno", "co_linetable", "co_lnotab"}
 
 
 def attributes():
-    """Those that hold a value, by what Python says that a code object has."""
+    """The attributes that hold a value, according to Python's own list of a code object's
+    attributes."""
     code = sample.__code__
     return [n for n in dir(code) if n.startswith("co_") and not callable(getattr(code, n))]
 
@@ -116,7 +118,7 @@ CONSTANTS = [
 
 
 def test_constants_are_told_by_value():
-    """Each pair that is not one value in all that code can see."""
+    """The values of each pair differ in something that code can see."""
     texts = [text_of(sample.__code__.replace(co_consts=(c,))) for c in CONSTANTS]
     same = [
         (CONSTANTS[one], CONSTANTS[two])
@@ -161,7 +163,7 @@ def test_members_of_enums_are_told_with_their_values(kind):
 
 
 def make(**changes):
-    """A class that is one attribute different from make()."""
+    """A class that differs from make() in one attribute."""
     attributes = {"__module__": "m", "__qualname__": "C", "a": 1, "f": lambda self: 1}
     return type("C", changes.pop("bases", (object,)), attributes | changes)
 
@@ -226,14 +228,14 @@ def test_classes_are_told_by_all_that_they_define(name):
 
 
 def test_a_class_is_told_without_what_dynamo_keeps_of_its_methods():
-    """Addresses of this process."""
+    """Dynamo keeps addresses of this process in attributes of the methods."""
     ones = [make(f=torch._dynamo.disable(documented)) for _ in range(2)]
     assert ones[0].f._torchdynamo_wrapper_id != ones[1].f._torchdynamo_wrapper_id
     assert Describer().identity(ones[0]) == Describer().identity(ones[1])
 
 
 def test_a_function_is_told_without_what_classes_it_is_annotated_with_count():
-    """torch's handles of hooks are numbered by an attribute of their class."""
+    """torch numbers handles of hooks by an attribute of their class."""
     kind = make()
     text = Describer().identity(twin(__annotations__={"return": kind}))
     kind.a = 2

@@ -1,4 +1,5 @@
-"""The folder of stored starts against whoever else can write near it, and what is unpickled."""
+"""The folder of stored starts against other users who can write near it, and the unpickled
+content."""
 
 from __future__ import annotations
 
@@ -133,12 +134,13 @@ def test_something_else_in_place_of_the_key_or_the_journal_is_an_error(cache, tm
 
 
 def test_a_folder_that_is_swapped_while_it_is_read_changes_nothing(cache, tmp_path):
-    """The folder is renamed at every moment; what is read is signed content or nothing."""
+    """The folder is renamed at every moment; the content that is read is signed, or nothing is
+    read."""
     files.write(KEY, b"ours")
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     (cache / "start").rename(tmp_path / "kept")
-    files.write(KEY, b"theirs")  # by a key of its own
+    files.write(KEY, b"theirs")  # signed with a key of its own
     (cache / "start").rename(other / "start")
     (tmp_path / "kept").rename(cache / "start")
     opened = os.open
@@ -146,7 +148,7 @@ def test_a_folder_that_is_swapped_while_it_is_read_changes_nothing(cache, tmp_pa
 
     def swap(path, flags, *args, **kwargs):
         found = opened(path, flags, *args, **kwargs)
-        if path == "start":  # its descriptor is there: now somebody lays another folder there
+        if path == "start":  # its descriptor is open: now somebody puts another folder there
             (cache / "start").rename(tmp_path / "kept")
             (other / "start").rename(cache / "start")
             steps.append("swapped")

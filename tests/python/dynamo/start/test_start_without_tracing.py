@@ -1,4 +1,4 @@
-"""Starts without tracing: a hit where nothing differs, a trace and a right answer where one thing
+"""Starts without tracing: a hit where nothing differs; a trace and a right answer where one thing
 does (start_differences.py). Processes of one test share a cache folder."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from habana_frameworks.torch.dynamo.start import files, graphs
 from habana_frameworks.torch.dynamo.start.describe import Refused
 
 DRIVER = str(TESTS / "start_process.py")
-# The others are slow: together they take minutes.
+# The other cases are slow: together they take minutes.
 SHORT = {
     "net: patched function of torch",
     "net: attribute of a module",
@@ -41,7 +41,7 @@ SHORT = {
 }
 
 
-# What a process needs that compiles, and one that starts does not.
+# Modules that a process needs to compile, and not to start.
 COMPILING = {
     f"habana_frameworks.torch.dynamo.{name}"
     for name in ("hook", "graph_capture", "capture", "joint", "functional", "decompositions")
@@ -62,7 +62,8 @@ def process(cache, case, name="", **environment):
 
 
 class Forks:
-    """A process that has imported and does nothing else; it forks for every question."""
+    """A process that has imported the modules and does nothing else; it forks for every
+    question."""
 
     def __init__(self, cache, seed):
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close()
@@ -92,8 +93,8 @@ class Forks:
 
 
 class Pairs:
-    """What stores starts and what may load them: no address, no order of a set is the same in
-    both."""
+    """The process that stores starts and those that may load them: no address and no order of a set
+    is the same in both."""
 
     def __init__(self, cache):
         self.cache = cache
@@ -237,7 +238,7 @@ print(json.dumps([texts, sources, others, told]))
 
 
 def test_a_start_has_the_guards_that_dynamos_own_builder_makes(private_cache):
-    """Word for word, also what they compare with."""
+    """The guards are the same word for word, including the values that they compare with."""
     environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     output_of(BOTH_BUILDERS, **environment)
     printed = output_of(BOTH_BUILDERS, **environment).stdout.splitlines()[-1]
@@ -290,7 +291,7 @@ def test_a_folder_open_to_others_is_not_read(private_cache):
 
 
 def _flipped(content):
-    if not content:  # of a program that an earlier test damaged
+    if not content:  # it belongs to a program that an earlier test damaged
         return content
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
@@ -312,7 +313,7 @@ def test_a_damaged_file_is_a_trace(pairs, damage):
         path.write_bytes(DAMAGES[damage](path.read_bytes()))
     answer = pairs.load("net")
     assert answer["right"] and answer["traced"] == [True]
-    assert pairs.load("net")["traced"] == [False]  # what the trace kept
+    assert pairs.load("net")["traced"] == [False]  # the start that the trace kept
 
 
 @pytest.mark.slow
@@ -354,7 +355,7 @@ def test_one_difference_is_never_a_wrong_answer(pairs, name):
 
 
 def test_graphs_under_way_belong_to_the_thread_that_traces():
-    """Both threads trace a frame whose graph Dynamo names alike."""
+    """Both threads trace a frame whose graph has the same name in Dynamo."""
     meet = threading.Barrier(2, timeout=TIMEOUT_S)
     taken = {}
 
@@ -420,7 +421,8 @@ def attend(x):
 
 
 def test_sizes_after_a_start_are_what_they_were_after_its_trace(private_cache, tmp_path):
-    """The second process starts the first size and takes the next for dynamic, as the first did."""
+    """The second process starts the first size and treats the next one as dynamic, as the first
+    process did."""
     (tmp_path / "growing.py").write_text(ATTEND)
     environment = {
         "HPU_CACHE_DIR": str(private_cache),
@@ -492,7 +494,7 @@ print(x.item(), not journal.outcomes()[0].reason)
 
 
 def test_a_dictionary_in_another_order_is_another_program(tmp_path):
-    """Its keys are guarded by their places."""
+    """The keys of the dictionary are guarded by their positions."""
     (tmp_path / "ordered.py").write_text(ORDERED)
     path = f"import builtins, sys; sys.path.insert(0, {str(tmp_path)!r})"
     answers = [
