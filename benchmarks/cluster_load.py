@@ -1,6 +1,7 @@
-"""Measures how many programs a compile server hands out, and how fast: hits by 1, 8, 64 and 512
-clients, local and over the network, beside plain Redis and PyTorch's Redis cache with values of
-equal size.
+"""Measures how many programs a compile server hands out, and how fast.
+
+Hits by 1, 8, 64 and 512 clients are measured, local and over the network, beside plain Redis and
+PyTorch's Redis cache with values of equal size.
 
 Everything runs on this machine, servers and clients in network namespaces (tests/cluster; root). A
 row is --seconds of one kind of client. Kinds alternate within a number of clients, so that they

@@ -1,9 +1,9 @@
-"""Simulates how long a large job waits for its programs, with hosts, daemons and compile servers
-whose service times cluster_load.py measured on one machine.
+"""Simulates how long a large job waits for its programs.
 
-Every rank needs the same programs, one after the other. A server hands out one program at a time
-per core; of the requests for one key one compiles, the others wait for it. The model does not
-include network bandwidth, lost servers, or the ranks' own work between programs.
+The hosts, daemons and compile servers have service times that cluster_load.py measured on one
+machine. Every rank needs the same programs, one after the other. A server hands out one program at
+a time per core; of the requests for one key one compiles, the others wait for it. The model does
+not include network bandwidth, lost servers, or the ranks' own work between programs.
 
 ./dev python benchmarks/cluster_simulation.py [--hosts 1000] [--ranks 8] [--programs 20]
 """

@@ -223,7 +223,7 @@ def device_counters() -> dict[str, int]:
     size = ctypes.c_size_t()
     text = ctypes.create_string_buffer(4096)
     if library.synEmulatorGetCounters(text, ctypes.c_size_t(len(text)), ctypes.byref(size)):
-        raise SystemExit("the device does not tell its counters")
+        raise SystemExit("the device does not report its counters")
     counters: dict[str, int] = json.loads(text.value)
     return counters
 

@@ -1,11 +1,13 @@
-"""What a store of many small programs costs: how long it takes to open and to list, how much memory
-its server needs, and how evictions affect writers.
+"""Measures what a store of many small programs costs.
+
+The figures are how long it takes to open and to list, how much memory its server needs, and how
+evictions affect writers.
 
 ./dev python benchmarks/store_growth.py [--programs 10000,100000,1000000]
 
-The store is filled by hpu_store_fill (tests/cluster): as a server's writers would, with each write
-synced, but without server and compiler between. --through-the-server fills it by clients that have
-programs compiled. --store FOLDER: uses up a store that hpu_store_fill has filled.
+The store is filled by hpu_store_fill (tests/cluster) as a server's writers would fill it, with each
+write synced, but without server and compiler between. --through-the-server fills it by clients that
+have programs compiled. --store FOLDER: uses up a store that hpu_store_fill has filled.
 """
 
 from __future__ import annotations

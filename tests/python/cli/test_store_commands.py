@@ -160,8 +160,8 @@ def rename_a_blob(parts: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (flip, "has another content than its name says"),
-        (rename_a_blob, "is no name of a blob"),
+        (flip, "has content that does not match its name"),
+        (rename_a_blob, "is not the name of a blob"),
         (lambda parts: parts.pop("index.json"), "index.json is missing"),
         (lambda parts: parts.update({"index.json": b"[1]"}), "index.json: "),
         (lambda parts: parts.update({"index.json": b"not JSON"}), "index.json: "),
@@ -262,4 +262,4 @@ def test_a_bundle_that_was_made_to_harm_is_an_error(tmp_path, make):
 def test_what_is_no_bundle_is_told(stored, capsys, tmp_path, content):
     (tmp_path / "b.tar").write_bytes(content)
     error = refusal(capsys, "import", tmp_path / "b.tar")
-    assert "is no bundle" in error or "is damaged: index.json is missing" in error
+    assert "is not a bundle" in error or "is damaged: index.json is missing" in error

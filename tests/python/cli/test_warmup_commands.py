@@ -250,7 +250,7 @@ def test_factories_that_fail_and_shapes_that_do_not_fit(host):
     line = 1 + manifest.splitlines().index("  - name: other")
     assert f"line {line}, model: app:broken raised FileNotFoundError: no weights here" in told
     told = host.run("warm", "two.yaml", "--plan", code=1)
-    assert "12 shapes, no time is told where something is refused; " in told
+    assert "12 shapes, no time is estimated where something is refused; " in told
     assert "other: 6 shapes, refused" in told and "of None" not in told
     (host.folder / "huge.yaml").write_text(MANIFEST.replace("[1, 2]", "[1, 1000000000]"))
     told = host.run("warm", "huge.yaml", "--plan", code=1)

@@ -212,7 +212,7 @@ def test_a_listed_operator_does_write():
         assert set(*watch.undeclared.values()) == {"running_mean", "running_var"}
 
 
-# ---- what is kept of weights ---------------------------------------------------------------------
+# ---- values cached for weights -------------------------------------------------------------------
 
 
 def folded(dtype, kind=nn.BatchNorm2d):

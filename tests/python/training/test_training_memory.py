@@ -25,7 +25,7 @@ def make_run():
 
 
 @pytest.fixture(scope="module")
-def parted():
+def partitioned():
     return make_run()
 
 
@@ -37,8 +37,8 @@ def peak_of(function):
     return torch.hpu.max_memory_allocated() - before
 
 
-def test_what_is_saved_makes_room_for_gradients(parted):
-    model, run = parted
+def test_what_is_saved_makes_room_for_gradients(partitioned):
+    model, run = partitioned
     before = torch.hpu.memory_allocated()
     loss = run()
     saved = torch.hpu.memory_allocated() - before
@@ -70,8 +70,8 @@ def test_a_launch_gives_its_workspace_back():
         assert torch.hpu.max_memory_allocated() - before >= out.nbytes + ROWS * 4 * WIDTH * 4
 
 
-def test_gradients_of_a_retained_graph_are_those_of_the_last_time(parted):
-    model, run = parted
+def test_gradients_of_a_retained_graph_are_those_of_the_last_time(partitioned):
+    model, run = partitioned
     loss = run()
     loss.backward(retain_graph=True)
     once = [parameter.grad.clone() for parameter in model.parameters()]
@@ -83,8 +83,8 @@ def test_gradients_of_a_retained_graph_are_those_of_the_last_time(parted):
     model.zero_grad()
 
 
-def test_what_a_hook_of_saved_tensors_holds_stays(parted):
-    model, run = parted
+def test_what_a_hook_of_saved_tensors_holds_stays(partitioned):
+    model, run = partitioned
     held = []
 
     def pack(tensor):
@@ -129,8 +129,8 @@ def test_a_backward_that_failed_on_its_way_is_not_repeated():
         out.sum().backward()
 
 
-def test_gradients_are_those_of_the_cpu(parted):
-    model, run = parted
+def test_gradients_are_those_of_the_cpu(partitioned):
+    model, run = partitioned
     run().backward()
     reference = nn.Sequential(
         *[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]

@@ -54,7 +54,7 @@ def test_limits_of_padding_thin_a_range():
             "1000 batch sizes and 101 sequence sizes make 101000 shapes, at most 100000: take a",
         ),
         (lambda: warmup.Buckets([]), "batch: no size is given"),
-        (lambda: warmup.Buckets([1], [0]), "sequence: 0 is no size"),
+        (lambda: warmup.Buckets([1], [0]), "sequence: 0 is not a size"),
         (lambda: warmup.Buckets([1, 4]).fit(5), "batch 5 is above the largest bucket, 4"),
         (lambda: warmup.Buckets([1], [8]).fit(1, 9), "sequence 9 is above the largest bucket, 8"),
     ],

@@ -72,7 +72,7 @@ def test_fields():
         ("dtype: bfloat16", "dtype: int8", "m.yaml:8: models[0].dtype: 'int8': expected one of"),
         ("deterministic", "determined", "m.yaml:9: models[0].options: "),
         ("dtype:", "dtyp:", "m.yaml:8: models[0].dtyp: unknown; expected one of model, "),
-        ("batch: [4, 1]", "batch: [4\n    x: ]", "m.yaml:6: no YAML: "),
+        ("batch: [4, 1]", "batch: [4\n    x: ]", "m.yaml:6: not YAML: "),
         ("models:\n", "models: []\nmodel:\n", "m.yaml:2: models: expected a list of at least one"),
         (GOOD, "", "m.yaml:1: the file is empty"),
         (GOOD, "version: 1\n", "m.yaml:1: models: it is missing, and so is `recorded`"),
@@ -131,7 +131,7 @@ def test_a_manifest_is_a_regular_file(tmp_path):
     with pytest.raises(OSError, match="it is a folder and not a regular file"):
         read_manifest(tmp_path)
     (tmp_path / "latin").write_bytes(b"version: 1\nmodels: \xff\n")
-    with pytest.raises(ManifestError, match="latin:2: no UTF-8: invalid start byte"):
+    with pytest.raises(ManifestError, match="latin:2: not UTF-8: invalid start byte"):
         read_manifest(tmp_path / "latin")
 
 

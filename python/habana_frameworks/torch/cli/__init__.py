@@ -48,7 +48,7 @@ from .warm_commands import (
 
 
 def options(_: argparse.Namespace) -> list[dict[str, Any]]:
-    """Options of hpu_backend."""
+    """Lists the options of hpu_backend."""
     return [
         {
             "option": option.name,

@@ -25,12 +25,14 @@ _IMPORT_TIMEOUT_S = 600.0
 
 def add_export_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path, help="file to write, a tar archive")
-    command.add_argument("keys", nargs="*", metavar="key", help="of programs; none = all")
+    command.add_argument(
+        "keys", nargs="*", metavar="key", help="keys of the programs; by default all"
+    )
 
 
 def export_(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Writes stored programs, with their signatures and names, into one file: a bundle, which is an
-    OCI image layout as well."""
+    """Writes stored programs, with their signatures and names, into one file: a bundle, which is
+    also an OCI image layout."""
     client = daemon_client()
     stored = client.list()
     chosen = find_manifests(arguments.keys, stored) if arguments.keys else stored
@@ -77,8 +79,8 @@ def add_import_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def import_(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Files the programs of a bundle in the daemon's store. It takes those that are signed by its
-    own key or by one in its --trusted-keys."""
+    """Files the programs of a bundle in the daemon's store, which accepts those that are signed by
+    its own key or by one in its --trusted-keys."""
     client = daemon_client()
     aliases = 0
     with _open(arguments.bundle) as bundle, Progress("importing") as progress:
@@ -106,8 +108,8 @@ def add_sign_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         type=_public_key,
         metavar="KEY",
-        help="public key, whole, whose programs are signed; without it those that the daemon "
-        "believes",
+        help="whole public key of a signer whose programs are signed; without it, the signers "
+        "that the daemon believes",
     )
 
 
@@ -121,8 +123,8 @@ def _public_key(text: str) -> str:
 
 
 def sign(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Signs a bundle's programs with another key, for servers that trust that one. They must be of
-    a signer that is named, or that the daemon believes."""
+    """Signs a bundle's programs with another key, for servers that trust that key. The programs
+    must come from a signer that is named, or that the daemon believes."""
     module = native.client_module()
     if not (arguments.key / "signing.key").exists():
         raise CommandError(f"{arguments.key} holds no key; hpu-compile keys --new makes one")

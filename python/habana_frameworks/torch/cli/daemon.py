@@ -66,7 +66,7 @@ def find_daemon() -> tuple[Any, dict[str, Any]] | None:
 
 
 def status(_: argparse.Namespace) -> dict[str, Any]:
-    """Whether the daemon runs, its build, its files, and what is wrong here if anything is."""
+    """Shows whether the daemon runs, its build and its files, and what is wrong, if anything."""
     answer: dict[str, Any] = {"running": False, "cache_dir": native.cache_dir(), **server_paths()}
     wrong = problem_of_settings(answer["cache_dir"])
     if wrong:
@@ -138,12 +138,12 @@ def problem_of_store(store: str, log: str, counters: dict[str, int]) -> str:
 
 
 def stats(_: argparse.Namespace) -> dict[str, Any]:
-    """Counters of the daemon."""
+    """Shows the daemon's counters."""
     return dict(daemon_client().stats())
 
 
 def stop(_: argparse.Namespace) -> dict[str, Any]:
-    """Asks the daemon to finish what it does and end."""
+    """Asks the daemon to finish its work and end."""
     try:
         found = find_daemon()
     except DeafDaemonError as error:

@@ -20,8 +20,8 @@ def add_keys_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def keys(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Keys whose signatures the daemon believes, its own first; or those of a folder; or a new
-    one."""
+    """Shows the keys whose signatures the daemon believes, its own first; or those of a folder; or
+    makes a new key."""
     module = native.client_module()
     if arguments.new is not None:
         arguments.new.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def believed_keys() -> list[dict[str, Any]]:
 
 def _of_folder(folder: Path) -> list[dict[str, Any]]:
     if not folder.is_dir():
-        raise CommandError(f"{folder} is no folder")
+        raise CommandError(f"{folder} is not a folder")
     rows = []
     files = sorted(p for p in folder.iterdir() if p.suffix in (".pub", ".revoked"))
     contents = [read_regular_file(path) for path in files]

@@ -36,11 +36,13 @@ def parse_time(text: str) -> int:
 
 
 def add_pin_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("keys", nargs="+", metavar="key", help="of either kind, or its beginning")
+    command.add_argument(
+        "keys", nargs="+", metavar="key", help="key of either kind, or its beginning"
+    )
 
 
 def pin(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Keeps programs in the store whatever else comes: they are not evicted and no garbage."""
+    """Keeps programs in the store: they are neither evicted nor removed as garbage."""
     return _set_pinned(arguments.keys, True)
 
 
@@ -60,15 +62,20 @@ def _set_pinned(keys: list[str], pinned: bool) -> list[dict[str, Any]]:
 
 def add_gc_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--max-size", type=parse_size, help="of what may stay, e.g. 5GB; longest unused goes first"
+        "--max-size",
+        type=parse_size,
+        help="bytes that may stay, e.g. 5GB; the longest unused go first",
     )
     command.add_argument(
-        "--unused", type=parse_time, default=0, help="programs not used for so long go, e.g. 30d"
+        "--unused",
+        type=parse_time,
+        default=0,
+        help="remove programs not used for this time, e.g. 30d",
     )
 
 
 def gc(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Removes programs that nobody needs; never pinned ones."""
+    """Removes programs that nobody needs, but never pinned ones."""
     if arguments.max_size is None and not arguments.unused:
         raise CommandError("say what is to go: --max-size SIZE, --unused TIME, or both")
     limit = (1 << 64) - 1 if arguments.max_size is None else arguments.max_size
@@ -81,8 +88,8 @@ def gc(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def verify(_: argparse.Namespace) -> dict[str, Any]:
-    """Has the daemon read all stored programs again: signatures and digests. Damaged ones are set
-    aside, and compiled again when they are asked for."""
+    """Has the daemon read all stored programs again and check signatures and digests. Damaged
+    programs are set aside, and compiled again when they are requested."""
     bad: list[dict[str, str]] = []
     count = 0
     with Progress("verifying") as progress:

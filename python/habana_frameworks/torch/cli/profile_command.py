@@ -17,7 +17,7 @@ def add_profile_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def profile(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Runs a script; times by engine, recipe launch and kernel."""
+    """Runs a script and prints times by engine, recipe launch and kernel."""
     from ..utils import profiler
 
     check_script(arguments.script)

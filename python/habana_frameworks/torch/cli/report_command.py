@@ -25,7 +25,7 @@ def add_report_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def report(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Runs a script; one page of graphs, breaks, misses, times, kernels and memory."""
+    """Runs a script and writes one page of graphs, breaks, misses, times, kernels and memory."""
     from ..report.collect import collect
     from ..report.page import to_html
     from ..report.recording import record

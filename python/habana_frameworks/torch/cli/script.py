@@ -12,7 +12,7 @@ from .errors import CommandError
 
 def add_script_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("script", help="Python file, run as the main program")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
 
 
 def check_script(script: str) -> None:

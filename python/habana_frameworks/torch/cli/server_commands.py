@@ -23,15 +23,16 @@ def _roles(text: str) -> str:
 
 
 def add_token_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", help="the caller, as the server's log shall name it")
-    command.add_argument("tenant", help="whose names of programs the caller sees and files")
+    command.add_argument("name", help="name of the caller in the server's log")
+    command.add_argument("tenant", help="tenant whose names of programs the caller sees and files")
     command.add_argument("roles", type=_roles, help="read, compile, admin, separated by commas")
-    command.add_argument("--days", type=int, help="so many days it is good; else for ever")
-    command.add_argument("--out", help="new file for the token; else it is printed")
+    command.add_argument("--days", type=int, help="days for which it is valid; by default for ever")
+    command.add_argument("--out", help="new file for the token; by default it is printed")
 
 
 def token(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A new token for a caller of a shared server, and the line for the server's callers' file."""
+    """Makes a token for a caller of a shared server, and the line for the server's callers'
+    file."""
     secret = secrets.token_urlsafe(32)
     digest = hashlib.sha256(secret.encode()).hexdigest()
     line = f"{arguments.name} {arguments.tenant} {arguments.roles} sha256:{digest}"

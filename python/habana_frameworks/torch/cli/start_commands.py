@@ -11,13 +11,17 @@ from .errors import CommandError
 
 def add_starts_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--process", type=int, metavar="PID", help="without KEY: of this process, not the newest"
+        "--process",
+        type=int,
+        metavar="PID",
+        help="without KEY: explain this process, not the newest",
     )
 
 
 def explain_starts(process: int | None) -> dict[str, Any]:
-    """Each frame that one process started or traced, with why; of a traced one also how the kept
-    start of the same function differs that differs least. CommandError if there is none."""
+    """Each frame that one process started or traced, with the reason. For a traced frame also the
+    differences to the nearest kept start of the same function. Raises CommandError if there is
+    none."""
     try:
         outcomes = journal.stored()
     except files.NoFolder as error:

@@ -87,11 +87,11 @@ def label_of(manifest: dict[str, Any]) -> str:
 
 
 def add_ls_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=int, default=0, help="at most so many")
+    command.add_argument("--limit", type=int, default=0, help="list at most this many")
 
 
 def ls(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Stored programs, newest first, with the front-end keys that name them."""
+    """Lists stored programs, newest first, with the front-end keys that name them."""
     now = time.time()
     for manifest in daemon_client().list(arguments.limit):
         size = manifest["program"][1] + sum(recipe[1] for recipe in manifest["recipes"])
@@ -116,7 +116,7 @@ def add_show_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def show(arguments: argparse.Namespace) -> dict[str, Any]:
-    """One stored program, by either of its keys: its manifest and its listing."""
+    """Shows one stored program, found by either of its keys: its manifest and its listing."""
     client = daemon_client()
     (manifest,) = find_manifests([arguments.key], client.list())
     loaded = client.get_content(bytes.fromhex(manifest["key"]))
@@ -141,15 +141,15 @@ def _nearest(found: _Found, programs: Iterable[dict[str, Any]]) -> tuple[str, li
 
 def add_explain_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "key", nargs="?", help="key of either kind, or the beginning of one; none: starts"
+        "key", nargs="?", help="key of either kind, or the beginning of one; without it: starts"
     )
     command.add_argument("other", nargs="?", help="key to compare with")
     add_starts_arguments(command)
 
 
 def explain(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What both keys of a program are made of, and how the nearest key of the same kind differs;
-    without a key, why the newest process traced what it traced."""
+    """Shows the factors of both keys of a program, and how the nearest key of the same kind
+    differs; without a key, why the newest process traced its frames."""
     if arguments.key is None:
         return explain_starts(arguments.process)
     client = daemon_client()

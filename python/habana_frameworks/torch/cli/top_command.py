@@ -27,14 +27,14 @@ def add_top_arguments(command: argparse.ArgumentParser) -> None:
         "urls",
         nargs="*",
         metavar="URL",
-        help="metrics pages of servers, http://HOST:PORT/metrics; none = the own daemon",
+        help="metrics pages of servers, http://HOST:PORT/metrics; by default your own daemon",
     )
     command.add_argument("--interval", type=float, default=2.0, help="seconds between looks")
     command.add_argument("--once", action="store_true", help="one interval, then end")
 
 
 def top(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Requests, compilations, store and other servers, live, a column per server."""
+    """Shows requests, compilations, store and other servers live, with a column per server."""
     sources = _sources(arguments.urls)
     before = _look(sources)
     if arguments.once or arguments.json or not sys.stdout.isatty():

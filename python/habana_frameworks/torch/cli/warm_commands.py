@@ -46,7 +46,8 @@ def _positive(text: str) -> int:
 
 
 def warm(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Compiles every shape of a manifest; again: what is missing. Exit code 0: all are there."""
+    """Compiles every shape of a manifest; repeated, those that are missing. Exit code 0 means that
+    all are there."""
     from ..warmup.manifest import read_manifest
 
     manifest = read_manifest(arguments.manifest)
@@ -56,7 +57,8 @@ def warm(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def replay(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Proves that a store has every program of a manifest: frozen, so that nothing is compiled."""
+    """Checks that a store has every program of a manifest. It runs frozen, so that nothing is
+    compiled."""
     from ..warmup.manifest import read_manifest
 
     return _run(read_manifest(arguments.manifest), arguments, None, launches=False, frozen=True)
@@ -98,9 +100,9 @@ def _plan(manifest: Any, arguments: argparse.Namespace) -> dict[str, Any] | str:
     if arguments.json:
         return plan.as_dict()
     if plan.problem:
-        time = "no time is told where something is refused"
+        time = "no time is estimated where something is refused"
     elif plan.seconds is None:
-        time = "the server has compiled nothing yet that tells the time"
+        time = "the server has compiled nothing yet from which to estimate the time"
     else:
         time = (
             f"about {plan.seconds:.0f} s with an empty store, without launches "

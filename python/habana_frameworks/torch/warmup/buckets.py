@@ -333,7 +333,7 @@ def _sizes(axis: str, sizes: Iterable[int]) -> list[int]:
         raise ValueError(f"{axis}: more than {_MAX_SIZES} sizes are given")
     for size in found:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{axis}: {size!r} is no size: expected whole numbers above 0")
+            raise ValueError(f"{axis}: {size!r} is not a size: expected whole numbers above 0")
     return found
 
 

@@ -93,7 +93,7 @@ def read_manifest(path: str | Path) -> Manifest:
         return parse_manifest(content.decode(), str(path))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ManifestError(f"{path}:{line}: no UTF-8: {error.reason}") from error
+        raise ManifestError(f"{path}:{line}: not UTF-8: {error.reason}") from error
 
 
 def parse_manifest(text: str, path: str) -> Manifest:
@@ -102,9 +102,9 @@ def parse_manifest(text: str, path: str) -> Manifest:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ManifestError(f"{path}:{line}: no YAML: {error.problem}") from error
+        raise ManifestError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
-        raise ManifestError(f"{path}: no YAML: {error}") from error
+        raise ManifestError(f"{path}: not YAML: {error}") from error
     if root is None:
         raise ManifestError(f"{path}:1: the file is empty")
     fields = _Fields(path, "", root)

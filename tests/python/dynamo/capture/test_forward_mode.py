@@ -148,7 +148,7 @@ def test_transforms_around_a_compiled_function(before):
         torch.testing.assert_close([o.cpu() for o in ours], theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_parted_graphs():
+def test_partitioned_graphs():
     """AOTAutograd's own functions would drop the tangents, too."""
 
     class Doubled(torch.autograd.Function):

@@ -164,7 +164,7 @@ class BundleReader:
                 and member.offset_data + member.size <= end
             }
         except _HOSTILE as error:
-            raise BundleError(f"{name} is no bundle: {error!r}") from error
+            raise BundleError(f"{name} is not a bundle: {error!r}") from error
         self._images = self._list_images()
 
     def __enter__(self) -> BundleReader:
@@ -214,10 +214,10 @@ class BundleReader:
         name = "blobs/" + str(descriptor["digest"]).replace(":", "/", 1)
         found = _BLOB_NAME.fullmatch(name)
         if found is None:
-            raise self._damaged(f"{name!r} is no name of a blob")
+            raise self._damaged(f"{name!r} is not the name of a blob")
         data = self._read(name, limit)
         if hashlib.sha256(data).hexdigest() != found[1]:
-            raise self._damaged(f"{name} has another content than its name says")
+            raise self._damaged(f"{name} has content that does not match its name")
         return data
 
     def _read(self, name: str, limit: int | None = None) -> bytes:

@@ -147,7 +147,7 @@ def _signing_key(own: int) -> bytes:
             os.unlink(temporary, dir_fd=own)
         key = _read("key", own, _KEY_BYTES)
     if len(key) != _KEY_BYTES:
-        raise NoFolder(f"{folder() / 'key'} is no key")
+        raise NoFolder(f"{folder() / 'key'} is not a key")
     return key
 
 

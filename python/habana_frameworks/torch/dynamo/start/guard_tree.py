@@ -232,7 +232,7 @@ class Recorder:
         if maker in (_ID_MATCH, _TYPE_MATCH):
             address, *kept = given
             if maker == _ID_MATCH and self._is_key(node):
-                raise Unwritable(f"{node.name} is a key that is no constant")
+                raise Unwritable(f"{node.name} is a key that is not a constant")
             value = node.value if maker == _ID_MATCH else type(node.value)
             if self._identified.get(address) is not value:
                 raise Unwritable(f"the address of something else than {node.name} is compared")
@@ -253,10 +253,10 @@ class Recorder:
         elif maker in _CONSTANT:
             kept = list(given)
         else:
-            raise Unwritable(f"{maker} is made of what belongs to its process")
+            raise Unwritable(f"{maker} is made from values of its process")
         *arguments, texts, _ = kept
         if not _is_constant(arguments):
-            raise Unwritable(f"{maker} of {node.name} is given no constants")
+            raise Unwritable(f"{maker} of {node.name} has arguments that are not constants")
         parts = [text.replace(node.name, _NAME) if node.name else text for text in texts]
         if id_text:
             parts = [text.replace(id_text, _ID) for text in parts]

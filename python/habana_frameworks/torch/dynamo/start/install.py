@@ -47,7 +47,7 @@ class Candidate:
 
         start = pickles.load(content, rename)
         if not isinstance(start, Start):
-            raise Refused("it is no start")
+            raise Refused("it is not a start")
         self.start: Start = start
         self._frame = frame
         self._scope = {**frame.f_globals, **self._scope_of_guards(frame.f_globals)}

@@ -47,7 +47,7 @@ class GraphLoader:
                 with host_range(f"hpu::fetch {name}"):
                     loaded = service.fetch(key, record)
         except (NoProgram, UnusableProgram) as error:
-            raise Refused(f"its program cannot be had: {error}") from error
+            raise Refused(f"its program is not available: {error}") from error
         if loaded is None:
             raise Refused("its program has left the store")
         describe_program(record, loaded, bool(self._settings["use_eager_fallback"]))

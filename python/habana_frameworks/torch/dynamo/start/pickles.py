@@ -74,7 +74,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             if not _is_known(obj.__module__, obj.__qualname__):
-                raise pickle.PicklingError(f"{obj!r} is no part of a start")
+                raise pickle.PicklingError(f"{obj!r} is not part of a start")
             return NotImplemented
         if isinstance(obj, types.CodeType):
             return _make_code, (tuple(getattr(obj, key) for key in get_code_keys()),)
@@ -91,7 +91,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if not _is_known(module, name):
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a start")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a start")
         return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> str:

@@ -111,7 +111,7 @@ class _Places:
             for name, value in vars(names).items():
                 if value is kind:
                     return ClassPlace(None, False, module, name)
-        raise Refused(f"isinstance() asks about {type_name(kind)}, which no name leads to")
+        raise Refused(f"isinstance() asks about {type_name(kind)}, which cannot be found by name")
 
 
 def store(

@@ -170,7 +170,9 @@ def _beside(
         elif name in trace.given_up.builtins:
             names[name] = Builtins()
         elif name in trace.given_up.made_up and name not in names:
-            raise Refused(f"its graph breaks where it does for {name}, which no process has")
+            raise Refused(
+                f"the place of its graph break depends on {name}, which no other process has"
+            )
     return found, imports
 
 

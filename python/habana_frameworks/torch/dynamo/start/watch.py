@@ -98,7 +98,7 @@ class GivenUp:
             )
         except Exception as error:
             text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-            self.unknown = f"its graph breaks where it does for {text}"
+            self.unknown = f"the place of its graph break depends on {text}"
             return
         for guard in stored:
             place, kind, keywords, _ = guard

@@ -95,7 +95,7 @@ def _read(path: Path) -> dict[str, Any]:
         if content["format"] == _FORMAT:
             hosts: dict[str, Any] = content["hosts"]
             if not isinstance(hosts, dict):
-                raise TypeError("its hosts are no object")
+                raise TypeError("its hosts are not an object")
             return hosts
     except FileNotFoundError:
         pass
