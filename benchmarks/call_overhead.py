@@ -1,4 +1,4 @@
-"""Measures what one call of a compiled model costs beside Dynamo's guards.
+"""Measures the cost of one call of a compiled model beside Dynamo's guards.
 
 Usage: python benchmarks/call_overhead.py
 

@@ -34,7 +34,7 @@ NEAR_EAGER = TOLERANCE | {dtype: 4 * unit_roundoff(dtype) for dtype in NARROW}
 
 
 def storages(tensors: list[torch.Tensor]) -> list[int]:
-    """Which tensors share memory: for each, the number of the first tensor over the same
+    """The tensors that share memory: for each tensor, the number of the first one over the same
     storage."""
     pointers = [
         t.untyped_storage().data_ptr() if t.numel() else -1 - i for i, t in enumerate(tensors)

@@ -204,7 +204,7 @@ class ExactReference:
             assert wrong is None, f"result {n}: {wrong}"
 
     def excess(self, n: int, got: Any, eager: Any = None) -> str | None:
-        """What is wrong with result n, or None."""
+        """Says what is wrong with result n, or returns None."""
         exact, bound = self.values[n], self.bounds[n]
         if not isinstance(exact, torch.Tensor):
             return None if got == exact else f"{got} instead of {exact}"

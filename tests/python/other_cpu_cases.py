@@ -70,7 +70,7 @@ BACKWARD = {
 
 
 def wrong(function: Any, given: list[torch.Tensor], training: bool) -> str | None:
-    """What is wrong with the compiled function, or None."""
+    """Says what is wrong with the compiled function, or returns None."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="hpu_backend", dynamic=False)
     run = with_gradients if training else (lambda f: f)

@@ -1,4 +1,5 @@
-"""What hpu-compile prints to be pasted elsewhere is whole, whatever the terminal's width."""
+"""Values that hpu-compile prints to be pasted elsewhere are whole, whatever the terminal's
+width."""
 
 from __future__ import annotations
 

@@ -345,7 +345,7 @@ def test_kept_factors_go_with_every_write(name):
     [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.InstanceNorm2d],
 )
 def test_a_training_step_ends_the_kept_factors_of_every_norm(kind, dtype):
-    """Also with frozen affine weights, and with an optimizer's step after it."""
+    """The affine weights may be frozen, and an optimizer's step may follow."""
     model, x = folded(dtype, kind)
     for parameter in model[1].parameters():
         parameter.requires_grad_(False)

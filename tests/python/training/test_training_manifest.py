@@ -1,4 +1,5 @@
-"""What a training graph states about its inputs and outputs, against what AOTAutograd finds out.
+"""Compares what a training graph states about its inputs and outputs with what AOTAutograd finds
+out.
 
 AOTAutograd's `fw_metadata` is the authority on which outputs get a tangent, which inputs are
 written, and which outputs are inputs or views of them.

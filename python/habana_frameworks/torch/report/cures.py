@@ -1,4 +1,4 @@
-"""What would cure an eager segment or a recompilation: sentences that are chosen by the reason's
+"""The cures of an eager segment or a recompilation: sentences that are chosen by the reason's
 text."""
 
 from __future__ import annotations

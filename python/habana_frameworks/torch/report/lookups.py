@@ -1,4 +1,5 @@
-"""Why a graph's program was found, or had to be made: its key beside the nearest known one."""
+"""Explains why a graph's program was found, or had to be made, by comparing its key with the
+nearest known one."""
 
 from __future__ import annotations
 

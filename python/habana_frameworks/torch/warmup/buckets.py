@@ -119,7 +119,7 @@ def _thin(sizes: list[int], pad_max: int | None, pad_percent: float | None) -> l
 
 @dataclass
 class Waste:
-    """What padding to one shape cost: the calls, the real elements, and the elements after
+    """The cost of padding to one shape: the calls, the real elements, and the elements after
     padding."""
 
     calls: int = 0

@@ -1,4 +1,4 @@
-"""What a warm-up did: a row per shape, as text, JSON and an HTML page."""
+"""The report of a warm-up: a row per shape, as text, JSON and an HTML page."""
 
 from __future__ import annotations
 

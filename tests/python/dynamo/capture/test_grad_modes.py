@@ -67,7 +67,7 @@ def differentiated(x):
 
 
 def guidance(x):
-    """As samplers of diffusion models do: a gradient inside a loop without gradients."""
+    """A gradient inside a loop without gradients, as in samplers of diffusion models."""
     y = x * 0.5
     with torch.enable_grad():
         z = x.detach().requires_grad_()

@@ -1,5 +1,5 @@
-"""Starts of modules that were edited in one place, in objects, classes, registries or code: never a
-wrong answer (start_pairs/)."""
+"""Starts of modules that were edited in one place, in objects, classes, registries or code, never
+give a wrong answer (start_pairs/)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BREAKS = all_pairs("breaks")
 OTHERS = all_pairs("registries", "kinds", "classes", "values") | {
     f"generated: {name}": text for name, text in generated().items()
 }
-# The others are slow: together they take a minute.
+# The other pairs are slow: together they take a minute.
 SHORT = [name for place, name in enumerate(OTHERS) if place % 5 == 0]
 
 
@@ -62,7 +62,8 @@ def test_an_edit_is_never_a_wrong_answer(name):
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_what_broke_a_graph_once_breaks_no_later_one(name):
-    """As many graphs as a process without starts has, and the reason of the trace."""
+    """There are as many graphs as in a process without starts, and the reason of the trace is the
+    same."""
     broken, whole = call(BREAKS[name], 1), call(BREAKS[name], 2)
     alone = call(BREAKS[name], 2, from_starts=False)
     assert broken.right and whole.right and not any(broken.kept), broken
@@ -74,7 +75,7 @@ def test_what_broke_a_graph_once_breaks_no_later_one(name):
 
 
 def test_pairs_that_are_the_same_start_without_tracing():
-    """The facts are not so many that nothing starts."""
+    """The facts are not so strict that nothing starts."""
     texts = {**IDENTITIES, **OTHERS}
     some = list(texts)[::12]
     started = []
@@ -87,7 +88,7 @@ def test_pairs_that_are_the_same_start_without_tracing():
 
 USED, TEXT = "traced code uses what id() or hash() gave", "traced code makes a text with an address"
 ORDER = "traced code goes through a set"
-# By what is asked: why no start is kept.
+# By the expression in the traced code: the reason why no start is kept.
 REASONS = {
     "(id(f) % 64)": USED,
     "id(f) // 16": USED,

@@ -1,4 +1,4 @@
-"""What an operator does beside giving its results, and which operators no compiled graph may
+"""The effects of an operator beside its results, and the operators that no compiled graph may
 have."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which sizes of a dynamic graph are likely to come next."""
+"""Forecasts which sizes of a dynamic graph are likely to come next."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _layer(*args: Any) -> list[torch.Tensor]:
 
 @contextmanager
 def _autograd() -> Iterator[None]:
-    """Turns autograd on again inside a kernel, where the dispatcher has left it behind."""
+    """Turns autograd on again inside a kernel, which the dispatcher calls below autograd."""
     keys = DispatchKeySet(DispatchKey.ADInplaceOrView)
     for key in (DispatchKey.AutogradHPU, DispatchKey.AutogradCPU):
         keys = keys | DispatchKeySet(key)

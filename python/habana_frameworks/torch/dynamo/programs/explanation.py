@@ -1,5 +1,5 @@
-"""Why a graph had to be captured or compiled: the factors of its keys beside those of the nearest
-other keys."""
+"""Explains why a graph had to be captured or compiled: the factors of its keys are compared with
+those of the nearest other keys."""
 
 from __future__ import annotations
 

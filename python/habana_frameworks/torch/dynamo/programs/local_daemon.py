@@ -34,7 +34,7 @@ def server_process() -> int | None:
 
 
 def server_paths() -> dict[str, str]:
-    """Where the user's daemon has its socket, log and store, whether it runs or not."""
+    """The paths of the socket, log and store of the user's daemon, whether it runs or not."""
     return dict(native.client_module().server_paths(native.cache_dir()))
 
 

@@ -22,7 +22,7 @@ Settings = dict[str, bool | int | float | str]
 
 @dataclass(frozen=True)
 class Part:
-    """Which one of AOTAutograd's graphs this is (partitioned/)."""
+    """Names one of AOTAutograd's graphs (partitioned/)."""
 
     name: str  # FORWARD, BACKWARD or INFERENCE
     reason: str  # why our own capture did not take the whole graph

@@ -47,7 +47,7 @@ def ignore(record: GraphRecord) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of one graph and one shape of its inputs."""
+    """The known facts about one graph and one shape of its inputs."""
 
     request: Request
     example_inputs: Sequence[Any]
@@ -123,7 +123,7 @@ def run_eagerly(
 
 
 def _defer(shape: Shape, partition: Partition, warm_up: deferred.Deferral) -> Compiled:
-    """Compiles the program in another thread than that of the warm-up, which this is."""
+    """Compiles the program in another thread, because this is the thread of a warm-up."""
     request, record = shape.request, shape.record
     try:
         found = lookup.look_up(request, shape.example_inputs, shape.values, record)

@@ -1,1 +1,1 @@
-"""What this process reports about its graphs: records, log lines, ranges of a profile."""
+"""Reports of this process about its graphs: records, log lines, ranges of a profile."""

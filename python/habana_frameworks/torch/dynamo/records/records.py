@@ -1,4 +1,5 @@
-"""What happened to every captured graph of this process, for reports, metrics and logs."""
+"""Records of what happened to every captured graph of this process, for reports, metrics and
+logs."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class Report:
-    """What hpu_backend did in this process; the oldest records go when there are too many."""
+    """The graphs of hpu_backend in this process; the oldest records go when there are too many."""
 
     graphs: list[GraphRecord]
     dropped_graphs: int = 0

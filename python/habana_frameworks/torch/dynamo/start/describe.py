@@ -1,4 +1,4 @@
-"""What a value is, in words that mean the same in another process.
+"""Describes what a value is, in words that mean the same in another process.
 
 A guard of this process compares addresses; a stored start compares these texts. `value` gives the
 content of constants. `identity` says which function, class or module something is: by its name and
@@ -155,7 +155,7 @@ class Describer:
         return self.identity(value)
 
     def identity(self, value: Any) -> str:
-        """Which function, class, module or constant it is. Raises Unknown."""
+        """Says which function, class, module or constant it is. Raises Unknown."""
         kind = type(value)
         if kind is types.FunctionType:
             return self._function(value)

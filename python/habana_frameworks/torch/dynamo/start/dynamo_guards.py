@@ -247,7 +247,7 @@ def _guards(stored: list[StoredGuard]) -> list[Guard]:
 
 
 def _tensor_sizes(stored: list[StoredGuard], values: Values) -> dict[Source, Any]:
-    """The sizes that Dynamo keeps of each guarded tensor beside the guard."""
+    """The sizes that Dynamo keeps for each guarded tensor beside the guard."""
     sizes: dict[Source, Any] = {}
     for source, kind, _, _ in stored:
         if kind == "TENSOR_MATCH" and isinstance(source, Source):

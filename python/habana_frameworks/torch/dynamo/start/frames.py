@@ -1,4 +1,4 @@
-"""Where Dynamo would trace a frame, this uses a stored start instead, or lets the trace leave one.
+"""Uses a stored start where Dynamo would trace a frame, or lets the trace leave a start.
 
 Dynamo calls `convert_frame._compile` for a frame that it has decided to trace, and
 `DynamoOutput.build_guards` when it has traced it. Both are wrapped, for frames of hpu_backend whose
@@ -107,7 +107,7 @@ def _call(arguments: dict[str, Any]) -> _Call | None:
 
 
 def _load(call: _Call) -> Any:
-    """What Dynamo shall run. Raises Refused with the reason if no start fits."""
+    """The code that Dynamo shall run. Raises Refused with the reason if no start fits."""
     reasons: list[str] = []
     describer = Describer()
     for content in files.read(call.key):

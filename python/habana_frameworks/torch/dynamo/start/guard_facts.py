@@ -175,7 +175,7 @@ class _Look:
         return str(self.value is self.values.get(self.keywords["source_b"]))
 
 
-# By kind of guard; another kind is refused.
+# The functions that give a fact, by kind of guard; another kind is refused.
 _FACTS: dict[str, Callable[[_Look], str]] = {
     "BOOL_MATCH": _Look.constant,
     "BUILTIN_MATCH": _Look.identity,

@@ -1,4 +1,4 @@
-"""Which of the values that a trace looked at are one object.
+"""Records which of the values that a trace looked at are one object.
 
 Traced code may ask whether two values are one object: by `is`, by `==` of a class without an
 equality of its own, by a look-up among keys. Dynamo builds the answer in, and guards some of the

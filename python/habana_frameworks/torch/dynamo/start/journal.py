@@ -1,5 +1,5 @@
-"""What became of every frame that could start without tracing: those of this process, and in a file
-the latest ones of this user's processes, among which a miss looks for the nearest."""
+"""Keeps what became of every frame that could start without tracing: the frames of this process,
+and in a file the latest ones of this user's processes, among which a miss looks for the nearest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _run() -> str:
 
 @dataclass
 class Outcome:
-    """What became of one frame."""
+    """The result for one frame."""
 
     function: str
     key: str

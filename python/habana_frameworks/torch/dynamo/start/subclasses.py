@@ -71,7 +71,8 @@ def questions_of(
     return found
 
 
-# Modules that name classes of Python which have no name of their own, such as that of generators.
+# Modules that name those classes of Python which have no name of their own, such as the class of
+# generators.
 _NAMING = {"types": types, "_collections_abc": _collections_abc}
 _BY_TYPE = (type.__instancecheck__, abc.ABCMeta.__instancecheck__)
 
