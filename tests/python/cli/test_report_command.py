@@ -1,4 +1,4 @@
-"""hpu-compile report, and that it costs nothing where nobody asked for it."""
+"""hpu-compile report, and that it costs nothing where nobody uses it."""
 
 from __future__ import annotations
 

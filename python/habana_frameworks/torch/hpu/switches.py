@@ -65,7 +65,7 @@ def disable_quantization() -> None:
 def enable_const_section_serialization(
     path: str, clear_path: bool = False, use_compression: bool = False
 ) -> None:
-    """Does nothing: no file is written to `path`, and nothing there is deleted."""
+    """Changes nothing and warns once: no file is written, and nothing in `path` is deleted."""
     without_effect(
         "enable_const_section_serialization()", "weights are inputs of a program, not part of it"
     )

@@ -57,7 +57,7 @@ def _record_param(
     is_grad: bool = False,
     is_optim_state: bool = False,
 ) -> None:
-    """Would name a range of device memory in memory reports; there are no such reports."""
+    """Would name a range of device memory in memory reports, which do not exist; warns once."""
     without_effect("_record_param()", "there are no reports of device memory by name")
 
 
