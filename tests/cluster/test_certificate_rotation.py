@@ -1,5 +1,4 @@
-"""Certificates change while clients call, as docs/operations_cluster.md describes: no call fails.
-"""
+"""Certificates change while clients call, as docs/operations_cluster.md describes: no call fails."""
 
 from __future__ import annotations
 
