@@ -28,7 +28,7 @@ from cases import CASES
 from figures import Remaining, Run, joined_about, joined_results
 from plan import SECTIONS, Choice, Step, make_plan
 from runner import Runner
-from tables import describe, page, summary, target_table
+from tables import describe, page, readme_block, summary
 from targets import Sections
 from training_cases import TRAINING_CASES
 
@@ -178,8 +178,7 @@ def render(kept: dict[str, Any]) -> None:
     ]
     head = "\n\n".join(about)
     write_between_markers(ROOT / "docs/benchmarks.md", "\n".join([head, "", *page(sections)]))
-    short = "\n".join([head, "", *target_table(sections)])
-    write_between_markers(ROOT / "README.md", short)
+    write_between_markers(ROOT / "README.md", "\n".join(readme_block(sections)))
 
 
 def compact(kept: dict[str, Any]) -> str:

@@ -22,8 +22,9 @@ from figures import (
     steady_runs,
     values,
 )
-from targets import Sections, depth_growth, layers_of, verdicts
+from targets import README_FIGURES, Sections, depth_growth, layers_of, verdicts
 
+TARGET_HEADER = ["| figure | target | measured | met |", "|---|---|---|---|"]
 STEADY = ("CPU eager", *INDUCTOR_VARIANTS, *RUNTIMES, "hpu")
 
 
@@ -56,8 +57,19 @@ def _present(results: Results, contenders: tuple[str, ...]) -> list[str]:
 
 
 def target_table(sections: Sections) -> list[str]:
-    header = ["| figure | target | measured | met |", "|---|---|---|---|"]
-    return [*header, *(verdict.row() for verdict in verdicts(sections))]
+    return [*TARGET_HEADER, *(verdict.row() for verdict in verdicts(sections))]
+
+
+def readme_block(sections: Sections) -> list[str]:
+    """How many targets are met, and the few rows of the table that README shows."""
+    rows = verdicts(sections)
+    met = sum(verdict.met is True for verdict in rows)
+    missed = sum(verdict.met is False for verdict in rows)
+    counts = f"Of {len(rows)} targets {met} are met, {missed} are missed"
+    if met + missed < len(rows):
+        counts += f" and {len(rows) - met - missed} are not measured"
+    shown = [verdict.row() for verdict in rows if verdict.figure in README_FIGURES]
+    return [f"{counts}.", "", *TARGET_HEADER, *shown]
 
 
 def steady_table(results: Results) -> list[str]:

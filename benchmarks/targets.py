@@ -24,6 +24,18 @@ Sections = dict[str, Results]
 STEADY_MODEL = "resnet50"
 TRAINING_ROWS = 2 * len(SECTIONS["training"].cases or ())
 
+# The rows of the targets' table that README shows, at most eight; docs/benchmarks.md has all.
+README_FIGURES = (
+    "steady state: best Inductor variant / ours",
+    "steady state: best of Inductor, OpenVINO, ONNX Runtime / ours, f32",
+    "steady state: best of Inductor, OpenVINO, ONNX Runtime / ours, bf16",
+    "first output, store warm / Dynamo only",
+    "first output, fresh container without a compiler / Dynamo only",
+    "training step: Inductor / ours",
+    "training step: peak memory / Inductor's",
+    "program fetch: key, lookup, verify, load (BERT-base)",
+)
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -201,6 +201,26 @@ def test_kept_results_are_json_with_a_line_per_contender():
     assert '   "inductor freezing": [{"steady_ms": 24, "steady_min_ms": 23}],' in text.splitlines()
 
 
+def test_readme_shows_a_few_rows_of_the_kept_figures():
+    """Including those that miss their target."""
+    kept = json.loads(compare.KEPT.read_text())
+    block = tables.readme_block(kept["sections"])
+    page = (ROOT / "README.md").read_text()
+    begin, end = compare.MARKERS
+    assert page.partition(begin)[2].partition(end)[0].strip() == "\n".join(block)
+    rows = [line for line in block if line.startswith("| ")][1:]
+    assert len(rows) == len(targets.README_FIGURES) <= 8
+    known = [verdict.figure for verdict in targets.verdicts(kept["sections"])]
+    assert set(targets.README_FIGURES) <= set(known)
+    assert any(row.endswith("**no** |") for row in rows)
+
+
+def test_readme_counts_the_targets():
+    nothing = tables.readme_block({})
+    assert nothing[0] == "Of 27 targets 0 are met, 0 are missed and 27 are not measured."
+    assert len(nothing) == 4 + len(targets.README_FIGURES)
+
+
 def test_documents_keep_what_is_outside_the_markers(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("head\n<!-- benchmarks -->\nold\n<!-- /benchmarks -->\ntail\n")
