@@ -27,7 +27,7 @@ inline constexpr size_t kMaxReasonBytes = 1024;
 // A persistent tensor of the recipe and the program tensor whose address it gets.
 struct Binding {
   std::string tensor_name;
-  uint32_t tensor = 0;   // index into Function::tensors
+  uint32_t tensor = 0;   // index into ProgramFunction::tensors
   bool written = false;  // the recipe writes it
 };
 
@@ -125,7 +125,7 @@ static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op:
 // The steps that follow this one run after the collective of an earlier step has ended.
 struct WaitStep {
   static constexpr std::string_view kName = "wait";
-  uint32_t step = 0;  // index into Function::steps, a CollectiveStep
+  uint32_t step = 0;  // index into ProgramFunction::steps, a CollectiveStep
 
   template <typename Self, typename Fields>
   static void Describe(Self& step, Fields& fields) {

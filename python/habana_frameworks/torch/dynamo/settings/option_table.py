@@ -75,7 +75,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=str,
         default="habana",
         key=False,
-        effect="the compile server decomposes, by its legality table",
+        effect="the capture and the compile server decompose by their own tables",
         text="Which decompositions run before lowering.",
         values=("habana", "core_aten", "none"),
     ),
@@ -139,7 +139,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=True,
         key=False,
-        effect="the compile server is the only partitioner",
+        effect="the compile server partitions, in C++",
         text="Partition in C++.",
     ),
     Option(
@@ -241,7 +241,7 @@ OPTIONS: tuple[Option, ...] = (
         default="auto",
         key=False,
         effect="active",
-        text="Progress display while recipes compile; auto: on a terminal.",
+        text="Show progress while recipes compile; auto shows it on a terminal.",
         values=("auto", "on", "off"),
     ),
     Option(
@@ -260,7 +260,7 @@ OPTIONS: tuple[Option, ...] = (
         default=4,
         key=False,
         effect="active",
-        text="Likely next sizes of a dynamic graph that are compiled in the background; 0: none.",
+        text="Likely next sizes of a dynamic graph to compile in the background; 0 compiles none.",
     ),
     Option(
         name="dynamic_programs",
