@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A function that Dynamo cannot capture as one graph: both halves run as recipes, all is right."""
+"""A function that Dynamo cannot capture as one graph: both halves run as recipes."""
 
 from __future__ import annotations
 

@@ -145,8 +145,8 @@ def make_model(
 ) -> ModelCase:
     """A model with random weights from a fixed seed, in eval mode.
 
-    Weights and running statistics of normalisations are drawn, too: as initialised they would hide
-    mistakes.
+    Weights and running statistics of normalisations are random, too, because their initial values
+    would hide mistakes.
     """
     from transformers.utils import logging
 

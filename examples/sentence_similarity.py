@@ -27,7 +27,7 @@ import habana_frameworks.torch  # noqa: F401  (brings the hpu device)
 from habana_frameworks.torch.dynamo import report
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-# Of the output's range.
+# As a share of the output's range.
 TOLERANCE = {"f32": 1e-4, "bf16": 2e-2}
 
 
@@ -44,7 +44,7 @@ def sentence_case() -> ModelCase:
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """Result and milliseconds, device work included."""
+    """The result and the milliseconds that it took, with the work of the device."""
     started = time.perf_counter()
     result = function()
     torch.hpu.synchronize()
@@ -72,7 +72,7 @@ def nearest(embeddings: torch.Tensor) -> list[tuple[str, str, float]]:
 
 
 def in_f32(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    """CPU eager's results of the model's weights and the inputs as they are, computed in f32."""
+    """CPU eager's results, computed in f32 from the weights and inputs in their own type."""
     with torch.inference_mode():
         wide = copy.deepcopy(model).to("cpu").float()
         return outputs_of(wide(**to_device(inputs, "cpu", torch.float32)))
@@ -91,7 +91,7 @@ def run(case: ModelCase, batch: int, dtype_name: str, seconds: float) -> dict[st
         got, first_ms = timed(lambda: outputs_of(compiled(**on_device)))
         compiled_ms = steady_ms(lambda: compiled(**on_device), seconds)
     summary = report()
-    # CPU eager's own rounding of bf16 depends on the CPU: f32 of the same weights decides.
+    # How CPU eager rounds bf16 depends on the CPU, so f32 with the same weights is the reference.
     expected = eager if dtype is torch.float32 else in_f32(model, on_cpu)
     error = largest_error(got, expected)
     allowed = max(TOLERANCE[dtype_name], largest_error(eager, expected))

@@ -43,9 +43,9 @@ with torch.no_grad():
 
 # %% [markdown]
 # ## 3. What happened?
-# One line per graph: whether the store had its program, how many recipes, what runs eagerly, where
-# the time went. In a notebook the report is a page; `hpu-compile report script.py` makes one of any
-# script.
+# The report has one line per graph: whether the store had its program, how many recipes it has,
+# what runs eagerly and where the time went. In a notebook the report is a page;
+# `hpu-compile report script.py` makes such a page for any script.
 
 # %%
 from habana_frameworks.torch import dynamo  # noqa: E402
@@ -55,7 +55,7 @@ print(dynamo.report())
 # %% [markdown]
 # ## 4. What cannot be compiled runs anyway
 # Where Dynamo must look at a value, a graph ends and another begins. An operator without a recipe
-# runs on the CPU, between two recipes. The result is eager PyTorch's, always.
+# runs on the CPU, between two recipes. The result is always that of eager PyTorch.
 
 
 # %%
@@ -74,13 +74,13 @@ for reason, count in dynamo.report().eager_reasons.items():
 
 # %% [markdown]
 # ## 5. The second process finds everything ready
-# Programs are stored under what they are made of. A new process, another rank, tomorrow's run get
-# them in milliseconds: run this file again, and section 3 says "hit, store". On a shell,
-# `hpu-compile ls` lists the store, `hpu-compile explain KEY` says what a key is made of.
+# Programs are stored under what they are made of. A new process, another rank or tomorrow's run
+# gets them in milliseconds: run this file again, and section 3 says "hit, store". On a shell,
+# `hpu-compile ls` lists the store, and `hpu-compile explain KEY` says what a key is made of.
 
 # %% [markdown]
 # ## 6. Every shape is a program
-# A new shape is compiled at its first call. A service calls each shape once before the first
+# A new shape is compiled at its first call, so a service calls each shape once before the first
 # request comes.
 
 # %%
@@ -91,8 +91,8 @@ print(f"{dynamo.report().compilations} compiled, {dynamo.report().hits} found")
 
 # %% [markdown]
 # ## 7. Training
-# The same calls: forward and backward become a recipe each, the optimizer's step one.
-# `transformers.Trainer` trains unchanged.
+# Training uses the same calls: forward and backward become a recipe each, and so does the
+# optimizer's step. `transformers.Trainer` trains unchanged.
 
 # %%
 learner = nn.Linear(256, 1).to("hpu")
@@ -108,8 +108,8 @@ print(f"loss {loss.item():.4f}")
 
 # %% [markdown]
 # ## 8. Where does the time go?
-# Kernels with their engine, share of what this machine can do at its best, and bytes. All of these
-# are CPU timings of the emulated device; they say nothing about a Gaudi card.
+# The table shows kernels with their engine, their share of the best that this machine can do, and
+# bytes. All times are CPU timings of the emulated device; they say nothing about a Gaudi card.
 
 # %%
 from habana_frameworks.torch.utils import profiler  # noqa: E402

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A graph with an op that no recipe holds: it runs eagerly between two recipes, and is logged."""
+"""A graph with an op that no recipe can hold: it runs eagerly between two recipes and is logged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from habana_frameworks.torch.dynamo import report
 
 def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     y = torch.relu(x @ w) + 0.5
-    y = torch.lgamma(y)  # no recipe holds it
+    y = torch.lgamma(y)  # no recipe can hold it
     return (y * 2).sum(-1)
 
 

@@ -49,7 +49,7 @@ for size in range(1, int(sys.argv[1]) + 1):
         found = torch.compile(model.to("hpu"), backend="hpu_backend")(x.to("hpu")).cpu()
     assert torch.allclose(wanted, found, atol=1e-5), size
 """
-# Ends when somebody listens at the address.
+# A program that ends when somebody listens at the address.
 _CONNECT = """
 import socket, sys, time
 host, _, port = sys.argv[1].rpartition(":")
@@ -78,7 +78,7 @@ def _wait(path: Path, text: str) -> None:
 
 
 class Cluster:
-    """Everything under one folder; ended by close()."""
+    """All servers and hosts, with their files under one folder. close() ends them."""
 
     def __init__(self, folder: Path, servers: int, machines: Machines, buildgrid: bool) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class Cluster:
         engine = machines.machine("engine")
         self.redis = f"{engine.address}:{machines.port()}"
         redis = ["redis-server", "--bind", engine.address, "--port", self.redis.split(":")[1]]
-        # Of a network of its own, or of the loopback.
+        # Without protection: only a network of its own, or the loopback, reaches it.
         redis += ["--protected-mode", "no", "--save", "", "--dir", str(folder)]
         self._start(engine.command(*redis, "--logfile", "redis.log"))
         self.remote_cache = f"{engine.address}:{machines.port()}" if buildgrid else ""
@@ -149,7 +149,8 @@ class Cluster:
         self.hosts = [self.machines.machine(f"host{index}") for index in range(count)]
 
     def environment(self, host: int) -> dict[str, str]:
-        """Of a host: it asks one server first, the others if that fails."""
+        """The environment of a host's processes. A host asks one server first, and the
+        others only if that one fails."""
         first = host % len(self.addresses)
         order = self.addresses[first:] + self.addresses[:first]
         return {

@@ -1,4 +1,4 @@
-"""What a cluster runs on: one machine's loopback, or network namespaces as machines."""
+"""The machines of a cluster: this machine's loopback, or network namespaces."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Machine(Protocol):
     address: str
 
     def command(self, *words: str | Path) -> list[str]:
-        """What runs `words` there."""
+        """The command that runs `words` on that machine."""
 
 
 class Machines(Protocol):
-    scheme: str  # of compile servers' addresses
-    ca: Path | None  # of their certificates; None where there are none
+    scheme: str  # begins the addresses of compile servers
+    ca: Path | None  # the authority of their certificates; None where there are none
 
     def machine(self, name: str) -> Machine: ...
     def port(self) -> int:
-        """One that nothing listens on."""
+        """A port that nothing listens on."""
 
     def certificate(self, name: str, address: str) -> tuple[Path, Path]:
         """Certificate and key of a server."""
@@ -41,7 +41,7 @@ class _ThisMachine:
 
 
 class Loopback:
-    """All on this machine; plain TCP, which compile servers allow on loopback addresses only."""
+    """Everything is on this machine, over plain TCP, which is allowed on the loopback only."""
 
     scheme = "tcp"
     ca = None
@@ -62,7 +62,7 @@ class Loopback:
 
 
 class Namespaces:
-    """A machine is a network namespace at one switch; TLS by an authority of this folder."""
+    """Each machine is a network namespace at one switch; TLS uses an authority of this folder."""
 
     scheme = "tls"
 

@@ -19,7 +19,7 @@ def _run(*command: str) -> None:
 
 
 def why_none() -> str:
-    """Why there can be no namespaces here; empty if there can."""
+    """Why namespaces cannot be made here; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for command, package in (("ip", "iproute2"), ("iptables", "iptables"), ("openssl", "openssl")):
@@ -56,7 +56,8 @@ class Host:
         _run("ip", "-n", self.namespace, *arguments)
 
     def command(self, *words: str | Path) -> list[str]:
-        """What runs `words` on this host; its process is the command's own."""
+        """The command that runs `words` on this host. The process that it starts becomes that of
+        `words` itself."""
         return ["ip", "netns", "exec", self.namespace, *map(str, words)]
 
     def drop(self) -> None:
@@ -70,7 +71,7 @@ class Host:
         _run(*self.command("iptables", "-w", "-F"))
 
     def etc(self, name: str, text: str) -> None:
-        """A file of /etc as commands that start later see it; changing it reaches those too."""
+        """Makes a file of /etc for commands that start later. Those see later changes of it too."""
         path = Path("/etc/netns") / self.namespace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -85,7 +86,7 @@ def _direction(chain: str) -> tuple[str, str]:
 
 
 class Network:
-    """A switch and the hosts at it. close() takes all of it away."""
+    """A switch and the hosts at it. close() removes all of them."""
 
     def __init__(self) -> None:
         self.prefix = f"h{os.getpid()}n{next(_numbers)}"[-11:]

@@ -1,4 +1,4 @@
-"""What the service's models run on."""
+"""The devices that the service's models run on, and how models are compiled for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Backend:
-    """A device and how a module is compiled for it: torch.compile's arguments, None for eager."""
+    """A device and the arguments of torch.compile for it; None for eager."""
 
     device: str
     arguments: dict[str, Any] | None = field(default_factory=dict)
@@ -26,8 +26,8 @@ class Backend:
 
 
 BACKENDS = {
-    # A program per shape of the grid, which has more shapes than Dynamo keeps by default (8): above
-    # its limit it runs eagerly. With dynamic=False a start without tracing can be kept.
+    # The grid has more shapes, each with a program, than Dynamo keeps by default (8). Above its
+    # limit Dynamo runs eagerly. With dynamic=False a start without tracing can be kept.
     "hpu": Backend(
         "hpu",
         {
@@ -36,7 +36,7 @@ BACKENDS = {
             "recompile_limit": 256,
         },
     ),
-    # Code for any shape, not one per shape of the grid.
+    # One code for any shape, not one for each shape of the grid.
     "inductor": Backend("cpu", {"backend": "inductor", "dynamic": True}),
     "eager": Backend("cpu", None),
 }

@@ -1,4 +1,4 @@
-"""Requests that wait become batches: what waits when the device is free goes together."""
+"""Requests become batches: those that wait when the device becomes free go together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class RowGenerator(Protocol):
-    """What generation.Generator is to a batch."""
+    """The part of generation.Generator that a running batch uses."""
 
     most_rows: int
     most_prompts: int
@@ -28,8 +28,8 @@ class RowGenerator(Protocol):
 class Batches(Generic[Item, Result]):
     """Calls `work` with all items that wait, `most` at a time. Its methods belong to one loop.
 
-    `observe` is told the size of each batch. An exception of `work` goes to those whose items it
-    had.
+    `observe` is called with the size of each batch. An exception of `work` is raised for all items
+    of its batch.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Batches(Generic[Item, Result]):
         return await future
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Works until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             batch = [await self._waiting.get()]
@@ -79,10 +79,10 @@ class Batches(Generic[Item, Result]):
 
 
 class RunningBatch:
-    """Continuous batching: between two tokens of a running batch, what waits joins it.
+    """Continuous batching: rows that wait join a running batch between two tokens.
 
-    Its methods belong to one loop. `observe` is told the rows of each token. An exception of the
-    generator goes to all rows that run.
+    Its methods belong to one loop. `observe` is called with the rows of each token. An exception of
+    the generator is raised for all rows that run.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RunningBatch:
         return len(self._waiting)
 
     async def tokens(self, row: Row) -> AsyncIterator[int]:
-        """The row's tokens as they come. Who closes this early takes the row out of the batch."""
+        """The row's tokens as they come. Closing this early takes the row out of the batch."""
         output = self._outputs[row] = asyncio.Queue()
         self._waiting.append(row)
         self._wake.set()
@@ -114,7 +114,7 @@ class RunningBatch:
             self._outputs.pop(row, None)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Works until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._waiting = [row for row in self._waiting if not row.cancelled]

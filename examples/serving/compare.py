@@ -45,7 +45,7 @@ CONTENDERS = ("hpu cold", "hpu shared", "hpu local", "inductor cold", "inductor 
 
 @contextmanager
 def environments() -> Iterator[Callable[[str], dict[str, str]]]:
-    """What a contender's process gets; what it keeps lies in a folder that is removed."""
+    """The environment of a contender's process. Its files lie in a folder that is removed."""
     with tempfile.TemporaryDirectory(prefix="hpu-", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder), 1, Loopback(), buildgrid=False)
         hosts = {"hpu cold": 0, "hpu shared": 1, "hpu local": 0}
@@ -83,7 +83,7 @@ def live(contender: str, environment: dict[str, str], arguments: argparse.Namesp
     finally:
         ended.set()
         thread.join()
-        # While it compiles it does not end when it is asked to.
+        # A service that still compiles does not end when it is asked to.
         replica.stop(5 if ready is None else 150)
     return Life(contender, ready, samples, metrics)
 

@@ -15,7 +15,7 @@ from sentence_encoder import SentenceEncoder, load_tokenizer, weights_folder
 
 
 class Embedder:
-    """embed() and warm() are called by one thread at a time; the rest by any."""
+    """One thread at a time calls embed() and warm(); any thread may call the rest."""
 
     def __init__(self, backend: Backend, size: Size) -> None:
         folder = weights_folder()
@@ -26,7 +26,7 @@ class Embedder:
         self._encode = backend.compile(SentenceEncoder(folder))
 
     def tokens(self, text: str) -> list[int]:
-        """At most as many tokens as the longest of the grid: the rest of the text is cut off."""
+        """The tokens of a text, cut off at the longest length of the grid."""
         return list(self.tokenizer(text, truncation=True, max_length=self.longest)["input_ids"])
 
     def warm(self, shape: tuple[int, int]) -> None:

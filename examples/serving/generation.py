@@ -1,7 +1,7 @@
 """Greedy generation of many requests at once: rows of one cache, which join and leave it.
 
 A cache has a shape of the grid, (rows, positions). Between two tokens it is laid out anew if the
-rows changed or one is full; so a token of all rows is one launch of that shape's program.
+rows changed or one is full, so a token of all rows is one launch of that shape's program.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Generator:
         return max(row.length for row in self.rows) > self._keys.shape[3]
 
     def _lay_out(self, joining: list[Row], *caches: torch.Tensor) -> None:
-        """A cache of those that are not done and those that join, whose rows come with `caches`."""
+        """A cache of the rows that are not done and the joining rows, which lie in `caches`."""
         staying = [index for index, row in enumerate(self.rows) if not row.done]
         coming = [index for index, row in enumerate(joining) if not row.done]
         rows = [self.rows[index] for index in staying] + [joining[index] for index in coming]
@@ -152,7 +152,7 @@ class Generator:
 
 
 def _copy_rows(source: torch.Tensor, rows: list[int], target: torch.Tensor, first: int) -> None:
-    """Rows of a cache into another from row `first` on, as many positions as both have."""
+    """Copies rows of a cache into another one from row `first` on, for the positions of both."""
     if rows:
         positions = min(source.shape[3], target.shape[3])
         taken = source[:, torch.tensor(rows, device=source.device), :, :positions]

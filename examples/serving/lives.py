@@ -1,4 +1,4 @@
-"""What a comparison of services found: as a table, as a picture, as a page of the documentation."""
+"""The results of a comparison of services as a table, a picture and a page of documentation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Life:
     """A contender's first seconds. Times in seconds since its process began."""
 
     contender: str
-    ready: float | None  # None: it was not within the limit
+    ready: float | None  # None: it was not ready within the limit
     samples: list[Sample]
     metrics: dict[str, float]
 
     def latency(self, share: float, since: float = 0.0) -> float:
-        """Of requests that came from `since` on; NaN if there are none."""
+        """A percentile over requests that came from `since` on; NaN if there are none."""
         found = [s.seconds for s in self.samples if s.begin >= since and not s.error]
         return percentile(found, share) if found else float("nan")
 
@@ -92,7 +92,7 @@ def draw(lives: Sequence[Life], limit: float, path: Path) -> None:
 
 
 def windows(samples: Sequence[Sample], share: float) -> tuple[list[float], list[float]]:
-    """A percentile over windows of time, each a quarter longer since the start than the last."""
+    """A percentile over windows of time; each is a quarter longer since the start than the last."""
     times, values = [], []
     good = sorted((s for s in samples if not s.error), key=lambda sample: sample.begin)
     while good:
@@ -115,7 +115,7 @@ def shown(value: Any) -> str:
 
 
 def page(rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> str:
-    """docs/serving.md."""
+    """The text of docs/serving.md."""
     size = SIZES[arguments.size]
     command = (
         f"./dev python examples/serving/compare.py --size {arguments.size} --rate "

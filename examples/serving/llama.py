@@ -24,7 +24,7 @@ def make_llama(size: Size) -> LlamaForCausalLM:
         num_hidden_layers=size.layers,
         num_attention_heads=heads,
         num_key_value_heads=heads // 2,
-        # Ten times the usual: what it says then depends on the prompt.
+        # Ten times the usual value, so that the text depends on the prompt.
         initializer_range=0.2,
         bos_token_id=None,
         eos_token_id=END,
@@ -36,8 +36,8 @@ def make_llama(size: Size) -> LlamaForCausalLM:
 class PositionedCache:
     """Keys and values [layer, row, head, position, width]; each row writes at its own positions.
 
-    What transformers' layers ask of a cache. transformers' StaticCache has one position for all
-    rows; requests that join a running batch have others.
+    It has the methods of a cache that transformers' layers call. transformers' StaticCache has one
+    position for all rows, but requests that join a running batch have other positions.
     """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor) -> None:
@@ -55,7 +55,7 @@ class PositionedCache:
 
 
 class Step(nn.Module):
-    """The next token of each row, and its keys and values written into the cache.
+    """Computes the next token of each row and writes its keys and values into the cache.
 
     tokens and positions are int64 [rows, n]: a prompt, or the one token that came last. What lies
     in the cache behind a row's positions is never looked at, so padding behind a prompt is

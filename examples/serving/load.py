@@ -5,7 +5,7 @@
 
 Requests come at a given rate whether or not earlier ones are answered (an open loop), and wait
 while no replica is ready.
-Times are from when a request came until its answer was whole.
+Times are from when a request came until its answer was complete.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ class Request:
 
 @dataclass(frozen=True)
 class Sample:
-    """A request and what became of it. Times in seconds; `begin` is since the load began."""
+    """A request and its outcome. Times are in seconds; `begin` is since the load began."""
 
     request: Request
     begin: float
     seconds: float
-    first_seconds: float  # until the first token, of /generate
+    first_seconds: float  # until the first token (/generate)
     answer: tuple[float, ...]  # the vector or the tokens
     error: str  # "" if it was answered
 
 
 class Balancer:
-    """Sends requests in turn to the replicas whose /ready says so; asks them ten times a second.
+    """Sends requests in turn to the replicas that are ready; asks their /ready ten times a second.
 
     A request that a replica refuses was not taken and goes to another (no connection, 503), or
-    again after the time that is asked for (429); it is lost if a replica that took it fails, or if
-    none is ready once the load is over.
+    again after the time that the replica asks for (429). A request is lost if a
+    replica that took it fails, or if none is ready once the load is over.
     """
 
     def __init__(self, urls: Sequence[str], session: aiohttp.ClientSession) -> None:
@@ -71,7 +71,7 @@ class Balancer:
         self._over = False
 
     async def close(self, seconds: float) -> None:
-        """After so many seconds nobody waits for a replica to become ready any longer."""
+        """Waits these seconds; after that no request waits for a replica to become ready."""
         await asyncio.sleep(seconds)
         async with self._changed:
             self._over = True
@@ -127,7 +127,7 @@ class Balancer:
 
 
 async def _read(response: aiohttp.ClientResponse) -> tuple[float, list[float]]:
-    """When the first part of the answer came, and the whole. RuntimeError if it is none."""
+    """When the first part of the answer came, and the answer. RuntimeError if there is none."""
     if response.status != 200:
         raise RuntimeError(f"status {response.status}: {await response.text()}")
     if response.content_type == "application/json":
@@ -165,8 +165,8 @@ async def run_load(
     answered: Callable[[Sample], None] = lambda _: None,
     patience: float = 60,
 ) -> list[Sample]:
-    """Sends until done(), then waits for what was sent; for a replica to be ready, `patience`
-    seconds."""
+    """Sends until done(), then waits for all answers. Waits at most `patience` seconds for a
+    replica to be ready."""
     draw = random.Random(seed)
     jobs: list[asyncio.Task[Sample]] = []
     timeout = aiohttp.ClientTimeout(total=None, sock_read=300)
@@ -195,7 +195,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Figures by path; seconds."""
+    """Figures by path; times are in seconds."""
     figures: dict[str, dict[str, float]] = {}
     for path in sorted({sample.request.path for sample in samples}):
         good = [s for s in samples if s.request.path == path and not s.error]

@@ -31,7 +31,7 @@ class Answered:
 
 
 class Measures:
-    """Counters that handlers count, and gauges that are read when the page is."""
+    """Counters that handlers increase, and gauges that are read when the page is requested."""
 
     TYPE = CONTENT_TYPE_LATEST
 
@@ -69,7 +69,7 @@ class Measures:
         buckets: dict[str, Buckets],
         backend: Backend,
     ) -> None:
-        """Gauges of these."""
+        """Adds gauges for these values."""
         self._buckets = buckets
         register = {"registry": self._registry}
         waiting = Gauge("serving_waiting", "Requests that wait", ["kind"], **register)
@@ -93,7 +93,7 @@ class Measures:
 
     @contextmanager
     def request(self, path: str) -> Iterator[Answered]:
-        """Counts and times the block; its status is what the block sets, else 500."""
+        """Counts and times the block. Its status is the one that the block sets, or 500."""
         answered = Answered()
         begin = time.perf_counter()
         try:

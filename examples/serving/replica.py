@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def cache_folder() -> Iterator[Path]:
-    """A new one, whose daemon is stopped at the end."""
+    """A new cache folder, whose daemon is stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="hpu-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
         stop_daemon(Path(folder))
@@ -54,7 +54,7 @@ class Replica:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        # A file: a pipe that nobody reads would stop the service once it is full.
+        # A file, because a pipe that nobody reads would stop the service once it is full.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (open until stop)
         self.started = time.monotonic()
         self._process = subprocess.Popen(
@@ -81,9 +81,8 @@ class Replica:
         return {name: float(value) for name, _, value in pairs}
 
     def stop(self, seconds: float = 150) -> int:
-        """SIGTERM; the exit status once it has answered what it took, 0 if it does not run.
-
-        SIGKILL if it does not end.
+        """Sends SIGTERM, and SIGKILL if the service does not end. Returns the exit status once
+        it has answered the requests that it took; 0 if it does not run.
         """
         if self._process is None:
             return 0

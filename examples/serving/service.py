@@ -7,9 +7,10 @@ POST /embed {"text": ...} -> {"embedding": [...]}. POST /generate {"prompt": ...
 streams server-sent events, {"token": number, "text": ...} each, and {"done": true} at the end.
 GET /ready is 200 once all shapes are warm, else 503 with the progress; GET /live; GET /metrics for
 Prometheus. At most --most-requests of a path are taken at a time; one more gets 429, one that comes
-before the service is ready 503, both with Retry-After: it was not taken, so it may be sent again.
-SIGTERM: /ready turns 503, requests are taken for --drain seconds more, those that were taken are
-answered, the process ends.
+before the service is ready gets 503. Both have Retry-After: they were not taken, so they may be
+sent again.
+At SIGTERM /ready turns 503, requests are taken for --drain seconds more, those that were taken are
+answered, and the process ends.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sizes import SIZES, Size
 
 from habana_frameworks.torch import warmup
 
-# What others log for a client that did not wait for its answer.
+# The status that other servers log for a client that did not wait for its answer.
 _CLIENT_LEFT = 499
 # Seconds after which a request that was not taken may come again.
 _RETRY_AFTER = {"Retry-After": "1"}
@@ -44,7 +45,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Warmed(NamedTuple):
-    """How far the warm-up of a backend is that has none of its own."""
+    """The progress of a warm-up, for backends that have no warm-up of their own."""
 
     done: int
     total: int
@@ -73,7 +74,7 @@ class Service:
         self._warmed: dict[str, str] = {}
         self._show = show
         self._most_requests = most_requests
-        self._taken: Counter[str] = Counter()  # by path: those that wait and those that run
+        self._taken: Counter[str] = Counter()  # by path: requests that wait or run
 
     def application(self) -> web.Application:
         application = web.Application(middlewares=[self._measured])
@@ -99,7 +100,7 @@ class Service:
         self.device.shutdown()
 
     async def _warm(self) -> None:
-        """Every shape once; then the service is ready. A shape that failed is told, not hidden."""
+        """Runs every shape once; then the service is ready. Shapes that failed are reported."""
         grids = (
             ("embed", self.embedder.warm, self.embedder.buckets),
             ("prompts", self.generator.warm_prompts, self.generator.prompts),
@@ -209,7 +210,7 @@ class Service:
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """A ValueError of the block is the client's: status 400 and what it says."""
+    """Turns a ValueError of the block into status 400 with its text."""
     try:
         yield
     except ValueError as error:
@@ -231,7 +232,7 @@ async def _event(response: web.StreamResponse, value: dict[str, Any]) -> None:
 
 
 async def serve(service: Service, host: str, port: int, drain: float) -> None:
-    """Until SIGTERM or SIGINT; then as the module says."""
+    """Serves until SIGTERM or SIGINT, then stops as the module's docstring describes."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

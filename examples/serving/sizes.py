@@ -11,7 +11,7 @@ Grid = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Size:
-    """Grids are (batch sizes, lengths): of texts, of prompts, of the caches of running requests."""
+    """Each grid is (batch sizes, lengths): for texts, prompts and caches of running requests."""
 
     layers: int
     width: int

@@ -53,8 +53,8 @@ static void LoadFunctions(const char* path) {
   FUNCTIONS(RESOLVE)
 }
 
-// A float tensor of `columns` x `rows` (FCD-first). Persistent ones get a section of their own; the
-// others live in the workspace.
+// A float tensor of `columns` x `rows` (FCD-first). Persistent tensors get a section of their own;
+// the others live in the workspace.
 static synTensor MakeTensor(synGraphHandle graph, const char* name, uint64_t columns, uint64_t rows,
                             bool persistent) {
   synTensor tensor = NULL;
@@ -92,7 +92,7 @@ static synRecipeHandle Compile(synDeviceType type) {
   return recipe;
 }
 
-// Through a file, as a second process would get it.
+// The recipe goes through a file, as a second process would get it.
 static synRecipeHandle StoreAndLoad(synRecipeHandle recipe) {
   const char* path = "synapse_c_example.recipe";
   CALL(synRecipeSerialize, recipe, path);

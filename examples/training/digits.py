@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The guide's MNIST program (P1) on hand-written digits, on hpu and in CPU eager side by side.
 
-`train` is the guide's function; what is around it is what such a program has. The images are 1,797
-real ones of scikit-learn, 8 x 8. Writes loss.svg, both losses over the steps, and a checkpoint that
-was saved on hpu and goes on on the CPU.
+`train` is the guide's function; around it is the rest of such a program. The images are 1,797 real
+ones of scikit-learn, 8 x 8. The program writes loss.svg, which shows both losses over the steps,
+and a checkpoint that was saved on hpu and is resumed on the CPU.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ eager side by side.
 
 The text is Python's language reference in English, which comes with Python (`pydoc_data.topics`).
 GPT's tokens are byte pairs counted on it, BERT's are single characters: most gaps in a word have
-one filling, which a small model learns in minutes. In the end the model writes or fills, on hpu.
+one filling, which a small model learns in minutes. At the end the model writes or fills, on hpu.
 A step is the same on both devices up to rounding, as resuming on the other one shows; over hundreds
-of steps roundings add up, and the two losses come apart a little.
+of steps roundings add up, and the two losses diverge a little.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 GAPS = 0.15  # share of tokens that BERT fills
-SPREAD = 0.14  # standard deviation of BERT's weights to begin with
-HELD_OUT, SHOWN = 64, 8  # sequences that are not learned, and of those, how many are printed
+SPREAD = 0.14  # standard deviation of BERT's initial weights
+HELD_OUT, SHOWN = 64, 8  # sequences that are not learned, and how many of them are printed
 
 
 @dataclass(frozen=True)
 class Task:
-    kinds: int  # of tokens; with fewer than there are characters, each of these is a token
+    kinds: (
+        int  # number of different tokens; if there are more characters than that, each is a token
+    )
     length: int  # tokens of a sequence
     batch: int
     size: int  # of a token's vector
@@ -57,7 +59,7 @@ def read_text(kinds: int) -> tuple[Tokenizer, torch.Tensor]:
 
 
 def sequences(text: torch.Tensor, step: int, batch: int, length: int) -> torch.Tensor:
-    """[batch, length], from places that depend on the step alone."""
+    """Tokens [batch, length] from places of the text that depend on the step alone."""
     places = torch.randint(
         len(text) - length, (batch,), generator=torch.Generator().manual_seed(step)
     )
@@ -83,8 +85,9 @@ def gpt(kinds: int, length: int, size: int, layers: int) -> nn.Module:
 
 
 def bert(kinds: int, length: int, size: int, layers: int) -> nn.Module:
-    """Attention begins at the neighbours of a token. From random weights a BERT first has to find
-    out that places matter, and for thousands of steps it knows only which tokens are frequent."""
+    """A BERT whose attention begins at the neighbours of a token. From random weights it would
+    first have to learn that places matter, and for thousands of steps it would know only which
+    tokens are frequent."""
     model = BertForMaskedLM(
         BertConfig(
             vocab_size=kinds,
@@ -98,8 +101,8 @@ def bert(kinds: int, length: int, size: int, layers: int) -> nn.Module:
             initializer_range=SPREAD,
         )
     )
-    # Waves, so that near places have similar vectors, and equal queries and keys, so that similar
-    # vectors attend to each other. All of it is trained on.
+    # Places begin as waves, so that near places have similar vectors; queries and keys begin equal,
+    # so that similar vectors attend to each other. Training changes all of it.
     rates = length ** -torch.linspace(0, 1, size // 2)
     angles = torch.arange(length)[:, None] * rates
     waves = torch.cat([angles.sin(), angles.cos()], 1)
@@ -112,7 +115,7 @@ def bert(kinds: int, length: int, size: int, layers: int) -> nn.Module:
 
 
 def with_gaps(tokens: torch.Tensor, gap: int, seed: int) -> dict[str, torch.Tensor]:
-    """Some tokens hidden, which are the labels; -100 is what the loss leaves out."""
+    """Hides some tokens, which become the labels. The loss leaves out labels of -100."""
     draw = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed))
     hidden = draw < GAPS
     return {
@@ -125,8 +128,8 @@ def with_gaps(tokens: torch.Tensor, gap: int, seed: int) -> dict[str, torch.Tens
 def write(
     model: nn.Module, prompt: torch.Tensor, length: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """What GPT writes behind the prompt until the sequence is full, each token drawn from the 20
-    most probable ones. One size of input, so one program."""
+    """GPT's text after the prompt, until the sequence is full. Each token is drawn from the 20 most
+    probable ones. There is one size of input, so there is one program."""
     predict: Any = torch.compile(model, backend="hpu_backend")
     tokens = torch.zeros(1, length, dtype=torch.long)
     tokens[0, : len(prompt)] = prompt

@@ -2,9 +2,9 @@
 """ResNet-18 learns which photograph a piece is of, on hpu and in CPU eager side by side.
 
 Eight colour photographs come with scikit-image; pieces of 64 x 64 pixels are cut from the left
-three quarters of each to learn from, and from the right quarter to see what was learned. Losses of
-the two devices part after some steps: batch norm over few pieces and Adam's first steps make large
-what they round differently.
+three quarters of each to learn from, and from the right quarter to see what was learned. The losses
+of the two devices diverge after some steps, because batch norm over few pieces and Adam's first
+steps amplify the differences in rounding.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Classifier(nn.Module):
 
 
 def photograph(name: str) -> torch.Tensor:
-    """[3, height, width] from -1 to 1."""
+    """The photograph as [3, height, width] with values from -1 to 1."""
     if name == "motorcycle":
         pixels: Any = skimage.data.stereo_motorcycle()[0]
     else:

@@ -1,5 +1,5 @@
 """One training run on hpu and one in CPU eager, from equal weights and on equal batches;
-checkpoints of either go on on the other."""
+checkpoints of either are resumed on the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import habana_frameworks.torch  # noqa: F401  (brings the hpu device)
 from habana_frameworks.torch.dynamo import report
 
 WARM_UP = 20  # steps
-RESUMED = 5  # steps behind a checkpoint that both devices take
+RESUMED = 5  # steps after a checkpoint, which both devices do
 
 # The model's arguments at a step; the model returns its loss.
 BatchOf = Callable[[int], dict[str, torch.Tensor]]
@@ -29,7 +29,7 @@ class Trainer:
 
     def __init__(self, model: nn.Module, device: str, learning_rate: float) -> None:
         self.model, self.device = copy.deepcopy(model).to(device).train(), device
-        # A rate in a tensor can change without another compilation.
+        # The rate is a tensor, so that it can change without another compilation.
         rate = torch.tensor(learning_rate, device=device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -63,8 +63,8 @@ class Trainer:
 def train_side_by_side(
     model: nn.Module, batch_of: BatchOf, steps: int, folder: Path, learning_rate: float = 1e-3
 ) -> dict[str, nn.Module]:
-    """The trained models by device. Writes loss.svg and a checkpoint per device to `folder`, prints
-    losses, times and what resuming on the other device changes."""
+    """Returns the trained models by device. Writes loss.svg and a checkpoint per device to
+    `folder`; prints losses, times and the difference that resuming on the other device makes."""
     losses: dict[str, list[float]] = {}
     seconds: dict[str, float] = {}
     trainers: dict[str, Trainer] = {}
