@@ -31,9 +31,8 @@ HELD_OUT, SHOWN = 64, 8  # sequences that are not learned, and how many of them 
 
 @dataclass(frozen=True)
 class Task:
-    kinds: (
-        int  # number of different tokens; if there are more characters than that, each is a token
-    )
+    # The number of different tokens. If there are more characters, each character is a token.
+    kinds: int
     length: int  # tokens of a sequence
     batch: int
     size: int  # of a token's vector
