@@ -96,6 +96,13 @@ def test_small_example(example, private_cache):
     assert "equals CPU eager" in run_example(example, cache=private_cache)
 
 
+def test_code_of_readme(private_cache, tmp_path):
+    page = (ROOT / "README.md").read_text()
+    script = tmp_path / "readme.py"
+    script.write_text(page.partition("```python\n")[2].partition("```")[0])
+    run_example(str(script), cache=private_cache)
+
+
 def test_tour(private_cache):
     """The second process does what the text of the tour promises."""
     first = run_example("tour.py", cache=private_cache)
