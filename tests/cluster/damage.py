@@ -1,4 +1,4 @@
-"""Ways to damage stored values: each gets a value, another of the same class, and random numbers."""
+"""Ways to damage stored values: each gets a value, another of its class, and random numbers."""
 
 from __future__ import annotations
 

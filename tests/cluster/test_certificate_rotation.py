@@ -1,4 +1,4 @@
-"""Certificates change while clients call, as docs/operations_cluster.md describes: no call fails."""
+"""Certificates change under calls, as docs/operations_cluster.md describes: no call fails."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_server_killed_at_random_moments(folder: Path, kills: int, record_prop
 
 @pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.long)])
 def test_a_cluster_killed_at_random_moments(cluster: Cluster, kills: int, record_property) -> None:
-    """Kills servers and the engine, one at a time: three hosts with running clients see no error."""
+    """Kills servers and the engine one by one: three hosts with running clients see no error."""
     numbers = random.Random(kills)
     hosts = [cluster.daemon(first=number) for number in range(3)]
     options = {"processes": 2, "count": 100_000, "timeout_ms": 60_000, "in_order": True}

@@ -124,7 +124,7 @@ def test_ten_thousand_connections(one: Cluster, record_property) -> None:
 
 
 def test_readers_that_do_not_read(one: Cluster, record_property) -> None:
-    """20 connections with 50 calls each for 4 MB, which the server does not hold for each of them."""
+    """20 connections with 50 calls each for 4 MB: the server does not hold all their answers."""
     (server,) = one.servers
     says = "size:4000000"
     (made,) = one.call(say=says)
