@@ -16,8 +16,8 @@ from helpers import check, compare, compare_form, compiled_whole, fresh_process,
 
 from habana_frameworks.torch.dynamo import report
 
-# Ops that no recipe supports on the device today; they run eagerly inside the program.
-EAGER = {"topk", "max with indices", "interpolate", "flip and roll", "float64"}
+# Cases with ops that no recipe holds; these run eagerly inside the program.
+EAGER = {"float64"}
 
 
 @pytest.mark.parametrize("case", PURE)
@@ -25,7 +25,9 @@ def test_pure_function(case):
     function, inputs = PURE[case]
     summary = check(function, *inputs)
     assert summary.count("eager") == 0, summary.eager_reasons
-    if case not in EAGER:
+    if case in EAGER:
+        assert summary.eager_segments > 0, "it is a recipe now: take it out of EAGER"
+    else:
         compiled_whole(summary)
 
 
