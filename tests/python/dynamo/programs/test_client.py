@@ -264,8 +264,8 @@ def test_a_killed_server_is_noticed_and_started_again(daemon: Daemon) -> None:
     timer.start()
     started = time.monotonic()
     with pytest.raises(_client.ServerUnavailable):
-        daemon.compile("sleep:20000", client)
-    assert time.monotonic() - started < 10
+        daemon.compile("sleep:60000", client)
+    assert time.monotonic() - started < 30, "it would sleep for 60 s"
     assert os.path.exists(_client.server_paths(str(daemon.folder / "cache"))["socket"]), (
         "left behind"
     )
@@ -290,10 +290,10 @@ def test_links_in_a_folder_of_many_users_are_not_followed(daemon: Daemon) -> Non
 def test_calls_end_at_their_deadline(daemon: Daemon) -> None:
     started = time.monotonic()
     with pytest.raises(_client.CompileError, match="that compile_timeout_s gives") as caught:
-        daemon.compile("sleep:5000", timeout_s=0.3)
+        daemon.compile("sleep:60000", timeout_s=0.3)
     assert caught.value.code == "DEADLINE_EXCEEDED"
     assert not isinstance(caught.value, _client.ServerUnavailable), "the server is there"
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30, "it would sleep for 60 s"
 
 
 def test_the_daemon_has_the_deadline_it_is_started_with(daemon: Daemon) -> None:
@@ -322,8 +322,8 @@ def test_ctrl_c_ends_a_compile(daemon: Daemon) -> None:
     timer.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        daemon.compile("sleep:5000", client)
-    assert time.monotonic() - started < 3
+        daemon.compile("sleep:60000", client)
+    assert time.monotonic() - started < 30, "it would sleep for 60 s"
     assert client.hello()["pid"] > 0
 
 
