@@ -238,35 +238,9 @@ void AddField(KeyBuilder& builder, const std::string& name, const py::object& va
   }
 }
 
-}  // namespace
-
-void BindKeyBuilder(py::module_& module) {
-  py::class_<KeyBuilder>(module, "KeyBuilder",
-                         "SHA-256 over named fields in order, and the fields as text.")
-      .def(py::init<>())
-      .def("field", &AddField, py::arg("name"), py::arg("value"))
-      .def("factors", [](const KeyBuilder& builder) { return FactorList(builder.factors()); })
-      .def("digest", [](const KeyBuilder& builder) {
-        const Digest digest = builder.digest();
-        return py::bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
-      });
-}
-
-void BindClient(py::module_& module) {
-  py::class_<ProgramList>(module, "ProgramList", "Stored programs, newest first, fetched by pages.")
-      .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &NextProgram);
-
-  py::class_<CompileClient>(module, "CompileClient", "A user's connection to a compile server.")
-      .def(py::init([](const std::string& socket_path,
-                       const std::optional<std::string>& store_public_key_path,
-                       double call_timeout_s) {
-             return std::make_unique<CompileClient>(socket_path, store_public_key_path.value_or(""),
-                                                    call_timeout_s);
-           }),
-           py::arg("socket_path"), py::arg("store_public_key_path") = py::none(),
-           py::arg("call_timeout_s") = 10.0)
-      .def("hello", &CompileClient::Hello)
+// Binds the calls that ask for programs.
+void BindCalls(py::class_<CompileClient>& binding) {
+  binding
       .def(
           "get",
           [](CompileClient& client, const py::bytes& front_end_key) {
@@ -300,8 +274,12 @@ void BindClient(py::module_& module) {
           py::arg("front_end") = py::none(), py::arg("progress") = py::none(),
           py::arg("timeout_s") = default_options::compile_timeout_s,
           py::arg("skip_cache_lookup") = false, py::arg("warm_up") = false,
-          py::arg("frozen") = false)
-      .def("stats", &CompileClient::Stats)
+          py::arg("frozen") = false);
+}
+
+// Binds the calls that an operator makes.
+void BindStore(py::class_<CompileClient>& binding) {
+  binding.def("stats", &CompileClient::Stats)
       .def("list", &CompileClient::List, py::arg("limit") = 0, py::arg("upstream") = false,
            py::keep_alive<0, 1>())
       .def(
@@ -326,9 +304,11 @@ void BindClient(py::module_& module) {
             return client.Import(program, timeout_s);
           },
           py::arg("signed_manifest"), py::arg("blobs"), py::arg("signed_aliases"),
-          py::arg("timeout_s"))
-      .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
+          py::arg("timeout_s"));
+}
 
+// Binds the functions that need no connection.
+void BindDaemon(py::module_& module) {
   module.def("ask_server", &AskServer, py::arg("address"), py::arg("ca_file"),
              py::arg("certificate_file"), py::arg("key_file"), py::arg("token_file"),
              py::arg("timeout_s"));
@@ -368,6 +348,43 @@ void BindClient(py::module_& module) {
              py::arg("idle_timeout_s") = 900,
              py::arg("compile_timeout_s") = default_options::compile_timeout_s,
              "Starts the user's compile server if need be; the path of its socket.");
+}
+
+}  // namespace
+
+void BindKeyBuilder(py::module_& module) {
+  py::class_<KeyBuilder>(module, "KeyBuilder",
+                         "SHA-256 over named fields in order, and the fields as text.")
+      .def(py::init<>())
+      .def("field", &AddField, py::arg("name"), py::arg("value"))
+      .def("factors", [](const KeyBuilder& builder) { return FactorList(builder.factors()); })
+      .def("digest", [](const KeyBuilder& builder) {
+        const Digest digest = builder.digest();
+        return py::bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
+      });
+}
+
+void BindClient(py::module_& module) {
+  py::class_<ProgramList>(module, "ProgramList", "Stored programs, newest first, fetched by pages.")
+      .def("__iter__", [](py::object self) { return self; })
+      .def("__next__", &NextProgram);
+
+  py::class_<CompileClient> client(module, "CompileClient",
+                                   "A user's connection to a compile server.");
+  client
+      .def(py::init([](const std::string& socket_path,
+                       const std::optional<std::string>& store_public_key_path,
+                       double call_timeout_s) {
+             return std::make_unique<CompileClient>(socket_path, store_public_key_path.value_or(""),
+                                                    call_timeout_s);
+           }),
+           py::arg("socket_path"), py::arg("store_public_key_path") = py::none(),
+           py::arg("call_timeout_s") = 10.0)
+      .def("hello", &CompileClient::Hello)
+      .def("shutdown", &CompileClient::Shutdown, py::arg("reason") = "");
+  BindCalls(client);
+  BindStore(client);
+  BindDaemon(module);
 }
 
 }  // namespace hpu::client
